@@ -2,8 +2,20 @@
 //!
 //! It has no clock, socket, thread or file: time is an argument, randomness is handed in, bytes come
 //! from and go to a [`store::Store`]. The same sessions therefore run in the simulator and on real
-//! sockets.
+//! sockets. A driver feeds a [`protocol::Session`] and then drains it: `poll_transmit` until `None`,
+//! `poll_event` until `None`, then it sleeps until `poll_timeout`.
+//!
+//! - vocabulary: [`time`], [`units`], [`rng`], [`codec`], [`datagram`], [`store`], [`stats`]
+//! - the plug-in contract: [`congestion`] (laws), [`protocol`] (sessions)
+//! - structures: [`send`], [`recv`], [`loss`], [`rate`], [`path`]
+//! - skeletons that join them into half a protocol: [`arq`]
 
+pub mod codec;
+pub mod congestion;
+pub mod datagram;
+pub mod protocol;
 pub mod rng;
+pub mod stats;
+pub mod store;
 pub mod time;
 pub mod units;

@@ -1,0 +1,1 @@
+//! Congestion laws, one file each.

@@ -1,0 +1,149 @@
+//! What does a congestion law see, and what may it say? It is called once per feedback packet with
+//! everything that packet told, losses before acknowledgements, and answers with an [`Allowance`].
+//! Sequence bookkeeping, loss detection, rtt, pacing and liveness are the engine's, never the law's.
+
+use std::time::Duration;
+
+use crate::{
+    time::Instant,
+    units::{Rate, Size},
+};
+
+/// What may be sent: a window, a rate, and how much at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// The most bytes in flight.
+    pub window: Size,
+    /// Pacing rate.
+    pub rate: Rate,
+    /// The most bytes to send back to back.
+    pub quantum: Size,
+}
+
+/// The path as the engine knows it; read-only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathView {
+    /// UDP payload bytes of a full datagram.
+    pub datagram: u32,
+    /// Smoothed rtt; the initial guess before any sample.
+    pub srtt: Duration,
+    /// Smallest rtt in memory.
+    pub min_rtt: Duration,
+    /// How long feedback is held back at the receiver at most.
+    pub feedback_interval: Duration,
+    /// Bytes in flight, after this event.
+    pub in_flight: Size,
+}
+
+/// Delivery rate over about one rtt, measured by the receiver's own clock and never above the rate
+/// at which the same packets were sent (after draft-cheng-iccrg-delivery-rate-estimation).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateSample {
+    /// Bytes delivered per time.
+    pub rate: Rate,
+    /// Bytes per time at which they were sent.
+    pub sent: Rate,
+    /// The time it covers.
+    pub interval: Duration,
+    /// The sender was not limited by the allowance: the sample may raise an estimate, not lower it.
+    pub app_limited: bool,
+    /// Share of the packets in the sample that were lost, 0 to 1.
+    pub loss: f64,
+}
+
+/// One feedback packet's acknowledgements.
+#[derive(Clone, Copy, Debug)]
+pub struct AckEvent {
+    /// Now.
+    pub now: Instant,
+    /// Wire bytes newly acknowledged.
+    pub acked: Size,
+    /// Packets newly acknowledged.
+    pub packets: u32,
+    /// Rounds (packet-timed round trips) completed so far.
+    pub round: u64,
+    /// Bytes in flight before this feedback.
+    pub in_flight_before: Size,
+    /// The rtt sample of this feedback, without the receiver's holding time.
+    pub rtt: Option<Duration>,
+    /// One-way delay to the receiver above the least seen: queueing on the way there.
+    pub queue_delay: Option<Duration>,
+    /// The delivery rate now.
+    pub rate: Option<RateSample>,
+    /// Packets marked "congestion experienced", newly reported.
+    pub ce: u64,
+    /// The sender had nothing to send rather than no allowance.
+    pub app_limited: bool,
+    /// The path.
+    pub path: PathView,
+}
+
+/// Packets believed lost.
+#[derive(Clone, Copy, Debug)]
+pub struct LossEvent {
+    /// Now.
+    pub now: Instant,
+    /// Wire bytes lost.
+    pub lost: Size,
+    /// Packets lost.
+    pub packets: u32,
+    /// First and last packet number among them.
+    pub span: (u64, u64),
+    /// The first loss since a packet sent after the last episode began was lost: react once.
+    pub new_episode: bool,
+    /// Bytes in flight before these losses were noticed.
+    pub in_flight_before: Size,
+    /// The path.
+    pub path: PathView,
+}
+
+/// Internals for traces and plots, never for control.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CcState {
+    /// Name of the phase the law is in.
+    pub phase: &'static str,
+    /// Slow-start threshold in bytes, if the law has one.
+    pub ssthresh: Option<u64>,
+    /// Bandwidth estimate, if the law has one.
+    pub bandwidth: Option<Rate>,
+}
+
+/// A congestion controller.
+pub trait CongestionController: Send {
+    /// The name by which it is chosen.
+    fn name(&self) -> &'static str;
+
+    /// The connection opened; the path is known as far as the handshake shows it.
+    fn on_start(&mut self, _now: Instant, _path: &PathView) {}
+
+    /// Once per batch sent.
+    fn on_sent(&mut self, _now: Instant, _bytes: Size, _path: &PathView) {}
+
+    /// Once per feedback packet, after its losses.
+    fn on_ack(&mut self, ack: &AckEvent);
+
+    /// Once per feedback packet or timer that revealed losses.
+    fn on_loss(&mut self, loss: &LossEvent);
+
+    /// No feedback for a whole timeout; `backoff` counts them in a row.
+    fn on_timeout(&mut self, _now: Instant, _backoff: u32) {}
+
+    /// The losses of the last episode proved spurious.
+    fn on_undo(&mut self, _now: Instant) {}
+
+    /// The law's own timer.
+    fn on_tick(&mut self, _now: Instant) {}
+
+    /// When [`Self::on_tick`] is wanted.
+    fn next_tick(&self) -> Option<Instant> {
+        None
+    }
+
+    /// What may be sent now.
+    fn allowance(&self) -> Allowance;
+
+    /// A look inside.
+    fn observe(&self) -> CcState {
+        CcState::default()
+    }
+}

@@ -1,0 +1,222 @@
+//! What is a protocol to the worlds it runs in? A factory of [`Session`]s. A world (simulator,
+//! sockets) sees only these traits and cannot tell which protocol it runs.
+
+use std::{fmt, net::SocketAddr};
+
+use crate::{
+    datagram::{Received, Transmit, TxBuf},
+    rng::Rng,
+    stats::{Stats, Why},
+    store::{ObjectId, Store},
+    time::Instant,
+};
+
+/// One call into the engine at one instant.
+pub struct Turn<'a> {
+    /// Now.
+    pub now: Instant,
+    /// Randomness (not for keys).
+    pub rng: &'a mut Rng,
+    /// The application's bytes.
+    pub store: &'a mut dyn Store,
+}
+
+/// Why a session ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// This side closed it; the peer was told the code.
+    Local {
+        /// Application code; 0 is success.
+        code: u32,
+        /// For people.
+        text: String,
+    },
+    /// The peer closed it.
+    Peer {
+        /// Application code; 0 is success.
+        code: u32,
+        /// For people.
+        text: String,
+    },
+    /// Nothing was heard for the idle time.
+    TimedOut,
+    /// The peer never answered at all.
+    NoAnswer,
+    /// No common protocol version.
+    Version(String),
+    /// The peer's identity was refused, or it refused ours.
+    Auth(String),
+    /// The peer broke the protocol.
+    Protocol(String),
+    /// The application's store failed.
+    Store(String),
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local { text, .. } => write!(f, "closed: {text}"),
+            Self::Peer { text, .. } => write!(f, "closed by the peer: {text}"),
+            Self::TimedOut => f.write_str("the connection was lost"),
+            Self::NoAnswer => f.write_str("no answer"),
+            Self::Version(text) => write!(f, "no common version: {text}"),
+            Self::Auth(text) => write!(f, "not authenticated: {text}"),
+            Self::Protocol(text) => write!(f, "the peer violated the protocol: {text}"),
+            Self::Store(text) => f.write_str(text),
+        }
+    }
+}
+
+/// What a session tells its application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The handshake is done and the peer authenticated; its public key if it has one.
+    Connected {
+        /// Raw public key of the peer.
+        peer_key: Option<Vec<u8>>,
+    },
+    /// The ordered stream has bytes to read.
+    Readable,
+    /// Everything given to [`Session::send`] and [`Session::write`] so far has been acknowledged.
+    Delivered,
+    /// The session is over; the last event.
+    Closed(CloseReason),
+}
+
+/// One connection's state machine. After any `&mut` call the driver drains it: `poll_transmit` until
+/// `None`, `poll_event` until `None`, then it reads `poll_timeout`.
+pub trait Session: Send {
+    /// Datagrams arrived.
+    fn handle_datagrams(&mut self, turn: &mut Turn<'_>, batch: Received<'_>);
+
+    /// The deadline of [`Self::poll_timeout`] passed.
+    fn handle_timeout(&mut self, turn: &mut Turn<'_>);
+
+    /// Writes the next batch to send, if anything may be sent now.
+    fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit>;
+
+    /// When to call again, and why.
+    fn poll_timeout(&self) -> Option<(Instant, Why)>;
+
+    /// The next event.
+    fn poll_event(&mut self) -> Option<Event>;
+
+    /// Queues `len` bytes of `object` from `offset`; they are read from the store when they are sent.
+    fn send(&mut self, object: ObjectId, offset: u64, len: u64);
+
+    /// Bytes given to [`Self::send`] that have not been sent once.
+    fn unsent(&self) -> u64;
+
+    /// Forgets what was given to [`Self::send`] and not sent yet.
+    fn cancel_unsent(&mut self);
+
+    /// Appends to the ordered byte stream to the peer.
+    fn write(&mut self, bytes: &[u8]);
+
+    /// Bytes given to [`Self::write`] that have not been acknowledged.
+    fn unwritten(&self) -> usize;
+
+    /// Appends what has arrived on the ordered stream to `into`.
+    fn read(&mut self, into: &mut Vec<u8>);
+
+    /// Ends the session: tells the peer `code` and `text`. Data in flight is abandoned.
+    fn close(&mut self, now: Instant, code: u32, text: &str);
+
+    /// True when the session needs no more turns.
+    fn is_closed(&self) -> bool;
+
+    /// Counters.
+    fn stats(&self) -> Stats;
+}
+
+/// How a protocol's facts are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provenance {
+    /// From a written specification.
+    Specification,
+    /// From the source code of the original.
+    Source,
+    /// From the paper alone.
+    Paper,
+    /// Fitted to published measurements; internals unknown.
+    Model,
+}
+
+impl Provenance {
+    /// The word used in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Specification => "specification",
+            Self::Source => "source",
+            Self::Paper => "paper",
+            Self::Model => "model",
+        }
+    }
+}
+
+/// What a protocol says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Descriptor {
+    /// The name by which it is chosen.
+    pub name: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// How its facts are known.
+    pub provenance: Provenance,
+    /// Paper, RFC or document.
+    pub citation: &'static str,
+    /// Every datagram is authenticated and encrypted.
+    pub sealed: bool,
+    /// Needs a TCP side channel.
+    pub control_lane: bool,
+}
+
+/// Where an arriving datagram belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// To the session with this id.
+    Known(u64),
+    /// To no session yet; see [`Protocol::accept`].
+    New,
+    /// Not of this protocol.
+    Foreign,
+}
+
+/// What a listener does with a datagram that belongs to no session.
+pub enum Accepted {
+    /// A new session, which must also be given the datagram, and the id by which to route to it.
+    Session(u64, Box<dyn Session>),
+    /// A stateless answer was written to the reply buffer.
+    Reply,
+    /// Nothing to do.
+    Drop,
+}
+
+/// A factory of sessions; one per endpoint.
+pub trait Protocol: Send {
+    /// What it says of itself.
+    fn descriptor(&self) -> &'static Descriptor;
+
+    /// Where a datagram belongs, from its first bytes.
+    fn route(&self, datagram: &[u8]) -> Route;
+
+    /// Opens a session to `to`; `interface_mtu` is the IP MTU of the way out, if known.
+    fn connect(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        to: SocketAddr,
+        interface_mtu: Option<u32>,
+    ) -> (u64, Box<dyn Session>);
+
+    /// Answers the first datagram of a batch that belongs to no session.
+    fn accept(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        from: SocketAddr,
+        datagram: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Accepted;
+}

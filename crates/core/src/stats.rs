@@ -1,0 +1,133 @@
+//! What happened? Counters that only go up; rates are derived by whoever holds two snapshots.
+
+use std::time::Duration;
+
+use crate::{time::Instant, units::Rate};
+
+/// Why a sender is not sending, or why a deadline was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Why {
+    /// The handshake is not done.
+    Handshake,
+    /// The congestion controller's rate: the path is full.
+    Pacing,
+    /// The congestion controller's window: waiting for feedback.
+    Window,
+    /// The peer grants no more.
+    Peer,
+    /// Nothing to send.
+    Application,
+    /// Feedback is due then.
+    Feedback,
+    /// Loss detection or a tail probe.
+    Repair,
+    /// Keep-alive, idle or closing timer.
+    Liveness,
+    /// A congestion law's own timer.
+    Law,
+}
+
+impl Why {
+    /// The reasons for which a sender waits; indices of [`Held`].
+    pub const HOLDS: [Self; 5] = [
+        Self::Handshake,
+        Self::Pacing,
+        Self::Window,
+        Self::Peer,
+        Self::Application,
+    ];
+
+    /// The word used in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::Pacing => "network",
+            Self::Window => "window",
+            Self::Peer => "peer",
+            Self::Application => "application",
+            Self::Feedback => "feedback",
+            Self::Repair => "repair",
+            Self::Liveness => "liveness",
+            Self::Law => "law",
+        }
+    }
+}
+
+/// Time held per reason.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Held {
+    total: [Duration; Why::HOLDS.len()],
+    since: Option<(Why, Instant)>,
+}
+
+impl Held {
+    /// From `now` the sender is held for `why` (`None`: it sends).
+    pub fn set(&mut self, now: Instant, why: Option<Why>) {
+        if let Some((why, since)) = self.since
+            && let Some(i) = Why::HOLDS.iter().position(|w| *w == why)
+        {
+            self.total[i] += now.since(since);
+        }
+        self.since = why.map(|w| (w, now));
+    }
+
+    /// Time held so far, for each of [`Why::HOLDS`].
+    pub fn totals(&self) -> impl Iterator<Item = (Why, Duration)> {
+        Why::HOLDS.into_iter().zip(self.total)
+    }
+}
+
+/// Everything a session counts. Bytes "on the wire" are whole UDP payloads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// UDP payload bytes sent, all kinds.
+    pub wire_sent: u64,
+    /// Datagrams sent.
+    pub datagrams_sent: u64,
+    /// UDP payload bytes received and accepted.
+    pub wire_received: u64,
+    /// Datagrams received and accepted.
+    pub datagrams_received: u64,
+    /// Object and stream bytes sent for the first time.
+    pub data_sent: u64,
+    /// Object and stream bytes sent again.
+    pub repaired: u64,
+    /// Object and stream bytes acknowledged by the peer.
+    pub data_acked: u64,
+    /// Object and stream bytes received, duplicates included.
+    pub data_received: u64,
+    /// UDP payload bytes of feedback sent.
+    pub feedback_sent: u64,
+    /// UDP payload bytes of feedback received.
+    pub feedback_received: u64,
+    /// Packets believed lost.
+    pub packets_lost: u64,
+    /// Packets believed lost that arrived after all.
+    pub packets_spurious: u64,
+    /// Datagrams dropped because they could not be authenticated.
+    pub dropped_unauthentic: u64,
+    /// Datagrams dropped because they could not be decoded.
+    pub dropped_malformed: u64,
+    /// Datagrams dropped as duplicates or too old.
+    pub dropped_duplicate: u64,
+    /// Timeouts without any feedback.
+    pub timeouts: u64,
+    /// Key updates, own and peer's.
+    pub key_updates: u64,
+    /// Times the peer's address changed.
+    pub rebinds: u64,
+    /// Why the sender was not sending.
+    pub held: Held,
+    /// UDP payload bytes per full datagram.
+    pub datagram_size: u32,
+    /// Smallest round-trip time seen.
+    pub rtt_min: Option<Duration>,
+    /// Smoothed round-trip time.
+    pub rtt_smoothed: Option<Duration>,
+    /// What the controller allows.
+    pub pacing_rate: Rate,
+    /// What the controller allows in flight, bytes.
+    pub window: u64,
+    /// Bytes in flight.
+    pub in_flight: u64,
+}

@@ -1,0 +1,1 @@
+//! The flagship protocol: sealed, paced, range-coded feedback over one UDP socket.

@@ -1,0 +1,1 @@
+//! Real time: threads that own sockets, sessions and applications.

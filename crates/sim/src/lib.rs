@@ -1,0 +1,1 @@
+//! Discrete-event simulation of sessions over modelled links in virtual time.

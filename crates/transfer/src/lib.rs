@@ -1,0 +1,1 @@
+//! Files: manifest, reader, writer, resume journal, digest, progress.
