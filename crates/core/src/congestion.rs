@@ -37,7 +37,7 @@ pub struct PathView {
 
 /// Delivery rate over about one rtt, measured by the receiver's own clock and never above the rate
 /// at which the same packets were sent (after draft-cheng-iccrg-delivery-rate-estimation).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateSample {
     /// Bytes delivered per time.
     pub rate: Rate,
