@@ -1,0 +1,30 @@
+//! What does a network do to a packet? One [`Path`] models one direction: it is offered packets with
+//! the time and says, for each, when it comes out, whether it was marked, damaged, doubled, or why
+//! it was dropped. It owns no clock, socket or packet, so the simulator and the emulator share it.
+//!
+//! A packet meets, in this order: MTU, policer, queue management (`CoDel` or RED), the bottleneck,
+//! blackouts, random loss (or before the policer, see [`LossPlace`]), damage and duplication, and
+//! then propagation with jitter and reordering.
+//!
+//! What it does not do: the queue is first in, first out, for all flows together; a verdict is final
+//! when given, so queue management decides on arrival (it knows exactly how long the packet will
+//! wait); losses and damage do not depend on packet length.
+
+mod bottleneck;
+mod config;
+mod counters;
+mod loss;
+mod parse;
+mod path;
+mod preset;
+mod queue_management;
+mod shares;
+
+pub use config::{
+    Aqm, ConfigError, Jitter, LossPlace, PathConfig, Policer, QueueLimit, Reorder, Step, Window,
+};
+pub use counters::{Counters, DropCause};
+pub use loss::{Loss, LossTrace};
+pub use parse::{ParseError, duration, share};
+pub use path::{Ecn, Path, Verdict};
+pub use preset::{PRESETS, Preset, preset};
