@@ -10,11 +10,17 @@
 //! - structures: [`send`], [`recv`], [`loss`], [`rate`], [`path`]
 //! - skeletons that join them into half a protocol: [`arq`]
 
+pub mod arq;
 pub mod codec;
 pub mod congestion;
 pub mod datagram;
+pub mod loss;
+pub mod path;
 pub mod protocol;
+pub mod rate;
+pub mod recv;
 pub mod rng;
+pub mod send;
 pub mod stats;
 pub mod store;
 pub mod time;

@@ -1,7 +1,7 @@
 //! Where does randomness come from? From one seed, forked by name, so that an added draw in one
 //! component does not disturb another and every run can be repeated. Not for keys.
 //!
-//! xoshiro256** (Blackman and Vigna, 2018) seeded through SplitMix64.
+//! xoshiro256** (Blackman and Vigna, 2018) seeded through `SplitMix64`.
 
 /// A small, fast, seedable generator.
 #[derive(Clone, Debug)]
@@ -55,10 +55,6 @@ impl Rng {
     }
 
     /// Uniform in `0..n`; 0 when `n` is 0.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the high half of a 128-bit product"
-    )]
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }

@@ -1,0 +1,37 @@
+//! Skeleton A: numbered packets, range-coded feedback, selective repair. The two halves know no wire
+//! format: a personality writes the headers and decodes the feedback, the skeleton keeps the books.
+//! It, and never the personality, owns initial pacing, repair of repairs and tail probes.
+
+mod receiver;
+mod sender;
+#[cfg(test)]
+mod tests;
+
+pub use receiver::Receiver;
+pub use sender::Sender;
+
+pub use crate::send::{Content, Permit, Piece, STREAM};
+
+/// What a receiver tells: the fate of every packet in `from..=largest`, and how fast data arrives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// First packet it tells of.
+    pub from: u64,
+    /// Last packet it tells of; it arrived.
+    pub largest: u64,
+    /// µs since `largest` arrived; [`Self::NO_DELAY`] if that says nothing of the rtt.
+    pub delay_us: u64,
+    /// Receiver's clock when the newest packet arrived, µs.
+    pub arrived_us: u64,
+    /// Wire bytes received so far.
+    pub bytes: u64,
+    /// Packets received so far that carried "congestion experienced".
+    pub ce: u64,
+    /// Arrived, missing, arrived ... counts downwards from `largest`, all at least 1.
+    pub runs: Vec<u64>,
+}
+
+impl Report {
+    /// `delay_us` of a report that catches up and must not be taken as an rtt sample.
+    pub const NO_DELAY: u64 = (1 << 62) - 1;
+}

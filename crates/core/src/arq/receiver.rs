@@ -1,0 +1,119 @@
+//! The receiving half: packet numbers in, reports out. Each number is told of in `REPEATS`
+//! consecutive reports, so that a lost report costs nothing and a hole a bounded number of bytes;
+//! what falls through is asked for by the sender.
+
+use std::time::Duration;
+
+use super::Report;
+use crate::{
+    datagram::Ecn,
+    recv::{Arrivals, Schedule},
+    time::Instant,
+};
+
+/// Consecutive reports that tell of the same packet.
+const REPEATS: usize = 3;
+/// The most run values in a report.
+const MAX_RUNS: usize = 400;
+
+/// Receiver side of the skeleton.
+#[derive(Debug, Default)]
+pub struct Receiver {
+    arrivals: Arrivals,
+    schedule: Schedule,
+    newest_at: Option<Instant>,
+    bytes: u64,
+    ce: u64,
+    eliciting: u64,
+    /// `end` at each of the last reports, newest last.
+    told: [u64; REPEATS],
+    wanted: Option<u64>,
+    report: Report,
+}
+
+impl Receiver {
+    /// Notes an authenticated packet; false if it must be dropped as seen, settled or too far ahead.
+    pub fn on_packet(
+        &mut self,
+        now: Instant,
+        number: u64,
+        wire: u32,
+        eliciting: bool,
+        ecn: Ecn,
+    ) -> bool {
+        let end = self.arrivals.end();
+        if !self.arrivals.insert(number) {
+            return false;
+        }
+        if number >= end {
+            self.newest_at = Some(now);
+        }
+        self.bytes += u64::from(wire);
+        self.ce += u64::from(ecn == Ecn::Ce);
+        if eliciting {
+            let first = self.eliciting < 4;
+            self.eliciting += 1;
+            let holes = u32::from(number > end || number + 1 < end);
+            self.schedule.on_packet(now, holes, first || ecn == Ecn::Ce);
+        }
+        true
+    }
+
+    /// When a report is due.
+    pub fn feedback_due(&self) -> Option<Instant> {
+        self.schedule.due()
+    }
+
+    /// Highest packet number seen plus one.
+    pub fn end(&self) -> u64 {
+        self.arrivals.end()
+    }
+
+    /// What to say now; starts the next interval.
+    pub fn report(&mut self, now: Instant) -> Option<&Report> {
+        self.schedule.reset();
+        let newest_at = self.newest_at?;
+        let end = self.arrivals.end();
+        let from = self.told[0].max(self.arrivals.floor());
+        let caught_up = self
+            .wanted
+            .take()
+            .filter(|w| *w < from)
+            .map(|w| w.max(self.arrivals.floor()));
+        let report = &mut self.report;
+        report.arrived_us = newest_at.as_nanos() / 1_000;
+        report.bytes = self.bytes;
+        report.ce = self.ce;
+        if let Some(from) = caught_up {
+            report.largest = self.arrivals.reach(from, MAX_RUNS)?;
+            report.delay_us = Report::NO_DELAY;
+            report.from = self
+                .arrivals
+                .runs(from, report.largest, MAX_RUNS + 1, &mut report.runs);
+            return Some(report);
+        }
+        report.largest = end - 1;
+        report.delay_us = u64::try_from(now.since(newest_at).as_micros()).unwrap_or(u64::MAX);
+        report.from = self.arrivals.runs(
+            from.min(report.largest),
+            report.largest,
+            MAX_RUNS,
+            &mut report.runs,
+        );
+        self.told.rotate_left(1);
+        self.told[REPEATS - 1] = end;
+        Some(report)
+    }
+
+    /// The sender has decided everything below `settled` and wishes for feedback every `interval`.
+    pub fn on_state(&mut self, settled: u64, interval: Duration) {
+        self.arrivals.settle(settled);
+        self.schedule.set_interval(interval);
+    }
+
+    /// The sender has heard nothing of the packets from `from` on.
+    pub fn on_want(&mut self, now: Instant, from: u64) {
+        self.wanted = Some(self.wanted.map_or(from, |w| w.min(from)));
+        self.schedule.on_packet(now, 0, true);
+    }
+}

@@ -1,0 +1,271 @@
+//! The two halves against each other over a scripted path in virtual time.
+
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
+
+use super::{Content, Permit, Receiver, Report, Sender};
+use crate::{
+    congestion::{AckEvent, Allowance, CongestionController, LossEvent},
+    datagram::Ecn,
+    loss::Ranges,
+    rng::Rng,
+    stats::Stats,
+    time::Instant,
+    units::{Rate, Size},
+};
+
+struct Fixed(Allowance);
+
+impl CongestionController for Fixed {
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+    fn on_ack(&mut self, _: &AckEvent) {}
+    fn on_loss(&mut self, _: &LossEvent) {}
+    fn allowance(&self) -> Allowance {
+        self.0
+    }
+}
+
+const LEN: u32 = 1_000;
+
+enum Flying {
+    Data {
+        number: u64,
+        offset: u64,
+        len: u32,
+    },
+    State {
+        settled: u64,
+        interval: Duration,
+        want: Option<u64>,
+    },
+    Back(Report),
+}
+
+/// What the path does to the `n`-th datagram of a direction sent at `now`: `None` drops it.
+type Script<'a> = dyn FnMut(bool, Instant) -> Option<Duration> + 'a;
+
+struct World {
+    now: Instant,
+    sender: Sender,
+    receiver: Receiver,
+    placed: Ranges,
+    reports: u32,
+}
+
+impl World {
+    fn leave(&mut self) -> Vec<(bool, Flying)> {
+        let mut out = Vec::new();
+        while let Permit::Send { .. } = self.sender.permit(self.now) {
+            let number = self.sender.next_number();
+            let Some(piece) = self.sender.next_piece(LEN) else {
+                break;
+            };
+            self.sender.log(self.now, Content::Piece(piece), LEN);
+            self.sender.batch_sent(self.now, u64::from(LEN));
+            out.push((
+                true,
+                Flying::Data {
+                    number,
+                    offset: piece.offset,
+                    len: piece.len,
+                },
+            ));
+        }
+        if self.sender.state_due() || self.sender.want_due() {
+            self.sender.state_sent();
+            let want = self.sender.take_want();
+            let (settled, interval) = (self.sender.settled(), self.sender.interval());
+            out.push((
+                true,
+                Flying::State {
+                    settled,
+                    interval,
+                    want,
+                },
+            ));
+        }
+        if self
+            .receiver
+            .feedback_due()
+            .is_some_and(|at| at <= self.now)
+            && let Some(report) = self.receiver.report(self.now)
+        {
+            self.reports += 1;
+            out.push((false, Flying::Back(report.clone())));
+        }
+        out
+    }
+
+    fn arrive(&mut self, what: Flying) {
+        match what {
+            Flying::Data {
+                number,
+                offset,
+                len,
+            } => {
+                if self
+                    .receiver
+                    .on_packet(self.now, number, LEN, true, Ecn::NotEct)
+                {
+                    self.placed.insert(offset..offset + u64::from(len));
+                }
+            }
+            Flying::State {
+                settled,
+                interval,
+                want,
+            } => {
+                self.receiver.on_state(settled, interval);
+                if let Some(from) = want {
+                    self.receiver.on_want(self.now, from);
+                }
+            }
+            Flying::Back(report) => self.sender.on_report(self.now, &report).unwrap(),
+        }
+    }
+}
+
+/// Sends `total` bytes over the script; panics if that takes more than 1,000 virtual seconds.
+fn transfer(total: u64, script: &mut Script<'_>) -> World {
+    let allowance = Allowance {
+        window: Size::from_bytes(2_000_000),
+        rate: Rate::mbit(80),
+        quantum: Size::from_bytes(10_000),
+    };
+    let mut w = World {
+        now: Instant::EPOCH,
+        sender: Sender::new(Box::new(Fixed(allowance)), Rate::UNLIMITED),
+        receiver: Receiver::default(),
+        placed: Ranges::default(),
+        reports: 0,
+    };
+    w.sender.start(w.now, LEN, Duration::from_millis(40));
+    w.sender.send(1, 0, total);
+    let mut flying: BTreeMap<Reverse<(Instant, u64)>, Flying> = BTreeMap::new();
+    let mut serial = 0;
+    while !w.sender.delivered_all() {
+        let out = w.leave();
+        for (forward, what) in out {
+            serial += 1;
+            if let Some(delay) = script(forward, w.now) {
+                flying.insert(Reverse((w.now + delay, serial)), what);
+            }
+        }
+        let arrival = flying.last_key_value().map(|(Reverse((at, _)), _)| *at);
+        let timer = w.sender.next_timeout().map(|(at, _)| at.max(w.now));
+        let feedback = w.receiver.feedback_due().map(|at| at.max(w.now));
+        w.now = [arrival, timer, feedback]
+            .into_iter()
+            .flatten()
+            .min()
+            .expect("nothing ever happens");
+        assert!(w.now < Instant::from_nanos(1_000_000_000_000), "stuck");
+        while let Some(entry) = flying.last_entry()
+            && entry.key().0.0 <= w.now
+        {
+            w.arrive(entry.remove());
+        }
+        if timer.is_some_and(|at| at <= w.now) {
+            w.sender.on_timeout(w.now);
+        }
+    }
+    assert_eq!(w.placed.total(), total, "acknowledged but not placed");
+    w
+}
+
+fn stats(sender: &Sender) -> Stats {
+    let mut stats = Stats::default();
+    sender.fill_stats(&mut stats);
+    stats
+}
+
+const DELAY: Duration = Duration::from_millis(20);
+
+#[test]
+fn a_clean_path_repairs_nothing_and_measures_itself() {
+    let w = transfer(20_000_000, &mut |_, _| Some(DELAY));
+    let s = stats(&w.sender);
+    assert_eq!((s.repaired, s.packets_lost, s.timeouts), (0, 0, 0));
+    assert_eq!(s.rtt_min, Some(2 * DELAY));
+    assert!(w.reports < 500, "{} reports", w.reports);
+}
+
+#[test]
+fn random_loss_both_ways_is_repaired_without_waste() {
+    let mut rng = Rng::new(3);
+    let w = transfer(20_000_000, &mut |_, _| (!rng.chance(0.02)).then_some(DELAY));
+    let s = stats(&w.sender);
+    assert!((250_000..600_000).contains(&s.repaired), "{}", s.repaired);
+    assert_eq!(s.packets_spurious, 0);
+}
+
+#[test]
+fn many_lost_reports_in_a_row_are_asked_for() {
+    let mut reports = 0;
+    let w = transfer(20_000_000, &mut |forward, _| {
+        reports += u32::from(!forward);
+        (forward || !(20..40).contains(&reports)).then_some(DELAY)
+    });
+    let s = stats(&w.sender);
+    assert!(
+        s.repaired <= 20_000,
+        "{} bytes repaired that had arrived",
+        s.repaired
+    );
+}
+
+#[test]
+fn a_blackout_ends_and_the_transfer_goes_on() {
+    let dark = Instant::from_nanos(500_000_000)..Instant::from_nanos(10_500_000_000);
+    let w = transfer(20_000_000, &mut |_, now| {
+        (!dark.contains(&now)).then_some(DELAY)
+    });
+    assert!(w.now < Instant::from_nanos(15_000_000_000), "{}", w.now);
+    assert!(stats(&w.sender).timeouts > 3);
+}
+
+#[test]
+fn reordering_is_learnt() {
+    let mut rng = Rng::new(5);
+    let w = transfer(20_000_000, &mut |_, _| {
+        Some(DELAY + Duration::from_micros(rng.below(3_000)))
+    });
+    let s = stats(&w.sender);
+    assert!(s.packets_spurious > 0, "the script reorders");
+    assert!(
+        s.repaired < 4_000_000,
+        "{} of 20,000,000 bytes sent twice",
+        s.repaired
+    );
+}
+
+#[test]
+fn any_loss_that_stops_is_survived() {
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed);
+        let until = Instant::from_nanos(rng.below(3_000_000_000));
+        let (p, q) = (rng.unit(), rng.unit());
+        transfer(300_000, &mut |forward, now| {
+            let p = if forward { p } else { q };
+            (now >= until || !rng.chance(p)).then_some(DELAY)
+        });
+    }
+}
+
+#[test]
+fn feedback_on_packets_never_sent_and_broken_runs_are_refused() {
+    let w = transfer(10_000, &mut |_, _| Some(DELAY));
+    let mut sender = w.sender;
+    let next = sender.next_number();
+    let report = |largest, from, runs: &[u64]| Report {
+        largest,
+        from,
+        runs: runs.to_vec(),
+        ..Report::default()
+    };
+    assert!(sender.on_report(w.now, &report(next, next, &[1])).is_err());
+    assert!(sender.on_report(w.now, &report(5, 0, &[1])).is_err());
+    assert!(sender.on_report(w.now, &report(5, 4, &[1, 0])).is_err());
+    assert!(sender.on_report(w.now, &report(5, 0, &[9])).is_err());
+}

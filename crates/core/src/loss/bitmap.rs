@@ -1,0 +1,160 @@
+//! Has this number been seen? A bitmap over a moving base: everything below the base is settled,
+//! everything above the highest number seen is unknown. Insertion and look-up are O(1); memory is one
+//! bit per number in between, bounded by [`Bitmap::MAX_SPAN`].
+
+use std::collections::VecDeque;
+
+/// What an insertion found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insert {
+    /// The number was not in the set.
+    New,
+    /// The number was in the set.
+    Duplicate,
+    /// The number is below the base.
+    Settled,
+    /// The number is too far above the base to be tracked.
+    TooFar,
+}
+
+/// A set of numbers at or above a base.
+#[derive(Clone, Debug, Default)]
+pub struct Bitmap {
+    /// Bit `i` of word `w` is number `first_word * 64 + w * 64 + i`.
+    words: VecDeque<u64>,
+    first_word: u64,
+    base: u64,
+    end: u64,
+}
+
+impl Bitmap {
+    /// The most numbers between base and highest (512 KiB of bits).
+    pub const MAX_SPAN: u64 = 1 << 22;
+
+    /// Everything below is settled.
+    pub const fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// One past the highest number inserted; at least the base.
+    pub const fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Adds `n`.
+    pub fn insert(&mut self, n: u64) -> Insert {
+        if n < self.base {
+            return Insert::Settled;
+        }
+        if n - self.base >= Self::MAX_SPAN {
+            return Insert::TooFar;
+        }
+        let index = self.index(n);
+        if index >= self.words.len() {
+            self.words.resize(index + 1, 0);
+        }
+        let bit = 1 << (n % 64);
+        let word = &mut self.words[index];
+        if *word & bit != 0 {
+            return Insert::Duplicate;
+        }
+        *word |= bit;
+        self.end = self.end.max(n + 1);
+        Insert::New
+    }
+
+    /// True if `n` is in the set; numbers below the base are.
+    pub fn contains(&self, n: u64) -> bool {
+        n < self.base
+            || (n < self.end
+                && self
+                    .words
+                    .get(self.index(n))
+                    .is_some_and(|w| w & (1 << (n % 64)) != 0))
+    }
+
+    /// Settles everything below `base`.
+    pub fn advance(&mut self, base: u64) {
+        if base <= self.base {
+            return;
+        }
+        self.base = base;
+        self.end = self.end.max(base);
+        let drop = self.index(base).min(self.words.len());
+        self.words.drain(..drop);
+        self.first_word = base / 64;
+    }
+
+    fn index(&self, n: u64) -> usize {
+        usize::try_from(n / 64 - self.first_word).unwrap_or(usize::MAX)
+    }
+
+    /// The length of the run of equal membership that ends at `last` (inclusive), going down but not
+    /// below `floor`.
+    pub fn run_down(&self, last: u64, floor: u64) -> u64 {
+        let member = self.contains(last);
+        let mut n = last;
+        loop {
+            let word = self.words.get(self.index(n)).copied().unwrap_or(0);
+            let word = if member { word } else { !word };
+            let top = n % 64;
+            let run = u64::from((word << (63 - top)).leading_ones()).min(top + 1);
+            let reached = n + 1 - run;
+            if run < top + 1 || reached <= floor {
+                return last + 1 - reached.max(floor);
+            }
+            n = reached - 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_number_too_far_ahead_costs_nothing() {
+        let mut map = Bitmap::default();
+        assert_eq!(map.insert(Bitmap::MAX_SPAN), Insert::TooFar);
+        assert_eq!(map.insert(u64::MAX), Insert::TooFar);
+        assert!(map.words.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn equals_a_naive_set(ops in proptest::collection::vec((any::<bool>(), 0_u64..700), 1..300)) {
+            let (mut map, mut twin, mut base) = (Bitmap::default(), BTreeSet::new(), 0);
+            for (settle, n) in ops {
+                if settle && n % 5 == 0 {
+                    map.advance(n);
+                    base = base.max(n);
+                } else {
+                    let expect = match n {
+                        n if n < base => Insert::Settled,
+                        n if !twin.insert(n) => Insert::Duplicate,
+                        _ => Insert::New,
+                    };
+                    prop_assert_eq!(map.insert(n), expect);
+                }
+            }
+            for n in 0..800 {
+                prop_assert_eq!(map.contains(n), n < base || twin.contains(&n));
+            }
+            let mut last = map.end();
+            while last > base {
+                let run = map.run_down(last - 1, base);
+                let member = map.contains(last - 1);
+                prop_assert!(run >= 1 && run <= last - base);
+                for n in last - run..last {
+                    prop_assert_eq!(map.contains(n), member);
+                }
+                last -= run;
+                prop_assert!(last == base || map.contains(last - 1) != member);
+            }
+        }
+    }
+}

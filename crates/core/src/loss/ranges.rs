@@ -1,0 +1,129 @@
+//! Which spans are known? Sorted, disjoint, non-adjacent half-open ranges ("record loss events, not
+//! lost packets", Gu and Grossman §III-D). Appending to the last range is O(1).
+
+use std::{collections::BTreeMap, ops::Range};
+
+/// A set of numbers kept as ranges.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ranges {
+    /// start → end
+    map: BTreeMap<u64, u64>,
+    total: u64,
+}
+
+impl Ranges {
+    /// Adds `range`; returns how many of its numbers were new.
+    pub fn insert(&mut self, range: Range<u64>) -> u64 {
+        if range.is_empty() {
+            return 0;
+        }
+        if let Some(mut last) = self.map.last_entry()
+            && *last.get() == range.start
+        {
+            *last.get_mut() = range.end;
+            self.total += range.end - range.start;
+            return range.end - range.start;
+        }
+        let (mut start, mut end, mut known) = (range.start, range.end, 0);
+        while let Some((&s, &e)) = self.map.range(..=end).next_back() {
+            if e < start {
+                break;
+            }
+            self.map.remove(&s);
+            known += e - s;
+            start = start.min(s);
+            end = end.max(e);
+        }
+        self.map.insert(start, end);
+        let new = end - start - known;
+        self.total += new;
+        new
+    }
+
+    /// How many numbers are in the set.
+    pub const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// True if all of `range` is in the set.
+    pub fn covers(&self, range: Range<u64>) -> bool {
+        range.is_empty()
+            || self
+                .map
+                .range(..=range.start)
+                .next_back()
+                .is_some_and(|(_, e)| *e >= range.end)
+    }
+
+    /// End of the run that starts at 0, or 0.
+    pub fn prefix(&self) -> u64 {
+        self.map
+            .first_key_value()
+            .filter(|(s, _)| **s == 0)
+            .map_or(0, |(_, e)| *e)
+    }
+
+    /// The ranges, ascending.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Range<u64>> {
+        self.map.iter().map(|(s, e)| *s..*e)
+    }
+
+    /// What `within` has that this set has not, ascending.
+    pub fn gaps(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let from = self
+            .map
+            .range(..=within.start)
+            .next_back()
+            .map_or(within.start, |(s, _)| *s);
+        let tail = std::iter::once(within.end..within.end);
+        let mut at = within.start;
+        self.map
+            .range(from..within.end.max(from))
+            .map(|(s, e)| *s..*e)
+            .chain(tail)
+            .filter_map(move |known| {
+                let gap = at..known.start.min(within.end);
+                at = at.max(known.end);
+                (!gap.is_empty()).then_some(gap)
+            })
+    }
+
+    /// Number of separate ranges.
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// True when nothing is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn equals_a_naive_set(ops in proptest::collection::vec((0_u64..200, 0_u64..30), 0..60), a in 0_u64..220, n in 0_u64..60) {
+            let (mut ranges, mut twin) = (Ranges::default(), vec![false; 300]);
+            for (start, len) in ops {
+                let (i, j) = (usize::try_from(start).unwrap(), usize::try_from(start + len).unwrap());
+                let new = twin[i..j].iter().filter(|b| !**b).count() as u64;
+                twin[i..j].fill(true);
+                prop_assert_eq!(ranges.insert(start..start + len), new);
+            }
+            prop_assert_eq!(ranges.total(), twin.iter().filter(|b| **b).count() as u64);
+            let (i, j) = (usize::try_from(a).unwrap(), usize::try_from(a + n).unwrap());
+            prop_assert_eq!(ranges.covers(a..a + n), twin[i..j].iter().all(|b| *b));
+            let missing: Vec<u64> = ranges.gaps(a..a + n).flatten().collect();
+            let expect: Vec<u64> = (a..a + n).filter(|k| !twin[usize::try_from(*k).unwrap()]).collect();
+            prop_assert_eq!(missing, expect);
+            let ends: Vec<_> = ranges.iter().collect();
+            prop_assert!(ends.windows(2).all(|w| w[0].end < w[1].start));
+            prop_assert_eq!(ranges.prefix(), twin.iter().take_while(|b| **b).count() as u64);
+        }
+    }
+}

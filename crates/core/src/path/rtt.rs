@@ -1,0 +1,88 @@
+//! How long is the round trip? Smoothed rtt and its variation (RFC 6298 §2), and the minimum.
+
+use std::time::Duration;
+
+use super::WindowedMin;
+use crate::time::Instant;
+
+/// Round-trip time of one path.
+#[derive(Clone, Debug)]
+pub struct Rtt {
+    smoothed: Duration,
+    variation: Duration,
+    min: WindowedMin<Duration>,
+    min_ever: Option<Duration>,
+    sampled: bool,
+}
+
+impl Rtt {
+    /// Starts from a guess.
+    pub fn new(initial: Duration) -> Self {
+        Self {
+            smoothed: initial,
+            variation: initial / 2,
+            min: WindowedMin::new(Duration::from_secs(15)),
+            min_ever: None,
+            sampled: false,
+        }
+    }
+
+    /// Takes a sample without the receiver's holding time.
+    pub fn update(&mut self, now: Instant, sample: Duration) {
+        self.min.update(now, sample);
+        self.min_ever = Some(self.min_ever.map_or(sample, |m| m.min(sample)));
+        if self.sampled {
+            let deviation = self.smoothed.abs_diff(sample);
+            self.variation = (self.variation * 3 + deviation) / 4;
+            self.smoothed = (self.smoothed * 7 + sample) / 8;
+        } else {
+            self.sampled = true;
+            self.smoothed = sample;
+            self.variation = sample / 2;
+        }
+    }
+
+    /// Smoothed rtt.
+    pub const fn smoothed(&self) -> Duration {
+        self.smoothed
+    }
+
+    /// The smallest of the last 15 to 30 s, or the smoothed guess.
+    pub fn min(&self) -> Duration {
+        self.min.get().unwrap_or(self.smoothed)
+    }
+
+    /// The smallest ever, if any.
+    pub const fn min_ever(&self) -> Option<Duration> {
+        self.min_ever
+    }
+
+    /// How long silence must last before it means something (RFC 9002 §6.2.1): smoothed rtt, four
+    /// variations, and `held`, the longest the receiver keeps feedback back.
+    pub fn timeout(&self, held: Duration) -> Duration {
+        self.smoothed + (self.variation * 4).max(Duration::from_millis(2)) + held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_sample_replaces_the_guess_and_old_minima_are_forgotten() {
+        let ms = Duration::from_millis;
+        let at = |s: u64| Instant::from_nanos(s * 1_000_000_000);
+        let mut rtt = Rtt::new(ms(250));
+        assert_eq!(rtt.timeout(ms(0)), ms(750));
+        rtt.update(at(0), ms(100));
+        assert_eq!((rtt.smoothed(), rtt.timeout(ms(0))), (ms(100), ms(300)));
+        rtt.update(at(1), ms(180));
+        assert_eq!(rtt.smoothed(), ms(110));
+        assert_eq!(rtt.min(), ms(100));
+        rtt.update(at(16), ms(180));
+        assert_eq!(rtt.min(), ms(100));
+        rtt.update(at(32), ms(180));
+        assert_eq!(rtt.min(), ms(180), "a longer route is accepted in the end");
+        assert_eq!(rtt.min_ever(), Some(ms(100)));
+    }
+}

@@ -1,0 +1,134 @@
+//! How fast does the path deliver? Each feedback packet tells the receiver's byte count and clock;
+//! the sample is the difference to a feedback packet about one rtt older, over the longer of the time
+//! it took to arrive and the time it took to send, so that neither a burst at the receiver nor one at
+//! the sender looks like bandwidth.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::{congestion::RateSample, time::Instant, units::Rate};
+
+/// The state of delivery when a feedback packet was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Receiver's clock, µs.
+    pub arrived_us: u64,
+    /// Wire bytes received so far.
+    pub bytes: u64,
+    /// When the newest packet it tells of was sent.
+    pub sent: Instant,
+    /// Bytes sent up to that packet.
+    pub sent_bytes: u64,
+    /// Number of that packet.
+    pub packet: u64,
+    /// Packets lost so far.
+    pub lost: u64,
+}
+
+/// Delivery-rate sampler.
+#[derive(Clone, Debug, Default)]
+pub struct Delivery {
+    history: VecDeque<Progress>,
+    app_limited_below: u64,
+}
+
+impl Delivery {
+    const KEEP: usize = 64;
+
+    /// The sender had nothing to send; samples with packets below `next` say nothing of the path's
+    /// upper limit.
+    pub fn app_limited(&mut self, next: u64) {
+        self.app_limited_below = next;
+    }
+
+    /// Takes the progress told by a feedback packet; gives a sample over about `window`.
+    pub fn update(&mut self, progress: Progress, window: Duration) -> Option<RateSample> {
+        if self.history.back().is_some_and(|last| {
+            progress.arrived_us <= last.arrived_us || progress.packet <= last.packet
+        }) {
+            return None;
+        }
+        let window_us = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
+        while self.history.len() >= Self::KEEP
+            || self
+                .history
+                .get(1)
+                .is_some_and(|p| progress.arrived_us - p.arrived_us >= window_us)
+        {
+            self.history.pop_front();
+        }
+        let sample = self
+            .history
+            .front()
+            .and_then(|from| self.sample(from, &progress));
+        self.history.push_back(progress);
+        sample
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a share of at most millions of packets"
+    )]
+    fn sample(&self, from: &Progress, to: &Progress) -> Option<RateSample> {
+        let arrived = Duration::from_micros(to.arrived_us - from.arrived_us);
+        let sent = to.sent.since(from.sent);
+        let interval = arrived.max(sent);
+        if interval < Duration::from_micros(500) {
+            return None;
+        }
+        let packets = to.packet - from.packet;
+        Some(RateSample {
+            rate: Rate::of(to.bytes.saturating_sub(from.bytes), interval),
+            sent: Rate::of(to.sent_bytes.saturating_sub(from.sent_bytes), sent),
+            interval,
+            app_limited: from.packet < self.app_limited_below,
+            loss: (to.lost.saturating_sub(from.lost) as f64 / packets as f64).min(1.0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64, arrived_ms: u64, mb: u64) -> Progress {
+        Progress {
+            arrived_us: arrived_ms * 1_000,
+            bytes: mb * 1_000_000,
+            sent: Instant::from_nanos(ms * 1_000_000),
+            sent_bytes: mb * 1_000_000,
+            packet: mb * 100,
+            lost: mb,
+        }
+    }
+
+    #[test]
+    fn neither_end_can_compress_time() {
+        let window = Duration::from_millis(10);
+        let mut d = Delivery::default();
+        assert!(d.update(at(0, 50, 0), window).is_none());
+        let s = d.update(at(10, 60, 10), window).unwrap();
+        assert_eq!((s.rate, s.sent), (Rate::gbit(8), Rate::gbit(8)));
+        assert!((s.loss - 0.01).abs() < 1e-9);
+        let burst_at_receiver = d.update(at(20, 61, 20), window).unwrap();
+        assert_eq!(burst_at_receiver.rate, Rate::gbit(8));
+        let stale = d.update(at(20, 61, 20), window);
+        assert!(stale.is_none());
+    }
+
+    #[test]
+    fn samples_across_idle_time_are_marked() {
+        let mut d = Delivery::default();
+        d.update(at(0, 50, 1), Duration::from_millis(10));
+        d.app_limited(150);
+        assert!(
+            d.update(at(10, 60, 2), Duration::from_millis(10))
+                .unwrap()
+                .app_limited
+        );
+        assert!(
+            !d.update(at(20, 70, 3), Duration::from_millis(10))
+                .unwrap()
+                .app_limited
+        );
+    }
+}

@@ -1,0 +1,5 @@
+//! How fast does data arrive?
+
+mod delivery;
+
+pub use delivery::{Delivery, Progress};

@@ -1,0 +1,66 @@
+//! When does the receiver speak? Time-based: the first packet worth acknowledging starts the clock;
+//! after the interval the sender wished for, or earlier when many holes have opened, feedback is due.
+
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// Decides when feedback is due.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    interval: Duration,
+    holes_at_once: u32,
+    due: Option<Instant>,
+    holes: u32,
+}
+
+impl Schedule {
+    /// The interval before the sender wishes for another.
+    pub const DEFAULT_INTERVAL: Duration = Duration::from_millis(5);
+    /// The longest interval that a sender may wish for.
+    pub const MAX_INTERVAL: Duration = Duration::from_millis(250);
+
+    /// Feedback at the latest `interval` after the first unreported packet, at once after
+    /// `holes_at_once` new holes.
+    pub const fn new(interval: Duration, holes_at_once: u32) -> Self {
+        Self {
+            interval,
+            holes_at_once,
+            due: None,
+            holes: 0,
+        }
+    }
+
+    /// The sender wishes for feedback every `interval`.
+    pub fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval.min(Self::MAX_INTERVAL);
+    }
+
+    /// A packet arrived that opened `new_holes` holes.
+    pub fn on_packet(&mut self, now: Instant, new_holes: u32, at_once: bool) {
+        self.holes += new_holes;
+        let due = if at_once || self.holes >= self.holes_at_once {
+            now
+        } else {
+            now + self.interval
+        };
+        self.due = Some(self.due.map_or(due, |d| d.min(due)));
+    }
+
+    /// When feedback is due.
+    pub const fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Feedback was sent.
+    pub fn reset(&mut self) {
+        self.due = None;
+        self.holes = 0;
+    }
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self::new(Self::DEFAULT_INTERVAL, 64)
+    }
+}

@@ -1,0 +1,173 @@
+//! What was sent, and what became of it? A ring indexed by packet number: O(1) look-up, one record
+//! of 40 bytes per packet in flight, grown by doubling.
+
+use super::Piece;
+use crate::time::Instant;
+
+/// What a packet carried that matters when it is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Data, sent again when lost.
+    Piece(Piece),
+    /// A path MTU probe: its loss is no sign of congestion and is not repaired.
+    Probe,
+    /// Small frames that want an acknowledgement; whoever wrote them repeats them.
+    Other,
+    /// Feedback alone: never acknowledged, never lost.
+    Quiet,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Unknown.
+    Outstanding,
+    /// It arrived.
+    Acked,
+    /// It is believed lost.
+    Lost,
+    /// Nobody asks.
+    Quiet,
+}
+
+/// One packet's record.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// When it left.
+    pub at: Instant,
+    /// What it carried.
+    pub content: Content,
+    /// UDP payload bytes.
+    pub wire: u32,
+    /// What became of it.
+    pub state: State,
+    /// Bytes sent up to and including it, low 32 bits.
+    pub sent_bytes_low: u32,
+}
+
+const EMPTY: Sent = Sent {
+    at: Instant::EPOCH,
+    content: Content::Quiet,
+    wire: 0,
+    state: State::Quiet,
+    sent_bytes_low: 0,
+};
+
+/// Records of all packets from the oldest undecided one on.
+#[derive(Clone, Debug)]
+pub struct SentLog {
+    ring: Vec<Sent>,
+    first: u64,
+    next: u64,
+}
+
+impl Default for SentLog {
+    fn default() -> Self {
+        Self {
+            ring: vec![EMPTY; 256],
+            first: 0,
+            next: 0,
+        }
+    }
+}
+
+impl SentLog {
+    /// The oldest number kept; everything below is decided.
+    pub const fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The number the next packet gets.
+    pub const fn next(&self) -> u64 {
+        self.next
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "masked by the ring's length"
+    )]
+    const fn slot(&self, number: u64) -> usize {
+        number as usize & (self.ring.len() - 1)
+    }
+
+    /// Appends a record; returns its number.
+    pub fn push(&mut self, sent: Sent) -> u64 {
+        if self.next - self.first == self.ring.len() as u64 {
+            self.trim(self.next);
+        }
+        if self.next - self.first == self.ring.len() as u64 {
+            self.grow();
+        }
+        let number = self.next;
+        let slot = self.slot(number);
+        self.ring[slot] = sent;
+        self.next += 1;
+        number
+    }
+
+    fn grow(&mut self) {
+        let mut ring = vec![EMPTY; self.ring.len() * 2];
+        let mask = ring.len() - 1;
+        for number in self.first..self.next {
+            let to = usize::try_from(number & mask as u64).unwrap_or_default();
+            ring[to] = self.ring[self.slot(number)];
+        }
+        self.ring = ring;
+    }
+
+    /// The record of `number`, if kept.
+    pub fn get(&self, number: u64) -> Option<&Sent> {
+        (self.first..self.next)
+            .contains(&number)
+            .then(|| &self.ring[self.slot(number)])
+    }
+
+    /// The record of `number`, if kept.
+    pub fn get_mut(&mut self, number: u64) -> Option<&mut Sent> {
+        let slot = self.slot(number);
+        (self.first..self.next)
+            .contains(&number)
+            .then(|| &mut self.ring[slot])
+    }
+
+    /// Forgets decided records at the front, but none at or above `keep`.
+    pub fn trim(&mut self, keep: u64) {
+        while self.first < self.next.min(keep)
+            && self.ring[self.slot(self.first)].state != State::Outstanding
+        {
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn equals_a_map(ops in proptest::collection::vec(any::<u16>(), 0..900)) {
+            let (mut log, mut twin) = (SentLog::default(), BTreeMap::new());
+            for op in ops {
+                if op % 4 != 0 {
+                    let number = log.push(Sent { wire: u32::from(op), state: State::Outstanding, ..EMPTY });
+                    twin.insert(number, u32::from(op));
+                } else if let Some(number) = twin.keys().nth(usize::from(op) % twin.len().max(1)).copied() {
+                    if let Some(sent) = log.get_mut(number) {
+                        prop_assert_eq!(sent.wire, twin[&number]);
+                        sent.state = State::Acked;
+                    }
+                    log.trim(u64::MAX);
+                }
+            }
+            for number in log.first()..log.next() {
+                prop_assert_eq!(log.get(number).unwrap().wire, twin[&number]);
+            }
+            prop_assert!(log.get(log.next()).is_none());
+        }
+    }
+}
