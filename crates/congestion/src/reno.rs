@@ -1,0 +1,61 @@
+//! How does Reno grow? One datagram per round; half is kept on a loss (RFC 5681, 6582).
+
+use farhaul_core::congestion::{AckEvent, CongestionController};
+
+use crate::{
+    registry::{Kind, Law, Parameter, START, Values, with_start},
+    window::{Cut, Growth, Window, float},
+};
+
+pub(crate) const LAW: Law = Law {
+    name: "reno",
+    summary: "one datagram more per round, half on loss",
+    citation: "RFC 5681, RFC 6582",
+    parameters: &[
+        Parameter {
+            name: "beta",
+            about: "fraction of the window kept on a loss",
+            kind: Kind::Number(0.1, 0.99),
+            default: "0.5",
+        },
+        START,
+    ],
+    make: |values: &Values| -> Box<dyn CongestionController> {
+        with_start(
+            values,
+            Reno {
+                beta: values.number("beta"),
+            },
+        )
+    },
+};
+
+/// NewReno's congestion avoidance.
+#[derive(Clone, Copy, Debug)]
+pub struct Reno {
+    /// Fraction kept on a loss.
+    pub beta: f64,
+}
+
+impl Default for Reno {
+    fn default() -> Self {
+        Self { beta: 0.5 }
+    }
+}
+
+impl Growth for Reno {
+    fn name(&self) -> &'static str {
+        LAW.name
+    }
+
+    fn grow(&mut self, window: &Window, ack: &AckEvent) -> f64 {
+        // dw/da = mss / w, integrated over the acknowledged bytes a.
+        let acked = float(ack.acked.bytes());
+        let (w, mss) = (window.bytes(), window.datagram());
+        (w * w + 2.0 * mss * acked).sqrt() - w
+    }
+
+    fn keep(&mut self, _window: &Window, _cut: &Cut) -> f64 {
+        self.beta
+    }
+}

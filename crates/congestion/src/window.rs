@@ -1,0 +1,328 @@
+//! What do all window laws share? The shell [`Windowed`] turns "grow on ack, keep on loss" into a
+//! whole controller, so that Reno, CUBIC and their kin are only their formulas.
+//!
+//! Invariants: the window is at least two datagrams (one after a timeout) and at most
+//! [`MAX_WINDOW`]; it grows only if it was in use; it is cut once per loss episode; the last cut can
+//! be undone; the pacing rate is never zero.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    congestion::{AckEvent, Allowance, CcState, CongestionController, LossEvent, PathView},
+    time::Instant,
+    units::{Rate, Size},
+};
+
+use crate::slow_start::{SlowStart, Start};
+
+/// The most a window may be, bytes: 400 Gbit/s times 20 s.
+pub(crate) const MAX_WINDOW: f64 = 1e12;
+/// Pacing over `window / rtt` while the window doubles each round.
+const GAIN_SLOW_START: f64 = 2.0;
+/// Pacing over `window / rtt` afterwards: enough to use the window up in spite of jitter.
+const GAIN_AVOIDANCE: f64 = 1.25;
+/// The most bytes sent back to back.
+const MAX_QUANTUM: f64 = 65_536.0;
+/// The rtt assumed by pacing at least, so that a rate stays finite.
+const MIN_RTT: Duration = Duration::from_micros(1);
+
+/// A congestion window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    bytes: f64,
+    ssthresh: f64,
+    datagram: f64,
+}
+
+impl Window {
+    /// The initial window of RFC 6928 for datagrams of `datagram` bytes.
+    pub fn initial(datagram: u32) -> Self {
+        let datagram = f64::from(datagram.max(1));
+        Self {
+            bytes: (10.0 * datagram).min((2.0 * datagram).max(14_600.0)),
+            ssthresh: f64::INFINITY,
+            datagram,
+        }
+    }
+
+    /// Bytes.
+    pub const fn bytes(&self) -> f64 {
+        self.bytes
+    }
+
+    /// Full datagrams, with fraction.
+    pub fn packets(&self) -> f64 {
+        self.bytes / self.datagram
+    }
+
+    /// Bytes of a full datagram.
+    pub const fn datagram(&self) -> f64 {
+        self.datagram
+    }
+
+    /// Below this many bytes the window grows exponentially; infinite before the first congestion.
+    pub const fn ssthresh(&self) -> f64 {
+        self.ssthresh
+    }
+
+    fn set(&mut self, bytes: f64, floor_packets: f64) {
+        self.bytes = bytes.clamp(floor_packets * self.datagram, MAX_WINDOW);
+    }
+}
+
+/// What made a window shrink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Packets were lost.
+    Loss,
+    /// Packets were marked "congestion experienced".
+    Mark,
+    /// Nothing was heard for a timeout.
+    Timeout,
+}
+
+/// One reduction of the window.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// Now.
+    pub now: Instant,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// A law of the window family.
+pub trait Growth: Clone + Send {
+    /// The name by which it is chosen.
+    fn name(&self) -> &'static str;
+
+    /// Bytes to add for `ack`, which may stand for many packets: integrate over them.
+    fn grow(&mut self, window: &Window, ack: &AckEvent) -> f64;
+
+    /// The fraction of `window` kept, once per episode.
+    fn keep(&mut self, window: &Window, cut: &Cut) -> f64;
+
+    /// Slow start ended without a loss.
+    fn on_slow_start_exit(&mut self, _window: &Window) {}
+
+    /// An acknowledgement came while the window was not in use: nothing grows.
+    fn on_unused(&mut self, _now: Instant) {}
+}
+
+/// What a cut overwrote.
+#[derive(Clone, Debug)]
+struct Saved<S, G> {
+    window: Window,
+    start: S,
+    law: G,
+}
+
+/// A window law with everything around it; see the module's invariants.
+#[derive(Clone, Debug)]
+pub struct Windowed<S, G> {
+    window: Window,
+    start: S,
+    law: G,
+    saved: Option<Saved<S, G>>,
+    /// Packets acknowledged before this were sent before the last cut.
+    recovery_until: Option<Instant>,
+    /// One rtt as the sender experiences it: with half the receiver's holding time.
+    rtt: Duration,
+}
+
+impl<S: SlowStart, G: Growth> Windowed<S, G> {
+    /// `law` after the slow start `start`.
+    pub fn new(start: S, law: G) -> Self {
+        Self {
+            window: Window::initial(1_200),
+            start,
+            law,
+            saved: None,
+            recovery_until: None,
+            rtt: Duration::from_millis(100),
+        }
+    }
+
+    /// The window.
+    pub const fn window(&self) -> &Window {
+        &self.window
+    }
+
+    fn learn(&mut self, path: &PathView) {
+        self.window.datagram = f64::from(path.datagram.max(1));
+        self.rtt = (path.srtt + path.feedback_interval / 2).max(MIN_RTT);
+    }
+
+    const fn in_slow_start(&self) -> bool {
+        self.window.bytes < self.window.ssthresh
+    }
+
+    /// Was the window what limited the sender? Pacing and batching leave a part of it free.
+    fn in_use(&self, ack: &AckEvent) -> bool {
+        let flight = float(ack.in_flight_before.bytes());
+        let share = if self.in_slow_start() { 0.5 } else { 0.75 };
+        flight >= share * self.window.bytes
+            || flight + 3.0 * self.window.datagram >= self.window.bytes
+    }
+
+    fn cut(&mut self, cut: &Cut) {
+        self.saved = Some(Saved {
+            window: self.window,
+            start: self.start.clone(),
+            law: self.law.clone(),
+        });
+        let kept = self.law.keep(&self.window, cut).clamp(0.0, 1.0);
+        let bytes = self.window.bytes * kept;
+        self.window.set(bytes, 2.0);
+        self.window.ssthresh = self.window.bytes;
+        self.start.on_congestion();
+        self.recovery_until = Some(cut.now + self.rtt);
+    }
+
+    fn grow(&mut self, ack: &AckEvent) {
+        let mut ack = *ack;
+        if self.in_slow_start() {
+            let rest = self.slow_start(&ack);
+            if rest <= 0.0 {
+                return;
+            }
+            ack.acked = size(rest);
+        }
+        let more = self.law.grow(&self.window, &ack).max(0.0);
+        self.window.set(self.window.bytes + more, 1.0);
+    }
+
+    /// Grows exponentially; returns the acknowledged bytes left over for the law.
+    fn slow_start(&mut self, ack: &AckEvent) -> f64 {
+        let acked = float(ack.acked.bytes());
+        match self.start.on_ack(&self.window, ack) {
+            Start::Leave => {
+                self.window.ssthresh = self.window.bytes;
+                self.law.on_slow_start_exit(&self.window);
+                acked
+            }
+            Start::Grow(share) => {
+                let room = self.window.ssthresh - self.window.bytes;
+                let used = acked.min(room / share);
+                self.window.set(self.window.bytes + used * share, 1.0);
+                acked - used
+            }
+        }
+    }
+
+    fn pacing_rate(&self) -> f64 {
+        let gain = if self.in_slow_start() {
+            GAIN_SLOW_START
+        } else {
+            GAIN_AVOIDANCE
+        };
+        (gain * self.window.bytes * 8.0 / self.rtt.as_secs_f64()).max(1_000.0)
+    }
+}
+
+impl<S: SlowStart, G: Growth> CongestionController for Windowed<S, G> {
+    fn name(&self) -> &'static str {
+        self.law.name()
+    }
+
+    fn on_start(&mut self, _now: Instant, path: &PathView) {
+        self.learn(path);
+        self.window = Window::initial(path.datagram);
+    }
+
+    fn on_ack(&mut self, ack: &AckEvent) {
+        self.learn(&ack.path);
+        if self.recovery_until.is_some_and(|end| ack.now < end) {
+            return;
+        }
+        self.recovery_until = None;
+        if ack.ce > 0 {
+            self.cut(&Cut {
+                now: ack.now,
+                cause: Cause::Mark,
+            });
+        } else if self.in_use(ack) {
+            self.grow(ack);
+        } else {
+            self.law.on_unused(ack.now);
+        }
+    }
+
+    fn on_loss(&mut self, loss: &LossEvent) {
+        self.learn(&loss.path);
+        if loss.new_episode {
+            self.cut(&Cut {
+                now: loss.now,
+                cause: Cause::Loss,
+            });
+        }
+    }
+
+    fn on_timeout(&mut self, now: Instant, backoff: u32) {
+        // RFC 5681: the threshold falls once per timeout, not again for each repetition of it.
+        if backoff <= 1 {
+            self.cut(&Cut {
+                now,
+                cause: Cause::Timeout,
+            });
+        }
+        self.window.set(0.0, 1.0);
+        self.recovery_until = None;
+    }
+
+    fn on_undo(&mut self, _now: Instant) {
+        if let Some(saved) = self.saved.take()
+            && saved.window.bytes > self.window.bytes
+        {
+            let datagram = self.window.datagram;
+            self.window = Window {
+                datagram,
+                ..saved.window
+            };
+            self.window.set(self.window.bytes, 1.0);
+            self.start = saved.start;
+            self.law = saved.law;
+            self.recovery_until = None;
+        }
+    }
+
+    fn allowance(&self) -> Allowance {
+        let rate = self.pacing_rate();
+        let burst = (rate / 8_000.0).clamp(2.0 * self.window.datagram, MAX_QUANTUM);
+        Allowance {
+            window: size(self.window.bytes),
+            rate: Rate::from_f64(rate),
+            quantum: size(burst.max(self.window.datagram)),
+        }
+    }
+
+    fn observe(&self) -> CcState {
+        let phase = match (self.recovery_until, self.in_slow_start()) {
+            (Some(_), _) => "recovery",
+            (None, true) => self.start.phase(),
+            (None, false) => "avoidance",
+        };
+        CcState {
+            phase,
+            ssthresh: Some(self.window.ssthresh)
+                .filter(|s| s.is_finite())
+                .map(|s| size(s).bytes()),
+            bandwidth: None,
+        }
+    }
+}
+
+/// Bytes as a float.
+#[expect(clippy::cast_precision_loss, reason = "laws do not count single bytes")]
+pub(crate) const fn float(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+/// A float as bytes; negative and NaN become zero.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float-to-int `as` saturates, which is what is wanted"
+)]
+pub(crate) const fn size(bytes: f64) -> Size {
+    Size::from_bytes(bytes as u64)
+}
