@@ -1,1 +1,12 @@
-//! TBD
+//! What does the kernel have to be asked for? Everything in farhaul that needs an unsafe call lives
+//! here behind safe functions: TUN devices with segmentation offload and network namespaces.
+
+pub mod netns;
+pub mod tun;
+
+mod socket;
+
+pub use socket::{
+    Capabilities, Inbox, Incoming, Outgoing, ReceiveOutcome, SendOutcome, SocketCounters, SocketOptions,
+    UdpSocket, interface_mtu_to,
+};

@@ -61,6 +61,10 @@ impl SocketOptions {
 }
 
 /// What the kernel granted; `gso` may turn false later.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, not a state"
+)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Several segments leave in one send.
@@ -314,7 +318,7 @@ fn set(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Resul
             level,
             name,
             (&raw const value).cast(),
-            size_of::<c_int>() as libc::socklen_t,
+            size_in_32::<c_int>(),
         )
     };
     if status == 0 {
@@ -326,7 +330,7 @@ fn set(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) -> io::Resul
 
 fn get(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
     let mut value: c_int = 0;
-    let mut len = size_of::<c_int>() as libc::socklen_t;
+    let mut len = size_in_32::<c_int>();
     // SAFETY: the pointers describe `value` and `len`, which outlive the call.
     let status = unsafe {
         libc::getsockopt(
@@ -342,4 +346,13 @@ fn get(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// The size of a C struct as the socket calls want it.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "no socket struct comes near 4 GiB"
+)]
+const fn size_in_32<T>() -> u32 {
+    size_of::<T>() as u32
 }

@@ -9,38 +9,42 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use farhaul_core::datagram::Ecn;
 use libc::c_int;
 
-/// Bytes for: UDP_SEGMENT or UDP_GRO, IP_TOS and IPV6_TCLASS, packet info, SO_RXQ_OVFL.
+use super::size_in_32;
+
+/// Bytes for a segment size, marks of both families, packet info and the drop counter.
 const ROOM: usize = 160;
 
 /// Storage for the control messages of one message.
 #[derive(Clone, Copy)]
-#[repr(C, align(8))]
 pub(super) struct Control {
-    bytes: [u8; ROOM],
+    words: [u64; ROOM / 8],
     len: usize,
 }
 
 impl Control {
     pub(super) const EMPTY: Self = Self {
-        bytes: [0; ROOM],
+        words: [0; ROOM / 8],
         len: 0,
     };
 
-    /// Forgets what was pushed. The bytes stay; only padding of later messages can see them.
-    pub(super) const fn clear(&mut self) {
-        self.len = 0;
-    }
-
     /// Appends one message.
+    #[allow(trivial_numeric_casts, reason = "C libraries differ in these types")]
     pub(super) fn push<T: Copy>(&mut self, level: c_int, kind: c_int, value: T) {
-        let size = size_of::<T>() as u32;
+        let size = size_in_32::<T>();
         // SAFETY: `CMSG_SPACE` and `CMSG_LEN` only compute.
         let (space, len) = unsafe { (libc::CMSG_SPACE(size), libc::CMSG_LEN(size)) };
-        assert!(self.len + space as usize <= ROOM, "too many control messages");
+        assert!(
+            self.len + space as usize <= ROOM,
+            "too many control messages"
+        );
         // SAFETY: `len` is a sum of `CMSG_SPACE`s, so the header is aligned like the buffer, and
         // header plus value end within it as just asserted.
         unsafe {
-            let header = self.bytes.as_mut_ptr().add(self.len).cast::<libc::cmsghdr>();
+            let header = self
+                .words
+                .as_mut_ptr()
+                .byte_add(self.len)
+                .cast::<libc::cmsghdr>();
             (*header).cmsg_level = level;
             (*header).cmsg_type = kind;
             (*header).cmsg_len = len as _;
@@ -88,18 +92,20 @@ impl Control {
     }
 
     /// Points `header` at what was pushed.
+    #[allow(trivial_numeric_casts, reason = "C libraries differ in these types")]
     pub(super) fn attach(&mut self, header: &mut libc::msghdr) {
         header.msg_control = if self.len == 0 {
             std::ptr::null_mut()
         } else {
-            self.bytes.as_mut_ptr().cast()
+            self.words.as_mut_ptr().cast()
         };
         header.msg_controllen = self.len as _;
     }
 
     /// Offers the whole room to the kernel.
+    #[allow(trivial_numeric_casts, reason = "C libraries differ in these types")]
     pub(super) const fn offer(&mut self, header: &mut libc::msghdr) {
-        header.msg_control = self.bytes.as_mut_ptr().cast();
+        header.msg_control = self.words.as_mut_ptr().cast();
         header.msg_controllen = ROOM as _;
     }
 }
@@ -148,13 +154,12 @@ impl Facts {
                 self.ecn = Ecn::from_bits(tos.unwrap_or(0));
             }
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                self.ecn = Ecn::from_bits((int().unwrap_or(0) & 3) as u8);
+                self.ecn = Ecn::from_bits(u8::try_from(int().unwrap_or(0) & 3).unwrap_or(0));
             }
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                 // SAFETY: forwarded from the caller.
                 let info = unsafe { value::<libc::in_pktinfo>(header, data) };
-                self.to = info
-                    .map(|i| Ipv4Addr::from(i.ipi_addr.s_addr.to_ne_bytes()).into());
+                self.to = info.map(|i| Ipv4Addr::from(i.ipi_addr.s_addr.to_ne_bytes()).into());
             }
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                 // SAFETY: forwarded from the caller.
@@ -172,9 +177,14 @@ impl Facts {
 
 /// # Safety
 /// `data` must be the payload of `header`; any bit pattern must be a valid `T`.
+#[allow(
+    trivial_numeric_casts,
+    clippy::unnecessary_cast,
+    reason = "C libraries differ in these types"
+)]
 unsafe fn value<T: Copy>(header: &libc::cmsghdr, data: *const u8) -> Option<T> {
     // SAFETY: `CMSG_LEN` only computes.
-    let needed = unsafe { libc::CMSG_LEN(size_of::<T>() as u32) } as usize;
+    let needed = unsafe { libc::CMSG_LEN(size_in_32::<T>()) } as usize;
     // SAFETY: the payload holds at least a `T` as just compared.
     (header.cmsg_len as usize >= needed).then(|| unsafe { data.cast::<T>().read_unaligned() })
 }
@@ -195,7 +205,7 @@ mod tests {
     fn what_is_pushed_is_read() {
         let mut control = Control::EMPTY;
         control.push_mark(Ecn::Ect1, false);
-        control.push(libc::IPPROTO_UDP, libc::UDP_GRO, 8_900 as c_int);
+        control.push(libc::IPPROTO_UDP, libc::UDP_GRO, 8_900_i32);
         control.push(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 77_u32);
         control.push_source([192, 0, 2, 1].into(), true);
         let facts = read_back(&mut control);

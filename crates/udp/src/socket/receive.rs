@@ -17,7 +17,7 @@ use libc::c_int;
 use super::{
     UdpSocket,
     control::{self, Control},
-    unmapped,
+    size_in_32, unmapped,
 };
 
 /// Bytes per slot: the longest run that GRO makes.
@@ -143,8 +143,8 @@ impl Inbox {
             })
     }
 
-    /// Points the headers of the slots to offer at their buffers.
-    fn offer(&mut self) {
+    /// Points the headers of the slots to offer at their buffers; returns how many.
+    fn offer(&mut self) -> libc::c_uint {
         let bytes = self.bytes.as_mut_ptr();
         for i in 0..self.offered {
             self.data[i] = libc::iovec {
@@ -154,18 +154,23 @@ impl Inbox {
             };
             let header = &mut self.headers[i].msg_hdr;
             header.msg_name = (&raw mut self.names[i]).cast();
-            header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            header.msg_namelen = size_in_32::<libc::sockaddr_storage>();
             header.msg_iov = &raw mut self.data[i];
             header.msg_iovlen = 1;
             header.msg_flags = 0;
             self.controls[i].offer(header);
         }
+        libc::c_uint::try_from(self.offered).expect("a few dozen slots")
     }
 
     /// Offers many slots to short messages and few to long ones.
     fn adapt(&mut self, bytes: usize) {
         if self.filled == self.offered {
-            self.offered = if bytes / self.filled < SLOT / 16 { MANY } else { FEW };
+            self.offered = if bytes / self.filled < SLOT / 16 {
+                MANY
+            } else {
+                FEW
+            };
         } else if self.filled < FEW {
             self.offered = FEW;
         }
@@ -176,15 +181,15 @@ impl UdpSocket {
     /// Receives what is there, as far as `inbox` has room, without waiting.
     pub fn receive(&mut self, inbox: &mut Inbox) -> ReceiveOutcome {
         inbox.filled = 0;
-        inbox.offer();
+        let offered = inbox.offer();
         self.counters.receive_calls += 1;
         // SAFETY: the first `offered` headers were just pointed at live buffers of `inbox`.
         let status = unsafe {
             libc::recvmmsg(
                 self.socket.as_raw_fd(),
                 inbox.headers.as_mut_ptr(),
-                inbox.offered as libc::c_uint,
-                libc::MSG_DONTWAIT as _,
+                offered,
+                libc::MSG_DONTWAIT,
                 ptr::null_mut(),
             )
         };
@@ -258,7 +263,9 @@ fn address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
             let v6 = unsafe { &*raw.cast::<libc::sockaddr_in6>() };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
             let port = u16::from_be(v6.sin6_port);
-            Some(unmapped(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id).into()))
+            Some(unmapped(
+                SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id).into(),
+            ))
         }
         _ => None,
     }

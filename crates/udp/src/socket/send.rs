@@ -1,7 +1,11 @@
 //! How does a batch leave? As one `sendmsg` with the segment size beside it where the kernel
 //! segments, else as one `sendmmsg` with a header per segment.
 
-use std::{io, net::{IpAddr, SocketAddr}, os::fd::AsRawFd};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::AsRawFd,
+};
 
 use farhaul_core::datagram::{Ecn, MAX_BATCH, MAX_SEGMENTS};
 use socket2::SockAddr;
@@ -77,7 +81,11 @@ impl UdpSocket {
     }
 
     /// Sends at least the first segment of `batch`; returns the bytes that left.
-    fn send_some(&mut self, batch: &Outgoing<'_>, addr: Option<&SockAddr>) -> Result<usize, Refusal> {
+    fn send_some(
+        &mut self,
+        batch: &Outgoing<'_>,
+        addr: Option<&SockAddr>,
+    ) -> Result<usize, Refusal> {
         if batch.bytes.len() <= batch.segment {
             return self.send_message(batch, batch.bytes, addr);
         }
@@ -123,32 +131,41 @@ impl UdpSocket {
             if let Ok(sent) = usize::try_from(status) {
                 return Ok(sent);
             }
-            if let Some(refusal) = refusal(io::Error::last_os_error(), piece.len() > batch.segment) {
+            if let Some(refusal) = refusal(io::Error::last_os_error(), piece.len() > batch.segment)
+            {
                 return Err(refusal);
             }
         }
     }
 
     /// One `sendmmsg` with a message per segment; returns the bytes of those that left.
-    fn send_each(&mut self, batch: &Outgoing<'_>, addr: Option<&SockAddr>) -> Result<usize, Refusal> {
+    fn send_each(
+        &mut self,
+        batch: &Outgoing<'_>,
+        addr: Option<&SockAddr>,
+    ) -> Result<usize, Refusal> {
         let mut control = self.control(batch);
         // SAFETY: these are plain C structs for which all zeroes is a valid value.
         let (mut data, mut headers): ([libc::iovec; MAX_SEGMENTS], [libc::mmsghdr; MAX_SEGMENTS]) =
             unsafe { std::mem::zeroed() };
-        let mut count = 0;
-        for (i, segment) in batch.bytes.chunks(batch.segment).take(MAX_SEGMENTS).enumerate() {
+        let mut count: libc::c_uint = 0;
+        for (i, segment) in batch
+            .bytes
+            .chunks(batch.segment)
+            .take(MAX_SEGMENTS)
+            .enumerate()
+        {
             data[i] = iovec(segment);
             headers[i].msg_hdr = header(&mut data[i], addr);
             control.attach(&mut headers[i].msg_hdr);
-            count = i + 1;
+            count += 1;
         }
         loop {
             self.counters.send_calls += 1;
             // SAFETY: the first `count` headers point at `data`, `control` and `addr`, which outlive
             // the call, and `data` at the batch.
-            let status = unsafe {
-                libc::sendmmsg(self.socket.as_raw_fd(), headers.as_mut_ptr(), count as libc::c_uint, 0)
-            };
+            let status =
+                unsafe { libc::sendmmsg(self.socket.as_raw_fd(), headers.as_mut_ptr(), count, 0) };
             if let Ok(messages) = usize::try_from(status) {
                 return Ok((messages * batch.segment).min(batch.bytes.len()));
             }
