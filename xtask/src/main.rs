@@ -1,1 +1,64 @@
-fn main() {}
+//! How is the tree kept in order? `cargo xtask ci` runs every gate; each gate can be run alone.
+//!
+//! Plain `cargo` only: the gate must pass on a machine that has nothing but the toolchain.
+
+mod ci;
+mod layers;
+mod results;
+mod tidy;
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+const USAGE: &str = "\
+usage: cargo xtask <task>
+
+  ci [--stop-early]   every stage below, in this order
+  fmt                 rustfmt, check only
+  tidy                what no compiler checks: sizes, names, links, anchors, quoted results
+  layers              who may depend on whom
+  clippy              lints, all targets, warnings denied
+  doc                 documentation, warnings denied
+  test                every crate's tests but the two below
+  sim                 the simulator's scenarios, optimised with overflow checks
+  cli                 the binary's tests
+  fuzz                fuzz targets compile (only where a nightly toolchain is installed)
+
+  results [--quick]   measures the fixed table of cells and writes it to lab/results and README.md
+";
+
+/// What a task reports: nothing, or every complaint it has.
+type Outcome = Result<(), Vec<String>>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let root = root();
+    let outcome = match args.as_slice() {
+        ["ci", rest @ ..] => return ci::run(&root, rest.contains(&"--stop-early")),
+        ["results", rest @ ..] => results::run(&root, rest),
+        [name] if ci::stage(name).is_some() => ci::run_one(&root, name),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(complaints) => {
+            for complaint in complaints {
+                eprintln!("error: {complaint}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's folder.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}

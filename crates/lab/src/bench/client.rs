@@ -1,0 +1,211 @@
+//! The client's end of one lane: it says what it wants, sends or receives, and puts the two sides'
+//! measures together.
+
+use std::{sync::mpsc::Sender, time::Duration};
+
+use farhaul_core::{
+    protocol::{CloseReason, Event, Session},
+    store::{Extent, Store, StoreError},
+    time::{Instant, nanos},
+};
+use farhaul_io::App;
+
+use super::{
+    Lane, News, Wish,
+    ends::{Meter, Receiving, Sending, Times},
+    message::{Hello, Inbox, Message, Side, VERSION, say},
+    payload,
+};
+
+/// Code with which a client that cannot go on closes.
+const BROKEN: u32 = 1;
+
+/// One lane of a bench's client.
+pub struct Client {
+    wish: Wish,
+    lane: u32,
+    news: Sender<News>,
+    started: Option<Instant>,
+    hello: Option<Instant>,
+    meter: Meter,
+    inbox: Inbox,
+    sending: Option<Sending>,
+    receiving: Receiving,
+    mine: Option<Side>,
+    told: bool,
+}
+
+impl Client {
+    /// Lane number `lane` of what `wish` asks for; tells `news`.
+    pub fn new(wish: Wish, lane: u32, news: Sender<News>) -> Self {
+        payload::prepare();
+        Self {
+            wish,
+            lane,
+            news,
+            started: None,
+            hello: None,
+            meter: Meter::new(),
+            inbox: Inbox::default(),
+            sending: None,
+            receiving: Receiving::default(),
+            mine: None,
+            told: false,
+        }
+    }
+
+    /// Nobody listening any more is no reason to stop: the session's end is what matters.
+    fn tell(&self, news: News) {
+        let _ = self.news.send(news);
+    }
+
+    fn greet(&mut self, now: Instant, session: &mut dyn Session) {
+        let started = self.started.unwrap_or(now);
+        self.hello = Some(now);
+        self.tell(News::Connected(now.since(started)));
+        let hello = Hello {
+            version: VERSION,
+            farhaul: env!("CARGO_PKG_VERSION").into(),
+            reverse: self.wish.reverse,
+            limit: self.wish.limit,
+            since_start: nanos(now.since(started)),
+            omit: nanos(self.wish.omit),
+            interval: nanos(self.wish.interval),
+            lanes: self.wish.lanes,
+            lane: self.lane,
+        };
+        say(session, &Message::Hello(hello));
+        if self.wish.reverse {
+            let times = Times {
+                started,
+                omit: self.wish.omit,
+                interval: self.wish.interval,
+            };
+            self.receiving.begin(now, times);
+        } else {
+            self.sending = Some(Sending::new(self.wish.limit, started));
+        }
+    }
+
+    fn on_message(&mut self, now: Instant, message: Message, session: &mut dyn Session) {
+        match message {
+            Message::Mark(mark) => self.tell(News::Mark(mark)),
+            Message::Done { bytes } => self.receiving.all_is(bytes),
+            Message::Refused { text } => {
+                self.fail(CloseReason::Peer { code: BROKEN, text });
+                session.close(now, BROKEN, "refused");
+            }
+            Message::Outcome(theirs) => self.finish(now, *theirs, session),
+            Message::Hello(_) => self.give_up(now, "a server that says hello", session),
+        }
+    }
+
+    fn give_up(&mut self, now: Instant, text: &str, session: &mut dyn Session) {
+        self.fail(CloseReason::Protocol(text.into()));
+        session.close(now, BROKEN, text);
+    }
+
+    fn fail(&mut self, reason: CloseReason) {
+        if !self.told {
+            self.told = true;
+            self.tell(News::Failed(reason));
+        }
+    }
+
+    fn finish(&mut self, now: Instant, theirs: Side, session: &mut dyn Session) {
+        let mine = match self.mine.take() {
+            Some(mine) => mine,
+            None => self.meter.side(session),
+        };
+        let (sender, receiver) = if self.wish.reverse {
+            (theirs, mine)
+        } else {
+            (mine, theirs)
+        };
+        let lane = Lane {
+            elapsed: self.elapsed(&sender, &receiver),
+            sender,
+            receiver,
+        };
+        self.told = true;
+        self.tell(News::Finished(Box::new(lane)));
+        session.close(now, 0, "done");
+    }
+
+    /// From the first act to the arrival of the last new byte. What a server received is timed from
+    /// the hello's arrival, which was half an rtt after its departure.
+    fn elapsed(&self, sender: &Side, receiver: &Side) -> Duration {
+        let (Some(started), Some(hello)) = (self.started, self.hello) else {
+            return Duration::ZERO;
+        };
+        let after = hello.since(started) + Duration::from_nanos(receiver.last_after_hello);
+        if self.wish.reverse {
+            return after;
+        }
+        let rtt = sender.rtt.min.unwrap_or(0.0).clamp(0.0, 1e7);
+        after + Duration::from_secs_f64(rtt / 2e3)
+    }
+}
+
+impl Store for Client {
+    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        payload::fill(extents, batch);
+        Ok(())
+    }
+
+    fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        self.receiving.place(extents, batch)
+    }
+}
+
+impl App for Client {
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        match event {
+            Event::Connected { .. } => self.greet(now, session),
+            Event::Readable => {
+                self.inbox.receive(session);
+                loop {
+                    match self.inbox.take() {
+                        Ok(Some(message)) => self.on_message(now, message, session),
+                        Ok(None) => break,
+                        Err(e) => {
+                            self.give_up(now, &e.to_string(), session);
+                            break;
+                        }
+                    }
+                }
+            }
+            Event::Delivered => {}
+            Event::Closed(reason) => self.fail(reason),
+        }
+        self.poll(now, session);
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        self.started.get_or_insert(now);
+        if self.told || self.hello.is_none() {
+            return;
+        }
+        self.meter.sample(now, session);
+        if let Some(sending) = &mut self.sending {
+            sending.poll(now, session);
+            return;
+        }
+        if let Some(mark) = self.receiving.poll(now) {
+            self.tell(News::Mark(mark));
+        }
+        if self.mine.is_none() && self.receiving.is_complete() {
+            let side = self.receiving.complete(self.meter.side(session));
+            say(session, &Message::Outcome(Box::new(side.clone())));
+            self.mine = Some(side);
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        match &self.sending {
+            _ if self.told => None,
+            Some(sending) => sending.next_wake(),
+            None => self.receiving.next_wake(),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The two ends of the data: one offers bytes until the limit is reached, the other counts them.
+//! Either may be the client's or the server's.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    protocol::Session,
+    store::{Extent, StoreError},
+    time::Instant,
+};
+
+use super::{
+    message::{Limit, Mark, Message, Side, say},
+    payload::{self, Coverage, OBJECT},
+};
+use crate::measure::{Histogram, RttMs, cpu_time, max_rss};
+
+/// How much is queued ahead of what has been sent.
+const AHEAD: u64 = 1 << 30;
+const RTT_SAMPLING: Duration = Duration::from_millis(10);
+
+/// What a process has used since an application began.
+#[derive(Debug)]
+pub(super) struct Meter {
+    cpu: Duration,
+    rtt: Histogram,
+    next_sample: Instant,
+}
+
+impl Meter {
+    pub(super) fn new() -> Self {
+        Self {
+            cpu: cpu_time(),
+            rtt: Histogram::default(),
+            next_sample: Instant::EPOCH,
+        }
+    }
+
+    /// Samples the rtt if it is time to.
+    pub(super) fn sample(&mut self, now: Instant, session: &dyn Session) {
+        if now < self.next_sample {
+            return;
+        }
+        self.next_sample = now + RTT_SAMPLING;
+        if let Some(rtt) = session.stats().rtt_smoothed {
+            self.rtt.add(rtt);
+        }
+    }
+
+    /// What this end has to report so far.
+    pub(super) fn side(&self, session: &dyn Session) -> Side {
+        let stats = session.stats();
+        Side {
+            cpu_seconds: cpu_time().saturating_sub(self.cpu).as_secs_f64(),
+            max_rss_bytes: max_rss(),
+            rtt: RttMs::new(stats.rtt_min, &self.rtt),
+            ..Side::default()
+        }
+        .with(&stats)
+    }
+}
+
+/// The end that sends.
+#[derive(Debug)]
+pub(super) struct Sending {
+    limit: Limit,
+    started: Instant,
+    offered: u64,
+    done: bool,
+}
+
+impl Sending {
+    /// Sends until `limit`, whose time counts from `started`.
+    pub(super) const fn new(limit: Limit, started: Instant) -> Self {
+        Self {
+            limit,
+            started,
+            offered: 0,
+            done: false,
+        }
+    }
+
+    /// Offers more, or says that it was all.
+    pub(super) fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        if self.done {
+            return;
+        }
+        let over = match self.limit {
+            Limit::Nanos(_) => self.ends().is_some_and(|end| now >= end),
+            Limit::Bytes(bytes) => self.offered == bytes,
+        };
+        if over {
+            if matches!(self.limit, Limit::Nanos(_)) {
+                let unsent = session.unsent();
+                session.cancel_unsent();
+                self.offered -= unsent.min(self.offered);
+            }
+            self.done = true;
+            say(
+                session,
+                &Message::Done {
+                    bytes: self.offered,
+                },
+            );
+            return;
+        }
+        if session.unsent() < AHEAD / 2 {
+            let n = match self.limit {
+                Limit::Nanos(_) => AHEAD,
+                Limit::Bytes(bytes) => AHEAD.min(bytes - self.offered),
+            };
+            session.send(OBJECT, self.offered, n);
+            self.offered += n;
+            // A byte limit may just have been reached: say so now, not at the next turn.
+            if self.limit == Limit::Bytes(self.offered) {
+                self.poll(now, session);
+            }
+        }
+    }
+
+    fn ends(&self) -> Option<Instant> {
+        match self.limit {
+            Limit::Nanos(n) => Some(self.started + Duration::from_nanos(n)),
+            Limit::Bytes(_) => None,
+        }
+    }
+
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        self.ends().filter(|_| !self.done)
+    }
+}
+
+/// When the receiver reports.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    /// The client's first act by this end's clock, as well as it is known.
+    pub(super) started: Instant,
+    /// Left out of the result.
+    pub(super) omit: Duration,
+    /// Between marks; zero for none.
+    pub(super) interval: Duration,
+}
+
+/// The end that receives.
+#[derive(Debug, Default)]
+pub(super) struct Receiving {
+    coverage: Coverage,
+    times: Option<Times>,
+    hello: Option<Instant>,
+    counted: u64,
+    last: Option<Instant>,
+    next_mark: Option<Instant>,
+    omitted: Option<u64>,
+    offered: Option<u64>,
+}
+
+impl Receiving {
+    /// From now on marks are wanted.
+    pub(super) fn begin(&mut self, hello: Instant, times: Times) {
+        self.hello = Some(hello);
+        self.times = Some(times);
+        let interval = Some(times.interval).filter(|i| !i.is_zero());
+        self.next_mark = interval.map(|i| times.started + i);
+    }
+
+    /// The sender has said how much there is.
+    pub(super) const fn all_is(&mut self, bytes: u64) {
+        self.offered = Some(bytes);
+    }
+
+    pub(super) fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        payload::check(extents, batch)?;
+        for extent in extents {
+            if extent.object != OBJECT {
+                return Err(StoreError(format!("no object {}", extent.object)));
+            }
+            self.coverage.add(extent.offset, u64::from(extent.len))?;
+        }
+        Ok(())
+    }
+
+    /// Notes what came; the mark that is due, if one is.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Mark> {
+        let bytes = self.coverage.unique();
+        let times = self.times?;
+        if self.omitted.is_none() && now >= times.started + times.omit {
+            self.omitted = Some(if times.omit.is_zero() {
+                0
+            } else {
+                self.counted
+            });
+        }
+        if bytes != self.counted {
+            self.counted = bytes;
+            self.last = Some(now);
+        }
+        let due = self.next_mark.filter(|at| now >= *at)?;
+        let mut next = due;
+        while next <= now {
+            next += times.interval;
+        }
+        self.next_mark = Some(next);
+        let at = now.since(times.started);
+        Some(Mark {
+            at: farhaul_core::time::nanos(at),
+            bytes,
+        })
+    }
+
+    /// Everything offered has arrived.
+    pub(super) fn is_complete(&self) -> bool {
+        self.offered.is_some_and(|all| self.coverage.has_all(all))
+    }
+
+    /// Adds what only a receiver knows.
+    pub(super) fn complete(&self, side: Side) -> Side {
+        let hello = self.hello.unwrap_or(Instant::EPOCH);
+        let last = self.last.unwrap_or(hello);
+        Side {
+            received: self.coverage.unique(),
+            omitted: self.omitted.unwrap_or(0),
+            repeated: self.coverage.repeated(),
+            last_after_hello: farhaul_core::time::nanos(last.since(hello)),
+            complete: self.is_complete(),
+            ..side
+        }
+    }
+
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        let omit = self.times.filter(|_| self.omitted.is_none());
+        let omit = omit.map(|t| t.started + t.omit);
+        [self.next_mark, omit].into_iter().flatten().min()
+    }
+}

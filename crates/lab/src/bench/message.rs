@@ -1,0 +1,245 @@
+//! What do the two ends of a bench say to each other? JSON objects on the session's ordered stream,
+//! each after its length in four bytes, big-endian.
+//!
+//! A length above [`MAX`] ends the session before anything is stored for it.
+
+use std::collections::BTreeMap;
+
+use farhaul_core::{protocol::Session, stats::Stats};
+use serde::{Deserialize, Serialize};
+
+use crate::measure::RttMs;
+
+/// The version of these messages.
+pub const VERSION: u32 = 1;
+/// The longest message accepted, bytes.
+pub const MAX: usize = 64 << 10;
+
+/// When the sender stops offering data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// After this long, ns, counted from the client's first act.
+    Nanos(u64),
+    /// After this many bytes.
+    Bytes(u64),
+}
+
+/// What the client wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`VERSION`] of the client.
+    pub version: u32,
+    /// The client's program version.
+    pub farhaul: String,
+    /// The server sends.
+    pub reverse: bool,
+    /// When the sender stops.
+    pub limit: Limit,
+    /// Time since the client's first act when this was written, ns.
+    pub since_start: u64,
+    /// Time from the start that is left out of the result, ns.
+    pub omit: u64,
+    /// How often the receiver reports, ns.
+    pub interval: u64,
+    /// Sessions that belong together, and which of them this is.
+    pub lanes: u32,
+    /// This session's number among them.
+    pub lane: u32,
+}
+
+/// How far the receiver is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// Since the client's first act as the receiver's clock has it, ns.
+    pub at: u64,
+    /// Bytes that arrived so far, each counted once.
+    pub bytes: u64,
+}
+
+/// What one end has to report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Side {
+    /// Program version.
+    pub farhaul: String,
+    /// Processor time of the process during the run, s.
+    pub cpu_seconds: f64,
+    /// The most memory the process has held.
+    pub max_rss_bytes: Option<u64>,
+    /// UDP payload bytes sent, all kinds.
+    pub wire_sent: u64,
+    /// Object and stream bytes sent again.
+    pub repaired: u64,
+    /// Packets believed lost.
+    pub packets_lost: u64,
+    /// Packets believed lost that arrived after all.
+    pub packets_spurious: u64,
+    /// UDP payload bytes of a full datagram.
+    pub datagram_size: u32,
+    /// Round-trip times.
+    pub rtt: RttMs,
+    /// Seconds held, per reason.
+    pub held: BTreeMap<String, f64>,
+    /// At a receiver: bytes that arrived, each counted once.
+    pub received: u64,
+    /// At a receiver: of these, bytes that arrived in the omitted time.
+    pub omitted: u64,
+    /// At a receiver: bytes that arrived again.
+    pub repeated: u64,
+    /// At a receiver: from the hello's arrival to that of the last byte not seen before, ns.
+    pub last_after_hello: u64,
+    /// At a receiver: everything that was offered has arrived.
+    pub complete: bool,
+}
+
+impl Side {
+    /// Takes over what the session counted.
+    #[must_use]
+    pub fn with(mut self, stats: &Stats) -> Self {
+        self.farhaul = env!("CARGO_PKG_VERSION").into();
+        self.wire_sent = stats.wire_sent;
+        self.repaired = stats.repaired;
+        self.packets_lost = stats.packets_lost;
+        self.packets_spurious = stats.packets_spurious;
+        self.datagram_size = stats.datagram_size;
+        let held = stats.held.totals();
+        self.held = held
+            .map(|(why, d)| (why.name().to_string(), d.as_secs_f64()))
+            .collect();
+        self
+    }
+}
+
+/// Everything that is said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Message {
+    /// Client to server, first.
+    Hello(Hello),
+    /// Server to client: not like this.
+    Refused {
+        /// For people.
+        text: String,
+    },
+    /// Receiver to sender, every interval.
+    Mark(Mark),
+    /// Sender to receiver: nothing new comes after this many bytes.
+    Done {
+        /// Bytes offered.
+        bytes: u64,
+    },
+    /// Receiver to sender when it has all of it; from a server then also back.
+    Outcome(Box<Side>),
+}
+
+/// A message that cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BadMessage {
+    /// Longer than [`MAX`].
+    #[error("a message of {0} bytes")]
+    TooLong(u32),
+    /// Not one of ours.
+    #[error("a message that is not understood: {0}")]
+    Malformed(String),
+}
+
+/// Writes `message` to the session's stream.
+pub(super) fn say(session: &mut dyn Session, message: &Message) {
+    let body = serde_json::to_vec(message).expect("messages are plain data");
+    let len = u32::try_from(body.len()).expect("messages are short");
+    let mut framed = len.to_be_bytes().to_vec();
+    framed.extend_from_slice(&body);
+    session.write(&framed);
+}
+
+/// Collects the stream and cuts it into messages.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Inbox {
+    /// Takes what the session has.
+    pub(super) fn receive(&mut self, session: &mut dyn Session) {
+        self.bytes.drain(..self.taken);
+        self.taken = 0;
+        session.read(&mut self.bytes);
+    }
+
+    /// The next whole message.
+    pub(super) fn take(&mut self) -> Result<Option<Message>, BadMessage> {
+        let Some((len, rest)) = self.bytes[self.taken..].split_first_chunk() else {
+            return Ok(None);
+        };
+        let len = u32::from_be_bytes(*len);
+        let n = usize::try_from(len).unwrap_or(usize::MAX);
+        if n > MAX {
+            return Err(BadMessage::TooLong(len));
+        }
+        let Some(body) = rest.get(..n) else {
+            return Ok(None);
+        };
+        let message =
+            serde_json::from_slice(body).map_err(|e| BadMessage::Malformed(e.to_string()))?;
+        self.taken += 4 + n;
+        Ok(Some(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inbox(bytes: &[u8]) -> Inbox {
+        Inbox {
+            bytes: bytes.to_vec(),
+            taken: 0,
+        }
+    }
+
+    #[test]
+    fn messages_survive_being_cut_anywhere() {
+        let messages = [
+            Message::Done { bytes: 7 },
+            Message::Outcome(Box::default()),
+            Message::Hello(Hello {
+                version: VERSION,
+                farhaul: "0".into(),
+                reverse: true,
+                limit: Limit::Nanos(9),
+                since_start: 1,
+                omit: 2,
+                interval: 3,
+                lanes: 4,
+                lane: 0,
+            }),
+        ];
+        let mut stream = Vec::new();
+        for message in &messages {
+            let body = serde_json::to_vec(message).unwrap();
+            stream.extend(u32::try_from(body.len()).unwrap().to_be_bytes());
+            stream.extend(body);
+        }
+        let mut inbox = Inbox::default();
+        let mut found = Vec::new();
+        for byte in stream {
+            inbox.bytes.push(byte);
+            while let Some(message) = inbox.take().unwrap() {
+                found.push(message);
+            }
+        }
+        assert_eq!(found, messages);
+    }
+
+    #[test]
+    fn a_length_is_not_believed() {
+        let huge = u32::MAX.to_be_bytes();
+        assert_eq!(inbox(&huge).take(), Err(BadMessage::TooLong(u32::MAX)));
+        assert!(matches!(
+            inbox(&[0, 0, 0, 2, b'{', b'}']).take(),
+            Err(BadMessage::Malformed(_))
+        ));
+        assert_eq!(inbox(&[0, 0, 0, 2, b'{']).take(), Ok(None));
+    }
+}

@@ -1,0 +1,95 @@
+//! How fast is it? A bulk transfer from memory to memory between two applications over any session,
+//! measured at both ends and told in one [`Report`].
+//!
+//! The receiver's count is the truth: bytes that arrived, each counted once. The clock runs from the
+//! client's first act (handshake included) to the arrival of the last new byte (tail included).
+//! "Wire" is UDP payload bytes; feedback is everything the receiver sent, handshake and all.
+//!
+//! - [`payload`]: the bytes and how they are counted
+//! - [`message`]: what the two ends say to each other
+//! - [`Client`], [`Server`]: the applications
+//! - [`Report`]: the result
+
+mod client;
+mod ends;
+pub mod message;
+pub mod payload;
+mod report;
+mod server;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use client::Client;
+use farhaul_core::protocol::CloseReason;
+pub use message::{Limit, Mark};
+pub use report::{Cost, Report};
+pub use server::{Bounds, Server};
+
+/// What a client is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// When the sender stops.
+    pub limit: Limit,
+    /// The server sends.
+    pub reverse: bool,
+    /// Sessions side by side.
+    pub lanes: u32,
+    /// Time from the start that is left out of the result.
+    pub omit: Duration,
+    /// How often progress is told.
+    pub interval: Duration,
+}
+
+impl Default for Wish {
+    fn default() -> Self {
+        Self {
+            limit: Limit::Nanos(10_000_000_000),
+            reverse: false,
+            lanes: 1,
+            omit: Duration::ZERO,
+            interval: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What a lane tells whoever runs the bench.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// The handshake is done; how long it took.
+    Connected(Duration),
+    /// The receiver's progress.
+    Mark(Mark),
+    /// The lane is done.
+    Finished(Box<Lane>),
+    /// The lane failed.
+    Failed(CloseReason),
+}
+
+/// What a server tells whoever runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// A lane of a client with this many lanes began.
+    Began {
+        /// The client's lanes.
+        lanes: u32,
+    },
+    /// A lane ended; whether all of it went well.
+    Ended {
+        /// Both sides have told their measures.
+        whole: bool,
+    },
+}
+
+/// One lane's result.
+#[derive(Clone, Debug, Default)]
+pub struct Lane {
+    /// The end that sent.
+    pub sender: message::Side,
+    /// The end that received.
+    pub receiver: message::Side,
+    /// From the client's first act to the arrival of the last new byte.
+    pub elapsed: Duration,
+}

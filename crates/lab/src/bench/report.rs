@@ -1,0 +1,230 @@
+//! What is said at the end? One object with the figures every transport here is judged by; the text
+//! shown to people is made from it, never the other way round.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use farhaul_core::units::Rate;
+use serde::{Deserialize, Serialize};
+
+use super::Lane;
+use crate::measure::{RttMs, percent_per_gbps};
+
+/// The version of [`Report`]; changes only by addition keep it.
+pub(super) const SCHEMA: &str = "farhaul.bench/1";
+
+/// What one end cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Program version.
+    pub version: String,
+    /// Processor time, user and system, s.
+    pub cpu_seconds: f64,
+    /// Per cent of one core per Gbit/s of goodput.
+    pub cpu_percent_per_gbps: Option<f64>,
+    /// The most memory held, bytes.
+    pub max_rss_bytes: Option<u64>,
+}
+
+/// The result of a bench.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// `farhaul.bench/1`.
+    pub schema: String,
+    /// True: this is a result.
+    pub ok: bool,
+    /// Program version at this end.
+    pub version: String,
+    /// Name of the protocol.
+    pub protocol: String,
+    /// Name of the congestion law.
+    pub cc: String,
+    /// Sessions side by side.
+    pub lanes: usize,
+    /// The server sent.
+    pub reverse: bool,
+    /// From the client's first act to the arrival of the last new byte, less what was omitted, s.
+    pub seconds: f64,
+    /// Bytes that arrived, each counted once, less what was omitted.
+    pub bytes: u64,
+    /// At the receiver, start included.
+    pub goodput_bits_per_second: f64,
+    /// The sending end.
+    pub sender: Cost,
+    /// The receiving end.
+    pub receiver: Cost,
+    /// UDP payload bytes that the receiver sent, handshake and all.
+    pub feedback_bytes: u64,
+    /// The same per GiB of goodput, in KiB.
+    pub feedback_kib_per_gib: Option<f64>,
+    /// UDP payload bytes that the sender sent.
+    pub wire_bytes: u64,
+    /// The same over goodput bytes.
+    pub wire_over_goodput: Option<f64>,
+    /// Bytes sent again.
+    pub repaired_bytes: u64,
+    /// Packets believed lost.
+    pub packets_lost: u64,
+    /// Packets believed lost that arrived after all.
+    pub packets_spurious: u64,
+    /// UDP payload bytes of a full datagram.
+    pub datagram_size: u32,
+    /// Round-trip times at the sender.
+    pub rtt_ms: RttMs,
+    /// Shares of the time the sender did not send, by reason; `sending` is the rest.
+    pub limited_by: BTreeMap<String, f64>,
+    /// Everything that was offered arrived.
+    pub complete: bool,
+}
+
+impl Report {
+    /// Puts the lanes of one run together. Processor time is the process's, so the lanes' figures
+    /// are not added but the largest is taken.
+    #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
+    pub fn new(protocol: &str, cc: &str, reverse: bool, omit: Duration, lanes: &[Lane]) -> Self {
+        let elapsed = lanes.iter().map(|l| l.elapsed).max().unwrap_or_default();
+        let sum = |of: fn(&Lane) -> u64| lanes.iter().map(of).sum::<u64>();
+        let all = sum(|l| l.receiver.received);
+        let bytes = all - sum(|l| l.receiver.omitted).min(all);
+        let seconds = elapsed.saturating_sub(omit).as_secs_f64();
+        let goodput = if seconds > 0.0 {
+            bytes as f64 * 8.0 / seconds
+        } else {
+            0.0
+        };
+        let feedback_bytes = sum(|l| l.receiver.wire_sent);
+        let wire_bytes = sum(|l| l.sender.wire_sent);
+        // Costs and wire bytes are of the whole run, so they are held against all of its bytes.
+        let per_byte = |x: u64| (all > 0).then(|| x as f64 / all as f64);
+        Self {
+            schema: SCHEMA.into(),
+            ok: true,
+            version: env!("CARGO_PKG_VERSION").into(),
+            protocol: protocol.into(),
+            cc: cc.into(),
+            lanes: lanes.len(),
+            reverse,
+            seconds,
+            bytes,
+            goodput_bits_per_second: goodput,
+            sender: cost(lanes.iter().map(|l| &l.sender), all),
+            receiver: cost(lanes.iter().map(|l| &l.receiver), all),
+            feedback_bytes,
+            feedback_kib_per_gib: per_byte(feedback_bytes).map(|x| x * f64::from(1 << 20)),
+            wire_bytes,
+            wire_over_goodput: per_byte(wire_bytes),
+            repaired_bytes: sum(|l| l.sender.repaired),
+            packets_lost: sum(|l| l.sender.packets_lost),
+            packets_spurious: sum(|l| l.sender.packets_spurious),
+            datagram_size: lanes.first().map_or(0, |l| l.sender.datagram_size),
+            rtt_ms: rtt(lanes),
+            limited_by: limits(lanes),
+            complete: !lanes.is_empty() && lanes.iter().all(|l| l.receiver.complete),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
+fn cost<'a>(sides: impl Iterator<Item = &'a super::message::Side>, bytes: u64) -> Cost {
+    sides.fold(Cost::default(), |worst, side| {
+        let cpu = side.cpu_seconds.clamp(0.0, 1e12).max(worst.cpu_seconds);
+        Cost {
+            version: side.farhaul.clone(),
+            cpu_seconds: cpu,
+            cpu_percent_per_gbps: percent_per_gbps(
+                Duration::from_secs_f64(cpu),
+                bytes as f64 * 8.0,
+            ),
+            max_rss_bytes: side.max_rss_bytes.max(worst.max_rss_bytes),
+        }
+    })
+}
+
+fn rtt(lanes: &[Lane]) -> RttMs {
+    let of = |get: fn(&RttMs) -> Option<f64>| lanes.iter().filter_map(move |l| get(&l.sender.rtt));
+    RttMs {
+        min: of(|r| r.min).reduce(f64::min),
+        p50: of(|r| r.p50).reduce(f64::max),
+        p99: of(|r| r.p99).reduce(f64::max),
+    }
+}
+
+/// Shares over all lanes' time.
+fn limits(lanes: &[Lane]) -> BTreeMap<String, f64> {
+    let total: f64 = lanes.iter().map(|l| l.elapsed.as_secs_f64()).sum();
+    let mut shares: BTreeMap<String, f64> = BTreeMap::new();
+    if total <= 0.0 {
+        return shares;
+    }
+    let mut sending = 1.0;
+    for (why, seconds) in lanes.iter().flat_map(|l| &l.sender.held) {
+        let share = (seconds / total).clamp(0.0, sending);
+        sending -= share;
+        if share > 0.0 {
+            *shares.entry(why.clone()).or_default() += share;
+        }
+    }
+    shares.insert("sending".into(), sending);
+    shares
+}
+
+impl Report {
+    /// `network 93 %, window 5 %`: the reasons, largest first, down to one per cent.
+    pub fn limits(&self) -> String {
+        let mut shares: Vec<_> = self.limited_by.iter().collect();
+        shares.sort_by(|a, b| b.1.total_cmp(a.1));
+        let shown = shares.iter().filter(|(_, share)| **share >= 0.01);
+        let words: Vec<_> = shown
+            .map(|(why, share)| format!("{why} {:.0} %", **share * 100.0))
+            .collect();
+        words.join(", ")
+    }
+}
+
+/// A number with `digits`, or a dash.
+fn or_dash(x: Option<f64>, digits: usize) -> String {
+    x.map_or_else(|| "-".into(), |x| format!("{x:.digits$}"))
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |x: Option<u64>| x.map_or_else(|| "-".into(), |b| (b >> 20).to_string());
+        writeln!(
+            f,
+            "goodput    {} at the receiver, over {:.2} s with the start and the tail",
+            Rate::from_f64(self.goodput_bits_per_second),
+            self.seconds
+        )?;
+        writeln!(
+            f,
+            "cpu        {} % of a core per Gbit/s sending, {} receiving",
+            or_dash(self.sender.cpu_percent_per_gbps, 2),
+            or_dash(self.receiver.cpu_percent_per_gbps, 2)
+        )?;
+        writeln!(
+            f,
+            "feedback   {} KiB per GiB",
+            or_dash(self.feedback_kib_per_gib, 1)
+        )?;
+        writeln!(
+            f,
+            "wire       {} bytes per byte of goodput, {} bytes repaired, datagrams of {}",
+            or_dash(self.wire_over_goodput, 4),
+            self.repaired_bytes,
+            self.datagram_size
+        )?;
+        writeln!(
+            f,
+            "rtt        {} ms least, {} median, {} at 99 %",
+            or_dash(self.rtt_ms.min, 2),
+            or_dash(self.rtt_ms.p50, 2),
+            or_dash(self.rtt_ms.p99, 2)
+        )?;
+        writeln!(
+            f,
+            "memory     {} MiB sending, {} receiving",
+            mib(self.sender.max_rss_bytes),
+            mib(self.receiver.max_rss_bytes)
+        )?;
+        write!(f, "limited by {}", self.limits())
+    }
+}

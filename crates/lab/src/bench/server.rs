@@ -1,0 +1,205 @@
+//! The server's end of one lane: it does what the client's hello says, within its own bounds.
+
+use std::{sync::mpsc::Sender, time::Duration};
+
+use farhaul_core::{
+    protocol::{Event, Session},
+    store::{Extent, Store, StoreError},
+    time::Instant,
+};
+use farhaul_io::App;
+
+use super::{
+    Limit, Served,
+    ends::{Meter, Receiving, Sending, Times},
+    message::{Hello, Inbox, Message, VERSION, say},
+    payload,
+};
+
+/// Code with which a server refuses.
+const REFUSED: u32 = 2;
+
+/// What a client may ask for at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Longest run.
+    pub time: Duration,
+    /// Most bytes.
+    pub bytes: u64,
+    /// Most lanes.
+    pub lanes: u32,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            time: Duration::from_hours(24),
+            bytes: 1 << 60,
+            lanes: 256,
+        }
+    }
+}
+
+impl Bounds {
+    fn refusal(&self, hello: &Hello) -> Option<String> {
+        let time = u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX);
+        let too_much = match hello.limit {
+            Limit::Nanos(n) => n > time,
+            Limit::Bytes(n) => n > self.bytes,
+        };
+        if hello.version != VERSION {
+            Some(format!(
+                "this server speaks version {VERSION} of the bench, not {} (farhaul {} here, {} there)",
+                hello.version,
+                env!("CARGO_PKG_VERSION"),
+                hello.farhaul
+            ))
+        } else if too_much {
+            Some(format!(
+                "at most {:?} or {} bytes at a time here",
+                self.time, self.bytes
+            ))
+        } else if hello.lanes == 0 || hello.lanes > self.lanes || hello.lane >= hello.lanes {
+            Some(format!("from 1 to {} lanes here", self.lanes))
+        } else if hello.interval > 0 && hello.interval < 10_000_000 {
+            Some("an interval of at least 10 ms, please".into())
+        } else {
+            None
+        }
+    }
+}
+
+/// One lane of a bench's server.
+pub struct Server {
+    bounds: Bounds,
+    served: Sender<Served>,
+    meter: Meter,
+    inbox: Inbox,
+    greeted: bool,
+    sending: Option<Sending>,
+    receiving: Receiving,
+    told: bool,
+    whole: bool,
+}
+
+impl Server {
+    /// Serves one session within `bounds`; tells `served`.
+    pub fn new(bounds: Bounds, served: Sender<Served>) -> Self {
+        payload::prepare();
+        Self {
+            bounds,
+            served,
+            meter: Meter::new(),
+            inbox: Inbox::default(),
+            greeted: false,
+            sending: None,
+            receiving: Receiving::default(),
+            told: false,
+            whole: false,
+        }
+    }
+
+    /// Nobody listening any more is no reason to stop serving.
+    fn tell(&self, served: Served) {
+        let _ = self.served.send(served);
+    }
+
+    fn on_hello(&mut self, now: Instant, hello: &Hello, session: &mut dyn Session) {
+        if let Some(text) = self.bounds.refusal(hello) {
+            session.close(now, REFUSED, &text);
+            return;
+        }
+        self.greeted = true;
+        self.tell(Served::Began { lanes: hello.lanes });
+        let started = now.earlier_by(Duration::from_nanos(hello.since_start));
+        if hello.reverse {
+            self.sending = Some(Sending::new(hello.limit, started));
+        } else {
+            let times = Times {
+                started,
+                omit: Duration::from_nanos(hello.omit),
+                interval: Duration::from_nanos(hello.interval),
+            };
+            self.receiving.begin(now, times);
+        }
+    }
+
+    fn on_message(&mut self, now: Instant, message: Message, session: &mut dyn Session) {
+        match message {
+            Message::Hello(hello) if !self.greeted => self.on_hello(now, &hello, session),
+            Message::Done { bytes } if self.greeted => self.receiving.all_is(bytes),
+            Message::Outcome(_) if self.sending.is_some() && !self.told => {
+                self.told = true;
+                let side = self.meter.side(session);
+                say(session, &Message::Outcome(Box::new(side)));
+            }
+            _ => session.close(now, REFUSED, "a message out of turn"),
+        }
+    }
+}
+
+impl Store for Server {
+    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        payload::fill(extents, batch);
+        Ok(())
+    }
+
+    fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        self.receiving.place(extents, batch)
+    }
+}
+
+impl App for Server {
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        match event {
+            Event::Readable => {
+                self.inbox.receive(session);
+                loop {
+                    match self.inbox.take() {
+                        Ok(Some(message)) => self.on_message(now, message, session),
+                        Ok(None) => break,
+                        Err(e) => {
+                            session.close(now, REFUSED, &e.to_string());
+                            break;
+                        }
+                    }
+                }
+            }
+            Event::Connected { .. } | Event::Delivered => {}
+            Event::Closed(reason) => {
+                use farhaul_core::protocol::CloseReason::Peer;
+                self.whole = self.told && matches!(reason, Peer { code: 0, .. });
+                self.tell(Served::Ended { whole: self.whole });
+                return;
+            }
+        }
+        self.poll(now, session);
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        if !self.greeted || self.told {
+            return;
+        }
+        self.meter.sample(now, session);
+        if let Some(sending) = &mut self.sending {
+            sending.poll(now, session);
+            return;
+        }
+        if let Some(mark) = self.receiving.poll(now) {
+            say(session, &Message::Mark(mark));
+        }
+        if self.receiving.is_complete() {
+            self.told = true;
+            let side = self.receiving.complete(self.meter.side(session));
+            say(session, &Message::Outcome(Box::new(side)));
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        match &self.sending {
+            _ if self.told || !self.greeted => None,
+            Some(sending) => sending.next_wake(),
+            None => self.receiving.next_wake(),
+        }
+    }
+}

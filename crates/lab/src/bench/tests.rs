@@ -1,0 +1,235 @@
+//! Both applications over a session that is nothing but two queues.
+
+use std::sync::mpsc::{Receiver, channel};
+
+use farhaul_core::{
+    datagram::{Received, Transmit, TxBuf},
+    protocol::{CloseReason, Event, Session, Turn},
+    stats::{Stats, Why},
+    store::{Extent, ObjectId},
+    time::Instant,
+};
+use farhaul_io::App;
+
+use super::{
+    message::{Hello, Message, VERSION, say},
+    *,
+};
+
+/// A session whose datagrams are carried by the test.
+#[derive(Default)]
+struct Queues {
+    out: Vec<u8>,
+    incoming: Vec<u8>,
+    offers: Vec<(u64, u64)>,
+    closed: Option<(u32, String)>,
+}
+
+impl Session for Queues {
+    fn handle_datagrams(&mut self, _: &mut Turn<'_>, _: Received<'_>) {}
+    fn handle_timeout(&mut self, _: &mut Turn<'_>) {}
+    fn poll_transmit(&mut self, _: &mut Turn<'_>, _: &mut TxBuf) -> Option<Transmit> {
+        None
+    }
+    fn poll_timeout(&self) -> Option<(Instant, Why)> {
+        None
+    }
+    fn poll_event(&mut self) -> Option<Event> {
+        None
+    }
+    fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
+        assert_eq!(object, payload::OBJECT);
+        self.offers.push((offset, len));
+    }
+    fn unsent(&self) -> u64 {
+        self.offers.iter().map(|(_, len)| len).sum()
+    }
+    fn cancel_unsent(&mut self) {
+        self.offers.clear();
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+    fn unwritten(&self) -> usize {
+        0
+    }
+    fn read(&mut self, into: &mut Vec<u8>) {
+        into.append(&mut self.incoming);
+    }
+    fn close(&mut self, _: Instant, code: u32, text: &str) {
+        self.closed.get_or_insert((code, text.into()));
+    }
+    fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+    fn stats(&self) -> Stats {
+        Stats {
+            wire_sent: 1_000,
+            rtt_min: Some(Duration::from_millis(20)),
+            ..Stats::default()
+        }
+    }
+}
+
+/// Moves up to `budget` bytes of object data from one end to the other.
+fn carry(from: (&mut Queues, &mut dyn App), to: &mut dyn App, mut budget: u64) {
+    let mut batch = vec![0; 9_000];
+    while let Some(offer) = from.0.offers.first_mut().filter(|_| budget > 0) {
+        let len = offer.1.min(9_000).min(budget);
+        let extent = Extent {
+            object: payload::OBJECT,
+            offset: offer.0,
+            len: u32::try_from(len).unwrap(),
+            at: 0,
+        };
+        *offer = (offer.0 + len, offer.1 - len);
+        budget -= len;
+        from.1.fill(&[extent], &mut batch).unwrap();
+        to.place(&[extent], &batch).unwrap();
+        if offer.1 == 0 {
+            from.0.offers.remove(0);
+        }
+    }
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::EPOCH + Duration::from_millis(ms)
+}
+
+/// Runs a bench at `per_ms` bytes a millisecond until the client closes; connecting takes 20 ms.
+fn run(wish: &Wish, per_ms: u64) -> (Receiver<News>, Receiver<Served>) {
+    let ((news, heard), (served, told)) = (channel(), channel());
+    let mut client = (Queues::default(), Client::new(*wish, 0, news));
+    let mut server = (
+        Queues::default(),
+        Server::new(Bounds::default(), served.clone()),
+    );
+    let connected = || Event::Connected { peer_key: None };
+    client.1.poll(at(0), &mut client.0);
+    client.1.on_event(at(20), connected(), &mut client.0);
+    for ms in 20..20_000 {
+        let now = at(ms);
+        server.0.incoming.append(&mut client.0.out);
+        client.0.incoming.append(&mut server.0.out);
+        server.1.on_event(now, Event::Readable, &mut server.0);
+        client.1.on_event(now, Event::Readable, &mut client.0);
+        carry((&mut client.0, &mut client.1), &mut server.1, per_ms);
+        carry((&mut server.0, &mut server.1), &mut client.1, per_ms);
+        server.1.poll(now, &mut server.0);
+        client.1.poll(now, &mut client.0);
+        if let Some((code, text)) = &client.0.closed {
+            let reason = CloseReason::Peer {
+                code: *code,
+                text: text.clone(),
+            };
+            server.1.on_event(now, Event::Closed(reason), &mut server.0);
+            return (heard, told);
+        }
+    }
+    panic!("the bench never ends");
+}
+
+fn finished(heard: &Receiver<News>) -> (Lane, Vec<Mark>) {
+    let mut marks = Vec::new();
+    for news in heard {
+        match news {
+            News::Mark(mark) => marks.push(mark),
+            News::Finished(lane) => return (*lane, marks),
+            News::Failed(reason) => panic!("{reason}"),
+            News::Connected(took) => assert_eq!(took, Duration::from_millis(20)),
+        }
+    }
+    panic!("no result");
+}
+
+#[test]
+fn a_number_of_bytes_is_moved_and_counted_in_both_directions() {
+    for reverse in [false, true] {
+        let wish = Wish {
+            limit: Limit::Bytes(10_000_000),
+            reverse,
+            interval: Duration::from_millis(10),
+            ..Wish::default()
+        };
+        let (heard, told) = run(&wish, 100_000);
+        let (lane, marks) = finished(&heard);
+        assert_eq!(lane.receiver.received, 10_000_000);
+        assert!(lane.receiver.complete);
+        let elapsed = lane.elapsed.as_millis();
+        assert!((115..=135).contains(&elapsed), "{elapsed}");
+        assert!(marks.len() >= 8 && marks.is_sorted_by_key(|m| m.bytes));
+        let report = Report::new("p", "c", reverse, Duration::ZERO, &[lane]);
+        let gbps = report.goodput_bits_per_second / 1e9;
+        assert!((0.59..0.70).contains(&gbps), "{gbps}");
+        assert_eq!(report.feedback_bytes, 1_000);
+        assert_eq!(told.recv(), Ok(Served::Began { lanes: 1 }));
+        assert_eq!(told.recv(), Ok(Served::Ended { whole: true }));
+    }
+}
+
+#[test]
+fn a_time_is_kept_and_an_omitted_start_is_left_out() {
+    let wish = Wish {
+        limit: Limit::Nanos(1_000_000_000),
+        omit: Duration::from_millis(500),
+        ..Wish::default()
+    };
+    let (lane, _) = finished(&run(&wish, 100_000).0);
+    let sent = lane.receiver.received;
+    assert!((97_000_000..=98_100_000).contains(&sent), "{sent}");
+    let report = Report::new("p", "c", false, wish.omit, &[lane]);
+    assert!((49_000_000..=50_100_000).contains(&report.bytes));
+    assert!((report.goodput_bits_per_second / 8e8 - 1.0).abs() < 0.04);
+}
+
+#[test]
+fn a_server_refuses_what_is_beyond_its_bounds_and_what_is_out_of_turn() {
+    let hello = Hello {
+        version: VERSION,
+        farhaul: String::new(),
+        reverse: false,
+        limit: Limit::Nanos(u64::MAX),
+        since_start: u64::MAX,
+        omit: u64::MAX,
+        interval: 0,
+        lanes: 1,
+        lane: 0,
+    };
+    let fine = Message::Hello(Hello {
+        limit: Limit::Bytes(1),
+        ..hello.clone()
+    });
+    let cases: [(&[Message], bool); 5] = [
+        (&[Message::Hello(hello)], true),
+        (&[Message::Done { bytes: 0 }], true),
+        (&[fine.clone(), fine.clone()], true),
+        (&[fine.clone(), Message::Outcome(Box::default())], true),
+        (&[fine], false),
+    ];
+    for (messages, refused) in cases {
+        let mut server = Server::new(Bounds::default(), channel().0);
+        let mut theirs = Queues::default();
+        for message in messages {
+            say(&mut theirs, message);
+        }
+        let mut session = Queues {
+            incoming: theirs.out,
+            ..Queues::default()
+        };
+        server.on_event(at(5), Event::Readable, &mut session);
+        assert_eq!(session.is_closed(), refused, "{messages:?}");
+    }
+}
+
+#[test]
+fn a_client_says_what_became_of_its_session_once() {
+    let (news, heard) = channel();
+    let mut client = Client::new(Wish::default(), 0, news);
+    let mut session = Queues::default();
+    client.poll(at(0), &mut session);
+    client.on_event(at(9), Event::Closed(CloseReason::NoAnswer), &mut session);
+    client.on_event(at(9), Event::Closed(CloseReason::TimedOut), &mut session);
+    drop(client);
+    let heard: Vec<_> = heard.iter().collect();
+    assert!(matches!(&heard[..], [News::Failed(CloseReason::NoAnswer)]));
+}

@@ -1,0 +1,207 @@
+//! What must pass before a change goes in? The stages, in order of cost. Each inherits the terminal,
+//! so every runner's own lines are seen as they come; the runners' summary lines are kept and
+//! repeated at the end.
+
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, BufRead, BufReader, Write},
+    path::Path,
+    process::{Command, ExitCode, Stdio},
+};
+
+use crate::{Outcome, layers, tidy};
+
+/// One gate.
+pub(crate) struct Stage {
+    name: &'static str,
+    run: fn(&Path, &mut Vec<String>) -> Outcome,
+}
+
+const STAGES: [Stage; 9] = [
+    Stage {
+        name: "fmt",
+        run: |root, kept| cargo(root, &["fmt", "--all", "--", "--check"], &[], kept),
+    },
+    Stage {
+        name: "tidy",
+        run: |root, _| tidy::check(root),
+    },
+    Stage {
+        name: "layers",
+        run: |root, _| layers::check(root),
+    },
+    Stage {
+        name: "clippy",
+        run: clippy,
+    },
+    Stage {
+        name: "doc",
+        run: doc,
+    },
+    Stage {
+        name: "test",
+        run: test,
+    },
+    Stage {
+        name: "sim",
+        run: sim,
+    },
+    Stage {
+        name: "cli",
+        run: |root, kept| cargo(root, &["test", "-p", "farhaul"], &[], kept),
+    },
+    Stage {
+        name: "fuzz",
+        run: fuzz,
+    },
+];
+
+/// The stage called `name`.
+pub(crate) fn stage(name: &str) -> Option<&'static Stage> {
+    STAGES.iter().find(|stage| stage.name == name)
+}
+
+/// Runs one stage and shows what it said.
+pub(crate) fn run_one(root: &Path, name: &str) -> Outcome {
+    let stage = stage(name).ok_or_else(|| vec![format!("no stage called {name}")])?;
+    (stage.run)(root, &mut Vec::new())
+}
+
+/// Runs every stage and ends with `N passed, N failed`.
+pub(crate) fn run(root: &Path, stop_early: bool) -> ExitCode {
+    let mut summaries = Vec::new();
+    let mut passed = 0;
+    let mut failed = Vec::new();
+    for stage in &STAGES {
+        say(&format!("== {}", stage.name));
+        match (stage.run)(root, &mut summaries) {
+            Ok(()) => passed += 1,
+            Err(complaints) => {
+                for complaint in complaints {
+                    say(&format!("error: {complaint}"));
+                }
+                failed.push(stage.name);
+                if stop_early {
+                    break;
+                }
+            }
+        }
+    }
+    say("== summary");
+    for line in summaries {
+        say(&line);
+    }
+    if !failed.is_empty() {
+        say(&format!("failed: {}", failed.join(", ")));
+    }
+    say(&format!("{passed} passed, {} failed", failed.len()));
+    ExitCode::from(u8::from(!failed.is_empty()))
+}
+
+/// One line on stdout; a closed pipe is not worth a panic.
+pub(crate) fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    drop(writeln!(out, "{line}").and_then(|()| out.flush()));
+}
+
+/// Runs cargo with `args` from `root`, passing its output on and keeping the runners' summary lines.
+fn cargo(root: &Path, args: &[&str], vars: &[(&str, &str)], kept: &mut Vec<String>) -> Outcome {
+    let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(program);
+    command.args(args).envs(vars.iter().copied());
+    pass_through(
+        command.current_dir(root),
+        &format!("cargo {}", args.join(" ")),
+        kept,
+    )
+}
+
+fn pass_through(command: &mut Command, what: &str, kept: &mut Vec<String>) -> Outcome {
+    say(&format!("$ {what}"));
+    let fail = |text: String| vec![format!("{what}: {text}")];
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| fail(e.to_string()))?;
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).split(b'\n') {
+            let line = line.map_err(|e| fail(e.to_string()))?;
+            let line = String::from_utf8_lossy(&line);
+            say(&line);
+            if line.starts_with("test result:") && !line.contains(" 0 passed; 0 failed; 0 ignored;")
+            {
+                kept.push(format!("{what}: {line}"));
+            }
+        }
+    }
+    match child.wait() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(fail(status.to_string())),
+        Err(e) => Err(fail(e.to_string())),
+    }
+}
+
+fn clippy(root: &Path, kept: &mut Vec<String>) -> Outcome {
+    let args = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    cargo(root, &args, &[], kept)
+}
+
+fn doc(root: &Path, kept: &mut Vec<String>) -> Outcome {
+    let args = ["doc", "--workspace", "--no-deps"];
+    cargo(root, &args, &[("RUSTDOCFLAGS", "-D warnings")], kept)
+}
+
+/// Everything but the two crates that have a stage of their own, so that nothing runs twice.
+fn test(root: &Path, kept: &mut Vec<String>) -> Outcome {
+    let mut args = vec!["test", "--workspace", "--exclude", "farhaul"];
+    if root.join("crates/sim/tests").is_dir() {
+        args.extend(["--exclude", "farhaul-sim"]);
+    }
+    cargo(root, &args, &[], kept)
+}
+
+/// Scenarios move gigabytes in virtual time: optimised, but with overflow checks and assertions.
+fn sim(root: &Path, kept: &mut Vec<String>) -> Outcome {
+    if !root.join("crates/sim/tests").is_dir() {
+        say("skipped: no scenarios");
+        return Ok(());
+    }
+    let mut args = vec!["test", "--profile", "sim", "-p", "farhaul-sim"];
+    if root.join("crates/lab/tests").is_dir() {
+        args.extend(["-p", "farhaul-lab"]);
+    }
+    cargo(root, &args, &[], kept)
+}
+
+fn fuzz(root: &Path, kept: &mut Vec<String>) -> Outcome {
+    if !root.join("fuzz/Cargo.toml").is_file() {
+        say("skipped: no fuzz targets");
+        return Ok(());
+    }
+    let nightly = Command::new("rustup")
+        .args(["run", "nightly", "rustc", "--version"])
+        .stdin(Stdio::null())
+        .output()
+        .is_ok_and(|out| out.status.success());
+    if !nightly {
+        say("skipped: no nightly toolchain");
+        return Ok(());
+    }
+    let mut command = Command::new("rustup");
+    command
+        .args(["run", "nightly", "cargo", "check", "--manifest-path"])
+        .arg(root.join("fuzz/Cargo.toml"))
+        .env_remove("RUSTC")
+        .env_remove("RUSTDOC")
+        .current_dir(root.join("fuzz"));
+    pass_through(&mut command, "cargo +nightly check (fuzz)", kept)
+}
