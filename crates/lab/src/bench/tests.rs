@@ -72,9 +72,9 @@ impl Session for Queues {
 }
 
 /// Moves up to `budget` bytes of object data from one end to the other.
-fn carry(from: (&mut Queues, &mut dyn App), to: &mut dyn App, mut budget: u64) {
+fn carry(session: &mut Queues, from: &mut dyn App, to: &mut dyn App, mut budget: u64) {
     let mut batch = vec![0; 9_000];
-    while let Some(offer) = from.0.offers.first_mut().filter(|_| budget > 0) {
+    while let Some(offer) = session.offers.first_mut().filter(|_| budget > 0) {
         let len = offer.1.min(9_000).min(budget);
         let extent = Extent {
             object: payload::OBJECT,
@@ -84,10 +84,10 @@ fn carry(from: (&mut Queues, &mut dyn App), to: &mut dyn App, mut budget: u64) {
         };
         *offer = (offer.0 + len, offer.1 - len);
         budget -= len;
-        from.1.fill(&[extent], &mut batch).unwrap();
+        from.fill(&[extent], &mut batch).unwrap();
         to.place(&[extent], &batch).unwrap();
         if offer.1 == 0 {
-            from.0.offers.remove(0);
+            session.offers.remove(0);
         }
     }
 }
@@ -113,8 +113,8 @@ fn run(wish: &Wish, per_ms: u64) -> (Receiver<News>, Receiver<Served>) {
         client.0.incoming.append(&mut server.0.out);
         server.1.on_event(now, Event::Readable, &mut server.0);
         client.1.on_event(now, Event::Readable, &mut client.0);
-        carry((&mut client.0, &mut client.1), &mut server.1, per_ms);
-        carry((&mut server.0, &mut server.1), &mut client.1, per_ms);
+        carry(&mut client.0, &mut client.1, &mut server.1, per_ms);
+        carry(&mut server.0, &mut server.1, &mut client.1, per_ms);
         server.1.poll(now, &mut server.0);
         client.1.poll(now, &mut client.0);
         if let Some((code, text)) = &client.0.closed {
