@@ -7,6 +7,7 @@
 
 mod cubic;
 mod fixed;
+mod haul;
 mod registry;
 mod reno;
 mod slow_start;
@@ -14,6 +15,7 @@ mod window;
 
 pub use cubic::Cubic;
 pub use fixed::Fixed;
+pub use haul::Haul;
 pub use registry::{Error, Factory, Kind, Law, Parameter, Values, laws, lookup};
 pub use reno::Reno;
 pub use slow_start::{Classic, HyStart, SlowStart, Start};

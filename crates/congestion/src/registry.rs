@@ -9,13 +9,13 @@ use farhaul_core::{
 };
 
 use crate::{
-    cubic, fixed, reno,
+    cubic, fixed, haul, reno,
     slow_start::{Classic, HyStart},
     window::{Growth, Windowed},
 };
 
 /// Every law, in the order of their listing.
-static LAWS: [Law; 3] = [cubic::LAW, reno::LAW, fixed::LAW];
+static LAWS: [Law; 4] = [haul::LAW, cubic::LAW, reno::LAW, fixed::LAW];
 
 /// Every law that can be chosen.
 pub fn laws() -> &'static [Law] {

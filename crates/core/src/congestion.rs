@@ -139,6 +139,12 @@ pub trait CongestionController: Send {
         None
     }
 
+    /// Over how long a delivery-rate sample should reach (`None`: about one rtt). For less than 25 ms
+    /// feedback is wished for five times in that time, whatever it costs.
+    fn sample_window(&self) -> Option<Duration> {
+        None
+    }
+
     /// What may be sent now.
     fn allowance(&self) -> Allowance;
 

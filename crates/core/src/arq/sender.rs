@@ -491,11 +491,9 @@ impl Sender {
             packet: number,
             lost: self.count.lost,
         };
-        let window = self
-            .path
-            .rtt
-            .smoothed()
-            .clamp(Duration::from_millis(25), Duration::from_millis(100));
+        let ms = Duration::from_millis;
+        let about_one_rtt = self.path.rtt.smoothed().clamp(ms(25), ms(100));
+        let window = self.law.sample_window().unwrap_or(about_one_rtt);
         self.path.last_rate = self.path.delivery.update(progress, window);
         if let Some(rate) = self.path.last_rate {
             self.path.interval = self.wished_interval(rate.rate);
@@ -511,13 +509,20 @@ impl Sender {
     }
 
     /// An eighth of an rtt between 5 and 10 ms, stretched on slow paths to 16 datagrams (but not
-    /// beyond a quarter rtt or 25 ms).
+    /// beyond a quarter rtt or 25 ms); a fifth of the sample window when the law wants finer ones.
     fn wished_interval(&self, rate: Rate) -> Duration {
         let ms = Duration::from_millis;
         let srtt = self.path.rtt.smoothed();
         let base = (srtt / 8).clamp(ms(5), ms(10));
         let slow = rate.time_for(16 * u64::from(self.path.datagram));
-        slow.clamp(base, (srtt / 4).max(ms(25)))
+        let interval = slow.clamp(base, (srtt / 4).max(ms(25)));
+        self.law.sample_window().map_or(interval, |w| {
+            if w < ms(25) {
+                w / 5
+            } else {
+                interval.min(w / 2)
+            }
+        })
     }
 
     /// No feedback in time, or the law's own timer.

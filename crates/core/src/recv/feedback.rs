@@ -16,7 +16,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// The interval before the sender wishes for another.
-    pub const DEFAULT_INTERVAL: Duration = Duration::from_millis(5);
+    pub const DEFAULT_INTERVAL: Duration = Duration::from_millis(2);
     /// The longest interval that a sender may wish for.
     pub const MAX_INTERVAL: Duration = Duration::from_millis(250);
 
