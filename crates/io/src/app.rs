@@ -4,7 +4,7 @@
 
 use farhaul_core::{
     protocol::{Event, Session},
-    store::Store,
+    store::{Extent, Store, StoreError},
     time::Instant,
 };
 
@@ -19,5 +19,29 @@ pub trait App: Store + Send {
     /// When [`Self::poll`] is wanted at the latest.
     fn next_wake(&self) -> Option<Instant> {
         None
+    }
+}
+
+impl Store for Box<dyn App> {
+    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        (**self).fill(extents, batch)
+    }
+
+    fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        (**self).place(extents, batch)
+    }
+}
+
+impl App for Box<dyn App> {
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        (**self).on_event(now, event, session);
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        (**self).poll(now, session);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        (**self).next_wake()
     }
 }

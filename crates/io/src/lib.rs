@@ -1,9 +1,78 @@
 //! Real time: threads that own sockets, sessions and applications.
+//!
+//! A shard is a thread that owns one UDP socket and every session and application on it; nothing is
+//! shared, locked or queued per packet. [`client::run`] is a shard with one session that it opens,
+//! [`server::Listener`] a shard with as many as peers open. Neither can tell which protocol it runs.
+//!
+//! - what others call: [`client`], [`server`], [`Waker`], [`Stop`]
+//! - what rides on a session: [`App`]
+//! - what the machine was asked for: [`HostStats`], [`cpu`], [`clock`]
+//! - inside: `shard` (the turn), `seats` (sessions and their deadlines), `poller` (sleep)
+
+pub mod client;
+pub mod clock;
+pub mod cpu;
+pub mod server;
 
 mod app;
+mod deadlines;
+mod host;
+mod poller;
+mod seats;
+mod shard;
+mod waker;
 
 pub use app::App;
+pub use farhaul_udp::{Capabilities, SocketCounters};
+pub use host::HostStats;
+pub use waker::{Stop, Waker};
 
-/// Wakes the shard thread from another thread.
-#[derive(Clone, Debug)]
-pub struct Waker;
+/// How a socket is set up; the defaults need no change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    /// Wanted receive buffer, bytes as the kernel counts them.
+    pub receive: usize,
+    /// Wanted send buffer, bytes as the kernel counts them.
+    pub send: usize,
+    /// Use segmentation offload where the kernel has it.
+    pub gso: bool,
+    /// Use receive coalescing where the kernel has it.
+    pub gro: bool,
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self {
+            receive: 64 << 20,
+            send: 8 << 20,
+            gso: true,
+            gro: true,
+        }
+    }
+}
+
+impl Buffers {
+    fn socket(&self, bind: std::net::SocketAddr) -> farhaul_udp::SocketOptions {
+        let mut options = farhaul_udp::SocketOptions::new(bind);
+        options.receive_buffer = self.receive;
+        options.send_buffer = self.send;
+        options.gso = self.gso;
+        options.gro = self.gro;
+        options
+    }
+}
+
+/// Why a shard could not start or go on. These are the machine's faults, never the network's.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShardError {
+    /// The socket could not be opened or bound.
+    #[error("cannot bind {0}: {1}")]
+    Bind(std::net::SocketAddr, std::io::Error),
+    /// There is no way to the peer.
+    #[error("cannot reach {0}: {1}")]
+    Connect(std::net::SocketAddr, std::io::Error),
+    /// A system call that never fails in working order failed.
+    #[error("{0}: {1}")]
+    System(&'static str, std::io::Error),
+}

@@ -1,0 +1,133 @@
+//! How does one session run? On the calling thread, until it is closed and its last datagrams have
+//! left.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use farhaul_core::{
+    protocol::{CloseReason, Protocol},
+    stats::Stats,
+    time::Instant,
+};
+use farhaul_udp::{Incoming, UdpSocket};
+
+use crate::{
+    Buffers, ShardError,
+    app::App,
+    host::HostStats,
+    seats::{Seat, Seats},
+    shard::{self, Admission, Door, Shard},
+    waker::{Stop, Waker},
+};
+
+/// "Port unreachable" answers before anything was heard, after which there is nobody to talk to.
+const REFUSALS: u64 = 3;
+
+/// Where to, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The peer.
+    pub to: SocketAddr,
+    /// Local address; by default any.
+    pub bind: Option<SocketAddr>,
+    /// How the socket is set up.
+    pub buffers: Buffers,
+    /// Wakes the app when it is set; what to do is the app's decision.
+    pub stop: Option<Stop>,
+}
+
+impl Options {
+    /// To `to`, with the defaults.
+    pub fn new(to: SocketAddr) -> Self {
+        Self {
+            to,
+            bind: None,
+            buffers: Buffers::default(),
+            stop: None,
+        }
+    }
+}
+
+/// How a session went.
+#[derive(Debug)]
+pub struct Outcome<A> {
+    /// Why it ended.
+    pub reason: CloseReason,
+    /// The session's counters at the end.
+    pub stats: Stats,
+    /// The shard's account.
+    pub host: HostStats,
+    /// The peer's host answered that nothing listens there.
+    pub refused: bool,
+    /// The application.
+    pub app: A,
+}
+
+/// Opens a session and runs it with `app` until it is over. Blocks the calling thread, which becomes
+/// the shard; `waker` wakes it.
+pub fn run<A: App>(
+    options: &Options,
+    mut protocol: Box<dyn Protocol>,
+    app: A,
+    waker: &Waker,
+) -> Result<Outcome<A>, ShardError> {
+    let any: IpAddr = match options.to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let bind = options.bind.unwrap_or(SocketAddr::new(any, 0));
+    let mut socket =
+        UdpSocket::bind(&options.buffers.socket(bind)).map_err(|e| ShardError::Bind(bind, e))?;
+    socket
+        .connect(options.to)
+        .map_err(|e| ShardError::Connect(options.to, e))?;
+    let mtu = socket.interface_mtu();
+    let mut shard = Shard::new(socket, Some(waker.clone()), options.stop.clone())?;
+    let mut rng = shard::seed();
+    let (id, session) = protocol.connect(shard.now(), &mut rng, options.to, mtu);
+    let seat = Seat::new(id, session, app, rng);
+    let mut door = Single {
+        slot: shard.seats.add(seat).unwrap_or_default(),
+        left: None,
+    };
+    loop {
+        shard.turn(&mut door)?;
+        let refused = shard.refused() >= REFUSALS;
+        if refused && let Some(mut seat) = shard.seats.remove_if(door.slot, |seat| !seat.heard) {
+            let reason = seat.conclude(shard.now(), CloseReason::NoAnswer);
+            door.left(seat, reason);
+        }
+        if let Some((seat, reason)) = door.left.take() {
+            let refused = refused && !seat.heard;
+            return Ok(Outcome {
+                reason,
+                stats: seat.session.stats(),
+                host: shard.host(),
+                refused,
+                app: seat.app,
+            });
+        }
+        shard.sleep(None)?;
+    }
+}
+
+/// Everything from the connected peer is the one session's.
+struct Single<A> {
+    slot: usize,
+    left: Option<(Seat<A>, CloseReason)>,
+}
+
+impl<A> Door<A> for Single<A> {
+    fn admit(
+        &mut self,
+        _: &mut Seats<A>,
+        _: Instant,
+        _: &Incoming<'_>,
+        _: &mut Vec<u8>,
+    ) -> Admission {
+        Admission::Seat(self.slot)
+    }
+
+    fn left(&mut self, seat: Seat<A>, reason: CloseReason) {
+        self.left = Some((seat, reason));
+    }
+}

@@ -1,0 +1,29 @@
+//! What time is it? The only place in farhaul that asks. All shards of a process share one epoch, so
+//! their instants can be compared.
+
+use std::{sync::OnceLock, time};
+
+use farhaul_core::time::Instant;
+
+/// Now, on the monotonic clock; the epoch is the first call in the process.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one clock from which every turn is told the time"
+)]
+pub fn now() -> Instant {
+    static EPOCH: OnceLock<time::Instant> = OnceLock::new();
+    let now = time::Instant::now();
+    let epoch = *EPOCH.get_or_init(|| now);
+    Instant::EPOCH + now.saturating_duration_since(epoch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_goes_back() {
+        let times: Vec<_> = (0..1_000).map(|_| now()).collect();
+        assert!(times.is_sorted());
+    }
+}

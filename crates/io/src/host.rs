@@ -1,0 +1,63 @@
+//! What did the machine do for a shard? Calls, time awake and asleep, drops: the part of "what
+//! limits it" that a session cannot see.
+
+use std::{io, time::Duration};
+
+use farhaul_udp::{Capabilities, SocketCounters};
+
+/// A shard's account of itself. Counters only go up.
+#[derive(Clone, Copy, Debug)]
+pub struct HostStats {
+    /// The socket's counters; `overflowed` are datagrams the kernel dropped for lack of buffer.
+    pub socket: SocketCounters,
+    /// What the kernel granted, as of now.
+    pub capabilities: Capabilities,
+    /// Batches handed to the kernel.
+    pub batches_sent: u64,
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Times the thread slept.
+    pub sleeps: u64,
+    /// Time awake.
+    pub busy: Duration,
+    /// Time asleep for want of anything to do.
+    pub asleep: Duration,
+    /// Time asleep because the socket took no more: the host's own queue was full.
+    pub blocked: Duration,
+    /// CPU time of the thread.
+    pub cpu: Duration,
+    /// The last reason for which the kernel refused a batch (no route, filtered); it was lost.
+    pub send_error: Option<io::ErrorKind>,
+    /// Deadlines that a session or app left in the past; each was put off by a millisecond.
+    pub stuck_deadlines: u64,
+}
+
+impl HostStats {
+    pub(crate) const fn new(capabilities: Capabilities, socket: SocketCounters) -> Self {
+        Self {
+            socket,
+            capabilities,
+            batches_sent: 0,
+            turns: 0,
+            sleeps: 0,
+            busy: Duration::ZERO,
+            asleep: Duration::ZERO,
+            blocked: Duration::ZERO,
+            cpu: Duration::ZERO,
+            send_error: None,
+            stuck_deadlines: 0,
+        }
+    }
+
+    /// Datagrams per batch sent.
+    #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
+    pub fn segments_per_batch(&self) -> f64 {
+        self.socket.datagrams_sent as f64 / (self.batches_sent.max(1)) as f64
+    }
+
+    /// Share of the time that the thread was awake, 0 to 1: near 1, the CPU is the limit.
+    pub fn busy_share(&self) -> f64 {
+        let total = self.busy + self.asleep + self.blocked;
+        self.busy.as_secs_f64() / total.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+}

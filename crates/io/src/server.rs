@@ -1,0 +1,228 @@
+//! How do many sessions run on one socket? A [`Listener`] asks the protocol where each message
+//! belongs, once per message: the kernel coalesces datagrams of one flow only, so a message is
+//! routed by its first datagram, and a stray behind it is the session's to drop.
+
+use std::{net::SocketAddr, time::Duration};
+
+use farhaul_core::{
+    protocol::{Accepted, CloseReason, Protocol, Route},
+    rng::Rng,
+    time::Instant,
+};
+use farhaul_udp::{Incoming, UdpSocket};
+
+use crate::{
+    Buffers, ShardError,
+    app::App,
+    host::HostStats,
+    seats::{Seat, Seats},
+    shard::{self, Admission, Door, Shard},
+    waker::{Stop, Waker},
+};
+
+/// How long sessions are given to say goodbye after a stop.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Where to listen, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Local address; `[::]` takes IPv4 peers too, port 0 lets the kernel choose.
+    pub listen: SocketAddr,
+    /// Several listeners share the port, one per core; the kernel keeps each flow on one of them.
+    pub reuse_port: bool,
+    /// The most sessions at a time; who comes then is not answered.
+    pub max_sessions: usize,
+    /// How the socket is set up.
+    pub buffers: Buffers,
+    /// Wakes the listener's apps.
+    pub waker: Option<Waker>,
+}
+
+impl Options {
+    /// At `listen`, with the defaults.
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            reuse_port: false,
+            max_sessions: 1_024,
+            buffers: Buffers::default(),
+            waker: None,
+        }
+    }
+}
+
+impl From<SocketAddr> for Options {
+    fn from(listen: SocketAddr) -> Self {
+        Self::new(listen)
+    }
+}
+
+/// What a listener did; counters only go up.
+#[derive(Clone, Copy, Debug)]
+pub struct ListenerStats {
+    /// The shard's account.
+    pub host: HostStats,
+    /// Sessions begun.
+    pub accepted: u64,
+    /// Sessions ended.
+    pub ended: u64,
+    /// First messages dropped because there were too many sessions.
+    pub turned_away: u64,
+    /// Messages that belonged to no session and began none.
+    pub stray: u64,
+}
+
+/// Makes the app for a peer.
+pub type Factory = Box<dyn FnMut(SocketAddr) -> Box<dyn App> + Send>;
+
+/// A socket on which peers open sessions.
+pub struct Listener {
+    socket: UdpSocket,
+    waker: Option<Waker>,
+    door: Hall,
+}
+
+impl Listener {
+    /// Binds the socket; `factory` makes the app for each session.
+    pub fn bind(
+        options: impl Into<Options>,
+        protocol: Box<dyn Protocol>,
+        factory: impl FnMut(SocketAddr) -> Box<dyn App> + Send + 'static,
+    ) -> Result<Self, ShardError> {
+        let options = options.into();
+        let mut how = options.buffers.socket(options.listen);
+        how.reuse_port = options.reuse_port;
+        let socket = UdpSocket::bind(&how).map_err(|e| ShardError::Bind(options.listen, e))?;
+        Ok(Self {
+            socket,
+            waker: options.waker,
+            door: Hall {
+                protocol,
+                factory: Box::new(factory),
+                rng: shard::seed(),
+                max_sessions: options.max_sessions,
+                closing: false,
+                accepted: 0,
+                ended: 0,
+                turned_away: 0,
+                stray: 0,
+            },
+        })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> Result<SocketAddr, ShardError> {
+        self.socket
+            .local_addr()
+            .map_err(|e| ShardError::System("cannot tell the local address", e))
+    }
+
+    /// Serves peers until `stop` is set, then closes every session (code 0) and waits a little for
+    /// them to say goodbye. Blocks the calling thread, which becomes the shard.
+    pub fn run(self, stop: &Stop) -> Result<ListenerStats, ShardError> {
+        let mut door = self.door;
+        let mut shard = Shard::new(self.socket, self.waker, Some(stop.clone()))?;
+        let mut until = None;
+        loop {
+            shard.turn(&mut door)?;
+            if stop.is_set() && !door.closing {
+                door.closing = true;
+                until = Some(shard.now() + GRACE);
+                shard.seats.close_all(shard.now(), "the server stops");
+            }
+            if door.closing && (shard.seats.len() == 0 || until <= Some(shard.now())) {
+                return Ok(door.stats(shard.host()));
+            }
+            shard.sleep(until)?;
+        }
+    }
+}
+
+/// Routes messages to sessions, and admits new ones.
+struct Hall {
+    protocol: Box<dyn Protocol>,
+    factory: Factory,
+    rng: Rng,
+    max_sessions: usize,
+    closing: bool,
+    accepted: u64,
+    ended: u64,
+    turned_away: u64,
+    stray: u64,
+}
+
+impl Hall {
+    const fn stats(&self, host: HostStats) -> ListenerStats {
+        ListenerStats {
+            host,
+            accepted: self.accepted,
+            ended: self.ended,
+            turned_away: self.turned_away,
+            stray: self.stray,
+        }
+    }
+
+    fn welcome(
+        &mut self,
+        seats: &mut Seats<Box<dyn App>>,
+        now: Instant,
+        message: &Incoming<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Admission {
+        if self.closing || seats.len() >= self.max_sessions {
+            self.turned_away += 1;
+            return Admission::Drop;
+        }
+        reply.clear();
+        let first = &message.bytes[..message.segment.min(message.bytes.len())];
+        let accepted = self
+            .protocol
+            .accept(now, &mut self.rng, message.from, first, reply);
+        match accepted {
+            Accepted::Session(id, session) => {
+                let app = (self.factory)(message.from);
+                let rng = Rng::new(self.rng.next_u64());
+                match seats.add(Seat::new(id, session, app, rng)) {
+                    Some(slot) => {
+                        self.accepted += 1;
+                        Admission::Seat(slot)
+                    }
+                    None => self.stray(),
+                }
+            }
+            Accepted::Reply => Admission::Reply,
+            Accepted::Drop => self.stray(),
+        }
+    }
+
+    const fn stray(&mut self) -> Admission {
+        self.stray += 1;
+        Admission::Drop
+    }
+}
+
+impl Door<Box<dyn App>> for Hall {
+    fn admit(
+        &mut self,
+        seats: &mut Seats<Box<dyn App>>,
+        now: Instant,
+        message: &Incoming<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Admission {
+        let first = &message.bytes[..message.segment.min(message.bytes.len())];
+        match self.protocol.route(first) {
+            Route::Known(id) => match seats.by_id(id) {
+                Some(slot) => Admission::Seat(slot),
+                // An id that nobody has: the protocol may answer, for instance with a reset.
+                None => self.welcome(seats, now, message, reply),
+            },
+            Route::New => self.welcome(seats, now, message, reply),
+            Route::Foreign => self.stray(),
+        }
+    }
+
+    fn left(&mut self, seat: Seat<Box<dyn App>>, _: CloseReason) {
+        self.ended += 1;
+        drop(seat);
+    }
+}

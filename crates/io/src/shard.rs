@@ -1,0 +1,386 @@
+//! What does a shard do in a turn? It receives what is there, in place; tells sessions whose time has
+//! come; serves the ready ones, a few batches each, in turn; and sleeps until the socket or the
+//! first deadline calls. One clock read per turn and per batch sent.
+//!
+//! Invariants: no allocation, lock or virtual call per datagram; receiving and sending are both
+//! bounded, so neither starves the other; a batch the socket did not take is kept and nothing else
+//! is sent until it has left; the thread sleeps whenever no session has anything to send.
+
+use std::{io, time::Duration};
+
+use farhaul_core::{
+    datagram::{Received, Transmit, TxBuf},
+    protocol::CloseReason,
+    rng::Rng,
+    time::Instant,
+};
+use farhaul_udp::{Inbox, Incoming, Outgoing, ReceiveOutcome, SendOutcome, UdpSocket};
+
+use crate::{
+    ShardError,
+    app::App,
+    clock, cpu,
+    host::HostStats,
+    poller::Poller,
+    seats::{Seat, Seats},
+    waker::{Stop, Waker},
+};
+
+/// Receive calls in one turn: up to 4 MiB with GRO.
+const RECEIVES: usize = 8;
+/// Batches sent in one turn: about 1 MiB.
+const SENDS: usize = 16;
+/// Batches one session sends before the next one's turn comes.
+const SHARE: usize = 4;
+/// How long to wait with a batch that did not leave although the socket was said to be writable.
+const RETRY: Duration = Duration::from_micros(100);
+
+/// Where a message goes.
+pub(crate) enum Admission {
+    /// To this slot.
+    Seat(usize),
+    /// The answer is in the reply buffer.
+    Reply,
+    /// Nowhere.
+    Drop,
+}
+
+/// Decides where messages go: a client has one session, a listener asks the protocol.
+pub(crate) trait Door<A> {
+    fn admit(
+        &mut self,
+        seats: &mut Seats<A>,
+        now: Instant,
+        message: &Incoming<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Admission;
+
+    /// A session is over and its last datagrams have left.
+    fn left(&mut self, seat: Seat<A>, reason: CloseReason);
+}
+
+/// A batch that the socket did not take.
+#[derive(Clone, Copy)]
+struct Parked {
+    transmit: Transmit,
+    from: Option<std::net::IpAddr>,
+    /// Bytes of it that did leave.
+    sent: usize,
+    /// The socket was writable, yet refused: wait for this instead.
+    until: Option<Instant>,
+}
+
+/// Whether a batch is done with.
+enum Progress {
+    Done,
+    Parked,
+}
+
+/// A socket with its sessions.
+pub(crate) struct Shard<A> {
+    socket: UdpSocket,
+    poller: Poller,
+    inbox: Inbox,
+    out: TxBuf,
+    reply: Vec<u8>,
+    parked: Option<Parked>,
+    pub(crate) seats: Seats<A>,
+    waker: Option<Waker>,
+    /// Watched until it is seen.
+    stop: Option<Stop>,
+    host: HostStats,
+    now: Instant,
+    /// The socket may be readable.
+    readable: bool,
+    awake_since: Instant,
+    cpu_before: Duration,
+}
+
+impl<A: App> Shard<A> {
+    /// A shard for the calling thread.
+    pub(crate) fn new(
+        socket: UdpSocket,
+        waker: Option<Waker>,
+        stop: Option<Stop>,
+    ) -> Result<Self, ShardError> {
+        let poller = Poller::new(&socket, waker.as_ref(), stop.as_ref())
+            .map_err(|e| ShardError::System("cannot wait for the socket", e))?;
+        let now = clock::now();
+        Ok(Self {
+            host: HostStats::new(socket.capabilities(), socket.counters()),
+            socket,
+            poller,
+            inbox: Inbox::new(),
+            out: TxBuf::default(),
+            reply: Vec::with_capacity(2_048),
+            parked: None,
+            seats: Seats::new(),
+            waker,
+            stop,
+            now,
+            readable: true,
+            awake_since: now,
+            cpu_before: cpu::thread_time(),
+        })
+    }
+
+    pub(crate) const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// "Port unreachable" answers seen.
+    pub(crate) const fn refused(&self) -> u64 {
+        self.socket.counters().refused
+    }
+
+    /// The account up to now.
+    pub(crate) fn host(&self) -> HostStats {
+        HostStats {
+            socket: self.socket.counters(),
+            capabilities: self.socket.capabilities(),
+            busy: self.host.busy + clock::now().since(self.awake_since),
+            cpu: cpu::thread_time().saturating_sub(self.cpu_before),
+            ..self.host
+        }
+    }
+
+    /// One turn; the caller looks at what became of it and then calls [`Self::sleep`].
+    pub(crate) fn turn<D: Door<A>>(&mut self, door: &mut D) -> Result<(), ShardError> {
+        self.host.turns += 1;
+        self.now = clock::now();
+        if self.waker.as_ref().is_some_and(Waker::take) {
+            self.seats.queue_all();
+        }
+        if self.readable {
+            self.receive(door)?;
+        }
+        self.seats.expire(self.now);
+        self.unpark();
+        self.serve(door);
+        Ok(())
+    }
+
+    /// Receives what is there, up to a bound.
+    fn receive<D: Door<A>>(&mut self, door: &mut D) -> Result<(), ShardError> {
+        for _ in 0..RECEIVES {
+            match self.socket.receive(&mut self.inbox) {
+                ReceiveOutcome::Some { more } => {
+                    self.deliver(door);
+                    if !more {
+                        self.readable = false;
+                        return Ok(());
+                    }
+                }
+                ReceiveOutcome::Refused => {}
+                ReceiveOutcome::Empty => {
+                    self.readable = false;
+                    return Ok(());
+                }
+                ReceiveOutcome::Failed(error) if is_transient(&error) => {}
+                ReceiveOutcome::Failed(error) => {
+                    return Err(ShardError::System("cannot receive", error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives each message to its session.
+    fn deliver<D: Door<A>>(&mut self, door: &mut D) {
+        for message in self.inbox.messages() {
+            match door.admit(&mut self.seats, self.now, &message, &mut self.reply) {
+                Admission::Seat(slot) => {
+                    if let Some(seat) = self.seats.get(slot) {
+                        seat.local = message.to;
+                        let batch = Received {
+                            from: message.from,
+                            ecn: message.ecn,
+                            segment: message.segment,
+                            bytes: message.bytes,
+                        };
+                        seat.receive(self.now, batch);
+                        self.seats.queue(slot);
+                    }
+                }
+                Admission::Reply => {
+                    let answer = Outgoing {
+                        to: message.from,
+                        from: message.to,
+                        ecn: farhaul_core::datagram::Ecn::NotEct,
+                        segment: self.reply.len().max(1),
+                        bytes: &self.reply,
+                    };
+                    // Whoever asked asks again; the socket counts what did not leave.
+                    let _lost = self.socket.send(&answer);
+                }
+                Admission::Drop => {}
+            }
+        }
+    }
+
+    /// Serves ready seats until none is left, the socket is full, or it is time to receive again.
+    fn serve<D: Door<A>>(&mut self, door: &mut D) {
+        let mut sends = SENDS;
+        while sends > 0 && self.parked.is_none() {
+            let Some(slot) = self.seats.next_ready() else {
+                return;
+            };
+            let Some(seat) = self.seats.get(slot) else {
+                continue;
+            };
+            seat.tell(self.now);
+            seat.app.poll(self.now, &mut *seat.session);
+            let share = SHARE.min(sends);
+            let used = self.transmit(slot, share);
+            sends -= used;
+            let Some(seat) = self.seats.get(slot) else {
+                continue;
+            };
+            let told = seat.tell(self.now);
+            if told || used == share || self.parked.is_some() {
+                self.seats.queue(slot);
+            } else if seat.session.is_closed() {
+                self.dismiss(slot, door);
+            } else if !self.seats.arm(slot, self.now) {
+                self.host.stuck_deadlines += 1;
+            }
+        }
+    }
+
+    /// Sends up to `share` batches of the seat; returns how many there were.
+    fn transmit(&mut self, slot: usize, share: usize) -> usize {
+        for used in 0..share {
+            let Some(seat) = self.seats.get(slot) else {
+                return used;
+            };
+            let local = seat.local;
+            let (session, mut turn) = seat.turn(self.now);
+            let Some(transmit) = session.poll_transmit(&mut turn, &mut self.out) else {
+                return used;
+            };
+            let batch = Parked {
+                transmit,
+                from: local.filter(|ip| ip.is_ipv4() == transmit.to.is_ipv4()),
+                sent: 0,
+                until: None,
+            };
+            self.host.batches_sent += 1;
+            let progress = self.send(batch);
+            self.now = clock::now();
+            if matches!(progress, Progress::Parked) {
+                return used + 1;
+            }
+        }
+        share
+    }
+
+    /// Sends the batch in the buffer, or what is left of it.
+    fn send(&mut self, batch: Parked) -> Progress {
+        let outgoing = Outgoing {
+            to: batch.transmit.to,
+            from: batch.from,
+            ecn: batch.transmit.ecn,
+            segment: self.out.segment(),
+            bytes: &self.out.bytes()[batch.sent..],
+        };
+        match self.socket.send(&outgoing) {
+            SendOutcome::Blocked { sent } => {
+                self.parked = Some(Parked {
+                    sent: batch.sent + sent,
+                    ..batch
+                });
+                Progress::Parked
+            }
+            SendOutcome::Failed(error) => {
+                // No route, or filtered: to the session it is a loss like any other.
+                self.host.send_error = Some(error.kind());
+                Progress::Done
+            }
+            SendOutcome::Sent | SendOutcome::TooLarge | SendOutcome::Refused => Progress::Done,
+        }
+    }
+
+    /// Tries again to send the parked batch.
+    fn unpark(&mut self) {
+        let Some(batch) = self.parked.take() else {
+            return;
+        };
+        if batch.until.is_some_and(|at| at > self.now) {
+            self.parked = Some(batch);
+            return;
+        }
+        self.send(batch);
+        if let Some(again) = &mut self.parked
+            && again.sent == batch.sent
+        {
+            again.until = Some(self.now + RETRY);
+        }
+    }
+
+    fn dismiss<D: Door<A>>(&mut self, slot: usize, door: &mut D) {
+        if let Some(mut seat) = self.seats.remove(slot) {
+            let silent = CloseReason::Protocol("the session ended without a reason".into());
+            let reason = seat.conclude(self.now, silent);
+            door.left(seat, reason);
+        }
+    }
+
+    /// Sleeps until something is to be done, at most until `until`; not at all if there is now.
+    pub(crate) fn sleep(&mut self, until: Option<Instant>) -> Result<(), ShardError> {
+        if self.readable || (self.seats.is_ready() && self.parked.is_none()) {
+            // The socket is asked again in the next turn, without being waited for.
+            self.readable = true;
+            return Ok(());
+        }
+        self.wait(until)
+            .map_err(|e| ShardError::System("cannot wait for the socket", e))
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
+        let retry = self.parked.and_then(|p| p.until);
+        let deadline = [self.seats.first_deadline(), retry, until];
+        let deadline = deadline.into_iter().flatten().min();
+        let wants_write = self.parked.is_some() && retry.is_none();
+        self.poller.want_write(&self.socket, wants_write)?;
+        let asleep_since = clock::now();
+        let ready = self.poller.wait(asleep_since, deadline)?;
+        let now = clock::now();
+        self.host.sleeps += 1;
+        self.host.busy += asleep_since.since(self.awake_since);
+        let slept = now.since(asleep_since);
+        if self.parked.is_some() {
+            self.host.blocked += slept;
+        } else {
+            self.host.asleep += slept;
+        }
+        self.awake_since = now;
+        self.readable = ready.readable;
+        if ready.stopped
+            && let Some(stop) = self.stop.take()
+        {
+            self.poller.forget_stop(&stop)?;
+            self.seats.queue_all();
+        }
+        Ok(())
+    }
+}
+
+/// Errors that an earlier datagram left on the socket.
+fn is_transient(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::HostUnreachable
+            | Kind::NetworkUnreachable
+            | Kind::NetworkDown
+            | Kind::ConnectionReset
+            | Kind::Interrupted
+            | Kind::OutOfMemory
+    )
+}
+
+/// A generator that no two shards share; not for keys.
+pub(crate) fn seed() -> Rng {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    Rng::new(RandomState::new().build_hasher().finish())
+}
