@@ -1,0 +1,178 @@
+//! What do the two applications of a flow do? The sender offers an object, endless or of a given
+//! length; the receiver counts which of its bytes have been placed.
+//!
+//! Invariant: a byte placed twice is counted once.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    loss::Ranges,
+    protocol::Session,
+    store::{Extent, ObjectId, Store, StoreError},
+    time::{Instant, nanos},
+    units::Rate,
+};
+
+/// The one object of a flow.
+const OBJECT: ObjectId = 0;
+/// An endless sender keeps at least this many bytes queued ...
+const LOW: u64 = 1 << 30;
+/// ... and queues so many at a time.
+const CHUNK: u64 = 1 << 32;
+
+/// The sender's queue.
+#[derive(Debug)]
+pub(crate) struct Supply {
+    /// Bytes queued so far.
+    offered: u64,
+    /// Bytes to send in all; endless if not said.
+    limit: Option<u64>,
+}
+
+impl Supply {
+    pub(crate) const fn new(limit: Option<u64>) -> Self {
+        Self { offered: 0, limit }
+    }
+
+    /// Everything there is has been queued.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.limit == Some(self.offered)
+    }
+
+    /// Queues what there is; true if it queued anything.
+    pub(crate) fn top_up(&mut self, session: &mut dyn Session) -> bool {
+        let more = match self.limit {
+            Some(limit) => limit - self.offered,
+            None if session.unsent() < LOW => CHUNK,
+            None => 0,
+        };
+        if more > 0 {
+            session.send(OBJECT, self.offered, more);
+            self.offered += more;
+        }
+        more > 0
+    }
+}
+
+/// What has arrived. Also stands in as the sender's store, where nothing is placed.
+#[derive(Debug, Default)]
+pub(crate) struct Sink {
+    placed: Ranges,
+    /// Distinct bytes placed.
+    pub(crate) bytes: u64,
+}
+
+impl Store for Sink {
+    fn fill(&mut self, _: &[Extent], _: &mut [u8]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn place(&mut self, extents: &[Extent], _: &[u8]) -> Result<(), StoreError> {
+        let mut run = 0..0;
+        for extent in extents.iter().filter(|e| e.object == OBJECT) {
+            if extent.offset == run.end {
+                run.end = extent.end();
+            } else {
+                self.bytes += self.placed.insert(run);
+                run = extent.offset..extent.end();
+            }
+        }
+        self.bytes += self.placed.insert(run);
+        Ok(())
+    }
+}
+
+/// Looks for the first span as long as the path's rtt in which the receiver gets nine tenths of its
+/// share of the link.
+#[derive(Debug)]
+pub(crate) struct Climb {
+    start: Instant,
+    /// Length of a bin, ns; [`BINS`] of them are the span.
+    bin: u64,
+    /// Bytes in a span that count as arrived.
+    goal: u64,
+    /// Totals at the ends of the last bins.
+    totals: [u64; BINS],
+    current: u64,
+    total: u64,
+    /// From the flow's start to the beginning of that span.
+    pub(crate) reached: Option<Duration>,
+}
+
+const BINS: usize = 16;
+const MIN_SPAN: Duration = Duration::from_millis(48);
+
+impl Climb {
+    pub(crate) fn new(start: Instant, rtt: Duration, share: Rate) -> Self {
+        let bin = nanos(rtt.max(MIN_SPAN)) / BINS as u64;
+        let span = Duration::from_nanos(bin * BINS as u64);
+        Self {
+            start,
+            bin,
+            goal: share.scale(0.9).bytes_in(span),
+            totals: [0; BINS],
+            current: 0,
+            total: 0,
+            reached: None,
+        }
+    }
+
+    /// `total` bytes have been received.
+    #[inline]
+    pub(crate) fn note(&mut self, now: Instant, total: u64) {
+        if self.reached.is_some() || total == self.total {
+            return;
+        }
+        let bin = nanos(now.since(self.start)) / self.bin;
+        for ended in self.current..bin.min(self.current + BINS as u64) {
+            self.totals[slot(ended)] = self.total;
+        }
+        self.current = bin;
+        self.total = total;
+        let before = self.totals[slot(bin)];
+        if total - before >= self.goal {
+            let span = Duration::from_nanos(self.bin * BINS as u64);
+            self.reached = Some(now.since(self.start).saturating_sub(span));
+        }
+    }
+}
+
+/// The slot of a bin; in it, until that bin ends, is the total at the end of the bin one span before.
+#[expect(clippy::cast_possible_truncation, reason = "below BINS")]
+const fn slot(bin: u64) -> usize {
+    (bin % BINS as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_placed_twice_count_once() {
+        let mut sink = Sink::default();
+        let extent = |offset, len| Extent {
+            object: OBJECT,
+            offset,
+            len,
+            at: 0,
+        };
+        sink.place(&[extent(0, 10), extent(10, 10), extent(30, 5)], &[])
+            .unwrap();
+        sink.place(&[extent(5, 10), extent(20, 10)], &[]).unwrap();
+        assert_eq!(sink.bytes, 35);
+    }
+
+    #[test]
+    fn the_climb_ends_where_the_full_span_begins() {
+        let rtt = Duration::from_millis(160);
+        let start = Instant::from_nanos(5_000_000);
+        let mut climb = Climb::new(start, rtt, Rate::from_bps(8_000_000));
+        let mut total = 0;
+        for ms in 0..1_000_u64 {
+            total += if ms < 500 { 500 } else { 1_000 };
+            climb.note(start + Duration::from_millis(ms), total);
+        }
+        let reached = climb.reached.unwrap().as_millis();
+        assert!((460..=500).contains(&reached), "{reached}");
+    }
+}

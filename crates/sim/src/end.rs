@@ -1,0 +1,174 @@
+//! What is one end of a flow? A protocol's endpoint, at most one session of it, and its application.
+//!
+//! Invariant: after any call into the session the world drains the end ([`crate::world`]); the end's
+//! deadline is then the session's.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use farhaul_core::{
+    datagram::{Received, Transmit, TxBuf},
+    protocol::{Accepted, CloseReason, Event, Protocol, Route, Session, Turn},
+    rng::Rng,
+    stats::Stats,
+    time::Instant,
+};
+
+use crate::app::Sink;
+
+/// The port servers listen on.
+const SERVER_PORT: u16 = 17_992;
+/// Clients share one address; the first flow's port.
+const FIRST_CLIENT_PORT: u16 = 20_000;
+
+/// Where the end `index` lives; even ends are clients.
+fn address(index: u32) -> SocketAddr {
+    if index & 1 == 1 {
+        return (Ipv4Addr::new(10, 99, 0, 2), SERVER_PORT).into();
+    }
+    let flow = u16::try_from(index / 2).expect("flows are bounded by the scenario");
+    (Ipv4Addr::new(10, 99, 0, 1), FIRST_CLIENT_PORT + flow).into()
+}
+
+/// What an end made of a datagram.
+pub(crate) enum Heard {
+    /// The session took a turn.
+    Session,
+    /// A stateless answer is in the buffer.
+    Reply,
+    /// Nothing.
+    Nothing,
+}
+
+/// One end of a flow.
+pub(crate) struct End {
+    protocol: Box<dyn Protocol>,
+    session: Option<(u64, Box<dyn Session>)>,
+    rng: Rng,
+    pub(crate) sink: Sink,
+    peer: SocketAddr,
+    /// The earliest pending timer event of this end that is not stale.
+    pub(crate) armed: Option<Instant>,
+    pub(crate) closed: Option<CloseReason>,
+    /// Turns taken without time moving on, to notice a session that never rests.
+    turns: u32,
+    last_turn: Instant,
+}
+
+impl End {
+    pub(crate) fn new(index: u32, protocol: Box<dyn Protocol>, rng: Rng) -> Self {
+        Self {
+            protocol,
+            session: None,
+            rng,
+            sink: Sink::default(),
+            peer: address(index ^ 1),
+            armed: None,
+            closed: None,
+            turns: 0,
+            last_turn: Instant::EPOCH,
+        }
+    }
+
+    pub(crate) fn connect(&mut self, now: Instant, interface_mtu: Option<u32>) {
+        let session = self
+            .protocol
+            .connect(now, &mut self.rng, self.peer, interface_mtu);
+        self.session = Some(session);
+    }
+
+    /// How many turns this end has taken at `now`, this one included.
+    pub(crate) fn count_turn(&mut self, now: Instant) -> u32 {
+        if self.last_turn != now {
+            self.turns = 0;
+            self.last_turn = now;
+        }
+        self.turns += 1;
+        self.turns
+    }
+
+    /// Datagrams arrived: to the session, or to the listener. A listener with a session gives it
+    /// what belongs to no other, as an endpoint does that routes by address.
+    pub(crate) fn hear(&mut self, now: Instant, batch: Received<'_>, reply: &mut Vec<u8>) -> Heard {
+        let first = &batch.bytes[..batch.segment.min(batch.bytes.len())];
+        let route = self.protocol.route(first);
+        if route == Route::Foreign {
+            return Heard::Nothing;
+        }
+        if self.session.is_none() {
+            let from = batch.from;
+            match self.protocol.accept(now, &mut self.rng, from, first, reply) {
+                Accepted::Session(id, session) => self.session = Some((id, session)),
+                Accepted::Reply => return Heard::Reply,
+                Accepted::Drop => return Heard::Nothing,
+            }
+        }
+        let Some((_, session)) = &mut self.session else {
+            return Heard::Nothing;
+        };
+        let mut turn = Turn {
+            now,
+            rng: &mut self.rng,
+            store: &mut self.sink,
+        };
+        session.handle_datagrams(&mut turn, batch);
+        Heard::Session
+    }
+
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The session's deadline passed, if it did.
+    pub(crate) fn expire(&mut self, now: Instant) -> bool {
+        let Some((_, session)) = &mut self.session else {
+            return false;
+        };
+        if session.poll_timeout().is_none_or(|(at, _)| at > now) {
+            return false;
+        }
+        let mut turn = Turn {
+            now,
+            rng: &mut self.rng,
+            store: &mut self.sink,
+        };
+        session.handle_timeout(&mut turn);
+        true
+    }
+
+    #[inline]
+    pub(crate) fn transmit(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
+        let (_, session) = self.session.as_mut()?;
+        let mut turn = Turn {
+            now,
+            rng: &mut self.rng,
+            store: &mut self.sink,
+        };
+        session.poll_transmit(&mut turn, out)
+    }
+
+    pub(crate) fn event(&mut self) -> Option<Event> {
+        self.session.as_mut()?.1.poll_event()
+    }
+
+    pub(crate) fn session(&mut self) -> Option<&mut dyn Session> {
+        match &mut self.session {
+            Some((_, session)) => Some(session.as_mut()),
+            None => None,
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        Some(self.session.as_ref()?.1.poll_timeout()?.0)
+    }
+
+    pub(crate) const fn has_session(&self) -> bool {
+        self.session.is_some()
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.session
+            .as_ref()
+            .map(|(_, s)| s.stats())
+            .unwrap_or_default()
+    }
+}

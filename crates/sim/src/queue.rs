@@ -1,0 +1,136 @@
+//! What happens next? Events ordered by time, and by the order of their making where times are equal.
+//!
+//! Most events are deliveries, and a link delivers in order; so each link has a lane, a plain queue,
+//! and only what is out of order goes to the heap, which stays as small as the number of timers.
+
+use std::{
+    cmp::Ordering,
+    collections::{BinaryHeap, VecDeque},
+};
+
+use farhaul_core::time::Instant;
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// The parcel with this index arrives.
+    Parcel(u32),
+    /// The timer of this end.
+    Timer(u32),
+    /// This flow begins.
+    Start(u32),
+    /// This flow is stopped.
+    Stop(u32),
+    /// A point of the time series is due.
+    Sample,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    at: Instant,
+    serial: u64,
+    what: What,
+}
+
+impl Entry {
+    const fn key(&self) -> (Instant, u64) {
+        (self.at, self.serial)
+    }
+}
+
+impl Ord for Entry {
+    /// Reversed: the heap's greatest is the earliest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Pending events.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    heap: BinaryHeap<Entry>,
+    lanes: [VecDeque<Entry>; 2],
+    serial: u64,
+}
+
+impl Queue {
+    /// `what` is due at `at`.
+    pub(crate) fn push(&mut self, at: Instant, what: What) {
+        let entry = self.entry(at, what);
+        self.heap.push(entry);
+    }
+
+    /// Like [`Self::push`], cheap if `at` is not before what is already in `lane`.
+    #[inline]
+    pub(crate) fn push_lane(&mut self, lane: usize, at: Instant, what: What) {
+        let entry = self.entry(at, what);
+        if self.lanes[lane].back().is_none_or(|last| last.at <= at) {
+            self.lanes[lane].push_back(entry);
+        } else {
+            self.heap.push(entry);
+        }
+    }
+
+    /// The earliest event.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<(Instant, What)> {
+        let mut best = self.heap.peek().map(Entry::key);
+        let mut from = None;
+        for (i, lane) in self.lanes.iter().enumerate() {
+            if let Some(front) = lane.front()
+                && best.is_none_or(|key| front.key() < key)
+            {
+                best = Some(front.key());
+                from = Some(i);
+            }
+        }
+        let entry = match from {
+            Some(i) => self.lanes[i].pop_front(),
+            None => self.heap.pop(),
+        };
+        entry.map(|e| (e.at, e.what))
+    }
+
+    const fn entry(&mut self, at: Instant, what: What) -> Entry {
+        self.serial += 1;
+        Entry {
+            at,
+            serial: self.serial,
+            what,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farhaul_core::rng::Rng;
+
+    use super::*;
+
+    #[test]
+    fn events_come_in_order_of_time_then_of_making() {
+        let mut queue = Queue::default();
+        let mut rng = Rng::new(3);
+        let mut expected = Vec::new();
+        for i in 0..2_000_u32 {
+            let at = Instant::from_nanos(rng.below(200));
+            match rng.below(3) {
+                2 => queue.push(at, What::Timer(i)),
+                0 => queue.push_lane(0, at, What::Timer(i)),
+                _ => queue.push_lane(1, at, What::Timer(i)),
+            }
+            expected.push((at, i));
+        }
+        expected.sort_unstable();
+        for (at, i) in expected {
+            assert_eq!(queue.pop(), Some((at, What::Timer(i))));
+        }
+        assert_eq!(queue.pop(), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! What came out? Plain data, ready to be serialised: per flow, per link, and of the run itself.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use farhaul_core::stats::Stats;
+use farhaul_link::Counters;
+use serde::Serialize;
+
+/// The outcome of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SimReport {
+    /// Virtual time simulated, s.
+    pub seconds: f64,
+    /// The scenario's seed.
+    pub seed: u64,
+    /// Datagrams offered to links.
+    pub packets: u64,
+    /// Events handled.
+    pub events: u64,
+    /// Equal for equal runs, 16 hex digits.
+    pub trace_hash: String,
+    /// From clients to servers.
+    pub forward: LinkReport,
+    /// From servers to clients.
+    pub back: LinkReport,
+    /// In the scenario's order.
+    pub flows: Vec<FlowReport>,
+}
+
+/// What one link did. Bytes are IP packets.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkReport {
+    /// Packets offered.
+    pub offered: u64,
+    /// Bytes offered.
+    pub offered_bytes: u64,
+    /// Packets that came through, copies not counted.
+    pub passed: u64,
+    /// Bytes that came through, copies not counted.
+    pub passed_bytes: u64,
+    /// Packets delivered twice.
+    pub duplicated: u64,
+    /// Packets damaged, and therefore dropped by the receiving host.
+    pub corrupted: u64,
+    /// Packets held back so that later ones could overtake.
+    pub reordered: u64,
+    /// Packets marked "congestion experienced".
+    pub marked: u64,
+    /// Most bytes that stood in the queue.
+    pub max_queue_bytes: u64,
+    /// Longest wait in the queue, ms.
+    pub max_wait_ms: f64,
+    /// Packets dropped by cause; causes that never struck are left out.
+    pub drops: BTreeMap<&'static str, u64>,
+}
+
+impl LinkReport {
+    pub(crate) fn new(counters: &Counters) -> Self {
+        Self {
+            offered: counters.offered,
+            offered_bytes: counters.offered_bytes,
+            passed: counters.passed,
+            passed_bytes: counters.passed_bytes,
+            duplicated: counters.duplicated,
+            corrupted: counters.corrupted,
+            reordered: counters.reordered,
+            marked: counters.marked,
+            max_queue_bytes: counters.max_queue.bytes(),
+            max_wait_ms: millis(counters.max_wait),
+            drops: counters
+                .drops()
+                .filter(|(_, n)| *n > 0)
+                .map(|(cause, n)| (cause.name(), n))
+                .collect(),
+        }
+    }
+}
+
+/// The outcome of one flow.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowReport {
+    /// When the client connected, s.
+    pub start: f64,
+    /// From then to the last byte of a finished flow, or to the end of the flow or run, s.
+    pub seconds: f64,
+    /// Distinct bytes placed by the receiver; of a flow that was stopped, before that.
+    pub received_bytes: u64,
+    /// Those over [`Self::seconds`].
+    pub goodput_bits_per_second: f64,
+    /// From the start until the client was connected, s.
+    pub connected: Option<f64>,
+    /// From the start until the receiver had everything, s.
+    pub completed: Option<f64>,
+    /// From the start until the sender knew of it, s.
+    pub delivered: Option<f64>,
+    /// From the start to the first rtt (at least 48 ms) in which the receiver got nine tenths of the
+    /// flow's share of the link's rate, s.
+    pub time_to_90_percent: Option<f64>,
+    /// Sender's wire bytes per distinct byte received.
+    pub wire_over_goodput: Option<f64>,
+    /// Receiver's feedback per GiB received, KiB.
+    pub feedback_kib_per_gib: Option<f64>,
+    /// Why each session ended, if it did.
+    pub closed: [Option<String>; 2],
+    /// The client.
+    pub sender: SideReport,
+    /// The server.
+    pub receiver: SideReport,
+    /// What happened when.
+    pub series: Vec<Point>,
+}
+
+/// A session's counters; see [`farhaul_core::stats::Stats`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "named and documented as in `Stats`")]
+pub struct SideReport {
+    pub wire_sent: u64,
+    pub datagrams_sent: u64,
+    pub wire_received: u64,
+    pub datagrams_received: u64,
+    pub data_sent: u64,
+    pub repaired: u64,
+    pub data_acked: u64,
+    pub data_received: u64,
+    pub feedback_sent: u64,
+    pub feedback_received: u64,
+    pub packets_lost: u64,
+    pub packets_spurious: u64,
+    pub dropped_malformed: u64,
+    pub dropped_duplicate: u64,
+    pub timeouts: u64,
+    pub datagram_size: u32,
+    pub rtt_min_ms: Option<f64>,
+    pub rtt_smoothed_ms: Option<f64>,
+    /// Seconds the sender did not send, by reason.
+    pub held: BTreeMap<&'static str, f64>,
+}
+
+impl SideReport {
+    pub(crate) fn new(stats: &Stats) -> Self {
+        Self {
+            wire_sent: stats.wire_sent,
+            datagrams_sent: stats.datagrams_sent,
+            wire_received: stats.wire_received,
+            datagrams_received: stats.datagrams_received,
+            data_sent: stats.data_sent,
+            repaired: stats.repaired,
+            data_acked: stats.data_acked,
+            data_received: stats.data_received,
+            feedback_sent: stats.feedback_sent,
+            feedback_received: stats.feedback_received,
+            packets_lost: stats.packets_lost,
+            packets_spurious: stats.packets_spurious,
+            dropped_malformed: stats.dropped_malformed,
+            dropped_duplicate: stats.dropped_duplicate,
+            timeouts: stats.timeouts,
+            datagram_size: stats.datagram_size,
+            rtt_min_ms: stats.rtt_min.map(millis),
+            rtt_smoothed_ms: stats.rtt_smoothed.map(millis),
+            held: stats
+                .held
+                .totals()
+                .filter(|(_, time)| !time.is_zero())
+                .map(|(why, time)| (why.name(), time.as_secs_f64()))
+                .collect(),
+        }
+    }
+}
+
+/// A flow at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Since the run's start, s.
+    pub at: f64,
+    /// At the receiver since the last point, bit/s.
+    pub goodput_bits_per_second: f64,
+    /// Bytes re-sent since the last point.
+    pub repaired: u64,
+    /// The sender's pacing rate, bit/s.
+    pub rate_bits_per_second: f64,
+    /// The sender's window, bytes.
+    pub window: u64,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// The sender's smoothed rtt, ms.
+    pub rtt_ms: Option<f64>,
+    /// Bytes standing in the forward queue, of all flows.
+    pub queue: u64,
+}
+
+pub(crate) fn millis(d: Duration) -> f64 {
+    d.as_secs_f64() * 1_000.0
+}
+
+/// bit/s.
+#[expect(clippy::cast_precision_loss, reason = "reports are not exact to 2^-53")]
+pub(crate) fn rate(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        bytes as f64 * 8.0 / seconds
+    } else {
+        0.0
+    }
+}
+
+/// `a / b`, if there is a `b`.
+#[expect(clippy::cast_precision_loss, reason = "reports are not exact to 2^-53")]
+pub(crate) fn ratio(a: u64, b: u64) -> Option<f64> {
+    (b > 0).then(|| a as f64 / b as f64)
+}

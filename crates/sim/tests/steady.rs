@@ -1,0 +1,151 @@
+//! Does a run come out as arithmetic says, and the same each time? With a session of fixed rate.
+
+use std::time::Duration;
+
+use farhaul_core::units::Rate;
+use farhaul_link::{Jitter, Loss, PathConfig, Reorder};
+use farhaul_sim::{FlowConfig, Scenario, SimReport, run};
+use farhaul_testkit::Steady;
+
+fn path(rate: Rate, loss: f64) -> PathConfig {
+    PathConfig {
+        rate,
+        delay: Duration::from_millis(50),
+        mtu: Some(9_000),
+        loss: if loss > 0.0 {
+            Loss::Random(loss)
+        } else {
+            Loss::None
+        },
+        ..PathConfig::default()
+    }
+}
+
+fn scenario(loss: f64) -> Scenario {
+    Scenario {
+        forward: path(Rate::gbit(1), loss),
+        back: path(Rate::gbit(1), loss),
+        flows: vec![FlowConfig {
+            bytes: Some(100_000_000),
+            ..FlowConfig::default()
+        }],
+        ..Scenario::default()
+    }
+}
+
+fn simulate(scenario: &Scenario, rate: Rate) -> SimReport {
+    let steady = Steady::new(rate, 9_000);
+    run(scenario, &mut |_| (Box::new(steady), Box::new(steady))).unwrap()
+}
+
+#[test]
+fn a_clean_transfer_takes_the_time_of_its_bytes() {
+    let report = simulate(&scenario(0.0), Rate::mbit(900));
+    let flow = &report.flows[0];
+    // A round trip for the hello, the bytes with their headers at the rate, half a round trip.
+    let expected = 0.1 + 100e6 * 8.0 * (8_972.0 / 8_947.0) / 900e6 + 0.05;
+    let completed = flow.completed.unwrap();
+    assert!(
+        (completed - expected).abs() < 0.002,
+        "{completed} {expected}"
+    );
+    assert_eq!(flow.received_bytes, 100_000_000);
+    assert_eq!(flow.sender.repaired, 0);
+    assert_eq!(report.forward.drops.len(), 0);
+    assert_eq!(flow.connected, Some(0.1 + 2.0 * 33.0 * 8e-9));
+    assert!(flow.closed.iter().all(Option::is_some));
+    assert!(report.seconds < 2.0, "the run ends when its flow does");
+}
+
+#[test]
+fn a_lossy_transfer_ends_with_every_byte() {
+    let report = simulate(&scenario(0.02), Rate::mbit(900));
+    let flow = &report.flows[0];
+    assert_eq!(flow.received_bytes, 100_000_000);
+    assert!(flow.delivered.unwrap() >= flow.completed.unwrap());
+    let dropped = report.forward.drops["random"];
+    assert!(
+        flow.sender.repaired >= (dropped - 3) * 8_947 / 2,
+        "{dropped}"
+    );
+}
+
+#[test]
+fn the_link_is_the_limit_and_the_queue_drops_the_rest() {
+    let endless = Scenario {
+        flows: vec![FlowConfig::default()],
+        duration: Duration::from_secs(3),
+        ..scenario(0.0)
+    };
+    let report = simulate(&endless, Rate::mbit(1_200));
+    // From the hello's return to the end, and a full queue at the end.
+    let wire = report.forward.passed_bytes;
+    let expected = 1_000_000_000 * 29 / 80 + 18_000_000;
+    assert!(wire.abs_diff(expected) < 50_000, "{wire} {expected}");
+    assert!(report.forward.drops["queue"] > 0);
+    assert!(report.forward.max_queue_bytes <= 18_000_000);
+    assert_eq!(report.flows[0].series.len(), 30);
+}
+
+#[test]
+fn ninety_percent_is_reached_when_the_link_is_full() {
+    let endless = Scenario {
+        flows: vec![FlowConfig::default()],
+        duration: Duration::from_secs(3),
+        ..scenario(0.0)
+    };
+    let full = simulate(&endless, Rate::mbit(950)).flows[0].time_to_90_percent;
+    assert!((0.13..0.17).contains(&full.unwrap()), "{full:?}");
+    let half = simulate(&endless, Rate::mbit(500)).flows[0].time_to_90_percent;
+    assert_eq!(half, None);
+}
+
+#[test]
+fn flows_start_and_stop_when_told_and_share_the_link() {
+    let flow = |start, stop| FlowConfig {
+        start: Duration::from_millis(start),
+        stop: Some(Duration::from_millis(stop)),
+        ..FlowConfig::default()
+    };
+    let two = Scenario {
+        flows: vec![flow(0, 1_000), flow(500, 2_000)],
+        ..scenario(0.0)
+    };
+    let report = simulate(&two, Rate::mbit(400));
+    for (flow, seconds) in report.flows.iter().zip([1.0, 1.5]) {
+        assert!((flow.seconds - seconds).abs() < 1e-9);
+        let sending = seconds - 0.15;
+        let expected = 400e6 * sending / seconds * (8_947.0 / 8_972.0);
+        let error = flow.goodput_bits_per_second / expected - 1.0;
+        assert!(error.abs() < 0.02, "{error}");
+    }
+}
+
+#[test]
+fn same_seed_same_run_other_seed_other_run() {
+    let mut rough = scenario(0.01);
+    rough.forward.jitter = Some(Jitter {
+        spread: Duration::from_micros(300),
+        reorder: true,
+    });
+    rough.forward.reorder = Some(Reorder {
+        share: 0.01,
+        by: Duration::from_millis(2),
+    });
+    rough.forward.duplicate = 0.01;
+    rough.back.corrupt = 0.01;
+    let first = simulate(&rough, Rate::mbit(900));
+    assert_eq!(first, simulate(&rough, Rate::mbit(900)));
+    assert_eq!(first.flows[0].received_bytes, 100_000_000);
+    rough.seed = 2;
+    let other = simulate(&rough, Rate::mbit(900));
+    assert_ne!(first.trace_hash, other.trace_hash);
+}
+
+#[test]
+fn the_report_is_json() {
+    let report = simulate(&scenario(0.0), Rate::mbit(900));
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["flows"][0]["received_bytes"], 100_000_000);
+    assert_eq!(json["trace_hash"].as_str().unwrap().len(), 16);
+}

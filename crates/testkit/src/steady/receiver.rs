@@ -1,0 +1,59 @@
+//! What has arrived, and when is it told? Every 10 ms while data arrives: the prefix, the newest, and
+//! as many of the spans between them as a report holds.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    codec::{NoRoom, Writer},
+    loss::Ranges,
+    time::Instant,
+};
+
+use super::wire::{MAX_REPORT, REPORT, put_head};
+
+const INTERVAL: Duration = Duration::from_millis(10);
+
+#[derive(Debug, Default)]
+pub(super) struct Receiver {
+    have: Ranges,
+    newest: u64,
+    due: Option<Instant>,
+}
+
+impl Receiver {
+    /// Positions `from..to` arrived; `to` is at most 2^63.
+    pub(super) fn on_data(&mut self, now: Instant, from: u64, to: u64) {
+        self.have.insert(from..to);
+        self.newest = self.newest.max(to);
+        self.due.get_or_insert(now + INTERVAL);
+    }
+
+    pub(super) const fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// The report, if it is due.
+    pub(super) fn report(&mut self, now: Instant, id: u64, into: &mut [u8]) -> Option<usize> {
+        if self.due.is_none_or(|at| at > now) {
+            return None;
+        }
+        self.due = None;
+        self.write(id, into).ok()
+    }
+
+    fn write(&self, id: u64, into: &mut [u8]) -> Result<usize, NoRoom> {
+        let most = into.len().min(MAX_REPORT);
+        let mut w = Writer::new(&mut into[..most]);
+        put_head(&mut w, REPORT, id)?;
+        w.u64(self.have.prefix())?;
+        w.u64(self.newest)?;
+        for gap in self.have.gaps(self.have.prefix()..self.newest) {
+            if w.room() < 16 {
+                break;
+            }
+            w.u64(gap.start)?;
+            w.u64(gap.end - gap.start)?;
+        }
+        Ok(w.len())
+    }
+}

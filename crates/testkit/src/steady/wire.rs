@@ -1,0 +1,60 @@
+//! How do packets look? A type, the session's id in four bytes, then by type:
+//!
+//! - data: position u64, object u32, offset u64, payload
+//! - report: end of the prefix u64, end of the newest u64, then spans missing (position u64, length u64)
+//! - hello, welcome, close: nothing
+
+use farhaul_core::codec::{DecodeError, NoRoom, Reader, Writer};
+
+pub(super) const HELLO: u8 = 0x40;
+pub(super) const WELCOME: u8 = 0x41;
+pub(super) const DATA: u8 = 0x42;
+pub(super) const REPORT: u8 = 0x43;
+pub(super) const CLOSE: u8 = 0x44;
+
+/// Bytes of a data packet before its payload.
+pub(super) const DATA_HEADER: usize = 25;
+/// The longest report.
+pub(super) const MAX_REPORT: usize = 1_200;
+
+/// Type and id.
+pub(super) fn head(datagram: &[u8]) -> Option<(u8, u64)> {
+    let mut r = Reader::new(datagram);
+    let kind = r.u8().ok()?;
+    let id = r.u32().ok()?;
+    (HELLO..=CLOSE)
+        .contains(&kind)
+        .then_some((kind, u64::from(id)))
+}
+
+/// What a data packet says before its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Data {
+    pub(super) position: u64,
+    pub(super) object: u32,
+    pub(super) offset: u64,
+}
+
+impl Data {
+    pub(super) fn put(&self, id: u64, into: &mut [u8]) -> Result<(), NoRoom> {
+        let mut w = Writer::new(into);
+        put_head(&mut w, DATA, id)?;
+        w.u64(self.position)?;
+        w.u32(self.object)?;
+        w.u64(self.offset)
+    }
+
+    /// From what follows the head.
+    pub(super) fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            position: r.u64()?,
+            object: r.u32()?,
+            offset: r.u64()?,
+        })
+    }
+}
+
+pub(super) fn put_head(w: &mut Writer<'_>, kind: u8, id: u64) -> Result<(), NoRoom> {
+    w.u8(kind)?;
+    w.u32(u32::try_from(id).unwrap_or(u32::MAX))
+}
