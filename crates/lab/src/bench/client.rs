@@ -8,7 +8,7 @@ use farhaul_core::{
     store::{Extent, Store, StoreError},
     time::{Instant, nanos},
 };
-use farhaul_io::App;
+use farhaul_io::{App, Stop};
 
 use super::{
     Lane, News, Wish,
@@ -24,7 +24,8 @@ const BROKEN: u32 = 1;
 pub struct Client {
     wish: Wish,
     lane: u32,
-    news: Sender<News>,
+    news: Sender<(u32, News)>,
+    stop: Option<Stop>,
     started: Option<Instant>,
     hello: Option<Instant>,
     meter: Meter,
@@ -36,13 +37,15 @@ pub struct Client {
 }
 
 impl Client {
-    /// Lane number `lane` of what `wish` asks for; tells `news`.
-    pub fn new(wish: Wish, lane: u32, news: Sender<News>) -> Self {
+    /// Lane number `lane` of what `wish` asks for; tells `news`. When `stop` is set, a sender stops
+    /// early with a result, a receiver without.
+    pub fn new(wish: Wish, lane: u32, news: Sender<(u32, News)>, stop: Option<Stop>) -> Self {
         payload::prepare();
         Self {
             wish,
             lane,
             news,
+            stop,
             started: None,
             hello: None,
             meter: Meter::new(),
@@ -56,7 +59,7 @@ impl Client {
 
     /// Nobody listening any more is no reason to stop: the session's end is what matters.
     fn tell(&self, news: News) {
-        let _ = self.news.send(news);
+        let _ = self.news.send((self.lane, news));
     }
 
     fn greet(&mut self, now: Instant, session: &mut dyn Session) {
@@ -183,6 +186,14 @@ impl App for Client {
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         self.started.get_or_insert(now);
+        let stopped = self.stop.as_ref().is_some_and(Stop::is_set);
+        if stopped && !self.told {
+            match &mut self.sending {
+                Some(sending) => sending.cut(now),
+                None => session.close(now, BROKEN, "interrupted"),
+            }
+            self.stop = None;
+        }
         if self.told || self.hello.is_none() {
             return;
         }

@@ -8,12 +8,13 @@ use farhaul_core::{
     store::{Extent, StoreError},
     time::Instant,
 };
+use farhaul_io::cpu;
 
 use super::{
     message::{Limit, Mark, Message, Side, say},
     payload::{self, Coverage, OBJECT},
 };
-use crate::measure::{Histogram, RttMs, cpu_time, max_rss};
+use crate::measure::{Histogram, RttMs};
 
 /// How much is queued ahead of what has been sent.
 const AHEAD: u64 = 1 << 30;
@@ -30,7 +31,7 @@ pub(super) struct Meter {
 impl Meter {
     pub(super) fn new() -> Self {
         Self {
-            cpu: cpu_time(),
+            cpu: cpu::process_time(),
             rtt: Histogram::default(),
             next_sample: Instant::EPOCH,
         }
@@ -51,8 +52,8 @@ impl Meter {
     pub(super) fn side(&self, session: &dyn Session) -> Side {
         let stats = session.stats();
         Side {
-            cpu_seconds: cpu_time().saturating_sub(self.cpu).as_secs_f64(),
-            max_rss_bytes: max_rss(),
+            cpu_seconds: cpu::process_time().saturating_sub(self.cpu).as_secs_f64(),
+            max_rss_bytes: cpu::max_rss(),
             rtt: RttMs::new(stats.rtt_min, &self.rtt),
             ..Side::default()
         }
@@ -116,6 +117,11 @@ impl Sending {
                 self.poll(now, session);
             }
         }
+    }
+
+    /// Stops offering at the next turn, whatever the limit.
+    pub(super) fn cut(&mut self, now: Instant) {
+        self.limit = Limit::Nanos(farhaul_core::time::nanos(now.since(self.started)));
     }
 
     fn ends(&self) -> Option<Instant> {

@@ -7,7 +7,7 @@
 //!
 //! - [`payload`]: the bytes and how they are counted
 //! - [`message`]: what the two ends say to each other
-//! - [`Client`], [`Server`]: the applications
+//! - [`Client`], [`Server`]: the applications; [`run`], [`serve`]: with sockets around them
 //! - [`Report`]: the result
 
 mod client;
@@ -15,6 +15,7 @@ mod ends;
 pub mod message;
 pub mod payload;
 mod report;
+mod run;
 mod server;
 
 #[cfg(test)]
@@ -26,6 +27,7 @@ pub use client::Client;
 use farhaul_core::protocol::CloseReason;
 pub use message::{Limit, Mark};
 pub use report::{Cost, Report};
+pub use run::{BenchError, Progress, Target, run, serve};
 pub use server::{Bounds, Server};
 
 /// What a client is to do.

@@ -169,7 +169,9 @@ impl App for Server {
             Event::Closed(reason) => {
                 use farhaul_core::protocol::CloseReason::Peer;
                 self.whole = self.told && matches!(reason, Peer { code: 0, .. });
-                self.tell(Served::Ended { whole: self.whole });
+                if self.greeted {
+                    self.tell(Served::Ended { whole: self.whole });
+                }
                 return;
             }
         }

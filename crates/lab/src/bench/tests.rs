@@ -97,9 +97,9 @@ fn at(ms: u64) -> Instant {
 }
 
 /// Runs a bench at `per_ms` bytes a millisecond until the client closes; connecting takes 20 ms.
-fn run(wish: &Wish, per_ms: u64) -> (Receiver<News>, Receiver<Served>) {
+fn run(wish: &Wish, per_ms: u64) -> (Receiver<(u32, News)>, Receiver<Served>) {
     let ((news, heard), (served, told)) = (channel(), channel());
-    let mut client = (Queues::default(), Client::new(*wish, 0, news));
+    let mut client = (Queues::default(), Client::new(*wish, 0, news, None));
     let mut server = (
         Queues::default(),
         Server::new(Bounds::default(), served.clone()),
@@ -129,9 +129,9 @@ fn run(wish: &Wish, per_ms: u64) -> (Receiver<News>, Receiver<Served>) {
     panic!("the bench never ends");
 }
 
-fn finished(heard: &Receiver<News>) -> (Lane, Vec<Mark>) {
+fn finished(heard: &Receiver<(u32, News)>) -> (Lane, Vec<Mark>) {
     let mut marks = Vec::new();
-    for news in heard {
+    for (_, news) in heard {
         match news {
             News::Mark(mark) => marks.push(mark),
             News::Finished(lane) => return (*lane, marks),
@@ -224,12 +224,15 @@ fn a_server_refuses_what_is_beyond_its_bounds_and_what_is_out_of_turn() {
 #[test]
 fn a_client_says_what_became_of_its_session_once() {
     let (news, heard) = channel();
-    let mut client = Client::new(Wish::default(), 0, news);
+    let mut client = Client::new(Wish::default(), 0, news, None);
     let mut session = Queues::default();
     client.poll(at(0), &mut session);
     client.on_event(at(9), Event::Closed(CloseReason::NoAnswer), &mut session);
     client.on_event(at(9), Event::Closed(CloseReason::TimedOut), &mut session);
     drop(client);
     let heard: Vec<_> = heard.iter().collect();
-    assert!(matches!(&heard[..], [News::Failed(CloseReason::NoAnswer)]));
+    assert!(matches!(
+        &heard[..],
+        [(0, News::Failed(CloseReason::NoAnswer))]
+    ));
 }

@@ -1,0 +1,283 @@
+//! How does a bench run on real sockets? One thread per lane, each a shard with one session; the
+//! caller's thread collects what they tell.
+
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
+};
+
+use farhaul_core::protocol::{CloseReason, Protocol};
+use farhaul_io::{App, Buffers, ShardError, Stop, Waker, client, server};
+
+use super::{Bounds, Client, Lane, Mark, News, Report, Served, Server, Wish};
+
+/// Where to, and how.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The server.
+    pub to: SocketAddr,
+    /// Name of the protocol, for the report.
+    pub protocol: String,
+    /// Name of the congestion law, for the report.
+    pub cc: String,
+    /// How sockets are set up.
+    pub buffers: Buffers,
+    /// Ends the run early when set.
+    pub stop: Option<Stop>,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// The socket or the thread around it failed.
+    #[error(transparent)]
+    Shard(#[from] ShardError),
+    /// Nothing listens there.
+    #[error("nothing listens at {0}: is `farhaul bench serve` running there, and the port open?")]
+    Refused(SocketAddr),
+    /// The session ended before there was a result.
+    #[error("{0}")]
+    Closed(CloseReason),
+    /// A lane's thread did not start.
+    #[error("no thread for a lane: {0}")]
+    Thread(std::io::Error),
+    /// A lane ended without a word.
+    #[error("a lane ended without a result")]
+    Silent,
+}
+
+/// What is told while a bench runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Progress {
+    /// Every lane is connected; how long the slowest took.
+    Connected(Duration),
+    /// All lanes passed the end of an interval.
+    Interval {
+        /// Its beginning, counted from the client's first act.
+        from: Duration,
+        /// Its end.
+        to: Duration,
+        /// Bytes that arrived within.
+        bytes: u64,
+    },
+}
+
+/// Runs `wish` against `target`; `make` makes a protocol per lane, `tell` hears of the progress.
+pub fn run(
+    target: &Target,
+    wish: &Wish,
+    make: &mut dyn FnMut() -> Box<dyn Protocol>,
+    tell: &mut dyn FnMut(Progress),
+) -> Result<Report, BenchError> {
+    super::payload::prepare();
+    let stop = match &target.stop {
+        Some(stop) => stop.clone(),
+        None => Stop::new().map_err(BenchError::Thread)?,
+    };
+    let (send, news) = channel();
+    let mut threads = Vec::new();
+    for lane in 0..wish.lanes {
+        let app = Client::new(*wish, lane, send.clone(), Some(stop.clone()));
+        let mut options = client::Options::new(target.to);
+        options.buffers = target.buffers;
+        options.stop = Some(stop.clone());
+        let protocol = make();
+        let body = move || drive(&options, protocol, app);
+        let thread = thread::Builder::new().name(format!("lane-{lane}"));
+        threads.push(thread.spawn(body).map_err(BenchError::Thread)?);
+    }
+    drop(send);
+    let gathered = gather(&news, wish.lanes, &stop, tell);
+    for thread in threads {
+        match thread.join() {
+            Ok(ended) => ended?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+    let (protocol, cc) = (&target.protocol, &target.cc);
+    Ok(Report::new(
+        protocol,
+        cc,
+        wish.reverse,
+        wish.omit,
+        &gathered?,
+    ))
+}
+
+/// One lane's thread.
+fn drive(
+    options: &client::Options,
+    protocol: Box<dyn Protocol>,
+    app: Client,
+) -> Result<(), BenchError> {
+    let waker = Waker::new().map_err(BenchError::Thread)?;
+    let outcome = client::run(options, protocol, app, &waker)?;
+    if outcome.refused {
+        return Err(BenchError::Refused(options.to));
+    }
+    Ok(())
+}
+
+/// Listens to the lanes until each has ended; one that fails stops the others.
+fn gather(
+    news: &Receiver<(u32, News)>,
+    lanes: u32,
+    stop: &Stop,
+    tell: &mut dyn FnMut(Progress),
+) -> Result<Vec<Lane>, BenchError> {
+    let mut marks = Marks::new(lanes);
+    let (mut connected, mut slowest) = (0, Duration::ZERO);
+    let mut finished = Vec::new();
+    let mut failure = None;
+    for (lane, news) in news {
+        match news {
+            News::Connected(took) => {
+                connected += 1;
+                slowest = slowest.max(took);
+                if connected == lanes {
+                    tell(Progress::Connected(slowest));
+                }
+            }
+            News::Mark(mark) => {
+                if let Some(interval) = marks.add(lane, mark) {
+                    tell(interval);
+                }
+            }
+            News::Finished(lane) => finished.push(*lane),
+            News::Failed(reason) => {
+                failure.get_or_insert(BenchError::Closed(reason));
+                stop.set();
+            }
+        }
+    }
+    match failure {
+        Some(failure) => Err(failure),
+        None if finished.len() as u64 == u64::from(lanes) => Ok(finished),
+        None => Err(BenchError::Silent),
+    }
+}
+
+/// Puts the lanes' marks together.
+struct Marks {
+    /// Per lane, the marks that not every lane has matched yet.
+    waiting: Vec<VecDeque<Mark>>,
+    last: Mark,
+}
+
+impl Marks {
+    fn new(lanes: u32) -> Self {
+        Self {
+            waiting: (0..lanes).map(|_| VecDeque::new()).collect(),
+            last: Mark { at: 0, bytes: 0 },
+        }
+    }
+
+    /// The interval that ends where every lane has now been.
+    fn add(&mut self, lane: u32, mark: Mark) -> Option<Progress> {
+        let lane = usize::try_from(lane).ok()?;
+        self.waiting.get_mut(lane)?.push_back(mark);
+        if self.waiting.iter().any(VecDeque::is_empty) {
+            return None;
+        }
+        let mut now = Mark { at: 0, bytes: 0 };
+        for mark in self.waiting.iter_mut().filter_map(VecDeque::pop_front) {
+            now.at = now.at.max(mark.at);
+            now.bytes += mark.bytes;
+        }
+        let last = std::mem::replace(&mut self.last, now);
+        Some(Progress::Interval {
+            from: Duration::from_nanos(last.at),
+            to: Duration::from_nanos(now.at),
+            bytes: now.bytes.saturating_sub(last.bytes),
+        })
+    }
+}
+
+/// Serves benches at `listen` until `stop` is set or, if `clients` are counted, as many have been
+/// served. `ready` hears where it listens, then of each lane.
+pub fn serve(
+    listen: impl Into<server::Options>,
+    protocol: Box<dyn Protocol>,
+    bounds: Bounds,
+    clients: Option<u64>,
+    stop: &Stop,
+    ready: &mut dyn FnMut(SocketAddr),
+) -> Result<(), BenchError> {
+    super::payload::prepare();
+    let (send, served) = channel();
+    let factory = move |_| -> Box<dyn App> { Box::new(Server::new(bounds, send.clone())) };
+    let listener = server::Listener::bind(listen, protocol, factory)?;
+    ready(listener.local_addr()?);
+    thread::scope(|scope| {
+        let count = thread::Builder::new().name("count".into());
+        count
+            .spawn_scoped(scope, move || {
+                if let Some(clients) = clients {
+                    count_clients(&served, clients);
+                    stop.set();
+                }
+            })
+            .map_err(BenchError::Thread)?;
+        listener.run(stop)?;
+        Ok(())
+    })
+}
+
+/// Returns when `clients` have come and gone, one after the other: each goes with its last lane.
+fn count_clients(served: &Receiver<Served>, mut clients: u64) {
+    let mut lanes_left = None;
+    for served in served {
+        match served {
+            Served::Began { lanes } => {
+                lanes_left.get_or_insert(lanes);
+            }
+            Served::Ended { .. } => {
+                lanes_left = lanes_left.map(|n: u32| n.saturating_sub(1));
+                if lanes_left == Some(0) {
+                    lanes_left = None;
+                    clients = clients.saturating_sub(1);
+                }
+            }
+        }
+        if clients == 0 {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_ends_when_every_lane_has_been_there() {
+        let mut marks = Marks::new(2);
+        let mark = |at, bytes| Mark { at, bytes };
+        assert_eq!(marks.add(0, mark(10, 100)), None);
+        assert_eq!(marks.add(0, mark(20, 300)), None);
+        let interval = |from, to, bytes| {
+            let (from, to) = (Duration::from_nanos(from), Duration::from_nanos(to));
+            Some(Progress::Interval { from, to, bytes })
+        };
+        assert_eq!(marks.add(1, mark(11, 50)), interval(0, 11, 150));
+        assert_eq!(marks.add(1, mark(20, 60)), interval(11, 20, 210));
+        assert_eq!(marks.add(7, mark(20, 60)), None);
+    }
+
+    #[test]
+    fn a_client_goes_with_its_last_lane() {
+        let (send, served) = channel();
+        for _ in 0..2 {
+            send.send(Served::Began { lanes: 2 }).unwrap();
+        }
+        for _ in 0..3 {
+            send.send(Served::Ended { whole: true }).unwrap();
+        }
+        count_clients(&served, 1);
+        assert_eq!(served.try_iter().count(), 1);
+    }
+}
