@@ -1,0 +1,233 @@
+//! Is it the same file? BLAKE3 over blocks of 1 MiB: a block's chaining value can be computed as soon
+//! as the block is complete, in any order and on any thread, and the values combine to exactly the
+//! plain BLAKE3 root of the file.
+//!
+//! - Blocks are aligned subtrees of 1,024 chunks, so combining them needs no content.
+//! - A block that is entirely a hole has a fixed marker instead of a chaining value: then the root is
+//!   not the plain one, both sides know which blocks those are, and a sparse file costs what it stores.
+
+use std::ops::Range;
+
+use blake3::hazmat::{ChainingValue, HasherExt, Mode};
+
+use crate::ranges::RangeSet;
+
+use std::collections::BTreeMap;
+
+/// Bytes per block.
+pub(crate) const BLOCK: u64 = 1 << 20;
+
+/// Root of a file or chaining value of a block.
+pub(crate) type Hash = [u8; 32];
+
+/// Stands for a block without stored content.
+const HOLE: ChainingValue = *b"farhaul: this block is a hole...";
+
+/// Blocks in a file of `size` bytes; an empty file has one (empty) block.
+pub(crate) const fn block_count(size: u64) -> u64 {
+    if size == 0 { 1 } else { size.div_ceil(BLOCK) }
+}
+
+/// The bytes of block `index` in a file of `size` bytes.
+pub(crate) fn block_range(index: u64, size: u64) -> Range<u64> {
+    index * BLOCK..((index + 1) * BLOCK).min(size)
+}
+
+/// The value of block `index`, with content `bytes`, of a file of `size` bytes: for a file of one block
+/// its root.
+pub(crate) fn block_hash(index: u64, size: u64, bytes: &[u8]) -> Hash {
+    if size <= BLOCK {
+        return blake3::hash(bytes).into();
+    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.set_input_offset(index * BLOCK);
+    hasher.update(bytes);
+    hasher.finalize_non_root()
+}
+
+/// The values of one file's blocks as they become known.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockTree {
+    size: u64,
+    values: BTreeMap<u64, Hash>,
+    /// In units of blocks.
+    holes: RangeSet,
+}
+
+impl BlockTree {
+    pub(crate) fn new(size: u64) -> Self {
+        Self {
+            size,
+            values: BTreeMap::new(),
+            holes: RangeSet::default(),
+        }
+    }
+
+    pub(crate) fn set(&mut self, index: u64, value: Hash) {
+        self.holes.remove(index..index + 1);
+        self.values.insert(index, value);
+    }
+
+    /// Marks every block that lies wholly in `bytes` as a hole, and says which.
+    pub(crate) fn set_hole(&mut self, bytes: &Range<u64>) -> Range<u64> {
+        let first = bytes.start.div_ceil(BLOCK);
+        let last = if bytes.end >= self.size {
+            block_count(self.size)
+        } else {
+            bytes.end / BLOCK
+        };
+        if self.size <= BLOCK || first >= last {
+            return 0..0;
+        }
+        self.holes.insert(first..last);
+        first..last
+    }
+
+    /// True if some block is marked as a hole, so that the root is not the plain one.
+    pub(crate) fn has_holes(&self) -> bool {
+        !self.holes.is_empty()
+    }
+
+    pub(crate) fn is_hole(&self, index: u64) -> bool {
+        self.holes.contains(&(index..index + 1))
+    }
+
+    /// Forgets block `index`.
+    pub(crate) fn clear(&mut self, index: u64) {
+        self.values.remove(&index);
+        self.holes.remove(index..index + 1);
+    }
+
+    /// What is known of block `index`.
+    pub(crate) fn get(&self, index: u64) -> Option<Hash> {
+        if self.is_hole(index) {
+            return Some(HOLE);
+        }
+        self.values.get(&index).copied()
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.values.len() as u64 + self.holes.total() == block_count(self.size)
+    }
+
+    /// The root, once every block is known.
+    pub(crate) fn root(&self) -> Option<Hash> {
+        if !self.is_complete() {
+            return None;
+        }
+        let count = block_count(self.size);
+        if count == 1 {
+            return self.get(0);
+        }
+        let split = split(count);
+        let mut levels = vec![HOLE];
+        let left = self.subtree(0..split, &mut levels)?;
+        let right = self.subtree(split..count, &mut levels)?;
+        Some(blake3::hazmat::merge_subtrees_root(&left, &right, Mode::Hash).into())
+    }
+
+    /// `levels[k]` is the value of 2^k blocks of hole: parents do not depend on position.
+    fn subtree(&self, blocks: Range<u64>, levels: &mut Vec<Hash>) -> Option<Hash> {
+        let count = blocks.end - blocks.start;
+        if count == 1 {
+            return self.get(blocks.start);
+        }
+        if count.is_power_of_two() && self.holes.contains(&blocks) {
+            let level = count.trailing_zeros() as usize;
+            while levels.len() <= level {
+                let last = levels[levels.len() - 1];
+                levels.push(merge(&last, &last));
+            }
+            return Some(levels[level]);
+        }
+        let middle = blocks.start + split(count);
+        let left = self.subtree(blocks.start..middle, levels)?;
+        let right = self.subtree(middle..blocks.end, levels)?;
+        Some(merge(&left, &right))
+    }
+}
+
+fn merge(left: &Hash, right: &Hash) -> Hash {
+    blake3::hazmat::merge_subtrees_non_root(left, right, Mode::Hash)
+}
+
+/// The largest power of two below `count` (at least 2).
+const fn split(count: u64) -> u64 {
+    1 << (u64::BITS - 1 - (count - 1).leading_zeros())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(len: usize) -> Vec<u8> {
+        (0..len)
+            .map(|i| u8::try_from(i * 7 / 3 % 251).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn blocks_in_any_order_give_the_plain_root() {
+        let mib = usize::try_from(BLOCK).unwrap();
+        for len in [
+            0,
+            1,
+            1024,
+            mib - 1,
+            mib,
+            mib + 1,
+            2 * mib,
+            3 * mib + 5,
+            5 * mib,
+            7 * mib + 1025,
+        ] {
+            let data = content(len);
+            let size = len as u64;
+            let mut tree = BlockTree::new(size);
+            for index in (0..block_count(size)).rev() {
+                assert_eq!(tree.root(), None);
+                let r = block_range(index, size);
+                let bytes =
+                    &data[usize::try_from(r.start).unwrap()..usize::try_from(r.end).unwrap()];
+                tree.set(index, block_hash(index, size, bytes));
+            }
+            assert_eq!(tree.root(), Some(*blake3::hash(&data).as_bytes()), "{len}");
+        }
+    }
+
+    #[test]
+    fn a_huge_hole_is_quick_and_differs_from_a_smaller_one() {
+        let size = (1 << 60) + 12_345;
+        let mut a = BlockTree::new(size);
+        a.set_hole(&(0..size));
+        assert!(a.is_complete());
+        let mut b = BlockTree::new(size);
+        b.set_hole(&(BLOCK + 1..size));
+        assert!(
+            !b.is_complete(),
+            "a block with one stored byte is not a hole"
+        );
+        b.set(0, [1; 32]);
+        b.set(1, [2; 32]);
+        assert!(b.is_complete());
+        assert_ne!(a.root(), b.root());
+    }
+
+    #[test]
+    fn the_same_blocks_as_holes_give_the_same_root() {
+        let size = 9 * BLOCK + 17;
+        let mut by_parts = BlockTree::new(size);
+        let mut at_once = BlockTree::new(size);
+        by_parts.set_hole(&(3 * BLOCK..5 * BLOCK));
+        by_parts.set_hole(&(5 * BLOCK..size));
+        at_once.set_hole(&(3 * BLOCK - 5..size));
+        for i in 0..3 {
+            by_parts.set(i, [u8::try_from(i).unwrap(); 32]);
+            at_once.set(i, [u8::try_from(i).unwrap(); 32]);
+        }
+        assert!(by_parts.root().is_some());
+        assert_eq!(by_parts.root(), at_once.root());
+        at_once.clear(4);
+        assert_eq!(at_once.root(), None);
+    }
+}

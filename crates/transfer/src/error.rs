@@ -1,0 +1,193 @@
+//! What went wrong, in a form that a script and a person can both use? Every failure carries one of
+//! the stable exit codes, its cause and the fix.
+//!
+//! - The numbers are part of the product's interface and never change.
+
+use std::io;
+
+use serde::Serialize;
+
+/// How a transfer, or one of its files, ended. The number is the process's exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Code {
+    /// Everything sent and verified, or nothing to do.
+    Ok = 0,
+    /// A bug.
+    Internal = 1,
+    /// The command makes no sense.
+    Usage = 2,
+    /// No source could be read.
+    SourceMissing = 3,
+    /// The destination cannot be written or has the wrong type.
+    DestError = 4,
+    /// Some files failed, others arrived.
+    Partial = 5,
+    /// Files changed or vanished while they were read.
+    SourceChanged = 6,
+    /// Content differed after repair.
+    VerifyFailed = 7,
+    /// Space or quota.
+    NoSpace = 8,
+    /// Another run holds the target.
+    Locked = 9,
+    /// Configuration, key file or permissions.
+    Config = 10,
+    /// Name resolution, no route, bind failed.
+    NetSetup = 11,
+    /// No common protocol version.
+    Version = 14,
+    /// Peer key or share refused.
+    Auth = 15,
+    /// No UDP path to the peer.
+    UdpBlocked = 16,
+    /// Lost or stalled; the journal is kept.
+    ConnectionLost = 17,
+    /// The server is full.
+    Busy = 18,
+    /// The peer violated the protocol.
+    Protocol = 20,
+    /// Stopped by SIGINT after a clean journal.
+    Interrupted = 130,
+}
+
+impl Code {
+    const ALL: [Self; 19] = [
+        Self::Ok,
+        Self::Internal,
+        Self::Usage,
+        Self::SourceMissing,
+        Self::DestError,
+        Self::Partial,
+        Self::SourceChanged,
+        Self::VerifyFailed,
+        Self::NoSpace,
+        Self::Locked,
+        Self::Config,
+        Self::NetSetup,
+        Self::Version,
+        Self::Auth,
+        Self::UdpBlocked,
+        Self::ConnectionLost,
+        Self::Busy,
+        Self::Protocol,
+        Self::Interrupted,
+    ];
+
+    /// The process's exit code.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The code with this number.
+    pub fn from_number(n: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|c| c.number() == n)
+    }
+
+    /// The word used in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Internal => "internal",
+            Self::Usage => "usage",
+            Self::SourceMissing => "source_missing",
+            Self::DestError => "dest_error",
+            Self::Partial => "partial",
+            Self::SourceChanged => "source_changed",
+            Self::VerifyFailed => "verify_failed",
+            Self::NoSpace => "no_space",
+            Self::Locked => "locked",
+            Self::Config => "config",
+            Self::NetSetup => "net_setup",
+            Self::Version => "version",
+            Self::Auth => "auth",
+            Self::UdpBlocked => "udp_blocked",
+            Self::ConnectionLost => "connection_lost",
+            Self::Busy => "busy",
+            Self::Protocol => "protocol",
+            Self::Interrupted => "int",
+        }
+    }
+
+    /// True if the same command may succeed later as it is.
+    pub const fn retryable(self) -> bool {
+        matches!(
+            self,
+            Self::Partial
+                | Self::SourceChanged
+                | Self::VerifyFailed
+                | Self::NoSpace
+                | Self::Locked
+                | Self::NetSetup
+                | Self::ConnectionLost
+                | Self::Busy
+                | Self::Interrupted
+        )
+    }
+
+    /// What an error at the destination means.
+    pub(crate) fn of_write(e: &io::Error) -> Self {
+        match e.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace,
+            _ => Self::DestError,
+        }
+    }
+
+    /// What an error at the source means.
+    pub(crate) fn of_read(e: &io::Error) -> Self {
+        match e.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => Self::SourceChanged,
+            _ => Self::Partial,
+        }
+    }
+}
+
+/// Why a transfer failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct TransferError {
+    /// The exit code.
+    pub code: Code,
+    /// What happened, where.
+    pub text: String,
+    /// What to do about it; may be empty.
+    pub fix: String,
+}
+
+impl TransferError {
+    /// An error without advice.
+    pub fn new(code: Code, text: impl Into<String>) -> Self {
+        Self {
+            code,
+            text: text.into(),
+            fix: String::new(),
+        }
+    }
+
+    /// The same with advice.
+    #[must_use]
+    pub fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = fix.into();
+        self
+    }
+
+    /// The peer did what no correct peer does.
+    pub(crate) fn protocol(text: impl Into<String>) -> Self {
+        Self::new(Code::Protocol, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_unique_and_come_back() {
+        for code in Code::ALL {
+            assert_eq!(Code::from_number(code.number()), Some(code));
+        }
+        assert_eq!(Code::from_number(99), None);
+    }
+}

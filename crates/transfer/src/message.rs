@@ -1,0 +1,636 @@
+//! What do the two sides say to each other? Length-prefixed binary messages on the session's ordered
+//! stream; file contents never travel here.
+//!
+//! - A frame is `varint length, u8 kind, body`; a longer frame than [`MAX_FRAME`] is an error before a
+//!   byte of it is kept.
+//! - Decoding is strict: unknown kinds, bytes left over, empty or descending ranges, names that may
+//!   not be written are errors. Nothing is allocated by a length alone.
+
+use std::ops::Range;
+
+use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
+
+use crate::{digest::Hash, error::Code, path};
+
+/// Version of these messages.
+pub(crate) const VERSION: u16 = 1;
+/// Longest frame, without its length.
+pub(crate) const MAX_FRAME: usize = 64 << 10;
+/// Bodies are cut near this size, which leaves room for one largest item.
+pub(crate) const TARGET_FRAME: usize = 32 << 10;
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Dir,
+    Symlink,
+}
+
+/// One line of the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) kind: Kind,
+    /// Relative to the destination; empty for the destination directory itself.
+    pub(crate) path: Vec<u8>,
+    pub(crate) mode: u16,
+    pub(crate) mtime: i64,
+    pub(crate) mtime_nanos: u32,
+    /// Bytes; 0 unless a file.
+    pub(crate) size: u64,
+    /// Bytes stored; less than `size` for sparse files.
+    pub(crate) allocated: u64,
+    /// Of a symbolic link.
+    pub(crate) target: Vec<u8>,
+}
+
+/// What was made of one file's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Root {
+    pub(crate) file: u64,
+    /// Blocks without content went into the root as such.
+    pub(crate) sparse: bool,
+    pub(crate) hash: Hash,
+}
+
+/// Which way the files go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Put,
+    Get,
+}
+
+/// Counts of files and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) files_ok: u64,
+    pub(crate) files_skipped: u64,
+    pub(crate) files_failed: u64,
+    /// Content received and placed.
+    pub(crate) bytes: u64,
+    /// Content found in place.
+    pub(crate) resumed: u64,
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// Client: what is wanted. `one_file`: the source is a single file, which `path` may rename.
+    Request {
+        version: u16,
+        direction: Direction,
+        one_file: bool,
+        tag: path::Tag,
+        share: Vec<u8>,
+        path: Vec<u8>,
+    },
+    /// Server: go on.
+    Accepted { version: u16, one_file: bool },
+    /// Server: no.
+    Refused {
+        code: Code,
+        text: Vec<u8>,
+        fix: Vec<u8>,
+    },
+    /// Sender: the next part of the manifest.
+    Entries { first: u64, entries: Vec<Entry> },
+    /// Sender: the manifest is complete, every root told.
+    End { entries: u64 },
+    /// Receiver: every entry below `upto` is decided; send these bytes.
+    Want { upto: u64, ranges: Vec<Range<u64>> },
+    /// Sender: these wanted bytes are holes and will not be sent.
+    Holes { ranges: Vec<Range<u64>> },
+    /// Sender: digests.
+    Roots(Vec<Root>),
+    /// Sender: this file will not be completed. `again`: it is listed anew.
+    Failed {
+        file: u64,
+        code: Code,
+        again: bool,
+        text: Vec<u8>,
+    },
+    /// Receiver: this file is given up (`code`) or was skipped (`Ok`); do not send more of it.
+    Trouble {
+        file: u64,
+        code: Code,
+        text: Vec<u8>,
+    },
+    /// Receiver: the root differs; tell the values of the blocks.
+    AskBlocks { file: u64 },
+    /// Sender: values of blocks.
+    Blocks {
+        file: u64,
+        first: u64,
+        values: Vec<Hash>,
+    },
+    /// Receiver: send these bytes again, holes too, then a new root.
+    Repair { file: u64, ranges: Vec<Range<u64>> },
+    /// Receiver: how far it is; entries below `resolved` are over.
+    Report { resolved: u64, tally: Tally },
+    /// Receiver: all entries are over.
+    Finished { tally: Tally },
+    /// Sender: heard `Finished`.
+    Bye,
+}
+
+/// Appends fields to a frame.
+struct Out<'a>(&'a mut Vec<u8>);
+
+impl Out<'_> {
+    fn u8(&mut self, v: u8) {
+        self.0.push(v);
+    }
+
+    fn varint(&mut self, v: u64) {
+        let v = v.min(VARINT_MAX);
+        match v {
+            0..0x40 => self.0.push(v.to_be_bytes()[7]),
+            0x40..0x4000 => self.0.extend_from_slice(&(v | 0x4000).to_be_bytes()[6..]),
+            0x4000..0x4000_0000 => self
+                .0
+                .extend_from_slice(&(v | 0x8000_0000).to_be_bytes()[4..]),
+            _ => self
+                .0
+                .extend_from_slice(&(v | 0xc000_0000_0000_0000).to_be_bytes()),
+        }
+    }
+
+    fn prefixed(&mut self, bytes: &[u8]) {
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Ascending ranges as gaps and lengths.
+    fn ranges(&mut self, ranges: &[Range<u64>]) {
+        self.varint(ranges.len() as u64);
+        let mut at = 0;
+        for r in ranges {
+            self.varint(r.start - at);
+            self.varint(r.end - r.start);
+            at = r.end;
+        }
+    }
+
+    fn tally(&mut self, t: &Tally) {
+        for v in [
+            t.files_ok,
+            t.files_skipped,
+            t.files_failed,
+            t.bytes,
+            t.resumed,
+        ] {
+            self.varint(v);
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry, previous: &[u8]) {
+        let shared = entry
+            .path
+            .iter()
+            .zip(previous)
+            .take_while(|(a, b)| a == b)
+            .count();
+        self.u8(match entry.kind {
+            Kind::File => 0,
+            Kind::Dir => 1,
+            Kind::Symlink => 2,
+        });
+        self.varint(shared as u64);
+        self.prefixed(&entry.path[shared..]);
+        self.varint(u64::from(entry.mode));
+        self.varint(zigzag(entry.mtime));
+        self.varint(u64::from(entry.mtime_nanos));
+        match entry.kind {
+            Kind::File => {
+                self.varint(entry.size);
+                self.varint(entry.allocated);
+            }
+            Kind::Dir => {}
+            Kind::Symlink => self.prefixed(&entry.target),
+        }
+    }
+}
+
+const fn zigzag(v: i64) -> u64 {
+    ((v << 1) ^ (v >> 63)).cast_unsigned()
+}
+
+const fn unzigzag(v: u64) -> i64 {
+    (v >> 1).cast_signed() ^ -((v & 1).cast_signed())
+}
+
+impl Message {
+    const fn kind(&self) -> u8 {
+        match self {
+            Self::Request { .. } => 1,
+            Self::Accepted { .. } => 2,
+            Self::Refused { .. } => 3,
+            Self::Entries { .. } => 4,
+            Self::End { .. } => 5,
+            Self::Want { .. } => 6,
+            Self::Holes { .. } => 7,
+            Self::Roots(_) => 8,
+            Self::Failed { .. } => 9,
+            Self::Trouble { .. } => 10,
+            Self::AskBlocks { .. } => 11,
+            Self::Blocks { .. } => 12,
+            Self::Repair { .. } => 13,
+            Self::Report { .. } => 14,
+            Self::Finished { .. } => 15,
+            Self::Bye => 16,
+        }
+    }
+
+    /// Appends the frame to `into`; `scratch` is overwritten.
+    pub(crate) fn encode(&self, scratch: &mut Vec<u8>, into: &mut Vec<u8>) {
+        scratch.clear();
+        scratch.push(self.kind());
+        self.body(&mut Out(scratch));
+        debug_assert!(
+            scratch.len() <= MAX_FRAME,
+            "messages are cut to size by their makers"
+        );
+        Out(into).prefixed(scratch);
+    }
+
+    fn body(&self, out: &mut Out<'_>) {
+        match self {
+            Self::Request {
+                version,
+                direction,
+                one_file,
+                tag,
+                share,
+                path,
+            } => {
+                out.varint(u64::from(*version));
+                out.u8(u8::from(*direction == Direction::Get));
+                out.u8(u8::from(*one_file));
+                out.0.extend_from_slice(tag);
+                out.prefixed(share);
+                out.prefixed(path);
+            }
+            Self::Accepted { version, one_file } => {
+                out.varint(u64::from(*version));
+                out.u8(u8::from(*one_file));
+            }
+            Self::Refused { code, text, fix } => {
+                out.u8(code.number());
+                out.prefixed(text);
+                out.prefixed(fix);
+            }
+            Self::Entries { first, entries } => {
+                out.varint(*first);
+                out.varint(entries.len() as u64);
+                let mut previous: &[u8] = b"";
+                for entry in entries {
+                    out.entry(entry, previous);
+                    previous = &entry.path;
+                }
+            }
+            Self::End { entries } => out.varint(*entries),
+            Self::Want { upto, ranges } => {
+                out.varint(*upto);
+                out.ranges(ranges);
+            }
+            Self::Holes { ranges } => out.ranges(ranges),
+            Self::Roots(roots) => {
+                out.varint(roots.len() as u64);
+                for root in roots {
+                    out.varint(root.file << 1 | u64::from(root.sparse));
+                    out.0.extend_from_slice(&root.hash);
+                }
+            }
+            Self::Failed { .. } | Self::Trouble { .. } => self.body_of_failure(out),
+            Self::AskBlocks { file } => out.varint(*file),
+            Self::Blocks {
+                file,
+                first,
+                values,
+            } => {
+                out.varint(*file);
+                out.varint(*first);
+                out.varint(values.len() as u64);
+                values.iter().for_each(|v| out.0.extend_from_slice(v));
+            }
+            Self::Repair { file, ranges } => {
+                out.varint(*file);
+                out.ranges(ranges);
+            }
+            Self::Report { resolved, tally } => {
+                out.varint(*resolved);
+                out.tally(tally);
+            }
+            Self::Finished { tally } => out.tally(tally),
+            Self::Bye => {}
+        }
+    }
+
+    fn body_of_failure(&self, out: &mut Out<'_>) {
+        match self {
+            Self::Failed {
+                file,
+                code,
+                again,
+                text,
+            } => {
+                out.varint(*file);
+                out.u8(code.number());
+                out.u8(u8::from(*again));
+                out.prefixed(text);
+            }
+            Self::Trouble { file, code, text } => {
+                out.varint(*file);
+                out.u8(code.number());
+                out.prefixed(text);
+            }
+            _ => {}
+        }
+    }
+
+    /// Decodes the inside of one frame.
+    pub(crate) fn decode(frame: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(frame);
+        let kind = r.u8()?;
+        let message = match kind {
+            1..=3 => Self::opening(kind, &mut r)?,
+            4 | 5 | 7..=9 | 12 | 16 => Self::of_sender(kind, &mut r)?,
+            6 | 10 | 11 | 13..=15 => Self::of_receiver(kind, &mut r)?,
+            _ => return Err(DecodeError::Malformed("message kind")),
+        };
+        if r.is_empty() {
+            Ok(message)
+        } else {
+            Err(DecodeError::Malformed("message: bytes left over"))
+        }
+    }
+
+    fn opening(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match kind {
+            1 => Self::Request {
+                version: version(r)?,
+                direction: if flag(r)? {
+                    Direction::Get
+                } else {
+                    Direction::Put
+                },
+                one_file: flag(r)?,
+                tag: array(r)?,
+                share: text(r)?,
+                path: text(r)?,
+            },
+            2 => Self::Accepted {
+                version: version(r)?,
+                one_file: flag(r)?,
+            },
+            _ => Self::Refused {
+                code: code(r)?,
+                text: text(r)?,
+                fix: text(r)?,
+            },
+        })
+    }
+
+    fn of_sender(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match kind {
+            4 => entries(r)?,
+            5 => Self::End {
+                entries: r.varint()?,
+            },
+            7 => Self::Holes { ranges: ranges(r)? },
+            8 => {
+                let count = r.varint()?;
+                let roots = (0..count).map(|_| {
+                    let word = r.varint()?;
+                    Ok(Root {
+                        file: word >> 1,
+                        sparse: word & 1 == 1,
+                        hash: array(r)?,
+                    })
+                });
+                Self::Roots(roots.collect::<Result<_, DecodeError>>()?)
+            }
+            9 => Self::Failed {
+                file: r.varint()?,
+                code: code(r)?,
+                again: flag(r)?,
+                text: text(r)?,
+            },
+            12 => {
+                let (file, first, count) = (r.varint()?, r.varint()?, r.varint()?);
+                let values = (0..count).map(|_| array(r)).collect::<Result<_, _>>()?;
+                Self::Blocks {
+                    file,
+                    first,
+                    values,
+                }
+            }
+            _ => Self::Bye,
+        })
+    }
+
+    fn of_receiver(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match kind {
+            6 => Self::Want {
+                upto: r.varint()?,
+                ranges: ranges(r)?,
+            },
+            10 => Self::Trouble {
+                file: r.varint()?,
+                code: code(r)?,
+                text: text(r)?,
+            },
+            11 => Self::AskBlocks { file: r.varint()? },
+            13 => Self::Repair {
+                file: r.varint()?,
+                ranges: ranges(r)?,
+            },
+            14 => Self::Report {
+                resolved: r.varint()?,
+                tally: tally(r)?,
+            },
+            _ => Self::Finished { tally: tally(r)? },
+        })
+    }
+}
+
+fn version(r: &mut Reader<'_>) -> Result<u16, DecodeError> {
+    u16::try_from(r.varint()?).map_err(|_| DecodeError::Malformed("version"))
+}
+
+fn flag(r: &mut Reader<'_>) -> Result<bool, DecodeError> {
+    match r.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(DecodeError::Malformed("flag")),
+    }
+}
+
+fn array<const N: usize>(r: &mut Reader<'_>) -> Result<[u8; N], DecodeError> {
+    r.take(N)?.try_into().map_err(|_| DecodeError::Truncated)
+}
+
+fn text(r: &mut Reader<'_>) -> Result<Vec<u8>, DecodeError> {
+    Ok(r.prefixed()?.to_vec())
+}
+
+fn code(r: &mut Reader<'_>) -> Result<Code, DecodeError> {
+    Code::from_number(r.u8()?).ok_or(DecodeError::Malformed("code"))
+}
+
+fn tally(r: &mut Reader<'_>) -> Result<Tally, DecodeError> {
+    Ok(Tally {
+        files_ok: r.varint()?,
+        files_skipped: r.varint()?,
+        files_failed: r.varint()?,
+        bytes: r.varint()?,
+        resumed: r.varint()?,
+    })
+}
+
+fn ranges(r: &mut Reader<'_>) -> Result<Vec<Range<u64>>, DecodeError> {
+    let count = r.varint()?;
+    let mut at = 0u64;
+    let mut all = Vec::new();
+    for i in 0..count {
+        let gap = r.varint()?;
+        let len = r.varint()?;
+        let start = at.checked_add(gap);
+        let end = start
+            .and_then(|s| s.checked_add(len))
+            .filter(|e| *e <= VARINT_MAX);
+        match (start, end) {
+            (Some(start), Some(end)) if len > 0 && (gap > 0 || i == 0) => all.push(start..end),
+            _ => return Err(DecodeError::Malformed("ranges")),
+        }
+        at = end.unwrap_or(VARINT_MAX);
+    }
+    Ok(all)
+}
+
+fn entries(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
+    let first = r.varint()?;
+    let count = r.varint()?;
+    let mut all: Vec<Entry> = Vec::new();
+    for _ in 0..count {
+        let previous = all.last().map_or(&b""[..], |e| &e.path);
+        let entry = entry(r, previous)?;
+        all.push(entry);
+    }
+    if first
+        .checked_add(count)
+        .is_none_or(|end| end > VARINT_MAX >> 1)
+    {
+        return Err(DecodeError::Malformed("entry number"));
+    }
+    Ok(Message::Entries {
+        first,
+        entries: all,
+    })
+}
+
+fn entry(r: &mut Reader<'_>, previous: &[u8]) -> Result<Entry, DecodeError> {
+    let kind = match r.u8()? {
+        0 => Kind::File,
+        1 => Kind::Dir,
+        2 => Kind::Symlink,
+        _ => return Err(DecodeError::Malformed("entry kind")),
+    };
+    let shared = usize::try_from(r.varint()?).ok();
+    let shared = shared.and_then(|n| previous.get(..n));
+    let shared = shared.ok_or(DecodeError::Malformed("shared prefix"))?;
+    let path = [shared, r.prefixed()?].concat();
+    if let Some(why) = path::refusal(&path) {
+        return Err(DecodeError::Malformed(why));
+    }
+    if path.is_empty() && kind != Kind::Dir {
+        return Err(DecodeError::Malformed("empty path"));
+    }
+    let mode = u16::try_from(r.varint()?).ok().filter(|m| *m <= 0o7777);
+    let mode = mode.ok_or(DecodeError::Malformed("mode"))?;
+    let mtime = unzigzag(r.varint()?);
+    let nanos = u32::try_from(r.varint()?)
+        .ok()
+        .filter(|n| *n < 1_000_000_000);
+    let mtime_nanos = nanos.ok_or(DecodeError::Malformed("nanoseconds"))?;
+    let (size, allocated) = match kind {
+        Kind::File => (r.varint()?, r.varint()?),
+        _ => (0, 0),
+    };
+    if allocated > size {
+        return Err(DecodeError::Malformed("allocated size"));
+    }
+    let target = match kind {
+        Kind::Symlink => text(r)?,
+        _ => Vec::new(),
+    };
+    Ok(Entry {
+        kind,
+        path,
+        mode,
+        mtime,
+        mtime_nanos,
+        size,
+        allocated,
+        target,
+    })
+}
+
+/// Cuts frames out of the ordered stream.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Inbox {
+    /// Where newly arrived bytes are appended.
+    pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
+        if self.at > 0 {
+            self.bytes.drain(..self.at);
+            self.at = 0;
+        }
+        &mut self.bytes
+    }
+
+    /// The next message, if it has arrived whole.
+    pub(crate) fn next(&mut self) -> Result<Option<Message>, DecodeError> {
+        let mut r = Reader::new(&self.bytes[self.at..]);
+        let before = r.rest().len();
+        let len = match r.varint() {
+            Ok(len) => len,
+            Err(DecodeError::Truncated) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let len = usize::try_from(len)
+            .ok()
+            .filter(|n| (1..=MAX_FRAME).contains(n));
+        let len = len.ok_or(DecodeError::Malformed("frame length"))?;
+        let Ok(frame) = r.take(len) else {
+            return Ok(None);
+        };
+        let message = Message::decode(frame)?;
+        self.at += before - r.rest().len();
+        Ok(Some(message))
+    }
+}
+
+/// Feeds arbitrary bytes to the decoder, as a hostile peer would; what decodes must encode to a frame
+/// that decodes to the same. For fuzzing.
+#[doc(hidden)]
+pub fn fuzz_messages(bytes: &[u8]) {
+    let mut inbox = Inbox::default();
+    inbox.tail().extend_from_slice(bytes);
+    let (mut scratch, mut again) = (Vec::new(), Vec::new());
+    while let Ok(Some(message)) = inbox.next() {
+        again.clear();
+        message.encode(&mut scratch, &mut again);
+        let mut twin = Inbox::default();
+        twin.tail().extend_from_slice(&again);
+        assert_eq!(twin.next(), Ok(Some(message)));
+    }
+}
+
+#[cfg(test)]
+#[path = "message_tests.rs"]
+mod tests;

@@ -1,0 +1,149 @@
+//! Which file does a byte of the object belong to? The contents of all entries lie end to end in one
+//! object; a table of what is listed and not yet over maps offsets to entries.
+//!
+//! - Offsets only grow; an entry's place never changes.
+//! - Entries that are over leave from the front, so the table is as long as what is under way.
+
+use std::{collections::VecDeque, ops::Range};
+
+/// The object that carries file contents.
+pub(crate) const CONTENT: farhaul_core::store::ObjectId = 1;
+/// Entries that may be listed and not yet over; the sender waits, the receiver insists.
+pub(crate) const WINDOW: usize = 64 << 10;
+
+/// An entry's place.
+#[derive(Debug)]
+pub(crate) struct Slot<T> {
+    pub(crate) range: Range<u64>,
+    pub(crate) item: T,
+}
+
+/// Entries under way, by number and by offset.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    first: u64,
+    slots: VecDeque<Slot<T>>,
+    end: u64,
+    /// Where the last offset was found; the next is nearly always there or right after.
+    hint: usize,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self {
+            first: 0,
+            slots: VecDeque::new(),
+            end: 0,
+            hint: 0,
+        }
+    }
+}
+
+impl<T> Table<T> {
+    /// Number of the first entry that is not over.
+    pub(crate) const fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Number of the next entry.
+    pub(crate) fn next(&self) -> u64 {
+        self.first + self.slots.len() as u64
+    }
+
+    /// Entries under way.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Bytes of all entries ever listed.
+    pub(crate) const fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Appends an entry of `size` bytes; `None` if offsets would overflow.
+    pub(crate) fn push(&mut self, size: u64, item: T) -> Option<u64> {
+        let end = self
+            .end
+            .checked_add(size)
+            .filter(|e| *e <= farhaul_core::codec::VARINT_MAX)?;
+        self.slots.push_back(Slot {
+            range: self.end..end,
+            item,
+        });
+        self.end = end;
+        Some(self.next() - 1)
+    }
+
+    /// Removes the first entry if `over` says so.
+    pub(crate) fn pop_if(&mut self, over: impl FnOnce(&T) -> bool) -> Option<T> {
+        if !over(&self.slots.front()?.item) {
+            return None;
+        }
+        self.first += 1;
+        self.hint = self.hint.saturating_sub(1);
+        self.slots.pop_front().map(|s| s.item)
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Option<&Slot<T>> {
+        let i = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.slots.get(i)
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut Slot<T>> {
+        let i = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.slots.get_mut(i)
+    }
+
+    /// The number of the entry that holds byte `offset`; `None` if it is over or not listed.
+    pub(crate) fn find(&mut self, offset: u64) -> Option<u64> {
+        for i in [self.hint, self.hint + 1] {
+            if self.slots.get(i).is_some_and(|s| s.range.contains(&offset)) {
+                self.hint = i;
+                return Some(self.first + i as u64);
+            }
+        }
+        let i = self.slots.partition_point(|s| s.range.end <= offset);
+        if !self.slots.get(i)?.range.contains(&offset) {
+            return None;
+        }
+        self.hint = i;
+        Some(self.first + i as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_byte_is_found(sizes in proptest::collection::vec(0u64..5, 1..40), popped in 0usize..10, probes in proptest::collection::vec(0u64..200, 20)) {
+            let mut table = Table::default();
+            let mut owner = Vec::new();
+            for (i, size) in sizes.iter().enumerate() {
+                prop_assert_eq!(table.push(*size, i), Some(i as u64));
+                owner.extend(std::iter::repeat_n(i as u64, usize::try_from(*size).unwrap()));
+            }
+            let popped = popped.min(sizes.len());
+            for i in 0..popped {
+                prop_assert_eq!(table.pop_if(|_| true), Some(i));
+            }
+            for offset in probes {
+                let expected = owner.get(usize::try_from(offset).unwrap()).copied();
+                let expected = expected.filter(|i| *i >= popped as u64);
+                prop_assert_eq!(table.find(offset), expected, "offset {}", offset);
+            }
+        }
+    }
+
+    #[test]
+    fn offsets_do_not_overflow() {
+        let mut table = Table::default();
+        assert!(table.push(farhaul_core::codec::VARINT_MAX, ()).is_some());
+        assert!(table.push(1, ()).is_none());
+        assert!(table.push(0, ()).is_some());
+        assert!(table.pop_if(|()| false).is_none());
+    }
+}
