@@ -201,7 +201,7 @@ pub enum ConfigError {
 }
 
 /// Longer delays and waits than this are refused; they would be a typing error.
-const MAX_DELAY: Duration = Duration::from_secs(3_600);
+const MAX_DELAY: Duration = Duration::from_hours(1);
 
 impl PathConfig {
     /// Refuses what cannot be meant.
@@ -353,7 +353,7 @@ mod tests {
             refused(|c| c.queue = QueueLimit::Bytes(Size::ZERO)),
             refused(|c| c.queue = QueueLimit::Bytes(Size::from_bytes(1_500))),
             refused(|c| c.queue = QueueLimit::Time(Duration::ZERO)),
-            refused(|c| c.delay = Duration::from_secs(7_200)),
+            refused(|c| c.delay = Duration::from_hours(2)),
             refused(|c| {
                 let step = Step {
                     at: Duration::from_secs(1),

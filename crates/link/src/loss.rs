@@ -70,7 +70,6 @@ impl Loss {
 
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         match self {
-            Self::None => Ok(()),
             Self::Random(p) => share("loss", *p),
             Self::GilbertElliott {
                 enter,
@@ -87,7 +86,7 @@ impl Loss {
                 what: "the length of the loss trace",
                 hint: "",
             }),
-            Self::Trace(_) => Ok(()),
+            Self::None | Self::Trace(_) => Ok(()),
         }
     }
 }

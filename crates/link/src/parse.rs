@@ -265,7 +265,7 @@ mod tests {
     fn the_short_forms_are_read() {
         assert_eq!(duration("0.1ms"), Ok(Duration::from_micros(100)));
         assert_eq!(duration("400ms"), Ok(Duration::from_millis(400)));
-        assert_eq!(duration("2min"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("2min"), Ok(Duration::from_mins(2)));
         assert_eq!("1%".parse(), Ok(Loss::Random(0.01)));
         assert_eq!("0".parse(), Ok(Loss::None));
         assert_eq!("ge:0.1%,8".parse(), Ok(Loss::bursts(0.001, 8.0)));

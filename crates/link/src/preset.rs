@@ -127,7 +127,7 @@ pub fn preset(text: &str) -> Result<PathConfig, ParseError> {
         let (rtt, loss) = values
             .and_then(|v| v.split_once(','))
             .ok_or_else(malformed)?;
-        return kachan_2013(duration(rtt)?, share(loss)?);
+        return Ok(kachan_2013(duration(rtt)?, share(loss)?));
     }
     let found = PRESETS.iter().find(|preset| preset.name == name);
     match (found, values) {
@@ -144,8 +144,8 @@ pub fn preset(text: &str) -> Result<PathConfig, ParseError> {
 }
 
 /// One cell of the grid of Kachan and Siemens (2013).
-fn kachan_2013(rtt: Duration, loss: f64) -> Result<PathConfig, ParseError> {
-    Ok(PathConfig {
+fn kachan_2013(rtt: Duration, loss: f64) -> PathConfig {
+    PathConfig {
         rate: Rate::gbit(10),
         delay: rtt / 2,
         queue: QueueLimit::Bytes(Size::from_bytes(18_000_000)),
@@ -155,7 +155,7 @@ fn kachan_2013(rtt: Duration, loss: f64) -> Result<PathConfig, ParseError> {
             Loss::None
         },
         ..PathConfig::default()
-    })
+    }
 }
 
 #[cfg(test)]

@@ -246,7 +246,7 @@ proptest! {
             let verdict = path.offer(Instant::from_nanos(now), len, Ecn::NotCapable);
             match (naive.offer(now, len), verdict) {
                 (Some(ideal), Verdict::Pass { at, .. }) => {
-                    let error = ideal - at.as_nanos() as f64;
+                    let error = ideal - NaiveQueue::ns(at);
                     prop_assert!((-0.01..1.01).contains(&error), "{error}");
                 }
                 (None, Verdict::Drop(DropCause::Queue)) => {}
@@ -265,6 +265,10 @@ struct NaiveQueue {
 
 #[expect(clippy::cast_precision_loss, reason = "small numbers in a test")]
 impl NaiveQueue {
+    fn ns(at: Instant) -> f64 {
+        at.as_nanos() as f64
+    }
+
     fn free(&self, now: u64) -> f64 {
         self.queue
             .last()

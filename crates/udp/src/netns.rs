@@ -1,0 +1,63 @@
+//! How does a process get a network of its own? By moving a thread into a new network namespace:
+//! sockets it opens, devices it makes and programs it starts then live there, and the namespace
+//! vanishes with the last of them. Without privileges a user namespace has to be entered first.
+
+use std::{fs, io, os::unix::process::CommandExt as _, process::Command};
+
+use rustix::{
+    net::AddressFamily,
+    process::{Signal, getegid, geteuid},
+    thread::UnshareFlags,
+};
+
+use crate::tun::{bring_up, control_socket};
+
+/// Makes this process the administrator of a new user namespace, unless it is root already.
+///
+/// Must be called before any thread is started; the kernel refuses otherwise, and it refuses where
+/// the system does not allow unprivileged user namespaces.
+pub fn become_administrator() -> io::Result<()> {
+    let (user, group) = (geteuid(), getegid());
+    if user.is_root() {
+        return Ok(());
+    }
+    // SAFETY: a new user namespace changes no memory and no open files of this process.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("0 {} 1", user.as_raw()))?;
+    fs::write("/proc/self/gid_map", format!("0 {} 1", group.as_raw()))
+}
+
+/// Moves the calling thread into a new network namespace with its loopback device up.
+pub fn enter_new_network() -> io::Result<()> {
+    // SAFETY: only this thread's view of the network changes; descriptors stay valid.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
+    bring_up(&control_socket(AddressFamily::INET)?, "lo")
+}
+
+/// Sets kernel parameters (`net.ipv4.tcp_rmem` written `net/ipv4/tcp_rmem`) in the calling thread's
+/// network namespace; answers those that could not be set.
+pub fn set_parameters<'a>(parameters: &[(&'a str, &str)]) -> Vec<&'a str> {
+    parameters
+        .iter()
+        .filter(|(name, value)| fs::write(format!("/proc/sys/{name}"), value).is_err())
+        .map(|(name, _)| *name)
+        .collect()
+}
+
+/// Has the kernel kill the command's process when the thread that spawns it ends, however it ends.
+pub fn die_with_this_thread(command: &mut Command) -> &mut Command {
+    let parent = rustix::process::getpid();
+    // SAFETY: the closure makes two system calls and neither allocates nor takes a lock.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The parent may have gone before the line above.
+            if rustix::process::getppid() == Some(parent) {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+        })
+    }
+}
