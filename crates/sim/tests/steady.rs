@@ -35,7 +35,7 @@ fn scenario(loss: f64) -> Scenario {
 
 fn simulate(scenario: &Scenario, rate: Rate) -> SimReport {
     let steady = Steady::new(rate, 9_000);
-    run(scenario, &mut |_| (Box::new(steady), Box::new(steady))).unwrap()
+    run(scenario, &mut |_| (Box::new(steady), Box::new(steady))).expect("the scenario is valid")
 }
 
 #[test]

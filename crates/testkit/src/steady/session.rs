@@ -26,18 +26,24 @@ const IDLE: Duration = Duration::from_secs(30);
 /// Copies of a close.
 const FAREWELLS: u8 = 3;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Greeting,
+    Open,
+    Over,
+}
+
 #[derive(Debug)]
 pub(super) struct SteadySession {
     id: u64,
     to: SocketAddr,
     client: bool,
-    connected: bool,
+    phase: Phase,
     /// Hello (client) or welcome (server) is due.
     greet_at: Option<Instant>,
     greeted: Option<Instant>,
     heard: Instant,
     farewells: u8,
-    over: bool,
     delivered: bool,
     sender: Sender,
     receiver: Receiver,
@@ -52,12 +58,11 @@ impl SteadySession {
             id,
             to,
             client,
-            connected: false,
+            phase: Phase::Greeting,
             greet_at: client.then_some(now),
             greeted: None,
             heard: now,
             farewells: 0,
-            over: false,
             delivered: true,
             sender: Sender::new(config, now),
             receiver: Receiver::default(),
@@ -73,15 +78,15 @@ impl SteadySession {
     }
 
     fn finish(&mut self, reason: CloseReason) {
-        if !self.over {
-            self.over = true;
+        if self.phase != Phase::Over {
+            self.phase = Phase::Over;
             self.events.push_back(Event::Closed(reason));
         }
     }
 
     fn connect(&mut self, now: Instant) {
-        if !self.connected {
-            self.connected = true;
+        if self.phase == Phase::Greeting {
+            self.phase = Phase::Open;
             self.events.push_back(Event::Connected { peer_key: None });
             if let Some(greeted) = self.greeted.filter(|_| self.client) {
                 self.sender.rtt = now.since(greeted).max(Duration::from_millis(1));
@@ -163,7 +168,7 @@ impl SteadySession {
             self.bare(CLOSE, out);
             return Ok(true);
         }
-        if self.over {
+        if self.phase == Phase::Over {
             return Ok(false);
         }
         if self.greet_at.is_some_and(|at| at <= now) {
@@ -180,7 +185,7 @@ impl SteadySession {
                 return Ok(true);
             }
         }
-        if self.connected && self.sender.write(now, self.id, out, &mut self.extents) {
+        if self.phase == Phase::Open && self.sender.write(now, self.id, out, &mut self.extents) {
             turn.store.fill(&self.extents, out.raw())?;
             return Ok(true);
         }
@@ -190,7 +195,7 @@ impl SteadySession {
 
 impl Session for SteadySession {
     fn handle_datagrams(&mut self, turn: &mut Turn<'_>, batch: Received<'_>) {
-        if self.over {
+        if self.phase == Phase::Over {
             return;
         }
         self.extents.clear();
@@ -236,10 +241,10 @@ impl Session for SteadySession {
     }
 
     fn poll_timeout(&self) -> Option<(Instant, Why)> {
-        if self.over {
+        if self.phase == Phase::Over {
             return None;
         }
-        let sending = self.sender.deadline().filter(|_| self.connected);
+        let sending = self.sender.deadline().filter(|_| self.phase == Phase::Open);
         [
             sending.map(|at| (at, Why::Pacing)),
             self.greet_at.map(|at| (at, Why::Handshake)),
@@ -279,7 +284,7 @@ impl Session for SteadySession {
     fn read(&mut self, _into: &mut Vec<u8>) {}
 
     fn close(&mut self, _now: Instant, code: u32, text: &str) {
-        if !self.over {
+        if self.phase != Phase::Over {
             self.farewells = FAREWELLS;
             self.finish(CloseReason::Local {
                 code,
@@ -289,7 +294,7 @@ impl Session for SteadySession {
     }
 
     fn is_closed(&self) -> bool {
-        self.over && self.farewells == 0
+        self.phase == Phase::Over && self.farewells == 0
     }
 
     fn stats(&self) -> Stats {

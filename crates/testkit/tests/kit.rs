@@ -1,0 +1,85 @@
+//! Do the test tools tell right from wrong? A live session passes, one that repairs nothing does not,
+//! and a pair repeats itself.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+use farhaul_core::{
+    protocol::{CloseReason, Event, Protocol},
+    units::Rate,
+};
+use farhaul_testkit::{Fate, Pair, Side, Steady, assert_live, seeds};
+
+const STEADY: Steady = Steady::new(Rate::mbit(100), 1_500);
+
+fn both(steady: Steady) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
+    (Box::new(steady), Box::new(steady))
+}
+
+#[test]
+fn a_session_that_repairs_is_live() {
+    assert_live(|_| both(STEADY), seeds(60));
+}
+
+#[test]
+fn a_session_that_does_not_repair_is_found_out() {
+    let mut lossy = STEADY;
+    lossy.repair = false;
+    let verdict = catch_unwind(AssertUnwindSafe(|| assert_live(|_| both(lossy), 0..20)));
+    let message = *verdict.unwrap_err().downcast::<String>().unwrap();
+    assert!(message.contains("FARHAUL_SEED="), "{message}");
+}
+
+fn transfer(seed: u64) -> Pair {
+    let (client, server) = both(STEADY);
+    let mut pair =
+        Pair::new(client, server, Duration::from_millis(10), seed).with_script(|d| {
+            match (d.from, d.index) {
+                (Side::Client, 5..8) => Fate::Drop,
+                (Side::Client, 20) => Fate::Late(Duration::from_millis(3)),
+                (Side::Client, 30) => Fate::Twice(Duration::from_millis(1)),
+                (Side::Server, 1) => Fate::Mark,
+                _ => Fate::Deliver,
+            }
+        });
+    pair.connect(None);
+    assert!(pair.run(Duration::from_secs(1), |p| !p.client.events.is_empty()));
+    pair.client
+        .session()
+        .expect("connected")
+        .send(7, 0, 200_000);
+    pair.settle(Side::Client);
+    let delivered = |p: &mut Pair| p.client.events.contains(&Event::Delivered);
+    assert!(pair.run(Duration::from_secs(5), delivered), "{pair:?}");
+    pair
+}
+
+#[test]
+fn a_scripted_transfer_arrives_and_repeats_itself() {
+    let mut first = transfer(1);
+    assert!(first.server.store.has(7, 200_000));
+    assert!(first.server.store.repeated() > 0);
+    assert_eq!(first.client.session().unwrap().stats().repaired, 3 * 1_447);
+    let second = transfer(1);
+    assert_eq!(format!("{first:?}"), format!("{second:?}"));
+}
+
+#[test]
+fn damage_is_noticed_by_the_store_of_an_unsealed_session() {
+    let (client, server) = both(STEADY);
+    let mut pair = Pair::new(client, server, Duration::from_millis(1), 1);
+    pair.connect(None);
+    assert!(pair.run(Duration::from_secs(1), |p| !p.client.events.is_empty()));
+    pair.set_script(|d| match d.from {
+        Side::Client => Fate::Corrupt(1_000),
+        Side::Server => Fate::Deliver,
+    });
+    pair.client.session().unwrap().send(0, 0, 1_400);
+    pair.settle(Side::Client);
+    let refused = |e: &Event| matches!(e, Event::Closed(CloseReason::Store(_)));
+    assert!(pair.run(Duration::from_secs(1), |p| {
+        p.server.events.iter().any(refused)
+    }));
+}
