@@ -35,6 +35,7 @@ const TABLE: [(&str, &[&str]); 13] = [
             "haul",
             "protocols",
             "sim",
+            "udp",
             "io",
             "emu",
         ],

@@ -1,0 +1,153 @@
+//! Which machine is this? The facts without which a figure means little, read from where Linux tells
+//! them; what cannot be read is left out.
+
+use std::{fmt, fs, thread};
+
+use serde::Serialize;
+
+/// A machine and the program on it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Host {
+    /// Program version.
+    pub farhaul: &'static str,
+    /// Built without optimisation.
+    pub debug_build: bool,
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// Processor model.
+    pub processor: Option<String>,
+    /// Processors this process may use.
+    pub cores: usize,
+    /// Instructions that matter here and are there.
+    pub instructions: Vec<&'static str>,
+    /// Memory, bytes.
+    pub memory_bytes: Option<u64>,
+    /// The kernel's clock.
+    pub clock: Option<String>,
+    /// Congestion laws of the kernel's TCP.
+    pub tcp_laws: Vec<String>,
+}
+
+impl Host {
+    /// Looks at this machine.
+    pub fn read() -> Self {
+        Self {
+            farhaul: env!("CARGO_PKG_VERSION"),
+            debug_build: cfg!(debug_assertions),
+            kernel: line("/proc/sys/kernel/osrelease"),
+            processor: field("/proc/cpuinfo", "model name"),
+            cores: thread::available_parallelism().map_or(1, usize::from),
+            instructions: instructions(),
+            memory_bytes: memory(),
+            clock: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            tcp_laws: line("/proc/sys/net/ipv4/tcp_available_congestion_control")
+                .map(|l| l.split_whitespace().map(Into::into).collect())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// A word for folders: cores and processor, `2x-amd-epyc`.
+    pub fn slug(&self) -> String {
+        let name = self.processor.as_deref().unwrap_or("unknown");
+        let words = name
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .filter(|w| !w.is_empty() && !["R", "TM", "CPU", "Processor"].contains(w))
+            .take(3)
+            .map(str::to_ascii_lowercase);
+        let words: Vec<_> = words.collect();
+        format!("{}x-{}", self.cores, words.join("-"))
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let or_unknown = |x: &Option<String>| x.clone().unwrap_or_else(|| "unknown".into());
+        let build = if self.debug_build {
+            " (debug build)"
+        } else {
+            ""
+        };
+        writeln!(f, "farhaul    {}{build}", self.farhaul)?;
+        writeln!(f, "kernel     {}", or_unknown(&self.kernel))?;
+        writeln!(
+            f,
+            "processor  {} x {}",
+            self.cores,
+            or_unknown(&self.processor)
+        )?;
+        writeln!(f, "has        {}", self.instructions.join(" "))?;
+        if let Some(bytes) = self.memory_bytes {
+            writeln!(f, "memory     {} MiB", bytes >> 20)?;
+        }
+        writeln!(f, "clock      {}", or_unknown(&self.clock))?;
+        write!(f, "tcp laws   {}", self.tcp_laws.join(" "))
+    }
+}
+
+/// The only line of a file of `/proc` or `/sys`.
+pub(crate) fn line(path: &str) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_string())
+}
+
+/// The value of the first `name : value` in a file.
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|l| l.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_string())
+}
+
+fn memory() -> Option<u64> {
+    let text = field("/proc/meminfo", "MemTotal")?;
+    let kib: u64 = text.strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// What makes sealing cheap.
+fn instructions() -> Vec<&'static str> {
+    let mut there = Vec::new();
+    #[cfg(target_arch = "x86_64")]
+    for (name, has) in [
+        ("aes", std::arch::is_x86_feature_detected!("aes")),
+        (
+            "pclmulqdq",
+            std::arch::is_x86_feature_detected!("pclmulqdq"),
+        ),
+        ("vaes", std::arch::is_x86_feature_detected!("vaes")),
+        (
+            "vpclmulqdq",
+            std::arch::is_x86_feature_detected!("vpclmulqdq"),
+        ),
+        ("avx2", std::arch::is_x86_feature_detected!("avx2")),
+        ("avx512f", std::arch::is_x86_feature_detected!("avx512f")),
+    ] {
+        if has {
+            there.push(name);
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    for (name, has) in [
+        ("aes", std::arch::is_aarch64_feature_detected!("aes")),
+        ("pmull", std::arch::is_aarch64_feature_detected!("pmull")),
+    ] {
+        if has {
+            there.push(name);
+        }
+    }
+    there
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_has_a_name_for_folders() {
+        let mut host = Host::read();
+        host.cores = 2;
+        host.processor = Some("Intel(R) Xeon(R) CPU E5-2690 @ 2.9GHz".into());
+        assert_eq!(host.slug(), "2x-intel-xeon-e5");
+        host.processor = None;
+        assert_eq!(host.slug(), "2x-unknown");
+        assert!(host.to_string().contains("kernel"));
+    }
+}
