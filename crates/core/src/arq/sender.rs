@@ -1,7 +1,7 @@
 //! The sending half: asks the law what may leave, keeps the record of what left, and turns reports
 //! into acknowledgements, losses, samples and repairs.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use super::Report;
 use crate::{
@@ -101,7 +101,7 @@ pub struct Sender {
     clocks: Clocks,
     count: Counters,
     stream_acked: Ranges,
-    probe_result: Option<(u64, bool)>,
+    probe_results: VecDeque<(u64, bool)>,
 }
 
 impl Sender {
@@ -125,7 +125,7 @@ impl Sender {
             clocks: Clocks::default(),
             count: Counters::default(),
             stream_acked: Ranges::default(),
-            probe_result: None,
+            probe_results: VecDeque::new(),
         }
     }
 
@@ -334,7 +334,7 @@ impl Sender {
                         .insert(piece.offset..piece.offset + u64::from(piece.len));
                 }
             }
-            Content::Probe => self.probe_result = Some((number, true)),
+            Content::Probe => self.probe_results.push_back((number, true)),
             Content::Other | Content::Quiet => {}
         }
     }
@@ -400,7 +400,7 @@ impl Sender {
                 self.outbox.repair(piece);
             }
             Content::Probe => {
-                self.probe_result = Some((number, false));
+                self.probe_results.push_back((number, false));
                 return;
             }
             Content::Other | Content::Quiet => {}
@@ -598,7 +598,7 @@ impl Sender {
 
     /// Number and fate of an MTU probe, once each.
     pub fn probe_result(&mut self) -> Option<(u64, bool)> {
-        self.probe_result.take()
+        self.probe_results.pop_front()
     }
 
     /// Everything below is decided: the receiver need not mention it again.
