@@ -378,12 +378,9 @@ mod tests {
         for (spec, message) in [
             (
                 "cubik",
-                "no congestion law 'cubik' (did you mean 'cubic'?); there are cubic, reno, fixed",
+                "no congestion law 'cubik' (did you mean 'cubic'?); there are ",
             ),
-            (
-                "quux",
-                "no congestion law 'quux'; there are cubic, reno, fixed",
-            ),
+            ("quux", "no congestion law 'quux'; there are "),
             (
                 "reno:bta=0.8",
                 "reno has no parameter 'bta' (did you mean 'beta'?); it has beta, slow_start",
@@ -409,7 +406,13 @@ mod tests {
                 "'beta': write each parameter once, as name=value, separated by commas",
             ),
         ] {
-            assert_eq!(lookup(spec).unwrap_err().to_string(), message);
+            let error = lookup(spec).unwrap_err().to_string();
+            let names = if message.ends_with("there are ") {
+                list(LAWS.iter().map(|l| l.name))
+            } else {
+                String::new()
+            };
+            assert_eq!(error, format!("{message}{names}"));
         }
         assert!(lookup("reno:beta=0.5,beta=0.6").is_err());
     }

@@ -287,11 +287,13 @@ impl<S: SlowStart, G: Growth> CongestionController for Windowed<S, G> {
 
     fn allowance(&self) -> Allowance {
         let rate = self.pacing_rate();
-        let burst = (rate / 8_000.0).clamp(2.0 * self.window.datagram, MAX_QUANTUM);
+        let burst = (rate / 8_000.0)
+            .min(MAX_QUANTUM)
+            .max(2.0 * self.window.datagram);
         Allowance {
             window: size(self.window.bytes),
             rate: Rate::from_f64(rate),
-            quantum: size(burst.max(self.window.datagram)),
+            quantum: size(burst),
         }
     }
 

@@ -1,0 +1,62 @@
+//! What does a law cost? Nanoseconds per feedback packet, for every law with its defaults.
+
+use std::{hint::black_box, time::Duration};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use farhaul_congestion::{laws, lookup};
+use farhaul_core::{
+    congestion::{AckEvent, PathView, RateSample},
+    time::Instant,
+    units::{Rate, Size},
+};
+
+fn on_ack(c: &mut Criterion) {
+    let mut group = c.benchmark_group("on_ack");
+    for law in laws() {
+        let mut controller = lookup(law.name).expect("listed").make();
+        let mut ack = ack();
+        controller.on_start(ack.now, &ack.path);
+        group.bench_function(law.name, |b| {
+            b.iter(|| {
+                ack.now += Duration::from_millis(10);
+                ack.round += 1;
+                ack.in_flight_before = controller.allowance().window;
+                controller.on_ack(black_box(&ack));
+                black_box(controller.allowance())
+            });
+        });
+    }
+    group.finish();
+}
+
+fn ack() -> AckEvent {
+    let rtt = Duration::from_millis(100);
+    AckEvent {
+        now: Instant::from_nanos(1_000_000_000),
+        acked: Size::from_bytes(1_000_000),
+        packets: 112,
+        round: 0,
+        in_flight_before: Size::ZERO,
+        rtt: Some(rtt),
+        queue_delay: Some(Duration::ZERO),
+        rate: Some(RateSample {
+            rate: Rate::gbit(1),
+            sent: Rate::gbit(1),
+            interval: rtt,
+            app_limited: false,
+            loss: 0.0,
+        }),
+        ce: 0,
+        app_limited: false,
+        path: PathView {
+            datagram: 8_948,
+            srtt: rtt,
+            min_rtt: rtt,
+            feedback_interval: Duration::from_millis(10),
+            in_flight: Size::from_bytes(10_000_000),
+        },
+    }
+}
+
+criterion_group!(benches, on_ack);
+criterion_main!(benches);
