@@ -4,10 +4,13 @@
 //! paced at GBIT (0: as fast as it goes), and prints rates and CPU per Gbit/s of both ends. With
 //! `serve ADDR` or `to ADDR` in front it is one end only, for two hosts or namespaces.
 
-#[allow(
+#![expect(clippy::print_stdout, reason = "the figures are the point")]
+#![allow(
     clippy::cast_possible_truncation,
-    reason = "lengths of datagrams in an example"
+    clippy::cast_precision_loss,
+    reason = "lengths of datagrams, and figures for people"
 )]
+
 #[path = "../tests/blast/mod.rs"]
 mod blast;
 

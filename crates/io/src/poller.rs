@@ -27,7 +27,7 @@ const STOP: u64 = 2;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Readiness {
     pub(crate) readable: bool,
-    pub(crate) writable: bool,
+    pub(crate) woken: bool,
     pub(crate) stopped: bool,
 }
 
@@ -111,13 +111,12 @@ impl Poller {
             let (flags, token) = (event.flags, event.data.u64());
             match token {
                 SOCKET => {
-                    // An error is picked up by receiving.
+                    // An error is picked up by receiving; writable needs no note, since a parked
+                    // batch is tried in every turn.
                     ready.readable |= flags.intersects(EventFlags::IN | EventFlags::ERR);
-                    ready.writable |= flags.intersects(EventFlags::OUT | EventFlags::ERR);
                 }
                 STOP => ready.stopped = true,
-                // The waker's flag is looked at in every turn.
-                _ => {}
+                _ => ready.woken = true,
             }
         }
         Ok(ready)

@@ -355,6 +355,11 @@ impl<A: App> Shard<A> {
         }
         self.awake_since = now;
         self.readable = ready.readable;
+        if ready.woken
+            && let Some(waker) = &self.waker
+        {
+            waker.empty();
+        }
         if ready.stopped
             && let Some(stop) = self.stop.take()
         {

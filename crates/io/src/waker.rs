@@ -49,16 +49,16 @@ impl Waker {
         }
     }
 
-    /// Takes the wake, if there was one.
+    /// Takes the wake, if there was one. The descriptor may stay, or become, readable after this;
+    /// that costs one empty turn and no wake is lost.
     pub(crate) fn take(&self) -> bool {
-        if !self.0.set.load(Ordering::Relaxed) {
-            return false;
-        }
-        // Empty the descriptor first: a wake between the two finds the flag set, writes nothing, and
-        // is taken by the swap.
+        self.0.set.load(Ordering::Relaxed) && self.0.set.swap(false, Ordering::AcqRel)
+    }
+
+    /// Makes the descriptor unreadable; a wake that has not been taken is still to be taken.
+    pub(crate) fn empty(&self) {
         let mut count = [0; 8];
-        let _empty = rustix::io::read(&self.0.fd, &mut count);
-        self.0.set.swap(false, Ordering::AcqRel)
+        let _empty_already = rustix::io::read(&self.0.fd, &mut count);
     }
 }
 

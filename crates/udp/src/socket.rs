@@ -356,3 +356,6 @@ fn get(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
 const fn size_in_32<T>() -> u32 {
     size_of::<T>() as u32
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,7 +23,7 @@ use farhaul_core::{
 };
 
 /// Bytes before the payload.
-pub const HEADER: usize = 25;
+pub(crate) const HEADER: usize = 25;
 
 const HELLO: u8 = 1;
 const DATA: u8 = 2;
@@ -35,17 +35,17 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 /// How hard to blast.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub(crate) struct Shape {
     /// Bytes per datagram.
-    pub segment: usize,
+    pub(crate) segment: usize,
     /// Pacing rate.
-    pub rate: Rate,
+    pub(crate) rate: Rate,
     /// Datagrams that may be unreported.
-    pub window: u64,
+    pub(crate) window: u64,
 }
 
 /// The factory.
-pub struct Blast(pub Shape);
+pub(crate) struct Blast(pub(crate) Shape);
 
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "blast",
@@ -105,6 +105,44 @@ impl Protocol for Blast {
     }
 }
 
+/// The factory of sessions that expect no answer: open from the start, delivered when sent.
+pub(crate) struct Mute(pub(crate) Shape);
+
+impl Protocol for Mute {
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
+    }
+
+    fn route(&self, _: &[u8]) -> Route {
+        Route::Foreign
+    }
+
+    fn connect(
+        &mut self,
+        _: Instant,
+        rng: &mut Rng,
+        to: SocketAddr,
+        _: Option<u32>,
+    ) -> (u64, Box<dyn Session>) {
+        let id = rng.next_u64();
+        let mut session = BlastSession::new(self.0, id, to, None);
+        session.opened();
+        session.mute = true;
+        (id, Box::new(session))
+    }
+
+    fn accept(
+        &mut self,
+        _: Instant,
+        _: &mut Rng,
+        _: SocketAddr,
+        _: &[u8],
+        _: &mut Vec<u8>,
+    ) -> Accepted {
+        Accepted::Drop
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Header {
     kind: u8,
@@ -138,6 +176,7 @@ impl Header {
     }
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "independent flags")]
 struct BlastSession {
     shape: Shape,
     id: u64,
@@ -145,6 +184,7 @@ struct BlastSession {
     /// The next time to say hello, until answered; only the opener does.
     hello: Option<Instant>,
     open: bool,
+    mute: bool,
     /// Object, offset and bytes still to send.
     queue: Option<(ObjectId, u64, u64)>,
     next_seq: u64,
@@ -172,6 +212,7 @@ impl BlastSession {
             peer,
             hello,
             open: false,
+            mute: false,
             queue: None,
             next_seq: 0,
             reported: 0,
@@ -240,7 +281,7 @@ impl BlastSession {
         }
     }
 
-    fn control(&mut self, out: &mut TxBuf, kind: u8, seq: u64) -> Option<Transmit> {
+    fn control(&mut self, out: &mut TxBuf, kind: u8, seq: u64) -> Transmit {
         out.begin(HEADER);
         let header = Header {
             kind,
@@ -253,11 +294,11 @@ impl BlastSession {
         self.transmit(out, Ecn::NotEct)
     }
 
-    fn transmit(&mut self, out: &TxBuf, ecn: Ecn) -> Option<Transmit> {
+    fn transmit(&mut self, out: &TxBuf, ecn: Ecn) -> Transmit {
         self.stats.datagrams_sent += out.count() as u64;
         self.stats.wire_sent += out.bytes().len() as u64;
         let to = self.peer;
-        Some(Transmit { to, ecn })
+        Transmit { to, ecn }
     }
 
     fn data(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
@@ -299,12 +340,15 @@ impl BlastSession {
             return None;
         }
         if self.queue.is_none() {
-            self.probe = true;
+            self.probe = !self.mute;
+            if self.mute {
+                self.events.push(Event::Delivered);
+            }
         }
         let cost = self.shape.rate.time_for(out.bytes().len() as u64);
         self.paced_until = self.paced_until.max(turn.now.earlier_by(PATIENCE)) + cost;
         self.patience.get_or_insert(turn.now + PATIENCE);
-        self.transmit(out, Ecn::Ect0)
+        Some(self.transmit(out, Ecn::Ect0))
     }
 }
 
@@ -346,27 +390,21 @@ impl Session for BlastSession {
 
     fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
         if self.closing.is_some() {
-            return std::mem::take(&mut self.goodbye)
-                .then(|| self.control(out, CLOSE, 0))
-                .flatten();
+            return std::mem::take(&mut self.goodbye).then(|| self.control(out, CLOSE, 0));
         }
         if self.hello.is_some_and(|at| at <= turn.now) {
             self.hello = Some(turn.now + PATIENCE);
-            return self.control(out, HELLO, 0);
+            return Some(self.control(out, HELLO, 0));
         }
         if std::mem::take(&mut self.report) {
             self.since_report = 0;
             self.stats.feedback_sent += HEADER as u64;
-            return self.control(out, REPORT, self.highest);
+            return Some(self.control(out, REPORT, self.highest));
         }
-        if self.queue.is_some() {
-            if let Some(transmit) = self.data(turn, out) {
-                return Some(transmit);
-            }
+        if let Some(transmit) = self.data(turn, out) {
+            return Some(transmit);
         }
-        std::mem::take(&mut self.probe)
-            .then(|| self.control(out, PROBE, self.next_seq))
-            .flatten()
+        std::mem::take(&mut self.probe).then(|| self.control(out, PROBE, self.next_seq))
     }
 
     fn poll_timeout(&self) -> Option<(Instant, Why)> {
