@@ -177,9 +177,11 @@ fn promises(text: &str, name: &str) -> Vec<String> {
 
 /// `spec: NAME §ID` in a comment must be a heading of `docs/protocols/NAME.md`.
 fn anchors(root: &Path, text: &str, name: &str) -> Vec<String> {
+    // From pieces, as above.
+    let mark = ["// ", "spec: "].concat();
     let mut complaints = Vec::new();
     for (at, line) in text.lines().enumerate() {
-        let Some((_, anchor)) = line.split_once("// spec: ") else {
+        let Some((_, anchor)) = line.split_once(&mark) else {
             continue;
         };
         let Some((page, id)) = anchor.split_once(" §") else {

@@ -3,13 +3,14 @@
 //! - [`bench`]: a bulk transfer from memory to memory over any session, measured at both ends
 //! - [`host`], [`doctor`]: which machine this is, and whether it is fit
 //! - [`measure`]: processor time, memory and rtt distributions
-//! - [`tcp`]: the kernel's own transport on the same path
+//! - [`tcp`], [`iperf`]: the kernel's own transport on the same path
 //! - [`results`]: the fixed table of cells, kept and quoted
 //! - [`nearest`]: the name somebody probably meant
 
 pub mod bench;
 pub mod doctor;
 pub mod host;
+pub mod iperf;
 pub mod measure;
 mod nearest;
 

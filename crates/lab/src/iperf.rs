@@ -1,0 +1,64 @@
+//! What did iperf3 find? Its JSON, read into the same [`Report`] as any other bench. Its receiver
+//! counts from its own first byte, so a start over a long path is seen a little kinder than ours.
+
+use serde_json::Value;
+
+use crate::bench::{Cost, Report};
+
+/// The result of `iperf3 -c HOST -J`, or what it complained of.
+pub fn read(json: &str, cc: &str) -> Result<Report, String> {
+    let root: Value = serde_json::from_str(json).map_err(|e| format!("iperf3: {e}"))?;
+    if let Some(error) = root["error"].as_str() {
+        return Err(format!("iperf3: {error}"));
+    }
+    let end = &root["end"];
+    let received = &end["sum_received"];
+    let goodput = received["bits_per_second"]
+        .as_f64()
+        .ok_or("iperf3: no result of the receiver")?;
+    let seconds = received["seconds"].as_f64().unwrap_or(0.0);
+    let cpu = |key: &str| {
+        let percent = end["cpu_utilization_percent"][key].as_f64();
+        Cost {
+            version: root["start"]["version"].as_str().unwrap_or("iperf3").into(),
+            cpu_seconds: percent.unwrap_or(0.0) / 100.0 * seconds,
+            cpu_percent_per_gbps: percent.filter(|_| goodput > 0.0).map(|p| p * 1e9 / goodput),
+            max_rss_bytes: None,
+        }
+    };
+    let bytes = received["bytes"].as_u64().unwrap_or(0);
+    Ok(Report {
+        schema: "farhaul.bench/1".into(),
+        ok: true,
+        version: env!("CARGO_PKG_VERSION").into(),
+        protocol: "tcp".into(),
+        cc: cc.into(),
+        lanes: 1,
+        seconds,
+        bytes,
+        goodput_bits_per_second: goodput,
+        sender: cpu("host_total"),
+        receiver: cpu("remote_total"),
+        complete: true,
+        ..Report::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_and_a_complaint() {
+        let json = r#"{"start":{"version":"iperf 3.18"},"end":{
+            "sum_received":{"bits_per_second":5e9,"seconds":10.0,"bytes":6250000000},
+            "cpu_utilization_percent":{"host_total":20.0,"remote_total":10.0}}}"#;
+        let report = read(json, "bbr").unwrap();
+        assert_eq!(report.bytes, 6_250_000_000);
+        assert_eq!(report.sender.cpu_percent_per_gbps, Some(4.0));
+        assert_eq!(report.receiver.cpu_percent_per_gbps, Some(2.0));
+        let complaint = read(r#"{"error":"unable to connect"}"#, "bbr");
+        assert_eq!(complaint, Err("iperf3: unable to connect".into()));
+        assert!(read("{}", "bbr").is_err());
+    }
+}
