@@ -6,7 +6,7 @@ use std::{hint::black_box, time::Duration};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use farhaul_core::units::Rate;
 use farhaul_link::{Loss, PathConfig};
-use farhaul_sim::{FlowConfig, Scenario, SimReport, run};
+use farhaul_sim::{Scenario, SimReport, run};
 use farhaul_testkit::Steady;
 
 fn scenario(mtu: u32, loss: f64) -> Scenario {
@@ -22,11 +22,8 @@ fn scenario(mtu: u32, loss: f64) -> Scenario {
         ..PathConfig::default()
     };
     Scenario {
-        forward: path.clone(),
-        back: path,
-        flows: vec![FlowConfig::default()],
         duration: Duration::from_secs(2),
-        ..Scenario::default()
+        ..Scenario::over(path)
     }
 }
 

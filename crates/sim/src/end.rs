@@ -46,6 +46,8 @@ pub(crate) struct End {
     rng: Rng,
     pub(crate) sink: Sink,
     peer: SocketAddr,
+    /// The session's deadline when it was last at rest.
+    deadline: Option<Instant>,
     /// The earliest pending timer event of this end that is not stale.
     pub(crate) armed: Option<Instant>,
     pub(crate) closed: Option<CloseReason>,
@@ -62,6 +64,7 @@ impl End {
             rng,
             sink: Sink::default(),
             peer: address(index ^ 1),
+            deadline: None,
             armed: None,
             closed: None,
             turns: 0,
@@ -123,7 +126,7 @@ impl End {
         let Some((_, session)) = &mut self.session else {
             return false;
         };
-        if session.poll_timeout().is_none_or(|(at, _)| at > now) {
+        if self.deadline.is_none_or(|at| at > now) {
             return false;
         }
         let mut turn = Turn {
@@ -157,8 +160,11 @@ impl End {
         }
     }
 
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        Some(self.session.as_ref()?.1.poll_timeout()?.0)
+    /// The session's deadline, now that it is at rest.
+    pub(crate) fn rest(&mut self) -> Option<Instant> {
+        let timeout = self.session.as_ref().and_then(|(_, s)| s.poll_timeout());
+        self.deadline = timeout.map(|(at, _)| at);
+        self.deadline
     }
 
     pub(crate) const fn has_session(&self) -> bool {

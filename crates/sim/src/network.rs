@@ -224,3 +224,6 @@ impl Parcel {
         self.last = len;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -83,6 +83,17 @@ pub enum Error {
 const MAX_FLOWS: usize = 10_000;
 
 impl Scenario {
+    /// One endless flow over `path` in both directions, between hosts whose interfaces have its MTU.
+    #[must_use]
+    pub fn over(path: PathConfig) -> Self {
+        Self {
+            interface_mtu: path.mtu,
+            back: path.clone(),
+            forward: path,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn validate(&self) -> Result<(), Error> {
         self.forward.validate().map_err(Error::Forward)?;
         self.back.validate().map_err(Error::Back)?;

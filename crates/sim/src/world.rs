@@ -29,7 +29,7 @@ pub type Maker<'a> = &'a mut dyn FnMut(usize) -> (Box<dyn Protocol>, Box<dyn Pro
 
 /// Turns and batches of one end at one instant beyond which it is held to be stuck.
 const MAX_TURNS: u32 = 100_000;
-const MAX_BATCHES: u32 = 1 << 20;
+const MAX_BATCHES: u32 = 1 << 16;
 /// The longest delivery: one batch.
 const SCRATCH: usize = 1 << 16;
 
@@ -281,7 +281,7 @@ impl<'a> World<'a> {
 
     fn arm(&mut self, e: u32) {
         let end = &mut self.ends[e as usize];
-        if let Some(deadline) = end.deadline() {
+        if let Some(deadline) = end.rest() {
             let at = deadline.max(self.now);
             if end.armed.is_none_or(|armed| at < armed) {
                 end.armed = Some(at);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use farhaul_core::units::Rate;
-use farhaul_link::{Jitter, Loss, PathConfig, Reorder};
-use farhaul_sim::{FlowConfig, Scenario, SimReport, run};
+use farhaul_link::{Jitter, Loss, PathConfig, Reorder, Window};
+use farhaul_sim::{Error, FlowConfig, Scenario, SimReport, run};
 use farhaul_testkit::Steady;
 
 fn path(rate: Rate, loss: f64) -> PathConfig {
@@ -23,13 +23,11 @@ fn path(rate: Rate, loss: f64) -> PathConfig {
 
 fn scenario(loss: f64) -> Scenario {
     Scenario {
-        forward: path(Rate::gbit(1), loss),
-        back: path(Rate::gbit(1), loss),
         flows: vec![FlowConfig {
             bytes: Some(100_000_000),
             ..FlowConfig::default()
         }],
-        ..Scenario::default()
+        ..Scenario::over(path(Rate::gbit(1), loss))
     }
 }
 
@@ -148,4 +146,66 @@ fn the_report_is_json() {
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["flows"][0]["received_bytes"], 100_000_000);
     assert_eq!(json["trace_hash"].as_str().unwrap().len(), 16);
+}
+
+#[test]
+fn a_flow_may_have_a_longer_way_than_the_others() {
+    let mut two = scenario(0.0);
+    two.flows = vec![
+        two.flows[0],
+        FlowConfig {
+            extra_delay: Duration::from_millis(75),
+            ..two.flows[0]
+        },
+    ];
+    let report = simulate(&two, Rate::mbit(400));
+    let rtts: Vec<_> = report
+        .flows
+        .iter()
+        .map(|f| f.sender.rtt_smoothed_ms.map(f64::round))
+        .collect();
+    assert_eq!(rtts, [Some(100.0), Some(250.0)]);
+}
+
+#[test]
+fn a_dark_second_costs_a_second_and_no_byte() {
+    let mut dark = scenario(0.0);
+    dark.forward.blackouts = vec![Window {
+        from: Duration::from_millis(500),
+        lasts: Duration::from_secs(1),
+    }];
+    let clean = simulate(&scenario(0.0), Rate::mbit(900));
+    let report = simulate(&dark, Rate::mbit(900));
+    assert_eq!(report.flows[0].received_bytes, 100_000_000);
+    let cost = report.flows[0].completed.unwrap() - clean.flows[0].completed.unwrap();
+    assert!((0.5..1.6).contains(&cost), "{cost}");
+}
+
+#[test]
+fn a_path_that_cannot_be_and_a_session_without_rest_are_errors() {
+    let mut impossible = scenario(0.0);
+    impossible.back.rate = Rate::ZERO;
+    let steady = Steady::new(Rate::mbit(100), 9_000);
+    let error = run(&impossible, &mut |_| (Box::new(steady), Box::new(steady))).unwrap_err();
+    assert!(
+        error.to_string().starts_with("path back: the rate"),
+        "{error}"
+    );
+    let restless = Steady::new(Rate::UNLIMITED, 9_000);
+    let endless = Scenario {
+        flows: vec![FlowConfig::default()],
+        ..scenario(0.0)
+    };
+    let error = run(&endless, &mut |_| (Box::new(restless), Box::new(restless))).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Livelock {
+                flow: 0,
+                side: "client",
+                ..
+            }
+        ),
+        "{error}"
+    );
 }

@@ -173,7 +173,7 @@ impl SteadySession {
         }
         if self.greet_at.is_some_and(|at| at <= now) {
             self.greet_at = self.client.then_some(now + RETRY);
-            self.greeted = Some(now);
+            self.greeted.get_or_insert(now);
             self.bare(if self.client { HELLO } else { WELCOME }, out);
             return Ok(true);
         }
