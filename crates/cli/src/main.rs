@@ -1,1 +1,72 @@
-fn main() {}
+//! What did the user ask for? Arguments in, one command run, one exit code out.
+//!
+//! With `--json` stdout carries exactly one valid object, also when the arguments are wrong; what is
+//! said to people then goes to stderr.
+
+mod cmd;
+mod exit;
+mod out;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser};
+
+use crate::exit::{Exit, Failure};
+
+/// Moves bulk data over long fat networks at the speed of the link.
+#[derive(Debug, Parser)]
+#[command(
+    name = "farhaul",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: cmd::Command,
+}
+
+fn main() -> ExitCode {
+    let json = json_wanted();
+    let ended = match Cli::try_parse() {
+        Ok(cli) => cmd::run(cli.command),
+        // Help and version are no failure.
+        Err(e) if !e.use_stderr() => e.exit(),
+        Err(e) if !json => e.exit(),
+        Err(e) => Err(Failure::new(Exit::Usage, e.to_string().trim())),
+    };
+    match ended {
+        Ok(()) => Exit::Ok.into(),
+        Err(failure) => {
+            if json {
+                out::json(&failure.object());
+            }
+            if !failure.text.is_empty() {
+                eprintln!("farhaul: {failure}");
+            }
+            failure.exit.into()
+        }
+    }
+}
+
+/// Whether `--json` was given, for when the arguments cannot be understood.
+fn json_wanted() -> bool {
+    std::env::args_os()
+        .take_while(|a| a != "--")
+        .any(|a| a == "--json" || a == "-J")
+}
+
+/// The definition of the whole command line, for completions and manual pages.
+pub(crate) fn definition() -> clap::Command {
+    Cli::command()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        definition().debug_assert();
+    }
+}

@@ -1,1 +1,25 @@
-//! TBD
+//! How does real software behave on a network that is not there? Two hosts, "near" and "far", live in
+//! network namespaces of this machine; everything between them goes through a user-space router that
+//! asks `farhaul-link` what becomes of each packet. Real sockets and real kernels at both ends, and
+//! nothing left behind afterwards. Without privileges, a UDP relay does the same for one port.
+//!
+//! The emulator watches itself: a run in which it was late, or dropped packets of its own accord,
+//! says so and is not valid.
+
+// pub mod calibrate;
+mod clock;
+mod health;
+mod held;
+mod host;
+mod packet;
+mod process;
+// pub mod relay;
+mod report;
+mod router;
+mod slab;
+pub mod wan;
+
+pub use health::{Health, Lateness};
+pub use host::Host;
+pub use process::Service;
+pub use report::{DirectionReport, WanReport};

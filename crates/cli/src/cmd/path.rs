@@ -1,0 +1,192 @@
+//! How is a network described on the command line? The flags shared by every command that emulates or
+//! simulates one, and what they mean for its two directions.
+
+use std::{fs, time::Duration};
+
+use farhaul_core::units::{Rate, Size};
+use farhaul_link::{
+    Aqm, Jitter, Loss, LossTrace, PathConfig, Policer, QueueLimit, Reorder, Step, Window, duration,
+    preset, share,
+};
+
+use crate::exit::{Exit, Failure};
+
+/// A network. Both directions are the same unless a flag ends in `-back`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Network")]
+pub(crate) struct PathArgs {
+    /// Start from a named path: lan, metro, transatlantic, transpacific, geo-satellite, lossy-wifi,
+    /// or kachan-2013:RTT,LOSS
+    #[arg(long, value_name = "NAME", value_parser = preset)]
+    profile: Option<PathConfig>,
+    /// Round-trip time without queueing, half in each direction [default: 0]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
+    rtt: Option<Duration>,
+    /// Random loss: 1%, ge:0.1%,8 (bursts: mean, packets per burst), or trace:FILE [default: 0]
+    #[arg(long, value_name = "LOSS", value_parser = loss, allow_hyphen_values = true)]
+    loss: Option<Loss>,
+    /// The same from far to near [default: as --loss]
+    #[arg(long, value_name = "LOSS", value_parser = loss, allow_hyphen_values = true)]
+    loss_back: Option<Loss>,
+    /// Rate of the bottleneck, or "unlimited" [default: 10Gbit]
+    #[arg(long, value_name = "RATE", value_parser = rate, allow_hyphen_values = true)]
+    rate: Option<Rate>,
+    /// The same from far to near [default: as --rate]
+    #[arg(long, value_name = "RATE", value_parser = rate, allow_hyphen_values = true)]
+    rate_back: Option<Rate>,
+    /// Queue at the bottleneck: 18MB, 50ms or 1bdp [default: 18MB]
+    #[arg(long, value_name = "SIZE|TIME", value_parser = queue, allow_hyphen_values = true)]
+    queue: Option<Queue>,
+    /// The same from far to near [default: as --queue]
+    #[arg(long, value_name = "SIZE|TIME", value_parser = queue, allow_hyphen_values = true)]
+    queue_back: Option<Queue>,
+    /// Random extra delay up to TIME; with ",reorder" packets may overtake
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    jitter: Option<Jitter>,
+    /// Hold a share of the packets back, as in 1%,2ms
+    #[arg(long, value_name = "SHARE,TIME", allow_hyphen_values = true)]
+    reorder: Option<Reorder>,
+    /// Deliver a share of the packets twice
+    #[arg(long, value_name = "SHARE", value_parser = share, allow_hyphen_values = true)]
+    duplicate: Option<f64>,
+    /// Flip a bit in a share of the packets
+    #[arg(long, value_name = "SHARE", value_parser = share, allow_hyphen_values = true)]
+    corrupt: Option<f64>,
+    /// Dark windows, as in 5s+10s,60s+1s (from, length)
+    #[arg(
+        long,
+        value_name = "FROM+LENGTH",
+        value_delimiter = ',',
+        allow_hyphen_values = true
+    )]
+    blackout: Vec<Window>,
+    /// Rates over time, as in 5s:1Gbit,8s:10Gbit
+    #[arg(long, value_name = "TIME:RATE", value_delimiter = ',', value_parser = rate_step)]
+    rate_steps: Vec<Step<Rate>>,
+    /// Round-trip times over time, as in 5s:80ms,8s:20ms
+    #[arg(long, value_name = "TIME:RTT", value_delimiter = ',', value_parser = delay_step)]
+    delay_steps: Vec<Step<Duration>>,
+    /// Drop what exceeds a token bucket, as in 5Gbit,1MB (rate, burst)
+    #[arg(long, value_name = "RATE,SIZE", allow_hyphen_values = true)]
+    policer: Option<Policer>,
+    /// Queue management that marks packets: codel[:5ms,100ms] or red[:5ms,15ms,10%]
+    #[arg(long, value_name = "NAME")]
+    ecn: Option<Aqm>,
+}
+
+impl PathArgs {
+    /// Near to far, and far to near.
+    pub(crate) fn paths(&self, mtu: u32) -> Result<[PathConfig; 2], Failure> {
+        let there = self.path(mtu, self.rate, self.loss.as_ref(), self.queue);
+        let back = self.path(
+            mtu,
+            self.rate_back.or(self.rate),
+            self.loss_back.as_ref().or(self.loss.as_ref()),
+            self.queue_back.or(self.queue),
+        );
+        for path in [&there, &back] {
+            path.validate()
+                .map_err(|error| Failure::new(Exit::Usage, error))?;
+        }
+        Ok([there, back])
+    }
+
+    fn path(
+        &self,
+        mtu: u32,
+        rate: Option<Rate>,
+        loss: Option<&Loss>,
+        queue: Option<Queue>,
+    ) -> PathConfig {
+        let mut path = self.profile.clone().unwrap_or_default();
+        path.mtu = Some(mtu);
+        path.rate = rate.unwrap_or(path.rate);
+        path.delay = self.rtt.map_or(path.delay, |rtt| rtt / 2);
+        if let Some(loss) = loss {
+            path.loss = loss.clone();
+        }
+        if let Some(queue) = queue {
+            path.queue = queue.limit(path.rate, path.delay * 2, mtu);
+        }
+        path.jitter = self.jitter.or(path.jitter);
+        path.reorder = self.reorder;
+        path.duplicate = self.duplicate.unwrap_or(0.0);
+        path.corrupt = self.corrupt.unwrap_or(0.0);
+        path.blackouts.clone_from(&self.blackout);
+        path.rate_steps.clone_from(&self.rate_steps);
+        path.delay_steps.clone_from(&self.delay_steps);
+        path.policer = self.policer;
+        path.aqm = self.ecn;
+        path
+    }
+}
+
+/// A queue's size as written.
+#[derive(Clone, Copy, Debug)]
+enum Queue {
+    Limit(QueueLimit),
+    /// Multiples of rate times round-trip time.
+    Bdp(f64),
+}
+
+impl Queue {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a product of positive numbers; a float-to-int `as` saturates"
+    )]
+    fn limit(self, rate: Rate, rtt: Duration, mtu: u32) -> QueueLimit {
+        match self {
+            Self::Limit(limit) => limit,
+            Self::Bdp(factor) => {
+                let bytes = (rate.bytes_in(rtt) as f64 * factor) as u64;
+                QueueLimit::Bytes(Size::from_bytes(bytes.max(mtu.into())))
+            }
+        }
+    }
+}
+
+fn queue(text: &str) -> Result<Queue, String> {
+    if let Some(factor) = text.strip_suffix("bdp") {
+        return match factor.parse() {
+            Ok(factor) if (0.001..=1000.0).contains(&factor) => Ok(Queue::Bdp(factor)),
+            _ => Err(format!(
+                "'{text}' is not a multiple such as 1bdp or 0.25bdp"
+            )),
+        };
+    }
+    text.parse().map(Queue::Limit).map_err(text_of)
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    if text == "unlimited" {
+        return Ok(Rate::UNLIMITED);
+    }
+    text.parse().map_err(text_of)
+}
+
+fn loss(text: &str) -> Result<Loss, String> {
+    let Some(file) = text.strip_prefix("trace:") else {
+        return text.parse().map_err(text_of);
+    };
+    let trace = fs::read_to_string(file).map_err(|error| format!("cannot read {file}: {error}"))?;
+    LossTrace::parse(&trace).map(Loss::Trace).map_err(text_of)
+}
+
+fn rate_step(text: &str) -> Result<Step<Rate>, String> {
+    Step::parse(text, str::parse::<Rate>).map_err(text_of)
+}
+
+fn delay_step(text: &str) -> Result<Step<Duration>, String> {
+    let step = Step::parse(text, duration).map_err(text_of)?;
+    Ok(Step {
+        to: step.to / 2,
+        ..step
+    })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
+fn text_of(error: impl ToString) -> String {
+    error.to_string()
+}

@@ -1,0 +1,166 @@
+//! How does a run end? Stable exit codes with names, and the failure that carries one. Scripts and
+//! schedulers decide by them whether to try again.
+
+use std::{fmt, process::ExitCode};
+
+use serde_json::{Value, json};
+
+/// An exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    dead_code,
+    reason = "the table is complete; not every command has every ending"
+)]
+pub(crate) enum Exit {
+    /// Everything was done, or there was nothing to do.
+    Ok,
+    /// A fault of ours.
+    Internal,
+    /// The command line cannot be meant.
+    Usage,
+    /// No source could be read.
+    SourceMissing,
+    /// The destination is not writable, of the wrong type, or not allowed.
+    DestError,
+    /// Some files failed.
+    Partial,
+    /// Files changed while they were sent.
+    SourceChanged,
+    /// Content differs after repair.
+    VerifyFailed,
+    /// No space or quota.
+    NoSpace,
+    /// The target is in use by another run.
+    Locked,
+    /// Configuration, key file or its permissions.
+    Config,
+    /// Name resolution, route or local address.
+    NetSetup,
+    /// ssh failed.
+    Ssh,
+    /// farhaul was not found on the remote.
+    RemoteMissing,
+    /// No common protocol version.
+    Version,
+    /// The peer's identity was refused, or ours.
+    Auth,
+    /// No UDP path.
+    UdpBlocked,
+    /// Lost or stalled.
+    ConnectionLost,
+    /// The server is full or draining.
+    Busy,
+    /// A limit the user set was reached.
+    Limit,
+    /// The peer violated the protocol.
+    Protocol,
+    /// A comparison failed.
+    Threshold,
+    /// Ended by a signal.
+    Signal(u8),
+    /// A program that we ran ended with this code.
+    Program(u8),
+}
+
+impl Exit {
+    /// Its number, name, and whether trying again may help.
+    const fn row(self) -> (u8, &'static str, bool) {
+        match self {
+            Self::Ok => (0, "ok", false),
+            Self::Internal => (1, "internal", false),
+            Self::Usage => (2, "usage", false),
+            Self::SourceMissing => (3, "source_missing", false),
+            Self::DestError => (4, "dest_error", false),
+            Self::Partial => (5, "partial", true),
+            Self::SourceChanged => (6, "source_changed", true),
+            Self::VerifyFailed => (7, "verify_failed", true),
+            Self::NoSpace => (8, "no_space", true),
+            Self::Locked => (9, "locked", true),
+            Self::Config => (10, "config", false),
+            Self::NetSetup => (11, "net_setup", true),
+            Self::Ssh => (12, "ssh", false),
+            Self::RemoteMissing => (13, "remote_missing", false),
+            Self::Version => (14, "version", false),
+            Self::Auth => (15, "auth", false),
+            Self::UdpBlocked => (16, "udp_blocked", false),
+            Self::ConnectionLost => (17, "connection_lost", true),
+            Self::Busy => (18, "busy", true),
+            Self::Limit => (19, "limit", true),
+            Self::Protocol => (20, "protocol", false),
+            Self::Threshold => (22, "threshold", false),
+            Self::Signal(n) => (128 + n, "signal", true),
+            Self::Program(code) => (code, "program", false),
+        }
+    }
+
+    /// The number.
+    pub(crate) const fn code(self) -> u8 {
+        self.row().0
+    }
+
+    /// The `exit` member of JSON output.
+    pub(crate) fn object(self) -> Value {
+        let (code, name, retryable) = self.row();
+        json!({ "code": code, "name": name, "retryable": retryable })
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        exit.code().into()
+    }
+}
+
+/// Why a command did not do what it was asked: for people, and as a code.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    /// The code.
+    pub(crate) exit: Exit,
+    /// Cause and fix in one sentence; empty if everything has been said.
+    pub(crate) text: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, text: impl Into<String>) -> Self {
+        Self {
+            exit,
+            text: text.into(),
+        }
+    }
+
+    /// The command line cannot be meant.
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, text)
+    }
+
+    /// What `--json` says.
+    pub(crate) fn object(&self) -> Value {
+        json!({
+            "schema": "farhaul.failure/1",
+            "ok": false,
+            "version": env!("CARGO_PKG_VERSION"),
+            "error": self.text,
+            "exit": self.exit.object(),
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_an_object_with_its_code() {
+        let object = Failure::usage("no").object();
+        assert_eq!(object["ok"], false);
+        assert_eq!(object["exit"]["code"], 2);
+        assert_eq!(object["exit"]["name"], "usage");
+        assert_eq!(Exit::Signal(2).code(), 130);
+    }
+}

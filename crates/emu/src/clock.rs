@@ -1,0 +1,42 @@
+//! What time is it? The emulator's only reader of the clock. Each router has its own epoch, so that
+//! the schedules of its paths count from its start.
+
+use std::{
+    num::NonZeroU64,
+    time::{self, Duration},
+};
+
+use farhaul_core::time::Instant;
+use rustix::time::Timespec;
+
+/// A clock that began at its creation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(time::Instant);
+
+impl Clock {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the emulator runs in real time; this is where it enters"
+    )]
+    pub(crate) fn start() -> Self {
+        Self(time::Instant::now())
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        Instant::EPOCH + self.0.elapsed()
+    }
+}
+
+/// Has the kernel wake this thread at the time asked for instead of up to 50 us later.
+pub(crate) fn wake_precisely() {
+    // Refused only by kernels without the call; then the lateness in the report tells.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+}
+
+/// A duration as the kernel takes it.
+pub(crate) fn timespec(d: Duration) -> Timespec {
+    Timespec {
+        tv_sec: d.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: d.subsec_nanos().into(),
+    }
+}

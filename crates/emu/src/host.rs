@@ -1,0 +1,176 @@
+//! What is it like to be a computer at one end of the network? A [`Host`] is a network namespace kept
+//! by a thread of its own: work given to it, sockets opened by that work and programs it starts all
+//! live there. When the thread ends, the kernel kills what it started.
+
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    process::{Child, Command},
+    sync::mpsc,
+    thread::{self, JoinHandle},
+};
+
+use farhaul_udp::{
+    netns,
+    tun::{Tun, TunConfig},
+};
+
+/// The name of the interface in both hosts.
+pub(crate) const INTERFACE: &str = "wan0";
+/// Trains the kernel holds for the router: 10 Gbit/s for 50 ms of scheduling trouble.
+const QUEUE_LEN: u32 = 1_000;
+
+/// Kernel parameters of a host: windows for 10 Gbit/s times 400 ms, and no waiting for addresses.
+const PARAMETERS: &[(&str, &str)] = &[
+    ("net/ipv4/tcp_rmem", "4096 131072 1073741824"),
+    ("net/ipv4/tcp_wmem", "4096 131072 1073741824"),
+    ("net/ipv4/ping_group_range", "0 2147483647"),
+    ("net/ipv6/conf/all/accept_dad", "0"),
+    ("net/ipv6/conf/default/accept_dad", "0"),
+    ("net/ipv6/conf/default/router_solicitations", "0"),
+    ("net/ipv6/conf/default/addr_gen_mode", "1"),
+];
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// One end of the emulated network.
+#[derive(Debug)]
+pub struct Host {
+    address: Ipv4Addr,
+    address6: Ipv6Addr,
+    jobs: Option<mpsc::Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Host {
+    /// Host number `number` of the network 10.99.0.0/24 with its interface.
+    pub(crate) fn start(name: &'static str, number: u8, mtu: u32) -> io::Result<(Self, Tun)> {
+        let (jobs, inbox) = mpsc::channel::<Job>();
+        let thread = thread::Builder::new().name(name.into()).spawn(move || {
+            for job in inbox {
+                job();
+            }
+        })?;
+        let host = Self {
+            address: Ipv4Addr::new(10, 99, 0, number),
+            address6: Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, number.into()),
+            jobs: Some(jobs),
+            thread: Some(thread),
+        };
+        let config = TunConfig {
+            name: INTERFACE,
+            mtu,
+            address: (host.address, 24),
+            // IPv6 does not exist on links this small (RFC 8200 §5).
+            address6: (mtu >= 1_280).then_some((host.address6, 64)),
+            queue_len: QUEUE_LEN,
+        };
+        let tun = host.run(move || {
+            netns::enter_new_network()?;
+            // What cannot be set keeps the system's value; the programs then run with that.
+            netns::set_parameters(PARAMETERS);
+            Tun::open(&config)
+        })?;
+        Ok((host, tun))
+    }
+
+    /// Its IPv4 address.
+    pub const fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// Its IPv6 address; absent on the interface if the MTU is below 1,280.
+    pub const fn address6(&self) -> Ipv6Addr {
+        self.address6
+    }
+
+    /// Does `job` on this host and waits for its answer. Sockets opened by the job stay on this host
+    /// wherever they are used afterwards. A panic of the job is passed on.
+    pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let job = Box::new(move || {
+            let _ = answer.send(catch_unwind(AssertUnwindSafe(job)));
+        });
+        let sent = self
+            .jobs
+            .as_ref()
+            .is_some_and(|jobs| jobs.send(job).is_ok());
+        debug_assert!(sent, "the thread lives as long as the host");
+        match answered.recv() {
+            Ok(Ok(value)) => value,
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err(_) => unreachable!("a job answers or panics"),
+        }
+    }
+
+    /// Starts a program on this host. It is killed when the host goes away.
+    pub fn spawn(&self, mut command: Command) -> io::Result<Child> {
+        self.run(move || netns::die_with_this_thread(&mut command).spawn())
+    }
+
+    /// Trains that the kernel dropped because the router did not fetch them in time.
+    pub(crate) fn interface_drops(&self) -> u64 {
+        self.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))
+            .ok()
+            .and_then(|table| sent_drops(&table))
+            .unwrap_or(0)
+    }
+
+    /// Whether any program on this host waits for connections or datagrams.
+    pub(crate) fn has_listener(&self) -> bool {
+        self.run(|| {
+            ["tcp", "tcp6", "udp", "udp6"].iter().any(|table| {
+                let path = format!("/proc/thread-self/net/{table}");
+                std::fs::read_to_string(path).is_ok_and(|text| listens(&text))
+            })
+        })
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The "dropped when sending" column of our interface in `/proc/net/dev`.
+fn sent_drops(table: &str) -> Option<u64> {
+    let (_, columns) = table
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.trim() == INTERFACE)?;
+    columns.split_whitespace().nth(11)?.parse().ok()
+}
+
+/// Whether a socket in this table of `/proc/net` is bound and not connected: TCP state 0A, UDP 07.
+fn listens(table: &str) -> bool {
+    table
+        .lines()
+        .skip(1)
+        .any(|line| matches!(line.split_whitespace().nth(3), Some("0A" | "07")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_tables_are_read() {
+        let table = "Inter-|   Receive  |  Transmit\n face |bytes packets\n    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n  \
+                     wan0: 0 1 2 3 4 5 6 7 8 9 10 42 12 13 14 15\n";
+        assert_eq!(sent_drops(table), Some(42));
+        assert_eq!(sent_drops("lo: 0\n"), None);
+        let head = "  sl  local_address rem_address   st tx_queue\n";
+        assert!(!listens(head));
+        assert!(listens(&format!(
+            "{head}   0: 00000000:1451 00000000:0000 0A 0\n"
+        )));
+        assert!(!listens(&format!(
+            "{head}   0: 0100007F:1451 0100007F:9 01 0\n"
+        )));
+    }
+}

@@ -1,0 +1,177 @@
+//! How does a program started for a run end? Servers are told to go, with everything they started,
+//! when the run is over; the main program is waited for, and signals that we get are passed to it.
+
+use std::{
+    io::{self, Read as _},
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream, process::CommandExt as _},
+    },
+    process::{Child, Command, ExitStatus},
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open},
+};
+use signal_hook::{
+    SigId,
+    consts::{SIGHUP, SIGINT, SIGTERM},
+};
+
+use crate::{clock::timespec, host::Host};
+
+/// How long a program may take to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long a server may take until it listens.
+const START: Duration = Duration::from_secs(3);
+/// How often we look whether it does.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A program that runs beside the main one, with a process group of its own; ended when dropped.
+#[derive(Debug)]
+pub struct Service {
+    child: Child,
+    ended: OwnedFd,
+}
+
+impl Service {
+    /// Starts `command` on `host` and waits until something there listens, the program has ended, or
+    /// 3 s have passed.
+    pub fn start(host: &Host, mut command: Command) -> io::Result<Self> {
+        command.process_group(0);
+        let child = host.spawn(command)?;
+        let ended = watch(&child)?;
+        let service = Self { child, ended };
+        for _ in 0..START.as_millis() / LOOK.as_millis() {
+            if host.has_listener() || service.ends_within(LOOK) {
+                break;
+            }
+        }
+        Ok(service)
+    }
+
+    /// How it ended, if it has.
+    pub fn status(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    fn ends_within(&self, time: Duration) -> bool {
+        let mut fds = [PollFd::new(&self.ended, PollFlags::IN)];
+        poll(&mut fds, Some(&timespec(time))).is_ok_and(|n| n > 0)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let group = pid(&self.child);
+        for signal in [Signal::TERM, Signal::KILL] {
+            // The group may be gone already.
+            let _ = kill_process_group(group, signal);
+            if self.ends_within(GRACE) {
+                break;
+            }
+        }
+        let _ = self.child.wait();
+        // What it started and left behind.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+/// How the main program ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending {
+    pub(crate) status: ExitStatus,
+    /// The signal that told us to stop, if one did.
+    pub(crate) interrupted: Option<i32>,
+}
+
+/// Signals that tell us to stop, while this lives.
+#[derive(Debug)]
+pub(crate) struct Signals(Vec<Caught>);
+
+#[derive(Debug)]
+struct Caught {
+    signal: i32,
+    inbox: UnixStream,
+    hook: SigId,
+}
+
+impl Signals {
+    pub(crate) fn catch() -> io::Result<Self> {
+        let mut signals = Self(Vec::new());
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let (inbox, outbox) = UnixStream::pair()?;
+            inbox.set_nonblocking(true)?;
+            let hook = signal_hook::low_level::pipe::register(signal, outbox)?;
+            signals.0.push(Caught {
+                signal,
+                inbox,
+                hook,
+            });
+        }
+        Ok(signals)
+    }
+
+    /// A signal that has arrived since the last call.
+    fn next(&mut self) -> Option<i32> {
+        self.0
+            .iter_mut()
+            .find(|caught| matches!((&caught.inbox).read(&mut [0]), Ok(1)))
+            .map(|caught| caught.signal)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for caught in &self.0 {
+            signal_hook::low_level::unregister(caught.hook);
+        }
+    }
+}
+
+/// Waits for the main program. A signal to us is passed on; a program that ignores it is killed.
+pub(crate) fn wait(mut child: Child, signals: &mut Signals) -> io::Result<Ending> {
+    let ended = watch(&child)?;
+    let mut interrupted = None;
+    let mut patience = None;
+    // What to send when the patience has run out.
+    let mut next = Signal::TERM;
+    loop {
+        let mut fds = vec![PollFd::new(&ended, PollFlags::IN)];
+        let inboxes = signals.0.iter().map(|caught| &caught.inbox);
+        fds.extend(inboxes.map(|inbox| PollFd::new(inbox, PollFlags::IN)));
+        let ready = match poll(&mut fds, patience.as_ref()) {
+            Err(Errno::INTR) => continue,
+            result => result?,
+        };
+        if !fds[0].revents().is_empty() {
+            let status = child.wait()?;
+            return Ok(Ending {
+                status,
+                interrupted,
+            });
+        }
+        let signal = signals.next();
+        // A terminal has sent its interrupt to the program as well; once is enough.
+        let heard = signal == Some(SIGINT) && interrupted.is_none();
+        if !heard && (signal.is_some() || ready == 0) {
+            // It may end at this very moment.
+            let _ = kill_process(pid(&child), next);
+            next = Signal::KILL;
+        }
+        interrupted = interrupted.or(signal);
+        patience = Some(timespec(GRACE));
+    }
+}
+
+/// A descriptor that becomes readable when the process ends.
+fn watch(child: &Child) -> io::Result<OwnedFd> {
+    Ok(pidfd_open(pid(child), PidfdFlags::empty())?)
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}

@@ -1,0 +1,155 @@
+//! What happened on the network during a run? The numbers of both directions and the emulator's
+//! health, for people and as JSON.
+
+use std::{collections::BTreeMap, fmt};
+
+use farhaul_link::{Counters, DropCause};
+use serde::Serialize;
+
+use crate::{health::Health, router::Totals};
+
+/// The report of one run.
+#[derive(Clone, Debug, Serialize)]
+pub struct WanReport {
+    /// What kind of object this is, with its version.
+    pub schema: &'static str,
+    /// The network that was asked for, in words.
+    pub network: String,
+    /// The seed of all randomness.
+    pub seed: u64,
+    /// How long the network existed, in seconds.
+    pub seconds: f64,
+    /// From the near host to the far one.
+    pub near_to_far: DirectionReport,
+    /// From the far host to the near one.
+    pub far_to_near: DirectionReport,
+    /// Whether the emulator kept up.
+    pub health: Health,
+    /// Whether the asked rate was above what the machine was calibrated for.
+    pub emulator_limited: bool,
+}
+
+/// What happened in one direction.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct DirectionReport {
+    /// Packets the sender put on the network.
+    pub offered_packets: u64,
+    /// Their bytes, IP headers included.
+    pub offered_bytes: u64,
+    /// Packets the receiver got, copies included.
+    pub delivered_packets: u64,
+    /// Their bytes, IP headers included.
+    pub delivered_bytes: u64,
+    /// Dropped packets by cause.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Packets delivered twice.
+    pub duplicated: u64,
+    /// Packets damaged; TCP and other packets whose kernel would notice are not delivered.
+    pub corrupted: u64,
+    /// Packets held back for others to overtake.
+    pub reordered: u64,
+    /// Packets marked "congestion experienced".
+    pub marked: u64,
+    /// Most bytes in the bottleneck's queue.
+    pub max_queue_bytes: u64,
+    /// Longest wait in it, in ms.
+    pub max_wait_ms: f64,
+    /// Segments per train read, a measure of the emulator's efficiency.
+    pub packets_per_read: f64,
+    /// Segments per run written.
+    pub packets_per_write: f64,
+}
+
+impl DirectionReport {
+    #[expect(clippy::cast_precision_loss, reason = "ratios for people")]
+    pub(crate) fn new(counters: &Counters, totals: &Totals) -> Self {
+        Self {
+            offered_packets: counters.offered,
+            offered_bytes: counters.offered_bytes,
+            delivered_packets: totals.delivered,
+            delivered_bytes: totals.delivered_bytes,
+            drops: counters
+                .drops()
+                .filter(|(_, n)| *n > 0)
+                .map(|(cause, n)| (cause.name(), n))
+                .collect(),
+            duplicated: counters.duplicated,
+            corrupted: counters.corrupted,
+            reordered: counters.reordered,
+            marked: counters.marked,
+            max_queue_bytes: counters.max_queue.bytes(),
+            max_wait_ms: counters.max_wait.as_secs_f64() * 1e3,
+            packets_per_read: counters.offered as f64 / totals.reads.max(1) as f64,
+            packets_per_write: totals.delivered as f64 / totals.writes.max(1) as f64,
+        }
+    }
+
+    /// Packets dropped for `cause`.
+    pub fn dropped(&self, cause: DropCause) -> u64 {
+        self.drops.get(cause.name()).copied().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for WanReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let network = &self.network;
+        writeln!(
+            f,
+            "wan: {network}, seed {}, {:.1} s",
+            self.seed, self.seconds
+        )?;
+        line(f, "near to far", &self.near_to_far)?;
+        line(f, "far to near", &self.far_to_near)?;
+        let late = self.health.lateness;
+        write!(
+            f,
+            "  emulator: released {:.0}/{:.0}/{:.0} us late (p50/p99/max), {} own drops, {:.0} MB held, {:.0} % of a core",
+            late.p50_us,
+            late.p99_us,
+            late.max_us,
+            self.health.own_drops,
+            mega(self.health.max_held_bytes),
+            100.0 * self.health.cpu_seconds / self.seconds.max(1e-9),
+        )?;
+        for complaint in &self.health.complaints {
+            write!(f, "\n  NOT VALID: {complaint}")?;
+        }
+        if self.emulator_limited {
+            write!(
+                f,
+                "\n  EMULATOR-LIMITED: the rate is above what this machine was calibrated for"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, name: &str, way: &DirectionReport) -> fmt::Result {
+    write!(
+        f,
+        "  {name}: {} packets, {:.1} MB; delivered {}, {:.1} MB; queue up to {:.2} MB",
+        way.offered_packets,
+        mega(way.offered_bytes),
+        way.delivered_packets,
+        mega(way.delivered_bytes),
+        mega(way.max_queue_bytes),
+    )?;
+    let also = [
+        ("duplicated", way.duplicated),
+        ("corrupted", way.corrupted),
+        ("reordered", way.reordered),
+        ("marked", way.marked),
+    ];
+    for (cause, n) in &way.drops {
+        write!(f, "; {n} dropped ({})", cause.replace('_', " "))?;
+    }
+    for (name, n) in also.iter().filter(|(_, n)| *n > 0) {
+        write!(f, "; {n} {name}")?;
+    }
+    writeln!(f)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with one or two decimals")]
+fn mega(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}

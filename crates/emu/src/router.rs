@@ -1,0 +1,412 @@
+//! How does a packet get from one host to the other? One thread reads packet trains from two TUN
+//! devices, asks the path of their direction what becomes of each segment, keeps neighbouring
+//! survivors together as runs, and writes every run to the other device when its time has come.
+//!
+//! A run leaves when its *last* segment is due, as a network card with receive coalescing would
+//! deliver it; a run never spans more than [`MAX_SPAN`], so a slow link still delivers packet by
+//! packet. The payload is never copied in between: an unharmed train is written from the buffer it
+//! was read into, a run as new headers followed by a slice of that buffer.
+
+use std::{
+    io::{self, IoSlice},
+    os::fd::{AsFd as _, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use farhaul_core::{rng::Rng, time::Instant};
+use farhaul_link::{Ecn, Path, PathConfig, Verdict};
+use farhaul_udp::tun::Tun;
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
+    io::Errno,
+};
+
+use crate::{
+    clock::{Clock, timespec, wake_precisely},
+    health::Histogram,
+    held::{Held, Run},
+    packet::Anatomy,
+    slab::{Slab, Slot},
+};
+
+/// Segments that leave together were due within this time.
+const MAX_SPAN: Duration = Duration::from_micros(64);
+/// Trains read from one device before the other gets its turn and due runs are released.
+const READS_PER_TURN: u32 = 8;
+
+/// One direction and what went through it.
+#[derive(Debug)]
+struct Direction {
+    path: Path,
+    held: Held,
+    rng: Rng,
+    totals: Totals,
+}
+
+/// What one direction delivered, and what the emulator itself failed to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    /// Packets written to the receiving host, copies included.
+    pub(crate) delivered: u64,
+    /// Their bytes with IP headers.
+    pub(crate) delivered_bytes: u64,
+    /// Packets dropped for the emulator's own reasons.
+    pub(crate) own_drops: u64,
+    /// Trains read and runs written.
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+}
+
+/// The result of a router's life. Direction 0 is near to far, 1 is far to near.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) paths: [Path; 2],
+    pub(crate) totals: [Totals; 2],
+    pub(crate) late: Histogram,
+    pub(crate) max_held: u64,
+    pub(crate) seconds: f64,
+    pub(crate) cpu_seconds: f64,
+}
+
+/// A running router; stops when dropped.
+#[derive(Debug)]
+pub(crate) struct Router {
+    stop: Arc<AtomicBool>,
+    wake: Arc<OwnedFd>,
+    thread: Option<JoinHandle<io::Result<Outcome>>>,
+}
+
+impl Router {
+    /// Starts routing between `tuns[0]` (near) and `tuns[1]` (far), holding at most `memory` bytes.
+    pub(crate) fn start(
+        tuns: [Tun; 2],
+        paths: [&PathConfig; 2],
+        seed: u64,
+        memory: u64,
+    ) -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = Arc::new(eventfd(0, flags)?);
+        let stop = Arc::new(AtomicBool::new(false));
+        let rng = Rng::new(seed);
+        let [forward, back] = paths;
+        let mut router = Loop {
+            tuns,
+            directions: [
+                Direction::new(forward, &rng.fork("near to far")),
+                Direction::new(back, &rng.fork("far to near")),
+            ],
+            slab: Slab::new(memory),
+            staging: None,
+            serial: 0,
+            late: Histogram::new(),
+            clock: Clock::start(),
+            stop: Arc::clone(&stop),
+            wake: Arc::clone(&wake),
+        };
+        let thread = thread::Builder::new()
+            .name("wan-router".into())
+            .spawn(move || router.run().map(|()| router.finish()))?;
+        Ok(Self {
+            stop,
+            wake,
+            thread: Some(thread),
+        })
+    }
+
+    /// Stops routing; packets on their way are lost.
+    pub(crate) fn stop(mut self) -> io::Result<Outcome> {
+        self.join()
+            .unwrap_or_else(|| Err(io::Error::other("the router was already stopped")))
+    }
+
+    fn join(&mut self) -> Option<io::Result<Outcome>> {
+        let thread = self.thread.take()?;
+        self.stop.store(true, Ordering::Release);
+        // The counter cannot overflow: this is the only write it ever gets.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        let panicked = |_| {
+            Err(io::Error::other(
+                "the router panicked; its message is above",
+            ))
+        };
+        Some(thread.join().unwrap_or_else(panicked))
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        let _ = self.join();
+    }
+}
+
+impl Direction {
+    fn new(config: &PathConfig, rng: &Rng) -> Self {
+        Self {
+            path: Path::new(config, rng),
+            held: Held::default(),
+            rng: rng.fork("damage"),
+            totals: Totals::default(),
+        }
+    }
+}
+
+/// The state of the router's thread.
+struct Loop {
+    tuns: [Tun; 2],
+    directions: [Direction; 2],
+    slab: Slab,
+    /// The buffer the next train is read into.
+    staging: Option<Slot>,
+    serial: u64,
+    late: Histogram,
+    clock: Clock,
+    stop: Arc<AtomicBool>,
+    wake: Arc<OwnedFd>,
+}
+
+impl Loop {
+    fn run(&mut self) -> io::Result<()> {
+        wake_precisely();
+        let mut readable = [true; 2];
+        while !self.stop.load(Ordering::Acquire) {
+            for (direction, more) in readable.iter_mut().enumerate() {
+                if *more {
+                    *more = self.take_in(direction)?;
+                }
+            }
+            self.release_due()?;
+            if readable == [false; 2] {
+                readable = self.wait()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a few trains; answers whether there may be more.
+    fn take_in(&mut self, direction: usize) -> io::Result<bool> {
+        for _ in 0..READS_PER_TURN {
+            let staged = self.staging.take().or_else(|| self.slab.take_largest());
+            let Some(slot) = staged else {
+                return self.discard(direction);
+            };
+            let read = self.tuns[direction].read(self.slab.room(slot));
+            self.staging = Some(slot);
+            match read {
+                Ok(len) => self.route(direction, slot, len),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Out of memory: reads one packet into nothing.
+    fn discard(&mut self, direction: usize) -> io::Result<bool> {
+        match self.tuns[direction].read(&mut [0; 256]) {
+            Ok(_) => {
+                self.directions[direction].totals.own_drops += 1;
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Decides about every segment of the train just read into the staging buffer.
+    fn route(&mut self, direction: usize, staged: Slot, len: usize) {
+        let now = self.clock.now();
+        let Some(anatomy) = Anatomy::of(&self.slab.room(staged)[..len]) else {
+            // Not IP: nothing this network carries.
+            return;
+        };
+        let toward = &mut self.directions[direction];
+        toward.totals.reads += 1;
+        let Some(slot) = self.slab.settle(staged, len) else {
+            toward.totals.own_drops += u64::from(anatomy.segments);
+            return;
+        };
+        if slot == staged {
+            self.staging = None;
+        }
+        let mut train = Train {
+            slot,
+            anatomy,
+            open: None,
+            direction: toward,
+            slab: &mut self.slab,
+            serial: &mut self.serial,
+        };
+        for index in 0..anatomy.segments {
+            train.segment(now, index);
+        }
+        train.close();
+        self.slab.release(slot);
+    }
+
+    fn release_due(&mut self) -> io::Result<()> {
+        for direction in 0..2 {
+            let mut now = self.clock.now();
+            while let Some(run) = self.directions[direction].held.pop_due(now) {
+                self.deliver(direction, run, now)?;
+                now = self.clock.now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a run to the host at the other end.
+    fn deliver(&mut self, direction: usize, run: Run, now: Instant) -> io::Result<()> {
+        let totals = &mut self.directions[direction].totals;
+        let packet = self.slab.packet(run.slot);
+        let Some(anatomy) = Anatomy::of(packet) else {
+            return Ok(());
+        };
+        let out = &self.tuns[1 - direction];
+        let whole = run.count == anatomy.segments && !(run.marked && anatomy.segments > 1);
+        let written = if whole {
+            out.write(&[IoSlice::new(packet)])
+        } else {
+            let headers = anatomy.headers(packet, run.first, run.count, run.marked);
+            let payload = &packet[anatomy.payload(run.first, run.count)];
+            out.write(&[IoSlice::new(headers.bytes()), IoSlice::new(payload)])
+        };
+        let segments = u64::from(run.count);
+        match written {
+            Ok(_) => {
+                totals.writes += 1;
+                totals.delivered += segments;
+                totals.delivered_bytes += anatomy.run_wire_len(run.first, run.count);
+                self.late.record(now - run.due, segments);
+            }
+            // The device is gone or down: the run cannot go on.
+            Err(error) if error.raw_os_error() == Some(Errno::BADFD.raw_os_error()) => {
+                return Err(error);
+            }
+            Err(_) => totals.own_drops += segments,
+        }
+        self.slab.release(run.slot);
+        Ok(())
+    }
+
+    /// Sleeps until a device has a train or a run is due; answers which devices have one.
+    fn wait(&self) -> io::Result<[bool; 2]> {
+        let [near, far] = &self.tuns;
+        let mut fds = [
+            PollFd::new(near, PollFlags::IN),
+            PollFd::new(far, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN),
+        ];
+        let due = self
+            .directions
+            .iter()
+            .filter_map(|d| d.held.next_due())
+            .min();
+        let timeout = due.map(|due| timespec(due - self.clock.now()));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok([0, 1].map(|i| !fds[i].revents().is_empty())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn finish(&mut self) -> Outcome {
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Outcome {
+            paths: [0, 1].map(|i| self.directions[i].path.clone()),
+            totals: [0, 1].map(|i| self.directions[i].totals),
+            late: self.late.clone(),
+            max_held: self.slab.max_in_use(),
+            seconds: (self.clock.now() - Instant::EPOCH).as_secs_f64(),
+            cpu_seconds: Duration::try_from(cpu).map_or(0.0, |d| d.as_secs_f64()),
+        }
+    }
+}
+
+/// A train whose segments are being decided, and the run that is still growing.
+struct Train<'a> {
+    slot: Slot,
+    anatomy: Anatomy,
+    open: Option<(Instant, Run)>,
+    direction: &'a mut Direction,
+    slab: &'a mut Slab,
+    serial: &'a mut u64,
+}
+
+impl Train<'_> {
+    fn segment(&mut self, now: Instant, index: u16) {
+        let anatomy = self.anatomy;
+        let wire_len = anatomy.wire_len(index);
+        let (at, again, ecn, corrupt) = match self.direction.path.offer(now, wire_len, anatomy.ecn)
+        {
+            Verdict::Pass { at, ecn, corrupt } => (at, None, ecn, corrupt),
+            Verdict::Twice {
+                at,
+                again,
+                ecn,
+                corrupt,
+            } => (at, Some(again), ecn, corrupt),
+            Verdict::Drop(_) => return self.close(),
+        };
+        if corrupt {
+            if !anatomy.delivers_damage() {
+                return self.close();
+            }
+            let random = self.direction.rng.next_u64();
+            anatomy.flip(self.slab.packet_mut(self.slot), index, random);
+        }
+        let marked = ecn == Ecn::Marked && anatomy.ecn != Ecn::Marked;
+        if marked && anatomy.segments == 1 {
+            anatomy.mark(self.slab.packet_mut(self.slot));
+        }
+        self.grow(index, at, marked);
+        if let Some(due) = again {
+            let copy = self.run(index, due, marked);
+            self.push(copy);
+        }
+    }
+
+    /// Adds a segment to the open run, or opens another.
+    fn grow(&mut self, index: u16, at: Instant, marked: bool) {
+        if let Some((opened, run)) = &mut self.open
+            && run.first + run.count == index
+            && run.marked == marked
+            && at >= run.due
+            && at - *opened <= MAX_SPAN
+        {
+            run.count += 1;
+            run.due = at;
+            return;
+        }
+        self.close();
+        self.open = Some((at, self.run(index, at, marked)));
+    }
+
+    const fn run(&self, first: u16, due: Instant, marked: bool) -> Run {
+        Run {
+            due,
+            serial: 0,
+            slot: self.slot,
+            first,
+            count: 1,
+            marked,
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some((_, run)) = self.open.take() {
+            self.push(run);
+        }
+    }
+
+    fn push(&mut self, mut run: Run) {
+        *self.serial += 1;
+        run.serial = *self.serial;
+        self.slab.hold(run.slot);
+        self.direction.held.push(run);
+    }
+}

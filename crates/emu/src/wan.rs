@@ -1,0 +1,234 @@
+//! How do I run programs on a network that is not there? [`Wan::start`] builds the two hosts and the
+//! router between them; [`run`] does a whole run with one program on the near host.
+
+use std::{io, os::unix::process::ExitStatusExt as _, process::Command};
+
+use farhaul_link::{ConfigError, PathConfig};
+use farhaul_udp::{netns, tun::Offload};
+
+use crate::{
+    health::{Health, complaints},
+    host::Host,
+    process::{Service, Signals, wait},
+    report::{DirectionReport, WanReport},
+    router::{Outcome, Router},
+};
+
+/// The network between the two hosts.
+#[derive(Clone, Debug)]
+pub struct WanConfig {
+    /// From the near host to the far one.
+    pub near_to_far: PathConfig,
+    /// From the far host to the near one.
+    pub far_to_near: PathConfig,
+    /// MTU of both hosts' interfaces, 576..=65521.
+    pub mtu: u32,
+    /// Seed of all randomness.
+    pub seed: u64,
+    /// Most bytes of packets the router holds at once.
+    pub memory: u64,
+}
+
+/// The MTUs that both ends accept.
+pub const MTU_RANGE: std::ops::RangeInclusive<u32> = 576..=65_521;
+
+impl WanConfig {
+    /// The same path in both directions, MTU 9000.
+    pub fn symmetric(path: PathConfig) -> Self {
+        Self {
+            near_to_far: path.clone(),
+            far_to_near: path,
+            ..Self::default()
+        }
+    }
+
+    /// Refuses what cannot be meant.
+    pub fn validate(&self) -> Result<(), WanError> {
+        if !MTU_RANGE.contains(&self.mtu) {
+            return Err(WanError::Mtu(self.mtu));
+        }
+        self.near_to_far.validate()?;
+        Ok(self.far_to_near.validate()?)
+    }
+
+    /// In a few words, for reports.
+    fn describe(&self) -> String {
+        let there = describe(&self.near_to_far);
+        let back = describe(&self.far_to_near);
+        let rtt = self.near_to_far.delay + self.far_to_near.delay;
+        let both = if there == back {
+            there
+        } else {
+            format!("{there} there, {back} back")
+        };
+        format!("rtt {rtt:?}, {both}, mtu {}", self.mtu)
+    }
+}
+
+impl Default for WanConfig {
+    fn default() -> Self {
+        Self {
+            near_to_far: PathConfig::default(),
+            far_to_near: PathConfig::default(),
+            mtu: 9_000,
+            seed: 1,
+            memory: 4 << 30,
+        }
+    }
+}
+
+fn describe(path: &PathConfig) -> String {
+    format!("{}, loss {} %", path.rate, 100.0 * path.loss.mean())
+}
+
+/// Why a network could not be built or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WanError {
+    /// The paths make no sense.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The MTU is out of range.
+    #[error("an mtu of {0} is out of range: 576 to 65521")]
+    Mtu(u32),
+    /// The kernel refused a namespace or a TUN device.
+    #[error("this system does not let us build two hosts: {0}")]
+    Setup(#[source] io::Error),
+    /// A program could not be started.
+    #[error("cannot start '{program}': {cause}")]
+    Spawn {
+        /// What was to be started.
+        program: String,
+        /// Why it was not.
+        cause: io::Error,
+    },
+    /// Something failed in mid-run.
+    #[error("the emulator failed: {0}")]
+    Running(#[source] io::Error),
+}
+
+/// Two hosts and the network between them. Everything vanishes when it is dropped.
+#[derive(Debug)]
+pub struct Wan {
+    // Dropped in this order: the router first, so that nothing waits for packets.
+    router: Router,
+    near: Host,
+    far: Host,
+    offload: Offload,
+    network: String,
+    seed: u64,
+}
+
+impl Wan {
+    /// Builds the hosts and starts the router.
+    ///
+    /// Needs root, or [`enter_user_namespace`] at the start of the process.
+    pub fn start(config: &WanConfig) -> Result<Self, WanError> {
+        config.validate()?;
+        let (near, near_tun) = Host::start("near", 1, config.mtu).map_err(WanError::Setup)?;
+        let (far, far_tun) = Host::start("far", 2, config.mtu).map_err(WanError::Setup)?;
+        let offload = near_tun.offload();
+        let paths = [&config.near_to_far, &config.far_to_near];
+        let router = Router::start([near_tun, far_tun], paths, config.seed, config.memory)
+            .map_err(WanError::Setup)?;
+        Ok(Self {
+            router,
+            near,
+            far,
+            offload,
+            network: config.describe(),
+            seed: config.seed,
+        })
+    }
+
+    /// The host at 10.99.0.1.
+    pub const fn near(&self) -> &Host {
+        &self.near
+    }
+
+    /// The host at 10.99.0.2.
+    pub const fn far(&self) -> &Host {
+        &self.far
+    }
+
+    /// Stops the network and reports.
+    pub fn finish(self) -> Result<WanReport, WanError> {
+        let missed = self.near.interface_drops() + self.far.interface_drops();
+        let outcome = self.router.stop().map_err(WanError::Running)?;
+        let health = health(&outcome, missed, self.offload);
+        let way = |i: usize| DirectionReport::new(outcome.paths[i].counters(), &outcome.totals[i]);
+        Ok(WanReport {
+            schema: "farhaul.wan/1",
+            network: self.network,
+            seed: self.seed,
+            seconds: outcome.seconds,
+            near_to_far: way(0),
+            far_to_near: way(1),
+            health,
+            emulator_limited: false,
+        })
+    }
+}
+
+fn health(outcome: &Outcome, missed: u64, offload: Offload) -> Health {
+    let lateness = outcome.late.lateness();
+    let own_drops = missed + outcome.totals.iter().map(|t| t.own_drops).sum::<u64>();
+    let offered: u64 = outcome.paths.iter().map(|p| p.counters().offered).sum();
+    let complaints = complaints(&lateness, own_drops, offered + missed);
+    Health {
+        valid: complaints.is_empty(),
+        complaints,
+        lateness,
+        own_drops,
+        max_held_bytes: outcome.max_held,
+        cpu_seconds: outcome.cpu_seconds,
+        offload: offload.name(),
+    }
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// What the near program returned, 128 + n if it or we were ended by signal n.
+    pub code: i32,
+    /// The signal that ended the run, if one did.
+    pub interrupted: Option<i32>,
+    /// What happened on the network.
+    pub report: WanReport,
+}
+
+/// Runs `near` on the near host, beside `far` on the far host if there is one; the far program, with
+/// everything it started, is ended afterwards.
+pub fn run(config: &WanConfig, near: Command, far: Option<Command>) -> Result<Finished, WanError> {
+    let mut signals = Signals::catch().map_err(WanError::Running)?;
+    let wan = Wan::start(config)?;
+    let service = far
+        .map(|command| {
+            let program = name(&command);
+            Service::start(&wan.far, command).map_err(|cause| WanError::Spawn { program, cause })
+        })
+        .transpose()?;
+    let program = name(&near);
+    let child = wan
+        .near
+        .spawn(near)
+        .map_err(|cause| WanError::Spawn { program, cause })?;
+    let ending = wait(child, &mut signals).map_err(WanError::Running)?;
+    drop(service);
+    let signal = ending.interrupted.or(ending.status.signal());
+    Ok(Finished {
+        code: signal.map_or_else(|| ending.status.code().unwrap_or(1), |signal| 128 + signal),
+        interrupted: ending.interrupted,
+        report: wan.finish()?,
+    })
+}
+
+fn name(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}
+
+/// Lets this process build networks without being root, where the system allows it. Does nothing for
+/// root. Must be called before any thread is started.
+pub fn enter_user_namespace() -> Result<(), WanError> {
+    netns::become_administrator().map_err(WanError::Setup)
+}
