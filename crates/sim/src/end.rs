@@ -108,6 +108,9 @@ impl End {
         let Some((_, session)) = &mut self.session else {
             return Heard::Nothing;
         };
+        if self.closed.is_some() && session.is_closed() {
+            return Heard::Nothing;
+        }
         let mut turn = Turn {
             now,
             rng: &mut self.rng,

@@ -67,6 +67,14 @@ pub enum Error {
     /// Nothing to simulate.
     #[error("a scenario needs at least one flow, and at most {0}")]
     Flows(usize),
+    /// A flow that could never do anything.
+    #[error("flow {flow}: {problem}")]
+    Flow {
+        /// Index of the flow.
+        flow: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// A session keeps sending or asking for turns while time stands still.
     #[error("flow {flow}: the {side} never comes to rest at {at}")]
     Livelock {
@@ -99,6 +107,16 @@ impl Scenario {
         self.back.validate().map_err(Error::Back)?;
         if self.flows.is_empty() || self.flows.len() > MAX_FLOWS {
             return Err(Error::Flows(MAX_FLOWS));
+        }
+        for (flow, config) in self.flows.iter().enumerate() {
+            let problem = if config.bytes == Some(0) {
+                "it has nothing to send; give at least one byte"
+            } else if config.stop.is_some_and(|stop| stop <= config.start) {
+                "it stops before it starts"
+            } else {
+                continue;
+            };
+            return Err(Error::Flow { flow, problem });
         }
         Ok(())
     }

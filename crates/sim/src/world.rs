@@ -52,6 +52,8 @@ struct Flow {
     delivered: Option<Instant>,
     /// When nothing more was to be expected.
     over: Option<Instant>,
+    /// Neither end has anything left to do.
+    finished: bool,
     /// What the receiver had when the flow was stopped.
     stopped_with: Option<u64>,
     series: Vec<Point>,
@@ -296,7 +298,11 @@ impl<'a> World<'a> {
         let client = &self.ends[(e & !1) as usize];
         let server = &self.ends[(e | 1) as usize];
         flow.over.get_or_insert(self.now);
-        if client.closed.is_some() && (server.closed.is_some() || !server.has_session()) {
+        if !flow.finished
+            && client.closed.is_some()
+            && (server.closed.is_some() || !server.has_session())
+        {
+            flow.finished = true;
             self.running -= 1;
         }
     }
@@ -363,6 +369,7 @@ impl Flow {
             completed: None,
             delivered: None,
             over: None,
+            finished: false,
             stopped_with: None,
             series: Vec::new(),
             sampled: (0, 0),

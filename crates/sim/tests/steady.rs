@@ -191,6 +191,13 @@ fn a_path_that_cannot_be_and_a_session_without_rest_are_errors() {
         error.to_string().starts_with("path back: the rate"),
         "{error}"
     );
+    let mut idle = scenario(0.0);
+    idle.flows[0].bytes = Some(0);
+    let error = run(&idle, &mut |_| (Box::new(steady), Box::new(steady))).unwrap_err();
+    assert!(
+        error.to_string().starts_with("flow 0: it has nothing"),
+        "{error}"
+    );
     let restless = Steady::new(Rate::UNLIMITED, 9_000);
     let endless = Scenario {
         flows: vec![FlowConfig::default()],
