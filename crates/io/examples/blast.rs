@@ -1,7 +1,7 @@
 //! What do sockets and shards cost on this machine, without any protocol worth the name?
 //!
-//! `blast [SECONDS [SEGMENT [GBIT [nogso] [nogro]]]]`: one client blasts one listener over loopback,
-//! paced at GBIT (0: as fast as it goes), and prints rates and CPU per Gbit/s of both ends. With
+//! `blast [SECONDS [SEGMENT [GBIT [QUANTUM]]]] [nogso] [nogro]`: one client blasts one listener over loopback,
+//! paced at GBIT (0: as fast as it goes) with one wake per QUANTUM bytes, and prints rates and CPU per Gbit/s of both ends. With
 //! `serve ADDR` or `to ADDR` in front it is one end only, for two hosts or namespaces.
 
 #![expect(clippy::print_stdout, reason = "the figures are the point")]
@@ -174,6 +174,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         gro: !words.iter().any(|w| w == "nogro"),
         ..Buffers::default()
     };
+    words.retain(|w| w != "nogso" && w != "nogro");
     let role = words
         .first()
         .filter(|w| *w == "serve" || *w == "to")
@@ -196,6 +197,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         } else {
             Rate::gbit(gbit)
         },
+        quantum: number(3, 500_000)?,
         window: if gbit == 0 { 2_048 } else { u64::MAX / 2 },
     };
     match role.as_deref() {

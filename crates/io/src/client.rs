@@ -81,7 +81,7 @@ pub fn run<A: App>(
         .connect(options.to)
         .map_err(|e| ShardError::Connect(options.to, e))?;
     let mtu = socket.interface_mtu();
-    let mut shard = Shard::new(socket, Some(waker.clone()), options.stop.clone())?;
+    let mut shard = Shard::new(socket, Some(waker.clone()), options.stop.clone());
     let mut rng = shard::seed();
     let (id, session) = protocol.connect(shard.now(), &mut rng, options.to, mtu);
     let seat = Seat::new(id, session, app, rng);

@@ -163,6 +163,12 @@ impl<A: App> Seats<A> {
         wanted.then(|| self.remove(slot)).flatten()
     }
 
+    /// Frees a slot that is in use, if there is one.
+    pub(crate) fn remove_any(&mut self) -> Option<Seat<A>> {
+        let slot = self.slots.iter().position(Option::is_some)?;
+        self.remove(slot)
+    }
+
     /// Queues a seat to be served.
     pub(crate) fn queue(&mut self, slot: usize) {
         if let Some(Some(seat)) = self.slots.get_mut(slot)

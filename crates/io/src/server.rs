@@ -23,6 +23,9 @@ use crate::{
 /// How long sessions are given to say goodbye after a stop.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// What peers and apps are told after a stop.
+const STOPPED: &str = "the server stops";
+
 /// Where to listen, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -121,16 +124,23 @@ impl Listener {
     /// them to say goodbye. Blocks the calling thread, which becomes the shard.
     pub fn run(self, stop: &Stop) -> Result<ListenerStats, ShardError> {
         let mut door = self.door;
-        let mut shard = Shard::new(self.socket, self.waker, Some(stop.clone()))?;
+        let mut shard = Shard::new(self.socket, self.waker, Some(stop.clone()));
         let mut until = None;
         loop {
             shard.turn(&mut door)?;
             if stop.is_set() && !door.closing {
                 door.closing = true;
                 until = Some(shard.now() + GRACE);
-                shard.seats.close_all(shard.now(), "the server stops");
+                shard.seats.close_all(shard.now(), STOPPED);
             }
-            if door.closing && (shard.seats.len() == 0 || until <= Some(shard.now())) {
+            if until.is_some_and(|at| at <= shard.now()) {
+                let reason = CloseReason::Local {
+                    code: 0,
+                    text: STOPPED.into(),
+                };
+                shard.abandon(&mut door, &reason);
+            }
+            if door.closing && shard.seats.len() == 0 {
                 return Ok(door.stats(shard.host()));
             }
             shard.sleep(until)?;

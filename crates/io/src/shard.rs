@@ -21,7 +21,7 @@ use crate::{
     app::App,
     clock, cpu,
     host::HostStats,
-    poller::Poller,
+    poller::{self, Awaited, Punctual},
     seats::{Seat, Seats},
     waker::{Stop, Waker},
 };
@@ -79,7 +79,7 @@ enum Progress {
 /// A socket with its sessions.
 pub(crate) struct Shard<A> {
     socket: UdpSocket,
-    poller: Poller,
+    _punctual: Punctual,
     inbox: Inbox,
     out: TxBuf,
     reply: Vec<u8>,
@@ -98,18 +98,12 @@ pub(crate) struct Shard<A> {
 
 impl<A: App> Shard<A> {
     /// A shard for the calling thread.
-    pub(crate) fn new(
-        socket: UdpSocket,
-        waker: Option<Waker>,
-        stop: Option<Stop>,
-    ) -> Result<Self, ShardError> {
-        let poller = Poller::new(&socket, waker.as_ref(), stop.as_ref())
-            .map_err(|e| ShardError::System("cannot wait for the socket", e))?;
+    pub(crate) fn new(socket: UdpSocket, waker: Option<Waker>, stop: Option<Stop>) -> Self {
         let now = clock::now();
-        Ok(Self {
+        Self {
             host: HostStats::new(socket.capabilities(), socket.counters()),
             socket,
-            poller,
+            _punctual: Punctual::new(),
             inbox: Inbox::new(),
             out: TxBuf::default(),
             reply: Vec::with_capacity(2_048),
@@ -121,7 +115,7 @@ impl<A: App> Shard<A> {
             readable: true,
             awake_since: now,
             cpu_before: cpu::thread_time(),
-        })
+        }
     }
 
     pub(crate) const fn now(&self) -> Instant {
@@ -325,6 +319,14 @@ impl<A: App> Shard<A> {
         }
     }
 
+    /// Gives up on every session that is left.
+    pub(crate) fn abandon<D: Door<A>>(&mut self, door: &mut D, reason: &CloseReason) {
+        while let Some(mut seat) = self.seats.remove_any() {
+            let reason = seat.conclude(self.now, reason.clone());
+            door.left(seat, reason);
+        }
+    }
+
     /// Sleeps until something is to be done, at most until `until`; not at all if there is now.
     pub(crate) fn sleep(&mut self, until: Option<Instant>) -> Result<(), ShardError> {
         if self.readable || (self.seats.is_ready() && self.parked.is_none()) {
@@ -340,10 +342,14 @@ impl<A: App> Shard<A> {
         let retry = self.parked.and_then(|p| p.until);
         let deadline = [self.seats.first_deadline(), retry, until];
         let deadline = deadline.into_iter().flatten().min();
-        let wants_write = self.parked.is_some() && retry.is_none();
-        self.poller.want_write(&self.socket, wants_write)?;
+        let awaited = Awaited {
+            socket: &self.socket,
+            writable: self.parked.is_some() && retry.is_none(),
+            waker: self.waker.as_ref(),
+            stop: self.stop.as_ref(),
+        };
         let asleep_since = clock::now();
-        let ready = self.poller.wait(asleep_since, deadline)?;
+        let ready = poller::wait(&awaited, asleep_since, deadline)?;
         let now = clock::now();
         self.host.sleeps += 1;
         self.host.busy += asleep_since.since(self.awake_since);
@@ -360,10 +366,9 @@ impl<A: App> Shard<A> {
         {
             waker.empty();
         }
-        if ready.stopped
-            && let Some(stop) = self.stop.take()
-        {
-            self.poller.forget_stop(&stop)?;
+        if ready.stopped {
+            // It stays readable for ever; once seen it must not wake the shard again.
+            self.stop = None;
             self.seats.queue_all();
         }
         Ok(())

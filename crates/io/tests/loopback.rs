@@ -24,7 +24,7 @@ use std::{
 use blast::{Blast, HEADER, Mute, Shape};
 use farhaul_core::{
     protocol::{CloseReason, Event, Session},
-    store::{Extent, Store, StoreError},
+    store::{Extent, Hollow, Store, StoreError},
     time::Instant,
     units::Rate,
 };
@@ -34,6 +34,7 @@ use farhaul_udp::netns;
 const SHAPE: Shape = Shape {
     segment: 1_400,
     rate: Rate::UNLIMITED,
+    quantum: 60_000,
     window: 64,
 };
 
@@ -304,6 +305,91 @@ fn a_paced_sender_sleeps_between_batches() {
     assert!(host.sleeps > 0 && host.turns <= useful + 10, "{host:?}");
     assert_eq!(host.stuck_deadlines, 0);
     far.stop();
+}
+
+/// Wants to be polled at a time long gone; closes after a number of polls.
+struct Impatient {
+    polls: u32,
+    inner: Hollow,
+}
+
+impl Store for Impatient {
+    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        self.inner.fill(extents, batch)
+    }
+
+    fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        self.inner.place(extents, batch)
+    }
+}
+
+impl App for Impatient {
+    fn on_event(&mut self, _: Instant, _: Event, _: &mut dyn Session) {}
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        self.polls += 1;
+        if self.polls == 50 {
+            session.close(now, 0, "done");
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        Some(Instant::EPOCH)
+    }
+}
+
+#[test]
+fn a_deadline_left_in_the_past_does_not_make_the_shard_spin() {
+    let far = Far::start("127.0.0.1:0", Buffers::default(), 0, 1);
+    let options = client::Options::new(far.addr);
+    let app = Impatient {
+        polls: 0,
+        inner: Hollow,
+    };
+    let waker = Waker::new().unwrap();
+    let near = client::run(&options, Box::new(Blast(SHAPE)), app, &waker).unwrap();
+    assert_eq!(near.reason, done());
+    assert!(near.host.stuck_deadlines > 30, "{:?}", near.host);
+    far.stop();
+}
+
+#[test]
+fn listeners_share_a_port() {
+    let start = |listen: SocketAddr| {
+        let mut options = server::Options::new(listen);
+        options.reuse_port = true;
+        let factory = |_| -> Box<dyn App> {
+            Box::new(Counter {
+                echo: 0,
+                had: 0,
+                total: Arc::default(),
+                ended: None,
+            })
+        };
+        let listener = server::Listener::bind(options, Box::new(Blast(SHAPE)), factory).unwrap();
+        let (addr, stop) = (listener.local_addr().unwrap(), Stop::new().unwrap());
+        let watched = stop.clone();
+        (
+            addr,
+            stop,
+            thread::spawn(move || listener.run(&watched).unwrap()),
+        )
+    };
+    let first = start("127.0.0.1:0".parse().unwrap());
+    let second = start(first.0);
+    for _ in 0..8 {
+        let app = Sender {
+            len: 50_000,
+            ..Sender::default()
+        };
+        assert_eq!(send(first.0, Buffers::default(), SHAPE, app).reason, done());
+    }
+    let mut accepted = 0;
+    for (_, stop, listener) in [first, second] {
+        stop.set();
+        accepted += listener.join().unwrap().accepted;
+    }
+    assert_eq!(accepted, 8);
 }
 
 #[test]

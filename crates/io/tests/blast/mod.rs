@@ -16,6 +16,7 @@ use farhaul_core::{
         Accepted, CloseReason, Descriptor, Event, Protocol, Provenance, Route, Session, Turn,
     },
     rng::Rng,
+    send::Pacer,
     stats::{Stats, Why},
     store::{Extent, ObjectId},
     time::Instant,
@@ -40,6 +41,8 @@ pub(crate) struct Shape {
     pub(crate) segment: usize,
     /// Pacing rate.
     pub(crate) rate: Rate,
+    /// Bytes that leave at once when paced: one wake for each.
+    pub(crate) quantum: u64,
     /// Datagrams that may be unreported.
     pub(crate) window: u64,
 }
@@ -190,7 +193,7 @@ struct BlastSession {
     next_seq: u64,
     reported: u64,
     delivered: bool,
-    paced_until: Instant,
+    pacer: Pacer,
     /// When to ask for a report.
     patience: Option<Instant>,
     probe: bool,
@@ -217,7 +220,7 @@ impl BlastSession {
             next_seq: 0,
             reported: 0,
             delivered: true,
-            paced_until: Instant::EPOCH,
+            pacer: Pacer::new(),
             patience: None,
             probe: false,
             highest: 0,
@@ -304,7 +307,8 @@ impl BlastSession {
     fn data(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
         let (object, mut offset, mut left) = self.queue?;
         let room = (self.reported + self.shape.window).saturating_sub(self.next_seq);
-        if !self.open || turn.now < self.paced_until || room == 0 {
+        let Shape { rate, quantum, .. } = self.shape;
+        if !self.open || room == 0 || self.pacer.grant(turn.now, rate, quantum).is_none() {
             return None;
         }
         let fit = out.begin(self.shape.segment) as u64;
@@ -345,8 +349,7 @@ impl BlastSession {
                 self.events.push(Event::Delivered);
             }
         }
-        let cost = self.shape.rate.time_for(out.bytes().len() as u64);
-        self.paced_until = self.paced_until.max(turn.now.earlier_by(PATIENCE)) + cost;
+        self.pacer.charge(turn.now, out.bytes().len() as u64, rate);
         self.patience.get_or_insert(turn.now + PATIENCE);
         Some(self.transmit(out, Ecn::Ect0))
     }
@@ -412,7 +415,10 @@ impl Session for BlastSession {
             return None;
         }
         let room = self.reported + self.shape.window > self.next_seq;
-        let pace = (self.open && room && self.queue.is_some()).then_some(self.paced_until);
+        let Shape { rate, quantum, .. } = self.shape;
+        let pace = (self.open && room && self.queue.is_some())
+            .then(|| self.pacer.wake(rate, quantum))
+            .flatten();
         [
             (self.hello, Why::Handshake),
             (pace, Why::Pacing),
