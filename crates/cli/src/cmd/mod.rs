@@ -1,8 +1,11 @@
-//! Which commands are there? Each has its arguments and a `run` in a file of its own.
+//! Which commands are there? Each has its arguments and a `run` in a file of its own, which answers
+//! with the exit code.
 
 mod completions;
 mod doctor;
+mod path;
 mod tcp;
+mod wan;
 
 use clap::Subcommand;
 
@@ -11,20 +14,21 @@ use crate::exit::Failure;
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Say whether this machine is fit, and what to change
-    Doctor(doctor::Args),
-    /// Print the completions for a shell
-    Completions(completions::Args),
-    /// The kernel's TCP, to compare with
+    Wan(wan::Wan),
+    Doctor(doctor::Doctor),
+    Completions(completions::Completions),
     #[command(name = "_tcp", hide = true, subcommand)]
-    Tcp(tcp::Args),
+    Tcp(tcp::Tcp),
 }
 
-/// Runs a command.
-pub(crate) fn run(command: Command) -> Result<(), Failure> {
-    match command {
-        Command::Doctor(args) => doctor::run(&args),
-        Command::Completions(args) => completions::run(&args),
-        Command::Tcp(args) => tcp::run(args),
+impl Command {
+    /// Runs the command.
+    pub(crate) fn run(self) -> Result<u8, Failure> {
+        match self {
+            Self::Wan(wan) => wan.run(),
+            Self::Doctor(doctor) => doctor.run(),
+            Self::Completions(completions) => completions.run(),
+            Self::Tcp(tcp) => tcp.run(),
+        }
     }
 }

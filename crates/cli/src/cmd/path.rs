@@ -9,7 +9,7 @@ use farhaul_link::{
     preset, share,
 };
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 
 /// A network. Both directions are the same unless a flag ends in `-back`.
 #[derive(Clone, Debug, clap::Args)]
@@ -86,7 +86,7 @@ impl PathArgs {
         );
         for path in [&there, &back] {
             path.validate()
-                .map_err(|error| Failure::new(Exit::Usage, error))?;
+                .map_err(|error| Failure::usage(error.to_string()))?;
         }
         Ok([there, back])
     }

@@ -10,12 +10,12 @@ use serde_json::json;
 
 use crate::{
     cmd::path::PathArgs,
-    exit::{Exit, Failure, Stream},
+    exit::{Exit, Failure},
 };
 
-/// Emulate a network on this machine and run programs on it.
+/// Arguments.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Wan {
+pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
 }
@@ -51,16 +51,15 @@ struct Run {
     command: Vec<OsString>,
 }
 
-impl Wan {
-    pub(crate) fn run(self) -> Result<u8, Failure> {
-        match self.action {
-            Action::Run(run) => run.run(),
-        }
+/// Emulates.
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    match args.action {
+        Action::Run(run) => run.run(),
     }
 }
 
 impl Run {
-    fn run(self) -> Result<u8, Failure> {
+    fn run(self) -> Result<(), Failure> {
         let [near_to_far, far_to_near] = self.network.paths(self.mtu)?;
         let config = WanConfig {
             near_to_far,
@@ -71,7 +70,7 @@ impl Run {
         };
         wan::enter_user_namespace().map_err(failure)?;
         let [program, arguments @ ..] = self.command.as_slice() else {
-            return Err(Failure::new(Exit::Usage, "no command given").hint("put it after --"));
+            return Err(Failure::usage("no command was given: put it after --"));
         };
         let mut near = process::Command::new(program);
         near.args(arguments);
@@ -82,7 +81,8 @@ impl Run {
         });
         let finished = wan::run(&config, near, far).map_err(failure)?;
         self.tell(&finished.report, finished.code)?;
-        Ok(u8::try_from(finished.code).unwrap_or(Exit::Internal.code()))
+        // Both hosts are gone by now, and stdout belongs to the program: nothing is left to say.
+        process::exit(finished.code)
     }
 
     fn tell(&self, report: &WanReport, code: i32) -> Result<(), Failure> {
@@ -95,7 +95,7 @@ impl Run {
             report.to_string()
         };
         let Some(file) = &self.report else {
-            Stream::Stderr.line(text);
+            eprintln!("{text}");
             return Ok(());
         };
         fs::write(file, text + "\n").map_err(|error| {
@@ -112,16 +112,21 @@ fn mtu(text: &str) -> Result<u32, String> {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
 fn failure(error: WanError) -> Failure {
-    match &error {
-        WanError::Config(_) | WanError::Mtu(_) => Failure::new(Exit::Usage, error),
-        WanError::Setup(_) => Failure::new(Exit::NetSetup, error).hint(
-            "run as root, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1) and \
-             load the tun module; without either, 'farhaul wan relay' emulates one UDP port",
+    match error {
+        WanError::Config(_) | WanError::Mtu(_) => Failure::usage(error.to_string()),
+        WanError::Setup(_) => Failure::new(
+            Exit::NetSetup,
+            format!(
+                "{error}; run as root, or allow unprivileged user namespaces and load the tun module; \
+                 without either, 'farhaul wan relay' emulates one UDP port"
+            ),
         ),
-        WanError::Spawn { .. } => {
-            Failure::new(Exit::SourceMissing, error).hint("is it installed, and spelled right?")
-        }
-        _ => Failure::new(Exit::Internal, error),
+        WanError::Spawn { .. } => Failure::new(
+            Exit::SourceMissing,
+            format!("{error}; is it installed, and spelled right?"),
+        ),
+        _ => Failure::new(Exit::Internal, error.to_string()),
     }
 }
