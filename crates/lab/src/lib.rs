@@ -4,16 +4,17 @@
 //! - [`host`], [`doctor`]: which machine this is, and whether it is fit
 //! - [`measure`]: processor time, memory and rtt distributions
 //! - [`tcp`], [`iperf`]: the kernel's own transport on the same path
+//! - [`course`]: this program at both ends of an emulated network
 //! - [`results`]: the fixed table of cells, kept and quoted
 //! - [`nearest`]: the name somebody probably meant
 
 pub mod bench;
+pub mod course;
 pub mod doctor;
 pub mod host;
 pub mod iperf;
 pub mod measure;
 mod nearest;
-
 pub mod results;
 pub mod tcp;
 

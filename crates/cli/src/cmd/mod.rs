@@ -1,5 +1,4 @@
-//! Which commands are there? Each has its arguments and a `run` in a file of its own, which answers
-//! with the exit code.
+//! Which commands are there? Each has its arguments and a `run` in a file of its own.
 
 mod completions;
 mod doctor;
@@ -14,21 +13,23 @@ use crate::exit::Failure;
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Wan(wan::Wan),
-    Doctor(doctor::Doctor),
-    Completions(completions::Completions),
+    /// Emulate a network on this machine and run programs on it
+    Wan(wan::Args),
+    /// Say whether this machine is fit, and what to change
+    Doctor(doctor::Args),
+    /// Print the completions for a shell
+    Completions(completions::Args),
+    /// The kernel's TCP, to compare with
     #[command(name = "_tcp", hide = true, subcommand)]
-    Tcp(tcp::Tcp),
+    Tcp(tcp::Args),
 }
 
-impl Command {
-    /// Runs the command.
-    pub(crate) fn run(self) -> Result<u8, Failure> {
-        match self {
-            Self::Wan(wan) => wan.run(),
-            Self::Doctor(doctor) => doctor.run(),
-            Self::Completions(completions) => completions.run(),
-            Self::Tcp(tcp) => tcp.run(),
-        }
+/// Runs a command.
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Wan(args) => wan::run(args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Tcp(args) => tcp::run(args),
     }
 }

@@ -1,0 +1,213 @@
+//! How does a real program do on a path that is not there? A [`Course`] is an emulated network with
+//! this very program at both ends: each run starts a server on the far host and a client on the
+//! near one, as separate processes, and reads what the client says.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use farhaul_core::units::Rate;
+use farhaul_emu::{
+    Service, WanReport,
+    wan::{Wan, WanConfig, WanError},
+};
+use farhaul_link::{Loss, PathConfig};
+use serde_json::Value;
+
+use crate::{bench::Report, iperf, results::Cell};
+
+/// Where servers listen on the far host.
+const PORT: u16 = 17_992;
+
+/// Why a run on the course has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CourseError {
+    /// The network could not be built, or broke.
+    #[error(transparent)]
+    Wan(#[from] WanError),
+    /// A program could not be started or read.
+    #[error("{0}: {1}")]
+    Start(String, io::Error),
+    /// A program failed; what it said.
+    #[error("{0} failed: {1}")]
+    Failed(String, String),
+    /// A program's answer was not understood.
+    #[error("{0} said something else than expected: {1}")]
+    Word(String, String),
+}
+
+/// What a copy did.
+#[derive(Clone, Copy, Debug)]
+pub struct Copied {
+    /// From the start of the command to its end, s.
+    pub seconds: f64,
+    /// Bytes of file content.
+    pub bytes: u64,
+}
+
+/// The network of `cell` at `rate`, the same in both directions.
+pub fn network(cell: Cell, rate: Rate, seed: u64) -> WanConfig {
+    let path = PathConfig {
+        rate,
+        delay: Duration::from_micros(u64::from(cell.rtt_ms) * 500),
+        loss: if cell.loss_percent > 0.0 {
+            Loss::Random(cell.loss_percent / 100.0)
+        } else {
+            Loss::None
+        },
+        ..PathConfig::default()
+    };
+    WanConfig {
+        mtu: cell.mtu,
+        seed,
+        ..WanConfig::symmetric(path)
+    }
+}
+
+/// An emulated network and the program that runs on it.
+pub struct Course {
+    wan: Wan,
+    program: PathBuf,
+}
+
+impl Course {
+    /// Builds the network; `program` is the farhaul binary.
+    pub fn build(network: &WanConfig, program: &Path) -> Result<Self, CourseError> {
+        Ok(Self {
+            wan: Wan::start(network)?,
+            program: program.to_path_buf(),
+        })
+    }
+
+    /// Takes the network down and says how it went.
+    pub fn finish(self) -> Result<WanReport, CourseError> {
+        Ok(self.wan.finish()?)
+    }
+
+    /// `farhaul bench` for `seconds` with `more` arguments.
+    pub fn bench(&self, seconds: u64, more: &[&str]) -> Result<Report, CourseError> {
+        let listen = self.far();
+        let _server = self.serve(self.own(&["bench", "serve", "-1", "--listen", &listen]))?;
+        let time = seconds.to_string();
+        let args = ["bench", &listen, "-t", &time, "--json"];
+        report(&self.ask(self.own(&[&args[..], more].concat()))?)
+    }
+
+    /// The kernel's TCP under `law` for `seconds`, driven by our own blaster.
+    pub fn tcp(&self, law: &str, seconds: u64) -> Result<Report, CourseError> {
+        let listen = self.far();
+        let _server = self.serve(self.own(&["_tcp", "serve", &listen]))?;
+        let time = seconds.to_string();
+        report(&self.ask(self.own(&["_tcp", "blast", &listen, law, &time]))?)
+    }
+
+    /// The kernel's TCP under `law` for `seconds`, driven by iperf3.
+    pub fn iperf3(&self, law: &str, seconds: u64) -> Result<Report, CourseError> {
+        let mut server = Command::new("iperf3");
+        server.args(["-s", "-1"]);
+        let _server = self.serve(server)?;
+        let mut client = Command::new("iperf3");
+        let (host, time) = (self.wan.far().address().to_string(), seconds.to_string());
+        client.args(["-c", &host, "-C", law, "-t", &time, "-J"]);
+        let json = self.ask(client)?;
+        iperf::read(&json, law).map_err(|e| CourseError::Failed("iperf3".into(), e))
+    }
+
+    /// `farhaul cp` of `from` into the folder `into`, through `farhaul serve`.
+    pub fn copy(&self, from: &[&Path], into: &Path) -> Result<Copied, CourseError> {
+        let (listen, share) = (self.far(), format!("course={}:rw", into.display()));
+        let serve = [
+            "serve", "--share", &share, "--listen", &listen, "--allow", "any",
+        ];
+        let _server = self.serve(self.own(&serve))?;
+        let mut cp = self.own(&["cp", "--json", "--recursive", "--trust-any"]);
+        cp.args(from).arg(format!("{listen}::course/"));
+        let json = self.ask(cp)?;
+        let word: Value = serde_json::from_str(&json)
+            .map_err(|e| CourseError::Word("farhaul cp".into(), e.to_string()))?;
+        let number = |key: &str| word[key].as_f64();
+        let (seconds, bytes) = (number("elapsed_s"), word["bytes_payload"].as_u64());
+        match (seconds, bytes) {
+            (Some(seconds), Some(bytes)) => Ok(Copied { seconds, bytes }),
+            _ => Err(CourseError::Word("farhaul cp".into(), json)),
+        }
+    }
+
+    fn far(&self) -> String {
+        format!("{}:{PORT}", self.wan.far().address())
+    }
+
+    fn own(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(args);
+        command
+    }
+
+    fn serve(&self, mut command: Command) -> Result<Service, CourseError> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let words = words(&command);
+        Service::start(self.wan.far(), command).map_err(|e| CourseError::Start(words, e))
+    }
+
+    /// Runs a client to its end; what it wrote to its output.
+    fn ask(&self, mut command: Command) -> Result<String, CourseError> {
+        let words = words(&command);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let failed = |e| CourseError::Start(words.clone(), e);
+        let child = self.wan.near().spawn(command).map_err(failed)?;
+        let output = child.wait_with_output().map_err(failed)?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() {
+            return Ok(said);
+        }
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        let last = complaint.lines().last().map(str::trim).unwrap_or_default();
+        let text = match last {
+            "" => format!("{} {said}", output.status),
+            last => last.to_string(),
+        };
+        Err(CourseError::Failed(words, text))
+    }
+}
+
+fn words(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let verb = command.get_args().next().unwrap_or_default();
+    format!("{name} {}", verb.to_string_lossy())
+}
+
+fn report(json: &str) -> Result<Report, CourseError> {
+    serde_json::from_str(json)
+        .map_err(|e| CourseError::Word("farhaul bench".into(), format!("{e}: {json}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::CELLS;
+
+    #[test]
+    fn a_cell_is_a_symmetric_network() {
+        let config = network(CELLS[2], Rate::gbit(10), 7);
+        assert_eq!(config.near_to_far, config.far_to_near);
+        assert_eq!(config.near_to_far.delay, Duration::from_millis(50));
+        assert_eq!(config.near_to_far.loss, Loss::Random(0.01));
+        assert_eq!((config.mtu, config.seed), (9_000, 7));
+        config.validate().unwrap();
+        assert_eq!(
+            network(CELLS[0], Rate::gbit(1), 1).near_to_far.loss,
+            Loss::None
+        );
+    }
+}
