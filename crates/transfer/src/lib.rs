@@ -1,17 +1,35 @@
 //! Files over a session: manifest, reader, writer, resume journal, digest, progress.
+//!
+//! One transfer is one byte space: the manifest lists entries and their contents lie end to end in one
+//! object of the session, so small files share datagrams and nothing costs a round trip per file.
+//!
+//! - for callers: [`client`] (copy), [`server`] (shares), [`Progress`], [`Summary`], [`TransferError`]
+//! - what is said: `message` (the ordered stream), `table` (offsets to entries), `digest` (BLAKE3)
+//! - who does it: `scan` and `sender`, `receiver` (with its journal), `pool` (threads)
+//! - what may be named: `path`, `confine`
+
+pub mod client;
+pub mod server;
 
 mod confine;
 mod digest;
 mod error;
+mod half;
+mod ledger;
 mod message;
 mod path;
 mod pool;
 mod progress;
 mod ranges;
+mod receiver;
 mod scan;
+mod sender;
+mod summary;
 mod table;
 
 pub use error::{Code, TransferError};
+pub use ledger::Failure;
 #[doc(hidden)]
 pub use message::fuzz_messages;
 pub use progress::{Phase, Progress};
+pub use summary::{Exit, Files, Handle, Outcome, Rtt, Summary, Verify};

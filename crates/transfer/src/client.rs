@@ -1,0 +1,257 @@
+//! What does the side that was told to copy do? It asks the server for a share and path and sends or
+//! receives.
+//!
+//! - [`Upload`] lists its files without waiting for the answer to its request: no round trip is lost.
+
+use std::{
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use farhaul_core::{
+    protocol::{Event, Session},
+    store::{Extent, Store, StoreError},
+    time::Instant,
+};
+use farhaul_io::App;
+
+use crate::{
+    error::{Code, TransferError},
+    half::{Half, Side},
+    ledger::Outbox,
+    message::{Direction, Message, VERSION},
+    path::Tag,
+    pool::Wake,
+    progress::Phase,
+    receiver::{Base, Receiver, Rules},
+    scan,
+    sender::Sender,
+    summary::Handle,
+};
+
+/// A path in a share of the server. The path may be empty; a trailing slash means "the contents of" at
+/// a source and "a directory" at a destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Name of the share.
+    pub share: String,
+    /// Path in it.
+    pub path: Vec<u8>,
+}
+
+/// How a client transfers.
+#[derive(Clone)]
+pub struct Options {
+    /// Set by another thread: stop now, keep what can be continued.
+    pub cancel: Arc<AtomicBool>,
+    /// Called by worker threads when the session should be polled.
+    pub wake: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// Distinguishes servers in the names of journals: host and port as typed.
+    pub server: String,
+    /// Files reach the disk before they count.
+    pub sync: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { cancel: Arc::default(), wake: None, server: String::new(), sync: true }
+    }
+}
+
+impl Options {
+    fn wake(&self) -> Option<&Wake> {
+        self.wake.as_ref()
+    }
+}
+
+/// Sends local files.
+pub struct Upload(Client);
+
+/// Fetches remote files.
+pub struct Download(Client);
+
+/// What both have.
+struct Client {
+    side: Side,
+    request: Message,
+    options: Options,
+    /// Of a download: where files go.
+    to: Option<PathBuf>,
+    accepted: bool,
+}
+
+fn tag_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Tag {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    }
+    let mut tag = [0; 8];
+    tag.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    tag
+}
+
+impl Upload {
+    /// Looks `sources` up; an error if none can be read. Nothing is sent before the session connects.
+    pub fn new(sources: &[PathBuf], to: &Remote, options: Options) -> Result<Self, TransferError> {
+        let (found, problems) = scan::resolve(sources)?;
+        let host = rustix::system::uname();
+        let full: Vec<PathBuf> = sources.iter().map(|s| std::path::absolute(s).unwrap_or_else(|_| s.clone())).collect();
+        let names = full.iter().map(|p| p.as_os_str().as_bytes());
+        let request = Message::Request {
+            version: VERSION,
+            direction: Direction::Put,
+            one_file: found.len() == 1 && found[0].is_file && sources.len() == 1,
+            tag: tag_of(std::iter::once(host.nodename().to_bytes()).chain(names)),
+            share: to.share.clone().into_bytes(),
+            path: to.path.clone(),
+        };
+        let mut side = Side::new(true);
+        let progress = Arc::clone(side.handle.progress());
+        let sender = Sender::new(found, progress, options.wake());
+        let mut sender = sender.map_err(|e| TransferError::new(Code::Internal, format!("cannot start a thread: {e}")))?;
+        problems.iter().for_each(|p| sender.note(p));
+        side.half = Some(Half::Sends(Box::new(sender)));
+        Ok(Self(Client { side, request, options, to: None, accepted: false }))
+    }
+
+    /// For other threads.
+    pub fn handle(&self) -> Handle {
+        self.0.side.handle.clone()
+    }
+}
+
+impl Download {
+    /// Fetches `from` to the local path `to`. The destination is looked at when the server has said
+    /// what it sends.
+    pub fn new(from: &Remote, to: &Path, options: Options) -> Self {
+        let here = std::path::absolute(to).unwrap_or_else(|_| to.to_path_buf());
+        let request = Message::Request {
+            version: VERSION,
+            direction: Direction::Get,
+            one_file: false,
+            tag: tag_of([options.server.as_bytes(), from.share.as_bytes(), &from.path, here.as_os_str().as_bytes()]),
+            share: from.share.clone().into_bytes(),
+            path: from.path.clone(),
+        };
+        let to = Some(to.to_path_buf());
+        Self(Client { side: Side::new(false), request, options, to, accepted: false })
+    }
+
+    /// For other threads.
+    pub fn handle(&self) -> Handle {
+        self.0.side.handle.clone()
+    }
+}
+
+impl Client {
+    fn messages(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {
+        self.side.read(session);
+        while let Some(message) = self.side.next()? {
+            match message {
+                Message::Accepted { version: VERSION, one_file } if !self.accepted => {
+                    self.accepted = true;
+                    if let Some(to) = &self.to {
+                        self.receive(&to.clone(), one_file)?;
+                    }
+                }
+                Message::Accepted { version, .. } => {
+                    let text = format!("the server speaks version {version} of the transfer protocol, this is {VERSION}");
+                    return Err(TransferError::new(Code::Version, text).fix("install the same version on both sides"));
+                }
+                Message::Refused { code, text, fix } => {
+                    let text = crate::path::show(&text);
+                    return Err(TransferError::new(code, text).fix(crate::path::show(&fix)));
+                }
+                other if self.accepted => self.side.handle(other)?,
+                _ => return Err(TransferError::protocol("the server did not answer the request")),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, to: &Path, one_file: bool) -> Result<(), TransferError> {
+        let base = Base::local(to, one_file)?;
+        let Message::Request { tag, .. } = &self.request else {
+            return Err(TransferError::new(Code::Internal, "no request was made"));
+        };
+        let progress = Arc::clone(self.side.handle.progress());
+        let rules = Rules { sync: self.options.sync };
+        let receiver = Receiver::new(base, *tag, rules, progress, self.options.wake())?;
+        self.side.half = Some(Half::Receives(Box::new(receiver)));
+        Ok(())
+    }
+
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        self.side.at(now);
+        match event {
+            Event::Connected { .. } => {
+                let mut out = Outbox::default();
+                out.push(&self.request);
+                out.flush(session);
+                self.side.handle.progress().set_phase(Phase::Moving);
+            }
+            Event::Readable => {
+                if let Err(e) = self.messages(session) {
+                    self.side.fail(e, session);
+                }
+            }
+            Event::Delivered => {}
+            Event::Closed(reason) => self.side.closed(&reason),
+        }
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        self.side.at(now);
+        if session.is_closed() || self.side.handle.progress().phase() == Phase::Done {
+            return;
+        }
+        if self.options.cancel.load(Ordering::Relaxed) {
+            let e = TransferError::new(Code::Interrupted, "interrupted");
+            self.side.fail(e.fix("run the same command again: it continues where it stopped"), session);
+            return;
+        }
+        if self.side.handle.progress().phase() != Phase::Connecting {
+            self.side.poll(session);
+        }
+        if self.side.is_over() {
+            session.close(now, 0, "done");
+            self.side.end();
+        }
+    }
+}
+
+macro_rules! is_an_app {
+    ($name:ident) => {
+        impl Store for $name {
+            fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+                self.0.side.fill(extents, batch)
+            }
+
+            fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+                self.0.side.place(extents, batch)
+            }
+        }
+
+        impl App for $name {
+            fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+                self.0.on_event(now, event, session);
+            }
+
+            fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+                self.0.poll(now, session);
+            }
+
+            fn next_wake(&self) -> Option<Instant> {
+                self.0.side.next_wake()
+            }
+        }
+    };
+}
+
+is_an_app!(Upload);
+is_an_app!(Download);

@@ -1,0 +1,199 @@
+//! Which role does this side play once the request is settled, and how does its end look? What client
+//! and server have in common: messages in, a sending or receiving half, closing reasons out.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    protocol::{CloseReason, Session},
+    stats::Stats,
+    store::{Extent, StoreError},
+    time::Instant,
+};
+
+use crate::{
+    error::{Code, TransferError},
+    message::{Inbox, Message},
+    receiver::Receiver,
+    sender::Sender,
+    summary::{Facts, Handle, Outcome, Summary},
+};
+
+/// How soon workers are looked after when nobody wakes the session.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// The role.
+pub(crate) enum Half {
+    Sends(Box<Sender>),
+    Receives(Box<Receiver>),
+}
+
+/// One side of one transfer.
+pub(crate) struct Side {
+    pub(crate) handle: Handle,
+    pub(crate) half: Option<Half>,
+    put: bool,
+    inbox: Inbox,
+    began: Option<Instant>,
+    now: Instant,
+    stats: Stats,
+    error: Option<TransferError>,
+}
+
+impl Side {
+    pub(crate) fn new(put: bool) -> Self {
+        Self {
+            handle: Handle::new(),
+            half: None,
+            put,
+            inbox: Inbox::default(),
+            began: None,
+            now: Instant::EPOCH,
+            stats: Stats::default(),
+            error: None,
+        }
+    }
+
+    pub(crate) fn set_put(&mut self, put: bool) {
+        self.put = put;
+    }
+
+    /// Time passes.
+    pub(crate) fn at(&mut self, now: Instant) {
+        self.began.get_or_insert(now);
+        self.now = now;
+    }
+
+    /// Fetches what arrived on the stream.
+    pub(crate) fn read(&mut self, session: &mut dyn Session) {
+        session.read(self.inbox.tail());
+    }
+
+    /// The next message.
+    pub(crate) fn next(&mut self) -> Result<Option<Message>, TransferError> {
+        self.inbox.next().map_err(|e| TransferError::protocol(format!("the peer sent nonsense: {e}")))
+    }
+
+    /// A message for the half.
+    pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+        match &mut self.half {
+            Some(Half::Sends(sender)) => sender.handle(message),
+            Some(Half::Receives(receiver)) => receiver.handle(message),
+            None => Err(TransferError::protocol("the peer did not begin with a request")),
+        }
+    }
+
+    /// Moves the half on.
+    pub(crate) fn poll(&mut self, session: &mut dyn Session) {
+        match &mut self.half {
+            Some(Half::Sends(sender)) => sender.poll(session),
+            Some(Half::Receives(receiver)) => receiver.poll(self.now, session),
+            None => {}
+        }
+        self.stats = session.stats();
+    }
+
+    pub(crate) fn next_wake(&self) -> Option<Instant> {
+        match &self.half {
+            Some(Half::Sends(sender)) => sender.is_waiting().then(|| self.now + LOOK_AGAIN),
+            Some(Half::Receives(receiver)) if receiver.is_waiting() => Some(self.now + LOOK_AGAIN),
+            Some(Half::Receives(receiver)) => receiver.next_report(),
+            None => None,
+        }
+    }
+
+    /// True once both sides know that all is over.
+    pub(crate) fn is_over(&self) -> bool {
+        match &self.half {
+            Some(Half::Sends(sender)) => sender.finished,
+            Some(Half::Receives(receiver)) => receiver.bye,
+            None => false,
+        }
+    }
+
+    /// True once the files are as they should be, whether or not the peer has heard.
+    fn is_finished(&self) -> bool {
+        match &self.half {
+            Some(Half::Sends(sender)) => sender.finished,
+            Some(Half::Receives(receiver)) => receiver.finished,
+            None => false,
+        }
+    }
+
+    /// Ends the session with an error.
+    pub(crate) fn fail(&mut self, error: TransferError, session: &mut dyn Session) {
+        session.close(self.now, u32::from(error.code.number()), &error.text);
+        self.error.get_or_insert(error);
+        self.end();
+    }
+
+    /// The session is over.
+    pub(crate) fn closed(&mut self, reason: &CloseReason) {
+        if !self.is_finished() && self.error.is_none() {
+            self.error = Some(error_of(reason));
+        }
+        self.end();
+    }
+
+    /// Makes the outcome known.
+    pub(crate) fn end(&mut self) {
+        let (tally, ledger, root) = match &self.half {
+            Some(Half::Sends(s)) => (s.tally, Some(&s.ledger), s.last_root),
+            Some(Half::Receives(r)) => (r.tally, Some(&r.ledger), r.last_root),
+            None => Default::default(),
+        };
+        let single = tally.files_ok + tally.files_skipped == 1;
+        let facts = Facts {
+            put: self.put,
+            tally,
+            stats: self.stats,
+            elapsed: self.began.map_or(Duration::ZERO, |began| self.now.since(began)),
+            progress: self.handle.progress(),
+            ledger,
+            root: root.filter(|_| single),
+        };
+        let verdict = || ledger.and_then(|l| l.verdict(&tally));
+        let error = self.error.clone().or_else(verdict);
+        self.handle.end(|| Outcome { summary: Summary::new(&facts, error.as_ref()), error });
+    }
+
+    pub(crate) fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        match &mut self.half {
+            Some(Half::Sends(sender)) => sender.fill(extents, batch),
+            _ => Err(StoreError("internal: content asked of the receiving side".into())),
+        }
+    }
+
+    pub(crate) fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        match &mut self.half {
+            Some(Half::Receives(receiver)) => receiver.place(extents, batch),
+            _ => Err(StoreError("the peer sent content that was not asked for".into())),
+        }
+    }
+}
+
+/// What the end of a session means for a transfer that was not finished.
+fn error_of(reason: &CloseReason) -> TransferError {
+    let resume = "run the same command again: it continues where it stopped";
+    match reason {
+        CloseReason::Peer { code, text } => {
+            let code = u8::try_from(*code).ok().and_then(Code::from_number).filter(|c| *c != Code::Ok);
+            let code = code.unwrap_or(Code::ConnectionLost);
+            let text = format!("the peer ended the transfer: {text}");
+            TransferError::new(code, text).fix(if code.retryable() { resume } else { "" })
+        }
+        CloseReason::Local { code, text } => {
+            let code = u8::try_from(*code).ok().and_then(Code::from_number).filter(|c| *c != Code::Ok);
+            TransferError::new(code.unwrap_or(Code::ConnectionLost), text.clone()).fix(resume)
+        }
+        CloseReason::NoAnswer => TransferError::new(Code::UdpBlocked, "no answer from the peer")
+            .fix("check that `farhaul serve` runs there and that its UDP port is open"),
+        CloseReason::Version(text) => TransferError::new(Code::Version, format!("no common version: {text}"))
+            .fix("install the same version on both sides"),
+        CloseReason::Auth(text) => TransferError::new(Code::Auth, format!("not authenticated: {text}")),
+        CloseReason::Protocol(text) => {
+            TransferError::new(Code::Protocol, format!("the peer violated the protocol: {text}"))
+        }
+        CloseReason::Store(text) => TransferError::new(Code::Protocol, text.clone()),
+        _ => TransferError::new(Code::ConnectionLost, "the connection was lost").fix(resume),
+    }
+}

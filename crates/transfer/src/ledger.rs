@@ -1,0 +1,148 @@
+//! Which files failed, and what does that make of the whole transfer?
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    error::{Code, TransferError},
+    message::{Message, Tally},
+};
+
+/// Failures and warnings kept with their text; more are only counted.
+const KEPT: usize = 1000;
+
+/// A file that did not arrive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// Why, as the exit code's name.
+    pub code: Code,
+    /// Path and cause.
+    pub text: String,
+}
+
+/// Failures and warnings of one transfer.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    counts: BTreeMap<Code, u64>,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Ledger {
+    /// Notes a failure; `Code::Ok` makes it a warning.
+    pub(crate) fn add(&mut self, code: Code, text: String) {
+        if code == Code::Ok {
+            if self.warnings.len() < KEPT {
+                self.warnings.push(text);
+            }
+            return;
+        }
+        *self.counts.entry(code).or_default() += 1;
+        if self.failures.len() < KEPT {
+            self.failures.push(Failure { code, text });
+        }
+    }
+
+    /// What the failures amount to: the one code they share, with a verification failure or a full
+    /// disk before all; `None` if there are none.
+    pub(crate) fn verdict(&self, tally: &Tally) -> Option<TransferError> {
+        let total: u64 = self.counts.values().sum();
+        let (&first, _) = self.counts.first_key_value()?;
+        let urgent = [Code::VerifyFailed, Code::NoSpace]
+            .into_iter()
+            .find(|c| self.counts.contains_key(c));
+        let arrived = tally.files_ok + tally.files_skipped;
+        let common = if self.counts.len() == 1 {
+            first
+        } else {
+            Code::Partial
+        };
+        let code = match urgent.unwrap_or(common) {
+            Code::SourceMissing if arrived > 0 => Code::Partial,
+            code => code,
+        };
+        let cause = self
+            .failures
+            .iter()
+            .find(|f| f.code == code)
+            .or(self.failures.first());
+        let cause = cause.map_or("", |f| f.text.as_str());
+        let text = if total == 1 {
+            cause.to_string()
+        } else {
+            format!(
+                "{total} of {} files failed; first: {cause}",
+                total + arrived
+            )
+        };
+        let fix = match code {
+            Code::NoSpace => "free some space, then run the same command again: it continues",
+            Code::VerifyFailed => {
+                "the content was kept beside the target as '.bad'; check disk and memory of both machines"
+            }
+            Code::SourceChanged => "run the same command again when the files are at rest",
+            Code::Locked => "wait for the other run to end",
+            _ => "fix the cause and run the same command again: it continues",
+        };
+        Some(TransferError::new(code, text).fix(fix))
+    }
+}
+
+/// Messages on their way into the stream.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    scratch: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+impl Outbox {
+    pub(crate) fn push(&mut self, message: &Message) {
+        message.encode(&mut self.scratch, &mut self.bytes);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Hands everything to the session.
+    pub(crate) fn flush(&mut self, session: &mut dyn farhaul_core::protocol::Session) {
+        if !self.bytes.is_empty() {
+            session.write(&self.bytes);
+            self.bytes.clear();
+        }
+    }
+}
+
+/// Cuts `text` to what fits a message.
+pub(crate) fn short(text: &str) -> Vec<u8> {
+    let mut end = text.len().min(8 << 10);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.as_bytes()[..end].to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_telling_code_wins() {
+        let mut ledger = Ledger::default();
+        let tally = Tally {
+            files_ok: 3,
+            ..Tally::default()
+        };
+        ledger.add(Code::Ok, "link skipped".into());
+        assert_eq!(ledger.verdict(&tally), None);
+        ledger.add(Code::SourceChanged, "a".into());
+        assert_eq!(ledger.verdict(&tally).unwrap().code, Code::SourceChanged);
+        ledger.add(Code::Partial, "b".into());
+        assert_eq!(ledger.verdict(&tally).unwrap().code, Code::Partial);
+        ledger.add(Code::VerifyFailed, "c".into());
+        let e = ledger.verdict(&tally).unwrap();
+        assert_eq!(e.code, Code::VerifyFailed);
+        assert_eq!(e.text, "3 of 6 files failed; first: c");
+    }
+}

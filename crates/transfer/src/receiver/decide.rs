@@ -1,0 +1,217 @@
+//! What is wanted of an entry? Directories and links are made at once; of a file everything is wanted,
+//! nothing (it is there), or what an earlier run did not complete.
+
+use std::{io, ops::Range, sync::Arc};
+
+use farhaul_core::units::Size;
+use rustix::fs::{FileType, Mode, OFlags};
+
+use super::{Incoming, Meta, Part, Receiver, State, WriteJob};
+use crate::{
+    confine::{self, Dir},
+    digest::{BLOCK, Hash, block_range},
+    error::{Code, TransferError},
+    message::{Entry, Kind, Message},
+    path,
+    ranges::RangeSet,
+};
+
+/// Ranges per message.
+const RANGES: usize = 1500;
+/// Blocks checked by one job.
+const VERIFY: usize = 16;
+
+impl Receiver {
+    /// How much the destination can take.
+    pub(super) fn look_at_space(&mut self) {
+        let root = self.tree.root();
+        let free = confine::open_beneath(&root, b"", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+            .and_then(|fd| Ok(rustix::fs::fstatvfs(&fd)?));
+        // Where it cannot be asked, writing will tell.
+        self.free = free.map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
+    }
+
+    /// Decides on one entry.
+    pub(super) fn decide(&mut self, entry: Entry) -> Result<(), TransferError> {
+        let meta = Meta { mode: entry.mode, mtime: entry.mtime, mtime_nanos: entry.mtime_nanos };
+        let path = match &self.rename {
+            None => entry.path.clone(),
+            Some(name) if entry.kind == Kind::File && !entry.path.contains(&b'/') => name.clone(),
+            Some(_) => return Err(TransferError::protocol("a single file was announced, a tree was listed")),
+        };
+        let item = Incoming {
+            path,
+            meta,
+            is_file: entry.kind == Kind::File,
+            replaces: false,
+            repaired: false,
+            root: None,
+            state: State::Over,
+        };
+        let number = self.table.push(entry.size, item);
+        let number = number.ok_or_else(|| TransferError::protocol("the tree is larger than 2^62 bytes"))?;
+        let made = match entry.kind {
+            Kind::Dir => self.decide_dir(&entry.path, meta),
+            Kind::Symlink => self.decide_link(number, &entry),
+            Kind::File => self.decide_file(number, &entry),
+        };
+        if let Err(e) = made {
+            self.fail(number, Code::of_write(&e), &e);
+        }
+        Ok(())
+    }
+
+    fn decide_dir(&mut self, dir: &[u8], meta: Meta) -> io::Result<()> {
+        if dir.is_empty() {
+            return Ok(());
+        }
+        if self.tree.make_dir(dir)? {
+            self.fresh.insert(dir.to_vec());
+        }
+        self.dirs.push((dir.to_vec(), meta));
+        Ok(())
+    }
+
+    fn decide_link(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
+        if let Some(why) = path::link_refusal(&entry.path, &entry.target) {
+            self.fail(number, Code::Ok, &format!("{why}: skipped"));
+            return Ok(());
+        }
+        let target = self.target(number)?;
+        let (dir, name) = (&target.dir, target.name.as_slice());
+        match rustix::fs::symlinkat(entry.target.as_slice(), dir, name) {
+            Err(rustix::io::Errno::EXIST) => {
+                let part = path::part_name(name, self.tag);
+                // Left by a run that was killed here.
+                let _gone = rustix::fs::unlinkat(dir, part.as_slice(), rustix::fs::AtFlags::empty());
+                rustix::fs::symlinkat(entry.target.as_slice(), dir, part.as_slice())?;
+                Ok(rustix::fs::renameat(dir, part.as_slice(), dir, name)?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    fn decide_file(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
+        let Some(slot) = self.table.get_mut(number) else { return Ok(()) };
+        let range = slot.range.clone();
+        slot.item.state = State::Wanted;
+        let (parent, _) = path::split(&slot.item.path);
+        let fresh = self.fresh.contains(parent);
+        let name = slot.item.path.clone();
+        let target = self.target(number)?;
+        let there = if fresh { None } else { confine::stat(&target.dir, &target.name)? };
+        if let Some(there) = there {
+            if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
+                return Err(io::ErrorKind::IsADirectory.into());
+            }
+            if let Some(slot) = self.table.get_mut(number) {
+                slot.item.replaces = true;
+            }
+            let same = FileType::from_raw_mode(there.st_mode) == FileType::RegularFile
+                && there.st_size.cast_unsigned() == entry.size
+                && there.st_mtime == entry.mtime
+                && u64::try_from(there.st_mtime_nsec).ok() == Some(u64::from(entry.mtime_nanos));
+            if same && entry.size > 0 {
+                if let Some(slot) = self.table.get_mut(number) {
+                    slot.item.state = State::Checking(None);
+                }
+                self.pool.push(WriteJob::Check { number, target, size: entry.size });
+                return Ok(());
+            }
+        }
+        if entry.size == 0 {
+            return self.decide_empty(number);
+        }
+        if entry.size > BLOCK {
+            let claim = self.identity(number).and_then(|id| self.journal.claim(&name, id));
+            if let Some(blocks) = claim
+                && let Some(file) = open_claimed(&target.dir, &path::part_name(&target.name, self.tag))
+            {
+                self.resume(number, &range, blocks.into_iter().collect(), file);
+                return Ok(());
+            }
+        }
+        let need = entry.allocated;
+        if self.promised.saturating_add(need) > self.free {
+            let why = format!(
+                "needs {}, {} are free",
+                Size::from_bytes(need),
+                Size::from_bytes(self.free.saturating_sub(self.promised))
+            );
+            self.fail(number, Code::NoSpace, &why);
+            return Ok(());
+        }
+        self.promised += need;
+        if entry.size > BLOCK
+            && let Some(slot) = self.table.get_mut(number)
+        {
+            slot.item.state = State::Part(Box::new(Part::new(entry.size)));
+        }
+        self.wish(range);
+        Ok(())
+    }
+
+    fn decide_empty(&mut self, number: u64) -> io::Result<()> {
+        if let Some(slot) = self.table.get_mut(number) {
+            let hash = blake3::hash(b"").into();
+            slot.item.root = Some(crate::message::Root { file: number, sparse: false, hash });
+            slot.item.state = State::Memory { bytes: Vec::new(), left: 0 };
+            self.settle(number);
+        }
+        Ok(())
+    }
+
+    /// Continues a part: what was not claimed is wanted now, what was is checked first.
+    fn resume(&mut self, number: u64, range: &Range<u64>, claimed: Vec<(u64, Hash)>, file: std::fs::File) {
+        let size = range.end - range.start;
+        let mut wanted = RangeSet::default();
+        wanted.insert(range.clone());
+        for (index, _) in &claimed {
+            let block = block_range(*index, size);
+            wanted.remove(range.start + block.start..range.start + block.end);
+        }
+        let file = Arc::new(file);
+        let mut part = Part::new(size);
+        part.made = true;
+        part.file = Some(Arc::clone(&file));
+        self.open.push_back(number);
+        if let (Some(id), Some(slot)) = (self.identity(number), self.table.get_mut(number)) {
+            part.journal = Some(self.journal.begin(&slot.item.path, id));
+            slot.item.state = State::Part(Box::new(part));
+        }
+        for blocks in claimed.chunks(VERIFY) {
+            let (file, blocks) = (Arc::clone(&file), blocks.to_vec());
+            self.pool.push(WriteJob::Verify { number, size, file, blocks });
+        }
+        wanted.iter().for_each(|r| self.wish(r));
+    }
+
+    /// Wants `range`; told with the next message.
+    pub(super) fn wish(&mut self, range: Range<u64>) {
+        self.missing.insert(range.clone());
+        match self.wants.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => self.wants.push(range),
+        }
+    }
+
+    /// Tells what is wanted; every entry listed so far is decided on.
+    pub(super) fn tell_wants(&mut self) {
+        let mut set = RangeSet::default();
+        self.wants.drain(..).for_each(|r| set.insert(r));
+        let ranges: Vec<_> = set.iter().collect();
+        let upto = self.table.next();
+        let (head, tail) = ranges.split_at(ranges.len().min(RANGES));
+        self.out.push(&Message::Want { upto, ranges: head.to_vec() });
+        for ranges in tail.chunks(RANGES) {
+            self.out.push(&Message::Want { upto, ranges: ranges.to_vec() });
+        }
+    }
+}
+
+/// The part that an earlier run left.
+fn open_claimed(dir: &Dir, part: &[u8]) -> Option<std::fs::File> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = std::fs::File::from(rustix::fs::openat(dir, part, flags, Mode::empty()).ok()?);
+    file.metadata().ok()?.is_file().then_some(file)
+}

@@ -1,0 +1,384 @@
+//! What does the side that gets the files do? It decides on every listed entry which bytes it still
+//! wants, places what arrives, compares digests, and only then gives a file its name.
+//!
+//! - Nothing is written outside the destination: every name is one component relative to a directory
+//!   that was opened beneath it.
+//! - A target is replaced by one rename of verified content, or not touched at all.
+//! - What the peer says bounds nothing that is allocated before bytes have arrived.
+
+use std::{
+    collections::{BTreeMap, HashSet, VecDeque},
+    fs::File,
+    io,
+    ops::Range,
+    sync::Arc,
+    time::Duration,
+};
+
+use farhaul_core::{protocol::Session, time::Instant};
+
+use crate::{
+    confine::{Dir, Tree},
+    digest::{BlockTree, Hash},
+    error::{Code, TransferError},
+    ledger::{Ledger, Outbox, short},
+    message::{Message, Root, Tally},
+    path::{self, Tag},
+    pool::{Pool, Wake},
+    progress::Progress,
+    ranges::RangeSet,
+    sender::{Identity, NOT_LISTED},
+    table::{Table, WINDOW},
+};
+
+mod base;
+mod decide;
+mod files;
+mod job;
+mod journal;
+mod place;
+
+pub(crate) use base::Base;
+use job::{Meta, Small, Target, WriteDone, WriteJob};
+use journal::Journal;
+
+/// Small files per job.
+const BATCH: usize = 64;
+/// Entries over before the sender is told.
+const REPORT_EVERY: u64 = 1024;
+/// Longest time between reports while something changes.
+const REPORT_AFTER: Duration = Duration::from_millis(200);
+
+/// A listed entry.
+struct Incoming {
+    path: Vec<u8>,
+    meta: Meta,
+    is_file: bool,
+    /// Something has its name already.
+    replaces: bool,
+    /// Its content was asked for twice.
+    repaired: bool,
+    root: Option<Root>,
+    state: State,
+}
+
+enum State {
+    /// Nothing more will be done.
+    Over,
+    /// No byte has arrived.
+    Wanted,
+    /// A small file being collected.
+    Memory { bytes: Vec<u8>, left: usize },
+    /// A worker has it.
+    Working,
+    /// What is there may be the same; its root once known.
+    Checking(Option<Hash>),
+    Part(Box<Part>),
+}
+
+/// A file collected on disk.
+struct Part {
+    file: Option<Arc<File>>,
+    /// Exists on disk.
+    made: bool,
+    /// Its number in the journal.
+    journal: Option<u64>,
+    /// Bytes missing of blocks that have some.
+    left: BTreeMap<u64, u64>,
+    tree: BlockTree,
+    /// Values of the sender's blocks compared so far, once they were asked for.
+    compared: Option<u64>,
+    bad: Vec<u64>,
+}
+
+impl Part {
+    fn new(size: u64) -> Self {
+        Self {
+            file: None,
+            made: false,
+            journal: None,
+            left: BTreeMap::new(),
+            tree: BlockTree::new(size),
+            compared: None,
+            bad: Vec::new(),
+        }
+    }
+}
+
+/// How a receiver works.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// Files reach the disk before they count.
+    pub(crate) sync: bool,
+}
+
+/// The receiving half of a transfer.
+pub(crate) struct Receiver {
+    tree: Tree,
+    rename: Option<Vec<u8>>,
+    tag: Tag,
+    rules: Rules,
+    journal: Journal,
+    table: Table<Incoming>,
+    missing: RangeSet,
+    pieces: Vec<Range<u64>>,
+    /// Bytes wanted that will need space.
+    promised: u64,
+    /// Bytes the destination could take when last asked.
+    free: u64,
+    /// Bytes of small files in memory.
+    resident: usize,
+    small: Vec<Small>,
+    open: VecDeque<u64>,
+    dirs: Vec<(Vec<u8>, Meta)>,
+    /// Directories made by this transfer: nothing can be in the way in them.
+    fresh: HashSet<Vec<u8>>,
+    pool: Pool<WriteJob>,
+    wants: Vec<Range<u64>>,
+    ended: bool,
+    finishing: bool,
+    reported: (u64, Tally, Option<Instant>),
+    out: Outbox,
+    pub(crate) ledger: Ledger,
+    pub(crate) tally: Tally,
+    /// The sender has been told that all is over.
+    pub(crate) finished: bool,
+    /// The sender knows.
+    pub(crate) bye: bool,
+    /// Root of the last file, for a transfer of one.
+    pub(crate) last_root: Option<Hash>,
+    progress: Arc<Progress>,
+}
+
+impl Receiver {
+    /// Takes the destination: makes and locks the journal.
+    pub(crate) fn new(
+        base: Base,
+        tag: Tag,
+        rules: Rules,
+        progress: Arc<Progress>,
+        wake: Option<&Wake>,
+    ) -> Result<Self, TransferError> {
+        let pool = Pool::new("farhaul-write", wake);
+        let pool = pool.map_err(|e| TransferError::new(Code::Internal, format!("cannot start a thread: {e}")))?;
+        Ok(Self {
+            journal: Journal::open(&base.dir, tag)?,
+            tree: Tree::new(base.dir),
+            rename: base.rename,
+            tag,
+            rules,
+            table: Table::default(),
+            missing: RangeSet::default(),
+            pieces: Vec::new(),
+            promised: 0,
+            free: u64::MAX,
+            resident: 0,
+            small: Vec::new(),
+            open: VecDeque::new(),
+            dirs: Vec::new(),
+            fresh: HashSet::new(),
+            pool,
+            wants: Vec::new(),
+            ended: false,
+            finishing: false,
+            reported: (0, Tally::default(), None),
+            out: Outbox::default(),
+            ledger: Ledger::default(),
+            tally: Tally::default(),
+            finished: false,
+            bye: false,
+            last_root: None,
+            progress,
+        })
+    }
+
+    /// True while workers have something to answer.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.pool.outstanding() > 0
+    }
+
+    /// When a report is due though nothing arrives.
+    pub(crate) fn next_report(&self) -> Option<Instant> {
+        let (_, told, at) = &self.reported;
+        at.filter(|_| *told != self.tally && !self.finished).map(|at| at + REPORT_AFTER)
+    }
+
+    /// Moves everything on.
+    pub(crate) fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        while let Some(done) = self.pool.pop() {
+            self.done(done);
+        }
+        self.write_small();
+        while let Some(_over) = self.table.pop_if(|e| matches!(e.state, State::Over)) {}
+        self.report(now);
+        if self.ended && self.table.len() == 0 && !self.finishing {
+            self.finishing = true;
+            self.remove_unclaimed();
+            let (root, dirs) = (self.tree.root(), std::mem::take(&mut self.dirs));
+            self.pool.push(WriteJob::Finish { root, dirs, sync: self.rules.sync });
+        }
+        if let Err(e) = self.journal.flush() {
+            self.ledger.add(Code::Ok, format!("the journal cannot be written, so this transfer cannot be continued: {e}"));
+        }
+        self.out.flush(session);
+    }
+
+    /// Takes a message from the sender.
+    pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+        match message {
+            Message::Entries { first, entries } => {
+                if first != self.table.next() || self.ended || self.table.len() + entries.len() > WINDOW {
+                    return Err(TransferError::protocol("the manifest is out of order or too far ahead"));
+                }
+                self.look_at_space();
+                entries.into_iter().try_for_each(|e| self.decide(e))?;
+                self.tell_wants();
+                Ok(())
+            }
+            Message::End { entries } if entries == self.table.next() => {
+                self.ended = true;
+                Ok(())
+            }
+            Message::Holes { ranges } => {
+                ranges.iter().for_each(|r| self.hole(r));
+                Ok(())
+            }
+            Message::Roots(roots) => {
+                for root in roots {
+                    if let Some(slot) = self.table.get_mut(root.file) {
+                        slot.item.root = Some(root);
+                        self.settle(root.file);
+                    }
+                }
+                Ok(())
+            }
+            Message::Failed { file, code, again, text } => {
+                self.failed_there(file, code, again, &text);
+                Ok(())
+            }
+            Message::Blocks { file, first, values } => {
+                self.compare(file, first, &values);
+                Ok(())
+            }
+            Message::Bye if self.finished => {
+                self.bye = true;
+                Ok(())
+            }
+            _ => Err(TransferError::protocol("the peer sent a message out of place")),
+        }
+    }
+
+    fn failed_there(&mut self, file: u64, code: Code, again: bool, text: &[u8]) {
+        let listed = self.table.get(file).is_some_and(|s| !matches!(s.item.state, State::Over));
+        if file != NOT_LISTED && !listed {
+            return;
+        }
+        if listed {
+            self.abandon(file, code);
+        }
+        if again {
+            self.progress.retry();
+            return;
+        }
+        self.tally.files_failed += u64::from(code != Code::Ok);
+        let text = path::show(text);
+        self.ledger.add(code, text);
+    }
+
+    /// This file cannot be written.
+    fn fail(&mut self, file: u64, code: Code, why: &dyn std::fmt::Display) {
+        let Some(slot) = self.table.get(file) else { return };
+        let text = format!("{}: {why}", path::show(&slot.item.path));
+        self.out.push(&Message::Trouble { file, code, text: short(&text) });
+        self.tally.files_failed += u64::from(slot.item.is_file || code != Code::Ok);
+        self.ledger.add(code, text);
+        self.abandon(file, code);
+    }
+
+    /// Gives a file up. A large part is kept for the next run unless its source is gone.
+    fn abandon(&mut self, file: u64, code: Code) {
+        let Some(slot) = self.table.get_mut(file) else { return };
+        self.missing.remove(slot.range.clone());
+        let keep = !matches!(code, Code::SourceChanged | Code::VerifyFailed);
+        match std::mem::replace(&mut slot.item.state, State::Over) {
+            State::Memory { bytes, .. } => self.resident -= bytes.len(),
+            State::Part(part) if part.made && !(keep && part.journal.is_some()) => {
+                let (parent, name) = path::split(&slot.item.path);
+                let name = path::part_name(name, self.tag);
+                // What cannot be removed is overwritten or removed by the next run.
+                let _left = self.tree.dir(parent).and_then(|dir| {
+                    Ok(rustix::fs::unlinkat(&dir, name.as_slice(), rustix::fs::AtFlags::empty())?)
+                });
+                if let Some(number) = part.journal {
+                    self.journal.forget(number);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn report(&mut self, now: Instant) {
+        self.progress.set(&self.tally);
+        let (resolved, told, at) = &mut self.reported;
+        let first = self.table.first();
+        let at = *at.get_or_insert(now);
+        let changed = *resolved != first || *told != self.tally;
+        let due = first - *resolved >= REPORT_EVERY || now.since(at) >= REPORT_AFTER;
+        if changed && due && !self.finished {
+            self.reported = (first, self.tally, Some(now));
+            self.out.push(&Message::Report { resolved: first, tally: self.tally });
+        } else if now.since(at) >= REPORT_AFTER {
+            self.reported.2 = Some(now);
+        }
+    }
+
+    /// Parts of files that an earlier run of the same command left and that are no longer sent.
+    fn remove_unclaimed(&mut self) {
+        let names: Vec<Vec<u8>> = self.journal.unclaimed().map(<[u8]>::to_vec).collect();
+        for name in names {
+            let (parent, name) = path::split(&name);
+            let part = path::part_name(name, self.tag);
+            // It may never have been made.
+            let _gone = self.tree.dir(parent).and_then(|dir| {
+                Ok(rustix::fs::unlinkat(&dir, part.as_slice(), rustix::fs::AtFlags::empty())?)
+            });
+        }
+        self.journal.drop_unclaimed();
+    }
+
+    fn done(&mut self, done: WriteDone) {
+        match done {
+            WriteDone::Small(endings) => endings.into_iter().for_each(|(n, e)| self.small_done(n, e)),
+            WriteDone::Block { number, index, value } => self.block_done(number, index, value),
+            WriteDone::Verified { number, good, bad } => self.verified(number, &good, &bad),
+            WriteDone::Checked { number, root } => self.checked(number, root.ok()),
+            WriteDone::Committed { number, ending } => self.committed(number, ending),
+            WriteDone::Finished { problems } => {
+                for problem in problems {
+                    self.ledger.add(Code::Ok, problem.clone());
+                    self.out.push(&Message::Trouble { file: NOT_LISTED, code: Code::Ok, text: short(&problem) });
+                }
+                self.progress.set(&self.tally);
+                self.out.push(&Message::Finished { tally: self.tally });
+                self.finished = true;
+            }
+        }
+    }
+
+    /// A handle on the target's directory, and its name there.
+    fn target(&mut self, file: u64) -> io::Result<Target> {
+        let slot = self.table.get(file).ok_or(io::ErrorKind::NotFound)?;
+        let (parent, name) = path::split(&slot.item.path);
+        let dir: Dir = self.tree.dir(parent)?;
+        Ok(Target { dir, name: name.to_vec(), meta: slot.item.meta })
+    }
+
+    fn identity(&self, file: u64) -> Option<Identity> {
+        let slot = self.table.get(file)?;
+        Some(Identity {
+            size: slot.range.end - slot.range.start,
+            mtime: slot.item.meta.mtime,
+            mtime_nanos: slot.item.meta.mtime_nanos,
+        })
+    }
+}

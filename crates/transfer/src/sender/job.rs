@@ -1,0 +1,242 @@
+//! What do the sender's workers do? Read small files whole (and hash them in passing), hash blocks of
+//! large files after they were sent, find the holes of sparse ones.
+
+use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, sync::Arc};
+
+use rustix::fs::SeekFrom;
+
+use crate::{
+    confine::{self, Dir},
+    digest::{self, Hash},
+    pool::Job,
+};
+
+/// Reads of a block or file before an I/O error is believed.
+const TRIES: u32 = 3;
+
+/// A file as it was listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) size: u64,
+    pub(crate) mtime: i64,
+    pub(crate) mtime_nanos: u32,
+}
+
+impl Identity {
+    /// True if `file` is still what was listed.
+    pub(crate) fn holds(&self, file: &File) -> io::Result<bool> {
+        let stat = rustix::fs::fstat(file)?;
+        Ok(stat.st_size.cast_unsigned() == self.size
+            && stat.st_mtime == self.mtime
+            && u64::try_from(stat.st_mtime_nsec).ok() == Some(u64::from(self.mtime_nanos)))
+    }
+}
+
+/// One file of a pack.
+#[derive(Debug)]
+pub(crate) struct PackFile {
+    pub(crate) number: u64,
+    pub(crate) root: Dir,
+    pub(crate) rel: Vec<u8>,
+    pub(crate) identity: Identity,
+}
+
+/// Work.
+#[derive(Debug)]
+pub(crate) enum ReadJob {
+    /// Reads consecutive small files end to end.
+    Pack { id: u64, files: Vec<PackFile> },
+    /// Hashes one block.
+    Block {
+        number: u64,
+        index: u64,
+        size: u64,
+        file: Arc<File>,
+    },
+    /// Finds what is stored.
+    Extents {
+        number: u64,
+        root: Dir,
+        rel: Vec<u8>,
+        size: u64,
+    },
+}
+
+/// Results.
+#[derive(Debug)]
+pub(crate) enum ReadDone {
+    Pack {
+        id: u64,
+        bytes: Vec<u8>,
+        results: Vec<(u64, io::Result<Hash>)>,
+    },
+    Block {
+        number: u64,
+        index: u64,
+        value: io::Result<Hash>,
+    },
+    Extents {
+        number: u64,
+        data: Vec<Range<u64>>,
+    },
+}
+
+impl Job for ReadJob {
+    type Done = ReadDone;
+
+    fn run(self, scratch: &mut Vec<u8>) -> ReadDone {
+        match self {
+            Self::Pack { id, files } => read_pack(id, &files),
+            Self::Block {
+                number,
+                index,
+                size,
+                file,
+            } => {
+                let value = hash_block(&file, index, size, scratch);
+                ReadDone::Block {
+                    number,
+                    index,
+                    value,
+                }
+            }
+            Self::Extents {
+                number,
+                root,
+                rel,
+                size,
+            } => {
+                // Whatever cannot be told apart is data.
+                let data = confine::open_to_read(root, &rel).and_then(|f| extents(&f, size));
+                let data = data.unwrap_or_else(|_| std::iter::once(0..size).collect());
+                ReadDone::Extents { number, data }
+            }
+        }
+    }
+}
+
+/// The value of one block of an open file.
+pub(crate) fn hash_block(
+    file: &File,
+    index: u64,
+    size: u64,
+    scratch: &mut Vec<u8>,
+) -> io::Result<Hash> {
+    let range = digest::block_range(index, size);
+    let len = usize::try_from(range.end - range.start).unwrap_or_default();
+    scratch.resize(len, 0);
+    read_at(file, scratch, range.start)?;
+    Ok(digest::block_hash(index, size, scratch))
+}
+
+/// Fills `into`, trying again after errors that may pass.
+fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        match file.read_exact_at(into, offset) {
+            Err(e) if e.kind() != io::ErrorKind::UnexpectedEof && tries + 1 < TRIES => tries += 1,
+            other => return other,
+        }
+    }
+}
+
+fn read_pack(id: u64, files: &[PackFile]) -> ReadDone {
+    let total: u64 = files.iter().map(|f| f.identity.size).sum();
+    let mut bytes = vec![0; usize::try_from(total).unwrap_or_default()];
+    let mut rest = &mut bytes[..];
+    let mut results = Vec::with_capacity(files.len());
+    for file in files {
+        let (own, after) =
+            rest.split_at_mut(usize::try_from(file.identity.size).unwrap_or_default());
+        results.push((file.number, read_small(file, own)));
+        rest = after;
+    }
+    ReadDone::Pack { id, bytes, results }
+}
+
+fn read_small(file: &PackFile, into: &mut [u8]) -> io::Result<Hash> {
+    let open = confine::open_to_read(&file.root, &file.rel)?;
+    read_at(&open, into, 0)?;
+    if file.identity.holds(&open)? {
+        Ok(blake3::hash(into).into())
+    } else {
+        Err(changed())
+    }
+}
+
+/// The file is not what was listed.
+pub(crate) fn changed() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "changed while it was read")
+}
+
+/// The stored ranges of a file, in order.
+fn extents(file: &File, size: u64) -> io::Result<Vec<Range<u64>>> {
+    let mut all = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            Err(rustix::io::Errno::NXIO) => break,
+            Err(e) => return Err(e.into()),
+        };
+        let end = rustix::fs::seek(file, SeekFrom::Hole(start))?;
+        if start >= size || end <= start {
+            break;
+        }
+        all.push(start..end.min(size));
+        at = end;
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn holes_are_found_and_content_is_kept() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[1; 5000]).unwrap();
+        let size = 8 << 20;
+        file.set_len(size).unwrap();
+        file.write_all_at(&[2; 10], size - 10).unwrap();
+        let found = extents(&file, size).unwrap();
+        assert!(found.first().unwrap().contains(&4999));
+        assert!(found.last().unwrap().contains(&(size - 1)));
+        let stored: u64 = found.iter().map(|r| r.end - r.start).sum();
+        assert!(
+            stored < size || found.len() == 1,
+            "either holes are known or all is data"
+        );
+    }
+
+    #[test]
+    fn a_changed_file_is_noticed() {
+        let tmp = tempfile::tempdir().unwrap();
+        std::fs::write(tmp.path().join("f"), "four").unwrap();
+        let root = confine::open_root(tmp.path()).unwrap();
+        let stat = confine::stat(&root, b"f").unwrap().unwrap();
+        let identity = Identity {
+            size: 4,
+            mtime: stat.st_mtime,
+            mtime_nanos: u32::try_from(stat.st_mtime_nsec).unwrap(),
+        };
+        let file = PackFile {
+            number: 0,
+            root,
+            rel: b"f".to_vec(),
+            identity,
+        };
+        let mut into = [0; 4];
+        assert_eq!(
+            read_small(&file, &mut into).unwrap(),
+            *blake3::hash(b"four").as_bytes()
+        );
+        std::fs::write(tmp.path().join("f"), "fourteen").unwrap();
+        assert!(read_small(&file, &mut into).is_err());
+        std::fs::write(tmp.path().join("f"), "for").unwrap();
+        assert!(read_small(&file, &mut into).is_err());
+    }
+}

@@ -1,0 +1,658 @@
+//! What does the side that has the files do? It lists entries, waits for the receiver to say which
+//! bytes it wants, queues those on the session and tells digests; the session reads content through
+//! [`Sender::fill`] when it sends and again when it repairs.
+//!
+//! - Content is queued only for entries that the receiver has decided on.
+//! - At most [`WINDOW`] entries are listed and not over, whatever the size of the tree.
+//! - An entry is *settled* once its root or its failure has been told; the manifest ends when all are.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fs::File,
+    io,
+    ops::Range,
+    sync::{Arc, mpsc},
+};
+
+use farhaul_core::protocol::Session;
+
+use crate::{
+    confine::{self, Dir},
+    digest::{BLOCK, BlockTree, Hash, block_count, block_range},
+    error::{Code, TransferError},
+    ledger::{Ledger, Outbox, short},
+    message::{Entry, Kind, Message, Root, TARGET_FRAME, Tally},
+    path,
+    pool::{Pool, Wake},
+    progress::{Phase, Progress},
+    ranges::RangeSet,
+    scan::{self, Found, Scanned, Source},
+    table::{CONTENT, Table, WINDOW},
+};
+
+mod content;
+mod decide;
+mod job;
+
+use content::Loaded;
+pub(crate) use job::{Identity, hash_block};
+use job::{PackFile, ReadDone, ReadJob};
+
+/// "File number" of a problem with something that was never listed.
+pub(crate) const NOT_LISTED: u64 = farhaul_core::codec::VARINT_MAX;
+/// Manifest bytes in the stream before more are written.
+const UNWRITTEN: usize = 1 << 20;
+/// Content bytes queued on the session before more are.
+const UNSENT: u64 = 32 << 20;
+/// Longest range queued at once.
+const PIECE: u64 = 64 << 20;
+/// Packs being read or waiting to be sent.
+const PACKS_AHEAD: usize = 16;
+/// Files per pack.
+const PACK_FILES: usize = 256;
+/// Large files hashed at the same time.
+const HASHED_AT_ONCE: usize = 4;
+
+/// A listed entry.
+struct Outgoing {
+    entry: Entry,
+    source: usize,
+    rel: Vec<u8>,
+    /// Listed anew after it had changed.
+    again: bool,
+    settled: bool,
+    body: Body,
+}
+
+impl Outgoing {
+    const fn identity(&self) -> Identity {
+        let Entry {
+            size,
+            mtime,
+            mtime_nanos,
+            ..
+        } = self.entry;
+        Identity {
+            size,
+            mtime,
+            mtime_nanos,
+        }
+    }
+}
+
+enum Body {
+    /// No content, or not decided yet.
+    None,
+    Small,
+    Large(Box<Large>),
+}
+
+/// A file of more than one block, under way.
+struct Large {
+    file: Option<Arc<File>>,
+    /// Not queued yet, absolute offsets.
+    to_send: VecDeque<Range<u64>>,
+    /// Holes are known.
+    mapped: bool,
+    /// Wanted and not read for sending yet, within the file: hashing follows behind.
+    unread: RangeSet,
+    tree: BlockTree,
+    next_block: u64,
+    hashing: u32,
+}
+
+/// Content waiting to be queued, in manifest order.
+enum Item {
+    Large(u64),
+    Pack(u64),
+}
+
+/// Consecutive small files.
+struct Pack {
+    first: u64,
+    upto: u64,
+    start: u64,
+    wanted: Vec<Range<u64>>,
+    state: PackState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PackState {
+    Waiting,
+    Reading,
+    Loaded,
+}
+
+/// The sending half of a transfer.
+pub(crate) struct Sender {
+    roots: Vec<Dir>,
+    table: Table<Outgoing>,
+    found: Option<mpsc::Receiver<Vec<Found>>>,
+    backlog: VecDeque<Found>,
+    relist: VecDeque<Box<Scanned>>,
+    /// Entries below this have been decided on by the receiver.
+    decided: u64,
+    unsettled: u64,
+    ended: bool,
+    queue: VecDeque<Item>,
+    packs: BTreeMap<u64, Pack>,
+    next_pack: u64,
+    packs_ahead: usize,
+    loaded: Loaded,
+    open: VecDeque<u64>,
+    /// Large files that are not settled.
+    active: VecDeque<u64>,
+    hashing: usize,
+    pool: Pool<ReadJob>,
+    new_roots: Vec<Root>,
+    out: Outbox,
+    pub(crate) ledger: Ledger,
+    pub(crate) tally: Tally,
+    pub(crate) finished: bool,
+    /// Root of the last file, for a transfer of one.
+    pub(crate) last_root: Option<Hash>,
+    progress: Arc<Progress>,
+}
+
+impl Sender {
+    /// Starts to scan `sources`.
+    pub(crate) fn new(
+        sources: Vec<Source>,
+        progress: Arc<Progress>,
+        wake: Option<&Wake>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            roots: sources.iter().map(|s| Arc::clone(&s.root)).collect(),
+            found: Some(scan::start(sources, Arc::clone(&progress))?),
+            pool: Pool::new("farhaul-read", wake)?,
+            progress,
+            table: Table::default(),
+            backlog: VecDeque::new(),
+            relist: VecDeque::new(),
+            decided: 0,
+            unsettled: 0,
+            ended: false,
+            queue: VecDeque::new(),
+            packs: BTreeMap::new(),
+            next_pack: 0,
+            packs_ahead: 0,
+            loaded: Loaded::default(),
+            open: VecDeque::new(),
+            active: VecDeque::new(),
+            hashing: 0,
+            new_roots: Vec::new(),
+            out: Outbox::default(),
+            ledger: Ledger::default(),
+            tally: Tally::default(),
+            finished: false,
+            last_root: None,
+        })
+    }
+
+    /// A problem found before the scan.
+    pub(crate) fn note(&mut self, problem: &scan::Problem) {
+        let text = short(&problem.text);
+        self.out.push(&Message::Failed {
+            file: NOT_LISTED,
+            code: problem.code,
+            again: false,
+            text,
+        });
+        self.ledger.add(problem.code, problem.text.clone());
+    }
+
+    /// True while workers have something to answer or the scanner to list.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.pool.outstanding() > 0 || self.found.is_some()
+    }
+
+    /// Moves everything on.
+    pub(crate) fn poll(&mut self, session: &mut dyn Session) {
+        while let Some(done) = self.pool.pop() {
+            self.done(done);
+        }
+        self.list(session);
+        self.feed(session);
+        self.hash();
+        self.tell_roots();
+        let listed = self.found.is_none() && self.backlog.is_empty() && self.relist.is_empty();
+        if listed && self.unsettled == 0 && !self.ended {
+            self.ended = true;
+            self.out.push(&Message::End {
+                entries: self.table.next(),
+            });
+            self.progress.set_phase(Phase::Finishing);
+        }
+        self.out.flush(session);
+    }
+
+    /// Takes a message from the receiver.
+    pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+        match message {
+            Message::Want { upto, ranges } => self.want(upto, &ranges),
+            Message::Repair { file, ranges } => self.repair(file, &ranges),
+            Message::AskBlocks { file } => {
+                self.tell_blocks(file);
+                Ok(())
+            }
+            Message::Trouble { file, code, text } => {
+                let text = String::from_utf8_lossy(&text).into_owned();
+                self.ledger.add(code, text);
+                if code != Code::Ok {
+                    self.give_up(file);
+                }
+                Ok(())
+            }
+            Message::Report { resolved, tally } => self.report(resolved, &tally),
+            Message::Finished { tally } => {
+                self.note_tally(&tally);
+                self.finished = true;
+                self.out.push(&Message::Bye);
+                Ok(())
+            }
+            _ => Err(TransferError::protocol(
+                "the peer sent a message that only a sender sends",
+            )),
+        }
+    }
+
+    fn note_tally(&mut self, tally: &Tally) {
+        self.tally = *tally;
+        self.progress.set(tally);
+    }
+
+    fn report(&mut self, resolved: u64, tally: &Tally) -> Result<(), TransferError> {
+        if resolved > self.decided {
+            return Err(TransferError::protocol(
+                "the peer resolved entries it has not decided on",
+            ));
+        }
+        self.note_tally(tally);
+        while self.table.first() < resolved
+            && let Some(item) = self.table.pop_if(|_| true)
+        {
+            if !item.settled {
+                self.unsettled -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists more entries.
+    fn list(&mut self, session: &dyn Session) {
+        while self.table.len() < WINDOW && session.unwritten() + self.out.len() < UNWRITTEN {
+            self.refill();
+            if self.backlog.is_empty() && self.relist.is_empty() {
+                return;
+            }
+            let first = self.table.next();
+            let mut entries = Vec::new();
+            let mut bytes = 0;
+            while self.table.len() < WINDOW && bytes < TARGET_FRAME && entries.len() < 1024 {
+                let (scanned, again) = match self.relist.pop_front() {
+                    Some(scanned) => (scanned, true),
+                    None => match self.backlog.pop_front() {
+                        Some(Found::Entry(scanned)) => (scanned, false),
+                        Some(Found::Problem(problem)) => {
+                            self.note(&problem);
+                            continue;
+                        }
+                        None => break,
+                    },
+                };
+                bytes += scanned.entry.path.len() + scanned.entry.target.len() + 48;
+                entries.extend(self.announce(*scanned, again));
+            }
+            if !entries.is_empty() {
+                self.out.push(&Message::Entries { first, entries });
+            }
+        }
+    }
+
+    fn refill(&mut self) {
+        if let Some(found) = &self.found
+            && self.backlog.is_empty()
+        {
+            match found.try_recv() {
+                Ok(batch) => self.backlog.extend(batch),
+                Err(mpsc::TryRecvError::Empty) => {}
+                Err(mpsc::TryRecvError::Disconnected) => self.found = None,
+            }
+        }
+    }
+
+    fn announce(&mut self, scanned: Scanned, again: bool) -> Option<Entry> {
+        let Scanned { entry, source, rel } = scanned;
+        let settled = entry.size == 0;
+        let item = Outgoing {
+            entry: entry.clone(),
+            source,
+            rel,
+            again,
+            settled,
+            body: Body::None,
+        };
+        if self.table.push(entry.size, item).is_none() {
+            let text = format!(
+                "{}: the tree is larger than 2^62 bytes",
+                path::show(&entry.path)
+            );
+            self.note(&scan::Problem {
+                code: Code::Partial,
+                text,
+            });
+            return None;
+        }
+        self.unsettled += u64::from(!settled);
+        Some(entry)
+    }
+
+    /// Queues content on the session, in manifest order.
+    fn feed(&mut self, session: &mut dyn Session) {
+        self.read_ahead();
+        while session.unsent() < UNSENT {
+            match self.queue.front() {
+                None => return,
+                Some(Item::Large(number)) => {
+                    let number = *number;
+                    let large = match self.table.get_mut(number).map(|s| &mut s.item.body) {
+                        Some(Body::Large(large)) if !large.mapped => return,
+                        Some(Body::Large(large)) => Some(large),
+                        _ => None,
+                    };
+                    match large.and_then(|l| next_piece(&mut l.to_send)) {
+                        Some(piece) => session.send(CONTENT, piece.start, piece.end - piece.start),
+                        None => drop(self.queue.pop_front()),
+                    }
+                }
+                Some(Item::Pack(id)) => {
+                    let id = *id;
+                    if self
+                        .packs
+                        .get(&id)
+                        .is_some_and(|p| p.state != PackState::Loaded)
+                    {
+                        return;
+                    }
+                    if let Some(pack) = self.packs.remove(&id) {
+                        for r in &pack.wanted {
+                            session.send(CONTENT, r.start, r.end - r.start);
+                        }
+                        self.packs_ahead -= 1;
+                        self.read_ahead();
+                    }
+                    self.queue.pop_front();
+                }
+            }
+        }
+    }
+
+    /// Starts to read the next packs.
+    fn read_ahead(&mut self) {
+        if self.packs_ahead >= PACKS_AHEAD {
+            return;
+        }
+        let ids: Vec<u64> = self
+            .packs
+            .iter()
+            .filter(|(_, p)| p.state == PackState::Waiting)
+            .map(|(id, _)| *id)
+            .take(PACKS_AHEAD - self.packs_ahead)
+            .collect();
+        for id in ids {
+            let Some(pack) = self.packs.get_mut(&id) else {
+                continue;
+            };
+            pack.state = PackState::Reading;
+            // What is over by now is not read, and the pack starts behind it.
+            let first = pack.first.max(self.table.first());
+            let upto = pack.upto;
+            pack.start = self.table.get(first).map_or(pack.start, |s| s.range.start);
+            let file = |number: u64| {
+                let item = &self.table.get(number)?.item;
+                matches!(item.body, Body::Small).then(|| PackFile {
+                    number,
+                    root: Arc::clone(&self.roots[item.source]),
+                    rel: item.rel.clone(),
+                    identity: item.identity(),
+                })
+            };
+            let files: Vec<_> = (first..upto).filter_map(file).collect();
+            self.packs_ahead += 1;
+            self.pool.push(ReadJob::Pack { id, files });
+        }
+    }
+
+    /// Hashes blocks of large files behind the data.
+    fn hash(&mut self) {
+        let room = self.pool.threads() * 2;
+        let mut i = 0;
+        while i < self.active.len().min(HASHED_AT_ONCE) && self.hashing < room {
+            let number = self.active[i];
+            match self.hash_file(number, room) {
+                Ok(true) => i += 1,
+                Ok(false) => drop(self.active.remove(i)),
+                Err(e) => {
+                    self.active.remove(i);
+                    self.fail_read(number, &e);
+                }
+            }
+        }
+    }
+
+    /// False once there is nothing more to do for this file.
+    fn hash_file(&mut self, number: u64, room: usize) -> io::Result<bool> {
+        while self.hashing < room {
+            let Some(slot) = self.table.get_mut(number) else {
+                return Ok(false);
+            };
+            let (size, settled, identity) = (
+                slot.item.entry.size,
+                slot.item.settled,
+                slot.item.identity(),
+            );
+            let Body::Large(large) = &mut slot.item.body else {
+                return Ok(false);
+            };
+            if settled {
+                return Ok(false);
+            }
+            let count = block_count(size);
+            while large.next_block < count && large.tree.get(large.next_block).is_some() {
+                large.next_block += 1;
+            }
+            let index = large.next_block;
+            if index == count {
+                if large.hashing > 0 || !large.mapped {
+                    return Ok(true);
+                }
+                let sparse = large.tree.has_holes();
+                let root = large.tree.root();
+                let file = self.file(number)?;
+                if !identity.holds(&file)? {
+                    return Err(job::changed());
+                }
+                if let Some(root) = root {
+                    self.settle(number, root, sparse);
+                }
+                return Ok(false);
+            }
+            if !large.mapped || large.unread.overlaps(block_range(index, size)) {
+                return Ok(true);
+            }
+            large.next_block += 1;
+            large.hashing += 1;
+            let file = self.file(number)?;
+            self.hashing += 1;
+            self.pool.push(ReadJob::Block {
+                number,
+                index,
+                size,
+                file,
+            });
+        }
+        Ok(true)
+    }
+
+    fn done(&mut self, done: ReadDone) {
+        match done {
+            ReadDone::Pack { id, bytes, results } => self.pack_done(id, bytes, results),
+            ReadDone::Block {
+                number,
+                index,
+                value,
+            } => {
+                self.hashing -= 1;
+                match value {
+                    Ok(value) => {
+                        if let Some(Body::Large(large)) =
+                            self.table.get_mut(number).map(|s| &mut s.item.body)
+                        {
+                            large.hashing -= 1;
+                            large.tree.set(index, value);
+                        }
+                    }
+                    Err(e) => self.fail_read(number, &e),
+                }
+            }
+            ReadDone::Extents { number, data } => self.mapped(number, &data),
+        }
+    }
+
+    fn pack_done(&mut self, id: u64, bytes: Vec<u8>, results: Vec<(u64, io::Result<Hash>)>) {
+        let start = self.packs.get_mut(&id).map(|pack| {
+            pack.state = PackState::Loaded;
+            pack.start
+        });
+        if let Some(start) = start {
+            self.loaded.insert(start, bytes);
+        }
+        for (number, result) in results {
+            match result {
+                Ok(root) => self.settle(number, root, false),
+                Err(e) => {
+                    if let (Some(slot), Some(pack)) =
+                        (self.table.get(number), self.packs.get_mut(&id))
+                    {
+                        let mut wanted = RangeSet::default();
+                        pack.wanted.drain(..).for_each(|r| wanted.insert(r));
+                        wanted.remove(slot.range.clone());
+                        pack.wanted.extend(wanted.iter());
+                    }
+                    self.fail_read(number, &e);
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, file: u64, hash: Hash, sparse: bool) {
+        if let Some(slot) = self.table.get_mut(file) {
+            self.unsettled -= u64::from(!slot.item.settled);
+            slot.item.settled = true;
+            self.last_root = Some(hash).filter(|_| !sparse);
+            self.new_roots.push(Root { file, sparse, hash });
+        }
+    }
+
+    fn tell_roots(&mut self) {
+        for roots in self.new_roots.chunks(TARGET_FRAME / 40) {
+            self.out.push(&Message::Roots(roots.to_vec()));
+        }
+        self.new_roots.clear();
+    }
+
+    fn tell_blocks(&mut self, file: u64) {
+        let Some(slot) = self.table.get(file) else {
+            return;
+        };
+        let Body::Large(large) = &slot.item.body else {
+            return;
+        };
+        let values: Vec<Hash> = (0..block_count(slot.item.entry.size))
+            .map_while(|i| large.tree.get(i))
+            .collect();
+        let mut first = 0;
+        for values in values.chunks(TARGET_FRAME / 32) {
+            self.out.push(&Message::Blocks {
+                file,
+                first,
+                values: values.to_vec(),
+            });
+            first += values.len() as u64;
+        }
+    }
+
+    /// This file cannot be read.
+    pub(crate) fn fail_read(&mut self, file: u64, e: &io::Error) {
+        let Some(slot) = self.table.get(file) else {
+            return;
+        };
+        let code = Code::of_read(e);
+        let why = if e.kind() == io::ErrorKind::NotFound {
+            "vanished".to_string()
+        } else {
+            e.to_string()
+        };
+        let text = format!("{}: {why}", path::show(&slot.item.entry.path));
+        let again =
+            code == Code::SourceChanged && !slot.item.again && !self.ended && self.list_again(file);
+        self.out.push(&Message::Failed {
+            file,
+            code,
+            again,
+            text: short(&text),
+        });
+        if again {
+            self.progress.retry();
+        } else {
+            self.ledger.add(code, text);
+        }
+        self.give_up(file);
+    }
+
+    /// Puts a changed file back into the manifest as it is now.
+    fn list_again(&mut self, file: u64) -> bool {
+        let Some(slot) = self.table.get(file) else {
+            return false;
+        };
+        let item = &slot.item;
+        let (parent, name) = path::split(&item.rel);
+        let root = &self.roots[item.source];
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
+        let stat = confine::open_beneath(root, parent, flags, rustix::fs::Mode::empty())
+            .and_then(|dir| confine::stat(dir, name));
+        let Ok(Some(stat)) = stat else { return false };
+        if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
+            return false;
+        }
+        let entry = scan::entry_of(Kind::File, item.entry.path.clone(), Vec::new(), &stat);
+        let (source, rel) = (item.source, item.rel.clone());
+        self.relist
+            .push_back(Box::new(Scanned { entry, source, rel }));
+        true
+    }
+
+    /// Nothing more is sent of this file.
+    fn give_up(&mut self, file: u64) {
+        if let Some(slot) = self.table.get_mut(file) {
+            self.unsettled -= u64::from(!slot.item.settled);
+            slot.item.settled = true;
+            if let Body::Large(large) = &mut slot.item.body {
+                large.to_send.clear();
+                large.mapped = true;
+            }
+        }
+    }
+}
+
+/// The next piece to queue.
+fn next_piece(to_send: &mut VecDeque<Range<u64>>) -> Option<Range<u64>> {
+    let front = to_send.front_mut()?;
+    let end = front.end.min(front.start + PIECE);
+    let piece = front.start..end;
+    front.start = end;
+    if front.is_empty() {
+        to_send.pop_front();
+    }
+    Some(piece)
+}

@@ -1,0 +1,303 @@
+//! What came of it? One object for people and machines, also after a failure.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use farhaul_core::{
+    stats::Stats,
+    units::{Rate, Size},
+};
+use serde::Serialize;
+
+use crate::{
+    digest::Hash,
+    error::{Code, TransferError},
+    ledger::{Failure, Ledger},
+    message::Tally,
+    path,
+    progress::{Phase, Progress},
+};
+
+/// Counts of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Files {
+    /// Found at the source.
+    pub total: u64,
+    /// Sent, verified and in place.
+    pub sent: u64,
+    /// In place already, by content.
+    pub skipped: u64,
+    /// Not in place.
+    pub failed: u64,
+}
+
+/// How the process ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Exit {
+    /// The exit code.
+    pub code: u8,
+    /// Its name.
+    pub name: &'static str,
+    /// The same command may succeed later.
+    pub retryable: bool,
+    /// What happened; empty on success.
+    pub text: String,
+    /// What to do; may be empty.
+    pub fix: String,
+}
+
+/// Round-trip times in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Rtt {
+    /// Smallest.
+    pub min: Option<f64>,
+    /// Smoothed, at the end.
+    pub smoothed: Option<f64>,
+}
+
+/// How content was verified.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verify {
+    /// Algorithm.
+    pub alg: &'static str,
+    /// Root of the file, for a transfer of one file without holes.
+    pub root: Option<String>,
+}
+
+/// The end of a transfer, as far as this side knows it. Unknown values are null, numbers finite.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Name and version of this object.
+    pub schema: &'static str,
+    /// Everything is in place and verified.
+    pub ok: bool,
+    /// `put` or `get`.
+    pub direction: &'static str,
+    /// Content bytes placed in this run.
+    pub bytes_payload: u64,
+    /// Content bytes that need not be sent: found in place, or holes.
+    pub resumed_bytes: u64,
+    /// UDP payload bytes sent.
+    pub bytes_wire_sent: u64,
+    /// UDP payload bytes received.
+    pub bytes_wire_received: u64,
+    /// UDP payload bytes of feedback.
+    pub bytes_feedback: u64,
+    /// Feedback per content.
+    pub feedback_kib_per_gib: Option<f64>,
+    /// Content sent again over content sent.
+    pub retransmit_ratio: Option<f64>,
+    /// Packets lost over packets sent.
+    pub loss_ratio: Option<f64>,
+    /// Content placed per second of the whole session.
+    pub goodput_bps: Option<f64>,
+    /// Seconds since the session began.
+    pub elapsed_s: f64,
+    /// Round-trip times.
+    pub rtt_s: Rtt,
+    /// Datagrams sent and received.
+    pub datagrams: u64,
+    /// UDP payload bytes of a full datagram.
+    pub datagram_bytes: u32,
+    /// Counts of files.
+    pub files: Files,
+    /// Times that content was sent again because it was wrong or had changed.
+    pub retries: u64,
+    /// How content was verified.
+    pub verify: Verify,
+    /// Share of time for which sending was held, by reason.
+    pub limited_by: BTreeMap<&'static str, f64>,
+    /// Files that are not in place; at most 1,000.
+    pub failures: Vec<Failure>,
+    /// What else should be known; at most 1,000.
+    pub warnings: Vec<String>,
+    /// How the process ends.
+    pub exit: Exit,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "ratios are shown with a few digits")]
+fn ratio(a: u64, b: u64, scale: f64) -> Option<f64> {
+    (b > 0).then(|| a as f64 / b as f64 * scale)
+}
+
+impl Summary {
+    pub(crate) fn new(facts: &Facts<'_>, error: Option<&TransferError>) -> Self {
+        let Facts { put, tally, stats, elapsed, progress, .. } = *facts;
+        let seconds = elapsed.as_secs_f64();
+        let held = stats.held.totals().filter(|(_, d)| seconds > 0.0 && !d.is_zero());
+        let code = error.map_or(Code::Ok, |e| e.code);
+        let feedback = stats.feedback_sent + stats.feedback_received;
+        let (kept, all) = facts.ledger.map_or((&[][..], &[][..]), |l| (&l.failures[..], &l.warnings[..]));
+        Self {
+            schema: "farhaul.transfer/1",
+            ok: error.is_none(),
+            direction: if put { "put" } else { "get" },
+            bytes_payload: tally.bytes,
+            resumed_bytes: tally.resumed,
+            bytes_wire_sent: stats.wire_sent,
+            bytes_wire_received: stats.wire_received,
+            bytes_feedback: feedback,
+            feedback_kib_per_gib: ratio(feedback, tally.bytes, 1_048_576.0),
+            retransmit_ratio: ratio(stats.repaired, stats.data_sent, 1.0),
+            loss_ratio: ratio(stats.packets_lost, stats.datagrams_sent, 1.0),
+            goodput_bps: (seconds > 0.0).then(|| Rate::of(tally.bytes, elapsed).as_f64()),
+            elapsed_s: seconds,
+            rtt_s: Rtt {
+                min: stats.rtt_min.map(|d| d.as_secs_f64()),
+                smoothed: stats.rtt_smoothed.map(|d| d.as_secs_f64()),
+            },
+            datagrams: stats.datagrams_sent + stats.datagrams_received,
+            datagram_bytes: stats.datagram_size,
+            files: Files {
+                total: progress.files_total().max(tally.files_ok + tally.files_skipped + tally.files_failed),
+                sent: tally.files_ok,
+                skipped: tally.files_skipped,
+                failed: tally.files_failed,
+            },
+            retries: progress.retries(),
+            verify: Verify { alg: "blake3", root: facts.root.map(|r| path::hex(&r)) },
+            limited_by: held.map(|(why, d)| (why.name(), (d.as_secs_f64() / seconds).min(1.0))).collect(),
+            failures: kept.to_vec(),
+            warnings: all.to_vec(),
+            exit: Exit {
+                code: code.number(),
+                name: code.name(),
+                retryable: code.retryable(),
+                text: error.map_or_else(String::new, |e| e.text.clone()),
+                fix: error.map_or_else(String::new, |e| e.fix.clone()),
+            },
+        }
+    }
+
+    /// The summary of a transfer that failed before there was a session.
+    pub fn of_error(put: bool, error: &TransferError) -> Self {
+        let facts = Facts {
+            put,
+            tally: Tally::default(),
+            stats: Stats::default(),
+            elapsed: Duration::ZERO,
+            progress: &Progress::default(),
+            ledger: None,
+            root: None,
+        };
+        Self::new(&facts, Some(error))
+    }
+
+    /// One line for people.
+    pub fn line(&self) -> String {
+        let verb = if self.direction == "put" { "sent" } else { "received" };
+        let mut line = format!("{verb} {} in {:.1} s", Size::from_bytes(self.bytes_payload), self.elapsed_s);
+        if let Some(bps) = self.goodput_bps {
+            line += &format!("  {}/s ({})", Size::from_bytes(Rate::from_f64(bps / 8.0).bps()), Rate::from_f64(bps));
+        }
+        let Files { sent, skipped, failed, .. } = self.files;
+        line += &format!("  {sent} {}", if sent == 1 { "file" } else { "files" });
+        if skipped > 0 {
+            line += &format!(", {skipped} already there");
+        }
+        if failed > 0 {
+            line += &format!(", {failed} failed");
+        }
+        if self.ok {
+            line += ", verified BLAKE3";
+            if let Some(root) = &self.verify.root {
+                line += &format!(" {}", &root[..16.min(root.len())]);
+            }
+        }
+        if self.resumed_bytes > 0 {
+            line += &format!("  {} not sent again", Size::from_bytes(self.resumed_bytes));
+        }
+        line
+    }
+
+    /// What held the sender most, if anything did.
+    pub fn limit(&self) -> Option<(&'static str, f64)> {
+        self.limited_by.iter().map(|(w, s)| (*w, *s)).max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}
+
+/// What a summary is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Facts<'a> {
+    pub(crate) put: bool,
+    pub(crate) tally: Tally,
+    pub(crate) stats: Stats,
+    pub(crate) elapsed: Duration,
+    pub(crate) progress: &'a Progress,
+    pub(crate) ledger: Option<&'a Ledger>,
+    pub(crate) root: Option<Hash>,
+}
+
+/// How a transfer ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// What is known.
+    pub summary: Summary,
+    /// Why it failed, if it did.
+    pub error: Option<TransferError>,
+}
+
+/// Another thread's view of a transfer.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    progress: Arc<Progress>,
+    outcome: Arc<Mutex<Option<Outcome>>>,
+}
+
+impl Handle {
+    pub(crate) fn new() -> Self {
+        Self { progress: Arc::new(Progress::default()), outcome: Arc::new(Mutex::new(None)) }
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    /// How it ended, once it has.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The first outcome stands.
+    pub(crate) fn end(&self, make: impl FnOnce() -> Outcome) {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        if outcome.is_none() {
+            *outcome = Some(make());
+            self.progress.set_phase(Phase::Done);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_one_valid_object_too() {
+        let error = TransferError::new(Code::NoSpace, "disk full").fix("free some");
+        let summary = Summary::of_error(true, &error);
+        let json: serde_json::Value = serde_json::from_str(&serde_json::to_string(&summary).unwrap()).unwrap();
+        assert_eq!(json["schema"], "farhaul.transfer/1");
+        assert_eq!(json["ok"], false);
+        assert_eq!(json["exit"]["code"], 8);
+        assert_eq!(json["exit"]["name"], "no_space");
+        assert_eq!(json["exit"]["retryable"], true);
+        assert_eq!(json["goodput_bps"], serde_json::Value::Null);
+        assert!(summary.line().starts_with("sent 0 B"));
+    }
+
+    #[test]
+    fn the_first_outcome_stands() {
+        let handle = Handle::new();
+        let error = TransferError::new(Code::Locked, "first");
+        let outcome = |e: &TransferError| Outcome { summary: Summary::of_error(true, e), error: Some(e.clone()) };
+        handle.end(|| outcome(&error));
+        handle.end(|| outcome(&TransferError::new(Code::Internal, "second")));
+        assert_eq!(handle.outcome().unwrap().error, Some(error));
+        assert_eq!(handle.progress().phase(), Phase::Done);
+    }
+}
