@@ -42,6 +42,8 @@ const BURST: (Duration, u64) = (Duration::from_millis(12), 32);
 const BURST_GAIN: f64 = 4.0;
 /// Least length of a probe in time and in datagrams.
 const PROBE: (Duration, u64) = (Duration::from_millis(25), 64);
+/// The least length of an epoch, over which evidence is gathered.
+const EPOCH: Duration = Duration::from_millis(100);
 /// The longest burst or probe.
 const LONGEST: Duration = Duration::from_millis(250);
 /// Probe rate over estimate: the first probe, and the most after probes that found more.
@@ -50,6 +52,8 @@ const PROBE_GAIN: (f64, f64) = (1.25, 2.0);
 const DRAIN_GAIN: f64 = 0.85;
 /// Epochs the bandwidth estimate remembers.
 const MEMORY: usize = 10;
+/// Each vain probe doubles the pause before the next, so many times.
+const MAX_VAIN: u32 = 3;
 /// The largest random loss that is compensated by sending more.
 const MAX_COMPENSATED: f64 = 0.1;
 
@@ -85,6 +89,7 @@ struct Epoch {
     began: Option<Instant>,
     round: u64,
     best: Rate,
+    mean: f64,
     least_queue: Option<Duration>,
     loss: f64,
     samples: u32,
@@ -98,6 +103,7 @@ impl Epoch {
             began,
             round,
             best: Rate::ZERO,
+            mean: 0.0,
             least_queue: None,
             loss: 0.0,
             samples: 0,
@@ -131,6 +137,12 @@ pub struct Haul {
     short: u32,
     /// Draws probe times apart.
     probes: u32,
+    /// The last probe found more, and nothing has spoken against it yet.
+    grown: bool,
+    /// Probes in a row that found more than the path then carried.
+    vain: u32,
+    /// What is seen before is the past: the last drain has not shown yet.
+    blind_until: Option<Instant>,
     epoch: Epoch,
     path: PathView,
 }
@@ -151,6 +163,9 @@ impl Default for Haul {
             random_loss: 0.0,
             short: 0,
             probes: 0,
+            grown: false,
+            vain: 0,
+            blind_until: None,
             epoch: Epoch::new(None, 0),
             path: PathView {
                 datagram: 1_200,
@@ -198,10 +213,10 @@ impl Haul {
     }
 
     /// A standing queue longer than this is congestion: an eighth of the propagation delay, between
-    /// 2 and 10 ms.
+    /// 4 and 10 ms.
     fn queue_target(&self) -> Duration {
         let ms = Duration::from_millis;
-        (self.path.min_rtt / 8).clamp(ms(2), ms(10))
+        (self.path.min_rtt / 8).clamp(ms(4), ms(10))
     }
 
     /// How long a burst or probe at the present rate lasts.
@@ -238,7 +253,7 @@ impl Haul {
         // Spread by a golden-ratio walk so that flows do not probe in step.
         let spread = f64::from(self.probes.wrapping_mul(2_654_435_769) >> 16) / 65_536.0;
         let least = Duration::from_millis(200);
-        let pause = (self.path.min_rtt * 4).clamp(least, Duration::from_secs(2));
+        let pause = (self.path.min_rtt * 4).clamp(least, Duration::from_secs(2)) * (1 << self.vain);
         self.enter(
             Phase::Cruise,
             Some(now + pause.mul_f64(0.75 + spread / 2.0)),
@@ -262,12 +277,13 @@ impl Haul {
         self.memory = [Rate::ZERO; MEMORY];
         self.memory[MEMORY - 1] = self.proven;
         self.epoch = Epoch::new(Some(now), self.epoch.round);
-        self.enter(Phase::Drain, Some(self.outcome(now)));
+        self.drain(now, self.queue_target());
     }
 
     fn judge_probe(&mut self, now: Instant) {
         if self.seen >= self.before.scale(1.1) {
             self.gain = (self.gain * 1.25).min(PROBE_GAIN.1);
+            self.grown = true;
             self.probe(now);
         } else {
             self.gain = PROBE_GAIN.0;
@@ -294,10 +310,17 @@ impl Haul {
         }
         self.epoch.best = self.epoch.best.max(sample.rate);
         self.epoch.samples += 1;
+        self.epoch.mean += (sample.rate.as_f64() - self.epoch.mean) / f64::from(self.epoch.samples);
         self.epoch.loss += (sample.loss - self.epoch.loss) / f64::from(self.epoch.samples);
         self.epoch.app_limited |= sample.app_limited;
+        if matches!(self.phase, Phase::Probe | Phase::Verify) {
+            self.remember(sample.rate);
+        }
+    }
+
+    fn remember(&mut self, rate: Rate) {
         let newest = &mut self.memory[MEMORY - 1];
-        *newest = (*newest).max(sample.rate);
+        *newest = (*newest).max(rate);
     }
 
     fn end_epoch(&mut self, now: Instant, round: u64) {
@@ -309,6 +332,9 @@ impl Haul {
         if !congested {
             self.random_loss += (epoch.loss - self.random_loss) / 8.0;
         }
+        let blind = self.blind_until.is_some_and(|at| epoch.began < Some(at));
+        let stands =
+            !blind && (epoch.marked || epoch.least_queue.is_some_and(|q| q > self.queue_target()));
         let estimate = self.bandwidth();
         let behind = congested && !epoch.app_limited && epoch.best < estimate.scale(0.85);
         self.short = if behind { self.short + 1 } else { 0 };
@@ -317,18 +343,34 @@ impl Haul {
             self.memory[MEMORY - 1] = epoch.best;
             self.short = 0;
         }
+        if stands && !epoch.app_limited {
+            // While a queue never empties, the mean delivery rate is the bottleneck's own.
+            let bottleneck = Rate::from_f64(epoch.mean);
+            self.memory = self.memory.map(|rate| rate.min(bottleneck));
+        }
         if !epoch.app_limited {
+            self.remember(Rate::from_f64(epoch.mean));
             self.memory.rotate_left(1);
             self.memory[MEMORY - 1] = Rate::ZERO;
         }
-        let stands = epoch.marked || epoch.least_queue.is_some_and(|q| q > self.queue_target());
-        match self.phase {
-            Phase::Cruise | Phase::Verify if stands => {
-                self.enter(Phase::Drain, Some(self.outcome(now)));
+        if stands && matches!(self.phase, Phase::Cruise | Phase::Verify) {
+            if std::mem::take(&mut self.grown) {
+                self.vain = (self.vain + 1).min(MAX_VAIN);
             }
-            Phase::Drain if !stands => self.cruise(now),
-            _ => {}
+            self.drain(now, epoch.least_queue.unwrap_or_default());
         }
+    }
+
+    /// Sends less for as long as it takes to empty `queue`.
+    fn drain(&mut self, now: Instant, queue: Duration) {
+        let least = Duration::from_millis(5);
+        let until = now
+            + queue
+                .max(least)
+                .mul_f64(1.0 / (1.0 - DRAIN_GAIN))
+                .min(LONGEST);
+        self.blind_until = Some(self.outcome(until));
+        self.enter(Phase::Drain, Some(until));
     }
 }
 
@@ -362,7 +404,7 @@ impl CongestionController for Haul {
             }
         }
         let began = *self.epoch.began.get_or_insert(ack.now);
-        if ack.round > self.epoch.round && ack.now.since(began) >= self.train() {
+        if ack.round > self.epoch.round && ack.now.since(began) >= EPOCH.max(self.train()) {
             self.end_epoch(ack.now, ack.round);
         }
     }
@@ -378,7 +420,12 @@ impl CongestionController for Haul {
         match self.phase {
             Phase::Burst => self.enter(Phase::Confirm, Some(self.outcome(now))),
             Phase::Confirm => self.judge_burst(now),
-            Phase::Cruise => self.probe(now),
+            Phase::Cruise => {
+                if std::mem::take(&mut self.grown) {
+                    self.vain = 0;
+                }
+                self.probe(now);
+            }
             Phase::Probe => self.enter(Phase::Verify, Some(self.outcome(now))),
             Phase::Verify => self.judge_probe(now),
             Phase::Drain => self.cruise(now),
