@@ -456,8 +456,8 @@ impl CongestionController for Haul {
             + 16 * u64::from(self.path.datagram);
         let floor = 2 * u64::from(self.path.datagram);
         let quantum = rate
-            .bytes_in(Duration::from_micros(250))
-            .clamp(floor, 512 << 10);
+            .bytes_in(Duration::from_micros(500))
+            .clamp(floor, 1 << 20);
         Allowance {
             window: Size::from_bytes(window),
             rate,
