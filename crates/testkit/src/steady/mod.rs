@@ -5,9 +5,9 @@
 //! Everything queued is laid out one after the other on a line of positions; packets, reports and
 //! repairs speak of spans of that line.
 
+mod engine;
 mod receiver;
 mod sender;
-mod session;
 mod wire;
 
 use std::net::SocketAddr;
@@ -19,7 +19,8 @@ use farhaul_core::{
     units::Rate,
 };
 
-use session::SteadySession;
+use crate::session::{HELLO, PlainSession, head, route};
+use engine::SteadyEngine;
 
 /// The protocol; the rate is of UDP payload.
 #[derive(Clone, Copy, Debug)]
@@ -58,11 +59,7 @@ impl Protocol for Steady {
     }
 
     fn route(&self, datagram: &[u8]) -> Route {
-        match wire::head(datagram) {
-            Some((wire::HELLO, _)) => Route::New,
-            Some((_, id)) => Route::Known(id),
-            None => Route::Foreign,
-        }
+        route(datagram)
     }
 
     fn connect(
@@ -73,7 +70,16 @@ impl Protocol for Steady {
         _interface_mtu: Option<u32>,
     ) -> (u64, Box<dyn Session>) {
         let id = rng.below(1 << 32);
-        (id, Box::new(SteadySession::new(*self, now, id, to, true)))
+        (
+            id,
+            Box::new(PlainSession::new(
+                SteadyEngine::new(*self, now),
+                now,
+                id,
+                to,
+                true,
+            )),
+        )
     }
 
     fn accept(
@@ -84,9 +90,10 @@ impl Protocol for Steady {
         datagram: &[u8],
         _reply: &mut Vec<u8>,
     ) -> Accepted {
-        match wire::head(datagram) {
-            Some((wire::HELLO, id)) => {
-                let session = SteadySession::new(*self, now, id, from, false);
+        match head(datagram) {
+            Some((HELLO, id)) => {
+                let session =
+                    PlainSession::new(SteadyEngine::new(*self, now), now, id, from, false);
                 Accepted::Session(id, Box::new(session))
             }
             _ => Accepted::Drop,

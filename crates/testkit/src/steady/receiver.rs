@@ -9,7 +9,8 @@ use farhaul_core::{
     time::Instant,
 };
 
-use super::wire::{MAX_REPORT, REPORT, put_head};
+use super::wire::{MAX_REPORT, REPORT};
+use crate::session::put_head;
 
 const INTERVAL: Duration = Duration::from_millis(10);
 

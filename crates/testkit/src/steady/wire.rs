@@ -1,31 +1,19 @@
-//! How do packets look? A type, the session's id in four bytes, then by type:
+//! How do packets look behind the head?
 //!
 //! - data: position u64, object u32, offset u64, payload
 //! - report: end of the prefix u64, end of the newest u64, then spans missing (position u64, length u64)
-//! - hello, welcome, close: nothing
 
 use farhaul_core::codec::{DecodeError, NoRoom, Reader, Writer};
 
-pub(super) const HELLO: u8 = 0x40;
-pub(super) const WELCOME: u8 = 0x41;
+use crate::session::put_head;
+
 pub(super) const DATA: u8 = 0x42;
 pub(super) const REPORT: u8 = 0x43;
-pub(super) const CLOSE: u8 = 0x44;
 
 /// Bytes of a data packet before its payload.
 pub(super) const DATA_HEADER: usize = 25;
 /// The longest report.
 pub(super) const MAX_REPORT: usize = 1_200;
-
-/// Type and id.
-pub(super) fn head(datagram: &[u8]) -> Option<(u8, u64)> {
-    let mut r = Reader::new(datagram);
-    let kind = r.u8().ok()?;
-    let id = r.u32().ok()?;
-    (HELLO..=CLOSE)
-        .contains(&kind)
-        .then_some((kind, u64::from(id)))
-}
 
 /// What a data packet says before its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +40,4 @@ impl Data {
             offset: r.u64()?,
         })
     }
-}
-
-pub(super) fn put_head(w: &mut Writer<'_>, kind: u8, id: u64) -> Result<(), NoRoom> {
-    w.u8(kind)?;
-    w.u32(u32::try_from(id).unwrap_or(u32::MAX))
 }

@@ -1,28 +1,100 @@
-//! How do the parts make a session? Hello until welcome, then data one way or both, reports back,
-//! close in three copies.
+//! What do the test protocols have in common? Hello until welcome, then whatever their [`Engine`]
+//! sends, close in three copies. Every datagram starts with a type and the session's id in four bytes.
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
 use farhaul_core::{
-    codec::{DecodeError, Reader, Writer},
+    codec::{DecodeError, NoRoom, Reader, Writer},
     datagram::{Ecn, Received, Transmit, TxBuf},
-    protocol::{CloseReason, Event, Session, Turn},
+    protocol::{CloseReason, Event, Route, Session, Turn},
     stats::{Stats, Why},
     store::{Extent, ObjectId, StoreError},
     time::Instant,
 };
 
-use super::{
-    Steady,
-    receiver::Receiver,
-    sender::Sender,
-    wire::{CLOSE, DATA, DATA_HEADER, Data, HELLO, MAX_REPORT, REPORT, WELCOME, head, put_head},
-};
+/// Types of datagrams without a body; an engine's own are between [`WELCOME`] and [`CLOSE`].
+pub(crate) const HELLO: u8 = 0x40;
+pub(crate) const WELCOME: u8 = 0x41;
+pub(crate) const CLOSE: u8 = 0x4f;
+
+/// Type and id.
+pub(crate) fn head(datagram: &[u8]) -> Option<(u8, u64)> {
+    let mut r = Reader::new(datagram);
+    let kind = r.u8().ok()?;
+    let id = r.u32().ok()?;
+    (HELLO..=CLOSE)
+        .contains(&kind)
+        .then_some((kind, u64::from(id)))
+}
+
+pub(crate) fn put_head(w: &mut Writer<'_>, kind: u8, id: u64) -> Result<(), NoRoom> {
+    w.u8(kind)?;
+    w.u32(u32::try_from(id).unwrap_or(u32::MAX))
+}
+
+/// Where a datagram belongs.
+pub(crate) fn route(datagram: &[u8]) -> Route {
+    match head(datagram) {
+        Some((HELLO, _)) => Route::New,
+        Some((_, id)) => Route::Known(id),
+        None => Route::Foreign,
+    }
+}
+
+/// Where a datagram lies in its batch and how it came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    pub(crate) len: usize,
+    pub(crate) at: usize,
+    pub(crate) ecn: Ecn,
+}
+
+/// What was written into the batch buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrote {
+    /// Nothing.
+    Nothing,
+    /// Data, whose places are in the extents.
+    Data,
+    /// Feedback or control.
+    Control {
+        /// Bytes of it that are feedback.
+        feedback: u64,
+    },
+}
+
+/// The part of a session that moves data.
+pub(crate) trait Engine: Send {
+    /// The session is open; the greeting took `rtt`.
+    fn open(&mut self, now: Instant, rtt: Duration);
+    /// A datagram of one of the engine's types; `r` is behind the head. Adds what is to be placed.
+    fn hear(
+        &mut self,
+        now: Instant,
+        kind: u8,
+        r: &mut Reader<'_>,
+        arrived: Arrived,
+        extents: &mut Vec<Extent>,
+    ) -> Result<(), DecodeError>;
+    /// Writes a batch, if one may leave.
+    fn write(&mut self, now: Instant, id: u64, out: &mut TxBuf, extents: &mut Vec<Extent>)
+    -> Wrote;
+    fn on_timer(&mut self, now: Instant);
+    fn deadline(&self) -> Option<(Instant, Why)>;
+    fn send(&mut self, object: ObjectId, offset: u64, len: u64);
+    fn unsent(&self) -> u64;
+    fn cancel_unsent(&mut self);
+    /// All that was queued is acknowledged.
+    fn is_idle(&self) -> bool;
+    fn fill_stats(&self, stats: &mut Stats);
+}
 
 /// Hello is repeated after this.
 const RETRY: Duration = Duration::from_millis(250);
 /// A session ends when nothing was heard for so long.
 const IDLE: Duration = Duration::from_secs(30);
+/// The rtt as a server sees it, which did not time a greeting.
+const GUESS: Duration = Duration::from_millis(100);
 /// Copies of a close.
 const FAREWELLS: u8 = 3;
 
@@ -34,7 +106,7 @@ enum Phase {
 }
 
 #[derive(Debug)]
-pub(super) struct SteadySession {
+pub(crate) struct PlainSession<E> {
     id: u64,
     to: SocketAddr,
     client: bool,
@@ -45,15 +117,14 @@ pub(super) struct SteadySession {
     heard: Instant,
     farewells: u8,
     delivered: bool,
-    sender: Sender,
-    receiver: Receiver,
+    engine: E,
     events: VecDeque<Event>,
     extents: Vec<Extent>,
     stats: Stats,
 }
 
-impl SteadySession {
-    pub(super) fn new(config: Steady, now: Instant, id: u64, to: SocketAddr, client: bool) -> Self {
+impl<E: Engine> PlainSession<E> {
+    pub(crate) fn new(engine: E, now: Instant, id: u64, to: SocketAddr, client: bool) -> Self {
         Self {
             id,
             to,
@@ -64,16 +135,10 @@ impl SteadySession {
             heard: now,
             farewells: 0,
             delivered: true,
-            sender: Sender::new(config, now),
-            receiver: Receiver::default(),
+            engine,
             events: VecDeque::new(),
             extents: Vec::new(),
-            stats: Stats {
-                datagram_size: u32::from(config.datagram),
-                pacing_rate: config.rate,
-                window: u64::MAX,
-                ..Stats::default()
-            },
+            stats: Stats::default(),
         }
     }
 
@@ -88,16 +153,15 @@ impl SteadySession {
         if self.phase == Phase::Greeting {
             self.phase = Phase::Open;
             self.events.push_back(Event::Connected { peer_key: None });
-            if let Some(greeted) = self.greeted.filter(|_| self.client) {
-                self.sender.rtt = now.since(greeted).max(Duration::from_millis(1));
-            }
+            let rtt = self.greeted.map_or(GUESS, |at| now.since(at));
+            self.engine.open(now, rtt.max(Duration::from_micros(1)));
         }
     }
 
-    /// One datagram, found at `at` in its batch.
-    fn hear(&mut self, now: Instant, datagram: &[u8], at: usize) -> Result<(), DecodeError> {
-        let Some((kind, id)) = head(datagram).filter(|(_, id)| *id == self.id) else {
-            return Err(DecodeError::Truncated);
+    /// One datagram.
+    fn hear(&mut self, now: Instant, datagram: &[u8], arrived: Arrived) -> Result<(), DecodeError> {
+        let Some((kind, _)) = head(datagram).filter(|(_, id)| *id == self.id) else {
+            return Err(DecodeError::Malformed("head"));
         };
         let mut r = Reader::new(&datagram[5..]);
         self.heard = now;
@@ -110,45 +174,18 @@ impl SteadySession {
                 self.greet_at = None;
                 self.connect(now);
             }
-            DATA => self.on_data(now, Data::take(&mut r)?, datagram.len(), at),
-            REPORT => self.on_report(now, id, &mut r)?,
+            HELLO | WELCOME => {}
             CLOSE => self.finish(CloseReason::Peer {
                 code: 0,
                 text: String::new(),
             }),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn on_data(&mut self, now: Instant, data: Data, len: usize, at: usize) {
-        let payload = (len - DATA_HEADER) as u64;
-        let Some(end) = data.position.checked_add(payload) else {
-            return;
-        };
-        self.receiver.on_data(now, data.position, end);
-        self.stats.data_received += payload;
-        self.extents.push(Extent {
-            object: data.object,
-            offset: data.offset,
-            len: u32::try_from(payload).unwrap_or(u32::MAX),
-            at: u32::try_from(at + DATA_HEADER).unwrap_or(u32::MAX),
-        });
-    }
-
-    fn on_report(&mut self, now: Instant, _id: u64, r: &mut Reader<'_>) -> Result<(), DecodeError> {
-        let (prefix, _newest) = (r.u64()?, r.u64()?);
-        let mut gaps = Vec::new();
-        while !r.is_empty() {
-            let (start, len) = (r.u64()?, r.u64()?);
-            gaps.push(start..start.saturating_add(len));
-        }
-        self.stats.packets_lost += gaps.len() as u64;
-        self.sender.on_report(now, prefix, &gaps);
-        self.stats.data_acked = self.sender.acked;
-        if self.sender.is_idle() && !self.delivered {
-            self.delivered = true;
-            self.events.push_back(Event::Delivered);
+            kind => {
+                let before = self.extents.len();
+                self.engine
+                    .hear(now, kind, &mut r, arrived, &mut self.extents)?;
+                let placed = self.extents[before..].iter().map(|e| u64::from(e.len));
+                self.stats.data_received += placed.sum::<u64>();
+            }
         }
         Ok(())
     }
@@ -177,23 +214,27 @@ impl SteadySession {
             self.bare(if self.client { HELLO } else { WELCOME }, out);
             return Ok(true);
         }
-        if self.receiver.due().is_some_and(|at| at <= now) {
-            out.begin(MAX_REPORT);
-            if let Some(len) = self.receiver.report(now, self.id, out.next_segment()) {
-                out.commit(len, len);
-                self.stats.feedback_sent += len as u64;
-                return Ok(true);
-            }
+        if self.phase != Phase::Open {
+            return Ok(false);
         }
-        if self.phase == Phase::Open && self.sender.write(now, self.id, out, &mut self.extents) {
-            turn.store.fill(&self.extents, out.raw())?;
-            return Ok(true);
+        self.extents.clear();
+        match self.engine.write(now, self.id, out, &mut self.extents) {
+            Wrote::Nothing => return Ok(false),
+            Wrote::Data => turn.store.fill(&self.extents, out.raw())?,
+            Wrote::Control { feedback } => self.stats.feedback_sent += feedback,
         }
-        Ok(false)
+        Ok(true)
+    }
+
+    fn check_delivered(&mut self) {
+        if !self.delivered && self.engine.is_idle() {
+            self.delivered = true;
+            self.events.push_back(Event::Delivered);
+        }
     }
 }
 
-impl Session for SteadySession {
+impl<E: Engine> Session for PlainSession<E> {
     fn handle_datagrams(&mut self, turn: &mut Turn<'_>, batch: Received<'_>) {
         if self.phase == Phase::Over {
             return;
@@ -201,7 +242,12 @@ impl Session for SteadySession {
         self.extents.clear();
         let segment = batch.segment.max(1);
         for (i, datagram) in batch.bytes.chunks(segment).enumerate() {
-            if self.hear(turn.now, datagram, i * segment).is_err() {
+            let arrived = Arrived {
+                len: datagram.len(),
+                at: i * segment,
+                ecn: batch.ecn,
+            };
+            if self.hear(turn.now, datagram, arrived).is_err() {
                 self.stats.dropped_malformed += 1;
             } else {
                 self.stats.datagrams_received += 1;
@@ -213,13 +259,16 @@ impl Session for SteadySession {
         {
             self.finish(CloseReason::Store(error.0));
         }
+        self.check_delivered();
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
         if turn.now >= self.heard + IDLE {
             self.finish(CloseReason::TimedOut);
         }
-        self.sender.on_timer(turn.now);
+        if self.phase == Phase::Open {
+            self.engine.on_timer(turn.now);
+        }
     }
 
     fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
@@ -244,11 +293,10 @@ impl Session for SteadySession {
         if self.phase == Phase::Over {
             return None;
         }
-        let sending = self.sender.deadline().filter(|_| self.phase == Phase::Open);
+        let engine = self.engine.deadline().filter(|_| self.phase == Phase::Open);
         [
-            sending.map(|at| (at, Why::Pacing)),
+            engine,
             self.greet_at.map(|at| (at, Why::Handshake)),
-            self.receiver.due().map(|at| (at, Why::Feedback)),
             Some((self.heard + IDLE, Why::Liveness)),
         ]
         .into_iter()
@@ -262,15 +310,15 @@ impl Session for SteadySession {
 
     fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
         self.delivered &= len == 0;
-        self.sender.queue(object, offset, len);
+        self.engine.send(object, offset, len);
     }
 
     fn unsent(&self) -> u64 {
-        self.sender.unsent()
+        self.engine.unsent()
     }
 
     fn cancel_unsent(&mut self) {
-        self.sender.cancel_unsent();
+        self.engine.cancel_unsent();
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -298,13 +346,8 @@ impl Session for SteadySession {
     }
 
     fn stats(&self) -> Stats {
-        Stats {
-            data_sent: self.sender.data_sent,
-            repaired: self.sender.repaired,
-            in_flight: self.sender.data_sent.saturating_sub(self.sender.acked),
-            rtt_min: Some(self.sender.rtt),
-            rtt_smoothed: Some(self.sender.rtt),
-            ..self.stats
-        }
+        let mut stats = self.stats;
+        self.engine.fill_stats(&mut stats);
+        stats
     }
 }
