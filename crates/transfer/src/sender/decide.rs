@@ -60,7 +60,7 @@ impl Sender {
         let range = slot.range.clone();
         let mut pieces = Vec::new();
         wanted.take(range.clone(), &mut pieces);
-        if slot.item.settled {
+        if slot.item.failed {
             // Given up already. A pack is read end to end, so it may not reach over this file.
             self.close_pack(pack.take());
             return;

@@ -61,6 +61,8 @@ struct Outgoing {
     /// Listed anew after it had changed.
     again: bool,
     settled: bool,
+    /// Given up.
+    failed: bool,
     body: Body,
 }
 
@@ -330,6 +332,7 @@ impl Sender {
             rel,
             again,
             settled,
+            failed: false,
             body: Body::None,
         };
         if self.table.push(entry.size, item).is_none() {
@@ -584,7 +587,7 @@ impl Sender {
 
     /// This file cannot be read.
     pub(crate) fn fail_read(&mut self, file: u64, e: &io::Error) {
-        let Some(slot) = self.table.get(file) else {
+        let Some(slot) = self.table.get(file).filter(|s| !s.item.failed) else {
             return;
         };
         let code = Code::of_read(e);
@@ -637,6 +640,7 @@ impl Sender {
         if let Some(slot) = self.table.get_mut(file) {
             self.unsettled -= u64::from(!slot.item.settled);
             slot.item.settled = true;
+            slot.item.failed = true;
             if let Body::Large(large) = &mut slot.item.body {
                 large.to_send.clear();
                 large.mapped = true;
