@@ -26,6 +26,8 @@ pub(crate) struct Readiness {
 /// What may end a sleep, apart from the deadline.
 pub(crate) struct Awaited<'a, S> {
     pub(crate) socket: &'a S,
+    /// The socket having something.
+    pub(crate) readable: bool,
     /// The socket taking more counts as well.
     pub(crate) writable: bool,
     pub(crate) waker: Option<&'a Waker>,
@@ -45,11 +47,9 @@ pub(crate) fn wait<S: AsFd>(
             tv_nsec: left.subsec_nanos().into(),
         }
     });
-    let flags = if awaited.writable {
-        PollFlags::IN | PollFlags::OUT
-    } else {
-        PollFlags::IN
-    };
+    let mut flags = PollFlags::empty();
+    flags.set(PollFlags::IN, awaited.readable);
+    flags.set(PollFlags::OUT, awaited.writable);
     let socket = PollFd::new(awaited.socket, flags);
     // A descriptor that is not there is asked for nothing.
     let or_nothing = |fd: Option<_>| match fd {

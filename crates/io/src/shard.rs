@@ -32,6 +32,11 @@ const RECEIVES: usize = 8;
 const SENDS: usize = 16;
 /// Batches one session sends before the next one's turn comes.
 const SHARE: usize = 4;
+/// Bytes received in one turn that mean bulk data: more is coming, and the next look can wait.
+const BULK: usize = 32 << 10;
+/// How long it waits. A sleep costs as much as receiving a whole train, so one look per train would
+/// double the cost of receiving; the socket's buffer holds far more than comes in this time.
+const REST: Duration = Duration::from_micros(250);
 /// How long to wait with a batch that did not leave although the socket was said to be writable.
 const RETRY: Duration = Duration::from_micros(100);
 
@@ -92,6 +97,8 @@ pub(crate) struct Shard<A> {
     now: Instant,
     /// The socket may be readable.
     readable: bool,
+    /// Bulk data arrives: the socket is not looked at before.
+    rest_until: Option<Instant>,
     awake_since: Instant,
     cpu_before: Duration,
 }
@@ -113,6 +120,7 @@ impl<A: App> Shard<A> {
             stop,
             now,
             readable: true,
+            rest_until: None,
             awake_since: now,
             cpu_before: cpu::thread_time(),
         }
@@ -156,19 +164,20 @@ impl<A: App> Shard<A> {
 
     /// Receives what is there, up to a bound.
     fn receive<D: Door<A>>(&mut self, door: &mut D) -> Result<(), ShardError> {
+        let mut received = 0;
         for _ in 0..RECEIVES {
             match self.socket.receive(&mut self.inbox) {
                 ReceiveOutcome::Some { more } => {
-                    self.deliver(door);
+                    received += self.deliver(door);
                     if !more {
                         self.readable = false;
-                        return Ok(());
+                        break;
                     }
                 }
                 ReceiveOutcome::Refused => {}
                 ReceiveOutcome::Empty => {
                     self.readable = false;
-                    return Ok(());
+                    break;
                 }
                 ReceiveOutcome::Failed(error) if is_transient(&error) => {}
                 ReceiveOutcome::Failed(error) => {
@@ -176,12 +185,15 @@ impl<A: App> Shard<A> {
                 }
             }
         }
+        self.rest_until = (received >= BULK).then(|| self.now + REST);
         Ok(())
     }
 
-    /// Gives each message to its session.
-    fn deliver<D: Door<A>>(&mut self, door: &mut D) {
+    /// Gives each message to its session; returns how many bytes there were.
+    fn deliver<D: Door<A>>(&mut self, door: &mut D) -> usize {
+        let mut received = 0;
         for message in self.inbox.messages() {
+            received += message.bytes.len();
             match door.admit(&mut self.seats, self.now, &message, &mut self.reply) {
                 Admission::Seat(slot) => {
                     if let Some(seat) = self.seats.get(slot) {
@@ -210,6 +222,7 @@ impl<A: App> Shard<A> {
                 Admission::Drop => {}
             }
         }
+        received
     }
 
     /// Serves ready seats until none is left, the socket is full, or it is time to receive again.
@@ -340,15 +353,17 @@ impl<A: App> Shard<A> {
 
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
         let retry = self.parked.and_then(|p| p.until);
-        let deadline = [self.seats.first_deadline(), retry, until];
+        let asleep_since = clock::now();
+        let rest = self.rest_until.filter(|at| *at > asleep_since);
+        let deadline = [self.seats.first_deadline(), retry, rest, until];
         let deadline = deadline.into_iter().flatten().min();
         let awaited = Awaited {
             socket: &self.socket,
+            readable: rest.is_none(),
             writable: self.parked.is_some() && retry.is_none(),
             waker: self.waker.as_ref(),
             stop: self.stop.as_ref(),
         };
-        let asleep_since = clock::now();
         let ready = poller::wait(&awaited, asleep_since, deadline)?;
         let now = clock::now();
         self.host.sleeps += 1;
@@ -360,7 +375,7 @@ impl<A: App> Shard<A> {
             self.host.asleep += slept;
         }
         self.awake_since = now;
-        self.readable = ready.readable;
+        self.readable = ready.readable || rest.is_some_and(|at| at <= now);
         if ready.woken
             && let Some(waker) = &self.waker
         {
