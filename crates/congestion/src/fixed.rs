@@ -1,8 +1,11 @@
 //! What if the rate is simply given? A blast: one rate, no window, whatever is lost. For protocols
 //! that were told the path's rate, and as the yardstick of a path.
 
+use std::time::Duration;
+
 use farhaul_core::{
-    congestion::{AckEvent, Allowance, CcState, CongestionController, LossEvent},
+    congestion::{AckEvent, Allowance, CcState, CongestionController, LossEvent, PathView},
+    time::Instant,
     units::{Rate, Size},
 };
 
@@ -21,26 +24,33 @@ pub(crate) const LAW: Law = Law {
         },
         Parameter {
             name: "quantum",
-            about: "bytes sent back to back",
+            about: "most bytes sent back to back, within a ms of the rate",
             kind: Kind::Size,
             default: "64KiB",
         },
     ],
     make: |values: &Values| -> Box<dyn CongestionController> {
-        Box::new(Fixed {
-            rate: values.rate("rate"),
-            quantum: values.size("quantum"),
-        })
+        Box::new(Fixed::new(values.rate("rate"), values.size("quantum")))
     },
 };
 
 /// Sends at one rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Fixed {
-    /// The rate.
-    pub rate: Rate,
-    /// Bytes sent back to back.
-    pub quantum: Size,
+    rate: Rate,
+    quantum: Size,
+    datagram: u32,
+}
+
+impl Fixed {
+    /// Sends at `rate`, at most `quantum` back to back.
+    pub const fn new(rate: Rate, quantum: Size) -> Self {
+        Self {
+            rate,
+            quantum,
+            datagram: 1_472,
+        }
+    }
 }
 
 impl CongestionController for Fixed {
@@ -48,15 +58,21 @@ impl CongestionController for Fixed {
         LAW.name
     }
 
+    fn on_start(&mut self, _now: Instant, path: &PathView) {
+        self.datagram = path.datagram;
+    }
+
     fn on_ack(&mut self, _ack: &AckEvent) {}
 
     fn on_loss(&mut self, _loss: &LossEvent) {}
 
     fn allowance(&self) -> Allowance {
+        let ms = Size::from_bytes(self.rate.bytes_in(Duration::from_millis(1)));
+        let least = Size::from_bytes(2 * u64::from(self.datagram));
         Allowance {
             window: Size::UNLIMITED,
             rate: self.rate,
-            quantum: self.quantum,
+            quantum: self.quantum.min(ms.max(least)),
         }
     }
 

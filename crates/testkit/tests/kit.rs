@@ -6,11 +6,12 @@ use std::{
     time::Duration,
 };
 
+use farhaul_congestion::{laws, lookup};
 use farhaul_core::{
     protocol::{CloseReason, Event, Protocol},
     units::Rate,
 };
-use farhaul_testkit::{Fate, Pair, Side, Steady, assert_live, seeds};
+use farhaul_testkit::{Bare, Fate, Pair, Side, Steady, assert_live, seeds};
 
 const STEADY: Steady = Steady::new(Rate::mbit(100), 1_500);
 
@@ -21,6 +22,22 @@ fn both(steady: Steady) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
 #[test]
 fn a_session_that_repairs_is_live() {
     assert_live(|_| both(STEADY), seeds(60));
+}
+
+#[test]
+fn the_skeleton_is_live_under_every_law() {
+    for law in laws() {
+        let make = |_| {
+            let bare = || {
+                Box::new(Bare::new(
+                    move || lookup(law.name).expect("listed").make(),
+                    1_500,
+                ))
+            };
+            (bare() as Box<dyn Protocol>, bare() as Box<dyn Protocol>)
+        };
+        assert_live(make, seeds(25));
+    }
 }
 
 #[test]
