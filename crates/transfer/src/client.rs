@@ -58,7 +58,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { cancel: Arc::default(), wake: None, server: String::new(), sync: true }
+        Self {
+            cancel: Arc::default(),
+            wake: None,
+            server: String::new(),
+            sync: true,
+        }
     }
 }
 
@@ -100,7 +105,10 @@ impl Upload {
     pub fn new(sources: &[PathBuf], to: &Remote, options: Options) -> Result<Self, TransferError> {
         let (found, problems) = scan::resolve(sources)?;
         let host = rustix::system::uname();
-        let full: Vec<PathBuf> = sources.iter().map(|s| std::path::absolute(s).unwrap_or_else(|_| s.clone())).collect();
+        let full: Vec<PathBuf> = sources
+            .iter()
+            .map(|s| std::path::absolute(s).unwrap_or_else(|_| s.clone()))
+            .collect();
         let names = full.iter().map(|p| p.as_os_str().as_bytes());
         let request = Message::Request {
             version: VERSION,
@@ -113,10 +121,20 @@ impl Upload {
         let mut side = Side::new(true);
         let progress = Arc::clone(side.handle.progress());
         let sender = Sender::new(found, progress, options.wake());
-        let mut sender = sender.map_err(|e| TransferError::new(Code::Internal, format!("cannot start a thread: {e}")))?;
-        problems.iter().for_each(|p| sender.note(p));
+        let mut sender = sender.map_err(|e| {
+            TransferError::new(Code::Internal, format!("cannot start a thread: {e}"))
+        })?;
+        for problem in &problems {
+            sender.note(problem);
+        }
         side.half = Some(Half::Sends(Box::new(sender)));
-        Ok(Self(Client { side, request, options, to: None, accepted: false }))
+        Ok(Self(Client {
+            side,
+            request,
+            options,
+            to: None,
+            accepted: false,
+        }))
     }
 
     /// For other threads.
@@ -134,12 +152,23 @@ impl Download {
             version: VERSION,
             direction: Direction::Get,
             one_file: false,
-            tag: tag_of([options.server.as_bytes(), from.share.as_bytes(), &from.path, here.as_os_str().as_bytes()]),
+            tag: tag_of([
+                options.server.as_bytes(),
+                from.share.as_bytes(),
+                &from.path,
+                here.as_os_str().as_bytes(),
+            ]),
             share: from.share.clone().into_bytes(),
             path: from.path.clone(),
         };
         let to = Some(to.to_path_buf());
-        Self(Client { side: Side::new(false), request, options, to, accepted: false })
+        Self(Client {
+            side: Side::new(false),
+            request,
+            options,
+            to,
+            accepted: false,
+        })
     }
 
     /// For other threads.
@@ -153,22 +182,32 @@ impl Client {
         self.side.read(session);
         while let Some(message) = self.side.next()? {
             match message {
-                Message::Accepted { version: VERSION, one_file } if !self.accepted => {
+                Message::Accepted {
+                    version: VERSION,
+                    one_file,
+                } if !self.accepted => {
                     self.accepted = true;
                     if let Some(to) = &self.to {
                         self.receive(&to.clone(), one_file)?;
                     }
                 }
                 Message::Accepted { version, .. } => {
-                    let text = format!("the server speaks version {version} of the transfer protocol, this is {VERSION}");
-                    return Err(TransferError::new(Code::Version, text).fix("install the same version on both sides"));
+                    let text = format!(
+                        "the server speaks version {version} of the transfer protocol, this is {VERSION}"
+                    );
+                    return Err(TransferError::new(Code::Version, text)
+                        .fix("install the same version on both sides"));
                 }
                 Message::Refused { code, text, fix } => {
                     let text = crate::path::show(&text);
                     return Err(TransferError::new(code, text).fix(crate::path::show(&fix)));
                 }
                 other if self.accepted => self.side.handle(other)?,
-                _ => return Err(TransferError::protocol("the server did not answer the request")),
+                _ => {
+                    return Err(TransferError::protocol(
+                        "the server did not answer the request",
+                    ));
+                }
             }
         }
         Ok(())
@@ -180,7 +219,9 @@ impl Client {
             return Err(TransferError::new(Code::Internal, "no request was made"));
         };
         let progress = Arc::clone(self.side.handle.progress());
-        let rules = Rules { sync: self.options.sync };
+        let rules = Rules {
+            sync: self.options.sync,
+        };
         let receiver = Receiver::new(base, *tag, rules, progress, self.options.wake())?;
         self.side.half = Some(Half::Receives(Box::new(receiver)));
         Ok(())
@@ -212,7 +253,10 @@ impl Client {
         }
         if self.options.cancel.load(Ordering::Relaxed) {
             let e = TransferError::new(Code::Interrupted, "interrupted");
-            self.side.fail(e.fix("run the same command again: it continues where it stopped"), session);
+            self.side.fail(
+                e.fix("run the same command again: it continues where it stopped"),
+                session,
+            );
             return;
         }
         if self.side.handle.progress().phase() != Phase::Connecting {

@@ -7,13 +7,9 @@
 
 use std::{
     collections::VecDeque,
-    ffi::OsStr,
     fs::File,
     io,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
+    os::fd::{AsFd, OwnedFd},
     path::Path,
     sync::Arc,
 };
@@ -160,11 +156,6 @@ pub(crate) fn make_path(root: &Dir, rel: &[u8]) -> io::Result<Dir> {
         at = Arc::new(open_beneath(&at, name, flags, Mode::empty())?);
     }
     Ok(at)
-}
-
-/// Bytes as a path of this system.
-pub(crate) fn os(bytes: &[u8]) -> &OsStr {
-    OsStr::from_bytes(bytes)
 }
 
 #[cfg(test)]

@@ -70,7 +70,9 @@ impl Side {
 
     /// The next message.
     pub(crate) fn next(&mut self) -> Result<Option<Message>, TransferError> {
-        self.inbox.next().map_err(|e| TransferError::protocol(format!("the peer sent nonsense: {e}")))
+        self.inbox
+            .next()
+            .map_err(|e| TransferError::protocol(format!("the peer sent nonsense: {e}")))
     }
 
     /// A message for the half.
@@ -78,7 +80,9 @@ impl Side {
         match &mut self.half {
             Some(Half::Sends(sender)) => sender.handle(message),
             Some(Half::Receives(receiver)) => receiver.handle(message),
-            None => Err(TransferError::protocol("the peer did not begin with a request")),
+            None => Err(TransferError::protocol(
+                "the peer did not begin with a request",
+            )),
         }
     }
 
@@ -105,7 +109,7 @@ impl Side {
     pub(crate) fn is_over(&self) -> bool {
         match &self.half {
             Some(Half::Sends(sender)) => sender.finished,
-            Some(Half::Receives(receiver)) => receiver.bye,
+            Some(Half::Receives(receiver)) => receiver.is_over(),
             None => false,
         }
     }
@@ -114,7 +118,7 @@ impl Side {
     fn is_finished(&self) -> bool {
         match &self.half {
             Some(Half::Sends(sender)) => sender.finished,
-            Some(Half::Receives(receiver)) => receiver.finished,
+            Some(Half::Receives(receiver)) => receiver.is_finished(),
             None => false,
         }
     }
@@ -146,27 +150,36 @@ impl Side {
             put: self.put,
             tally,
             stats: self.stats,
-            elapsed: self.began.map_or(Duration::ZERO, |began| self.now.since(began)),
+            elapsed: self
+                .began
+                .map_or(Duration::ZERO, |began| self.now.since(began)),
             progress: self.handle.progress(),
             ledger,
             root: root.filter(|_| single),
         };
         let verdict = || ledger.and_then(|l| l.verdict(&tally));
         let error = self.error.clone().or_else(verdict);
-        self.handle.end(|| Outcome { summary: Summary::new(&facts, error.as_ref()), error });
+        self.handle.end(|| Outcome {
+            summary: Summary::new(&facts, error.as_ref()),
+            error,
+        });
     }
 
     pub(crate) fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
         match &mut self.half {
             Some(Half::Sends(sender)) => sender.fill(extents, batch),
-            _ => Err(StoreError("internal: content asked of the receiving side".into())),
+            _ => Err(StoreError(
+                "internal: content asked of the receiving side".into(),
+            )),
         }
     }
 
     pub(crate) fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         match &mut self.half {
             Some(Half::Receives(receiver)) => receiver.place(extents, batch),
-            _ => Err(StoreError("the peer sent content that was not asked for".into())),
+            _ => Err(StoreError(
+                "the peer sent content that was not asked for".into(),
+            )),
         }
     }
 }
@@ -176,23 +189,34 @@ fn error_of(reason: &CloseReason) -> TransferError {
     let resume = "run the same command again: it continues where it stopped";
     match reason {
         CloseReason::Peer { code, text } => {
-            let code = u8::try_from(*code).ok().and_then(Code::from_number).filter(|c| *c != Code::Ok);
+            let code = u8::try_from(*code)
+                .ok()
+                .and_then(Code::from_number)
+                .filter(|c| *c != Code::Ok);
             let code = code.unwrap_or(Code::ConnectionLost);
             let text = format!("the peer ended the transfer: {text}");
             TransferError::new(code, text).fix(if code.retryable() { resume } else { "" })
         }
         CloseReason::Local { code, text } => {
-            let code = u8::try_from(*code).ok().and_then(Code::from_number).filter(|c| *c != Code::Ok);
+            let code = u8::try_from(*code)
+                .ok()
+                .and_then(Code::from_number)
+                .filter(|c| *c != Code::Ok);
             TransferError::new(code.unwrap_or(Code::ConnectionLost), text.clone()).fix(resume)
         }
         CloseReason::NoAnswer => TransferError::new(Code::UdpBlocked, "no answer from the peer")
             .fix("check that `farhaul serve` runs there and that its UDP port is open"),
-        CloseReason::Version(text) => TransferError::new(Code::Version, format!("no common version: {text}"))
-            .fix("install the same version on both sides"),
-        CloseReason::Auth(text) => TransferError::new(Code::Auth, format!("not authenticated: {text}")),
-        CloseReason::Protocol(text) => {
-            TransferError::new(Code::Protocol, format!("the peer violated the protocol: {text}"))
+        CloseReason::Version(text) => {
+            TransferError::new(Code::Version, format!("no common version: {text}"))
+                .fix("install the same version on both sides")
         }
+        CloseReason::Auth(text) => {
+            TransferError::new(Code::Auth, format!("not authenticated: {text}"))
+        }
+        CloseReason::Protocol(text) => TransferError::new(
+            Code::Protocol,
+            format!("the peer violated the protocol: {text}"),
+        ),
         CloseReason::Store(text) => TransferError::new(Code::Protocol, text.clone()),
         _ => TransferError::new(Code::ConnectionLost, "the connection was lost").fix(resume),
     }

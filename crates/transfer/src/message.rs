@@ -301,7 +301,11 @@ impl Message {
                     out.0.extend_from_slice(&root.hash);
                 }
             }
-            Self::Failed { .. } | Self::Trouble { .. } => self.body_of_failure(out),
+            Self::Failed { .. }
+            | Self::Trouble { .. }
+            | Self::Repair { .. }
+            | Self::Report { .. }
+            | Self::Finished { .. } => self.rest_of_body(out),
             Self::AskBlocks { file } => out.varint(*file),
             Self::Blocks {
                 file,
@@ -311,22 +315,15 @@ impl Message {
                 out.varint(*file);
                 out.varint(*first);
                 out.varint(values.len() as u64);
-                values.iter().for_each(|v| out.0.extend_from_slice(v));
+                for value in values {
+                    out.0.extend_from_slice(value);
+                }
             }
-            Self::Repair { file, ranges } => {
-                out.varint(*file);
-                out.ranges(ranges);
-            }
-            Self::Report { resolved, tally } => {
-                out.varint(*resolved);
-                out.tally(tally);
-            }
-            Self::Finished { tally } => out.tally(tally),
             Self::Bye => {}
         }
     }
 
-    fn body_of_failure(&self, out: &mut Out<'_>) {
+    fn rest_of_body(&self, out: &mut Out<'_>) {
         match self {
             Self::Failed {
                 file,
@@ -344,6 +341,15 @@ impl Message {
                 out.u8(code.number());
                 out.prefixed(text);
             }
+            Self::Repair { file, ranges } => {
+                out.varint(*file);
+                out.ranges(ranges);
+            }
+            Self::Report { resolved, tally } => {
+                out.varint(*resolved);
+                out.tally(tally);
+            }
+            Self::Finished { tally } => out.tally(tally),
             _ => {}
         }
     }

@@ -43,7 +43,7 @@ pub(crate) fn link_refusal(link: &[u8], target: &[u8]) -> Option<&'static str> {
     if target[0] == b'/' {
         return Some("absolute link");
     }
-    let mut depth = link.iter().filter(|b| **b == b'/').count();
+    let mut depth = link.split(|b| *b == b'/').count() - 1;
     for name in target.split(|b| *b == b'/') {
         match name {
             b"" | b"." => {}

@@ -110,6 +110,16 @@ impl RangeSet {
     }
 }
 
+impl FromIterator<Range<u64>> for RangeSet {
+    fn from_iter<I: IntoIterator<Item = Range<u64>>>(ranges: I) -> Self {
+        let mut set = Self::default();
+        for range in ranges {
+            set.insert(range);
+        }
+        set
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -249,7 +249,7 @@ impl Scanner {
                 Ok(Some(stat)) if is_dir(&stat) => stack.push((child_rel, child_name)),
                 Ok(Some(stat)) => self.entry(source, &child_rel, &child_name, &stat)?,
                 Ok(None) => {
-                    self.problem(&child_rel, Code::SourceChanged, &"vanished after listing")?
+                    self.problem(&child_rel, Code::SourceChanged, &"vanished after listing")?;
                 }
                 Err(e) => self.problem(&child_rel, Code::Partial, &e)?,
             }
@@ -359,7 +359,7 @@ mod tests {
         {
             match found {
                 Found::Entry(s) => {
-                    entries.push((s.entry.kind, path::show(&s.entry.path), s.entry.size))
+                    entries.push((s.entry.kind, path::show(&s.entry.path), s.entry.size));
                 }
                 Found::Problem(p) => problems.push(p),
             }

@@ -3,11 +3,7 @@
 //! - Default deny: a peer must be allowed, the share must exist and permit the direction. Whoever is
 //!   refused learns only that, in the same words whichever it was.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{io, path::Path, sync::Arc};
 
 use farhaul_core::{
     protocol::{Event, Session},
@@ -72,7 +68,11 @@ pub struct Share {
 impl Share {
     /// Opens the directory `root`; it stays open, so that it may be moved while it is served.
     pub fn open(name: &str, root: &Path, access: Access) -> io::Result<Self> {
-        Ok(Self { name: name.to_string(), root: confine::open_root(root)?, access })
+        Ok(Self {
+            name: name.to_string(),
+            root: confine::open_root(root)?,
+            access,
+        })
     }
 
     /// The name by which peers ask for it.
@@ -148,18 +148,31 @@ impl Server {
         self.side.read(session);
         while let Some(message) = self.side.next()? {
             match message {
-                Message::Request { version, direction, one_file, tag, share, path } if !self.answered => {
+                Message::Request {
+                    version,
+                    direction,
+                    one_file,
+                    tag,
+                    share,
+                    path,
+                } if !self.answered => {
                     self.answered = true;
                     self.side.set_put(direction == Direction::Put);
                     let made = if version == VERSION {
                         self.admit(direction, &share)
                             .and_then(|root| self.begin(&root, direction, one_file, tag, &path))
                     } else {
-                        let text = format!("the server speaks version {VERSION} of the transfer protocol, you {version}");
-                        Err(TransferError::new(Code::Version, text).fix("install the same version on both sides"))
+                        let text = format!(
+                            "the server speaks version {VERSION} of the transfer protocol, you {version}"
+                        );
+                        Err(TransferError::new(Code::Version, text)
+                            .fix("install the same version on both sides"))
                     };
                     match made {
-                        Ok(one_file) => self.out.push(&Message::Accepted { version: VERSION, one_file }),
+                        Ok(one_file) => self.out.push(&Message::Accepted {
+                            version: VERSION,
+                            one_file,
+                        }),
                         Err(e) => self.out.push(&Message::Refused {
                             code: e.code,
                             text: short(&e.text),
@@ -177,14 +190,17 @@ impl Server {
 
     /// The root of a share that this peer may use so.
     fn admit(&self, direction: Direction, name: &[u8]) -> Result<Dir, TransferError> {
-        let share = self.policy.shares.iter().find(|s| s.name.as_bytes() == name);
-        match share.filter(|s| self.allowed && s.access.permits(direction)) {
-            Some(share) => Ok(Arc::clone(&share.root)),
-            None => {
-                let text = format!("share '{}' is unknown or not allowed", path::show(name));
-                let fix = "check the name, the direction and your key with whoever runs the server";
-                Err(TransferError::new(Code::Auth, text).fix(fix))
-            }
+        let share = self
+            .policy
+            .shares
+            .iter()
+            .find(|s| s.name.as_bytes() == name);
+        if let Some(share) = share.filter(|s| self.allowed && s.access.permits(direction)) {
+            Ok(Arc::clone(&share.root))
+        } else {
+            let text = format!("share '{}' is unknown or not allowed", path::show(name));
+            let fix = "check the name, the direction and your key with whoever runs the server";
+            Err(TransferError::new(Code::Auth, text).fix(fix))
         }
     }
 
@@ -200,7 +216,9 @@ impl Server {
         let progress = Arc::clone(self.side.handle.progress());
         if direction == Direction::Put {
             let base = Base::beneath(root, rel, one_file)?;
-            let rules = Rules { sync: !self.policy.no_sync };
+            let rules = Rules {
+                sync: !self.policy.no_sync,
+            };
             let tag = self.own_tag(tag, rel);
             let receiver = Receiver::new(base, tag, rules, progress, self.wake.as_ref())?;
             self.side.half = Some(Half::Receives(Box::new(receiver)));
@@ -208,15 +226,20 @@ impl Server {
         }
         if let Some(why) = path::refusal(rel.strip_suffix(b"/").unwrap_or(rel)) {
             let text = format!("'{}' is not a path in a share: {why}", path::show(rel));
-            return Err(TransferError::new(Code::SourceMissing, text).fix("use a plain relative path"));
+            return Err(
+                TransferError::new(Code::SourceMissing, text).fix("use a plain relative path")
+            );
         }
         let source = Source::beneath(Arc::clone(root), rel).map_err(|e| {
             let text = format!("source '{}': {e}", path::show(rel));
-            TransferError::new(Code::SourceMissing, text).fix("check the path; links are not followed in a share")
+            TransferError::new(Code::SourceMissing, text)
+                .fix("check the path; links are not followed in a share")
         })?;
         let one_file = source.is_file;
         let sender = Sender::new(vec![source], progress, self.wake.as_ref());
-        let sender = sender.map_err(|e| TransferError::new(Code::Busy, format!("the server cannot start a thread: {e}")))?;
+        let sender = sender.map_err(|e| {
+            TransferError::new(Code::Busy, format!("the server cannot start a thread: {e}"))
+        })?;
         self.side.half = Some(Half::Sends(Box::new(sender)));
         Ok(one_file)
     }

@@ -118,19 +118,34 @@ pub struct Summary {
     pub exit: Exit,
 }
 
-#[expect(clippy::cast_precision_loss, reason = "ratios are shown with a few digits")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "ratios are shown with a few digits"
+)]
 fn ratio(a: u64, b: u64, scale: f64) -> Option<f64> {
     (b > 0).then(|| a as f64 / b as f64 * scale)
 }
 
 impl Summary {
     pub(crate) fn new(facts: &Facts<'_>, error: Option<&TransferError>) -> Self {
-        let Facts { put, tally, stats, elapsed, progress, .. } = *facts;
+        let Facts {
+            put,
+            tally,
+            stats,
+            elapsed,
+            progress,
+            ..
+        } = *facts;
         let seconds = elapsed.as_secs_f64();
-        let held = stats.held.totals().filter(|(_, d)| seconds > 0.0 && !d.is_zero());
+        let held = stats
+            .held
+            .totals()
+            .filter(|(_, d)| seconds > 0.0 && !d.is_zero());
         let code = error.map_or(Code::Ok, |e| e.code);
         let feedback = stats.feedback_sent + stats.feedback_received;
-        let (kept, all) = facts.ledger.map_or((&[][..], &[][..]), |l| (&l.failures[..], &l.warnings[..]));
+        let (kept, all) = facts
+            .ledger
+            .map_or((&[][..], &[][..]), |l| (&l.failures[..], &l.warnings[..]));
         Self {
             schema: "farhaul.transfer/1",
             ok: error.is_none(),
@@ -152,14 +167,21 @@ impl Summary {
             datagrams: stats.datagrams_sent + stats.datagrams_received,
             datagram_bytes: stats.datagram_size,
             files: Files {
-                total: progress.files_total().max(tally.files_ok + tally.files_skipped + tally.files_failed),
+                total: progress
+                    .files_total()
+                    .max(tally.files_ok + tally.files_skipped + tally.files_failed),
                 sent: tally.files_ok,
                 skipped: tally.files_skipped,
                 failed: tally.files_failed,
             },
             retries: progress.retries(),
-            verify: Verify { alg: "blake3", root: facts.root.map(|r| path::hex(&r)) },
-            limited_by: held.map(|(why, d)| (why.name(), (d.as_secs_f64() / seconds).min(1.0))).collect(),
+            verify: Verify {
+                alg: "blake3",
+                root: facts.root.map(|r| path::hex(&r)),
+            },
+            limited_by: held
+                .map(|(why, d)| (why.name(), (d.as_secs_f64() / seconds).min(1.0)))
+                .collect(),
             failures: kept.to_vec(),
             warnings: all.to_vec(),
             exit: Exit {
@@ -188,34 +210,50 @@ impl Summary {
 
     /// One line for people.
     pub fn line(&self) -> String {
-        let verb = if self.direction == "put" { "sent" } else { "received" };
-        let mut line = format!("{verb} {} in {:.1} s", Size::from_bytes(self.bytes_payload), self.elapsed_s);
-        if let Some(bps) = self.goodput_bps {
-            line += &format!("  {}/s ({})", Size::from_bytes(Rate::from_f64(bps / 8.0).bps()), Rate::from_f64(bps));
+        let verb = if self.direction == "put" {
+            "sent"
+        } else {
+            "received"
+        };
+        let bytes = Size::from_bytes(self.bytes_payload);
+        let rate = self.goodput_bps.map_or_else(String::new, |bps| {
+            let (bits, bytes) = (Rate::from_f64(bps), Rate::from_f64(bps / 8.0).bps());
+            format!("  {}/s ({bits})", Size::from_bytes(bytes))
+        });
+        let files = self.files;
+        let noun = if files.sent == 1 { "file" } else { "files" };
+        let mut parts = vec![format!("{} {noun}", files.sent)];
+        if files.skipped > 0 {
+            parts.push(format!("{} already there", files.skipped));
         }
-        let Files { sent, skipped, failed, .. } = self.files;
-        line += &format!("  {sent} {}", if sent == 1 { "file" } else { "files" });
-        if skipped > 0 {
-            line += &format!(", {skipped} already there");
-        }
-        if failed > 0 {
-            line += &format!(", {failed} failed");
+        if files.failed > 0 {
+            parts.push(format!("{} failed", files.failed));
         }
         if self.ok {
-            line += ", verified BLAKE3";
-            if let Some(root) = &self.verify.root {
-                line += &format!(" {}", &root[..16.min(root.len())]);
-            }
+            let root = self.verify.root.as_deref().and_then(|r| r.get(..16));
+            parts.push(
+                format!("verified BLAKE3 {}", root.unwrap_or_default())
+                    .trim_end()
+                    .into(),
+            );
         }
         if self.resumed_bytes > 0 {
-            line += &format!("  {} not sent again", Size::from_bytes(self.resumed_bytes));
+            let bytes = Size::from_bytes(self.resumed_bytes);
+            parts.push(format!("{bytes} need not be sent"));
         }
-        line
+        format!(
+            "{verb} {bytes} in {:.1} s{rate}  {}",
+            self.elapsed_s,
+            parts.join(", ")
+        )
     }
 
     /// What held the sender most, if anything did.
     pub fn limit(&self) -> Option<(&'static str, f64)> {
-        self.limited_by.iter().map(|(w, s)| (*w, *s)).max_by(|a, b| a.1.total_cmp(&b.1))
+        self.limited_by
+            .iter()
+            .map(|(w, s)| (*w, *s))
+            .max_by(|a, b| a.1.total_cmp(&b.1))
     }
 }
 
@@ -249,7 +287,10 @@ pub struct Handle {
 
 impl Handle {
     pub(crate) fn new() -> Self {
-        Self { progress: Arc::new(Progress::default()), outcome: Arc::new(Mutex::new(None)) }
+        Self {
+            progress: Arc::new(Progress::default()),
+            outcome: Arc::new(Mutex::new(None)),
+        }
     }
 
     /// How far it is.
@@ -259,7 +300,10 @@ impl Handle {
 
     /// How it ended, once it has.
     pub fn outcome(&self) -> Option<Outcome> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.outcome
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The first outcome stands.
@@ -280,7 +324,8 @@ mod tests {
     fn a_failure_is_one_valid_object_too() {
         let error = TransferError::new(Code::NoSpace, "disk full").fix("free some");
         let summary = Summary::of_error(true, &error);
-        let json: serde_json::Value = serde_json::from_str(&serde_json::to_string(&summary).unwrap()).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(&serde_json::to_string(&summary).unwrap()).unwrap();
         assert_eq!(json["schema"], "farhaul.transfer/1");
         assert_eq!(json["ok"], false);
         assert_eq!(json["exit"]["code"], 8);
@@ -294,7 +339,10 @@ mod tests {
     fn the_first_outcome_stands() {
         let handle = Handle::new();
         let error = TransferError::new(Code::Locked, "first");
-        let outcome = |e: &TransferError| Outcome { summary: Summary::of_error(true, e), error: Some(e.clone()) };
+        let outcome = |e: &TransferError| Outcome {
+            summary: Summary::of_error(true, e),
+            error: Some(e.clone()),
+        };
         handle.end(|| outcome(&error));
         handle.end(|| outcome(&TransferError::new(Code::Internal, "second")));
         assert_eq!(handle.outcome().unwrap().error, Some(error));

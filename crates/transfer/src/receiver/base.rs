@@ -42,7 +42,10 @@ impl Base {
             None => None,
         };
         match (there, kind) {
-            (Some(fd), Some(FileType::Directory)) => Ok(Self { dir: Arc::new(fd), rename: None }),
+            (Some(fd), Some(FileType::Directory)) => Ok(Self {
+                dir: Arc::new(fd),
+                rename: None,
+            }),
             (Some(_), _) if wants_dir || !one_file => Err(not_a_dir(rel)),
             (None, _) if wants_dir || !one_file => {
                 let dir = confine::make_path(root, rel).map_err(|e| error(&e))?;
@@ -51,7 +54,10 @@ impl Base {
             _ => {
                 let (parent, name) = path::split(rel);
                 let dir = confine::make_path(root, parent).map_err(|e| error(&e))?;
-                Ok(Self { dir, rename: Some(name.to_vec()) })
+                Ok(Self {
+                    dir,
+                    rename: Some(name.to_vec()),
+                })
             }
         }
     }
@@ -63,19 +69,28 @@ impl Base {
         let wants_dir = bytes.ends_with(b"/") || bytes.ends_with(b"/.") || to.file_name().is_none();
         let open = |dir: &Path| confine::open_root(dir).map_err(|e| error(&e));
         match to.metadata() {
-            Ok(meta) if meta.is_dir() => Ok(Self { dir: open(to)?, rename: None }),
+            Ok(meta) if meta.is_dir() => Ok(Self {
+                dir: open(to)?,
+                rename: None,
+            }),
             Ok(_) if wants_dir || !one_file => Err(not_a_dir(bytes)),
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(error(&e)),
             Err(_) if wants_dir || !one_file => {
                 std::fs::create_dir_all(to).map_err(|e| error(&e))?;
-                Ok(Self { dir: open(to)?, rename: None })
+                Ok(Self {
+                    dir: open(to)?,
+                    rename: None,
+                })
             }
             _ => {
                 let parent = to.parent().filter(|p| !p.as_os_str().is_empty());
                 let parent = parent.unwrap_or(Path::new("."));
                 std::fs::create_dir_all(parent).map_err(|e| error(&e))?;
                 let name = to.file_name().map(|n| n.as_bytes().to_vec());
-                Ok(Self { dir: open(parent)?, rename: name })
+                Ok(Self {
+                    dir: open(parent)?,
+                    rename: name,
+                })
             }
         }
     }
@@ -87,7 +102,10 @@ fn dest_error(rel: &[u8], e: &io::Error) -> TransferError {
 }
 
 fn not_a_dir(rel: &[u8]) -> TransferError {
-    let text = format!("destination '{}' is a file, not a directory", path::show(rel));
+    let text = format!(
+        "destination '{}' is a file, not a directory",
+        path::show(rel)
+    );
     TransferError::new(Code::DestError, text).fix("name a directory, or copy a single file")
 }
 
@@ -109,12 +127,21 @@ mod tests {
             let text = format!("{}/{rel}", tmp.path().display());
             Base::local(Path::new(&text), one).map(|b| b.rename)
         };
-        let both: [&dyn Fn(&str, bool) -> Result<Option<Vec<u8>>, TransferError>; 2] = [&far, &here];
-        for (i, base) in both.into_iter().enumerate() {
+        for i in 0..2 {
+            let base = |rel: &str, one| {
+                if i == 0 {
+                    far(rel, one)
+                } else {
+                    here(rel, one)
+                }
+            };
             assert_eq!(base("dir", true).unwrap(), None);
             assert_eq!(base("dir/", false).unwrap(), None);
             assert_eq!(base("file", true).unwrap().unwrap(), b"file");
-            assert_eq!(base(&format!("new{i}/name"), true).unwrap().unwrap(), b"name");
+            assert_eq!(
+                base(&format!("new{i}/name"), true).unwrap().unwrap(),
+                b"name"
+            );
             assert_eq!(base(&format!("tree{i}"), false).unwrap(), None);
             assert_eq!(base(&format!("slash{i}/"), true).unwrap(), None);
             assert!(tmp.path().join(format!("tree{i}")).is_dir());
@@ -123,7 +150,11 @@ mod tests {
             assert_eq!(base("file/", true).unwrap_err().code, Code::DestError);
         }
         for escape in ["../x", "/etc", "dir/up/x", "dir/up"] {
-            assert_eq!(far(escape, false).unwrap_err().code, Code::DestError, "{escape}");
+            assert_eq!(
+                far(escape, false).unwrap_err().code,
+                Code::DestError,
+                "{escape}"
+            );
         }
     }
 }

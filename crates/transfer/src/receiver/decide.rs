@@ -4,12 +4,12 @@
 use std::{io, ops::Range, sync::Arc};
 
 use farhaul_core::units::Size;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
 
-use super::{Incoming, Meta, Part, Receiver, State, WriteJob};
+use super::{Incoming, Meta, Part, Receiver, State, Target, WriteJob};
 use crate::{
     confine::{self, Dir},
-    digest::{BLOCK, Hash, block_range},
+    digest::{BLOCK, Hash, block_count, block_range},
     error::{Code, TransferError},
     message::{Entry, Kind, Message},
     path,
@@ -25,19 +25,32 @@ impl Receiver {
     /// How much the destination can take.
     pub(super) fn look_at_space(&mut self) {
         let root = self.tree.root();
-        let free = confine::open_beneath(&root, b"", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-            .and_then(|fd| Ok(rustix::fs::fstatvfs(&fd)?));
+        let free = confine::open_beneath(
+            &root,
+            b"",
+            OFlags::RDONLY | OFlags::DIRECTORY,
+            Mode::empty(),
+        )
+        .and_then(|fd| Ok(rustix::fs::fstatvfs(&fd)?));
         // Where it cannot be asked, writing will tell.
         self.free = free.map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
     }
 
     /// Decides on one entry.
-    pub(super) fn decide(&mut self, entry: Entry) -> Result<(), TransferError> {
-        let meta = Meta { mode: entry.mode, mtime: entry.mtime, mtime_nanos: entry.mtime_nanos };
+    pub(super) fn decide(&mut self, entry: &Entry) -> Result<(), TransferError> {
+        let meta = Meta {
+            mode: entry.mode,
+            mtime: entry.mtime,
+            mtime_nanos: entry.mtime_nanos,
+        };
         let path = match &self.rename {
             None => entry.path.clone(),
             Some(name) if entry.kind == Kind::File && !entry.path.contains(&b'/') => name.clone(),
-            Some(_) => return Err(TransferError::protocol("a single file was announced, a tree was listed")),
+            Some(_) => {
+                return Err(TransferError::protocol(
+                    "a single file was announced, a tree was listed",
+                ));
+            }
         };
         let item = Incoming {
             path,
@@ -49,11 +62,12 @@ impl Receiver {
             state: State::Over,
         };
         let number = self.table.push(entry.size, item);
-        let number = number.ok_or_else(|| TransferError::protocol("the tree is larger than 2^62 bytes"))?;
+        let number =
+            number.ok_or_else(|| TransferError::protocol("the tree is larger than 2^62 bytes"))?;
         let made = match entry.kind {
             Kind::Dir => self.decide_dir(&entry.path, meta),
-            Kind::Symlink => self.decide_link(number, &entry),
-            Kind::File => self.decide_file(number, &entry),
+            Kind::Symlink => self.decide_link(number, entry),
+            Kind::File => self.decide_file(number, entry),
         };
         if let Err(e) = made {
             self.fail(number, Code::of_write(&e), &e);
@@ -83,7 +97,8 @@ impl Receiver {
             Err(rustix::io::Errno::EXIST) => {
                 let part = path::part_name(name, self.tag);
                 // Left by a run that was killed here.
-                let _gone = rustix::fs::unlinkat(dir, part.as_slice(), rustix::fs::AtFlags::empty());
+                let _gone =
+                    rustix::fs::unlinkat(dir, part.as_slice(), rustix::fs::AtFlags::empty());
                 rustix::fs::symlinkat(entry.target.as_slice(), dir, part.as_slice())?;
                 Ok(rustix::fs::renameat(dir, part.as_slice(), dir, name)?)
             }
@@ -92,56 +107,37 @@ impl Receiver {
     }
 
     fn decide_file(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
-        let Some(slot) = self.table.get_mut(number) else { return Ok(()) };
+        let Some(slot) = self.table.get_mut(number) else {
+            return Ok(());
+        };
         let range = slot.range.clone();
         slot.item.state = State::Wanted;
         let (parent, _) = path::split(&slot.item.path);
         let fresh = self.fresh.contains(parent);
-        let name = slot.item.path.clone();
         let target = self.target(number)?;
-        let there = if fresh { None } else { confine::stat(&target.dir, &target.name)? };
-        if let Some(there) = there {
-            if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
-                return Err(io::ErrorKind::IsADirectory.into());
-            }
-            if let Some(slot) = self.table.get_mut(number) {
-                slot.item.replaces = true;
-            }
-            let same = FileType::from_raw_mode(there.st_mode) == FileType::RegularFile
-                && there.st_size.cast_unsigned() == entry.size
-                && there.st_mtime == entry.mtime
-                && u64::try_from(there.st_mtime_nsec).ok() == Some(u64::from(entry.mtime_nanos));
-            if same && entry.size > 0 {
-                if let Some(slot) = self.table.get_mut(number) {
-                    slot.item.state = State::Checking(None);
-                }
-                self.pool.push(WriteJob::Check { number, target, size: entry.size });
-                return Ok(());
-            }
+        if !fresh
+            && let Some(there) = confine::stat(&target.dir, &target.name)?
+            && self.is_candidate(number, &there)?
+        {
+            let size = entry.size;
+            self.pool.push(WriteJob::Check {
+                number,
+                target,
+                size,
+            });
+            return Ok(());
         }
         if entry.size == 0 {
-            return self.decide_empty(number);
+            self.decide_empty(number);
+            return Ok(());
         }
-        if entry.size > BLOCK {
-            let claim = self.identity(number).and_then(|id| self.journal.claim(&name, id));
-            if let Some(blocks) = claim
-                && let Some(file) = open_claimed(&target.dir, &path::part_name(&target.name, self.tag))
-            {
-                self.resume(number, &range, blocks.into_iter().collect(), file);
-                return Ok(());
-            }
+        if entry.size > BLOCK && self.resume(number, &target) {
+            return Ok(());
         }
-        let need = entry.allocated;
-        if self.promised.saturating_add(need) > self.free {
-            let why = format!(
-                "needs {}, {} are free",
-                Size::from_bytes(need),
-                Size::from_bytes(self.free.saturating_sub(self.promised))
-            );
+        if let Some(why) = self.lacks_space(entry.allocated) {
             self.fail(number, Code::NoSpace, &why);
             return Ok(());
         }
-        self.promised += need;
         if entry.size > BLOCK
             && let Some(slot) = self.table.get_mut(number)
         {
@@ -151,39 +147,95 @@ impl Receiver {
         Ok(())
     }
 
-    fn decide_empty(&mut self, number: u64) -> io::Result<()> {
-        if let Some(slot) = self.table.get_mut(number) {
-            let hash = blake3::hash(b"").into();
-            slot.item.root = Some(crate::message::Root { file: number, sparse: false, hash });
-            slot.item.state = State::Memory { bytes: Vec::new(), left: 0 };
-            self.settle(number);
+    /// Something has the entry's name: could it be the same file?
+    fn is_candidate(&mut self, number: u64, there: &Stat) -> io::Result<bool> {
+        let kind = FileType::from_raw_mode(there.st_mode);
+        if kind == FileType::Directory {
+            return Err(io::ErrorKind::IsADirectory.into());
         }
-        Ok(())
+        let same = self
+            .identity(number)
+            .is_some_and(|id| id.size > 0 && id.is_of(there));
+        let same = same && kind == FileType::RegularFile;
+        if let Some(slot) = self.table.get_mut(number) {
+            slot.item.replaces = true;
+            if same {
+                slot.item.state = State::Checking(None);
+            }
+        }
+        Ok(same)
     }
 
-    /// Continues a part: what was not claimed is wanted now, what was is checked first.
-    fn resume(&mut self, number: u64, range: &Range<u64>, claimed: Vec<(u64, Hash)>, file: std::fs::File) {
-        let size = range.end - range.start;
-        let mut wanted = RangeSet::default();
-        wanted.insert(range.clone());
+    /// Why `need` more bytes do not fit; takes note of them if they do.
+    fn lacks_space(&mut self, need: u64) -> Option<String> {
+        let free = self.free.saturating_sub(self.promised);
+        if need <= free {
+            self.promised += need;
+            return None;
+        }
+        let (need, free) = (Size::from_bytes(need), Size::from_bytes(free));
+        Some(format!("needs {need}, {free} are free"))
+    }
+
+    fn decide_empty(&mut self, number: u64) {
+        if let Some(slot) = self.table.get_mut(number) {
+            let hash = blake3::hash(b"").into();
+            slot.item.root = Some(crate::message::Root {
+                file: number,
+                sparse: false,
+                hash,
+            });
+            slot.item.state = State::Memory {
+                bytes: Vec::new(),
+                left: 0,
+            };
+            self.settle(number);
+        }
+    }
+
+    /// Continues the part that an earlier run left, if there is one: what it did not claim is wanted
+    /// now, what it did is checked first.
+    fn resume(&mut self, number: u64, target: &Target) -> bool {
+        let Some(identity) = self.identity(number) else {
+            return false;
+        };
+        let Some(slot) = self.table.get_mut(number) else {
+            return false;
+        };
+        let Some(claimed) = self.journal.claim(&slot.item.path, identity) else {
+            return false;
+        };
+        let Some(file) = open_claimed(&target.dir, &path::part_name(&target.name, self.tag)) else {
+            return false;
+        };
+        let (start, size, file) = (slot.range.start, identity.size, Arc::new(file));
+        let mut wanted: RangeSet = std::iter::once(slot.range.clone()).collect();
+        let claimed: Vec<(u64, Hash)> = claimed
+            .into_iter()
+            .filter(|(i, _)| *i < block_count(size))
+            .collect();
         for (index, _) in &claimed {
             let block = block_range(*index, size);
-            wanted.remove(range.start + block.start..range.start + block.end);
+            wanted.remove(start + block.start..start + block.end);
         }
-        let file = Arc::new(file);
         let mut part = Part::new(size);
         part.made = true;
         part.file = Some(Arc::clone(&file));
+        part.journal = Some(self.journal.begin(&slot.item.path, identity));
+        slot.item.state = State::Part(Box::new(part));
         self.open.push_back(number);
-        if let (Some(id), Some(slot)) = (self.identity(number), self.table.get_mut(number)) {
-            part.journal = Some(self.journal.begin(&slot.item.path, id));
-            slot.item.state = State::Part(Box::new(part));
-        }
         for blocks in claimed.chunks(VERIFY) {
-            let (file, blocks) = (Arc::clone(&file), blocks.to_vec());
-            self.pool.push(WriteJob::Verify { number, size, file, blocks });
+            self.pool.push(WriteJob::Verify {
+                number,
+                size,
+                file: Arc::clone(&file),
+                blocks: blocks.to_vec(),
+            });
         }
-        wanted.iter().for_each(|r| self.wish(r));
+        for range in wanted.iter() {
+            self.wish(range);
+        }
+        true
     }
 
     /// Wants `range`; told with the next message.
@@ -197,14 +249,19 @@ impl Receiver {
 
     /// Tells what is wanted; every entry listed so far is decided on.
     pub(super) fn tell_wants(&mut self) {
-        let mut set = RangeSet::default();
-        self.wants.drain(..).for_each(|r| set.insert(r));
+        let set: RangeSet = self.wants.drain(..).collect();
         let ranges: Vec<_> = set.iter().collect();
         let upto = self.table.next();
         let (head, tail) = ranges.split_at(ranges.len().min(RANGES));
-        self.out.push(&Message::Want { upto, ranges: head.to_vec() });
+        self.out.push(&Message::Want {
+            upto,
+            ranges: head.to_vec(),
+        });
         for ranges in tail.chunks(RANGES) {
-            self.out.push(&Message::Want { upto, ranges: ranges.to_vec() });
+            self.out.push(&Message::Want {
+                upto,
+                ranges: ranges.to_vec(),
+            });
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     error::Code,
     message::Message,
     path,
+    ranges::RangeSet,
 };
 
 /// Parts kept open.
@@ -20,7 +21,9 @@ const WRONG: &str = "content differs from the source after a repair; kept as .ba
 impl Receiver {
     /// Acts on a file whose content or root has become known.
     pub(super) fn settle(&mut self, number: u64) {
-        let Some(slot) = self.table.get_mut(number) else { return };
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
         let item = &mut slot.item;
         let Some(root) = item.root else { return };
         match &item.state {
@@ -53,7 +56,9 @@ impl Receiver {
 
     /// What is there is not the same file after all: the whole is wanted.
     fn want_anew(&mut self, number: u64) {
-        let Some(slot) = self.table.get_mut(number) else { return };
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
         let range = slot.range.clone();
         let size = range.end - range.start;
         slot.item.root = None;
@@ -64,20 +69,35 @@ impl Receiver {
         };
         self.missing.insert(range.clone());
         let ranges = std::iter::once(range).collect();
-        self.out.push(&Message::Repair { file: number, ranges });
+        self.out.push(&Message::Repair {
+            file: number,
+            ranges,
+        });
     }
 
     /// Hands a complete small file whose root is known to the next job.
     pub(super) fn settle_small(&mut self, number: u64) {
-        let Some(root) = self.table.get(number).and_then(|s| s.item.root) else { return };
+        let Some(root) = self.table.get(number).and_then(|s| s.item.root) else {
+            return;
+        };
         let target = match self.target(number) {
             Ok(target) => target,
             Err(e) => return self.fail(number, Code::of_write(&e), &e),
         };
-        let Some(slot) = self.table.get_mut(number) else { return };
-        if let State::Memory { bytes, .. } = std::mem::replace(&mut slot.item.state, State::Working) {
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
+        if let State::Memory { bytes, .. } = std::mem::replace(&mut slot.item.state, State::Working)
+        {
             let (replaces, last) = (slot.item.replaces, slot.item.repaired);
-            self.small.push(Small { number, target, bytes, root: root.hash, replaces, last });
+            self.small.push(Small {
+                number,
+                target,
+                bytes,
+                root: root.hash,
+                replaces,
+                last,
+            });
             if self.small.len() >= BATCH {
                 self.write_small();
             }
@@ -88,12 +108,18 @@ impl Receiver {
     pub(super) fn write_small(&mut self) {
         if !self.small.is_empty() {
             let files = std::mem::take(&mut self.small);
-            self.pool.push(WriteJob::Small { files, tag: self.tag, sync: self.rules.sync });
+            self.pool.push(WriteJob::Small {
+                files,
+                tag: self.tag,
+                sync: self.rules.sync,
+            });
         }
     }
 
     pub(super) fn small_done(&mut self, number: u64, ending: Ending) {
-        let Some(slot) = self.table.get_mut(number) else { return };
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
         let range = slot.range.clone();
         self.resident -= usize::try_from(range.end - range.start).unwrap_or_default();
         match ending {
@@ -125,7 +151,11 @@ impl Receiver {
         let made = part.made;
         let target = self.target(number)?;
         let name = path::part_name(&target.name, self.tag);
-        let new = if made { OFlags::empty() } else { OFlags::CREATE | OFlags::TRUNC };
+        let new = if made {
+            OFlags::empty()
+        } else {
+            OFlags::CREATE | OFlags::TRUNC
+        };
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | new;
         let fd = rustix::fs::openat(&target.dir, name, flags, Mode::from_raw_mode(0o600))?;
         let file = Arc::new(File::from(fd));
@@ -156,7 +186,12 @@ impl Receiver {
 
     pub(super) fn hash_block(&mut self, number: u64, index: u64, size: u64) {
         match self.part_file(number) {
-            Ok(file) => self.pool.push(WriteJob::Block { number, index, size, file }),
+            Ok(file) => self.pool.push(WriteJob::Block {
+                number,
+                index,
+                size,
+                file,
+            }),
             Err(e) => self.fail(number, Code::of_write(&e), &e),
         }
     }
@@ -177,10 +212,14 @@ impl Receiver {
 
     /// Blocks of an earlier run were checked.
     pub(super) fn verified(&mut self, number: u64, good: &[(u64, Hash)], bad: &[u64]) {
-        let Some(slot) = self.table.get_mut(number) else { return };
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
         let start = slot.range.start;
         let size = slot.range.end - start;
-        let State::Part(part) = &mut slot.item.state else { return };
+        let State::Part(part) = &mut slot.item.state else {
+            return;
+        };
         for (index, value) in good {
             let block = block_range(*index, size);
             self.tally.resumed += block.end - block.start;
@@ -200,7 +239,9 @@ impl Receiver {
     }
 
     pub(super) fn checked(&mut self, number: u64, root: Option<Hash>) {
-        let Some(slot) = self.table.get_mut(number) else { return };
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
         if !matches!(slot.item.state, State::Checking(_)) {
             return;
         }
@@ -222,7 +263,9 @@ impl Receiver {
             while at < piece.end
                 && let Some(number) = self.table.find(at)
             {
-                let Some(slot) = self.table.get_mut(number) else { break };
+                let Some(slot) = self.table.get_mut(number) else {
+                    break;
+                };
                 let start = slot.range.start;
                 let end = piece.end.min(slot.range.end);
                 let within = at - start..end - start;
@@ -246,8 +289,12 @@ impl Receiver {
 
     /// The roots differ.
     fn differs(&mut self, number: u64) {
-        let Some(slot) = self.table.get_mut(number) else { return };
-        let State::Part(part) = &mut slot.item.state else { return };
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
+        let State::Part(part) = &mut slot.item.state else {
+            return;
+        };
         if slot.item.repaired {
             self.commit(number, true);
             return;
@@ -261,7 +308,10 @@ impl Receiver {
             let range = slot.range.clone();
             self.missing.insert(range.clone());
             let ranges = std::iter::once(range).collect();
-            self.out.push(&Message::Repair { file: number, ranges });
+            self.out.push(&Message::Repair {
+                file: number,
+                ranges,
+            });
         } else {
             part.compared = Some(0);
             self.out.push(&Message::AskBlocks { file: number });
@@ -270,10 +320,14 @@ impl Receiver {
 
     /// Compares the sender's blocks with ours; after the last, asks for the bad ones.
     pub(super) fn compare(&mut self, number: u64, first: u64, values: &[Hash]) {
-        let Some(slot) = self.table.get_mut(number) else { return };
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
         let start = slot.range.start;
         let size = slot.range.end - start;
-        let State::Part(part) = &mut slot.item.state else { return };
+        let State::Part(part) = &mut slot.item.state else {
+            return;
+        };
         if part.compared != Some(first) {
             return;
         }
@@ -291,7 +345,9 @@ impl Receiver {
         let bad = std::mem::take(&mut part.bad);
         // The new root counts every block as it is stored.
         let holes: Vec<u64> = if part.tree.has_holes() {
-            (0..block_count(size)).filter(|i| part.tree.is_hole(*i)).collect()
+            (0..block_count(size))
+                .filter(|i| part.tree.is_hole(*i))
+                .collect()
         } else {
             Vec::new()
         };
@@ -303,24 +359,35 @@ impl Receiver {
             self.missing.insert(range.clone());
             ranges.push(range);
         }
-        let holes = holes.into_iter().filter(|i| !bad.contains(i)).collect::<Vec<_>>();
+        let holes = holes
+            .into_iter()
+            .filter(|i| !bad.contains(i))
+            .collect::<Vec<_>>();
         for index in holes {
             self.hash_block(number, index, size);
         }
-        let mut set = crate::ranges::RangeSet::default();
-        ranges.into_iter().for_each(|r| set.insert(r));
+        let set: RangeSet = ranges.into_iter().collect();
         let ranges: Vec<_> = set.iter().collect();
         if ranges.is_empty() {
-            self.out.push(&Message::Repair { file: number, ranges: Vec::new() });
+            self.out.push(&Message::Repair {
+                file: number,
+                ranges: Vec::new(),
+            });
         }
         for ranges in ranges.chunks(1500) {
-            self.out.push(&Message::Repair { file: number, ranges: ranges.to_vec() });
+            self.out.push(&Message::Repair {
+                file: number,
+                ranges: ranges.to_vec(),
+            });
         }
     }
 
     /// Gives a complete part its name, or its name of shame.
     fn commit(&mut self, number: u64, bad: bool) {
-        let (file, target) = match self.part_file(number).and_then(|f| Ok((f, self.target(number)?))) {
+        let (file, target) = match self
+            .part_file(number)
+            .and_then(|f| Ok((f, self.target(number)?)))
+        {
             Ok(found) => found,
             Err(e) => return self.fail(number, Code::of_write(&e), &e),
         };
@@ -329,11 +396,20 @@ impl Receiver {
             part.compared = Some(u64::MAX);
         }
         let sync = self.rules.sync;
-        self.pool.push(WriteJob::Commit { number, file, target, part, sync, bad });
+        self.pool.push(WriteJob::Commit {
+            number,
+            file,
+            target,
+            part,
+            sync,
+            bad,
+        });
     }
 
     pub(super) fn committed(&mut self, number: u64, ending: Ending) {
-        let Some(slot) = self.table.get_mut(number) else { return };
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
         let journal = match &mut slot.item.state {
             State::Part(part) => {
                 part.made = matches!(ending, Ending::Failed(_));

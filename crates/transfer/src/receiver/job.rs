@@ -33,9 +33,18 @@ impl Meta {
     }
 
     const fn times(&self) -> Timestamps {
-        let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-        let mtime = Timespec { tv_sec: self.mtime, tv_nsec: self.mtime_nanos as i64 };
-        Timestamps { last_access: now, last_modification: mtime }
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: rustix::fs::UTIME_OMIT,
+        };
+        let mtime = Timespec {
+            tv_sec: self.mtime,
+            tv_nsec: self.mtime_nanos as i64,
+        };
+        Timestamps {
+            last_access: now,
+            last_modification: mtime,
+        }
     }
 
     fn apply(&self, file: impl AsFd) -> io::Result<()> {
@@ -69,16 +78,45 @@ pub(crate) struct Small {
 /// Work.
 #[derive(Debug)]
 pub(crate) enum WriteJob {
-    Small { files: Vec<Small>, tag: Tag, sync: bool },
-    Block { number: u64, index: u64, size: u64, file: Arc<File> },
+    Small {
+        files: Vec<Small>,
+        tag: Tag,
+        sync: bool,
+    },
+    Block {
+        number: u64,
+        index: u64,
+        size: u64,
+        file: Arc<File>,
+    },
     /// Do these blocks of an earlier run hold what it claimed?
-    Verify { number: u64, size: u64, file: Arc<File>, blocks: Vec<(u64, Hash)> },
+    Verify {
+        number: u64,
+        size: u64,
+        file: Arc<File>,
+        blocks: Vec<(u64, Hash)>,
+    },
     /// What is the root of the file that is there already?
-    Check { number: u64, target: Target, size: u64 },
+    Check {
+        number: u64,
+        target: Target,
+        size: u64,
+    },
     /// Puts a complete part in place, or aside if it is `bad`.
-    Commit { number: u64, file: Arc<File>, target: Target, part: Vec<u8>, sync: bool, bad: bool },
+    Commit {
+        number: u64,
+        file: Arc<File>,
+        target: Target,
+        part: Vec<u8>,
+        sync: bool,
+        bad: bool,
+    },
     /// Directories get their own permissions and times; everything reaches the disk.
-    Finish { root: Dir, dirs: Vec<(Vec<u8>, Meta)>, sync: bool },
+    Finish {
+        root: Dir,
+        dirs: Vec<(Vec<u8>, Meta)>,
+        sync: bool,
+    },
 }
 
 /// How a file ended.
@@ -94,11 +132,27 @@ pub(crate) enum Ending {
 #[derive(Debug)]
 pub(crate) enum WriteDone {
     Small(Vec<(u64, Ending)>),
-    Block { number: u64, index: u64, value: io::Result<Hash> },
-    Verified { number: u64, good: Vec<(u64, Hash)>, bad: Vec<u64> },
-    Checked { number: u64, root: io::Result<Hash> },
-    Committed { number: u64, ending: Ending },
-    Finished { problems: Vec<String> },
+    Block {
+        number: u64,
+        index: u64,
+        value: io::Result<Hash>,
+    },
+    Verified {
+        number: u64,
+        good: Vec<(u64, Hash)>,
+        bad: Vec<u64>,
+    },
+    Checked {
+        number: u64,
+        root: io::Result<Hash>,
+    },
+    Committed {
+        number: u64,
+        ending: Ending,
+    },
+    Finished {
+        problems: Vec<String>,
+    },
 }
 
 impl Job for WriteJob {
@@ -107,10 +161,22 @@ impl Job for WriteJob {
     fn run(self, scratch: &mut Vec<u8>) -> WriteDone {
         match self {
             Self::Small { files, tag, sync } => WriteDone::Small(write_small(&files, tag, sync)),
-            Self::Block { number, index, size, file } => {
-                WriteDone::Block { number, index, value: hash_block(&file, index, size, scratch) }
-            }
-            Self::Verify { number, size, file, blocks } => {
+            Self::Block {
+                number,
+                index,
+                size,
+                file,
+            } => WriteDone::Block {
+                number,
+                index,
+                value: hash_block(&file, index, size, scratch),
+            },
+            Self::Verify {
+                number,
+                size,
+                file,
+                blocks,
+            } => {
                 let holds = |(index, value): &(u64, Hash)| {
                     hash_block(&file, *index, size, scratch).is_ok_and(|v| v == *value)
                 };
@@ -118,10 +184,22 @@ impl Job for WriteJob {
                 let bad = bad.into_iter().map(|(index, _)| index).collect();
                 WriteDone::Verified { number, good, bad }
             }
-            Self::Check { number, target, size } => {
-                WriteDone::Checked { number, root: check(&target, size, scratch) }
-            }
-            Self::Commit { number, file, target, part, sync, bad } => {
+            Self::Check {
+                number,
+                target,
+                size,
+            } => WriteDone::Checked {
+                number,
+                root: check(&target, size, scratch),
+            },
+            Self::Commit {
+                number,
+                file,
+                target,
+                part,
+                sync,
+                bad,
+            } => {
                 let ending = match commit(&file, &target, &part, sync, bad) {
                     Ok(()) if bad => Ending::Mismatch,
                     Ok(()) => Ending::InPlace,
@@ -129,7 +207,9 @@ impl Job for WriteJob {
                 };
                 WriteDone::Committed { number, ending }
             }
-            Self::Finish { root, dirs, sync } => WriteDone::Finished { problems: finish(&root, &dirs, sync) },
+            Self::Finish { root, dirs, sync } => WriteDone::Finished {
+                problems: finish(&root, &dirs, sync),
+            },
         }
     }
 }
@@ -149,7 +229,8 @@ fn write_small(files: &[Small], tag: Tag, sync: bool) -> Vec<(u64, Ending)> {
             Ok(()) => written.push((file, part, good)),
             Err(e) => {
                 // Gone or never there: either way it is not in the way.
-                let _gone = rustix::fs::unlinkat(&file.target.dir, part.as_slice(), AtFlags::empty());
+                let _gone =
+                    rustix::fs::unlinkat(&file.target.dir, part.as_slice(), AtFlags::empty());
                 endings.push((file.number, Ending::Failed(e)));
             }
         }
@@ -171,7 +252,8 @@ fn write_small(files: &[Small], tag: Tag, sync: bool) -> Vec<(u64, Ending)> {
 }
 
 fn write_part(file: &Small, part: &[u8]) -> io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(&file.target.dir, part, flags, Mode::from_raw_mode(0o600))?;
     let mut out = File::from(fd);
     out.write_all(&file.bytes)?;
@@ -195,7 +277,12 @@ fn sync_all(dir: &Dir) -> io::Result<()> {
 fn rename(target: &Target, part: &[u8], bad: bool) -> io::Result<()> {
     let dir = &target.dir;
     if bad {
-        return Ok(rustix::fs::renameat(dir, part, dir, path::bad_name(&target.name).as_slice())?);
+        return Ok(rustix::fs::renameat(
+            dir,
+            part,
+            dir,
+            path::bad_name(&target.name).as_slice(),
+        )?);
     }
     let renamed = rustix::fs::renameat(dir, part, dir, target.name.as_slice());
     if renamed.is_err() {
@@ -222,7 +309,9 @@ fn check(target: &Target, size: u64, scratch: &mut Vec<u8>) -> io::Result<Hash> 
     scratch.resize(1 << 20, 0);
     let mut at = 0;
     while at < size {
-        let n = usize::try_from(size - at).unwrap_or(usize::MAX).min(scratch.len());
+        let n = usize::try_from(size - at)
+            .unwrap_or(usize::MAX)
+            .min(scratch.len());
         file.read_exact_at(&mut scratch[..n], at)?;
         hasher.update(&scratch[..n]);
         at += n as u64;
@@ -235,7 +324,8 @@ fn finish(root: &Dir, dirs: &[(Vec<u8>, Meta)], sync: bool) -> Vec<String> {
     // Children first: a parent may become read-only.
     for (dir, meta) in dirs.iter().rev() {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let applied = confine::open_beneath(root, dir, flags, Mode::empty()).and_then(|fd| meta.apply(fd));
+        let applied =
+            confine::open_beneath(root, dir, flags, Mode::empty()).and_then(|fd| meta.apply(fd));
         if let Err(e) = applied {
             problems.push(format!("{}: permissions or time: {e}", path::show(dir)));
         }

@@ -8,7 +8,7 @@
 //! - A claim is never believed without hashing, so nothing here needs to be synced.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{File, TryLockError},
     io::{self, Read, Seek, SeekFrom, Write},
     sync::Arc,
@@ -48,7 +48,7 @@ pub(crate) struct Journal {
     file: File,
     claims: BTreeMap<Vec<u8>, Claim>,
     /// Files with a part on disk.
-    live: BTreeMap<u64, ()>,
+    live: BTreeSet<u64>,
     next: u64,
     buffer: Vec<u8>,
 }
@@ -63,15 +63,23 @@ impl Journal {
             name,
             file,
             claims: BTreeMap::new(),
-            live: BTreeMap::new(),
+            live: BTreeSet::new(),
             next: 0,
             buffer: Vec::new(),
         };
         journal.load().map_err(|e| cannot("read the journal", &e))?;
         let host = rustix::system::uname();
-        let holder = format!("pid {} on {}", std::process::id(), host.nodename().to_string_lossy());
-        journal.append(HOLDER, |w| w.put(&holder.as_bytes()[..holder.len().min(300)]).is_ok());
-        journal.flush().map_err(|e| cannot("write the journal", &e))?;
+        let holder = format!(
+            "pid {} on {}",
+            std::process::id(),
+            host.nodename().to_string_lossy()
+        );
+        journal.append(HOLDER, |w| {
+            w.put(&holder.as_bytes()[..holder.len().min(300)]).is_ok()
+        });
+        journal
+            .flush()
+            .map_err(|e| cannot("write the journal", &e))?;
         Ok(journal)
     }
 
@@ -93,7 +101,11 @@ impl Journal {
         Ok(())
     }
 
-    fn apply(&mut self, body: &[u8], names: &mut BTreeMap<u64, Vec<u8>>) -> Result<(), DecodeError> {
+    fn apply(
+        &mut self,
+        body: &[u8],
+        names: &mut BTreeMap<u64, Vec<u8>>,
+    ) -> Result<(), DecodeError> {
         let mut r = Reader::new(body);
         match r.u8()? {
             FILE => {
@@ -104,7 +116,13 @@ impl Journal {
                     mtime_nanos: r.u32()?,
                 };
                 let name = r.rest().to_vec();
-                self.claims.insert(name.clone(), Claim { identity, blocks: BTreeMap::new() });
+                self.claims.insert(
+                    name.clone(),
+                    Claim {
+                        identity,
+                        blocks: BTreeMap::new(),
+                    },
+                );
                 names.insert(number, name);
             }
             BLOCK => {
@@ -135,7 +153,7 @@ impl Journal {
     pub(crate) fn begin(&mut self, name: &[u8], identity: Identity) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.live.insert(number, ());
+        self.live.insert(number);
         self.append(FILE, |w| {
             w.varint(number).is_ok()
                 && w.varint(identity.size).is_ok()
@@ -148,7 +166,9 @@ impl Journal {
 
     /// Block `index` is complete with this value.
     pub(crate) fn block(&mut self, number: u64, index: u64, value: &Hash) {
-        self.append(BLOCK, |w| w.varint(number).is_ok() && w.varint(index).is_ok() && w.put(value).is_ok());
+        self.append(BLOCK, |w| {
+            w.varint(number).is_ok() && w.varint(index).is_ok() && w.put(value).is_ok()
+        });
     }
 
     /// The file is over, its part gone.
@@ -164,9 +184,11 @@ impl Journal {
         debug_assert!(fits, "names are bounded");
         let len = w.len();
         let body = &space[..len];
-        self.buffer.extend_from_slice(&u32::try_from(len).unwrap_or_default().to_be_bytes());
+        self.buffer
+            .extend_from_slice(&u32::try_from(len).unwrap_or_default().to_be_bytes());
         self.buffer.extend_from_slice(body);
-        self.buffer.extend_from_slice(&blake3::hash(body).as_bytes()[..CHECK]);
+        self.buffer
+            .extend_from_slice(&blake3::hash(body).as_bytes()[..CHECK]);
     }
 
     /// Hands what was appended to the system.
@@ -201,14 +223,18 @@ impl Drop for Journal {
         // reads it and starts over.
         let _later = self.flush();
         if !self.is_needed() {
-            let _cluttered = rustix::fs::unlinkat(&self.dir, self.name.as_slice(), AtFlags::empty());
+            let _cluttered =
+                rustix::fs::unlinkat(&self.dir, self.name.as_slice(), AtFlags::empty());
         }
     }
 }
 
 fn cannot(what: &str, e: &io::Error) -> TransferError {
-    TransferError::new(Code::of_write(e), format!("cannot {what} at the destination: {e}"))
-        .fix("choose a destination that can be written")
+    TransferError::new(
+        Code::of_write(e),
+        format!("cannot {what} at the destination: {e}"),
+    )
+    .fix("choose a destination that can be written")
 }
 
 /// Opens and locks; the loser of a race for a removed journal tries again.
@@ -242,8 +268,11 @@ fn locked(file: &mut File) -> TransferError {
             holder = path::show(&body[1..]);
         }
     }
-    TransferError::new(Code::Locked, format!("the destination is being written by {holder}"))
-        .fix("wait for it to end, or stop it; the files it completed will not be sent again")
+    TransferError::new(
+        Code::Locked,
+        format!("the destination is being written by {holder}"),
+    )
+    .fix("wait for it to end, or stop it; the files it completed will not be sent again")
 }
 
 fn record<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
@@ -263,7 +292,11 @@ fn record<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
 mod tests {
     use super::*;
 
-    const ID: Identity = Identity { size: 5 << 20, mtime: -3, mtime_nanos: 7 };
+    const ID: Identity = Identity {
+        size: 5 << 20,
+        mtime: -3,
+        mtime_nanos: 7,
+    };
 
     #[test]
     fn claims_survive_and_damage_only_loses_what_follows() {
@@ -279,8 +312,14 @@ mod tests {
         j.flush().unwrap();
         let locked = Journal::open(&dir, [1; 8]).unwrap_err();
         assert_eq!(locked.code, Code::Locked);
-        assert!(locked.text.contains(&format!("pid {}", std::process::id())), "{locked}");
-        assert!(Journal::open(&dir, [2; 8]).is_ok(), "another transfer is not in the way");
+        assert!(
+            locked.text.contains(&format!("pid {}", std::process::id())),
+            "{locked}"
+        );
+        assert!(
+            Journal::open(&dir, [2; 8]).is_ok(),
+            "another transfer is not in the way"
+        );
         drop(j);
         let file = tmp.path().join(path::show(&path::journal_name([1; 8])));
         let mut bytes = std::fs::read(&file).unwrap();
@@ -295,7 +334,11 @@ mod tests {
         let mut j = Journal::open(&dir, [1; 8]).unwrap();
         let other = Identity { mtime: 5, ..ID };
         assert_eq!(j.claims[&b"dir/a"[..]].blocks.len(), 1);
-        assert_eq!(j.claim(b"dir/a", other), None, "another file of the same name");
+        assert_eq!(
+            j.claim(b"dir/a", other),
+            None,
+            "another file of the same name"
+        );
         drop(j);
         assert!(!file.exists(), "an empty journal is removed");
     }

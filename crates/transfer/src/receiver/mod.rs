@@ -68,7 +68,10 @@ enum State {
     /// No byte has arrived.
     Wanted,
     /// A small file being collected.
-    Memory { bytes: Vec<u8>, left: usize },
+    Memory {
+        bytes: Vec<u8>,
+        left: usize,
+    },
     /// A worker has it.
     Working,
     /// What is there may be the same; its root once known.
@@ -112,6 +115,21 @@ pub(crate) struct Rules {
     pub(crate) sync: bool,
 }
 
+/// How far a transfer is, as its receiver sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// The manifest grows.
+    Listing,
+    /// It is complete.
+    Listed,
+    /// All entries are over; the disk is catching up.
+    Finishing,
+    /// The sender has been told.
+    Finished,
+    /// The sender knows.
+    Farewell,
+}
+
 /// The receiving half of a transfer.
 pub(crate) struct Receiver {
     tree: Tree,
@@ -135,16 +153,11 @@ pub(crate) struct Receiver {
     fresh: HashSet<Vec<u8>>,
     pool: Pool<WriteJob>,
     wants: Vec<Range<u64>>,
-    ended: bool,
-    finishing: bool,
+    stage: Stage,
     reported: (u64, Tally, Option<Instant>),
     out: Outbox,
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
-    /// The sender has been told that all is over.
-    pub(crate) finished: bool,
-    /// The sender knows.
-    pub(crate) bye: bool,
     /// Root of the last file, for a transfer of one.
     pub(crate) last_root: Option<Hash>,
     progress: Arc<Progress>,
@@ -160,7 +173,9 @@ impl Receiver {
         wake: Option<&Wake>,
     ) -> Result<Self, TransferError> {
         let pool = Pool::new("farhaul-write", wake);
-        let pool = pool.map_err(|e| TransferError::new(Code::Internal, format!("cannot start a thread: {e}")))?;
+        let pool = pool.map_err(|e| {
+            TransferError::new(Code::Internal, format!("cannot start a thread: {e}"))
+        })?;
         Ok(Self {
             journal: Journal::open(&base.dir, tag)?,
             tree: Tree::new(base.dir),
@@ -179,17 +194,24 @@ impl Receiver {
             fresh: HashSet::new(),
             pool,
             wants: Vec::new(),
-            ended: false,
-            finishing: false,
+            stage: Stage::Listing,
             reported: (0, Tally::default(), None),
             out: Outbox::default(),
             ledger: Ledger::default(),
             tally: Tally::default(),
-            finished: false,
-            bye: false,
             last_root: None,
             progress,
         })
+    }
+
+    /// True once all files are as they should be and the sender has been told.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.stage >= Stage::Finished
+    }
+
+    /// True once the sender knows.
+    pub(crate) fn is_over(&self) -> bool {
+        self.stage == Stage::Farewell
     }
 
     /// True while workers have something to answer.
@@ -200,7 +222,8 @@ impl Receiver {
     /// When a report is due though nothing arrives.
     pub(crate) fn next_report(&self) -> Option<Instant> {
         let (_, told, at) = &self.reported;
-        at.filter(|_| *told != self.tally && !self.finished).map(|at| at + REPORT_AFTER)
+        at.filter(|_| *told != self.tally && !self.is_finished())
+            .map(|at| at + REPORT_AFTER)
     }
 
     /// Moves everything on.
@@ -211,14 +234,21 @@ impl Receiver {
         self.write_small();
         while let Some(_over) = self.table.pop_if(|e| matches!(e.state, State::Over)) {}
         self.report(now);
-        if self.ended && self.table.len() == 0 && !self.finishing {
-            self.finishing = true;
+        if self.stage == Stage::Listed && self.table.len() == 0 {
+            self.stage = Stage::Finishing;
             self.remove_unclaimed();
             let (root, dirs) = (self.tree.root(), std::mem::take(&mut self.dirs));
-            self.pool.push(WriteJob::Finish { root, dirs, sync: self.rules.sync });
+            self.pool.push(WriteJob::Finish {
+                root,
+                dirs,
+                sync: self.rules.sync,
+            });
         }
         if let Err(e) = self.journal.flush() {
-            self.ledger.add(Code::Ok, format!("the journal cannot be written, so this transfer cannot be continued: {e}"));
+            self.ledger.add(
+                Code::Ok,
+                format!("the journal cannot be written, so this transfer cannot be continued: {e}"),
+            );
         }
         self.out.flush(session);
     }
@@ -227,20 +257,29 @@ impl Receiver {
     pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
         match message {
             Message::Entries { first, entries } => {
-                if first != self.table.next() || self.ended || self.table.len() + entries.len() > WINDOW {
-                    return Err(TransferError::protocol("the manifest is out of order or too far ahead"));
+                if first != self.table.next()
+                    || self.stage != Stage::Listing
+                    || self.table.len() + entries.len() > WINDOW
+                {
+                    return Err(TransferError::protocol(
+                        "the manifest is out of order or too far ahead",
+                    ));
                 }
                 self.look_at_space();
-                entries.into_iter().try_for_each(|e| self.decide(e))?;
+                entries.iter().try_for_each(|e| self.decide(e))?;
                 self.tell_wants();
                 Ok(())
             }
-            Message::End { entries } if entries == self.table.next() => {
-                self.ended = true;
+            Message::End { entries }
+                if entries == self.table.next() && self.stage == Stage::Listing =>
+            {
+                self.stage = Stage::Listed;
                 Ok(())
             }
             Message::Holes { ranges } => {
-                ranges.iter().for_each(|r| self.hole(r));
+                for r in &ranges {
+                    self.hole(r);
+                }
                 Ok(())
             }
             Message::Roots(roots) => {
@@ -252,24 +291,38 @@ impl Receiver {
                 }
                 Ok(())
             }
-            Message::Failed { file, code, again, text } => {
+            Message::Failed {
+                file,
+                code,
+                again,
+                text,
+            } => {
                 self.failed_there(file, code, again, &text);
                 Ok(())
             }
-            Message::Blocks { file, first, values } => {
+            Message::Blocks {
+                file,
+                first,
+                values,
+            } => {
                 self.compare(file, first, &values);
                 Ok(())
             }
-            Message::Bye if self.finished => {
-                self.bye = true;
+            Message::Bye if self.is_finished() => {
+                self.stage = Stage::Farewell;
                 Ok(())
             }
-            _ => Err(TransferError::protocol("the peer sent a message out of place")),
+            _ => Err(TransferError::protocol(
+                "the peer sent a message out of place",
+            )),
         }
     }
 
     fn failed_there(&mut self, file: u64, code: Code, again: bool, text: &[u8]) {
-        let listed = self.table.get(file).is_some_and(|s| !matches!(s.item.state, State::Over));
+        let listed = self
+            .table
+            .get(file)
+            .is_some_and(|s| !matches!(s.item.state, State::Over));
         if file != NOT_LISTED && !listed {
             return;
         }
@@ -287,9 +340,15 @@ impl Receiver {
 
     /// This file cannot be written.
     fn fail(&mut self, file: u64, code: Code, why: &dyn std::fmt::Display) {
-        let Some(slot) = self.table.get(file) else { return };
+        let Some(slot) = self.table.get(file) else {
+            return;
+        };
         let text = format!("{}: {why}", path::show(&slot.item.path));
-        self.out.push(&Message::Trouble { file, code, text: short(&text) });
+        self.out.push(&Message::Trouble {
+            file,
+            code,
+            text: short(&text),
+        });
         self.tally.files_failed += u64::from(slot.item.is_file || code != Code::Ok);
         self.ledger.add(code, text);
         self.abandon(file, code);
@@ -297,7 +356,9 @@ impl Receiver {
 
     /// Gives a file up. A large part is kept for the next run unless its source is gone.
     fn abandon(&mut self, file: u64, code: Code) {
-        let Some(slot) = self.table.get_mut(file) else { return };
+        let Some(slot) = self.table.get_mut(file) else {
+            return;
+        };
         self.missing.remove(slot.range.clone());
         let keep = !matches!(code, Code::SourceChanged | Code::VerifyFailed);
         match std::mem::replace(&mut slot.item.state, State::Over) {
@@ -307,7 +368,11 @@ impl Receiver {
                 let name = path::part_name(name, self.tag);
                 // What cannot be removed is overwritten or removed by the next run.
                 let _left = self.tree.dir(parent).and_then(|dir| {
-                    Ok(rustix::fs::unlinkat(&dir, name.as_slice(), rustix::fs::AtFlags::empty())?)
+                    Ok(rustix::fs::unlinkat(
+                        &dir,
+                        name.as_slice(),
+                        rustix::fs::AtFlags::empty(),
+                    )?)
                 });
                 if let Some(number) = part.journal {
                     self.journal.forget(number);
@@ -324,9 +389,12 @@ impl Receiver {
         let at = *at.get_or_insert(now);
         let changed = *resolved != first || *told != self.tally;
         let due = first - *resolved >= REPORT_EVERY || now.since(at) >= REPORT_AFTER;
-        if changed && due && !self.finished {
+        if changed && due && !self.is_finished() {
             self.reported = (first, self.tally, Some(now));
-            self.out.push(&Message::Report { resolved: first, tally: self.tally });
+            self.out.push(&Message::Report {
+                resolved: first,
+                tally: self.tally,
+            });
         } else if now.since(at) >= REPORT_AFTER {
             self.reported.2 = Some(now);
         }
@@ -340,7 +408,11 @@ impl Receiver {
             let part = path::part_name(name, self.tag);
             // It may never have been made.
             let _gone = self.tree.dir(parent).and_then(|dir| {
-                Ok(rustix::fs::unlinkat(&dir, part.as_slice(), rustix::fs::AtFlags::empty())?)
+                Ok(rustix::fs::unlinkat(
+                    &dir,
+                    part.as_slice(),
+                    rustix::fs::AtFlags::empty(),
+                )?)
             });
         }
         self.journal.drop_unclaimed();
@@ -348,19 +420,31 @@ impl Receiver {
 
     fn done(&mut self, done: WriteDone) {
         match done {
-            WriteDone::Small(endings) => endings.into_iter().for_each(|(n, e)| self.small_done(n, e)),
-            WriteDone::Block { number, index, value } => self.block_done(number, index, value),
+            WriteDone::Small(endings) => {
+                for (number, ending) in endings {
+                    self.small_done(number, ending);
+                }
+            }
+            WriteDone::Block {
+                number,
+                index,
+                value,
+            } => self.block_done(number, index, value),
             WriteDone::Verified { number, good, bad } => self.verified(number, &good, &bad),
             WriteDone::Checked { number, root } => self.checked(number, root.ok()),
             WriteDone::Committed { number, ending } => self.committed(number, ending),
             WriteDone::Finished { problems } => {
                 for problem in problems {
                     self.ledger.add(Code::Ok, problem.clone());
-                    self.out.push(&Message::Trouble { file: NOT_LISTED, code: Code::Ok, text: short(&problem) });
+                    self.out.push(&Message::Trouble {
+                        file: NOT_LISTED,
+                        code: Code::Ok,
+                        text: short(&problem),
+                    });
                 }
                 self.progress.set(&self.tally);
                 self.out.push(&Message::Finished { tally: self.tally });
-                self.finished = true;
+                self.stage = Stage::Finished;
             }
         }
     }
@@ -370,7 +454,11 @@ impl Receiver {
         let slot = self.table.get(file).ok_or(io::ErrorKind::NotFound)?;
         let (parent, name) = path::split(&slot.item.path);
         let dir: Dir = self.tree.dir(parent)?;
-        Ok(Target { dir, name: name.to_vec(), meta: slot.item.meta })
+        Ok(Target {
+            dir,
+            name: name.to_vec(),
+            meta: slot.item.meta,
+        })
     }
 
     fn identity(&self, file: u64) -> Option<Identity> {

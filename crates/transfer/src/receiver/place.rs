@@ -16,7 +16,7 @@ use std::{
 use farhaul_core::store::{Extent, StoreError};
 
 use super::{Receiver, State};
-use crate::{digest::block_range, digest::BLOCK, error::Code, table::CONTENT};
+use crate::{digest::BLOCK, digest::block_range, error::Code, table::CONTENT};
 
 /// Memory for small files that are incomplete or being written.
 const RESIDENT: usize = 48 << 20;
@@ -35,13 +35,17 @@ impl<'a> Arrived<'a> {
     fn pieces(self, range: Range<u64>) -> impl Iterator<Item = &'a [u8]> {
         let first = self.extents.partition_point(|e| e.end() <= range.start);
         let batch = self.batch;
-        self.extents[first..].iter().take_while(move |e| e.offset < range.end).map(move |e| {
-            let from = range.start.max(e.offset) - e.offset;
-            let to = range.end.min(e.end()) - e.offset;
-            let bytes = &batch[e.range()];
-            // Both are within the extent, whose length is 32 bits.
-            &bytes[usize::try_from(from).unwrap_or_default()..usize::try_from(to).unwrap_or_default()]
-        })
+        self.extents[first..]
+            .iter()
+            .take_while(move |e| e.offset < range.end)
+            .map(move |e| {
+                let from = range.start.max(e.offset) - e.offset;
+                let to = range.end.min(e.end()) - e.offset;
+                let bytes = &batch[e.range()];
+                // Both are within the extent, whose length is 32 bits.
+                &bytes[usize::try_from(from).unwrap_or_default()
+                    ..usize::try_from(to).unwrap_or_default()]
+            })
     }
 }
 
@@ -60,13 +64,21 @@ impl Receiver {
             let (run, after) = rest.split_at(n);
             let to = run.last().map_or(u64::MAX, Extent::end);
             if n == 0 || to > self.table.end() {
-                return Err(StoreError("the peer sent content that was never listed".into()));
+                return Err(StoreError(
+                    "the peer sent content that was never listed".into(),
+                ));
             }
             let mut pieces = std::mem::take(&mut self.pieces);
             pieces.clear();
             self.missing.take(first.offset..to, &mut pieces);
             for piece in &pieces {
-                self.place_piece(piece, Arrived { extents: run, batch });
+                self.place_piece(
+                    piece,
+                    Arrived {
+                        extents: run,
+                        batch,
+                    },
+                );
             }
             self.pieces = pieces;
             rest = after;
@@ -79,7 +91,10 @@ impl Receiver {
         while at < piece.end
             && let Some(number) = self.table.find(at)
         {
-            let own = self.table.get(number).map_or(at..piece.end, |s| s.range.clone());
+            let own = self
+                .table
+                .get(number)
+                .map_or(at..piece.end, |s| s.range.clone());
             let end = piece.end.min(own.end);
             self.tally.bytes += end - at;
             self.promised = self.promised.saturating_sub(end - at);
@@ -90,13 +105,18 @@ impl Receiver {
 
     fn place_in(&mut self, number: u64, range: Range<u64>, start: u64, arrived: Arrived<'_>) {
         let within = range.start - start..range.end - start;
-        let Some(slot) = self.table.get_mut(number) else { return };
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
         let size = slot.range.end - slot.range.start;
         if matches!(slot.item.state, State::Wanted) {
             let bytes = usize::try_from(size).unwrap_or(usize::MAX);
             slot.item.state = if size <= BLOCK && self.resident + bytes <= RESIDENT {
                 self.resident += bytes;
-                State::Memory { bytes: vec![0; bytes], left: bytes }
+                State::Memory {
+                    bytes: vec![0; bytes],
+                    left: bytes,
+                }
             } else {
                 State::Part(Box::new(super::Part::new(size)))
             };
@@ -116,7 +136,9 @@ impl Receiver {
                 }
             }
             State::Part(_) => {
-                let written = self.part_file(number).and_then(|f| write(&f, within.start, arrived.pieces(range)));
+                let written = self
+                    .part_file(number)
+                    .and_then(|f| write(&f, within.start, arrived.pieces(range)));
                 match written {
                     Ok(()) => self.placed(number, within),
                     Err(e) => self.fail(number, Code::of_write(&e), &e),
@@ -131,9 +153,13 @@ impl Receiver {
         if within.is_empty() {
             return;
         }
-        let Some(slot) = self.table.get_mut(number) else { return };
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
         let size = slot.range.end - slot.range.start;
-        let State::Part(part) = &mut slot.item.state else { return };
+        let State::Part(part) = &mut slot.item.state else {
+            return;
+        };
         let mut complete: Option<Range<u64>> = None;
         for index in within.start / BLOCK..within.end.div_ceil(BLOCK) {
             let block = block_range(index, size);
@@ -154,7 +180,11 @@ impl Receiver {
 }
 
 /// Writes pieces one after another from `at`.
-fn write<'a>(file: &Arc<File>, mut at: u64, pieces: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
+fn write<'a>(
+    file: &Arc<File>,
+    mut at: u64,
+    pieces: impl Iterator<Item = &'a [u8]>,
+) -> io::Result<()> {
     let mut vector = [IoSlice::new(&[]); VECTOR];
     let mut n = 0;
     for piece in pieces {

@@ -121,12 +121,11 @@ impl Sender {
         let at = offset - slot.range.start;
         let left = usize::try_from(slot.range.end - offset).unwrap_or(usize::MAX);
         let n = left.min(own.len());
-        match slot.item.body {
-            Body::Large(_) => (n, Some((number, at))),
-            _ => {
-                self.read_small_again(number, at, &mut own[..n]);
-                (n, None)
-            }
+        if let Body::Large(_) = slot.item.body {
+            (n, Some((number, at)))
+        } else {
+            self.read_small_again(number, at, &mut own[..n]);
+            (n, None)
         }
     }
 

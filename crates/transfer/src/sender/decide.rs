@@ -28,8 +28,7 @@ impl Sender {
             .table
             .get(self.decided)
             .map_or(self.table.end(), |s| s.range.start);
-        let mut wanted = RangeSet::default();
-        ranges.iter().for_each(|r| wanted.insert(r.clone()));
+        let mut wanted: RangeSet = ranges.iter().cloned().collect();
         let mut before = Vec::new();
         wanted.take(0..border, &mut before);
         for r in before {
@@ -75,7 +74,9 @@ impl Sender {
             }
             let pack = pack.get_or_insert_with(|| new_pack(number, range.start));
             pack.upto = number + 1;
-            pieces.into_iter().for_each(|p| join(&mut pack.wanted, p));
+            for piece in pieces {
+                join(&mut pack.wanted, piece);
+            }
             return;
         }
         self.close_pack(pack.take());
@@ -89,10 +90,8 @@ impl Sender {
         let (size, start) = (slot.item.entry.size, slot.range.start);
         // Content that the receiver only checks is hashed as it is, holes too.
         let sparse = slot.item.entry.allocated < size && !pieces.is_empty();
-        let mut unread = RangeSet::default();
-        pieces
-            .iter()
-            .for_each(|p| unread.insert(p.start - start..p.end - start));
+        let within = |p: &Range<u64>| p.start - start..p.end - start;
+        let unread: RangeSet = pieces.iter().map(within).collect();
         slot.item.body = Body::Large(Box::new(Large {
             file: None,
             to_send: pieces.into(),
@@ -189,7 +188,9 @@ impl Sender {
                 self.active.push_front(file);
             }
         }
-        ranges.iter().for_each(|r| self.want_more(r));
+        for r in ranges {
+            self.want_more(r);
+        }
         Ok(())
     }
 
@@ -203,8 +204,7 @@ impl Sender {
             return;
         };
         large.mapped = true;
-        let mut wanted = RangeSet::default();
-        large.to_send.drain(..).for_each(|r| wanted.insert(r));
+        let mut wanted: RangeSet = large.to_send.drain(..).collect();
         let mut send = Vec::new();
         for r in data {
             wanted.take(r.start + start..r.end + start, &mut send);

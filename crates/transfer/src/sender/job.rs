@@ -3,7 +3,7 @@
 
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, sync::Arc};
 
-use rustix::fs::SeekFrom;
+use rustix::fs::{SeekFrom, Stat};
 
 use crate::{
     confine::{self, Dir},
@@ -25,10 +25,14 @@ pub(crate) struct Identity {
 impl Identity {
     /// True if `file` is still what was listed.
     pub(crate) fn holds(&self, file: &File) -> io::Result<bool> {
-        let stat = rustix::fs::fstat(file)?;
-        Ok(stat.st_size.cast_unsigned() == self.size
+        Ok(self.is_of(&rustix::fs::fstat(file)?))
+    }
+
+    /// True if `stat` describes a file of this size and time.
+    pub(crate) fn is_of(&self, stat: &Stat) -> bool {
+        stat.st_size.cast_unsigned() == self.size
             && stat.st_mtime == self.mtime
-            && u64::try_from(stat.st_mtime_nsec).ok() == Some(u64::from(self.mtime_nanos)))
+            && stat.st_mtime_nsec == u64::from(self.mtime_nanos)
     }
 }
 

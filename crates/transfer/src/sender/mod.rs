@@ -537,8 +537,7 @@ impl Sender {
                     if let (Some(slot), Some(pack)) =
                         (self.table.get(number), self.packs.get_mut(&id))
                     {
-                        let mut wanted = RangeSet::default();
-                        pack.wanted.drain(..).for_each(|r| wanted.insert(r));
+                        let mut wanted: RangeSet = pack.wanted.drain(..).collect();
                         wanted.remove(slot.range.clone());
                         pack.wanted.extend(wanted.iter());
                     }

@@ -6,14 +6,12 @@ use std::{
     sync::Arc,
 };
 
+use crate::pair::{self, Way, get, noise, put, remote, tree};
 use farhaul_transfer::{
     Code, TransferError,
     client::{Download, Upload},
     server::{Access, Allow, Policy, Server, Share},
 };
-use pair::{Way, get, noise, put, remote, tree};
-
-mod pair;
 
 fn ask(policy: Policy, share: &str, put: bool) -> TransferError {
     let tmp = tempfile::tempdir().unwrap();
@@ -38,14 +36,27 @@ fn ask(policy: Policy, share: &str, put: bool) -> TransferError {
 fn unknown_and_forbidden_sound_the_same() {
     let tmp = tempfile::tempdir().unwrap();
     let share = |access| Share::open("s", tmp.path(), access).unwrap();
-    let policy = |access, allow| Policy { shares: vec![share(access)], allow, no_sync: true };
+    let policy = |access, allow| Policy {
+        shares: vec![share(access)],
+        allow,
+        no_sync: true,
+    };
     let unknown = ask(policy(Access::ReadWrite, Allow::Any), "t", true);
     assert_eq!(unknown.code, Code::Auth);
-    let same = |e: &TransferError| e.text.replace("'s'", "'t'") == unknown.text && e.fix == unknown.fix;
+    let same =
+        |e: &TransferError| e.text.replace("'s'", "'t'") == unknown.text && e.fix == unknown.fix;
     assert!(same(&ask(policy(Access::Read, Allow::Any), "s", true)));
     assert!(same(&ask(policy(Access::Write, Allow::Any), "s", false)));
-    assert!(same(&ask(policy(Access::ReadWrite, Allow::None), "s", true)));
-    assert!(same(&ask(policy(Access::ReadWrite, Allow::Keys(vec![vec![8]])), "s", false)));
+    assert!(same(&ask(
+        policy(Access::ReadWrite, Allow::None),
+        "s",
+        true
+    )));
+    assert!(same(&ask(
+        policy(Access::ReadWrite, Allow::Keys(vec![vec![8]])),
+        "s",
+        false
+    )));
     assert!(same(&ask(Policy::default(), "s", false)));
     assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 0);
 }
@@ -61,11 +72,15 @@ fn paths_do_not_leave_the_share() {
     let file = tmp.path().join("f");
     fs::write(&file, "content").unwrap();
     for path in ["../x", "/etc/x", "up/x", "up/", "a/../../x"] {
-        let e = put(&[file.clone()], &far, path, &mut Way::new(1)).error.unwrap();
+        let e = put(std::slice::from_ref(&file), &far, path, &mut Way::new(1))
+            .error
+            .unwrap();
         assert_eq!(e.code, Code::DestError, "{path}: {e}");
     }
     for path in ["../secret", "/etc/passwd", "up/secret", "leak", "none"] {
-        let e = get(&far, path, &tmp.path().join("to"), &mut Way::new(1)).error.unwrap();
+        let e = get(&far, path, &tmp.path().join("to"), &mut Way::new(1))
+            .error
+            .unwrap();
         assert_eq!(e.code, Code::SourceMissing, "{path}: {e}");
     }
     assert!(!tmp.path().join("x").exists() && !tmp.path().join("to").exists());
@@ -83,11 +98,14 @@ fn links_are_sent_as_they_are_or_not_at_all() {
     symlink("../../../x", from.join("d/out")).unwrap();
     // The receiver has a link where the sender has a directory.
     symlink(tmp.path(), far.join("src/d")).unwrap();
-    let out = put(&[from.clone()], &far, "", &mut Way::new(1));
+    let out = put(std::slice::from_ref(&from), &far, "", &mut Way::new(1));
     assert_eq!(out.summary.warnings.len(), 2, "{:?}", out.summary.warnings);
     assert_eq!(out.error.unwrap().code, Code::DestError);
     assert!(!tmp.path().join("f").exists(), "the link was not followed");
-    assert_eq!(fs::read_link(far.join("src/good")).unwrap().to_str(), Some("d/f"));
+    assert_eq!(
+        fs::read_link(far.join("src/good")).unwrap().to_str(),
+        Some("d/f")
+    );
     assert!(far.join("src/absolute").symlink_metadata().is_err());
 }
 
@@ -102,10 +120,13 @@ fn a_file_where_a_directory_should_be_fails_alone() {
     fs::create_dir_all(far.join("src/x")).unwrap();
     fs::create_dir_all(far.join("src/y")).unwrap();
     fs::write(far.join("src/d"), "a file").unwrap();
-    let out = put(&[from.clone()], &far, "", &mut Way::new(1));
+    let out = put(std::slice::from_ref(&from), &far, "", &mut Way::new(1));
     assert_eq!(out.summary.files.sent, 1);
     assert_eq!(out.error.unwrap().code, Code::DestError);
-    assert_eq!(fs::read(far.join("src/ok")).unwrap(), fs::read(from.join("ok")).unwrap());
+    assert_eq!(
+        fs::read(far.join("src/ok")).unwrap(),
+        fs::read(from.join("ok")).unwrap()
+    );
     assert_eq!(fs::read(far.join("src/d")).unwrap(), b"a file");
     let names: Vec<_> = tree(&far).into_iter().map(|e| e.0).collect();
     assert!(names.iter().all(|n| !n.contains("farhaul")), "{names:?}");
@@ -136,13 +157,26 @@ fn unreadable_sources_do_not_stop_the_others() {
         )
         .unwrap();
     }
-    let out = put(&[from.clone(), tmp.path().join("none")], &far, "", &mut Way::new(1));
+    let out = put(
+        &[from.clone(), tmp.path().join("none")],
+        &far,
+        "",
+        &mut Way::new(1),
+    );
     let error = out.error.unwrap();
     assert_eq!(error.code, Code::Partial, "{error}");
-    assert!(out.summary.failures.iter().any(|f| f.code == Code::SourceMissing));
+    assert!(
+        out.summary
+            .failures
+            .iter()
+            .any(|f| f.code == Code::SourceMissing)
+    );
     assert!(out.summary.failures.len() >= 2);
     for name in ["0", "2", "4"] {
-        assert_eq!(fs::read(far.join("src").join(name)).unwrap(), fs::read(from.join(name)).unwrap());
+        assert_eq!(
+            fs::read(far.join("src").join(name)).unwrap(),
+            fs::read(from.join(name)).unwrap()
+        );
     }
     fs::set_permissions(from.join("shut"), fs::Permissions::from_mode(0o700)).unwrap();
 }
@@ -155,10 +189,16 @@ fn a_changing_source_is_tried_again_and_then_named() {
     fs::create_dir(&far).unwrap();
     let grow = |bytes: usize| {
         use std::io::Write;
-        fs::File::options().append(true).open(&file).unwrap().write_all(&noise(2, bytes)).unwrap();
+        fs::File::options()
+            .append(true)
+            .open(&file)
+            .unwrap()
+            .write_all(&noise(2, bytes))
+            .unwrap();
     };
     // Changed once: sent as it is then.
-    let mut client = Upload::new(&[file.clone()], &remote(""), pair::options()).unwrap();
+    let mut client =
+        Upload::new(std::slice::from_ref(&file), &remote(""), pair::options()).unwrap();
     let mut way = Way::new(1);
     let path = file.clone();
     let mut once = Some(());
@@ -170,7 +210,11 @@ fn a_changing_source_is_tried_again_and_then_named() {
             fs::write(&path, bytes).unwrap();
         }
     });
-    pair::run(&mut client, &mut pair::server(&far, Access::Write), &mut way);
+    pair::run(
+        &mut client,
+        &mut pair::server(&far, Access::Write),
+        &mut way,
+    );
     let out = client.handle().outcome().unwrap();
     assert_eq!(out.error, None);
     assert!(out.summary.retries > 0);
@@ -182,12 +226,25 @@ fn a_changing_source_is_tried_again_and_then_named() {
     let path = file.clone();
     way.meddle = Box::new(move |_, _| {
         use std::io::Write;
-        fs::File::options().append(true).open(&path).unwrap().write_all(b"x").unwrap();
+        fs::File::options()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .write_all(b"x")
+            .unwrap();
     });
-    let out = put(&[file.clone()], &far, "", &mut way);
+    let out = put(std::slice::from_ref(&file), &far, "", &mut way);
     assert_eq!(out.error.unwrap().code, Code::SourceChanged);
-    assert_eq!(fs::read(far.join("log")).unwrap(), before, "the target is untouched");
-    assert_eq!(fs::read_dir(&far).unwrap().count(), 1, "nothing is left behind");
+    assert_eq!(
+        fs::read(far.join("log")).unwrap(),
+        before,
+        "the target is untouched"
+    );
+    assert_eq!(
+        fs::read_dir(&far).unwrap().count(),
+        1,
+        "nothing is left behind"
+    );
 }
 
 #[test]
@@ -196,12 +253,14 @@ fn a_second_run_on_the_same_target_is_refused() {
     let (file, far) = (tmp.path().join("f"), tmp.path().join("far"));
     fs::write(&file, noise(1, 3 << 20)).unwrap();
     fs::create_dir(&far).unwrap();
-    let mut first = Upload::new(&[file.clone()], &remote(""), pair::options()).unwrap();
+    let mut first = Upload::new(std::slice::from_ref(&file), &remote(""), pair::options()).unwrap();
     let mut holder = pair::server(&far, Access::Write);
     let mut way = Way::new(1);
     way.kill_after = 1 << 20;
     pair::run(&mut first, &mut holder, &mut way);
-    let e = put(&[file.clone()], &far, "", &mut Way::new(2)).error.unwrap();
+    let e = put(std::slice::from_ref(&file), &far, "", &mut Way::new(2))
+        .error
+        .unwrap();
     assert_eq!(e.code, Code::Locked);
     assert!(e.text.contains(&std::process::id().to_string()), "{e}");
     drop(holder);
@@ -216,7 +275,7 @@ fn an_interrupted_client_says_how_to_continue() {
     fs::create_dir(&far).unwrap();
     let options = pair::options();
     let cancel = Arc::clone(&options.cancel);
-    let mut client = Upload::new(&[file.clone()], &remote(""), options).unwrap();
+    let mut client = Upload::new(std::slice::from_ref(&file), &remote(""), options).unwrap();
     let mut way = Way::new(1);
     let mut seen = 0;
     way.meddle = Box::new(move |_, bytes| {
@@ -225,11 +284,15 @@ fn an_interrupted_client_says_how_to_continue() {
             cancel.store(true, std::sync::atomic::Ordering::Relaxed);
         }
     });
-    pair::run(&mut client, &mut pair::server(&far, Access::Write), &mut way);
+    pair::run(
+        &mut client,
+        &mut pair::server(&far, Access::Write),
+        &mut way,
+    );
     let e = client.handle().outcome().unwrap().error.unwrap();
     assert_eq!(e.code, Code::Interrupted);
     assert!(e.fix.contains("same command"));
-    let out = put(&[file.clone()], &far, "", &mut Way::new(2));
+    let out = put(std::slice::from_ref(&file), &far, "", &mut Way::new(2));
     assert_eq!(out.error, None);
     assert!(out.summary.resumed_bytes > 0);
     assert_eq!(fs::read(far.join("f")).unwrap(), fs::read(&file).unwrap());

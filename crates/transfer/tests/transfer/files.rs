@@ -3,24 +3,34 @@
 
 use std::{cell::Cell, fs, rc::Rc};
 
+use crate::pair::{self, Way, get, mixed, noise, put, tree};
 use farhaul_transfer::Code;
-use pair::{Way, get, mixed, noise, put, tree};
-
-mod pair;
 
 #[test]
 fn a_mixed_tree_arrives_both_ways() {
     for seed in 0..3 {
         let tmp = tempfile::tempdir().unwrap();
-        let (from, far, back) = (tmp.path().join("src"), tmp.path().join("far"), tmp.path().join("back"));
+        let (from, far, back) = (
+            tmp.path().join("src"),
+            tmp.path().join("far"),
+            tmp.path().join("back"),
+        );
         mixed(&from);
         fs::create_dir(&far).unwrap();
-        let out = put(&[from.clone()], &far, "a/b", &mut Way::new(seed));
+        let out = put(
+            std::slice::from_ref(&from),
+            &far,
+            "a/b",
+            &mut Way::new(seed),
+        );
         assert_eq!(out.error, None);
         assert_eq!(tree(&from), tree(&far.join("a/b/src")), "seed {seed}");
         assert_eq!(out.summary.files.sent, 304);
         assert_eq!(out.summary.files.total, 304);
-        let names: Vec<_> = fs::read_dir(far.join("a/b")).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let names: Vec<_> = fs::read_dir(far.join("a/b"))
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
         assert_eq!(names, ["src"], "nothing is left behind");
         let out = get(&far, "a/b/src/", &back, &mut Way::new(seed + 10));
         assert_eq!(out.error, None);
@@ -34,9 +44,12 @@ fn a_second_run_sends_nothing_and_a_change_only_itself() {
     let (from, far) = (tmp.path().join("src"), tmp.path().join("far"));
     mixed(&from);
     fs::create_dir(&far).unwrap();
-    assert_eq!(put(&[from.clone()], &far, "", &mut Way::new(1)).error, None);
+    assert_eq!(
+        put(std::slice::from_ref(&from), &far, "", &mut Way::new(1)).error,
+        None
+    );
     let mut way = Way::new(2);
-    let out = put(&[from.clone()], &far, "", &mut way);
+    let out = put(std::slice::from_ref(&from), &far, "", &mut way);
     assert_eq!(out.error, None);
     assert_eq!((way.delivered, out.summary.files.skipped), (0, 302));
     // Same size and time, other content: only the digest can tell.
@@ -45,10 +58,15 @@ fn a_second_run_sends_nothing_and_a_change_only_itself() {
     let mut bytes = fs::read(&victim).unwrap();
     bytes[5_000_000] ^= 1;
     fs::write(&victim, &bytes).unwrap();
-    fs::File::options().write(true).open(&victim).unwrap().set_modified(time).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&victim)
+        .unwrap()
+        .set_modified(time)
+        .unwrap();
     fs::write(from.join("many/9"), "new").unwrap();
     let mut way = Way::new(3);
-    let out = put(&[from.clone()], &far, "", &mut way);
+    let out = put(std::slice::from_ref(&from), &far, "", &mut way);
     assert_eq!(out.error, None);
     assert_eq!(tree(&from), tree(&far.join("src")));
     assert_eq!(out.summary.files.skipped, 300);
@@ -61,18 +79,46 @@ fn one_file_gets_the_name_it_is_given() {
     fs::write(&file, noise(1, 3_000_000)).unwrap();
     let far = tmp.path().join("far");
     fs::create_dir(&far).unwrap();
-    let out = put(&[file.clone()], &far, "x/renamed", &mut Way::new(1));
+    let out = put(
+        std::slice::from_ref(&file),
+        &far,
+        "x/renamed",
+        &mut Way::new(1),
+    );
     assert_eq!(out.error, None);
-    assert_eq!(fs::read(far.join("x/renamed")).unwrap(), fs::read(&file).unwrap());
+    assert_eq!(
+        fs::read(far.join("x/renamed")).unwrap(),
+        fs::read(&file).unwrap()
+    );
     let root = blake3::hash(&fs::read(&file).unwrap()).to_hex().to_string();
     assert_eq!(out.summary.verify.root, Some(root));
-    assert_eq!(put(&[file.clone()], &far, "x/", &mut Way::new(1)).error, None);
+    assert_eq!(
+        put(std::slice::from_ref(&file), &far, "x/", &mut Way::new(1)).error,
+        None
+    );
     assert!(far.join("x/one").exists());
-    let out = put(&[file.clone(), file.clone()], &far, "x/one", &mut Way::new(1));
-    assert_eq!(out.error.unwrap().code, Code::DestError, "several sources cannot become one file");
-    let out = get(&far, "x/renamed", &tmp.path().join("here"), &mut Way::new(4));
+    let out = put(
+        &[file.clone(), file.clone()],
+        &far,
+        "x/one",
+        &mut Way::new(1),
+    );
+    assert_eq!(
+        out.error.unwrap().code,
+        Code::DestError,
+        "several sources cannot become one file"
+    );
+    let out = get(
+        &far,
+        "x/renamed",
+        &tmp.path().join("here"),
+        &mut Way::new(4),
+    );
     assert_eq!(out.error, None);
-    assert_eq!(fs::read(tmp.path().join("here")).unwrap(), fs::read(&file).unwrap());
+    assert_eq!(
+        fs::read(tmp.path().join("here")).unwrap(),
+        fs::read(&file).unwrap()
+    );
 }
 
 #[test]
@@ -93,15 +139,22 @@ fn killed_transfers_continue_and_send_little_twice() {
             let mut way = Way::new(seed * 100 + attempt);
             way.kill_after = if attempt < 3 { 14 << 20 } else { u64::MAX };
             let out = if upload {
-                let mut client =
-                    farhaul_transfer::client::Upload::new(&[from.clone()], &pair::remote(""), pair::options()).unwrap();
+                let mut client = farhaul_transfer::client::Upload::new(
+                    std::slice::from_ref(&from),
+                    &pair::remote(""),
+                    pair::options(),
+                )
+                .unwrap();
                 let handle = client.handle();
                 let mut server = pair::server(&far, farhaul_transfer::server::Access::ReadWrite);
                 pair::run(&mut client, &mut server, &mut way);
                 handle.outcome()
             } else {
-                let mut client =
-                    farhaul_transfer::client::Download::new(&pair::remote("src"), &target, pair::options());
+                let mut client = farhaul_transfer::client::Download::new(
+                    &pair::remote("src"),
+                    &target,
+                    pair::options(),
+                );
                 let handle = client.handle();
                 let mut server = pair::server(tmp.path(), farhaul_transfer::server::Access::Read);
                 pair::run(&mut client, &mut server, &mut way);
@@ -118,7 +171,11 @@ fn killed_transfers_continue_and_send_little_twice() {
             }
         }
         assert_eq!(kills, 3, "seed {seed}");
-        let got = if upload { far.join("src") } else { target.join("src") };
+        let got = if upload {
+            far.join("src")
+        } else {
+            target.join("src")
+        };
         assert_eq!(tree(&from), tree(&got), "seed {seed}");
         assert!(resumed > 20 << 20, "resumed only {resumed}");
         // Duplicates and re-reads are part of the fake network: a tenth each at most.
@@ -135,27 +192,42 @@ fn a_damaged_part_is_noticed_and_a_foreign_journal_ignored() {
     let kill = |seed| {
         let mut way = Way::new(seed);
         way.kill_after = 12 << 20;
-        let mut client =
-            farhaul_transfer::client::Upload::new(&[file.clone()], &pair::remote(""), pair::options()).unwrap();
-        pair::run(&mut client, &mut pair::server(&far, farhaul_transfer::server::Access::Write), &mut way);
+        let mut client = farhaul_transfer::client::Upload::new(
+            std::slice::from_ref(&file),
+            &pair::remote(""),
+            pair::options(),
+        )
+        .unwrap();
+        pair::run(
+            &mut client,
+            &mut pair::server(&far, farhaul_transfer::server::Access::Write),
+            &mut way,
+        );
     };
     kill(1);
     let part = fs::read_dir(&far).unwrap().map(|e| e.unwrap().path());
-    let part = part.into_iter().find(|p| p.to_string_lossy().ends_with("-part")).expect("a part is left");
+    let part = part
+        .into_iter()
+        .find(|p| p.to_string_lossy().ends_with("-part"))
+        .expect("a part is left");
     let mut bytes = fs::read(&part).unwrap();
     bytes.iter_mut().step_by(3 << 20).for_each(|b| *b ^= 0xff);
     fs::write(&part, &bytes).unwrap();
-    let out = put(&[file.clone()], &far, "", &mut Way::new(2));
+    let out = put(std::slice::from_ref(&file), &far, "", &mut Way::new(2));
     assert_eq!(out.error, None);
     assert_eq!(fs::read(far.join("f")).unwrap(), fs::read(&file).unwrap());
     assert!(out.summary.resumed_bytes > 0, "undamaged blocks are kept");
     fs::remove_file(far.join("f")).unwrap();
     kill(3);
     fs::write(&file, noise(77, 20 << 20)).unwrap();
-    let out = put(&[file.clone()], &far, "", &mut Way::new(4));
+    let out = put(std::slice::from_ref(&file), &far, "", &mut Way::new(4));
     assert_eq!((out.error, out.summary.resumed_bytes), (None, 0));
     assert_eq!(fs::read(far.join("f")).unwrap(), fs::read(&file).unwrap());
-    assert_eq!(fs::read_dir(&far).unwrap().count(), 1, "nothing is left behind");
+    assert_eq!(
+        fs::read_dir(&far).unwrap().count(),
+        1,
+        "nothing is left behind"
+    );
 }
 
 #[test]
@@ -165,7 +237,12 @@ fn a_sparse_file_is_quick_and_stays_sparse() {
     let path = tmp.path().join("sparse");
     let file = fs::File::create(&path).unwrap();
     file.set_len(100 << 30).unwrap();
-    let marks = [(0, 1000), (5 << 30, 3 << 20), ((50 << 30) + 12_345, 5), ((100 << 30) - 7, 7)];
+    let marks = [
+        (0, 1000),
+        (5 << 30, 3 << 20),
+        ((50 << 30) + 12_345, 5),
+        ((100 << 30) - 7, 7),
+    ];
     for (at, len) in marks {
         file.write_all_at(&noise(at, len), at).unwrap();
     }
@@ -200,13 +277,14 @@ fn wrong_content_is_repaired_once_and_then_set_aside() {
         let count = Rc::clone(&hits);
         let mut way = Way::new(5);
         let wrong = (len / 2) as u64;
-        let hit = move |offset: u64, bytes: &[u8]| (offset..offset + bytes.len() as u64).contains(&wrong);
+        let hit =
+            move |offset: u64, bytes: &[u8]| (offset..offset + bytes.len() as u64).contains(&wrong);
         way.meddle = Box::new(move |offset, bytes| {
             if hit(offset, bytes) && count.replace(count.get() + 1) == 0 {
                 bytes[usize::try_from(wrong - offset).unwrap()] ^= 1;
             }
         });
-        let out = put(&[file.clone()], &far, name, &mut way);
+        let out = put(std::slice::from_ref(&file), &far, name, &mut way);
         assert_eq!(out.error, None, "{name}");
         assert!(out.summary.retries >= 1, "{name}");
         assert_eq!(fs::read(far.join(name)).unwrap(), fs::read(&file).unwrap());
@@ -218,9 +296,13 @@ fn wrong_content_is_repaired_once_and_then_set_aside() {
                 bytes[usize::try_from(wrong - offset).unwrap()] ^= 1;
             }
         });
-        let out = put(&[file.clone()], &far, name, &mut way);
+        let out = put(std::slice::from_ref(&file), &far, name, &mut way);
         assert_eq!(out.error.unwrap().code, Code::VerifyFailed, "{name}");
-        assert_eq!(fs::read(far.join(name)).unwrap(), b"before", "the target is untouched");
+        assert_eq!(
+            fs::read(far.join(name)).unwrap(),
+            b"before",
+            "the target is untouched"
+        );
         assert!(far.join(format!("{name}.bad")).exists());
     }
 }

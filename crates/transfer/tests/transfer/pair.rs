@@ -10,8 +10,8 @@ use std::{
 };
 
 use farhaul_core::{
-    protocol::{CloseReason, Event, Session, Turn},
     datagram::{Received, Transmit, TxBuf},
+    protocol::{CloseReason, Event, Session, Turn},
     rng::Rng,
     stats::{Stats, Why},
     store::{Extent, ObjectId, StoreError},
@@ -26,7 +26,7 @@ use farhaul_transfer::{
 
 /// A session whose network is the loop in [`run`].
 #[derive(Default)]
-pub struct Fake {
+pub(crate) struct Fake {
     queue: VecDeque<(ObjectId, u64, u64)>,
     written: Vec<u8>,
     arrived: Vec<u8>,
@@ -77,29 +77,29 @@ impl Session for Fake {
     }
 }
 
+/// Sees a segment's offset and bytes.
+pub(crate) type Meddle = Box<dyn FnMut(u64, &mut [u8])>;
+
 /// What may happen on the way.
-pub struct Way {
+pub(crate) struct Way {
     pub rng: Rng,
     /// Longest segment.
     pub segment: u64,
     /// Content bytes after which the process at both ends is killed.
     pub kill_after: u64,
     /// Sees and may change every segment that is delivered.
-    pub meddle: Box<dyn FnMut(u64, &mut [u8])>,
-    /// Called before every round.
-    pub each_round: Box<dyn FnMut(u64)>,
+    pub meddle: Meddle,
     /// Content bytes delivered, duplicates included.
     pub delivered: u64,
 }
 
 impl Way {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self {
             rng: Rng::new(seed),
             segment: 8_900,
             kill_after: u64::MAX,
             meddle: Box::new(|_, _| {}),
-            each_round: Box::new(|_| {}),
             delivered: 0,
         }
     }
@@ -121,8 +121,15 @@ struct End<'a> {
 impl<'a> End<'a> {
     fn new(app: &'a mut dyn App) -> Self {
         let mut session = Fake::default();
-        session.events.push_back(Event::Connected { peer_key: Some(vec![7]) });
-        Self { app, session, flying: Vec::new(), stream: Vec::new() }
+        session.events.push_back(Event::Connected {
+            peer_key: Some(vec![7]),
+        });
+        Self {
+            app,
+            session,
+            flying: Vec::new(),
+            stream: Vec::new(),
+        }
     }
 
     fn turn(&mut self, now: Instant) {
@@ -141,7 +148,12 @@ impl<'a> End<'a> {
         {
             let n = (*len).min(way.segment);
             at += 30;
-            extents.push(Extent { object: *object, offset: *offset, len: u32::try_from(n).unwrap(), at });
+            extents.push(Extent {
+                object: *object,
+                offset: *offset,
+                len: u32::try_from(n).unwrap(),
+                at,
+            });
             at += u32::try_from(n).unwrap();
             (*offset, *len) = (*offset + n, *len - n);
             if *len == 0 {
@@ -153,7 +165,11 @@ impl<'a> End<'a> {
         }
         let mut batch = vec![0xee; at as usize + 16];
         self.app.fill(&extents, &mut batch)?;
-        self.flying.extend(extents.iter().map(|e| (e.offset, batch[e.range()].to_vec())));
+        self.flying.extend(
+            extents
+                .iter()
+                .map(|e| (e.offset, batch[e.range()].to_vec())),
+        );
         // Some are read again, as for a repair, perhaps long after.
         if way.below(4) == 0 {
             let e = extents[usize::try_from(way.below(extents.len() as u64)).unwrap()];
@@ -169,14 +185,23 @@ impl<'a> End<'a> {
         let count = way.below(65).min(from.len() as u64);
         // Mostly in order, as networks are, with a third out of it.
         for i in 0..count {
-            let pick = if way.below(3) == 0 { way.below(from.len() as u64) } else { i.min(from.len() as u64 - 1) };
+            let pick = if way.below(3) == 0 {
+                way.below(from.len() as u64)
+            } else {
+                i.min(from.len() as u64 - 1)
+            };
             let (offset, mut bytes) = from.remove(usize::try_from(pick).unwrap());
             (way.meddle)(offset, &mut bytes);
             way.delivered += bytes.len() as u64;
             batch.extend_from_slice(&[0xdd; 20]);
             let at = u32::try_from(batch.len()).unwrap();
             batch.extend_from_slice(&bytes);
-            extents.push(Extent { object: 1, offset, len: u32::try_from(bytes.len()).unwrap(), at });
+            extents.push(Extent {
+                object: 1,
+                offset,
+                len: u32::try_from(bytes.len()).unwrap(),
+                at,
+            });
             if way.below(10) == 0 {
                 from.push((offset, bytes));
             }
@@ -184,24 +209,33 @@ impl<'a> End<'a> {
                 break;
             }
         }
-        if extents.is_empty() { Ok(()) } else { self.app.place(&extents, &batch) }
+        if extents.is_empty() {
+            Ok(())
+        } else {
+            self.app.place(&extents, &batch)
+        }
     }
 }
 
 /// Joins two applications until the client closes, one breaks the other, or both are killed.
-pub fn run(client: &mut dyn App, server: &mut dyn App, way: &mut Way) {
+pub(crate) fn run(client: &mut dyn App, server: &mut dyn App, way: &mut Way) {
     let mut ends = [End::new(client), End::new(server)];
     for round in 0..3_000_000u64 {
         let now = Instant::from_nanos(round * 100_000);
-        (way.each_round)(round);
         for i in [0, 1] {
             ends[i].turn(now);
             let sent = ends[i].transmit(way);
             let written = std::mem::take(&mut ends[i].session.written);
             ends[i].stream.extend(written);
             let (left, right) = ends.split_at_mut(1);
-            let (from, to) = if i == 0 { (&mut left[0], &mut right[0]) } else { (&mut right[0], &mut left[0]) };
-            let n = usize::try_from(way.below(200_000)).unwrap().min(from.stream.len());
+            let (from, to) = if i == 0 {
+                (&mut left[0], &mut right[0])
+            } else {
+                (&mut right[0], &mut left[0])
+            };
+            let n = usize::try_from(way.below(200_000))
+                .unwrap()
+                .min(from.stream.len());
             if n > 0 {
                 to.session.arrived.extend(from.stream.drain(..n));
                 to.session.events.push_back(Event::Readable);
@@ -210,19 +244,34 @@ pub fn run(client: &mut dyn App, server: &mut dyn App, way: &mut Way) {
             for (side, result) in [(&mut *from, sent), (&mut *to, placed)] {
                 if let Err(StoreError(text)) = result {
                     side.session.closed.get_or_insert((1, text.clone()));
-                    side.session.events.push_back(Event::Closed(CloseReason::Store(text)));
+                    side.session
+                        .events
+                        .push_back(Event::Closed(CloseReason::Store(text)));
                 }
             }
         }
         if way.delivered >= way.kill_after {
             return;
         }
-        let closed = ends.iter().position(|e| e.session.closed.is_some() && e.stream.is_empty());
+        let closed = ends
+            .iter()
+            .position(|e| e.session.closed.is_some() && e.stream.is_empty());
         if let Some(i) = closed {
             let (code, text) = ends[i].session.closed.clone().unwrap();
-            ends[i].session.events.push_back(Event::Closed(CloseReason::Local { code, text: text.clone() }));
-            ends[1 - i].session.events.push_back(Event::Closed(CloseReason::Peer { code, text }));
-            ends.iter_mut().for_each(|e| e.turn(now));
+            ends[i]
+                .session
+                .events
+                .push_back(Event::Closed(CloseReason::Local {
+                    code,
+                    text: text.clone(),
+                }));
+            ends[1 - i]
+                .session
+                .events
+                .push_back(Event::Closed(CloseReason::Peer { code, text }));
+            for end in &mut ends {
+                end.turn(now);
+            }
             return;
         }
         if ends.iter().all(|e| e.flying.is_empty()) {
@@ -233,21 +282,34 @@ pub fn run(client: &mut dyn App, server: &mut dyn App, way: &mut Way) {
 }
 
 /// A server for `root` as share "s".
-pub fn server(root: &Path, access: Access) -> Server {
+pub(crate) fn server(root: &Path, access: Access) -> Server {
     let shares = vec![Share::open("s", root, access).unwrap()];
-    Server::new(Arc::new(Policy { shares, allow: Allow::Any, no_sync: true }), None)
+    Server::new(
+        Arc::new(Policy {
+            shares,
+            allow: Allow::Any,
+            no_sync: true,
+        }),
+        None,
+    )
 }
 
-pub fn remote(path: &str) -> Remote {
-    Remote { share: "s".into(), path: path.into() }
+pub(crate) fn remote(path: &str) -> Remote {
+    Remote {
+        share: "s".into(),
+        path: path.into(),
+    }
 }
 
-pub fn options() -> Options {
-    Options { sync: false, ..Options::default() }
+pub(crate) fn options() -> Options {
+    Options {
+        sync: false,
+        ..Options::default()
+    }
 }
 
 /// Sends `sources` to `path` in the share `root`.
-pub fn put(sources: &[PathBuf], root: &Path, path: &str, way: &mut Way) -> Outcome {
+pub(crate) fn put(sources: &[PathBuf], root: &Path, path: &str, way: &mut Way) -> Outcome {
     let mut client = Upload::new(sources, &remote(path), options()).unwrap();
     let handle = client.handle();
     run(&mut client, &mut server(root, Access::ReadWrite), way);
@@ -255,7 +317,7 @@ pub fn put(sources: &[PathBuf], root: &Path, path: &str, way: &mut Way) -> Outco
 }
 
 /// Fetches `path` of the share `root` to `to`.
-pub fn get(root: &Path, path: &str, to: &Path, way: &mut Way) -> Outcome {
+pub(crate) fn get(root: &Path, path: &str, to: &Path, way: &mut Way) -> Outcome {
     let mut client = Download::new(&remote(path), to, options());
     let handle = client.handle();
     run(&mut client, &mut server(root, Access::Read), way);
@@ -263,32 +325,48 @@ pub fn get(root: &Path, path: &str, to: &Path, way: &mut Way) -> Outcome {
 }
 
 /// Bytes that differ everywhere.
-pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(seed);
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+    let mut bytes: Vec<u8> = (0..len.div_ceil(8))
+        .flat_map(|_| rng.next_u64().to_le_bytes())
+        .collect();
     bytes.truncate(len);
     bytes
 }
 
 /// Everything below `dir`: path, kind, mode, mtime, content.
-pub fn tree(dir: &Path) -> Vec<(String, u32, i64, i64, Vec<u8>)> {
+pub(crate) fn tree(dir: &Path) -> Vec<(String, u32, i64, i64, Vec<u8>)> {
     let mut all = Vec::new();
     let mut stack = vec![dir.to_path_buf()];
     while let Some(at) = stack.pop() {
-        let mut names: Vec<_> = fs::read_dir(&at).unwrap().map(|e| e.unwrap().path()).collect();
+        let mut names: Vec<_> = fs::read_dir(&at)
+            .unwrap()
+            .map(|e| e.unwrap().path())
+            .collect();
         names.sort();
         for path in names {
             let meta = path.symlink_metadata().unwrap();
             let content = if meta.is_file() {
                 fs::read(&path).unwrap()
             } else if meta.is_symlink() {
-                fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+                fs::read_link(&path)
+                    .unwrap()
+                    .into_os_string()
+                    .into_encoded_bytes()
             } else {
                 stack.push(path.clone());
                 Vec::new()
             };
-            let name = path.strip_prefix(dir).unwrap().to_string_lossy().into_owned();
-            let (time, nanos) = if meta.is_symlink() { (0, 0) } else { (meta.mtime(), meta.mtime_nsec()) };
+            let name = path
+                .strip_prefix(dir)
+                .unwrap()
+                .to_string_lossy()
+                .into_owned();
+            let (time, nanos) = if meta.is_symlink() {
+                (0, 0)
+            } else {
+                (meta.mtime(), meta.mtime_nsec())
+            };
             all.push((name, meta.permissions().mode(), time, nanos, content));
         }
     }
@@ -297,11 +375,15 @@ pub fn tree(dir: &Path) -> Vec<(String, u32, i64, i64, Vec<u8>)> {
 }
 
 /// A directory with a bit of everything.
-pub fn mixed(dir: &Path) {
+pub(crate) fn mixed(dir: &Path) {
     fs::create_dir_all(dir.join("many/deep/er")).unwrap();
     fs::create_dir_all(dir.join("empty")).unwrap();
     for i in 0..300usize {
-        fs::write(dir.join(format!("many/{i}")), noise(i as u64, i * 37 % 5000)).unwrap();
+        fs::write(
+            dir.join(format!("many/{i}")),
+            noise(i as u64, i * 37 % 5000),
+        )
+        .unwrap();
     }
     fs::write(dir.join("zero"), "").unwrap();
     fs::write(dir.join("many/deep/block"), noise(1, 1 << 20)).unwrap();
@@ -309,10 +391,19 @@ pub fn mixed(dir: &Path) {
     fs::write(dir.join("many/deep/er/big"), noise(3, 7_654_321)).unwrap();
     std::os::unix::fs::symlink("many/7", dir.join("link")).unwrap();
     fs::set_permissions(dir.join("many/3"), fs::Permissions::from_mode(0o640)).unwrap();
-    fs::set_permissions(dir.join("many/deep/er/big"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(
+        dir.join("many/deep/er/big"),
+        fs::Permissions::from_mode(0o755),
+    )
+    .unwrap();
     fs::set_permissions(dir.join("empty"), fs::Permissions::from_mode(0o500)).unwrap();
     let old = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 123_456_789);
     for name in ["many/5", "many/deep/er/big", "zero"] {
-        fs::File::options().write(true).open(dir.join(name)).unwrap().set_modified(old).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(dir.join(name))
+            .unwrap()
+            .set_modified(old)
+            .unwrap();
     }
 }

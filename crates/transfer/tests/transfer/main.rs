@@ -1,0 +1,8 @@
+//! Transfers over a shuffled session in one process.
+
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod pair;
+#[cfg(test)]
+mod refusals;
