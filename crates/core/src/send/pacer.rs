@@ -34,7 +34,9 @@ impl Pacer {
 
     /// When to wake up: the next departure, put off so that a whole quantum can leave at once.
     pub fn wake(&self, rate: Rate, quantum: u64) -> Option<Instant> {
-        self.next.map(|next| next + rate.time_for(quantum))
+        // No longer than may be caught up, or a slow sender would lose what it put off.
+        self.next
+            .map(|next| next + rate.time_for(quantum).min(Self::MAX_LAG))
     }
 
     /// `bytes` left.
@@ -53,6 +55,20 @@ impl Default for Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quantum_longer_than_the_lag_loses_no_rate() {
+        let (rate, quantum) = (Rate::mbit(10), 65_536);
+        let (mut pacer, mut sent, mut now) = (Pacer::new(), 0, Instant::EPOCH);
+        while now < Instant::from_nanos(10_000_000_000) {
+            while pacer.grant(now, rate, quantum).is_some() {
+                pacer.charge(now, 1_500, rate);
+                sent += 1_500_u64;
+            }
+            now = pacer.wake(rate, quantum).unwrap();
+        }
+        assert!(sent.abs_diff(12_500_000) < 20_000, "{sent}");
+    }
 
     #[test]
     fn long_run_rate_is_exact_and_catching_up_is_bounded() {
