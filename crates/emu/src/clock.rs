@@ -32,7 +32,9 @@ impl Clock {
 pub(crate) fn wake_precisely() {
     // Either may be refused; then the lateness in the report tells.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    let _ = rustix::process::setpriority_process(None, -20);
+    if farhaul_udp::priority::before_ordinary_threads().is_err() {
+        let _ = rustix::process::setpriority_process(None, -20);
+    }
 }
 
 /// A duration as the kernel takes it.

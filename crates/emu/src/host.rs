@@ -65,11 +65,14 @@ impl Host {
             // IPv6 does not exist on links this small (RFC 8200 §5).
             address6: (mtu >= 1_280).then_some((host.address6, 64)),
             queue_len: QUEUE_LEN,
+            queued_input: true,
         };
         let tun = host.run(move || {
             netns::enter_new_network()?;
             // What cannot be set keeps the system's value; the programs then run with that.
             netns::set_parameters(PARAMETERS);
+            // Refused in some containers; then `/sys` shows the system's devices.
+            let _ = netns::see_own_devices();
             Tun::open(&config)
         })?;
         Ok((host, tun))

@@ -16,6 +16,7 @@ mod process;
 // pub mod relay;
 mod report;
 mod router;
+mod runs;
 mod slab;
 pub mod wan;
 

@@ -143,10 +143,10 @@ impl Anatomy {
     pub(crate) fn mark(&self, packet: &mut [u8]) {
         match self.version {
             Version::V4 => {
-                packet[VNET + 1] |= Ecn::Marked.bits();
+                packet[VNET + 1] |= Ecn::Ce.bits();
                 sum_v4_header(packet);
             }
-            Version::V6 => packet[VNET + 1] |= Ecn::Marked.bits() << 4,
+            Version::V6 => packet[VNET + 1] |= Ecn::Ce.bits() << 4,
         }
     }
 

@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, fmt};
 use farhaul_link::{Counters, DropCause};
 use serde::Serialize;
 
-use crate::{health::Health, router::Totals};
+use crate::{
+    health::{Health, complaints},
+    router::{Outcome, Totals},
+};
 
 /// The report of one run.
 #[derive(Clone, Debug, Serialize)]
@@ -58,6 +61,41 @@ pub struct DirectionReport {
     pub packets_per_read: f64,
     /// Segments per run written.
     pub packets_per_write: f64,
+}
+
+impl WanReport {
+    /// From what a router did, and packets that never reached it.
+    pub(crate) fn new(
+        outcome: &Outcome,
+        network: String,
+        seed: u64,
+        offload: &'static str,
+        missed: u64,
+    ) -> Self {
+        let lateness = outcome.late.lateness();
+        let own_drops = missed + outcome.totals.iter().map(|t| t.own_drops).sum::<u64>();
+        let offered: u64 = outcome.paths.iter().map(|p| p.counters().offered).sum();
+        let complaints = complaints(&lateness, own_drops, offered + missed);
+        let way = |i: usize| DirectionReport::new(outcome.paths[i].counters(), &outcome.totals[i]);
+        Self {
+            schema: "farhaul.wan/1",
+            network,
+            seed,
+            seconds: outcome.seconds,
+            near_to_far: way(0),
+            far_to_near: way(1),
+            health: Health {
+                valid: complaints.is_empty(),
+                complaints,
+                lateness,
+                own_drops,
+                max_held_bytes: outcome.max_held,
+                cpu_seconds: outcome.cpu_seconds,
+                offload,
+            },
+            emulator_limited: false,
+        }
+    }
 }
 
 impl DirectionReport {

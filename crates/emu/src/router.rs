@@ -3,7 +3,7 @@
 //! survivors together as runs, and writes every run to the other device when its time has come.
 //!
 //! A run leaves when its *last* segment is due, as a network card with receive coalescing would
-//! deliver it; a run never spans more than [`MAX_SPAN`], so a slow link still delivers packet by
+//! deliver it; a run never spans more than [`MAX_SPAN`](crate::runs::MAX_SPAN), so a slow link still delivers packet by
 //! packet. The payload is never copied in between: an unharmed train is written from the buffer it
 //! was read into, a run as new headers followed by a slice of that buffer.
 
@@ -31,13 +31,14 @@ use crate::{
     health::Histogram,
     held::{Held, Run},
     packet::Anatomy,
+    runs::Runs,
     slab::{Slab, Slot},
 };
 
-/// Segments that leave together were due within this time.
-const MAX_SPAN: Duration = Duration::from_micros(64);
 /// Trains read from one device before the other gets its turn and due runs are released.
 const READS_PER_TURN: u32 = 8;
+/// Runs written to one device before the other gets its turn and trains are read.
+const WRITES_PER_TURN: u32 = 16;
 
 /// One direction and what went through it.
 #[derive(Debug)]
@@ -102,7 +103,6 @@ impl Router {
             ],
             slab: Slab::new(memory),
             staging: None,
-            serial: 0,
             late: Histogram::new(),
             clock: Clock::start(),
             stop: Arc::clone(&stop),
@@ -162,7 +162,6 @@ struct Loop {
     slab: Slab,
     /// The buffer the next train is read into.
     staging: Option<Slot>,
-    serial: u64,
     late: Histogram,
     clock: Clock,
     stop: Arc<AtomicBool>,
@@ -234,27 +233,29 @@ impl Loop {
         if slot == staged {
             self.staging = None;
         }
+        let Direction {
+            path, held, rng, ..
+        } = toward;
         let mut train = Train {
-            slot,
             anatomy,
-            open: None,
-            direction: toward,
-            slab: &mut self.slab,
-            serial: &mut self.serial,
+            runs: Runs::new(slot, held, &mut self.slab),
+            path,
+            rng,
         };
         for index in 0..anatomy.segments {
             train.segment(now, index);
         }
-        train.close();
-        self.slab.release(slot);
+        train.runs.finish();
     }
 
     fn release_due(&mut self) -> io::Result<()> {
         for direction in 0..2 {
-            let mut now = self.clock.now();
-            while let Some(run) = self.directions[direction].held.pop_due(now) {
+            for _ in 0..WRITES_PER_TURN {
+                let now = self.clock.now();
+                let Some(run) = self.directions[direction].held.pop_due(now) else {
+                    break;
+                };
                 self.deliver(direction, run, now)?;
-                now = self.clock.now();
             }
         }
         Ok(())
@@ -327,22 +328,19 @@ impl Loop {
     }
 }
 
-/// A train whose segments are being decided, and the run that is still growing.
+/// A train whose segments are being decided.
 struct Train<'a> {
-    slot: Slot,
     anatomy: Anatomy,
-    open: Option<(Instant, Run)>,
-    direction: &'a mut Direction,
-    slab: &'a mut Slab,
-    serial: &'a mut u64,
+    runs: Runs<'a>,
+    path: &'a mut Path,
+    rng: &'a mut Rng,
 }
 
 impl Train<'_> {
     fn segment(&mut self, now: Instant, index: u16) {
         let anatomy = self.anatomy;
         let wire_len = anatomy.wire_len(index);
-        let (at, again, ecn, corrupt) = match self.direction.path.offer(now, wire_len, anatomy.ecn)
-        {
+        let (at, again, ecn, corrupt) = match self.path.offer(now, wire_len, anatomy.ecn) {
             Verdict::Pass { at, ecn, corrupt } => (at, None, ecn, corrupt),
             Verdict::Twice {
                 at,
@@ -350,63 +348,21 @@ impl Train<'_> {
                 ecn,
                 corrupt,
             } => (at, Some(again), ecn, corrupt),
-            Verdict::Drop(_) => return self.close(),
+            Verdict::Drop(_) => return,
         };
         if corrupt {
             if !anatomy.delivers_damage() {
-                return self.close();
+                return;
             }
-            let random = self.direction.rng.next_u64();
-            anatomy.flip(self.slab.packet_mut(self.slot), index, random);
+            anatomy.flip(self.runs.packet_mut(), index, self.rng.next_u64());
         }
-        let marked = ecn == Ecn::Marked && anatomy.ecn != Ecn::Marked;
+        let marked = ecn == Ecn::Ce && anatomy.ecn != Ecn::Ce;
         if marked && anatomy.segments == 1 {
-            anatomy.mark(self.slab.packet_mut(self.slot));
+            anatomy.mark(self.runs.packet_mut());
         }
-        self.grow(index, at, marked);
+        self.runs.add(index, at, marked);
         if let Some(due) = again {
-            let copy = self.run(index, due, marked);
-            self.push(copy);
+            self.runs.add_copy(index, due, marked);
         }
-    }
-
-    /// Adds a segment to the open run, or opens another.
-    fn grow(&mut self, index: u16, at: Instant, marked: bool) {
-        if let Some((opened, run)) = &mut self.open
-            && run.first + run.count == index
-            && run.marked == marked
-            && at >= run.due
-            && at - *opened <= MAX_SPAN
-        {
-            run.count += 1;
-            run.due = at;
-            return;
-        }
-        self.close();
-        self.open = Some((at, self.run(index, at, marked)));
-    }
-
-    const fn run(&self, first: u16, due: Instant, marked: bool) -> Run {
-        Run {
-            due,
-            serial: 0,
-            slot: self.slot,
-            first,
-            count: 1,
-            marked,
-        }
-    }
-
-    fn close(&mut self) {
-        if let Some((_, run)) = self.open.take() {
-            self.push(run);
-        }
-    }
-
-    fn push(&mut self, mut run: Run) {
-        *self.serial += 1;
-        run.serial = *self.serial;
-        self.slab.hold(run.slot);
-        self.direction.held.push(run);
     }
 }

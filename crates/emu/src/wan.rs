@@ -7,11 +7,10 @@ use farhaul_link::{ConfigError, PathConfig};
 use farhaul_udp::{netns, tun::Offload};
 
 use crate::{
-    health::{Health, complaints},
     host::Host,
     process::{Service, Signals, wait},
-    report::{DirectionReport, WanReport},
-    router::{Outcome, Router},
+    report::WanReport,
+    router::Router,
 };
 
 /// The network between the two hosts.
@@ -155,34 +154,14 @@ impl Wan {
     pub fn finish(self) -> Result<WanReport, WanError> {
         let missed = self.near.interface_drops() + self.far.interface_drops();
         let outcome = self.router.stop().map_err(WanError::Running)?;
-        let health = health(&outcome, missed, self.offload);
-        let way = |i: usize| DirectionReport::new(outcome.paths[i].counters(), &outcome.totals[i]);
-        Ok(WanReport {
-            schema: "farhaul.wan/1",
-            network: self.network,
-            seed: self.seed,
-            seconds: outcome.seconds,
-            near_to_far: way(0),
-            far_to_near: way(1),
-            health,
-            emulator_limited: false,
-        })
-    }
-}
-
-fn health(outcome: &Outcome, missed: u64, offload: Offload) -> Health {
-    let lateness = outcome.late.lateness();
-    let own_drops = missed + outcome.totals.iter().map(|t| t.own_drops).sum::<u64>();
-    let offered: u64 = outcome.paths.iter().map(|p| p.counters().offered).sum();
-    let complaints = complaints(&lateness, own_drops, offered + missed);
-    Health {
-        valid: complaints.is_empty(),
-        complaints,
-        lateness,
-        own_drops,
-        max_held_bytes: outcome.max_held,
-        cpu_seconds: outcome.cpu_seconds,
-        offload: offload.name(),
+        let offload = self.offload.name();
+        Ok(WanReport::new(
+            &outcome,
+            self.network,
+            self.seed,
+            offload,
+            missed,
+        ))
     }
 }
 

@@ -24,7 +24,8 @@ pub use config::{
     Aqm, ConfigError, Jitter, LossPlace, PathConfig, Policer, QueueLimit, Reorder, Step, Window,
 };
 pub use counters::{Counters, DropCause};
+pub use farhaul_core::datagram::Ecn;
 pub use loss::{Loss, LossTrace};
 pub use parse::{ParseError, duration, share};
-pub use path::{Ecn, Path, Verdict};
+pub use path::{Path, Verdict};
 pub use preset::{PRESETS, Preset, preset};

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use farhaul_core::{
+    datagram::Ecn,
     rng::Rng,
     time::{Instant, nanos},
     units::Size,
@@ -17,37 +18,6 @@ use crate::{
     queue_management::{QueueManagement, Signal},
     shares::Share,
 };
-
-/// The two ECN bits of an IP header (RFC 3168).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ecn {
-    /// Cannot be marked.
-    #[default]
-    NotCapable,
-    /// ECT(1).
-    Capable1,
-    /// ECT(0).
-    Capable0,
-    /// Congestion experienced.
-    Marked,
-}
-
-impl Ecn {
-    /// From the low two bits of a traffic class.
-    pub const fn from_bits(bits: u8) -> Self {
-        match bits & 3 {
-            0 => Self::NotCapable,
-            1 => Self::Capable1,
-            2 => Self::Capable0,
-            _ => Self::Marked,
-        }
-    }
-
-    /// The low two bits of a traffic class.
-    pub const fn bits(self) -> u8 {
-        self as u8
-    }
-}
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,9 +198,9 @@ impl Path {
         };
         match management.judge(arrival, &mut self.rngs.management) {
             Signal::None => Ok(ecn),
-            Signal::Congested if ecn != Ecn::NotCapable => {
+            Signal::Congested if ecn != Ecn::NotEct => {
                 self.counters.marked += 1;
-                Ok(Ecn::Marked)
+                Ok(Ecn::Ce)
             }
             Signal::Congested | Signal::Overloaded => Err(DropCause::QueueManagement),
         }

@@ -2,11 +2,12 @@
 //! here behind safe functions: TUN devices with segmentation offload and network namespaces.
 
 pub mod netns;
+pub mod priority;
 pub mod tun;
 
 mod socket;
 
 pub use socket::{
-    Capabilities, Inbox, Incoming, Outgoing, ReceiveOutcome, SendOutcome, SocketCounters, SocketOptions,
-    UdpSocket, interface_mtu_to,
+    Capabilities, Inbox, Incoming, Outgoing, ReceiveOutcome, SendOutcome, SocketCounters,
+    SocketOptions, UdpSocket, interface_mtu_to,
 };

@@ -5,6 +5,7 @@
 use std::{fs, io, os::unix::process::CommandExt as _, process::Command};
 
 use rustix::{
+    mount::{MountFlags, MountPropagationFlags},
     net::AddressFamily,
     process::{Signal, getegid, geteuid},
     thread::UnshareFlags,
@@ -33,6 +34,18 @@ pub fn enter_new_network() -> io::Result<()> {
     // SAFETY: only this thread's view of the network changes; descriptors stay valid.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
     bring_up(&control_socket(AddressFamily::INET)?, "lo")
+}
+
+/// Gives the calling thread, and what it starts, a `/sys` that shows its own network's devices.
+/// Refused where the system hides parts of `/sys`.
+pub fn see_own_devices() -> io::Result<()> {
+    // SAFETY: only this thread's view of the file system's mounts changes, and its current directory
+    // is its own from now on.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", private)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    Ok(rustix::mount::mount("sysfs", "/sys", "sysfs", flags, None)?)
 }
 
 /// Sets kernel parameters (`net.ipv4.tcp_rmem` written `net/ipv4/tcp_rmem`) in the calling thread's

@@ -3,6 +3,7 @@
 //! offload"): one system call for dozens of packets.
 
 use std::{
+    fs,
     io::{self, IoSlice},
     net::{Ipv4Addr, Ipv6Addr},
     os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
@@ -63,6 +64,9 @@ pub struct TunConfig {
     pub address6: Option<(Ipv6Addr, u8)>,
     /// Packets (or super-packets) the kernel holds for us before it drops.
     pub queue_len: u32,
+    /// Have the kernel's network stack take what we write from a queue (NAPI), if possible in a
+    /// kernel thread of its own, instead of working on it within our call.
+    pub queued_input: bool,
 }
 
 /// A TUN device in the network namespace of the thread that opened it; any thread may use it then.
@@ -79,7 +83,12 @@ impl Tun {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
         let mut request = request_for(config.name)?;
-        let kind = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+        let napi = if config.queued_input {
+            libc::IFF_NAPI
+        } else {
+            0
+        };
+        let kind = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | napi;
         request.ifr_ifru.ifru_flags = low_bits(kind);
         // SAFETY: TUNSETIFF reads and writes one `ifreq`, which outlives the call.
         check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
@@ -90,6 +99,11 @@ impl Tun {
         })?;
         let offload = set_offload(fd.as_fd())?;
         set_up(config)?;
+        if config.queued_input {
+            // Needs a view of this namespace's devices; without one the queue is worked off within
+            // our call after all.
+            let _ = fs::write(format!("/sys/class/net/{}/threaded", config.name), "1");
+        }
         Ok(Self { fd, offload })
     }
 
@@ -305,7 +319,6 @@ fn request_for(name: &str) -> io::Result<libc::ifreq> {
 
 #[expect(
     clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
     reason = "an address family is a small number"
 )]
 fn socket_address(address: Ipv4Addr) -> libc::sockaddr {

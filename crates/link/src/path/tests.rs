@@ -37,10 +37,7 @@ fn propagation_is_never_queue() {
         });
         for i in 0..10_000 {
             let now = us(i);
-            assert_eq!(
-                at(path.offer(now, 9_000, Ecn::NotCapable)),
-                now + MS * delay
-            );
+            assert_eq!(at(path.offer(now, 9_000, Ecn::NotEct)), now + MS * delay);
             assert_eq!(
                 (path.queued(now), path.wait(now)),
                 (Size::ZERO, Duration::ZERO)
@@ -60,14 +57,14 @@ fn a_full_queue_drops_and_drains_at_the_rate() {
     });
     let mut drops = 0;
     for _ in 0..20 {
-        if path.offer(us(0), 9_000, Ecn::NotCapable) == Verdict::Drop(DropCause::Queue) {
+        if path.offer(us(0), 9_000, Ecn::NotEct) == Verdict::Drop(DropCause::Queue) {
             drops += 1;
         }
     }
     assert_eq!(drops, 10);
     assert_eq!(path.counters().max_queue, Size::from_bytes(90_000));
     assert_eq!(path.wait(us(0)), Duration::from_micros(72));
-    assert_eq!(at(path.offer(us(72), 1_250, Ecn::NotCapable)), us(1_073));
+    assert_eq!(at(path.offer(us(72), 1_250, Ecn::NotEct)), us(1_073));
 }
 
 #[test]
@@ -84,7 +81,7 @@ fn mtu_policer_blackout_and_loss_have_their_own_causes() {
         }],
         ..PathConfig::default()
     });
-    let mut offer = |ms: u64, len| path.offer(us(ms * 1_000), len, Ecn::NotCapable);
+    let mut offer = |ms: u64, len| path.offer(us(ms * 1_000), len, Ecn::NotEct);
     assert_eq!(offer(0, 1_501), Verdict::Drop(DropCause::Mtu));
     assert!(matches!(offer(0, 1_500), Verdict::Pass { .. }));
     assert!(matches!(offer(0, 1_500), Verdict::Pass { .. }));
@@ -109,7 +106,7 @@ fn loss_on_the_wire_uses_capacity_and_loss_at_ingress_does_not() {
             ..PathConfig::default()
         });
         for _ in 0..1_000 {
-            let _ = path.offer(us(0), 1_250, Ecn::NotCapable);
+            let _ = path.offer(us(0), 1_250, Ecn::NotEct);
         }
         path.wait(us(0))
     };
@@ -129,7 +126,7 @@ fn jitter_keeps_order_unless_told_otherwise() {
             ..PathConfig::default()
         });
         let times: Vec<_> = (0..1_000)
-            .map(|i| at(path.offer(us(i * 10), 1_000, Ecn::NotCapable)))
+            .map(|i| at(path.offer(us(i * 10), 1_000, Ecn::NotEct)))
             .collect();
         assert_eq!(times.is_sorted(), !reorder);
         assert!(times.iter().zip(0..).all(|(t, i)| *t >= us(i * 10) + MS));
@@ -153,8 +150,8 @@ fn delay_steps_apply_to_what_leaves_after_them() {
         }],
         ..PathConfig::default()
     });
-    assert_eq!(at(path.offer(us(4_999), 100, Ecn::NotCapable)), us(14_999));
-    assert_eq!(at(path.offer(us(5_000), 100, Ecn::NotCapable)), us(7_000));
+    assert_eq!(at(path.offer(us(4_999), 100, Ecn::NotEct)), us(14_999));
+    assert_eq!(at(path.offer(us(5_000), 100, Ecn::NotEct)), us(7_000));
 }
 
 #[test]
@@ -170,7 +167,7 @@ fn shares_of_copies_damage_and_reordering_are_as_asked() {
         ..PathConfig::default()
     });
     for i in 0..100_000 {
-        let _ = path.offer(us(i), 1_000, Ecn::NotCapable);
+        let _ = path.offer(us(i), 1_000, Ecn::NotEct);
     }
     let counters = path.counters();
     assert!((900..1_100).contains(&counters.duplicated));
@@ -182,7 +179,7 @@ fn shares_of_copies_damage_and_reordering_are_as_asked() {
 fn queue_management_marks_what_can_be_marked() {
     for aqm in ["codel", "red"] {
         let aqm: Aqm = aqm.parse().unwrap();
-        for ecn in [Ecn::Capable0, Ecn::NotCapable] {
+        for ecn in [Ecn::Ect0, Ecn::NotEct] {
             let mut path = path(&PathConfig {
                 rate: Rate::mbit(100),
                 aqm: Some(aqm),
@@ -194,7 +191,7 @@ fn queue_management_marks_what_can_be_marked() {
             }
             let counters = path.counters();
             let dropped = counters.dropped(DropCause::QueueManagement);
-            if ecn == Ecn::Capable0 {
+            if ecn == Ecn::Ect0 {
                 assert!(counters.marked > 5, "{aqm:?} {counters:?}");
             } else {
                 assert!(dropped > 5, "{aqm:?} {counters:?}");
@@ -218,7 +215,7 @@ fn the_same_seed_gives_the_same_fate() {
     let run = || {
         let mut path = path(&config);
         let fates: Vec<_> = (0..10_000)
-            .map(|i| path.offer(us(i), 9_000, Ecn::NotCapable))
+            .map(|i| path.offer(us(i), 9_000, Ecn::NotEct))
             .collect();
         (fates, path.counters().clone())
     };
@@ -243,7 +240,7 @@ proptest! {
         let mut now = 0;
         for (gap, len) in gaps {
             now += gap;
-            let verdict = path.offer(Instant::from_nanos(now), len, Ecn::NotCapable);
+            let verdict = path.offer(Instant::from_nanos(now), len, Ecn::NotEct);
             match (naive.offer(now, len), verdict) {
                 (Some(ideal), Verdict::Pass { at, .. }) => {
                     let error = ideal - NaiveQueue::ns(at);

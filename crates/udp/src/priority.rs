@@ -1,0 +1,17 @@
+//! Who gets the core when two threads want it? A thread that keeps appointments can ask to come before
+//! all ordinary work.
+
+use std::io;
+
+/// Puts the calling thread before all ordinary threads of the machine, whatever their groups and
+/// niceness. It must sleep most of the time. Needs `CAP_SYS_NICE` in the initial user namespace.
+pub fn before_ordinary_threads() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: reads one `sched_param`, which outlives the call; 0 is the calling thread.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameters) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
