@@ -5,6 +5,7 @@
 
 mod cmd;
 mod exit;
+mod interrupt;
 mod out;
 
 use std::process::ExitCode;

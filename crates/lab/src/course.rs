@@ -49,6 +49,18 @@ pub struct Copied {
     pub bytes: u64,
 }
 
+impl Copied {
+    /// Content per time.
+    #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
+    pub fn bits_per_second(&self) -> f64 {
+        if self.seconds > 0.0 {
+            self.bytes as f64 * 8.0 / self.seconds
+        } else {
+            0.0
+        }
+    }
+}
+
 /// The network of `cell` at `rate`, the same in both directions.
 pub fn network(cell: Cell, rate: Rate, seed: u64) -> WanConfig {
     let path = PathConfig {

@@ -1,5 +1,6 @@
 //! The laboratory: how is a protocol chosen, driven, measured and compared?
 //!
+//! - [`registry`]: every protocol that can be run, by name
 //! - [`bench`]: a bulk transfer from memory to memory over any session, measured at both ends
 //! - [`host`], [`doctor`]: which machine this is, and whether it is fit
 //! - [`measure`]: processor time, memory and rtt distributions
@@ -15,6 +16,7 @@ pub mod host;
 pub mod iperf;
 pub mod measure;
 mod nearest;
+pub mod registry;
 pub mod results;
 pub mod tcp;
 

@@ -1,9 +1,15 @@
 //! Which commands are there? Each has its arguments and a `run` in a file of its own.
 
+mod bench;
 mod completions;
+mod demo;
 mod doctor;
+mod lab;
 mod path;
+mod protocols;
+mod sim;
 mod tcp;
+mod tree;
 mod wan;
 
 use clap::Subcommand;
@@ -13,8 +19,19 @@ use crate::exit::Failure;
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Show the main job on an emulated long fat network, beside kernel TCP
+    Demo(demo::Args),
+    /// Measure from memory to memory, with iperf3's manners
+    Bench(Box<bench::Args>),
     /// Emulate a network on this machine and run programs on it
     Wan(wan::Args),
+    /// Simulate a network and the sessions on it in virtual time
+    Sim(Box<sim::Args>),
+    /// Measure the fixed table of cells
+    #[command(subcommand)]
+    Lab(lab::Args),
+    /// List the protocols and congestion laws, and how each is known
+    Protocols(protocols::Args),
     /// Say whether this machine is fit, and what to change
     Doctor(doctor::Args),
     /// Print the completions for a shell
@@ -27,7 +44,12 @@ pub(crate) enum Command {
 /// Runs a command.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Bench(args) => bench::run(*args),
         Command::Wan(args) => wan::run(args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Lab(args) => lab::run(args),
+        Command::Protocols(args) => protocols::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Tcp(args) => tcp::run(args),

@@ -1,0 +1,343 @@
+//! `farhaul bench`: how fast is it from memory to memory? iperf3's manners: a server and a client,
+//! interval lines, a summary; the receiver's count is the truth.
+
+use std::{
+    net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs as _},
+    time::Duration,
+};
+
+use farhaul_core::{
+    protocol::CloseReason,
+    time::nanos,
+    units::{Rate, Size},
+};
+use farhaul_io::Buffers;
+use farhaul_lab::{
+    bench::{self, BenchError, Bounds, Limit, Progress, Report, Target, Wish},
+    registry::{self, Choice},
+};
+use serde_json::json;
+
+use crate::{
+    exit::{Exit, Failure},
+    interrupt, out,
+};
+
+/// The port everything of ours listens on if not told otherwise.
+pub(crate) const PORT: u16 = 17_992;
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    serve: Option<Mode>,
+    #[command(flatten)]
+    client: Client,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Mode {
+    /// Wait for clients and answer them
+    Serve(Serve),
+}
+
+/// The waiting end.
+#[derive(Debug, clap::Args)]
+struct Serve {
+    /// Where to listen
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT))]
+    listen: SocketAddr,
+    /// End after one client
+    #[arg(short = '1', long)]
+    one_off: bool,
+    /// Whom to serve: a public key, any number of times, or "any"
+    #[arg(long, value_name = "KEY|any", default_value = "any")]
+    allow: Vec<String>,
+    /// The longest run a client may ask for, with its unit
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time)]
+    max_time: Duration,
+    #[command(flatten)]
+    how: How,
+}
+
+/// What both ends can be told.
+#[derive(Debug, clap::Args)]
+struct How {
+    /// The protocol; `farhaul protocols` lists them
+    #[arg(long, value_name = "NAME", default_value = "haul")]
+    protocol: String,
+    /// The congestion law, as NAME or NAME:PARAMETER=VALUE,...
+    #[arg(long, value_name = "LAW")]
+    cc: Option<String>,
+    /// Never send faster than this
+    #[arg(long, short = 'b', value_name = "RATE")]
+    rate: Option<Rate>,
+    /// One JSON object instead of text
+    #[arg(long, short = 'J')]
+    json: bool,
+}
+
+/// The asking end.
+#[derive(Debug, clap::Args)]
+struct Client {
+    /// HOST, HOST:PORT or [IPV6]:PORT of a `farhaul bench serve`
+    host: Option<String>,
+    /// How long to send: seconds, or with a unit [default: 10]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes")]
+    time: Option<Duration>,
+    /// How much to send instead
+    #[arg(short = 'n', long, value_name = "SIZE", value_parser = size)]
+    bytes: Option<u64>,
+    /// The server sends
+    #[arg(short = 'R', long)]
+    reverse: bool,
+    /// Sessions side by side, each with a socket and a thread
+    #[arg(short = 'P', long = "lanes", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    lanes: u32,
+    /// Leave this much of the start out of the result
+    #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = seconds)]
+    omit: Duration,
+    /// Between two lines; 0 for none
+    #[arg(short = 'i', long, value_name = "TIME", default_value = "1", value_parser = seconds)]
+    interval: Duration,
+    #[command(flatten)]
+    how: How,
+}
+
+/// A time with its unit.
+fn time(text: &str) -> Result<Duration, String> {
+    farhaul_link::duration(text).map_err(|e| e.to_string())
+}
+
+/// A time that is in seconds if it has no unit, as in iperf3.
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (0.0..=1e6).contains(&s) => Ok(Duration::from_secs_f64(s)),
+        Ok(_) => Err("give 0 to 1000000 seconds".into()),
+        Err(_) => time(text),
+    }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    match text.parse::<Size>() {
+        Ok(size) if size.bytes() > 0 => Ok(size.bytes()),
+        Ok(_) => Err("give at least one byte".into()),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// Serves, or asks.
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    match args.serve {
+        Some(Mode::Serve(serve)) => serve.run(),
+        None => args.client.run(),
+    }
+}
+
+impl How {
+    fn choice(&self) -> Choice {
+        Choice {
+            law: self.cc.clone(),
+            max_rate: self.rate,
+            ..Choice::default()
+        }
+    }
+}
+
+impl Serve {
+    fn run(self) -> Result<(), Failure> {
+        let entry = registry::protocol(&self.how.protocol).map_err(usage)?;
+        let mut choice = self.how.choice();
+        if !self.allow.iter().any(|a| a == "any") {
+            choice.peers.clone_from(&self.allow);
+        }
+        let protocol = entry.server(&choice).map_err(usage)?;
+        let bounds = Bounds {
+            time: self.max_time,
+            ..Bounds::default()
+        };
+        let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+        let clients = self.one_off.then_some(1);
+        let mut ready = |at: SocketAddr| {
+            eprintln!("bench server at {at} with {}", entry.descriptor.name);
+        };
+        bench::serve(self.listen, protocol, bounds, clients, &stop, &mut ready).map_err(failure)?;
+        if self.how.json {
+            out::json(&json!({ "schema": "farhaul.bench.serve/1", "ok": true }));
+        }
+        Ok(())
+    }
+}
+
+impl Client {
+    fn run(self) -> Result<(), Failure> {
+        let Some(host) = &self.host else {
+            return Err(Failure::usage(
+                "name a host that runs `farhaul bench serve`, or say `bench serve` here",
+            ));
+        };
+        let wish = self.wish()?;
+        let entry = registry::protocol(&self.how.protocol).map_err(usage)?;
+        let choice = self.how.choice();
+        let law = choice.law.as_deref().unwrap_or(entry.default_law);
+        // Whatever cannot be made is refused here, before anything is sent.
+        let mut made = Vec::new();
+        for _ in 0..wish.lanes {
+            made.push(entry.client(&choice).map_err(usage)?);
+        }
+        let target = Target {
+            to: resolve(host)?,
+            protocol: entry.descriptor.name.into(),
+            cc: law.into(),
+            buffers: Buffers::default(),
+            stop: Some(interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?),
+        };
+        let quiet = self.how.json;
+        let mut tell = |progress| {
+            if !quiet {
+                tell(&target, progress);
+            }
+        };
+        let mut make = || made.pop().expect("one was made for each lane");
+        let report = bench::run(&target, &wish, &mut make, &mut tell).map_err(failure)?;
+        show(&report, quiet);
+        Ok(())
+    }
+
+    fn wish(&self) -> Result<Wish, Failure> {
+        let limit = match self.bytes {
+            // Each lane sends its share.
+            Some(bytes) => Limit::Bytes(bytes.div_ceil(u64::from(self.lanes))),
+            None => Limit::Nanos(nanos(self.time.unwrap_or(Duration::from_secs(10)))),
+        };
+        if let Limit::Nanos(n) = limit
+            && n <= nanos(self.omit)
+        {
+            return Err(Failure::usage(
+                "-O leaves nothing over: make it shorter than -t",
+            ));
+        }
+        if !self.interval.is_zero() && self.interval < Duration::from_millis(10) {
+            return Err(Failure::usage("-i takes 0 or at least 10ms"));
+        }
+        Ok(Wish {
+            limit,
+            reverse: self.reverse,
+            lanes: self.lanes,
+            omit: self.omit,
+            interval: self.interval,
+        })
+    }
+}
+
+fn tell(target: &Target, progress: Progress) {
+    match progress {
+        Progress::Connected(took) => {
+            let Target {
+                to, protocol, cc, ..
+            } = target;
+            let ms = took.as_secs_f64() * 1e3;
+            out::line(format!(
+                "{protocol} to {to}, law {cc}: connected in {ms:.1} ms"
+            ));
+        }
+        Progress::Interval { from, to, bytes } => {
+            let rate = Rate::of(bytes, to.saturating_sub(from));
+            out::line(format!(
+                "{:8.2}-{:<8.2} s   {:>12}   {:>15}",
+                from.as_secs_f64(),
+                to.as_secs_f64(),
+                Size::from_bytes(bytes).to_string(),
+                rate.to_string()
+            ));
+        }
+    }
+}
+
+fn show(report: &Report, json: bool) {
+    if json {
+        out::json(report);
+    } else {
+        out::line(format!("\n{report}"));
+    }
+}
+
+/// `HOST`, `HOST:PORT`, `1.2.3.4`, `::1` or `[::1]:PORT`.
+pub(crate) fn resolve(host: &str) -> Result<SocketAddr, Failure> {
+    let unbracketed = host.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(ip) = unbracketed.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, PORT));
+    }
+    let named = if host.contains(':') {
+        host.to_string()
+    } else {
+        format!("{host}:{PORT}")
+    };
+    let unknown =
+        |why: String| Failure::new(Exit::NetSetup, format!("cannot find '{host}': {why}"));
+    named
+        .to_socket_addrs()
+        .map_err(|e| unknown(e.to_string()))?
+        .next()
+        .ok_or_else(|| unknown("it has no address".into()))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
+fn usage(error: registry::ChoiceError) -> Failure {
+    Failure::usage(error.to_string())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
+fn failure(error: BenchError) -> Failure {
+    let exit = match &error {
+        BenchError::Shard(_) => Exit::NetSetup,
+        BenchError::Refused(_) => Exit::UdpBlocked,
+        BenchError::Closed(reason) => match reason {
+            CloseReason::NoAnswer => Exit::UdpBlocked,
+            CloseReason::Version(_) => Exit::Version,
+            CloseReason::Auth(_) => Exit::Auth,
+            CloseReason::Protocol(_) => Exit::Protocol,
+            CloseReason::Local { .. } => Exit::Signal(2),
+            CloseReason::Peer { .. } => Exit::Busy,
+            CloseReason::Store(_) => Exit::VerifyFailed,
+            // Timed out, or something newer.
+            _ => Exit::ConnectionLost,
+        },
+        _ => Exit::Internal,
+    };
+    let text = match &error {
+        BenchError::Closed(CloseReason::NoAnswer) => {
+            "no answer: is `farhaul bench serve` running there, and is its UDP port open?".into()
+        }
+        other => other.to_string(),
+    };
+    Failure::new(exit, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_found_with_and_without_a_port() {
+        for (text, expected) in [
+            ("127.0.0.1", "127.0.0.1:17992"),
+            ("127.0.0.1:5", "127.0.0.1:5"),
+            ("::1", "[::1]:17992"),
+            ("[::1]", "[::1]:17992"),
+            ("[::1]:7", "[::1]:7"),
+        ] {
+            assert_eq!(resolve(text).unwrap().to_string(), expected, "{text}");
+        }
+        assert_eq!(resolve("a.invalid").unwrap_err().exit, Exit::NetSetup);
+    }
+
+    #[test]
+    fn times_may_be_bare_seconds() {
+        assert_eq!(seconds("2.5"), Ok(Duration::from_millis(2_500)));
+        assert_eq!(seconds("300ms"), Ok(Duration::from_millis(300)));
+        assert!(seconds("-1").is_err() && seconds("NaN").is_err() && seconds("soon").is_err());
+        assert!(size("0").is_err() && size("1Gbit").is_err());
+    }
+}

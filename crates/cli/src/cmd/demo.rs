@@ -1,0 +1,269 @@
+//! `farhaul demo`: the main job with nothing else needed. Real files cross an emulated long fat
+//! network on this machine through the commands anyone would use, are compared byte by byte, and the
+//! same path is then given to haul and to the kernel's TCP from memory to memory.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use farhaul_core::units::{Rate, Size};
+use farhaul_emu::{WanReport, wan};
+use farhaul_lab::{
+    bench::Report,
+    course::{Copied, Course, CourseError, network},
+    host::Host,
+    results::Cell,
+};
+use serde_json::{Value, json};
+
+use super::tree;
+use crate::{
+    exit::{Exit, Failure},
+    out,
+};
+
+/// The path that is shown: what a research network between continents is like on a bad day.
+const PATH: Cell = Cell {
+    mtu: 9_000,
+    rtt_ms: 100,
+    loss_percent: 1.0,
+};
+/// As much of the program's own build outputs as is copied.
+const OWN_FILES: u64 = 768 << 20;
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file or folder to copy; by default files that the build of this program left behind
+    path: Option<PathBuf>,
+    /// Rate of the bottleneck
+    #[arg(long, value_name = "RATE", default_value = "10Gbit")]
+    rate: Rate,
+    /// Seconds of each memory-to-memory run
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(3..=60))]
+    secs: u64,
+    /// One JSON object instead of text
+    #[arg(long, short = 'J')]
+    json: bool,
+}
+
+/// Shows.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    wan::enter_user_namespace().map_err(|e| setup(&CourseError::Wan(e)))?;
+    let program = env::current_exe().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+    let say = |text: String| {
+        if !args.json {
+            out::line(text);
+        }
+    };
+    say(format!(
+        "an emulated path on this machine: {}, {} ms there and back, {} % of the packets lost each way, MTU {}",
+        args.rate, PATH.rtt_ms, PATH.loss_percent, PATH.mtu
+    ));
+    if Host::read().debug_build {
+        say("note: a debug build, many times slower; use cargo run --release -- demo".into());
+    }
+    let files = copy(args, &program, &say)?;
+    let rows = compare(args, &program, &say);
+    if args.json {
+        out::json(&json!({
+            "schema": "farhaul.demo/1",
+            "ok": true,
+            "version": env!("CARGO_PKG_VERSION"),
+            "rate_bits_per_second": args.rate.bps(),
+            "rtt_ms": PATH.rtt_ms,
+            "loss_percent": PATH.loss_percent,
+            "copy": files,
+            "runs": rows.iter().map(Row::object).collect::<Vec<_>>(),
+        }));
+    } else {
+        table(&rows);
+    }
+    Ok(())
+}
+
+/// A folder in memory if there is plenty, else where temporary files go.
+fn workplace(needed: u64) -> Result<tempfile::TempDir, Failure> {
+    let shm = Path::new("/dev/shm");
+    let plenty = Host::read().memory_bytes.is_some_and(|m| m / 4 > needed);
+    let below = if plenty && shm.is_dir() {
+        shm.to_path_buf()
+    } else {
+        env::temp_dir()
+    };
+    tempfile::Builder::new()
+        .prefix("farhaul-demo-")
+        .tempdir_in(&below)
+        .map_err(|e| disk(&below, &e))
+}
+
+/// Copies files through `farhaul serve` and `farhaul cp`, and compares them.
+fn copy(args: &Args, program: &Path, say: &dyn Fn(String)) -> Result<Value, Failure> {
+    let needed = match &args.path {
+        Some(path) => tree::content(path).map_err(|e| source(path, &e))?.bytes,
+        None => 2 * OWN_FILES,
+    };
+    let place = workplace(needed)?;
+    let into = place.path().join("far");
+    fs::create_dir(&into).map_err(|e| disk(&into, &e))?;
+    let from = match &args.path {
+        Some(path) => path.canonicalize().map_err(|e| source(path, &e))?,
+        None => own_files(program, &place.path().join("near"))?,
+    };
+    let content = tree::content(&from).map_err(|e| source(&from, &e))?;
+    if content.files == 0 {
+        let text = format!("{} holds no files to copy", from.display());
+        return Err(Failure::new(Exit::SourceMissing, text));
+    }
+    say(format!(
+        "\nfarhaul cp: {} files, {} ...",
+        content.files,
+        Size::from_bytes(content.bytes)
+    ));
+    let attempt = || -> Result<(Copied, WanReport), CourseError> {
+        let course = Course::build(&network(PATH, args.rate, 1), program)?;
+        Ok((course.copy(&[&from], &into)?, course.finish()?))
+    };
+    let (copied, wan) = attempt().map_err(|e| setup(&e))?;
+    let arrived = into.join(from.file_name().unwrap_or_default());
+    let different = tree::first_difference(&from, &arrived).map_err(|e| disk(&arrived, &e))?;
+    if let Some(path) = different {
+        let text = format!("{} arrived differently", path.display());
+        return Err(Failure::new(Exit::VerifyFailed, text));
+    }
+    say(format!(
+        "  {:.2} s, {}; all of it compared: identical{}",
+        copied.seconds,
+        Rate::from_f64(copied.bits_per_second()),
+        lateness(&wan)
+    ));
+    Ok(json!({
+        "files": content.files,
+        "bytes": content.bytes,
+        "seconds": copied.seconds,
+        "goodput_bits_per_second": copied.bits_per_second(),
+        "identical": true,
+        "emulator_valid": wan.health.valid,
+    }))
+}
+
+/// What the build of this program left beside it, as far as it is bounded.
+fn own_files(program: &Path, into: &Path) -> Result<PathBuf, Failure> {
+    let from = program.parent().unwrap_or(Path::new("."));
+    fs::create_dir(into).map_err(|e| disk(into, &e))?;
+    tree::stage(from, into, OWN_FILES).map_err(|e| source(from, &e))?;
+    Ok(into.to_path_buf())
+}
+
+/// One line of the table.
+struct Row {
+    name: &'static str,
+    outcome: Result<(Report, WanReport), CourseError>,
+}
+
+impl Row {
+    fn object(&self) -> Value {
+        match &self.outcome {
+            Ok((report, wan)) => {
+                json!({ "name": self.name, "emulator_valid": wan.health.valid, "report": report })
+            }
+            Err(e) => json!({ "name": self.name, "error": e.to_string() }),
+        }
+    }
+}
+
+/// One way to run something on a course.
+type Way = fn(&Course, u64) -> Result<Report, CourseError>;
+
+/// The same path for each, one after the other.
+fn compare(args: &Args, program: &Path, say: &dyn Fn(String)) -> Vec<Row> {
+    let ways: [(&str, Way); 3] = [
+        ("haul, sealed", |course, secs| {
+            course.bench(secs, &["-i", "0"])
+        }),
+        ("kernel TCP, CUBIC", |course, secs| {
+            course.tcp("cubic", secs)
+        }),
+        ("kernel TCP, BBR", |course, secs| course.tcp("bbr", secs)),
+    ];
+    say(format!("\nmemory to memory, {} s each ...", args.secs));
+    ways.into_iter()
+        .map(|(name, way)| {
+            let attempt = || {
+                let course = Course::build(&network(PATH, args.rate, 1), program)?;
+                Ok((way(&course, args.secs)?, course.finish()?))
+            };
+            let row = Row {
+                name,
+                outcome: attempt(),
+            };
+            match &row.outcome {
+                Ok((report, wan)) => say(format!(
+                    "  {name}: {}{}",
+                    Rate::from_f64(report.goodput_bits_per_second),
+                    lateness(wan)
+                )),
+                Err(e) => say(format!("  {name}: {e}")),
+            }
+            row
+        })
+        .collect()
+}
+
+fn lateness(wan: &WanReport) -> String {
+    if wan.health.valid {
+        String::new()
+    } else {
+        format!(
+            " (the emulator could not keep up: {})",
+            wan.health.complaints.join("; ")
+        )
+    }
+}
+
+fn table(rows: &[Row]) {
+    out::line(format!(
+        "\n{:<18} {:>14} {:>22} {:>18}  {}",
+        "", "goodput", "CPU %/Gbps, send/recv", "feedback KiB/GiB", "limited by"
+    ));
+    for row in rows {
+        let Ok((report, _)) = &row.outcome else {
+            out::line(format!("{:<18} {:>14}", row.name, "-"));
+            continue;
+        };
+        let number = |x: Option<f64>| x.map_or_else(|| "-".into(), |x| format!("{x:.1}"));
+        let cpu = format!(
+            "{} / {}",
+            number(report.sender.cpu_percent_per_gbps),
+            number(report.receiver.cpu_percent_per_gbps)
+        );
+        let limits = match report.limits() {
+            none if none.is_empty() => "its window (the kernel keeps no account)".into(),
+            some => some,
+        };
+        out::line(format!(
+            "{:<18} {:>14} {cpu:>22} {:>18}  {limits}",
+            row.name,
+            Rate::from_f64(report.goodput_bits_per_second).to_string(),
+            number(report.feedback_kib_per_gib),
+        ));
+    }
+    out::line("\nboth ends and the network share this machine; the kernel's TCP is not sealed");
+}
+
+fn setup(error: &CourseError) -> Failure {
+    let exit = match error {
+        CourseError::Wan(_) => Exit::NetSetup,
+        _ => Exit::Internal,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+fn source(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::SourceMissing, format!("{}: {error}", path.display()))
+}
+
+fn disk(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::DestError, format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,102 @@
+//! `farhaul protocols`: the honest index of what can be run, and of how each is known.
+
+use farhaul_congestion::laws;
+use farhaul_lab::registry::protocols;
+use serde_json::json;
+
+use crate::{exit::Failure, out};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Say it as one JSON object
+    #[arg(long, short = 'J')]
+    json: bool,
+}
+
+/// Lists protocols and laws.
+#[expect(clippy::unnecessary_wraps, reason = "every command may fail")]
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if args.json {
+        out::json(&object());
+        return Ok(());
+    }
+    out::line("protocols");
+    for entry in protocols() {
+        let d = entry.descriptor;
+        let sealed = if d.sealed { "sealed" } else { "in clear" };
+        let lanes = match (entry.lanes, d.control_lane) {
+            (true, _) => "any number of UDP lanes",
+            (false, false) => "one UDP lane",
+            (false, true) => "one UDP lane and a TCP control lane",
+        };
+        out::line(format!("  {:<10} {}", d.name, d.summary));
+        out::line(format!(
+            "  {:<10} {sealed}, {lanes}, law {} by default",
+            "", entry.default_law
+        ));
+        out::line(format!(
+            "  {:<10} known from: {} ({})",
+            "",
+            d.provenance.name(),
+            d.citation
+        ));
+    }
+    out::line("\nlaws (--cc NAME or NAME:PARAMETER=VALUE,...)");
+    for law in laws() {
+        out::line(format!(
+            "  {:<10} {} ({})",
+            law.name, law.summary, law.citation
+        ));
+        for p in law.parameters {
+            out::line(format!(
+                "  {:<10}   {}: {}; {} [{}]",
+                "", p.name, p.about, p.kind, p.default
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn object() -> serde_json::Value {
+    let protocols: Vec<_> = protocols()
+        .iter()
+        .map(|entry| {
+            let d = entry.descriptor;
+            json!({
+                "name": d.name,
+                "summary": d.summary,
+                "provenance": d.provenance.name(),
+                "citation": d.citation,
+                "sealed": d.sealed,
+                "control_lane": d.control_lane,
+                "lanes": entry.lanes,
+                "default_law": entry.default_law,
+            })
+        })
+        .collect();
+    let laws: Vec<_> = laws()
+        .iter()
+        .map(|law| {
+            let parameters: Vec<_> = law
+                .parameters
+                .iter()
+                .map(|p| {
+                    json!({
+                        "name": p.name,
+                        "about": p.about,
+                        "takes": p.kind.to_string(),
+                        "default": p.default,
+                    })
+                })
+                .collect();
+            json!({
+                "name": law.name,
+                "summary": law.summary,
+                "citation": law.citation,
+                "parameters": parameters,
+            })
+        })
+        .collect();
+    json!({ "schema": "farhaul.protocols/1", "ok": true, "protocols": protocols, "laws": laws })
+}

@@ -1,0 +1,190 @@
+//! `farhaul sim`: what would happen on a path like that? The same sessions over the same link model,
+//! in virtual time, repeatable from the seed.
+
+use std::time::Duration;
+
+use farhaul_core::units::Rate;
+use farhaul_lab::registry::{self, Choice};
+use farhaul_sim::{Error, FlowConfig, FlowReport, Scenario, SimReport};
+use serde_json::{Value, json};
+
+use super::path::PathArgs;
+use crate::{
+    exit::{Exit, Failure},
+    out,
+};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The protocol; `farhaul protocols` lists them
+    #[arg(long, value_name = "NAME", default_value = "haul")]
+    protocol: String,
+    /// The congestion law, as NAME or NAME:PARAMETER=VALUE,...
+    #[arg(long, value_name = "LAW")]
+    cc: Option<String>,
+    /// Never send faster than this
+    #[arg(long, value_name = "RATE")]
+    max_rate: Option<Rate>,
+    /// Virtual time, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    secs: u64,
+    /// Flows at once, all alike
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    flows: u32,
+    /// Longest packet, with its IP header
+    #[arg(long, value_name = "BYTES", default_value_t = 9_000, value_parser = clap::value_parser!(u32).range(576..=65_521))]
+    mtu: u32,
+    /// Seed of all randomness
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Keep a point of every flow so often, for --json
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = interval)]
+    interval: Duration,
+    /// One JSON object instead of text
+    #[arg(long, short = 'J')]
+    json: bool,
+    #[command(flatten)]
+    path: PathArgs,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    farhaul_link::duration(text).map_err(|e| e.to_string())
+}
+
+/// Simulates.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let entry = registry::protocol(&args.protocol).map_err(|e| Failure::usage(e.to_string()))?;
+    let choice = Choice {
+        law: args.cc.clone(),
+        max_rate: args.max_rate,
+        simulated: true,
+        ..Choice::default()
+    };
+    entry
+        .client(&choice)
+        .map_err(|e| Failure::usage(e.to_string()))?;
+    let [forward, back] = args.path.paths(args.mtu)?;
+    let scenario = Scenario {
+        forward,
+        back,
+        flows: (0..args.flows).map(|_| FlowConfig::default()).collect(),
+        duration: Duration::from_secs(args.secs),
+        seed: args.seed,
+        interval: args.interval,
+        interface_mtu: Some(args.mtu),
+        ..Scenario::default()
+    };
+    let mut make = |_| {
+        let made = "was made a moment ago";
+        let client = entry.client(&choice).expect(made);
+        (client, entry.server(&choice).expect(made))
+    };
+    let report = farhaul_sim::run(&scenario, &mut make).map_err(failure)?;
+    let law = choice.law.as_deref().unwrap_or(entry.default_law);
+    if args.json {
+        out::json(&object(&args.protocol, law, &report));
+    } else {
+        tell(&args.protocol, law, &report);
+    }
+    Ok(())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
+fn failure(error: Error) -> Failure {
+    let exit = match &error {
+        Error::Livelock { .. } => Exit::Internal,
+        _ => Exit::Usage,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+/// Shares of a flow's time in which its sender did not send, by reason.
+fn limits(flow: &FlowReport) -> Value {
+    let total = flow.seconds.max(1e-9);
+    let mut rest = 1.0;
+    let mut shares = serde_json::Map::new();
+    for (why, seconds) in &flow.sender.held {
+        let share = (seconds / total).clamp(0.0, rest);
+        rest -= share;
+        shares.insert((*why).to_string(), share.into());
+    }
+    shares.insert("sending".into(), rest.into());
+    Value::Object(shares)
+}
+
+/// The bench's keys where they mean the same, then everything the simulator knows. The first flow
+/// speaks for all but goodput, which is the sum.
+fn object(protocol: &str, law: &str, report: &SimReport) -> Value {
+    let goodput: f64 = report.flows.iter().map(|f| f.goodput_bits_per_second).sum();
+    let first = report.flows.first();
+    json!({
+        "schema": "farhaul.sim/1",
+        "ok": true,
+        "version": env!("CARGO_PKG_VERSION"),
+        "protocol": protocol,
+        "cc": law,
+        "seconds": report.seconds,
+        "goodput_bits_per_second": goodput,
+        "feedback_bytes": first.map(|f| f.receiver.feedback_sent),
+        "feedback_kib_per_gib": first.and_then(|f| f.feedback_kib_per_gib),
+        "wire_bytes": first.map(|f| f.sender.wire_sent),
+        "wire_over_goodput": first.and_then(|f| f.wire_over_goodput),
+        "repaired_bytes": first.map(|f| f.sender.repaired),
+        "limited_by": first.map(limits),
+        "simulation": report,
+    })
+}
+
+fn tell(protocol: &str, law: &str, report: &SimReport) {
+    out::line(format!(
+        "{protocol}, law {law}: {:.1} s of virtual time, seed {}, {} packets, trace {}",
+        report.seconds, report.seed, report.packets, report.trace_hash
+    ));
+    for (i, flow) in report.flows.iter().enumerate() {
+        let number = |x: Option<f64>, digits: usize| {
+            x.map_or_else(|| "-".into(), |x| format!("{x:.digits$}"))
+        };
+        out::line(format!(
+            "flow {i}: {}, connected in {} s, nine tenths of its share after {} s",
+            Rate::from_f64(flow.goodput_bits_per_second),
+            number(flow.connected, 3),
+            number(flow.time_to_90_percent, 2)
+        ));
+        out::line(format!(
+            "        feedback {} KiB per GiB, wire {} bytes per byte, {} bytes repaired",
+            number(flow.feedback_kib_per_gib, 1),
+            number(flow.wire_over_goodput, 4),
+            flow.sender.repaired
+        ));
+        if let Value::Object(shares) = limits(flow) {
+            let words: Vec<_> = shares
+                .iter()
+                .filter_map(|(why, share)| Some((why, share.as_f64().filter(|s| *s >= 0.01)?)))
+                .map(|(why, share)| format!("{why} {:.0} %", share * 100.0))
+                .collect();
+            out::line(format!("        limited by {}", words.join(", ")));
+        }
+        for text in flow.closed.iter().flatten() {
+            out::line(format!("        {text}"));
+        }
+    }
+    for (name, link) in [("there", &report.forward), ("back", &report.back)] {
+        let drops: Vec<_> = link
+            .drops
+            .iter()
+            .map(|(cause, n)| format!("{n} dropped ({cause})"))
+            .collect();
+        out::line(format!(
+            "{name}: {} packets, longest queue {} bytes, {:.1} ms; {}",
+            link.offered,
+            link.max_queue_bytes,
+            link.max_wait_ms,
+            if drops.is_empty() {
+                "none dropped".into()
+            } else {
+                drops.join(", ")
+            }
+        ));
+    }
+}

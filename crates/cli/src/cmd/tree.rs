@@ -1,0 +1,162 @@
+//! What do demonstrations and measurements copy? Folders made, measured and compared here, with no
+//! help from the code that is being shown.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use farhaul_core::rng::Rng;
+
+/// Fills `folder` with `files` files of `size` pseudo-random bytes.
+pub(crate) fn fill(folder: &Path, files: u32, size: usize) -> io::Result<()> {
+    const BLOCK: usize = 1 << 20;
+    let mut rng = Rng::new(0xf111);
+    let mut block = Vec::with_capacity(BLOCK);
+    while block.len() < BLOCK {
+        block.extend(rng.next_u64().to_le_bytes());
+    }
+    for i in 0..files {
+        // A different start makes every file different.
+        let shift = usize::try_from(rng.below(BLOCK as u64 / 2)).unwrap_or(0);
+        let mut file = File::create(folder.join(format!("{i:06}")))?;
+        let mut left = size;
+        while left > 0 {
+            let n = left.min(BLOCK - shift);
+            file.write_all(&block[shift..shift + n])?;
+            left -= n;
+        }
+    }
+    Ok(())
+}
+
+/// What a folder holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Content {
+    /// Regular files.
+    pub(crate) files: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+}
+
+/// Regular files below `folder` with their sizes, in order; links are left out.
+fn walk(folder: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                folders.push(entry.path());
+            } else if kind.is_file() {
+                found.push((entry.path(), entry.metadata()?.len()));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Counts `path`, a file or a folder.
+pub(crate) fn content(path: &Path) -> io::Result<Content> {
+    let meta = fs::metadata(path)?;
+    if meta.is_file() {
+        return Ok(Content {
+            files: 1,
+            bytes: meta.len(),
+        });
+    }
+    Ok(walk(path)?
+        .iter()
+        .fold(Content::default(), |sum, (_, n)| Content {
+            files: sum.files + 1,
+            bytes: sum.bytes + n,
+        }))
+}
+
+/// Copies files of `from` into `into`, keeping their places, until `most` bytes are there.
+pub(crate) fn stage(from: &Path, into: &Path, most: u64) -> io::Result<Content> {
+    let mut staged = Content::default();
+    for (path, size) in walk(from)? {
+        if staged.bytes + size > most {
+            continue;
+        }
+        let target = into.join(path.strip_prefix(from).unwrap_or(&path));
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        // A build that goes on meanwhile may take files away.
+        if fs::copy(&path, &target).is_ok() {
+            staged.files += 1;
+            staged.bytes += size;
+        }
+    }
+    Ok(staged)
+}
+
+/// The first file of `from` that is not the same in `to`; none if all are.
+pub(crate) fn first_difference(from: &Path, to: &Path) -> io::Result<Option<PathBuf>> {
+    if fs::metadata(from)?.is_file() {
+        return Ok((!same(from, to)?).then(|| from.to_path_buf()));
+    }
+    for (path, _) in walk(from)? {
+        let twin = to.join(path.strip_prefix(from).unwrap_or(&path));
+        if !twin.is_file() || !same(&path, &twin)? {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+fn same(one: &Path, other: &Path) -> io::Result<bool> {
+    let (mut one, mut other) = (File::open(one)?, File::open(other)?);
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut x, mut y) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+    loop {
+        let n = one.read(&mut x)?;
+        if n == 0 {
+            return Ok(true);
+        }
+        other.read_exact(&mut y[..n])?;
+        if x[..n] != y[..n] {
+            return Ok(false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trees_are_filled_staged_and_compared() {
+        let below = tempfile::tempdir().unwrap();
+        let (a, b) = (below.path().join("a"), below.path().join("b"));
+        fs::create_dir_all(a.join("deep")).unwrap();
+        fs::create_dir(&b).unwrap();
+        fill(&a, 2, 3_000_000).unwrap();
+        fill(&a.join("deep"), 1, 10).unwrap();
+        let all = Content {
+            files: 3,
+            bytes: 6_000_010,
+        };
+        assert_eq!(content(&a).unwrap(), all);
+        assert_eq!(stage(&a, &b, 3_500_000).unwrap().files, 2);
+        assert_eq!(
+            first_difference(&a, &b).unwrap(),
+            Some(a.join("000001")),
+            "the second large one did not fit"
+        );
+        assert_eq!(stage(&a, &b, u64::MAX).unwrap(), all);
+        assert_eq!(first_difference(&a, &b).unwrap(), None);
+        fs::write(b.join("deep/000000"), [0; 10]).unwrap();
+        assert_eq!(
+            first_difference(&a, &b).unwrap(),
+            Some(a.join("deep/000000"))
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! Which protocol does a name mean? Every protocol that can be run, made from one kind of [`Choice`],
+//! so that commands know none of them.
+
+use std::sync::OnceLock;
+
+use farhaul_core::{
+    protocol::{Descriptor, Protocol},
+    units::Rate,
+};
+use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
+
+use crate::nearest;
+
+/// Who ends are where nobody looks.
+const SIMULATED_SEED: [u8; 32] = [7; 32];
+
+/// How an endpoint is to be made.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// Congestion law with its parameters, as `cubic:beta=0.8`; the protocol's own if not said.
+    pub law: Option<String>,
+    /// Never send faster.
+    pub max_rate: Option<Rate>,
+    /// Who this end is: an ed25519 seed or PKCS#8 document; a new identity if not said.
+    pub identity: Option<Vec<u8>>,
+    /// Public keys of the peers that are accepted; everybody's if empty.
+    pub peers: Vec<String>,
+    /// For the simulator: no sealing.
+    pub simulated: bool,
+}
+
+/// Why a protocol could not be chosen or made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChoiceError {
+    /// No protocol of that name.
+    #[error("no protocol '{name}'{}; there are: {known}", did_you_mean(.nearest.as_deref()))]
+    Unknown {
+        /// As given.
+        name: String,
+        /// What may have been meant.
+        nearest: Option<String>,
+        /// All names.
+        known: String,
+    },
+    /// The protocol cannot be made like this.
+    #[error("{0}")]
+    Refused(String),
+}
+
+fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |n| format!(" (did you mean '{n}'?)"))
+}
+
+/// A protocol that can be chosen by name.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// What it says of itself.
+    pub descriptor: &'static Descriptor,
+    /// The law it uses if none is chosen.
+    pub default_law: &'static str,
+    /// Several lanes can share one transfer.
+    pub lanes: bool,
+    make: Make,
+}
+
+type Make = fn(&Choice, End) -> Result<Box<dyn Protocol>, ChoiceError>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Client,
+    Server,
+}
+
+impl Entry {
+    /// An endpoint that opens sessions.
+    pub fn client(&self, choice: &Choice) -> Result<Box<dyn Protocol>, ChoiceError> {
+        (self.make)(choice, End::Client)
+    }
+
+    /// An endpoint that accepts them.
+    pub fn server(&self, choice: &Choice) -> Result<Box<dyn Protocol>, ChoiceError> {
+        (self.make)(choice, End::Server)
+    }
+}
+
+/// Every protocol, in the order of their listing.
+///
+/// # Panics
+/// If a protocol refuses its own defaults, which its tests would have found.
+pub fn protocols() -> &'static [Entry] {
+    static PROTOCOLS: OnceLock<[Entry; 1]> = OnceLock::new();
+    PROTOCOLS.get_or_init(|| {
+        let haul_itself = Haul::client(HaulConfig::new(SIMULATED_SEED));
+        [Entry {
+            descriptor: haul_itself
+                .expect("the default configuration is valid")
+                .descriptor(),
+            default_law: "haul",
+            lanes: true,
+            make: haul,
+        }]
+    })
+}
+
+/// The protocol called `name`.
+pub fn protocol(name: &str) -> Result<&'static Entry, ChoiceError> {
+    let names = || protocols().iter().map(|p| p.descriptor.name);
+    protocols()
+        .iter()
+        .find(|p| p.descriptor.name == name)
+        .ok_or_else(|| ChoiceError::Unknown {
+            name: name.into(),
+            nearest: nearest(name, names()).map(Into::into),
+            known: names().collect::<Vec<_>>().join(", "),
+        })
+}
+
+fn haul(choice: &Choice, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
+    let refused = |e: &dyn std::fmt::Display| ChoiceError::Refused(e.to_string());
+    let identity = match &choice.identity {
+        Some(bytes) => Identity::from_seed(bytes),
+        None if choice.simulated => Identity::from_seed(&SIMULATED_SEED),
+        None => Identity::generate(),
+    };
+    let mut config = HaulConfig::new(*identity.map_err(|e| refused(&e))?.seed());
+    if let Some(law) = &choice.law {
+        config.law.clone_from(law);
+    }
+    config.max_rate = choice.max_rate;
+    config.plain = choice.simulated;
+    if !choice.peers.is_empty() {
+        let keys: Result<Vec<PublicKey>, _> = choice.peers.iter().map(|k| k.parse()).collect();
+        config.peers = PeerPolicy::Keys(keys.map_err(|e| refused(&e))?);
+    }
+    let haul = match end {
+        End::Client => Haul::client(config),
+        End::Server => Haul::server(config),
+    };
+    Ok(Box::new(haul.map_err(|e| refused(&e))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_and_strangers_refused_with_the_nearest() {
+        let entry = protocol("haul").unwrap();
+        assert!(entry.descriptor.sealed);
+        assert!(entry.client(&Choice::default()).is_ok());
+        let error = protocol("hual").err().unwrap().to_string();
+        assert!(error.contains("did you mean 'haul'?"), "{error}");
+        let error = protocol("tcp").err().unwrap().to_string();
+        assert!(error.ends_with("there are: haul"), "{error}");
+    }
+
+    #[test]
+    fn laws_and_keys_are_checked_before_anything_is_sent() {
+        let entry = protocol("haul").unwrap();
+        let law = Choice {
+            law: Some("cubik".into()),
+            ..Choice::default()
+        };
+        let error = entry.client(&law).err().unwrap().to_string();
+        assert!(error.contains("cubic"), "{error}");
+        let peer = Choice {
+            peers: vec!["fh-pub1nonsense".into()],
+            ..Choice::default()
+        };
+        assert!(entry.client(&peer).is_err());
+    }
+}
