@@ -54,7 +54,12 @@ pub struct Options {
     pub server: String,
     /// Files reach the disk before they count.
     pub sync: bool,
+    /// Decides on the server's public key before anything is said to it.
+    pub check: Option<PeerCheck>,
 }
+
+/// Says why a server's public key is not accepted, if it is not.
+pub type PeerCheck = Arc<dyn Fn(Option<&[u8]>) -> Result<(), TransferError> + Send + Sync>;
 
 impl Default for Options {
     fn default() -> Self {
@@ -63,6 +68,7 @@ impl Default for Options {
             wake: None,
             server: String::new(),
             sync: true,
+            check: None,
         }
     }
 }
@@ -230,7 +236,11 @@ impl Client {
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
         self.side.at(now);
         match event {
-            Event::Connected { .. } => {
+            Event::Connected { peer_key } => {
+                let check = self.options.check.as_ref();
+                if let Some(Err(e)) = check.map(|check| check(peer_key.as_deref())) {
+                    return self.side.fail(e, session);
+                }
                 let mut out = Outbox::default();
                 out.push(&self.request);
                 out.flush(session);

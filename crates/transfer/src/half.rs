@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farhaul_core::{
     protocol::{CloseReason, Session},
-    stats::Stats,
+    stats::{Held, Stats},
     store::{Extent, StoreError},
     time::Instant,
 };
@@ -20,6 +20,8 @@ use crate::{
 
 /// How soon workers are looked after when nobody wakes the session.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// How often it is asked what held the sender.
+const LOOK_BACK: Duration = Duration::from_secs(1);
 
 /// The role.
 pub(crate) enum Half {
@@ -36,6 +38,8 @@ pub(crate) struct Side {
     began: Option<Instant>,
     now: Instant,
     stats: Stats,
+    held: Held,
+    looked: Instant,
     error: Option<TransferError>,
 }
 
@@ -49,6 +53,8 @@ impl Side {
             began: None,
             now: Instant::EPOCH,
             stats: Stats::default(),
+            held: Held::default(),
+            looked: Instant::EPOCH,
             error: None,
         }
     }
@@ -94,6 +100,15 @@ impl Side {
             None => {}
         }
         self.stats = session.stats();
+        if self.now.since(self.looked) >= LOOK_BACK {
+            self.looked = self.now;
+            let since = std::mem::replace(&mut self.held, self.stats.held);
+            let lately = self.held.totals().zip(since.totals());
+            let lately = lately.map(|((why, now), (_, before))| (why, now.saturating_sub(before)));
+            let most = lately.max_by_key(|(_, d)| *d);
+            let most = most.filter(|(_, d)| *d > LOOK_BACK / 10);
+            self.handle.progress().set_hold(most.map(|(why, _)| why));
+        }
     }
 
     pub(crate) fn next_wake(&self) -> Option<Instant> {

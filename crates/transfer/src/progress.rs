@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use farhaul_core::stats::Why;
+
 /// What a transfer is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
@@ -41,6 +43,8 @@ pub struct Progress {
     retries: AtomicU64,
     scanned: AtomicBool,
     phase: AtomicU8,
+    /// Index into [`Why::HOLDS`] plus one.
+    hold: AtomicU8,
 }
 
 impl Progress {
@@ -82,6 +86,18 @@ impl Progress {
     /// What is going on.
     pub fn phase(&self) -> Phase {
         Phase::ALL[usize::from(self.phase.load(Relaxed)) % Phase::ALL.len()]
+    }
+
+    /// What held the sender most lately, if anything did.
+    pub fn hold(&self) -> Option<Why> {
+        let index = usize::from(self.hold.load(Relaxed)).checked_sub(1)?;
+        Why::HOLDS.get(index).copied()
+    }
+
+    pub(crate) fn set_hold(&self, why: Option<Why>) {
+        let index = why.and_then(|why| Why::HOLDS.iter().position(|w| *w == why));
+        let index = index.and_then(|i| u8::try_from(i + 1).ok());
+        self.hold.store(index.unwrap_or(0), Relaxed);
     }
 
     pub(crate) fn found(&self, size: u64) {
