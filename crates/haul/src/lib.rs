@@ -1,1 +1,31 @@
-//! The flagship protocol: sealed, paced, range-coded feedback over one UDP socket.
+//! How does farhaul move data when it may choose everything itself? With `haul`: objects addressed by
+//! offset, one UDP socket, a TLS 1.3 handshake behind a stateless retry, every datagram sealed,
+//! range-coded feedback, a path MTU search and key updates. The wire is specified in
+//! `docs/protocols/haul.md`.
+//!
+//! - [`Haul`] makes sessions from a [`HaulConfig`]; [`Identity`] and [`PublicKey`] are who one is
+//! - [`wire`]: bytes to fields and back, without state
+//! - `crypto`: the handshake and packet keys behind one trait, sealed (TLS) or plain (simulator)
+//! - `handshake`, `seal`, `stream`, `mtu`, `path`, `life`: the pieces of a session; `session` joins
+//!   them with the [`arq`](farhaul_core::arq) skeleton
+//!
+//! Invariants: nothing received panics or allocates by a peer's word alone; a packet number is sealed
+//! once per key; data is acknowledged only after the store took it or the session is closing.
+
+mod config;
+pub mod crypto;
+mod handshake;
+mod identity;
+mod life;
+mod mtu;
+mod path;
+mod protocol;
+mod seal;
+mod session;
+mod stream;
+pub mod wire;
+
+pub use config::{ConfigError, HaulConfig, PeerPolicy};
+pub use identity::{Identity, KeyError, PublicKey};
+pub use life::{CODE_PROTOCOL, CODE_STORE};
+pub use protocol::Haul;

@@ -1,0 +1,86 @@
+//! What can be chosen? Little: who one is, whom one talks to, and the two knobs of the sender.
+
+use std::time::Duration;
+
+use farhaul_core::units::Rate;
+
+use crate::identity::{KeyError, PublicKey};
+
+/// Whose keys are accepted inside the handshake.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PeerPolicy {
+    /// Everybody's; the application decides on the key it is shown.
+    #[default]
+    Any,
+    /// One of these.
+    Keys(Vec<PublicKey>),
+}
+
+impl PeerPolicy {
+    /// True if `key` may connect.
+    pub fn accepts(&self, key: &PublicKey) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Keys(keys) => keys.contains(key),
+        }
+    }
+}
+
+/// How an endpoint behaves.
+#[derive(Clone, Debug)]
+pub struct HaulConfig {
+    /// Ed25519 seed (32 bytes) or PKCS#8 document.
+    pub identity: Vec<u8>,
+    /// Whose keys are accepted.
+    pub peers: PeerPolicy,
+    /// Congestion law and its parameters.
+    pub law: String,
+    /// Never send faster.
+    pub max_rate: Option<Rate>,
+    /// No sealing; for the simulator only.
+    pub plain: bool,
+    /// Silence after which a connection is lost.
+    pub idle: Duration,
+    /// A client gives up if nothing answers this long.
+    pub answer: Duration,
+    /// The largest UDP payload sent or taken, 1,200 to 65,507. More than a jumbo frame's saves little,
+    /// while a lost datagram and the sockets' buffers grow with it.
+    pub max_datagram: u32,
+    /// Datagrams sealed before the keys are changed; at most half of what the cipher allows.
+    pub key_update_after: u64,
+}
+
+impl HaulConfig {
+    /// Everything but the identity at its default.
+    pub fn new(identity: impl Into<Vec<u8>>) -> Self {
+        Self {
+            identity: identity.into(),
+            peers: PeerPolicy::Any,
+            law: "haul".into(),
+            max_rate: None,
+            plain: false,
+            idle: Duration::from_secs(30),
+            answer: Duration::from_secs(5),
+            max_datagram: 9_216,
+            key_update_after: 1 << 22,
+        }
+    }
+}
+
+/// Why an endpoint could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The identity.
+    #[error("identity: {0}")]
+    Identity(#[from] KeyError),
+    /// The congestion law.
+    #[error("congestion law: {0}")]
+    Law(#[from] farhaul_congestion::Error),
+    /// The TLS library.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// A number out of its range.
+    #[error("{0}")]
+    Range(&'static str),
+}

@@ -1,0 +1,518 @@
+//! How do two sides that know nothing of each other get keys, over a path that loses, repeats and
+//! corrupts? In flights: each side's latest messages, sealed once and kept as datagrams, are sent again
+//! as they are on a timer until the other side answers with something new.
+//!
+//! The client first says hello; the server answers with a token without remembering anything; only a
+//! client that returns the token gets a session. That round trip also tells both sides the rtt.
+
+use std::{sync::Arc, time::Duration};
+
+use farhaul_core::{
+    codec::{DecodeError, NoRoom, Reader, Writer},
+    loss::Ranges,
+    time::Instant,
+};
+
+use crate::{
+    crypto::{Change, Crypto, KeyPair, Ratchet, Refusal, Side, Suite},
+    wire::{
+        BASE_DATAGRAM, TAG, VERSION,
+        frame::{self, Cause, Frame},
+        long::{self, Head, Kind},
+        params::Params,
+    },
+};
+
+/// The most bytes of messages per level.
+const MAX_MESSAGES: u64 = 16 << 10;
+/// Before any rtt is known.
+const FIRST_TIMEOUT: Duration = Duration::from_millis(250);
+/// From this rtt on a lost flight costs more than sending each flight twice.
+const LONG_PATH: Duration = Duration::from_millis(20);
+/// Hellos whose time of departure is remembered.
+const HELLOS: usize = 16;
+
+/// The connection ids of one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    pub(crate) local: u32,
+    pub(crate) remote: u32,
+}
+
+impl Ids {
+    /// Server, client.
+    pub(crate) const fn ordered(self, side: Side) -> (u32, u32) {
+        match side {
+            Side::Client => (self.remote, self.local),
+            Side::Server => (self.local, self.remote),
+        }
+    }
+
+    fn secret(self, side: Side) -> [u8; 8] {
+        let (server, client) = self.ordered(side);
+        (u64::from(server) << 32 | u64::from(client)).to_be_bytes()
+    }
+}
+
+/// What a datagram did.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Taken.
+    Taken,
+    /// Not for this state, or seen before.
+    Ignored,
+    /// Could not be opened.
+    Unauthentic,
+    /// The peer gave up.
+    Closed {
+        cause: Cause,
+        code: u32,
+        text: String,
+    },
+    /// No common version.
+    Version(String),
+}
+
+/// What the handshake agreed on.
+pub(crate) struct Agreed {
+    pub(crate) keys: KeyPair,
+    pub(crate) ratchet: Ratchet,
+    pub(crate) peer_key: Option<Vec<u8>>,
+    pub(crate) params: Params,
+}
+
+/// One level's messages as they arrive.
+#[derive(Default)]
+struct Inbox {
+    bytes: Vec<u8>,
+    have: Ranges,
+    read: usize,
+}
+
+impl Inbox {
+    fn insert(&mut self, offset: u64, data: &[u8]) -> Result<(), DecodeError> {
+        let end = offset.saturating_add(data.len() as u64);
+        if end > MAX_MESSAGES {
+            return Err(DecodeError::Malformed("too many handshake messages"));
+        }
+        let at = usize::try_from(offset).unwrap_or(usize::MAX);
+        if self.bytes.len() < at + data.len() {
+            self.bytes.resize(at + data.len(), 0);
+        }
+        self.bytes[at..at + data.len()].copy_from_slice(data);
+        self.have.insert(offset..end);
+        Ok(())
+    }
+
+    /// What follows what has been read, without a hole.
+    fn ready(&mut self) -> &[u8] {
+        let end = usize::try_from(self.have.prefix()).unwrap_or_default();
+        let start = std::mem::replace(&mut self.read, end);
+        &self.bytes[start..end]
+    }
+}
+
+/// The latest messages, as datagrams.
+#[derive(Default)]
+struct Flight {
+    datagrams: Vec<Vec<u8>>,
+    cursor: usize,
+    copies: u32,
+    sends: u32,
+    due: Option<Instant>,
+}
+
+/// One level of keys and the messages under them.
+struct Level {
+    keys: KeyPair,
+    inbox: Inbox,
+    sent: u64,
+    number: u8,
+}
+
+impl Level {
+    fn new(keys: KeyPair) -> Self {
+        Self {
+            keys,
+            inbox: Inbox::default(),
+            sent: 0,
+            number: 0,
+        }
+    }
+}
+
+/// One side of the handshake.
+pub(crate) struct Handshake {
+    side: Side,
+    suite: Arc<dyn Suite>,
+    crypto: Option<Box<dyn Crypto>>,
+    ids: Ids,
+    limits: Params,
+    initial: Level,
+    /// Under handshake keys, once there are any.
+    later: Option<Level>,
+    sealed: Option<(KeyPair, Ratchet)>,
+    flight: Flight,
+    token: Vec<u8>,
+    hellos: [Option<Instant>; HELLOS],
+    rtt: Option<Duration>,
+    started: Instant,
+    heard: bool,
+}
+
+impl Handshake {
+    /// Opens a connection; the server's id is not known yet.
+    pub(crate) fn client(suite: Arc<dyn Suite>, local: u32, limits: Params, now: Instant) -> Self {
+        let ids = Ids { local, remote: 0 };
+        let mut this = Self::new(Side::Client, suite, ids, limits, now);
+        let mut hello = vec![0; BASE_DATAGRAM];
+        this.head(&mut Writer::new(&mut hello), &Kind::Hello { attempt: 0 })
+            .expect("a header fits");
+        this.flight.datagrams.push(hello);
+        this
+    }
+
+    /// Answers a client that returned its token.
+    pub(crate) fn server(
+        suite: Arc<dyn Suite>,
+        ids: Ids,
+        limits: Params,
+        now: Instant,
+        rtt: Duration,
+    ) -> Result<Self, Refusal> {
+        let mut this = Self::new(Side::Server, suite, ids, limits, now);
+        this.rtt = Some(rtt);
+        this.heard = true;
+        this.start()?;
+        Ok(this)
+    }
+
+    fn new(side: Side, suite: Arc<dyn Suite>, ids: Ids, limits: Params, now: Instant) -> Self {
+        Self {
+            side,
+            crypto: None,
+            ids,
+            limits,
+            initial: Level::new(suite.initial(ids.secret(side), side)),
+            suite,
+            later: None,
+            sealed: None,
+            flight: Flight::default(),
+            token: Vec::new(),
+            hellos: [None; HELLOS],
+            rtt: None,
+            started: now,
+            heard: false,
+        }
+    }
+
+    fn start(&mut self) -> Result<(), Refusal> {
+        let params = Params {
+            ids: self.ids.ordered(self.side),
+            ..self.limits
+        };
+        self.crypto = Some(self.suite.start(self.side, params.encode())?);
+        Ok(())
+    }
+
+    pub(crate) const fn ids(&self) -> Ids {
+        self.ids
+    }
+
+    pub(crate) const fn rtt(&self) -> Option<Duration> {
+        self.rtt
+    }
+
+    /// Anything authentic came back.
+    pub(crate) const fn heard(&self) -> bool {
+        self.heard
+    }
+
+    pub(crate) const fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// True once anything left.
+    pub(crate) const fn sent_anything(&self) -> bool {
+        self.flight.cursor > 0 || self.flight.sends > 0
+    }
+
+    fn head(&self, w: &mut Writer<'_>, kind: &Kind<'_>) -> Result<(), NoRoom> {
+        let head = Head {
+            version: VERSION,
+            to: self.ids.remote,
+            from: self.ids.local,
+        };
+        long::encode(w, head, kind)
+    }
+
+    /// A long datagram arrived; `at` is where its clear part ends.
+    pub(crate) fn on_datagram(
+        &mut self,
+        now: Instant,
+        datagram: &mut [u8],
+    ) -> Result<Progress, Refusal> {
+        let Ok((head, kind, at)) = long::decode(datagram) else {
+            return Ok(Progress::Unauthentic);
+        };
+        if head.to != self.ids.local {
+            return Ok(Progress::Ignored);
+        }
+        let expected = self.crypto.is_none() || head.from == self.ids.remote;
+        match kind {
+            Kind::Versions { list } if self.crypto.is_none() => Ok(versions(list)),
+            Kind::Retry { attempt, token } if self.crypto.is_none() => {
+                let token = token.to_vec();
+                self.on_retry(now, datagram, (head.from, attempt, at), token)
+            }
+            Kind::Initial { number, .. } if expected && self.crypto.is_some() => {
+                let Some(end) = self.initial.keys.remote.open(number.into(), datagram, at) else {
+                    return Ok(Progress::Unauthentic);
+                };
+                self.on_payload(false, &datagram[at..end])
+            }
+            Kind::Handshake { number } if expected => {
+                let Some(level) = &self.later else {
+                    return Ok(Progress::Ignored);
+                };
+                let Some(end) = level.keys.remote.open(number.into(), datagram, at) else {
+                    return Ok(Progress::Unauthentic);
+                };
+                self.on_payload(true, &datagram[at..end])
+            }
+            _ => Ok(Progress::Ignored),
+        }
+    }
+
+    fn on_retry(
+        &mut self,
+        now: Instant,
+        datagram: &mut [u8],
+        (server, attempt, at): (u32, u8, usize),
+        token: Vec<u8>,
+    ) -> Result<Progress, Refusal> {
+        if datagram.len() != at + TAG || self.initial.keys.remote.open(0, datagram, at).is_none() {
+            return Ok(Progress::Unauthentic);
+        }
+        self.heard = true;
+        self.rtt = self.hellos[usize::from(attempt) % HELLOS].map(|at| now.since(at));
+        self.ids.remote = server;
+        self.token = token;
+        let secret = self.ids.secret(self.side);
+        self.initial = Level::new(self.suite.initial(secret, self.side));
+        self.start()?;
+        self.write();
+        Ok(Progress::Taken)
+    }
+
+    fn on_payload(&mut self, is_handshake: bool, payload: &[u8]) -> Result<Progress, Refusal> {
+        self.heard = true;
+        // Messages of a finished level are repeats.
+        let current = is_handshake == self.later.is_some();
+        let level = self.later.as_mut().unwrap_or(&mut self.initial);
+        let broken = |e: DecodeError| Refusal::Protocol(e.to_string());
+        let mut r = Reader::new(payload);
+        while let Some(frame) = frame::next(&mut r).map_err(broken)? {
+            match frame {
+                Frame::Crypto { offset, data } if current => {
+                    level.inbox.insert(offset, data).map_err(broken)?;
+                }
+                Frame::Crypto { .. } => {}
+                Frame::Close { cause, code, text } => {
+                    let text = String::from_utf8_lossy(text).into_owned();
+                    return Ok(Progress::Closed { cause, code, text });
+                }
+                _ => return Err(Refusal::Protocol("frame out of place".into())),
+            }
+        }
+        let messages = level.inbox.ready();
+        let Some(crypto) = self.crypto.as_mut().filter(|_| !messages.is_empty()) else {
+            return Ok(Progress::Ignored);
+        };
+        crypto.read(messages)?;
+        self.write();
+        Ok(Progress::Taken)
+    }
+
+    /// Turns what the crypto has to say into a new flight.
+    fn write(&mut self) {
+        let mut fresh = true;
+        loop {
+            let mut messages = Vec::new();
+            let Some(crypto) = &mut self.crypto else {
+                return;
+            };
+            let change = crypto.write(&mut messages);
+            if messages.is_empty() && change.is_none() {
+                return;
+            }
+            if !messages.is_empty() {
+                if fresh {
+                    self.flight = Flight {
+                        copies: u32::from(self.rtt.is_some_and(|rtt| rtt >= LONG_PATH)),
+                        ..Flight::default()
+                    };
+                    fresh = false;
+                }
+                self.wrap(&messages);
+            }
+            match change {
+                Some(Change::Handshake(keys)) => self.later = Some(Level::new(keys)),
+                Some(Change::Sealed(keys, ratchet)) => self.sealed = Some((keys, ratchet)),
+                None => {}
+            }
+        }
+    }
+
+    fn wrap(&mut self, mut messages: &[u8]) {
+        while !messages.is_empty() {
+            let level = self.later.as_ref().unwrap_or(&self.initial);
+            let offset = level.sent;
+            let fields = self.head_len() + TAG + frame::crypto_overhead(offset, messages.len());
+            let len = messages.len().min(BASE_DATAGRAM - fields);
+            let (head, tail) = messages.split_at(len);
+            let frame = Frame::Crypto { offset, data: head };
+            let datagram = self.seal(&frame);
+            self.flight.datagrams.push(datagram);
+            let level = self.later.as_mut().unwrap_or(&mut self.initial);
+            level.sent += len as u64;
+            messages = tail;
+        }
+    }
+
+    fn head_len(&self) -> usize {
+        let token = if self.later.is_some() {
+            0
+        } else {
+            2 + self.token.len()
+        };
+        long::HEAD + token + 1
+    }
+
+    /// Seals one frame at the current level; a client's first messages are padded.
+    fn seal(&mut self, frame: &Frame<'_>) -> Vec<u8> {
+        let (token, is_initial) = (std::mem::take(&mut self.token), self.later.is_none());
+        let level = self.later.as_mut().unwrap_or(&mut self.initial);
+        let number = level.number;
+        level.number = number.checked_add(1).expect("a handshake has few flights");
+        let kind = if is_initial {
+            let token = &token;
+            Kind::Initial { token, number }
+        } else {
+            Kind::Handshake { number }
+        };
+        let mut datagram = vec![0; BASE_DATAGRAM];
+        let mut w = Writer::new(&mut datagram);
+        self.head(&mut w, &kind).expect("a header fits");
+        let header = w.len();
+        frame::encode(&mut w, frame).expect("the frame was cut to fit");
+        let len = w.len() + TAG;
+        if !(is_initial && self.side == Side::Client) {
+            datagram.truncate(len);
+        }
+        let level = self.later.as_ref().unwrap_or(&self.initial);
+        level.keys.local.seal(number.into(), &mut datagram, header);
+        self.token = token;
+        datagram
+    }
+
+    /// A datagram that tells the peer why this side gives up, if it can be told.
+    pub(crate) fn farewell(&mut self, cause: Cause, code: u32, text: &str) -> Option<Vec<u8>> {
+        self.crypto.as_ref()?;
+        let text = text.as_bytes();
+        Some(self.seal(&Frame::Close {
+            cause,
+            code,
+            text: &text[..text.len().min(frame::MAX_TEXT)],
+        }))
+    }
+
+    /// The agreement, once, when both sides are authenticated.
+    pub(crate) fn agreed(&mut self) -> Result<Option<Agreed>, Refusal> {
+        let Some(crypto) = self.crypto.as_ref().filter(|c| c.is_done()) else {
+            return Ok(None);
+        };
+        let Some((keys, ratchet)) = self.sealed.take() else {
+            return Ok(None);
+        };
+        let params = crypto.peer_params().unwrap_or_default();
+        let params = Params::decode(params).map_err(|e| Refusal::Protocol(e.to_string()))?;
+        if params.ids != self.ids.ordered(self.side) {
+            return Err(Refusal::Protocol(
+                "connection ids were tampered with".into(),
+            ));
+        }
+        if self.side == Side::Server {
+            self.flight = Flight::default();
+        }
+        Ok(Some(Agreed {
+            keys,
+            ratchet,
+            peer_key: crypto.peer_key(),
+            params,
+        }))
+    }
+
+    /// The next datagram of the flight, if one should leave.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<&[u8]> {
+        let flight = &mut self.flight;
+        let datagram = flight.datagrams.get_mut(flight.cursor)?;
+        if self.crypto.is_none() {
+            // A hello: says which, so that the answer to it gives an rtt.
+            let attempt = flight.sends;
+            datagram[long::HEAD] = u8::try_from(attempt).unwrap_or(u8::MAX);
+            self.hellos[attempt as usize % HELLOS] = Some(now);
+        }
+        let sent = flight.cursor;
+        flight.cursor += 1;
+        if flight.cursor == flight.datagrams.len() {
+            if flight.copies > 0 {
+                flight.copies -= 1;
+                flight.cursor = 0;
+            } else {
+                let first = self
+                    .rtt
+                    .map_or(FIRST_TIMEOUT, |rtt| rtt * 3 / 2 + Duration::from_millis(10));
+                flight.due = Some(now + first.saturating_mul(1 << flight.sends.min(6)));
+                flight.sends += 1;
+            }
+        }
+        Some(&flight.datagrams[sent])
+    }
+
+    /// When the flight is to be sent again.
+    pub(crate) const fn due(&self) -> Option<Instant> {
+        self.flight.due
+    }
+
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        if self.flight.due.is_some_and(|due| due <= now) {
+            self.flight.due = None;
+            self.flight.cursor = 0;
+        }
+    }
+}
+
+fn versions(list: &[u8]) -> Progress {
+    let mut speaks = Vec::new();
+    let mut r = Reader::new(list);
+    while let Ok(version) = r.u32() {
+        if version == VERSION {
+            // Somebody's mistake: a peer that speaks ours would have answered otherwise.
+            return Progress::Ignored;
+        }
+        if speaks.len() < 8 {
+            speaks.push(format!("{version:#010x}"));
+        }
+    }
+    if speaks.is_empty() {
+        return Progress::Ignored;
+    }
+    let speaks = speaks.join(", ");
+    Progress::Version(format!(
+        "this side speaks {VERSION:#010x}, the peer {speaks}"
+    ))
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,253 @@
+//! Who am I, who are you? An ed25519 key pair, kept as its 32-byte seed; the public half is shown as
+//! `fh-pub1` and 56 letters: 32 key bytes and a 24-bit checksum in base32, without the letters that
+//! look alike.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use rustls::{
+    Error,
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+    sign::SigningKey,
+};
+
+use crate::crypto::tls;
+
+/// DER of an `AlgorithmIdentifier` for ed25519 in a `SubjectPublicKeyInfo`, up to the key.
+const SPKI: [u8; 12] = [
+    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+];
+/// DER of a PKCS#8 version 1 ed25519 key, up to the seed (RFC 8410 §7).
+const PKCS8: [u8; 16] = [
+    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+];
+const PREFIX: &str = "fh-pub1";
+const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// Why a key was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// Not 32 seed bytes nor an ed25519 PKCS#8 document.
+    #[error("not an ed25519 seed (32 bytes) or PKCS#8 key")]
+    Seed,
+    /// Not of the form `fh-pub1` and 56 letters.
+    #[error("not a public key: it should be fh-pub1 and 56 letters and digits")]
+    Form,
+    /// Mistyped.
+    #[error("the public key is mistyped: its checksum does not match")]
+    Checksum,
+    /// The system has no randomness, or the provider refused the key.
+    #[error("the cryptographic provider failed")]
+    Provider,
+}
+
+/// An ed25519 public key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PublicKey([u8; 32]);
+
+impl PublicKey {
+    /// From its 32 bytes.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its 32 bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    pub(crate) fn to_spki(self) -> Vec<u8> {
+        [&SPKI[..], &self.0].concat()
+    }
+
+    pub(crate) fn from_spki(spki: &[u8]) -> Option<Self> {
+        let key = spki.strip_prefix(&SPKI)?;
+        Some(Self(key.try_into().ok()?))
+    }
+}
+
+/// CRC-24 as of RFC 4880 §6.1.
+fn checksum(bytes: &[u8]) -> [u8; 3] {
+    let mut crc = 0x00b7_04ce_u32;
+    for byte in bytes {
+        crc ^= u32::from(*byte) << 16;
+        for _ in 0..8 {
+            crc <<= 1;
+            if crc & 0x0100_0000 != 0 {
+                crc ^= 0x0186_4cfb;
+            }
+        }
+    }
+    let [_, a, b, c] = crc.to_be_bytes();
+    [a, b, c]
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(PREFIX)?;
+        let mut bytes = self.0.to_vec();
+        bytes.extend(checksum(&self.0));
+        for five in bytes.chunks(5) {
+            let word = five.iter().fold(0_u64, |w, b| w << 8 | u64::from(*b));
+            for i in (0..8).rev() {
+                let letter = usize::try_from(word >> (5 * i) & 31).unwrap_or_default();
+                write!(f, "{}", char::from(LETTERS[letter]))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        let body = text.trim().strip_prefix(PREFIX).ok_or(KeyError::Form)?;
+        if body.len() != 56 {
+            return Err(KeyError::Form);
+        }
+        let mut bytes = Vec::with_capacity(35);
+        for eight in body.as_bytes().chunks(8) {
+            let mut word = 0_u64;
+            for letter in eight {
+                let letter = letter.to_ascii_lowercase();
+                let value = LETTERS.iter().position(|l| *l == letter);
+                word = word << 5 | value.ok_or(KeyError::Form)? as u64;
+            }
+            bytes.extend_from_slice(&word.to_be_bytes()[3..]);
+        }
+        let (key, sum) = bytes.split_first_chunk::<32>().ok_or(KeyError::Form)?;
+        if checksum(key) != sum {
+            return Err(KeyError::Checksum);
+        }
+        Ok(Self(*key))
+    }
+}
+
+/// An ed25519 key pair.
+#[derive(Clone)]
+pub struct Identity {
+    seed: [u8; 32],
+    public: PublicKey,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({})", self.public)
+    }
+}
+
+impl Identity {
+    /// A new one, from the system's randomness.
+    pub fn generate() -> Result<Self, KeyError> {
+        let mut seed = [0; 32];
+        tls::provider()
+            .secure_random
+            .fill(&mut seed)
+            .map_err(|_| KeyError::Provider)?;
+        Self::from_seed(&seed)
+    }
+
+    /// From its seed, or from a PKCS#8 (version 1 or 2) document that contains it.
+    pub fn from_seed(bytes: &[u8]) -> Result<Self, KeyError> {
+        let seed = if bytes.len() == 32 {
+            bytes
+        } else {
+            let version_one = bytes.strip_prefix(&PKCS8);
+            version_one
+                .or_else(|| pkcs8_seed(bytes))
+                .ok_or(KeyError::Seed)?
+        };
+        let seed: [u8; 32] = seed.try_into().map_err(|_| KeyError::Seed)?;
+        let spki = load(&seed)
+            .ok()
+            .and_then(|key| key.public_key().map(|spki| spki.to_vec()))
+            .ok_or(KeyError::Provider)?;
+        let public = PublicKey::from_spki(&spki).ok_or(KeyError::Provider)?;
+        Ok(Self { seed, public })
+    }
+
+    /// The secret half; whoever has it is this identity.
+    pub const fn seed(&self) -> &[u8; 32] {
+        &self.seed
+    }
+
+    /// The public half.
+    pub const fn public(&self) -> PublicKey {
+        self.public
+    }
+
+    pub(crate) fn signer(&self) -> Result<Arc<dyn SigningKey>, Error> {
+        load(&self.seed)
+    }
+}
+
+/// The seed inside a version 2 document, whose outer length and version differ.
+fn pkcs8_seed(bytes: &[u8]) -> Option<&[u8]> {
+    let inner = PKCS8.get(5..)?;
+    bytes.get(5..)?.strip_prefix(inner)?.get(..32)
+}
+
+fn load(seed: &[u8; 32]) -> Result<Arc<dyn SigningKey>, Error> {
+    let document = [&PKCS8[..], seed].concat();
+    let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(document));
+    tls::provider().key_provider.load_private_key(der)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 8032 §7.1, test 1.
+    const SEED: [u8; 32] = [
+        0x9d, 0x61, 0xb1, 0x9d, 0xef, 0xfd, 0x5a, 0x60, 0xba, 0x84, 0x4a, 0xf4, 0x92, 0xec, 0x2c,
+        0xc4, 0x44, 0x49, 0xc5, 0x69, 0x7b, 0x32, 0x69, 0x19, 0x70, 0x3b, 0xac, 0x03, 0x1c, 0xae,
+        0x7f, 0x60,
+    ];
+
+    #[test]
+    fn the_public_half_is_that_of_the_standard() {
+        let identity = Identity::from_seed(&SEED).unwrap();
+        let public = identity.public();
+        assert_eq!(public.as_bytes()[..4], [0xd7, 0x5a, 0x98, 0x01]);
+        let document = [&PKCS8[..], &SEED].concat();
+        assert_eq!(Identity::from_seed(&document).unwrap().public(), public);
+        let mut second = document;
+        (second[1], second[4]) = (0x51, 0x01);
+        second.extend([0x81, 0x21, 0x00]);
+        second.extend(public.as_bytes());
+        assert_eq!(Identity::from_seed(&second).unwrap().public(), public);
+        assert_eq!(Identity::from_seed(&[1; 31]).unwrap_err(), KeyError::Seed);
+    }
+
+    #[test]
+    fn public_keys_survive_being_typed() {
+        let key = Identity::from_seed(&SEED).unwrap().public();
+        let text = key.to_string();
+        assert_eq!(text.len(), 63);
+        assert_eq!(text.parse(), Ok(key));
+        assert_eq!(
+            text.replacen("fh-pub1", "fh-pub2", 1).parse::<PublicKey>(),
+            Err(KeyError::Form)
+        );
+        assert_eq!(text[..62].parse::<PublicKey>(), Err(KeyError::Form));
+        for i in PREFIX.len()..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[i] = if bytes[i] == b'7' { b'8' } else { b'7' };
+            let typed = String::from_utf8(bytes).unwrap();
+            assert_eq!(typed.parse::<PublicKey>(), Err(KeyError::Checksum), "{i}");
+        }
+    }
+
+    #[test]
+    fn new_identities_differ() {
+        let (a, b) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        assert_ne!(a.public(), b.public());
+    }
+}

@@ -1,0 +1,147 @@
+//! Where is the peer? Where its newest authentic datagram came from, once it has shown that it
+//! receives there: an address that appears is sent a challenge, at most three times what came from
+//! it, and data follows the answer.
+
+use std::{net::SocketAddr, time::Duration};
+
+use farhaul_core::time::Instant;
+
+/// Bytes that may go to an unproven address per byte that came from it.
+const AMPLIFICATION: u64 = 3;
+/// Challenges before an address is given up.
+const TRIES: u32 = 6;
+
+/// An address that has yet to answer.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    address: SocketAddr,
+    challenge: u64,
+    received: u64,
+    sent: u64,
+    tries: u32,
+    due: Instant,
+}
+
+/// The peer's address.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    active: SocketAddr,
+    candidate: Option<Candidate>,
+    /// A challenge of the peer's to be answered where it came from.
+    answer: Option<(SocketAddr, u64)>,
+}
+
+impl Path {
+    pub(crate) const fn new(active: SocketAddr) -> Self {
+        Self {
+            active,
+            candidate: None,
+            answer: None,
+        }
+    }
+
+    pub(crate) const fn active(&self) -> SocketAddr {
+        self.active
+    }
+
+    /// An authentic datagram of `bytes` came from `address`; `newest`: none with a higher number did.
+    pub(crate) fn on_datagram(
+        &mut self,
+        now: Instant,
+        address: SocketAddr,
+        bytes: u64,
+        newest: bool,
+        fresh: impl FnOnce() -> u64,
+    ) {
+        if let Some(candidate) = self.candidate.as_mut().filter(|c| c.address == address) {
+            candidate.received += bytes;
+        } else if newest && address != self.active {
+            self.candidate = Some(Candidate {
+                address,
+                challenge: fresh(),
+                received: bytes,
+                sent: 0,
+                tries: 0,
+                due: now,
+            });
+        } else if newest {
+            // It is heard at the old place after all.
+            self.candidate = None;
+        }
+    }
+
+    /// The challenge to send now, and where to, if the address has paid for `bytes`.
+    pub(crate) fn poll_challenge(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        rtt: Duration,
+    ) -> Option<(SocketAddr, u64)> {
+        let candidate = self.candidate.as_mut()?;
+        if candidate.due > now || candidate.sent + bytes > AMPLIFICATION * candidate.received {
+            return None;
+        }
+        candidate.sent += bytes;
+        candidate.tries += 1;
+        candidate.due =
+            now + (rtt * 3 / 2 + Duration::from_millis(10)) * (1 << candidate.tries.min(4));
+        let challenge = (candidate.address, candidate.challenge);
+        if candidate.tries == TRIES {
+            self.candidate = None;
+        }
+        Some(challenge)
+    }
+
+    /// The peer wants to know whether we are at the address it sent to.
+    pub(crate) const fn on_challenge(&mut self, from: SocketAddr, challenge: u64) {
+        self.answer = Some((from, challenge));
+    }
+
+    pub(crate) const fn take_answer(&mut self) -> Option<(SocketAddr, u64)> {
+        self.answer.take()
+    }
+
+    /// An answer: the address moved, and whether to another host.
+    pub(crate) fn on_response(&mut self, response: u64) -> Option<bool> {
+        let candidate = self.candidate.filter(|c| c.challenge == response)?;
+        self.candidate = None;
+        let moved = candidate.address.ip() != self.active.ip();
+        self.active = candidate.address;
+        Some(moved)
+    }
+
+    /// When the next challenge may leave.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.candidate
+            .filter(|c| c.sent < AMPLIFICATION * c.received)
+            .map(|c| c.due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_counts_once_it_answers_and_is_never_flooded() {
+        let at = |s: &str| s.parse::<SocketAddr>().unwrap();
+        let (old, new) = (at("10.0.0.1:1"), at("10.0.0.1:2"));
+        let mut path = Path::new(old);
+        let now = Instant::EPOCH;
+        path.on_datagram(now, new, 20, false, || 5);
+        assert!(path.due().is_none(), "late datagrams prove nothing");
+        path.on_datagram(now, new, 20, true, || 5);
+        let rtt = Duration::from_millis(10);
+        assert_eq!(path.poll_challenge(now, 34, rtt), Some((new, 5)));
+        let later = now + Duration::from_secs(9);
+        assert_eq!(path.poll_challenge(later, 34, rtt), None, "three times 20");
+        path.on_datagram(now, new, 20, true, || 6);
+        assert_eq!(path.poll_challenge(later, 34, rtt), Some((new, 5)));
+        assert_eq!(path.on_response(4), None);
+        assert_eq!(path.active(), old);
+        assert_eq!(path.on_response(5), Some(false));
+        assert_eq!(path.active(), new);
+        path.on_datagram(now, at("10.0.0.9:2"), 20, true, || 7);
+        assert_eq!(path.on_response(7), Some(true));
+    }
+}

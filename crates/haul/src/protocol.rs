@@ -1,0 +1,329 @@
+//! What does an endpoint do before there is a session? It opens connections, routes datagrams by
+//! their connection id, and answers strangers without remembering them.
+//!
+//! Nothing is answered with more than three times its size; a session is made only for a client that
+//! returned a fresh token from its own address.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use farhaul_congestion::{Factory, lookup};
+use farhaul_core::{
+    arq::Sender,
+    codec::{NoRoom, Writer},
+    protocol::{Accepted, Descriptor, Protocol, Provenance, Route, Session},
+    rng::Rng,
+    time::Instant,
+    units::Rate,
+};
+
+use crate::{
+    config::{ConfigError, HaulConfig},
+    crypto::{Key, Side, Suite, plain::Plain, tls::Tls},
+    handshake::{Handshake, Ids},
+    identity::{Identity, PublicKey},
+    life::Life,
+    mtu::Mtu,
+    path::Path,
+    session::{HaulSession, Settings},
+    wire::{
+        BASE_DATAGRAM, TAG, VERSION,
+        long::{self, Head, Kind, LONG},
+        params::Params,
+        short::{self, Short},
+        token::Token,
+    },
+};
+
+static DESCRIPTOR: Descriptor = Descriptor {
+    name: "haul",
+    summary: "farhaul's own: sealed, paced, range-coded feedback, one UDP socket",
+    provenance: Provenance::Specification,
+    citation: "docs/protocols/haul.md",
+    sealed: true,
+    control_lane: false,
+};
+
+static PLAIN: Descriptor = Descriptor {
+    summary: "haul without sealing, for the simulator",
+    sealed: false,
+    ..DESCRIPTOR
+};
+
+/// An endpoint that speaks haul.
+pub struct Haul {
+    suite: Arc<dyn Suite>,
+    config: HaulConfig,
+    law: Factory,
+    key: PublicKey,
+    /// Seals tokens; only listeners have one.
+    vault: Option<Key>,
+    tokens: u64,
+    /// Sessions accepted, as long as they live.
+    live: BTreeMap<u32, Weak<()>>,
+}
+
+impl Haul {
+    /// An endpoint that opens connections.
+    pub fn client(config: HaulConfig) -> Result<Self, ConfigError> {
+        Self::new(config, false)
+    }
+
+    /// An endpoint that also accepts them.
+    pub fn server(config: HaulConfig) -> Result<Self, ConfigError> {
+        Self::new(config, true)
+    }
+
+    fn new(config: HaulConfig, accepts: bool) -> Result<Self, ConfigError> {
+        if !(1_200..=65_507).contains(&config.max_datagram) {
+            return Err(ConfigError::Range("max_datagram is from 1,200 to 65,507"));
+        }
+        if config.idle < Duration::from_secs(1) {
+            return Err(ConfigError::Range("idle is at least a second"));
+        }
+        if config.key_update_after == 0 {
+            return Err(ConfigError::Range("key_update_after is at least 1"));
+        }
+        let identity = Identity::from_seed(&config.identity)?;
+        let law = lookup(&config.law)?;
+        let suite: Arc<dyn Suite> = if config.plain {
+            Arc::new(Plain::new(identity.public(), config.peers.clone()))
+        } else {
+            Arc::new(Tls::new(&identity, &config.peers)?)
+        };
+        Ok(Self {
+            vault: accepts.then(|| suite.vault()),
+            suite,
+            config,
+            law,
+            key: identity.public(),
+            tokens: 0,
+            live: BTreeMap::new(),
+        })
+    }
+
+    /// This endpoint's public key.
+    pub const fn public_key(&self) -> PublicKey {
+        self.key
+    }
+
+    const fn limits(&self) -> Params {
+        Params {
+            max_datagram: self.config.max_datagram,
+            idle: self.config.idle,
+            ids: (0, 0),
+        }
+    }
+
+    fn session(
+        &self,
+        now: Instant,
+        side: Side,
+        handshake: Handshake,
+        peer: SocketAddr,
+        interface_mtu: Option<u32>,
+    ) -> (Weak<()>, Box<dyn Session>) {
+        let alive = Arc::new(());
+        let weak = Arc::downgrade(&alive);
+        let settings = Settings {
+            side,
+            update_after: self.config.key_update_after,
+            answer: self.config.answer,
+            alive,
+        };
+        let max_rate = self.config.max_rate.unwrap_or(Rate::UNLIMITED);
+        let session = HaulSession::new(
+            settings,
+            handshake,
+            Sender::new(self.law.make(), max_rate),
+            Mtu::new(interface_mtu, peer.is_ipv4(), self.config.max_datagram),
+            Path::new(peer),
+            Life::new(now, self.config.idle),
+        );
+        (weak, Box::new(session))
+    }
+
+    fn fresh_id(&self, rng: &mut Rng) -> u32 {
+        loop {
+            let id = u32::try_from(rng.next_u64() >> 32).unwrap_or(u32::MAX);
+            // 0 is "not known yet".
+            if id != 0 && !self.is_live(id) {
+                return id;
+            }
+        }
+    }
+
+    fn is_live(&self, id: u32) -> bool {
+        self.live.get(&id).is_some_and(|w| w.strong_count() > 0)
+    }
+
+    /// A token for whoever said hello.
+    fn retry(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        from: SocketAddr,
+        (client, attempt): (u32, u8),
+        reply: &mut Vec<u8>,
+    ) -> Accepted {
+        let server = self.fresh_id(rng);
+        let Some(vault) = &self.vault else {
+            return Accepted::Drop;
+        };
+        let token = Token {
+            address: from,
+            issued: now,
+            client,
+            server,
+        }
+        .seal(vault, self.tokens);
+        self.tokens += 1;
+        let head = Head {
+            version: VERSION,
+            to: client,
+            from: server,
+        };
+        let kind = Kind::Retry {
+            attempt,
+            token: &token,
+        };
+        let mut bytes = [0; BASE_DATAGRAM];
+        let mut w = Writer::new(&mut bytes);
+        if long::encode(&mut w, head, &kind).is_err() {
+            return Accepted::Drop;
+        }
+        let at = w.len();
+        let secret = u64::from(client).to_be_bytes();
+        let keys = self.suite.initial(secret, Side::Server);
+        keys.local.seal(0, &mut bytes[..at + TAG], at);
+        reply.extend_from_slice(&bytes[..at + TAG]);
+        Accepted::Reply
+    }
+
+    fn welcome(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        head: Head,
+        token: &[u8],
+    ) -> Option<Accepted> {
+        let vault = self.vault.as_ref()?;
+        let token = Token::open(token, vault, now, from, head.to)?;
+        if token.client != head.from || self.is_live(head.to) {
+            return None;
+        }
+        let ids = Ids {
+            local: head.to,
+            remote: head.from,
+        };
+        let rtt = now.since(token.issued);
+        let suite = Arc::clone(&self.suite);
+        let handshake = Handshake::server(suite, ids, self.limits(), now, rtt).ok()?;
+        let (weak, session) = self.session(now, Side::Server, handshake, from, None);
+        self.live.retain(|_, weak| weak.strong_count() > 0);
+        self.live.insert(ids.local, weak);
+        Some(Accepted::Session(ids.local.into(), session))
+    }
+}
+
+/// The versions this side speaks, for a client that speaks another.
+fn versions(head: Head, reply: &mut Vec<u8>) -> Result<(), NoRoom> {
+    let mut bytes = [0; long::HEAD + 4];
+    let answer = Head {
+        version: 0,
+        to: head.from,
+        from: head.to,
+    };
+    let list = VERSION.to_be_bytes();
+    let kind = Kind::Versions { list: &list };
+    long::encode(&mut Writer::new(&mut bytes), answer, &kind)?;
+    reply.extend_from_slice(&bytes);
+    Ok(())
+}
+
+impl Protocol for Haul {
+    fn descriptor(&self) -> &'static Descriptor {
+        if self.config.plain {
+            &PLAIN
+        } else {
+            &DESCRIPTOR
+        }
+    }
+
+    fn route(&self, datagram: &[u8]) -> Route {
+        let Some(first) = datagram.first() else {
+            return Route::Foreign;
+        };
+        if Short::is(*first) {
+            return match Short::decode(datagram) {
+                Ok(header) if datagram.len() > short::LEN + TAG => Route::Known(header.to.into()),
+                _ => Route::Foreign,
+            };
+        }
+        let Some(to) = long::destination(datagram).filter(|_| first & LONG != 0) else {
+            return Route::Foreign;
+        };
+        let opens = matches!(
+            long::decode(datagram),
+            Ok((
+                _,
+                Kind::Hello { .. } | Kind::Initial { .. } | Kind::Unknown,
+                _
+            ))
+        );
+        // A client's first messages find no session; later ones, and a server's, do.
+        if opens && self.vault.is_some() && !self.is_live(to) {
+            Route::New
+        } else {
+            Route::Known(to.into())
+        }
+    }
+
+    fn connect(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        to: SocketAddr,
+        interface_mtu: Option<u32>,
+    ) -> (u64, Box<dyn Session>) {
+        let id = self.fresh_id(rng);
+        let suite = Arc::clone(&self.suite);
+        let handshake = Handshake::client(suite, id, self.limits(), now);
+        let (weak, session) = self.session(now, Side::Client, handshake, to, interface_mtu);
+        self.live.retain(|_, weak| weak.strong_count() > 0);
+        self.live.insert(id, weak);
+        (id.into(), session)
+    }
+
+    fn accept(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        from: SocketAddr,
+        datagram: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Accepted {
+        if self.vault.is_none() {
+            return Accepted::Drop;
+        }
+        match long::decode(datagram) {
+            Ok((head, Kind::Unknown, _)) if datagram.len() >= BASE_DATAGRAM => {
+                match versions(head, reply) {
+                    Ok(()) => Accepted::Reply,
+                    Err(NoRoom) => Accepted::Drop,
+                }
+            }
+            Ok((head, Kind::Hello { attempt }, _)) if datagram.len() >= BASE_DATAGRAM => {
+                self.retry(now, rng, from, (head.from, attempt), reply)
+            }
+            Ok((head, Kind::Initial { token, .. }, _)) if datagram.len() >= BASE_DATAGRAM => self
+                .welcome(now, from, head, token)
+                .unwrap_or(Accepted::Drop),
+            _ => Accepted::Drop,
+        }
+    }
+}

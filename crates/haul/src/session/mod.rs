@@ -1,0 +1,384 @@
+//! What is one connection? The pieces joined: handshake, keys, the [`arq`](farhaul_core::arq)
+//! skeleton's two halves, stream, mtu search, path and life. `send` writes what leaves, `recv` takes
+//! what arrives; this file holds the state, the clock and the application's side.
+
+mod recv;
+mod send;
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use farhaul_core::{
+    arq::{Receiver, Report, STREAM, Sender},
+    datagram::{Received, Transmit, TxBuf},
+    protocol::{CloseReason, Event, Session, Turn},
+    stats::{Stats, Why},
+    store::ObjectId,
+    time::Instant,
+};
+
+use crate::{
+    crypto::Side,
+    handshake::{Agreed, Handshake, Ids},
+    life::{self, Life},
+    mtu::Mtu,
+    path::Path,
+    seal::Seal,
+    stream::{Incoming, Outgoing},
+    wire::{BASE_DATAGRAM, feedback::Known},
+};
+
+/// The least rtt that the handshake is believed to have shown.
+const LEAST_RTT: Duration = Duration::from_micros(100);
+/// Pauses between asking a peer whose window is full.
+const NUDGE: Duration = Duration::from_millis(50);
+const MAX_NUDGES: u32 = 6;
+/// Timeouts in a row after which marks are suspected of being the reason.
+const ECN_SUSPECT: u32 = 3;
+
+/// What does not change.
+pub(crate) struct Settings {
+    pub(crate) side: Side,
+    pub(crate) update_after: u64,
+    pub(crate) answer: Duration,
+    /// Kept as long as the session lives, so that its factory can tell.
+    #[expect(dead_code, reason = "held, not read")]
+    pub(crate) alive: Arc<()>,
+}
+
+/// Frames that want an acknowledgement.
+#[derive(Debug, Default)]
+struct Asks {
+    ready: bool,
+    ping: bool,
+    credit: bool,
+}
+
+impl Asks {
+    const fn any(&self) -> bool {
+        self.ready || self.ping || self.credit
+    }
+}
+
+/// Small things waiting to be said.
+#[derive(Debug, Default)]
+struct Todo {
+    asks: Asks,
+    /// The application gave something that has not been announced as delivered.
+    undelivered: bool,
+    no_ecn: bool,
+    nudge_at: Option<Instant>,
+    nudges: u32,
+}
+
+#[derive(Default)]
+struct Streams {
+    out: Outgoing,
+    inc: Incoming,
+}
+
+/// The report being read, and what its low bits are completed from.
+#[derive(Default)]
+struct Heard {
+    report: Report,
+    known: Known,
+}
+
+/// A session of haul.
+pub(crate) struct HaulSession {
+    settings: Settings,
+    ids: Ids,
+    handshake: Option<Handshake>,
+    seal: Option<Seal>,
+    sender: Sender,
+    receiver: Receiver,
+    streams: Streams,
+    mtu: Mtu,
+    path: Path,
+    life: Life,
+    todo: Todo,
+    heard: Heard,
+    events: VecDeque<Event>,
+    stats: Stats,
+}
+
+impl HaulSession {
+    pub(crate) fn new(
+        settings: Settings,
+        handshake: Handshake,
+        sender: Sender,
+        mtu: Mtu,
+        path: Path,
+        life: Life,
+    ) -> Self {
+        Self {
+            ids: handshake.ids(),
+            settings,
+            handshake: Some(handshake),
+            seal: None,
+            sender,
+            receiver: Receiver::default(),
+            streams: Streams::default(),
+            mtu,
+            path,
+            life,
+            todo: Todo::default(),
+            heard: Heard::default(),
+            events: VecDeque::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// The handshake may have finished.
+    fn conclude(&mut self, now: Instant) {
+        let Some(handshake) = &mut self.handshake else {
+            return;
+        };
+        self.ids = handshake.ids();
+        match handshake.agreed() {
+            Ok(None) => {}
+            Ok(Some(agreed)) => {
+                let rtt = handshake.rtt().unwrap_or_default().max(LEAST_RTT);
+                self.open(now, agreed, rtt);
+            }
+            Err(refusal) => self.fail(now, refusal.into()),
+        }
+    }
+
+    fn open(&mut self, now: Instant, agreed: Agreed, rtt: Duration) {
+        let after = self.settings.update_after;
+        self.seal = Some(Seal::new(agreed.keys, agreed.ratchet, after));
+        let cap = usize::try_from(agreed.params.max_datagram).unwrap_or(usize::MAX);
+        self.mtu.limit(cap);
+        self.mtu.search();
+        self.life.limit_idle(agreed.params.idle);
+        self.sender.start(now, self.datagram(), rtt);
+        self.todo.asks.ready = self.settings.side == Side::Server;
+        self.events.push_back(Event::Connected {
+            peer_key: agreed.peer_key,
+        });
+    }
+
+    fn datagram(&self) -> u32 {
+        u32::try_from(self.mtu.datagram()).unwrap_or(u32::MAX)
+    }
+
+    fn rtt(&self) -> Duration {
+        if self.seal.is_some() {
+            self.sender.srtt()
+        } else {
+            let known = self.handshake.as_ref().and_then(Handshake::rtt);
+            known.unwrap_or(Duration::from_millis(100))
+        }
+    }
+
+    /// Ends the session for `reason`; the peer is told if it can be.
+    fn fail(&mut self, now: Instant, reason: CloseReason) {
+        if !self.life.is_open() {
+            return;
+        }
+        let nothing_left = self.handshake.as_ref().is_some_and(|h| !h.sent_anything());
+        let farewell = life::farewell(&reason).filter(|_| self.seal.is_some() || !nothing_left);
+        match farewell {
+            Some(farewell) => self.life.close(now, farewell, self.rtt()),
+            None => self.life.end(),
+        }
+        self.stats.held.set(now, None);
+        self.events.push_back(Event::Closed(reason));
+    }
+
+    /// The peer ended it.
+    fn ended(&mut self, reason: CloseReason) {
+        if self.life.is_open() {
+            self.events.push_back(Event::Closed(reason));
+        }
+        self.life.end();
+    }
+
+    /// Gives the sender what the peer's window takes of the stream.
+    fn pump_stream(&mut self) {
+        while let Some((offset, len)) = self.streams.out.take_queueable() {
+            self.sender.send(STREAM, offset, len);
+            self.todo.nudges = 0;
+        }
+    }
+
+    /// Reads off what feedback or a timeout decided.
+    fn settle(&mut self, now: Instant) {
+        while let Some((number, acked)) = self.sender.probe_result() {
+            if self.mtu.on_result(now, number, acked) {
+                self.sender.set_datagram(self.datagram());
+            }
+        }
+        self.streams.out.on_acked(self.sender.stream_acked());
+        let done = self.sender.delivered_all() && !self.streams.out.is_blocked();
+        if done && std::mem::take(&mut self.todo.undelivered) {
+            self.events.push_back(Event::Delivered);
+        }
+    }
+
+    /// A full window is asked about while nothing else is on its way to be answered.
+    fn nudge(&mut self, now: Instant) {
+        let stuck = self.streams.out.is_blocked() && self.sender.in_flight() == 0;
+        match self.todo.nudge_at {
+            Some(at) if stuck && at <= now => {
+                self.todo.nudge_at = None;
+                self.todo.nudges = (self.todo.nudges + 1).min(MAX_NUDGES);
+                self.todo.asks.ping = true;
+            }
+            None if stuck && self.seal.is_some() => {
+                let pause = (NUDGE + self.rtt() * 2) * (1 << self.todo.nudges);
+                self.todo.nudge_at = Some(now + pause);
+            }
+            Some(_) if !stuck => self.todo.nudge_at = None,
+            _ => {}
+        }
+    }
+
+    fn on_handshake_timer(&mut self, now: Instant) {
+        let Some(handshake) = &mut self.handshake else {
+            return;
+        };
+        handshake.on_timeout(now);
+        if self.seal.is_some() {
+            return;
+        }
+        let since = now.since(handshake.started());
+        if !handshake.heard() && since >= self.settings.answer {
+            self.ended(CloseReason::NoAnswer);
+        } else if since >= self.settings.answer * 3 {
+            self.ended(CloseReason::TimedOut);
+        }
+    }
+
+    fn on_sealed_timers(&mut self, now: Instant) {
+        if now >= self.life.idle_at() {
+            self.ended(CloseReason::TimedOut);
+            return;
+        }
+        if now >= self.life.ping_at() {
+            self.life.on_ping(now);
+            self.todo.asks.ping = true;
+        }
+        self.sender.on_timeout(now);
+        let backoff = self.sender.backoff();
+        if self.mtu.on_timeouts(backoff) {
+            self.sender.set_datagram(self.datagram());
+        }
+        self.todo.no_ecn |= backoff >= ECN_SUSPECT;
+        self.mtu.on_timeout(now);
+        self.settle(now);
+        self.nudge(now);
+    }
+
+    fn handshake_deadline(&self) -> Option<Instant> {
+        let handshake = self.handshake.as_ref().filter(|_| self.seal.is_none())?;
+        let patience = if handshake.heard() { 3 } else { 1 };
+        Some(handshake.started() + self.settings.answer * patience)
+    }
+}
+
+impl Session for HaulSession {
+    fn handle_datagrams(&mut self, turn: &mut Turn<'_>, mut batch: Received<'_>) {
+        self.receive(turn, &mut batch);
+    }
+
+    fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
+        self.life.on_timeout(now);
+        if !self.life.is_open() {
+            return;
+        }
+        self.on_handshake_timer(now);
+        if self.seal.is_some() {
+            self.on_sealed_timers(now);
+        }
+    }
+
+    fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
+        self.transmit(turn, out)
+    }
+
+    fn poll_timeout(&self) -> Option<(Instant, Why)> {
+        if !self.life.is_open() {
+            return self.life.due().map(|at| (at, Why::Liveness));
+        }
+        let handshake = [
+            self.handshake.as_ref().and_then(Handshake::due),
+            self.handshake_deadline(),
+        ];
+        let handshake = handshake
+            .into_iter()
+            .flatten()
+            .map(|at| (at, Why::Handshake));
+        if self.seal.is_none() {
+            return handshake.min_by_key(|(at, _)| *at);
+        }
+        let life = [
+            Some(self.life.idle_at().min(self.life.ping_at())),
+            self.mtu.due(),
+            self.path.due(),
+            self.todo.nudge_at,
+        ];
+        handshake
+            .chain(life.into_iter().flatten().map(|at| (at, Why::Liveness)))
+            .chain(self.receiver.feedback_due().map(|at| (at, Why::Feedback)))
+            .chain(self.sender.next_timeout())
+            .min_by_key(|(at, _)| *at)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
+        // The last object number is the stream's.
+        if self.life.is_open() && object != STREAM && len > 0 {
+            self.sender.send(object, offset, len);
+            self.todo.undelivered = true;
+        }
+    }
+
+    fn unsent(&self) -> u64 {
+        self.sender.unsent()
+    }
+
+    fn cancel_unsent(&mut self) {
+        self.sender.cancel_unsent();
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if self.life.is_open() && !bytes.is_empty() {
+            self.streams.out.write(bytes);
+            self.todo.undelivered = true;
+            self.pump_stream();
+        }
+    }
+
+    fn unwritten(&self) -> usize {
+        self.streams.out.pending()
+    }
+
+    fn read(&mut self, into: &mut Vec<u8>) {
+        self.streams.inc.read(into);
+        self.todo.asks.credit |= self.streams.inc.credit_due();
+    }
+
+    fn close(&mut self, now: Instant, code: u32, text: &str) {
+        let text = text.to_owned();
+        self.fail(now, CloseReason::Local { code, text });
+    }
+
+    fn is_closed(&self) -> bool {
+        self.life.is_over()
+    }
+
+    fn stats(&self) -> Stats {
+        let mut stats = self.stats;
+        self.sender.fill_stats(&mut stats);
+        stats.key_updates = self.seal.as_ref().map_or(0, Seal::updates);
+        if self.seal.is_none() {
+            stats.datagram_size = u32::try_from(BASE_DATAGRAM).unwrap_or(u32::MAX);
+        }
+        stats
+    }
+}

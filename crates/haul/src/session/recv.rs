@@ -1,0 +1,360 @@
+//! What arrived? Each segment is opened in place and its frames taken; object data of the whole batch
+//! goes to the store in one call. What cannot be opened, decoded or was seen before is counted and
+//! dropped; only an authenticated peer that breaks the protocol ends the session.
+
+use std::net::SocketAddr;
+
+use farhaul_core::{
+    codec::{DecodeError, Reader},
+    datagram::{Ecn, MAX_SEGMENTS, Received},
+    protocol::{CloseReason, Event, Turn},
+    store::Extent,
+    time::Instant,
+};
+
+use super::HaulSession;
+use crate::{
+    crypto::{Refusal, Side},
+    handshake::Progress,
+    life::told,
+    seal::Drop,
+    wire::{
+        feedback::Feedback,
+        frame::{self, Frame},
+        long::LONG,
+        short::{self, Short},
+    },
+};
+
+impl From<Refusal> for CloseReason {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Auth(text) => Self::Auth(text),
+            Refusal::Protocol(text) => Self::Protocol(text),
+        }
+    }
+}
+
+/// Object data of one batch, until the store takes it.
+struct Gather {
+    extents: [Extent; MAX_SEGMENTS],
+    count: usize,
+}
+
+impl Gather {
+    const fn push(&mut self, extent: Extent) {
+        self.extents[self.count] = extent;
+        self.count += 1;
+    }
+}
+
+/// Where and how a datagram arrived.
+#[derive(Clone, Copy)]
+struct Arrival {
+    from: SocketAddr,
+    ecn: Ecn,
+    /// Its place in the batch.
+    at: usize,
+}
+
+impl HaulSession {
+    pub(super) fn receive(&mut self, turn: &mut Turn<'_>, batch: &mut Received<'_>) {
+        let stride = batch.segment.max(1);
+        let mut gather = Gather {
+            extents: [Extent::default(); MAX_SEGMENTS],
+            count: 0,
+        };
+        let mut at = 0;
+        while at < batch.bytes.len() && !self.life.is_over() {
+            let end = batch.bytes.len().min(at + stride);
+            let arrival = Arrival {
+                from: batch.from,
+                ecn: batch.ecn,
+                at,
+            };
+            self.datagram_arrived(turn, arrival, &mut batch.bytes[at..end], &mut gather);
+            if gather.count == MAX_SEGMENTS {
+                self.place(turn, &mut gather, batch.bytes);
+            }
+            at = end;
+        }
+        self.place(turn, &mut gather, batch.bytes);
+        if self.seal.is_some() && self.life.is_open() {
+            self.settle(turn.now);
+        }
+    }
+
+    fn place(&mut self, turn: &mut Turn<'_>, gather: &mut Gather, bytes: &[u8]) {
+        let extents = &gather.extents[..gather.count];
+        if !extents.is_empty()
+            && let Err(error) = turn.store.place(extents, bytes)
+        {
+            self.fail(turn.now, CloseReason::Store(error.0));
+        }
+        gather.count = 0;
+    }
+
+    fn datagram_arrived(
+        &mut self,
+        turn: &mut Turn<'_>,
+        arrival: Arrival,
+        datagram: &mut [u8],
+        gather: &mut Gather,
+    ) {
+        match datagram.first() {
+            Some(first) if first & LONG != 0 => self.on_long(turn.now, arrival, datagram),
+            Some(first) if Short::is(*first) => self.on_sealed(turn, arrival, datagram, gather),
+            _ => self.stats.dropped_malformed += 1,
+        }
+    }
+
+    fn on_long(&mut self, now: Instant, arrival: Arrival, datagram: &mut [u8]) {
+        let Some(handshake) = &mut self.handshake else {
+            self.stats.dropped_duplicate += 1;
+            return;
+        };
+        if arrival.from != self.path.active() {
+            self.stats.dropped_unauthentic += 1;
+            return;
+        }
+        let wire = datagram.len() as u64;
+        match handshake.on_datagram(now, datagram) {
+            Ok(Progress::Unauthentic) => {
+                self.stats.dropped_unauthentic += 1;
+                return;
+            }
+            Ok(Progress::Closed { cause, code, text }) => self.ended(told(cause, code, text)),
+            Ok(Progress::Version(text)) => self.ended(CloseReason::Version(text)),
+            Ok(Progress::Ignored) => {
+                // A client that repeats itself has not heard that the handshake is done.
+                self.todo.asks.ready |= self.seal.is_some() && self.settings.side == Side::Server;
+                self.stats.dropped_duplicate += 1;
+                self.life.repeat();
+                return;
+            }
+            Ok(Progress::Taken) if !self.life.is_open() => self.life.repeat(),
+            Ok(Progress::Taken) => {
+                self.life.on_heard(now);
+                self.conclude(now);
+            }
+            Err(refusal) => self.fail(now, refusal.into()),
+        }
+        self.stats.wire_received += wire;
+        self.stats.datagrams_received += 1;
+    }
+
+    fn on_sealed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        arrival: Arrival,
+        datagram: &mut [u8],
+        gather: &mut Gather,
+    ) {
+        let ours = Short::decode(datagram).is_ok_and(|h| h.to == self.ids.local);
+        let Some(seal) = self.seal.as_mut().filter(|_| ours) else {
+            self.stats.dropped_unauthentic += 1;
+            return;
+        };
+        let (number, end) = match seal.open(self.receiver.end(), datagram) {
+            Ok(opened) => opened,
+            Err(Drop::Unauthentic) => {
+                self.stats.dropped_unauthentic += 1;
+                return;
+            }
+            Err(Drop::Malformed) => {
+                self.stats.dropped_malformed += 1;
+                return;
+            }
+        };
+        let payload = &datagram[short::LEN..end];
+        match eliciting(payload) {
+            Ok(eliciting) => {
+                let wire = datagram.len();
+                if self.accept(turn, arrival, number, wire, eliciting) {
+                    let payload = &datagram[short::LEN..end];
+                    self.take_frames(turn.now, arrival, (number, wire, end), payload, gather);
+                }
+            }
+            Err(error) => self.broken(turn.now, error),
+        }
+    }
+
+    /// Notes an authentic, decodable datagram; false if it was seen before.
+    fn accept(
+        &mut self,
+        turn: &mut Turn<'_>,
+        arrival: Arrival,
+        number: u64,
+        wire: usize,
+        eliciting: bool,
+    ) -> bool {
+        let newest = number >= self.receiver.end();
+        let wire32 = u32::try_from(wire).unwrap_or(u32::MAX);
+        let now = turn.now;
+        if !self
+            .receiver
+            .on_packet(now, number, wire32, eliciting, arrival.ecn)
+        {
+            self.stats.dropped_duplicate += 1;
+            return false;
+        }
+        self.stats.wire_received += wire as u64;
+        self.stats.datagrams_received += 1;
+        self.life.on_heard(now);
+        let rng = &mut *turn.rng;
+        self.path
+            .on_datagram(now, arrival.from, wire as u64, newest, || rng.next_u64());
+        if self.settings.side == Side::Client {
+            // The server has keys, so it has our last flight.
+            self.handshake = None;
+        }
+        true
+    }
+
+    /// The peer sent what must not be sent. Without authentication it may have been anybody.
+    fn broken(&mut self, now: Instant, error: DecodeError) {
+        if self
+            .seal
+            .as_ref()
+            .is_some_and(crate::seal::Seal::authenticates)
+        {
+            self.fail(now, CloseReason::Protocol(error.to_string()));
+        } else {
+            self.stats.dropped_malformed += 1;
+        }
+    }
+
+    fn take_frames(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        (number, wire, end): (u64, usize, usize),
+        payload: &[u8],
+        gather: &mut Gather,
+    ) {
+        if !self.life.is_open() {
+            self.life.repeat();
+        }
+        let mut r = Reader::new(payload);
+        while let Ok(Some(frame)) = frame::next(&mut r) {
+            match frame {
+                Frame::Data {
+                    object,
+                    offset,
+                    data,
+                } if self.life.is_open() && !data.is_empty() => {
+                    self.stats.data_received += data.len() as u64;
+                    gather.push(Extent {
+                        object,
+                        offset,
+                        len: u32::try_from(data.len()).unwrap_or(u32::MAX),
+                        at: u32::try_from(arrival.at + end - data.len()).unwrap_or(u32::MAX),
+                    });
+                }
+                Frame::Feedback(feedback) => {
+                    self.stats.feedback_received += wire as u64;
+                    self.on_feedback(now, &feedback);
+                }
+                Frame::Close { cause, code, text } => {
+                    let text = String::from_utf8_lossy(text).into_owned();
+                    self.on_close(now, told(cause, code, text));
+                }
+                other => self.on_small(now, arrival.from, number, &other),
+            }
+        }
+    }
+
+    fn on_small(&mut self, now: Instant, from: SocketAddr, number: u64, frame: &Frame<'_>) {
+        match *frame {
+            Frame::Stream { offset, data } => {
+                self.stats.data_received += data.len() as u64;
+                match self.streams.inc.insert(offset, data) {
+                    Some(true) => self.events.push_back(Event::Readable),
+                    Some(false) => {}
+                    None => self.broken(now, DecodeError::Malformed("stream beyond its window")),
+                }
+            }
+            Frame::State {
+                behind,
+                interval_us,
+            } => {
+                let interval = std::time::Duration::from_micros(interval_us);
+                self.receiver
+                    .on_state(number.saturating_sub(behind), interval);
+            }
+            Frame::Want { behind } => self.receiver.on_want(now, number.saturating_sub(behind)),
+            // A peer that asks may be waiting for room in its window.
+            Frame::Ping => self.todo.asks.credit |= self.streams.inc.is_used(),
+            Frame::Credit { read } => {
+                if self.streams.out.on_credit(read) {
+                    self.pump_stream();
+                } else {
+                    self.broken(now, DecodeError::Malformed("credit for nothing"));
+                }
+            }
+            Frame::Challenge(challenge) => self.path.on_challenge(from, challenge),
+            Frame::Response(response) => self.on_response(now, response),
+            Frame::Crypto { .. } => {
+                self.broken(now, DecodeError::Malformed("handshake frame"));
+            }
+            _ => {}
+        }
+    }
+
+    fn on_feedback(&mut self, now: Instant, feedback: &Feedback<'_>) {
+        self.heard.known.next = self.sender.next_number();
+        let report = &mut self.heard.report;
+        let taken = feedback
+            .complete(&mut self.heard.known, report)
+            .and_then(|()| self.sender.on_report(now, report));
+        match taken {
+            Ok(()) => {
+                if let Some(seal) = &mut self.seal {
+                    seal.on_acked(self.heard.report.largest);
+                }
+                // The client has keys, so it knows that the handshake is done.
+                if self.settings.side == Side::Server {
+                    self.handshake = None;
+                }
+                self.mtu.on_progress();
+            }
+            Err(error) => self.broken(now, error),
+        }
+    }
+
+    fn on_response(&mut self, now: Instant, response: u64) {
+        let Some(elsewhere) = self.path.on_response(response) else {
+            return;
+        };
+        self.stats.rebinds += 1;
+        if elsewhere {
+            self.mtu.reset();
+            self.sender.set_datagram(self.datagram());
+            let rtt = self.sender.srtt();
+            self.sender.reset_path(now, rtt);
+        }
+    }
+
+    /// The peer closes: it is answered once, so that it need not wait.
+    fn on_close(&mut self, now: Instant, reason: CloseReason) {
+        if self.life.is_open() {
+            let text = String::new();
+            self.fail(now, CloseReason::Local { code: 0, text });
+            self.events.pop_back();
+            self.events.push_back(Event::Closed(reason));
+            self.life.last_word(now);
+        } else {
+            self.life.end();
+        }
+    }
+}
+
+/// Checks every frame; true if the sender must hear that they arrived.
+fn eliciting(payload: &[u8]) -> Result<bool, DecodeError> {
+    let mut r = Reader::new(payload);
+    let mut eliciting = false;
+    while let Some(frame) = frame::next(&mut r)? {
+        eliciting |= frame.is_eliciting();
+    }
+    Ok(eliciting)
+}

@@ -1,0 +1,416 @@
+//! What leaves, in which order, and how does it get into the batch? Farewells and handshake flights
+//! first, then challenges, small frames and probes one datagram at a time, then data: one permit, one
+//! call to the store and one seal per segment for a whole batch.
+
+use farhaul_core::{
+    arq::{Content, Permit, Piece, STREAM},
+    codec::{NoRoom, Writer},
+    datagram::{Ecn, MAX_SEGMENTS, Transmit, TxBuf},
+    protocol::{CloseReason, Turn},
+    stats::Why,
+    store::Extent,
+    time::{Instant, nanos},
+};
+
+use super::HaulSession;
+use crate::{
+    life::Farewell,
+    wire::{
+        BASE_DATAGRAM, TAG,
+        feedback::{self},
+        frame::{self, Frame, PieceHead, kind},
+        short::{self, Short},
+    },
+};
+
+/// A piece shorter than its room by no more is padded, so that the batch goes on.
+const PADDABLE: usize = 256;
+/// Sealed bytes of a datagram that carries a challenge.
+const CHALLENGE: usize = short::LEN + 9 + TAG;
+
+/// A batch of data while it is written.
+struct Batch {
+    extents: [Extent; MAX_SEGMENTS],
+    filled: usize,
+    lens: [usize; MAX_SEGMENTS],
+    count: usize,
+    first: u64,
+    bytes: u64,
+}
+
+impl HaulSession {
+    pub(super) fn transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
+        let now = turn.now;
+        if self.seal.as_ref().is_some_and(crate::seal::Seal::is_spent) {
+            let text = "the keys have been used as often as they may".into();
+            self.fail(now, CloseReason::Protocol(text));
+        }
+        if let Some(farewell) = self.life.take_farewell() {
+            return self.say_farewell(now, &farewell, out);
+        }
+        if !self.life.is_open() {
+            return None;
+        }
+        if let Some(transmit) = self.fly(now, out) {
+            return Some(transmit);
+        }
+        if self.seal.is_none() {
+            self.stats.held.set(now, Some(Why::Handshake));
+            return None;
+        }
+        self.pump_stream();
+        self.nudge(now);
+        self.challenge(now, out)
+            .or_else(|| self.answer(now, out))
+            .or_else(|| self.small_frames(now, out))
+            .or_else(|| self.probe(now, out))
+            .or_else(|| self.data(turn, out))
+    }
+
+    fn count(&mut self, datagrams: usize, bytes: u64) {
+        self.stats.wire_sent += bytes;
+        self.stats.datagrams_sent += datagrams as u64;
+    }
+
+    const fn ecn(&self) -> Ecn {
+        if self.todo.no_ecn {
+            Ecn::NotEct
+        } else {
+            Ecn::Ect0
+        }
+    }
+
+    /// A datagram that was sealed before.
+    fn ready_made(&mut self, datagram: &[u8], out: &mut TxBuf) -> Transmit {
+        out.begin(datagram.len());
+        out.next_segment().copy_from_slice(datagram);
+        out.commit(datagram.len(), datagram.len());
+        self.count(1, datagram.len() as u64);
+        Transmit {
+            to: self.path.active(),
+            ecn: Ecn::NotEct,
+        }
+    }
+
+    fn fly(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
+        let mut handshake = self.handshake.take()?;
+        let transmit = handshake
+            .poll(now)
+            .map(|datagram| self.ready_made(datagram, out));
+        self.handshake = Some(handshake);
+        transmit
+    }
+
+    fn say_farewell(
+        &mut self,
+        now: Instant,
+        farewell: &Farewell,
+        out: &mut TxBuf,
+    ) -> Option<Transmit> {
+        let Farewell { cause, code, text } = farewell;
+        if self.seal.is_some() {
+            let mut end = text.len().min(frame::MAX_TEXT);
+            while !text.is_char_boundary(end) {
+                end -= 1;
+            }
+            let close = Frame::Close {
+                cause: *cause,
+                code: *code,
+                text: &text.as_bytes()[..end],
+            };
+            return self.single(now, None, out, |w, _| {
+                frame::encode(w, &close)?;
+                Ok(Content::Quiet)
+            });
+        }
+        let datagram = self
+            .handshake
+            .as_mut()
+            .and_then(|h| h.farewell(*cause, *code, text));
+        if datagram.is_none() {
+            // Nobody is there to be told.
+            self.life.end();
+        }
+        Some(self.ready_made(&datagram?, out))
+    }
+
+    /// One datagram of frames that `write` appends, to `to` or the active path; none if it appends
+    /// nothing.
+    fn single(
+        &mut self,
+        now: Instant,
+        to: Option<std::net::SocketAddr>,
+        out: &mut TxBuf,
+        write: impl FnOnce(&mut Writer<'_>, &mut Self) -> Result<Content, NoRoom>,
+    ) -> Option<Transmit> {
+        self.sized(now, to, (BASE_DATAGRAM, false), out, write)
+    }
+
+    fn sized(
+        &mut self,
+        now: Instant,
+        to: Option<std::net::SocketAddr>,
+        (size, pad): (usize, bool),
+        out: &mut TxBuf,
+        write: impl FnOnce(&mut Writer<'_>, &mut Self) -> Result<Content, NoRoom>,
+    ) -> Option<Transmit> {
+        let phase = self.seal.as_mut()?.phase();
+        let number = self.sender.next_number();
+        out.begin(size);
+        let segment = out.next_segment();
+        let (body, _) = segment.split_at_mut(size - TAG);
+        let mut w = Writer::new(body);
+        let header = self.header(phase, number);
+        header.encode(&mut w).expect("a header fits");
+        let content = write(&mut w, self).expect("small frames fit");
+        let mut len = w.len();
+        if len == short::LEN {
+            return None;
+        }
+        if pad {
+            body[len..].fill(kind::PADDING);
+            len = body.len();
+        }
+        len += TAG;
+        out.commit(len, len);
+        let seal = self.seal.as_mut()?;
+        seal.seal(number, &mut out.raw()[..len]);
+        let wire = u32::try_from(len).unwrap_or(u32::MAX);
+        self.sender.log(now, content, wire);
+        self.count(1, len as u64);
+        Some(Transmit {
+            to: to.unwrap_or(self.path.active()),
+            ecn: self.ecn(),
+        })
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+    const fn header(&self, phase: bool, number: u64) -> Short {
+        Short {
+            phase,
+            to: self.ids.remote,
+            number: number as u32,
+        }
+    }
+
+    fn challenge(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
+        let rtt = self.rtt();
+        let (to, challenge) = self.path.poll_challenge(now, CHALLENGE as u64, rtt)?;
+        self.single(now, Some(to), out, |w, _| {
+            frame::encode(w, &Frame::Challenge(challenge))?;
+            Ok(Content::Other)
+        })
+    }
+
+    fn answer(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
+        let (to, challenge) = self.path.take_answer()?;
+        self.single(now, Some(to), out, |w, _| {
+            frame::encode(w, &Frame::Response(challenge))?;
+            Ok(Content::Other)
+        })
+    }
+
+    fn small_frames(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
+        let report = self.receiver.feedback_due().is_some_and(|at| at <= now);
+        let any = report || self.todo.asks.any();
+        if !any && !self.sender.state_due() && !self.sender.want_due() {
+            return None;
+        }
+        let transmit = self.single(now, None, out, |w, this| {
+            let eliciting = this.write_asks(w)?;
+            this.write_books(w)?;
+            if report && let Some(report) = this.receiver.report(now) {
+                w.u8(kind::FEEDBACK)?;
+                feedback::encode(w, report)?;
+            }
+            Ok(if eliciting {
+                Content::Other
+            } else {
+                Content::Quiet
+            })
+        })?;
+        if report {
+            self.stats.feedback_sent += out.bytes().len() as u64;
+        }
+        Some(transmit)
+    }
+
+    /// Frames that want an acknowledgement; true if there are any.
+    fn write_asks(&mut self, w: &mut Writer<'_>) -> Result<bool, NoRoom> {
+        let asks = std::mem::take(&mut self.todo.asks);
+        if asks.ready {
+            frame::encode(w, &Frame::Ready)?;
+        }
+        if asks.ping {
+            frame::encode(w, &Frame::Ping)?;
+        }
+        if asks.credit {
+            let read = self.streams.inc.credit();
+            frame::encode(w, &Frame::Credit { read })?;
+        }
+        Ok(asks.any())
+    }
+
+    /// What the peer's receiver should know of this sender.
+    fn write_books(&mut self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let number = self.sender.next_number();
+        if let Some(from) = self.sender.take_want() {
+            let behind = number - from.min(number);
+            frame::encode(w, &Frame::Want { behind })?;
+        }
+        if self.sender.state_due() {
+            self.sender.state_sent();
+            let state = Frame::State {
+                behind: number - self.sender.settled().min(number),
+                interval_us: nanos(self.sender.interval()) / 1_000,
+            };
+            frame::encode(w, &state)?;
+        }
+        Ok(())
+    }
+
+    fn probe(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
+        let size = self.mtu.next_probe()?;
+        let number = self.sender.next_number();
+        let transmit = self.sized(now, None, (size, true), out, |w, _| {
+            frame::encode(w, &Frame::Ping)?;
+            Ok(Content::Probe)
+        })?;
+        self.mtu.probed(number, size);
+        Some(transmit)
+    }
+
+    fn data(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
+        let now = turn.now;
+        let bytes = match self.sender.permit(now) {
+            Permit::Send { bytes } => bytes,
+            Permit::Hold(why) => {
+                let blocked = why == Why::Application && self.streams.out.is_blocked();
+                let why = if blocked { Why::Peer } else { why };
+                self.stats.held.set(now, Some(why));
+                return None;
+            }
+        };
+        let batch = self.compose(now, bytes, out)?;
+        let extents = &batch.extents[..batch.filled];
+        if !extents.is_empty()
+            && let Err(error) = turn.store.fill(extents, out.raw())
+        {
+            self.fail(now, CloseReason::Store(error.0));
+            let farewell = self.life.take_farewell()?;
+            return self.say_farewell(now, &farewell, out);
+        }
+        let (stride, raw) = (out.segment(), out.raw());
+        let seal = self.seal.as_mut()?;
+        for (i, len) in batch.lens[..batch.count].iter().enumerate() {
+            let at = i * stride;
+            seal.seal(batch.first + i as u64, &mut raw[at..at + len]);
+        }
+        self.sender.batch_sent(now, batch.bytes);
+        self.stats.held.set(now, None);
+        self.count(batch.count, batch.bytes);
+        Some(Transmit {
+            to: self.path.active(),
+            ecn: self.ecn(),
+        })
+    }
+
+    /// Writes the headers of up to `bytes` of data, and the stream's bytes.
+    fn compose(&mut self, now: Instant, bytes: u64, out: &mut TxBuf) -> Option<Batch> {
+        let phase = self.seal.as_mut()?.phase();
+        let size = self.mtu.datagram();
+        let fit = out.begin(size).min(MAX_SEGMENTS);
+        let mut batch = Batch {
+            extents: [Extent::default(); MAX_SEGMENTS],
+            filled: 0,
+            lens: [0; MAX_SEGMENTS],
+            count: 0,
+            first: self.sender.next_number(),
+            bytes: 0,
+        };
+        while batch.count < fit && (batch.count == 0 || batch.bytes < bytes) {
+            let Some(len) = self.segment(now, phase, size, &mut batch, out) else {
+                break;
+            };
+            batch.lens[batch.count] = len;
+            batch.count += 1;
+            batch.bytes += len as u64;
+            if len < size {
+                break;
+            }
+        }
+        (batch.count > 0).then_some(batch)
+    }
+
+    /// The next piece that fits a datagram of `size`, and its head.
+    fn next_piece(&mut self, size: usize) -> Option<(Piece, PieceHead)> {
+        loop {
+            let (object, offset) = self.sender.peek()?;
+            let is_stream = object == STREAM;
+            let head = PieceHead::new((!is_stream).then_some(object), offset);
+            let room = size - short::LEN - head.len() - TAG;
+            let room = u32::try_from(room).unwrap_or(u32::MAX);
+            let piece = self.sender.next_piece(room)?;
+            if !is_stream {
+                return Some((piece, head));
+            }
+            // What was believed lost may have been acknowledged since, and its bytes forgotten.
+            let start = offset.max(self.streams.out.start());
+            let end = offset + u64::from(piece.len);
+            if let Some(len) = end.checked_sub(start).filter(|len| *len > 0) {
+                let piece = Piece {
+                    offset: start,
+                    len: u32::try_from(len).unwrap_or(u32::MAX),
+                    ..piece
+                };
+                return Some((piece, PieceHead::new(None, start)));
+            }
+        }
+    }
+
+    /// Writes one segment; its length, or `None` if nothing waits.
+    fn segment(
+        &mut self,
+        now: Instant,
+        phase: bool,
+        size: usize,
+        batch: &mut Batch,
+        out: &mut TxBuf,
+    ) -> Option<usize> {
+        let (piece, head) = self.next_piece(size)?;
+        let (object, offset) = (piece.object, piece.offset);
+        let room = size - short::LEN - head.len() - TAG;
+        let len = piece.len as usize;
+        let missing = room - len;
+        let padding = if missing <= PADDABLE { missing } else { 0 };
+        let start = out.next_at();
+        let segment = out.next_segment();
+        let mut w = Writer::new(segment);
+        let header = self.header(phase, self.sender.next_number());
+        let written = header
+            .encode(&mut w)
+            .and_then(|()| w.reserve(padding).map(|p| p.fill(kind::PADDING)))
+            .and_then(|()| head.encode(&mut w));
+        written.expect("the room was computed from the header");
+        let solid = w.len();
+        let wire = solid + len + TAG;
+        if object == STREAM {
+            self.streams
+                .out
+                .copy(offset, &mut segment[solid..solid + len]);
+            out.commit(wire, wire);
+        } else {
+            batch.extents[batch.filled] = Extent {
+                object,
+                offset,
+                len: piece.len,
+                at: u32::try_from(start + solid).unwrap_or(u32::MAX),
+            };
+            batch.filled += 1;
+            out.commit(wire, solid);
+        }
+        let wire32 = u32::try_from(wire).unwrap_or(u32::MAX);
+        self.sender.log(now, Content::Piece(piece), wire32);
+        Some(wire)
+    }
+}

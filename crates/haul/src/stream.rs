@@ -1,0 +1,203 @@
+//! How does the ordered stream fit on top of pieces that arrive in any order? The sender keeps what
+//! has not been acknowledged and sends no more than the window beyond what the reader took; the
+//! receiver keeps what is out of order in the same window. Both bounds are fixed, so neither side can
+//! make the other allocate.
+
+use std::collections::VecDeque;
+
+use farhaul_core::loss::Ranges;
+
+/// Bytes that may be on their way or unread.
+pub(crate) const WINDOW: u64 = 4 << 20;
+/// Bytes read after which the peer is told.
+const CREDIT_STEP: u64 = WINDOW / 4;
+/// Separate runs that may wait to be joined.
+const MAX_RUNS: usize = 8_192;
+
+/// The sending end.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    /// Bytes from `start` on.
+    bytes: VecDeque<u8>,
+    start: u64,
+    queued: u64,
+    peer_read: u64,
+}
+
+impl Outgoing {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// Offset and length of what may now be given to the sender.
+    pub(crate) fn take_queueable(&mut self) -> Option<(u64, u64)> {
+        let end = self.end().min(self.peer_read + WINDOW);
+        let from = self.queued;
+        (end > from).then(|| {
+            self.queued = end;
+            (from, end - from)
+        })
+    }
+
+    /// Something is written that the peer's window does not take yet.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.end() > self.queued
+    }
+
+    /// The peer has read up to `read`; false if that was never sent.
+    pub(crate) fn on_credit(&mut self, read: u64) -> bool {
+        self.peer_read = self.peer_read.max(read);
+        read <= self.queued
+    }
+
+    /// Everything below has been acknowledged and forgotten.
+    pub(crate) const fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Everything below `acked` may be forgotten.
+    pub(crate) fn on_acked(&mut self, acked: u64) {
+        let n = acked.min(self.queued).saturating_sub(self.start);
+        self.bytes.drain(..usize::try_from(n).unwrap_or_default());
+        self.start += n;
+    }
+
+    /// Bytes written and not acknowledged.
+    pub(crate) fn pending(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Copies a queued piece.
+    pub(crate) fn copy(&self, offset: u64, into: &mut [u8]) {
+        let at = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        let (a, b) = self.bytes.as_slices();
+        let first = a.get(at.min(a.len())..).unwrap_or_default();
+        let n = first.len().min(into.len());
+        into[..n].copy_from_slice(&first[..n]);
+        let rest = into.len() - n;
+        let second = &b[at.saturating_sub(a.len()).min(b.len())..];
+        let rest = rest.min(second.len());
+        into[n..n + rest].copy_from_slice(&second[..rest]);
+    }
+}
+
+/// The receiving end.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    /// Bytes from `read` on, holes included.
+    bytes: VecDeque<u8>,
+    read: u64,
+    have: Ranges,
+    told: u64,
+}
+
+impl Incoming {
+    /// Takes a piece; `Some(true)` if there is more to read now, `None` if the peer must not send it.
+    pub(crate) fn insert(&mut self, offset: u64, data: &[u8]) -> Option<bool> {
+        let end = offset.checked_add(data.len() as u64)?;
+        if end > self.read + WINDOW || self.have.len() > MAX_RUNS {
+            return None;
+        }
+        let before = self.have.prefix();
+        if end > self.read {
+            let skip = usize::try_from(self.read.saturating_sub(offset)).ok()?;
+            let at = usize::try_from(offset.saturating_sub(self.read)).ok()?;
+            let data = &data[skip..];
+            if self.bytes.len() < at + data.len() {
+                self.bytes.resize(at + data.len(), 0);
+            }
+            let (a, b) = self.bytes.as_mut_slices();
+            let split = data.len().min(a.len().saturating_sub(at));
+            let (head, tail) = data.split_at(split);
+            if !head.is_empty() {
+                a[at..at + split].copy_from_slice(head);
+            }
+            let at = (at + split).saturating_sub(a.len());
+            b[at..at + tail.len()].copy_from_slice(tail);
+        }
+        self.have.insert(offset..end);
+        Some(self.have.prefix() > before)
+    }
+
+    /// Appends what is there in order.
+    pub(crate) fn read(&mut self, into: &mut Vec<u8>) {
+        let n = usize::try_from(self.have.prefix() - self.read).unwrap_or_default();
+        into.extend(self.bytes.drain(..n));
+        self.read += n as u64;
+    }
+
+    /// Anything ever arrived.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.have.is_empty()
+    }
+
+    /// The peer should be told that it may send more.
+    pub(crate) const fn credit_due(&self) -> bool {
+        self.read - self.told >= CREDIT_STEP
+    }
+
+    /// What to tell.
+    pub(crate) fn credit(&mut self) -> u64 {
+        self.told = self.read;
+        self.read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_window_holds_both_ends() {
+        let (mut out, mut inc) = (Outgoing::default(), Incoming::default());
+        out.write(&vec![7; 5 << 20]);
+        assert_eq!(out.take_queueable(), Some((0, WINDOW)));
+        assert!(out.take_queueable().is_none() && out.is_blocked());
+        assert_eq!(inc.insert(WINDOW - 1, &[7]), Some(false));
+        assert_eq!(inc.insert(WINDOW, &[7]), None);
+        assert_eq!(inc.insert(u64::MAX, &[7]), None);
+        assert!(!out.on_credit(WINDOW + 1), "never sent");
+        assert!(!out.is_blocked() || out.take_queueable().is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_in_order(
+            writes in proptest::collection::vec((1_usize..5_000, 0_usize..8), 1..60),
+        ) {
+            let (mut out, mut inc) = (Outgoing::default(), Incoming::default());
+            let (mut written, mut read, mut flying) = (Vec::new(), Vec::new(), Vec::new());
+            for (len, late) in writes {
+                let bytes: Vec<u8> = (0..len).map(|i| u8::try_from((written.len() + i) % 251).unwrap()).collect();
+                out.write(&bytes);
+                written.extend(bytes);
+                if let Some((offset, len)) = out.take_queueable() {
+                    for at in (offset..offset + len).step_by(700) {
+                        let mut piece = vec![0; usize::try_from((offset + len - at).min(700)).unwrap()];
+                        out.copy(at, &mut piece);
+                        flying.push((at, piece));
+                    }
+                }
+                while flying.len() > late {
+                    let (at, piece) = flying.remove((late * 7) % flying.len());
+                    prop_assert!(inc.insert(at, &piece).is_some());
+                    prop_assert!(inc.insert(at, &piece).is_some(), "twice does no harm");
+                }
+                inc.read(&mut read);
+                out.on_acked(read.len() as u64);
+                prop_assert!(out.on_credit(inc.credit()));
+            }
+            for (at, piece) in flying {
+                inc.insert(at, &piece);
+            }
+            inc.read(&mut read);
+            prop_assert_eq!(read, written);
+        }
+    }
+}

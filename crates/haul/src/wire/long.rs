@@ -1,0 +1,141 @@
+//! What opens a session? Datagrams with the top bit set: version and both connection ids in clear,
+//! then what the kind needs. The first 13 bytes mean the same in every version.
+
+use farhaul_core::codec::{DecodeError, NoRoom, Reader, Writer};
+
+use super::VERSION;
+
+/// Set in the first byte of every long datagram.
+pub const LONG: u8 = 0x80;
+/// Bytes before the kind's own fields.
+pub const HEAD: usize = 13;
+/// The longest token a server may hand out.
+pub const MAX_TOKEN: usize = 256;
+
+/// Who talks to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Protocol version; 0 in a list of versions.
+    pub version: u32,
+    /// Connection id of the receiver of the datagram; 0 while unknown.
+    pub to: u32,
+    /// Connection id of its sender.
+    pub from: u32,
+}
+
+/// The kinds of long datagram. What follows is sealed payload and tag, if the kind has any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind<'a> {
+    /// Client: here I am; padded with zeros.
+    Hello {
+        /// Counts the client's tries; echoed, so that the answer gives an rtt.
+        attempt: u8,
+    },
+    /// Server: prove that you are there.
+    Retry {
+        /// Of the hello it answers.
+        attempt: u8,
+        /// To be returned in every [`Self::Initial`].
+        token: &'a [u8],
+    },
+    /// First handshake messages, under keys that anyone can derive.
+    Initial {
+        /// The server's token; empty from a server.
+        token: &'a [u8],
+        /// Packet number.
+        number: u8,
+    },
+    /// Handshake messages under handshake keys.
+    Handshake {
+        /// Packet number.
+        number: u8,
+    },
+    /// Server: these versions, big-endian, four bytes each, are what I speak.
+    Versions {
+        /// The list.
+        list: &'a [u8],
+    },
+    /// Of a version that this crate does not speak.
+    Unknown,
+}
+
+impl Kind<'_> {
+    const fn code(&self) -> u8 {
+        match self {
+            Self::Hello { .. } => 0,
+            Self::Retry { .. } => 1,
+            Self::Initial { .. } => 2,
+            Self::Handshake { .. } => 3,
+            Self::Versions { .. } => 4,
+            Self::Unknown => 0x7f,
+        }
+    }
+}
+
+/// The receiver's connection id, if `datagram` is long enough to be one of ours.
+pub fn destination(datagram: &[u8]) -> Option<u32> {
+    let mut r = Reader::new(datagram.get(5..HEAD)?);
+    r.u32().ok()
+}
+
+/// Decodes the clear part of a long datagram; also returns its length.
+pub fn decode(datagram: &[u8]) -> Result<(Head, Kind<'_>, usize), DecodeError> {
+    let mut r = Reader::new(datagram);
+    let first = r.u8()?;
+    if first & LONG == 0 {
+        return Err(DecodeError::Malformed("long datagram"));
+    }
+    let head = Head {
+        version: r.u32()?,
+        to: r.u32()?,
+        from: r.u32()?,
+    };
+    let kind = match (first & !LONG, head.version) {
+        (4, 0) => Kind::Versions {
+            list: r.take(r.rest().len())?,
+        },
+        (_, version) if version != VERSION => Kind::Unknown,
+        (0, _) => Kind::Hello { attempt: r.u8()? },
+        (1, _) => Kind::Retry {
+            attempt: r.u8()?,
+            token: token(&mut r)?,
+        },
+        (2, _) => Kind::Initial {
+            token: token(&mut r)?,
+            number: r.u8()?,
+        },
+        (3, _) => Kind::Handshake { number: r.u8()? },
+        _ => return Err(DecodeError::Malformed("kind of long datagram")),
+    };
+    Ok((head, kind, datagram.len() - r.rest().len()))
+}
+
+fn token<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
+    let token = r.prefixed()?;
+    if token.len() > MAX_TOKEN {
+        return Err(DecodeError::Malformed("token"));
+    }
+    Ok(token)
+}
+
+/// Encodes the clear part of a long datagram.
+pub fn encode(w: &mut Writer<'_>, head: Head, kind: &Kind<'_>) -> Result<(), NoRoom> {
+    w.u8(LONG | kind.code())?;
+    w.u32(head.version)?;
+    w.u32(head.to)?;
+    w.u32(head.from)?;
+    match kind {
+        Kind::Hello { attempt } => w.u8(*attempt),
+        Kind::Retry { attempt, token } => {
+            w.u8(*attempt)?;
+            w.prefixed(token)
+        }
+        Kind::Initial { token, number } => {
+            w.prefixed(token)?;
+            w.u8(*number)
+        }
+        Kind::Handshake { number } => w.u8(*number),
+        Kind::Versions { list } => w.put(list),
+        Kind::Unknown => Ok(()),
+    }
+}

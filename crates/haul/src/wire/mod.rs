@@ -1,0 +1,19 @@
+//! What do the bytes of a datagram mean? Decoders and encoders of every field, without state: `long`
+//! datagrams open a session, `short` ones carry it, [`frame`]s are what is inside, [`feedback`] is
+//! the range code, [`token`] the retry token, [`params`] what the handshake declares.
+//!
+//! Decoders take any bytes without panic and without allocation beyond the bytes given.
+
+pub mod feedback;
+pub mod frame;
+pub mod long;
+pub mod params;
+pub mod short;
+pub mod token;
+
+/// The version this crate speaks: "fh", format 1.
+pub const VERSION: u32 = 0x6668_0001;
+/// Bytes of an authentication tag.
+pub const TAG: usize = 16;
+/// UDP payload that every path must carry; the first datagrams are padded to it.
+pub const BASE_DATAGRAM: usize = 1_200;

@@ -1,0 +1,90 @@
+//! What does each side declare inside the handshake, where nobody can change it? Limits, and the
+//! connection ids it believes in. Numbered fields, each with its length; unknown ones are skipped.
+
+use std::time::Duration;
+
+use farhaul_core::codec::{DecodeError, Reader, Writer};
+
+const MAX_DATAGRAM: u64 = 1;
+const IDLE: u64 = 2;
+const IDS: u64 = 3;
+
+/// One side's declaration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// The largest UDP payload it takes.
+    pub max_datagram: u32,
+    /// It gives up after this long without a word.
+    pub idle: Duration,
+    /// Connection ids of server and client.
+    pub ids: (u32, u32),
+}
+
+impl Params {
+    /// As bytes.
+    ///
+    /// # Panics
+    /// Never: the fields have fixed sizes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = [0; 64];
+        let mut w = Writer::new(&mut bytes);
+        let idle = u64::try_from(self.idle.as_millis()).unwrap_or(u64::MAX);
+        let written = w
+            .varint(MAX_DATAGRAM)
+            .and_then(|()| w.prefixed(&self.max_datagram.to_be_bytes()))
+            .and_then(|()| w.varint(IDLE))
+            .and_then(|()| w.prefixed(&idle.to_be_bytes()))
+            .and_then(|()| w.varint(IDS))
+            .and_then(|()| w.varint(8))
+            .and_then(|()| w.u32(self.ids.0))
+            .and_then(|()| w.u32(self.ids.1));
+        written.expect("27 bytes fit in 64");
+        let n = w.len();
+        bytes[..n].to_vec()
+    }
+
+    /// From bytes; every field must be there once.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        const MISSING: DecodeError = DecodeError::Malformed("parameters");
+        let (mut max_datagram, mut idle, mut ids) = (None, None, None);
+        let mut r = Reader::new(bytes);
+        while !r.is_empty() {
+            let id = r.varint()?;
+            let mut field = Reader::new(r.prefixed()?);
+            let first = match id {
+                MAX_DATAGRAM => max_datagram.replace(field.u32()?).is_none(),
+                IDLE => idle.replace(field.u64()?).is_none(),
+                IDS => ids.replace((field.u32()?, field.u32()?)).is_none(),
+                _ => continue,
+            };
+            if !first || !field.is_empty() {
+                return Err(MISSING);
+            }
+        }
+        Ok(Self {
+            max_datagram: max_datagram.ok_or(MISSING)?,
+            idle: Duration::from_millis(idle.ok_or(MISSING)?),
+            ids: ids.ok_or(MISSING)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn parameters_survive(max_datagram: u32, idle in 0_u64..1 << 40, ids: (u32, u32)) {
+            let params = Params { max_datagram, idle: Duration::from_millis(idle), ids };
+            prop_assert_eq!(Params::decode(&params.encode()), Ok(params));
+        }
+
+        #[test]
+        fn any_bytes_never_panic(data in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = Params::decode(&data);
+        }
+    }
+}

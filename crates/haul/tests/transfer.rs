@@ -1,0 +1,160 @@
+//! Does data arrive, whole and in order, whatever the path does?
+
+mod pair;
+
+use std::{cell::RefCell, time::Duration};
+
+use farhaul_core::{protocol::Event, rng::Rng};
+use pair::{Fate, Pair, config, ms, pass};
+use proptest::prelude::*;
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+#[test]
+fn objects_and_stream_arrive_over_a_clean_path() {
+    let mut pair = Pair::new(config(1), config(2), ms(20));
+    pair.connect();
+    let text: Vec<u8> = (0..100_000_u32).map(|i| i.to_be_bytes()[3]).collect();
+    pair.client.session().send(3, 0, 3_000_000);
+    pair.client.session().send(4, 7, 10);
+    pair.client.session().write(&text);
+    pair.server.session().send(9, 0, 500_000);
+    pair.run(MINUTE, &mut pass, |p| {
+        p.client.delivered() && p.server.delivered()
+    });
+    assert_eq!(pair.server.store.prefix(3), 3_000_000);
+    assert_eq!(pair.server.store.placed[&(4, 7)], 10);
+    assert_eq!(pair.client.store.prefix(9), 500_000);
+    let mut read = Vec::new();
+    pair.server.session().read(&mut read);
+    assert_eq!(read, text);
+    let stats = pair.client.session().stats();
+    assert_eq!(stats.repaired, 0);
+    assert_eq!(stats.datagram_size, 1_472);
+    assert_eq!(stats.data_sent, 3_000_010 + 100_000);
+    assert_eq!(pair.client.session().unwritten(), 0);
+    assert_eq!(
+        pair.client
+            .events
+            .iter()
+            .filter(|e| **e == Event::Delivered)
+            .count(),
+        1
+    );
+    let feedback = pair.server.session().stats().feedback_sent;
+    assert!(feedback < 12_000, "{feedback}");
+}
+
+#[test]
+fn the_reader_decides_how_far_the_stream_runs_ahead() {
+    let mut pair = Pair::new(config(1), config(2), ms(5));
+    pair.connect();
+    pair.client.session().write(&vec![1; 10 << 20]);
+    pair.idle(Duration::from_secs(20), &mut pass);
+    assert_eq!(pair.client.session().unwritten(), 6 << 20);
+    let mut read = Vec::new();
+    let mut rng = Rng::new(1);
+    for _ in 0..600 {
+        pair.server.session().read(&mut read);
+        // Credits are lost too.
+        pair.idle(ms(100), &mut |_, _, _, _| {
+            if rng.chance(0.2) {
+                Fate::Drop
+            } else {
+                Fate::Pass
+            }
+        });
+    }
+    assert_eq!(read.len(), 10 << 20);
+    assert!(pair.client.delivered());
+}
+
+/// Loses, repeats, delays and corrupts at random.
+fn rough(
+    seed: u64,
+    loss: f64,
+) -> impl FnMut(bool, u64, farhaul_core::time::Instant, &[u8]) -> Fate {
+    let rng = RefCell::new(Rng::new(seed));
+    move |_, _, _, bytes| {
+        let mut rng = rng.borrow_mut();
+        if rng.chance(loss) {
+            Fate::Drop
+        } else if rng.chance(loss / 4.0) {
+            Fate::Twice
+        } else if rng.chance(loss / 2.0) {
+            Fate::Late(ms(rng.below(60)))
+        } else if rng.chance(loss / 5.0) {
+            let mut bytes = bytes.to_vec();
+            let at = usize::try_from(rng.below(bytes.len() as u64)).unwrap();
+            bytes[at] ^= 1 << rng.below(8);
+            Fate::Change(bytes)
+        } else {
+            Fate::Pass
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn everything_arrives_over_rough_paths(seed: u64, loss in 0.0..0.25_f64, delay in 0_u64..200) {
+        let mut pair = Pair::new(config(1), config(2), ms(delay));
+        let mut script = rough(seed, loss);
+        pair.run(MINUTE * 4, &mut script, |p| p.client.connected());
+        let text: Vec<u8> = (0..30_000_u32).map(|i| i.to_be_bytes()[2]).collect();
+        pair.client.session().send(1, 0, 400_000);
+        pair.client.session().write(&text);
+        pair.run(MINUTE * 4, &mut script, |p| p.client.delivered());
+        prop_assert_eq!(pair.server.store.prefix(1), 400_000);
+        let mut read = Vec::new();
+        pair.server.session().read(&mut read);
+        prop_assert!(read == text);
+    }
+}
+
+#[test]
+fn keys_are_updated_both_ways_under_reordering() {
+    let frequent = |seed| farhaul_haul::HaulConfig {
+        key_update_after: 50,
+        ..config(seed)
+    };
+    let mut pair = Pair::new(frequent(1), frequent(2), ms(10));
+    pair.connect();
+    let mut rng = Rng::new(3);
+    let mut script = |_: bool, _: u64, _, _: &[u8]| {
+        if rng.chance(0.1) {
+            Fate::Late(ms(rng.below(4)))
+        } else {
+            Fate::Pass
+        }
+    };
+    pair.client.session().send(1, 0, 3_000_000);
+    pair.server.session().send(2, 0, 3_000_000);
+    pair.run(MINUTE, &mut script, |p| {
+        p.client.delivered() && p.server.delivered()
+    });
+    for end in [&mut pair.client, &mut pair.server] {
+        let stats = end.session().stats();
+        assert!(stats.key_updates > 10, "{}", stats.key_updates);
+        assert_eq!(stats.dropped_unauthentic, 0);
+    }
+}
+
+#[test]
+fn a_blackout_of_ten_seconds_is_survived() {
+    let cubic = farhaul_haul::HaulConfig {
+        law: "cubic".into(),
+        ..config(1)
+    };
+    let mut pair = Pair::new(cubic, config(2), ms(50));
+    pair.connect();
+    pair.client.session().send(1, 0, 20_000_000);
+    pair.idle(ms(300), &mut pass);
+    pair.idle(Duration::from_secs(10), &mut |_, _, _, _| Fate::Drop);
+    pair.run(MINUTE, &mut pass, |p| p.client.delivered());
+    assert_eq!(
+        pair.client.session().stats().datagram_size,
+        1_472,
+        "found again"
+    );
+}
