@@ -87,7 +87,7 @@ impl Life {
             send: true,
             again: now + pause,
             pause: pause * 2,
-            until: now + (pause * 3).min(MAX_LINGER),
+            until: now + (pause * 5).min(MAX_LINGER),
         };
     }
 

@@ -85,7 +85,7 @@ fn rough(
             Fate::Late(ms(rng.below(60)))
         } else if rng.chance(loss / 5.0) {
             let mut bytes = bytes.to_vec();
-            let at = usize::try_from(rng.below(bytes.len() as u64)).unwrap();
+            let at = usize::try_from(rng.below(bytes.len() as u64)).unwrap_or_default();
             bytes[at] ^= 1 << rng.below(8);
             Fate::Change(bytes)
         } else {

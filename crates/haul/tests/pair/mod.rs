@@ -378,7 +378,11 @@ impl Pair {
     pub fn run(&mut self, limit: Duration, script: &mut Script<'_>, done: impl Fn(&Self) -> bool) {
         let end = self.now + limit;
         let mut steps = 0_u64;
-        while !done(self) {
+        loop {
+            self.drain(script);
+            if done(self) {
+                return;
+            }
             steps += 1;
             assert!(steps < 5_000_000, "the session spins");
             assert!(
@@ -389,7 +393,6 @@ impl Pair {
                 self.server.events
             );
         }
-        self.drain(script);
     }
 
     /// Runs for `time`, whatever happens.

@@ -1,0 +1,245 @@
+//! Does a session notice what happens to its path and its peer?
+
+mod pair;
+
+use std::{cell::Cell, time::Duration};
+
+use farhaul_core::protocol::{CloseReason, Event};
+use farhaul_haul::{CODE_STORE, HaulConfig};
+use pair::{Fate, Pair, address, config, ms, pass};
+
+const LIMIT: Duration = Duration::from_mins(2);
+
+#[test]
+fn codes_and_words_reach_the_peer_even_if_the_first_is_lost() {
+    for losses in 0..3 {
+        let mut pair = Pair::new(config(1), config(2), ms(20));
+        pair.connect();
+        pair.idle(ms(200), &mut pass);
+        let now = pair.now;
+        pair.client.session().close(now, 42, "enough");
+        let mut left = losses;
+        let mut script = |dir: bool, _, _, _: &[u8]| {
+            if dir && left > 0 {
+                left -= 1;
+                Fate::Drop
+            } else {
+                Fate::Pass
+            }
+        };
+        pair.run(LIMIT, &mut script, |p| {
+            p.server.closed().is_some() || losses == 2
+        });
+        pair.idle(Duration::from_secs(5), &mut script);
+        assert!(pair.client.session().is_closed());
+        let said = |text: &str| (42, text.to_owned());
+        let (code, text) = said("enough");
+        let local = CloseReason::Local {
+            code,
+            text: text.clone(),
+        };
+        assert_eq!(pair.client.events.last(), Some(&Event::Closed(local)));
+        assert_eq!(
+            pair.server.closed(),
+            Some(&CloseReason::Peer { code, text })
+        );
+        assert!(pair.server.session().is_closed());
+    }
+}
+
+#[test]
+fn late_packets_are_answered_with_the_close() {
+    let mut pair = Pair::new(config(1), config(2), ms(20));
+    pair.connect();
+    pair.server.session().send(1, 0, 50_000_000);
+    pair.idle(ms(300), &mut pass);
+    let now = pair.now;
+    pair.client.session().close(now, 1, "stop");
+    // The timed copies are lost; what the peer still sends is answered.
+    let first = Cell::new(true);
+    pair.run(
+        LIMIT,
+        &mut |dir, _, _, _| {
+            if dir && first.replace(false) {
+                Fate::Drop
+            } else {
+                Fate::Pass
+            }
+        },
+        |p| p.server.closed().is_some(),
+    );
+    assert!(pair.now.since(now) < ms(60), "not by the timer");
+}
+
+#[test]
+fn a_failing_store_ends_the_session_on_both_sides() {
+    for reader in [true, false] {
+        let mut pair = Pair::new(config(1), config(2), ms(5));
+        pair.connect();
+        pair.client.store.fail = reader;
+        pair.server.store.fail = !reader;
+        pair.client.session().send(1, 0, 1_000_000);
+        pair.run(LIMIT, &mut pass, |p| {
+            p.client.closed().is_some() && p.server.closed().is_some()
+        });
+        let text = if reader { "disk on fire" } else { "disk full" };
+        let here = CloseReason::Store(text.into());
+        let there = CloseReason::Peer {
+            code: CODE_STORE,
+            text: text.into(),
+        };
+        let expected = if reader {
+            (&here, &there)
+        } else {
+            (&there, &here)
+        };
+        assert_eq!(
+            (pair.client.closed().unwrap(), pair.server.closed().unwrap()),
+            expected
+        );
+    }
+}
+
+#[test]
+fn an_idle_session_is_kept_alive_and_a_dead_one_noticed() {
+    let mut pair = Pair::new(config(1), config(2), ms(20));
+    pair.connect();
+    let before = pair.counts;
+    pair.idle(Duration::from_mins(10), &mut pass);
+    assert!(pair.client.closed().is_none() && pair.server.closed().is_none());
+    assert!(
+        pair.counts[0] - before[0] < 400,
+        "few words: {:?}",
+        pair.counts
+    );
+    let start = pair.now;
+    pair.run(LIMIT, &mut |_, _, _, _| Fate::Drop, |p| {
+        p.client.closed().is_some() && p.server.closed().is_some()
+    });
+    assert_eq!(pair.client.closed(), Some(&CloseReason::TimedOut));
+    assert!(pair.now.since(start) <= Duration::from_secs(31));
+    assert!(pair.client.session().is_closed());
+}
+
+#[test]
+fn the_shorter_patience_holds() {
+    let hasty = HaulConfig {
+        idle: Duration::from_secs(6),
+        ..config(2)
+    };
+    let mut pair = Pair::new(config(1), hasty, ms(20));
+    pair.connect();
+    pair.idle(Duration::from_secs(1), &mut pass);
+    let start = pair.now;
+    pair.run(LIMIT, &mut |_, _, _, _| Fate::Drop, |p| {
+        p.client.closed().is_some()
+    });
+    assert!(pair.now.since(start) <= Duration::from_secs(6));
+}
+
+#[test]
+fn a_client_that_moves_is_followed() {
+    // Another port: a NAT forgot; another host: everything about the path is new.
+    for new in ["192.0.2.1:6000", "198.51.100.1:5000"] {
+        for plain in [false, true] {
+            let with = |seed| HaulConfig {
+                plain,
+                ..config(seed)
+            };
+            let mut pair = Pair::new(with(1), with(2), ms(20));
+            pair.connect();
+            pair.server.session().send(1, 0, 8_000_000);
+            pair.client.session().send(2, 0, 8_000_000);
+            pair.idle(ms(200), &mut pass);
+            pair.client.address = address(new);
+            pair.run(LIMIT, &mut pass, |p| {
+                p.client.delivered() && p.server.delivered()
+            });
+            assert_eq!(pair.client.store.prefix(1), 8_000_000);
+            assert_eq!(pair.server.store.prefix(2), 8_000_000);
+            let stats = pair.server.session().stats();
+            assert_eq!(stats.rebinds, 1);
+            assert_eq!(stats.datagram_size, 1_472);
+        }
+    }
+}
+
+#[test]
+fn a_forged_source_gets_little_and_changes_nothing() {
+    let mut pair = Pair::new(config(1), config(2), ms(20));
+    pair.connect();
+    pair.idle(ms(200), &mut pass);
+    pair.client.session().send(2, 0, 300_000);
+    pair.server.session().send(1, 0, 300_000);
+    // Somebody on the path relays the client's datagrams from elsewhere, faster.
+    let mut forged = Vec::new();
+    pair.idle(ms(10), &mut |dir, _, _, bytes| {
+        if dir {
+            forged.push(bytes.to_vec());
+            Fate::Drop
+        } else {
+            Fate::Pass
+        }
+    });
+    let victim = address("203.0.113.5:53");
+    let came: usize = forged.iter().map(Vec::len).sum();
+    for bytes in forged {
+        pair.inject(true, victim, bytes);
+    }
+    let mut wire = 0;
+    let end = pair.now + ms(2_000);
+    pair.server.session().send(3, 0, 3_000_000);
+    while pair.now < end {
+        pair.idle(ms(10), &mut |dir, _, _, bytes| {
+            wire += if dir { 0 } else { bytes.len() };
+            Fate::Pass
+        });
+    }
+    assert!(came > 0 && wire > 3_000_000);
+    assert_eq!(pair.server.session().stats().rebinds, 0);
+    assert!(pair.server.delivered() && pair.client.delivered());
+    assert_eq!(pair.client.store.prefix(3), 3_000_000);
+}
+
+#[test]
+fn the_datagram_grows_to_what_the_path_carries() {
+    for (interface, carries, found) in [
+        (1_500, 1_472, 1_472),
+        (9_000, 8_972, 8_972),
+        (9_000, 1_472, 1_472),
+        (1_500, 1_392, 1_392),
+        (1_500, 1_200, 1_200),
+        (65_535, 70_000, 9_216),
+    ] {
+        let mut pair = Pair::with_mtu(config(1), config(2), ms(20), interface);
+        pair.mtu = carries;
+        pair.connect();
+        let start = pair.now;
+        pair.client.session().send(1, 0, 4_000_000);
+        pair.run(LIMIT, &mut pass, |p| p.client.delivered());
+        let stats = pair.client.session().stats();
+        assert_eq!(stats.datagram_size, found, "{interface} {carries}");
+        assert!(
+            pair.now.since(start) < ms(500),
+            "probing does not delay data"
+        );
+        assert_eq!(stats.repaired, 0, "probes are not repaired");
+    }
+}
+
+#[test]
+fn a_path_that_shrinks_is_survived() {
+    let cubic = HaulConfig {
+        law: "cubic".into(),
+        ..config(1)
+    };
+    let mut pair = Pair::with_mtu(cubic, config(2), ms(20), 9_000);
+    pair.connect();
+    pair.client.session().send(1, 0, 30_000_000);
+    pair.idle(ms(300), &mut pass);
+    assert_eq!(pair.client.session().stats().datagram_size, 8_972);
+    pair.mtu = 1_472;
+    pair.run(LIMIT, &mut pass, |p| p.client.delivered());
+    assert_eq!(pair.client.session().stats().datagram_size, 1_472);
+    assert_eq!(pair.server.store.prefix(1), 30_000_000);
+}

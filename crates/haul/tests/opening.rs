@@ -1,0 +1,320 @@
+//! Does a connection open whenever it should, and only then?
+
+mod pair;
+
+use std::time::Duration;
+
+use farhaul_core::{
+    codec::Writer,
+    protocol::{CloseReason, Event, Protocol, Route},
+    rng::Rng,
+};
+use farhaul_haul::{
+    Haul, HaulConfig, Identity, PeerPolicy,
+    wire::{
+        BASE_DATAGRAM,
+        long::{self, Head, Kind},
+    },
+};
+use pair::{CLIENT, Fate, Pair, SERVER, address, config, ms, pass};
+use proptest::prelude::*;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn public(seed: u8) -> farhaul_haul::PublicKey {
+    Identity::from_seed(&[seed; 32]).unwrap().public()
+}
+
+fn trusting(seed: u8, whom: u8) -> HaulConfig {
+    HaulConfig {
+        peers: PeerPolicy::Keys(vec![public(9), public(whom)]),
+        ..config(seed)
+    }
+}
+
+#[test]
+fn opens_in_two_round_trips_and_knows_the_rtt() {
+    for plain in [false, true] {
+        let with = |seed, whom| HaulConfig {
+            plain,
+            ..trusting(seed, whom)
+        };
+        let mut pair = Pair::new(with(1, 2), with(2, 1), ms(50));
+        let start = pair.now;
+        pair.run(LIMIT, &mut pass, |p| p.client.connected());
+        assert_eq!(pair.now.since(start), ms(200), "two round trips");
+        pair.run(LIMIT, &mut pass, |p| p.server.connected());
+        assert_eq!(pair.now.since(start), ms(250));
+        let key = |seed| Event::Connected {
+            peer_key: Some(public(seed).as_bytes().to_vec()),
+        };
+        assert_eq!(pair.client.events, [key(2)]);
+        assert_eq!(pair.server.events, [key(1)]);
+        pair.client.session().send(1, 0, 100_000);
+        pair.run(LIMIT, &mut pass, |p| p.client.delivered());
+        let rtt = pair.client.session().stats().rtt_min.unwrap();
+        assert!((ms(99)..ms(110)).contains(&rtt), "{rtt:?}");
+        assert!(pair.client.session().stats().timeouts == 0);
+    }
+}
+
+/// Datagrams of a handshake without loss on a short path.
+const FLIGHTS: u64 = 6;
+
+#[test]
+fn any_one_handshake_datagram_may_be_lost() {
+    for from_client in [true, false] {
+        for lost in 0..FLIGHTS {
+            let mut pair = Pair::new(config(1), config(2), ms(5));
+            let start = pair.now;
+            let mut script = |dir, n, _, _: &[u8]| {
+                if (dir, n) == (from_client, lost) {
+                    Fate::Drop
+                } else {
+                    Fate::Pass
+                }
+            };
+            pair.run(LIMIT, &mut script, |p| {
+                p.client.connected() && p.server.connected()
+            });
+            assert!(
+                pair.now.since(start) < ms(320),
+                "{from_client} {lost}: {}",
+                pair.now
+            );
+            pair.client.session().send(1, 0, 10_000);
+            pair.run(LIMIT, &mut pass, |p| p.client.delivered());
+        }
+    }
+}
+
+#[test]
+fn two_percent_loss_at_400_ms_connects_without_fuss() {
+    let mut rng = Rng::new(11);
+    let mut late = 0;
+    for _ in 0..200 {
+        let mut pair = Pair::new(config(1), config(2), ms(200));
+        let start = pair.now;
+        let mut script = |_, _, _, _: &[u8]| {
+            if rng.chance(0.02) {
+                Fate::Drop
+            } else {
+                Fate::Pass
+            }
+        };
+        pair.run(LIMIT, &mut script, |p| {
+            p.client.connected() && p.server.connected()
+        });
+        late += u32::from(pair.now.since(start) > ms(1_400));
+    }
+    assert!(late <= 4, "{late} of 200 took more than 3.5 round trips");
+}
+
+#[test]
+fn strangers_are_refused_on_either_side() {
+    for plain in [false, true] {
+        let with = |config| HaulConfig { plain, ..config };
+        let cases = [
+            (with(trusting(1, 3)), with(config(2))),
+            (with(config(1)), with(trusting(2, 3))),
+        ];
+        for (client, server) in cases {
+            let mut pair = Pair::new(client, server, ms(5));
+            pair.run(LIMIT, &mut pass, |p| {
+                p.client.closed().is_some() && p.server.closed().is_some()
+            });
+            for end in [&pair.client, &pair.server] {
+                assert!(
+                    matches!(end.closed(), Some(CloseReason::Auth(_))),
+                    "{:?}",
+                    end.events
+                );
+            }
+            pair.idle(LIMIT, &mut pass);
+            assert!(pair.client.session().is_closed() && pair.server.session().is_closed());
+        }
+    }
+}
+
+#[test]
+fn silence_is_no_answer_and_costs_little() {
+    let mut pair = Pair::new(config(1), config(2), ms(5));
+    let start = pair.now;
+    pair.run(LIMIT, &mut |_, _, _, _| Fate::Drop, |p| {
+        p.client.closed().is_some()
+    });
+    assert_eq!(pair.client.closed(), Some(&CloseReason::NoAnswer));
+    assert_eq!(pair.now.since(start), Duration::from_secs(5));
+    assert!(pair.counts[1] <= 6, "{} hellos", pair.counts[1]);
+    assert!(pair.client.session().is_closed());
+}
+
+#[test]
+fn a_session_closed_before_it_began_sends_nothing() {
+    let mut pair = Pair::new(config(1), config(2), ms(5));
+    let now = pair.now;
+    pair.client.session().close(now, 3, "changed my mind");
+    pair.drain(&mut pass);
+    assert_eq!(pair.counts, [0, 0]);
+    assert!(pair.client.session().is_closed());
+    let reason = CloseReason::Local {
+        code: 3,
+        text: "changed my mind".into(),
+    };
+    assert_eq!(pair.client.events, [Event::Closed(reason)]);
+}
+
+fn hello(version: u32) -> Vec<u8> {
+    let mut bytes = vec![0; BASE_DATAGRAM];
+    let head = Head {
+        version,
+        to: 0,
+        from: 77,
+    };
+    long::encode(
+        &mut Writer::new(&mut bytes),
+        head,
+        &Kind::Hello { attempt: 0 },
+    )
+    .unwrap();
+    bytes
+}
+
+#[test]
+fn another_version_is_told_which_is_spoken() {
+    let mut pair = Pair::new(config(1), config(2), ms(5));
+    let from = address(CLIENT);
+    let reply = pair.inject(true, from, hello(0x6668_0009)).unwrap();
+    let (head, kind, _) = long::decode(&reply).unwrap();
+    assert_eq!((head.version, head.to), (0, 77));
+    let list = farhaul_haul::wire::VERSION.to_be_bytes();
+    assert_eq!(kind, Kind::Versions { list: &list });
+    assert!(
+        pair.inject(true, from, hello(0x6668_0009)[..1_000].to_vec())
+            .is_none()
+    );
+
+    // A client that is told of other versions only gives up at once.
+    let mut list = vec![0; 17];
+    let to = u32::try_from(pair.client.id).unwrap();
+    let head = Head {
+        version: 0,
+        to,
+        from: 0,
+    };
+    let other = 0x6668_0009_u32.to_be_bytes();
+    long::encode(
+        &mut Writer::new(&mut list),
+        head,
+        &Kind::Versions { list: &other },
+    )
+    .unwrap();
+    pair.drain(&mut pass);
+    pair.inject(false, address(SERVER), list);
+    pair.drain(&mut pass);
+    assert!(matches!(
+        pair.client.closed(),
+        Some(CloseReason::Version(_))
+    ));
+}
+
+#[test]
+fn tokens_make_one_session_and_only_at_their_address() {
+    let mut pair = Pair::new(config(1), config(2), ms(5));
+    let mut initials = Vec::new();
+    pair.run(
+        LIMIT,
+        &mut |dir, n, _, bytes| {
+            if dir && n > 0 && bytes[0] == 0x82 {
+                initials.push(bytes.to_vec());
+            }
+            Fate::Pass
+        },
+        |p| p.server.connected(),
+    );
+    assert_eq!(initials.len(), 2);
+    let replay = initials[0].clone();
+    assert_eq!(
+        pair.server.protocol.route(&replay),
+        Route::Known(pair.server.id)
+    );
+    pair.server.session = None;
+    let elsewhere = address("192.0.2.66:5000");
+    assert!(pair.inject(true, elsewhere, replay.clone()).is_none());
+    assert!(pair.server.session.is_none(), "not from elsewhere");
+    pair.now += Duration::from_secs(11);
+    pair.inject(true, address(CLIENT), replay);
+    assert!(pair.server.session.is_none(), "not after ten seconds");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Whatever is thrown at both ends while they connect and talk, they do.
+    #[test]
+    fn noise_at_every_stage_is_dropped(
+        seed: u64,
+        noise in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 1..30),
+    ) {
+        let mut rng = Rng::new(seed);
+        let mut seen: Vec<(bool, Vec<u8>)> = Vec::new();
+        let mut pair = Pair::new(config(1), config(2), ms(5));
+        let mut sent = false;
+        for round in 0..400 {
+            let mut script = |dir, _, _, bytes: &[u8]| {
+                seen.push((dir, bytes.to_vec()));
+                Fate::Pass
+            };
+            pair.idle(ms(1), &mut script);
+            if pair.client.connected() && !sent {
+                sent = true;
+                pair.client.session().send(1, 0, 200_000);
+            }
+            // Random, truncated, corrupted and replayed datagrams, to the right ids and from anywhere.
+            for _ in 0..2 {
+                let (dir, mut bytes) = seen[usize::try_from(rng.below(seen.len() as u64)).unwrap()].clone();
+                match rng.below(4) {
+                    0 => bytes.truncate(usize::try_from(rng.below(bytes.len() as u64)).unwrap()),
+                    1 => {
+                        let at = usize::try_from(rng.below(bytes.len() as u64)).unwrap();
+                        bytes[at] ^= u8::try_from(1 + rng.below(255)).unwrap();
+                    }
+                    2 => {
+                        let tail = &noise[round % noise.len()];
+                        bytes.truncate(usize::try_from(rng.below(20)).unwrap());
+                        bytes.extend(tail);
+                    }
+                    _ => {}
+                }
+                let from = match (rng.chance(0.3), dir) {
+                    (true, _) => address("192.0.2.99:9"),
+                    (false, true) => address(CLIENT),
+                    (false, false) => address(SERVER),
+                };
+                // A version list is believed, as it must be before there are keys.
+                if !(bytes.first() == Some(&0x84) && bytes.get(1..5) == Some(&[0; 4])) {
+                    pair.inject(dir, from, bytes);
+                }
+            }
+        }
+        prop_assert!(pair.client.delivered(), "{:?}", pair.client.events);
+        prop_assert!(pair.client.closed().is_none() && pair.server.closed().is_none());
+        prop_assert_eq!(pair.server.store.prefix(1), 200_000);
+        let stats = pair.server.session().stats();
+        prop_assert!(stats.dropped_unauthentic + stats.dropped_malformed > 0);
+        prop_assert!(stats.dropped_duplicate > 0);
+    }
+
+    #[test]
+    fn the_listener_takes_any_bytes(data in proptest::collection::vec(any::<u8>(), 0..1_400), first: u8, plain: bool) {
+        let mut haul = Haul::server(HaulConfig { plain, ..config(2) }).unwrap();
+        let mut data = data;
+        if let Some(b) = data.first_mut() {
+            *b = first;
+        }
+        let mut reply = Vec::new();
+        let _ = haul.route(&data);
+        haul.accept(farhaul_core::time::Instant::EPOCH, &mut Rng::new(1), address(CLIENT), &data, &mut reply);
+        prop_assert!(reply.len() <= 3 * data.len());
+    }
+}
