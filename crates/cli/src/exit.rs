@@ -3,6 +3,7 @@
 
 use std::{fmt, process::ExitCode};
 
+use farhaul_transfer::Code;
 use serde_json::{Value, json};
 
 /// An exit code.
@@ -105,6 +106,32 @@ impl Exit {
     }
 }
 
+impl From<Code> for Exit {
+    fn from(code: Code) -> Self {
+        match code {
+            Code::Ok => Self::Ok,
+            Code::Usage => Self::Usage,
+            Code::SourceMissing => Self::SourceMissing,
+            Code::DestError => Self::DestError,
+            Code::Partial => Self::Partial,
+            Code::SourceChanged => Self::SourceChanged,
+            Code::VerifyFailed => Self::VerifyFailed,
+            Code::NoSpace => Self::NoSpace,
+            Code::Locked => Self::Locked,
+            Code::Config => Self::Config,
+            Code::NetSetup => Self::NetSetup,
+            Code::Version => Self::Version,
+            Code::Auth => Self::Auth,
+            Code::UdpBlocked => Self::UdpBlocked,
+            Code::ConnectionLost => Self::ConnectionLost,
+            Code::Busy => Self::Busy,
+            Code::Protocol => Self::Protocol,
+            Code::Interrupted => Self::Signal(2),
+            _ => Self::Internal,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         exit.code().into()
@@ -118,6 +145,8 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     /// Cause and fix in one sentence; empty if everything has been said.
     pub(crate) text: String,
+    /// What `--json` says, where a command knows more than this.
+    object: Option<Box<Value>>,
 }
 
 impl Failure {
@@ -125,7 +154,14 @@ impl Failure {
         Self {
             exit,
             text: text.into(),
+            object: None,
         }
+    }
+
+    /// The same, told to machines by `object`.
+    pub(crate) fn told(mut self, object: Value) -> Self {
+        self.object = Some(Box::new(object));
+        self
     }
 
     /// The command line cannot be meant.
@@ -135,6 +171,9 @@ impl Failure {
 
     /// What `--json` says.
     pub(crate) fn object(&self) -> Value {
+        if let Some(object) = &self.object {
+            return Value::clone(object);
+        }
         json!({
             "schema": "farhaul.failure/1",
             "ok": false,

@@ -3,10 +3,13 @@
 //! With `--json` stdout carries exactly one valid object, also when the arguments are wrong; what is
 //! said to people then goes to stderr.
 
+mod bar;
 mod cmd;
 mod exit;
 mod interrupt;
+mod keys;
 mod out;
+mod place;
 
 use std::process::ExitCode;
 

@@ -2,11 +2,14 @@
 
 mod bench;
 mod completions;
+mod cp;
 mod demo;
 mod doctor;
+mod key;
 mod lab;
 mod path;
 mod protocols;
+mod serve;
 mod sim;
 mod tcp;
 mod tree;
@@ -21,6 +24,12 @@ use crate::exit::Failure;
 pub(crate) enum Command {
     /// Show the main job on an emulated long fat network, beside kernel TCP
     Demo(demo::Args),
+    /// Copy files to a server, or from one
+    Cp(Box<cp::Args>),
+    /// Let peers fetch and deliver files
+    Serve(serve::Args),
+    /// Your identity, and the servers you know
+    Key(key::Args),
     /// Measure from memory to memory, with iperf3's manners
     Bench(Box<bench::Args>),
     /// Emulate a network on this machine and run programs on it
@@ -45,6 +54,9 @@ pub(crate) enum Command {
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Demo(args) => demo::run(&args),
+        Command::Cp(args) => cp::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Key(args) => key::run(args),
         Command::Bench(args) => bench::run(*args),
         Command::Wan(args) => wan::run(args),
         Command::Sim(args) => sim::run(&args),

@@ -1,0 +1,121 @@
+//! How does a person see a transfer go? One line on stderr while it is a terminal, redrawn a few times
+//! a second from shared counters by a thread of its own; nothing otherwise.
+
+use std::{
+    io::IsTerminal,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use farhaul_core::{
+    stats::Why,
+    units::{Rate, Size},
+};
+use farhaul_transfer::{Phase, Progress};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Between two drawings.
+const TICK: Duration = Duration::from_millis(125);
+/// Drawings that a rate is averaged over.
+const WINDOW: usize = 24;
+
+/// A line being drawn; dropping it clears the line.
+pub(crate) struct Bar {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Bar {
+    /// Starts to draw; draws nothing if `quiet` or stderr is no terminal.
+    pub(crate) fn start(progress: Arc<Progress>, quiet: bool) -> Self {
+        if quiet || !std::io::stderr().is_terminal() {
+            return Self { stop: None, thread: None };
+        }
+        let (stop, stopped) = mpsc::channel();
+        let thread = thread::Builder::new().name("bar".into()).spawn(move || {
+            let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{bar:24} {percent:>3}%  {msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            let mut marks = Vec::new();
+            while stopped.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
+                marks.push(progress.bytes_done());
+                if marks.len() > WINDOW {
+                    marks.remove(0);
+                }
+                bar.set_length(progress.bytes_total());
+                bar.set_position(progress.bytes_done() + progress.bytes_resumed());
+                bar.set_message(line(&progress, &marks));
+            }
+            bar.finish_and_clear();
+        });
+        Self { stop: Some(stop), thread: thread.ok() }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // It ends at once now that the channel is gone; a panic in it spoils nothing else.
+            let _drawn = thread.join();
+        }
+    }
+}
+
+/// Bytes, files, rate, time left, and what holds it up.
+fn line(progress: &Progress, marks: &[u64]) -> String {
+    let (done, total) = (progress.bytes_done() + progress.bytes_resumed(), progress.bytes_total());
+    let sure = if progress.is_scanned() { "" } else { ">=" };
+    let mut parts = vec![format!("{} of {sure}{}", Size::from_bytes(done), Size::from_bytes(total))];
+    if progress.files_total() > 1 {
+        parts.push(format!("{} of {sure}{} files", progress.files_done(), progress.files_total()));
+    }
+    match progress.phase() {
+        Phase::Moving | Phase::Finishing => {}
+        other => parts.push(other.name().into()),
+    }
+    if let (Some(first), Some(last)) = (marks.first(), marks.last())
+        && last > first
+    {
+        let span = TICK * u32::try_from(marks.len() - 1).unwrap_or(1).max(1);
+        let rate = Rate::of(last - first, span);
+        parts.push(format!("{}/s ({rate})", Size::from_bytes(rate.bps() / 8)));
+        if progress.is_scanned() {
+            parts.push(format!("ETA {}", clock(rate.time_for(total.saturating_sub(done)))));
+        }
+    }
+    let limit = match progress.hold() {
+        Some(Why::Pacing | Why::Window) => Some("network"),
+        Some(Why::Peer) => Some("peer"),
+        Some(Why::Application) => Some("files"),
+        _ => None,
+    };
+    parts.extend(limit.map(|l| format!("limit: {l}")));
+    if progress.retries() > 0 {
+        parts.push(format!("{} repaired", progress.retries()));
+    }
+    parts.join("  ")
+}
+
+/// `1:02:03` or `2:03`.
+fn clock(d: Duration) -> String {
+    let s = d.as_secs();
+    let (h, m, s) = (s / 3600, s / 60 % 60, s % 60);
+    if h > 0 { format!("{h}:{m:02}:{s:02}") } else { format!("{m}:{s:02}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_is_known() {
+        let progress = Progress::default();
+        assert_eq!(line(&progress, &[]), "0 B of >=0 B  connecting");
+        let text = line(&progress, &[0, 12_500_000]);
+        assert!(text.contains("(800.0 Mbit/s)"), "{text}");
+        assert_eq!(clock(Duration::from_secs(3723)), "1:02:03");
+        assert_eq!(clock(Duration::from_secs(63)), "1:03");
+    }
+}

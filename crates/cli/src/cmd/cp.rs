@@ -1,0 +1,416 @@
+//! `farhaul cp`: files to a server, or from one.
+
+use std::{
+    ffi::OsString,
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    net::{SocketAddr, ToSocketAddrs as _},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use farhaul_core::{protocol::CloseReason, units::Rate};
+use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
+use farhaul_io::{App, Stop, Waker, client};
+use farhaul_transfer::{
+    Code, Handle, Outcome, Summary, TransferError,
+    client::{Download, Options, PeerCheck, Upload},
+};
+use serde_json::Value;
+
+use crate::{
+    bar::Bar,
+    exit::{Exit, Failure},
+    interrupt,
+    keys::{self, Known},
+    out,
+    place::{self, Far, Place},
+};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Sources and destination, one side on a server: host[:port]::share/path or
+    /// farhaul://host[:port]/share/path. A source that ends in / means its contents
+    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
+    paths: Vec<OsString>,
+    /// Folders are copied with everything in them anyway
+    #[arg(short, long, hide_short_help = true)]
+    recursive: bool,
+    /// Mode and time are kept anyway
+    #[arg(short, long, hide_short_help = true)]
+    preserve: bool,
+    /// Never send faster than this
+    #[arg(long, value_name = "RATE")]
+    max_rate: Option<Rate>,
+    /// This user's key file
+    #[arg(short = 'i', long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+    /// Talk to the server whatever its key
+    #[arg(long)]
+    trust_any: bool,
+    /// Do not wait for the disk before a received file counts
+    #[arg(long)]
+    no_sync: bool,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+    /// One JSON object on stdout
+    #[arg(long, short = 'J')]
+    json: bool,
+    /// Not needed; farhaul measures it
+    #[arg(long, hide = true)]
+    rtt: Option<String>,
+    /// Not needed; farhaul measures it
+    #[arg(long, hide = true)]
+    bandwidth: Option<String>,
+    /// Not needed; farhaul measures it
+    #[arg(long, hide = true)]
+    window: Option<String>,
+}
+
+/// What is copied where.
+enum Job {
+    Put(Vec<PathBuf>, Far),
+    Get(Far, PathBuf),
+}
+
+impl Job {
+    const fn far(&self) -> &Far {
+        match self {
+            Self::Put(_, far) | Self::Get(far, _) => far,
+        }
+    }
+
+    const fn is_put(&self) -> bool {
+        matches!(self, Self::Put(..))
+    }
+}
+
+/// Copies.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let needless = [("--rtt", &args.rtt), ("--bandwidth", &args.bandwidth), ("--window", &args.window)];
+    if let Some((flag, _)) = needless.iter().find(|(_, v)| v.is_some()) {
+        return Err(Failure::usage(format!("{flag} is not needed: farhaul measures it")));
+    }
+    let job = job(&args.paths)?;
+    let run = Run { args, put: job.is_put(), job };
+    let outcome = run.to_the_end().map_err(|e| run.failure(None, &e))?;
+    match &outcome.error {
+        Some(e) => Err(run.failure(Some(&outcome.summary), e)),
+        None => {
+            run.say(&outcome.summary);
+            Ok(())
+        }
+    }
+}
+
+/// Sorts out the two sides.
+fn job(paths: &[OsString]) -> Result<Job, Failure> {
+    let mut places = paths.iter().map(|p| place::parse(p)).collect::<Result<Vec<_>, _>>()?;
+    let to = places.pop().ok_or_else(|| Failure::usage("name a source and a destination"))?;
+    let mut near = Vec::new();
+    let mut far = Vec::new();
+    for place in places {
+        match place {
+            Place::Local(path) => near.push(path),
+            Place::Far(place) => far.push(place),
+        }
+    }
+    match (to, far.pop()) {
+        (Place::Far(to), None) => Ok(Job::Put(near, to)),
+        (Place::Local(to), Some(from)) if far.is_empty() && near.is_empty() => Ok(Job::Get(from, to)),
+        (Place::Local(_), None) => Err(Failure::usage("both sides are on this machine: use cp(1)")),
+        (Place::Far(to), Some(from)) => Err(Failure::usage(format!(
+            "both sides are on servers ({} and {}): copy to this machine first",
+            from.server(),
+            to.server()
+        ))),
+        (Place::Local(_), Some(from)) => Err(Failure::usage(format!(
+            "one source at a time can be fetched: copy {} by itself, or a folder that holds them all",
+            from.server()
+        ))),
+    }
+}
+
+/// One invocation.
+struct Run<'a> {
+    args: &'a Args,
+    job: Job,
+    put: bool,
+}
+
+impl Run<'_> {
+    fn say(&self, summary: &Summary) {
+        if self.args.json {
+            out::json(summary);
+        } else if !self.args.quiet {
+            eprintln!("{}", summary.line());
+            if let Some((why, share)) = summary.limit().filter(|(_, share)| *share >= 0.1) {
+                eprintln!("limited by: {why} ({:.0} % of the time)", share * 100.0);
+            }
+        }
+        if !self.args.quiet {
+            for warning in &summary.warnings {
+                eprintln!("farhaul: warning: {warning}");
+            }
+        }
+    }
+
+    fn failure(&self, summary: Option<&Summary>, e: &TransferError) -> Failure {
+        if let Some(summary) = summary {
+            for failure in summary.failures.iter().take(if summary.failures.len() > 1 { 20 } else { 0 }) {
+                eprintln!("farhaul: {}", failure.text);
+            }
+        }
+        let owned = summary.cloned().unwrap_or_else(|| Summary::of_error(self.put, e));
+        let text = if e.fix.is_empty() { e.text.clone() } else { format!("{}: {}", e.text, e.fix) };
+        let object = serde_json::to_value(&owned).unwrap_or(Value::Null);
+        Failure::new(e.code.into(), text).told(object)
+    }
+
+    /// Connects, perhaps asks about the key, transfers.
+    fn to_the_end(&self) -> Result<Outcome, TransferError> {
+        let far = self.job.far();
+        let server = far.server();
+        // What is missing here is said before anything is connected.
+        let first = self.app(&Options::default())?;
+        drop(first);
+        let identity = self.identity()?;
+        let mut trusted = Known::load().map_err(|e| config(&e))?.of(&server);
+        let addresses = resolve(far)?;
+        let stop = interrupt::stop().map_err(|e| internal(&e))?;
+        loop {
+            let mut last = None;
+            for address in &addresses {
+                let peers = if trusted.is_empty() { PeerPolicy::Any } else { PeerPolicy::Keys(trusted.clone()) };
+                let ended = self.once(*address, &identity, peers, &stop)?;
+                let unheard = ended.outcome.error.as_ref().is_some_and(|e| e.code == Code::UdpBlocked);
+                last = Some(ended);
+                if !unheard || stop.is_set() {
+                    break;
+                }
+            }
+            let ended = last.ok_or_else(|| TransferError::new(Code::NetSetup, format!("{server}: no address")))?;
+            match ended.unknown {
+                Some(key) => trusted = vec![trust(&server, key)?],
+                None => return Ok(ended.outcome),
+            }
+        }
+    }
+
+    fn identity(&self) -> Result<Identity, TransferError> {
+        match keys::identity(self.args.identity.as_deref()) {
+            Ok(identity) => Ok(identity),
+            Err(e) if self.args.identity.is_some() => Err(config(&e)),
+            // There is no place to keep one: servers that allow any peer will do.
+            Err(e) if e.exit == Exit::Config && keys::identity_path().is_ok_and(|p| p.exists()) => Err(config(&e)),
+            Err(_) => Identity::generate().map_err(|e| internal(&e)),
+        }
+    }
+
+    fn app(&self, options: &Options) -> Result<Copier, TransferError> {
+        match &self.job {
+            Job::Put(sources, far) => Upload::new(sources, &far.remote, options.clone()).map(Copier::Up),
+            Job::Get(far, to) => Ok(Copier::Down(Download::new(&far.remote, to, options.clone()))),
+        }
+    }
+
+    /// One attempt at one address.
+    fn once(
+        &self,
+        to: SocketAddr,
+        identity: &Identity,
+        peers: PeerPolicy,
+        stop: &Stop,
+    ) -> Result<Ended, TransferError> {
+        let far = self.job.far();
+        let pinned = peers != PeerPolicy::Any || self.args.trust_any;
+        let seen = Arc::new(Mutex::new(None));
+        let waker = Waker::new().map_err(|e| internal(&e))?;
+        let wake = waker.clone();
+        let cancel = Arc::new(AtomicBool::new(false));
+        let options = Options {
+            cancel: Arc::clone(&cancel),
+            wake: Some(Arc::new(move || wake.wake())),
+            server: far.server(),
+            sync: !self.args.no_sync,
+            check: (!pinned).then(|| unknown_key(Arc::clone(&seen))),
+        };
+        let app = self.app(&options)?;
+        let handle = app.handle();
+        let mut config = HaulConfig::new(*identity.seed());
+        config.peers = peers;
+        config.max_rate = self.args.max_rate;
+        let haul = Haul::client(config).map_err(|e| internal(&e))?;
+        let mut how = client::Options::new(to);
+        how.stop = Some(stop.clone());
+        let bar = Bar::start(Arc::clone(handle.progress()), self.args.quiet || self.args.json);
+        let app = Stoppable { app, stop: stop.clone(), cancel };
+        let ended = client::run(&how, Box::new(haul), app, &waker);
+        drop(bar);
+        let ended = ended.map_err(|e| TransferError::new(Code::NetSetup, e.to_string()))?;
+        let gone = || TransferError::new(Code::Internal, "the session ended without saying how");
+        let mut outcome = handle.outcome().ok_or_else(gone)?;
+        explain(&mut outcome, &ended.reason, ended.refused, &far.server(), to);
+        let unknown = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(Ended { outcome, unknown })
+    }
+}
+
+/// How an attempt ended.
+struct Ended {
+    outcome: Outcome,
+    /// The server's key, if it must be accepted first.
+    unknown: Option<PublicKey>,
+}
+
+/// Makes more of an error than the session could know.
+fn explain(outcome: &mut Outcome, reason: &CloseReason, refused: bool, server: &str, to: SocketAddr) {
+    let Some(error) = &mut outcome.error else { return };
+    if refused {
+        error.text = format!("nothing listens on {server} ({to}/udp)");
+        error.fix = "start it there with `farhaul serve`, or correct the port".into();
+    } else if *reason == CloseReason::NoAnswer {
+        error.text = format!("no answer from {server} ({to}/udp)");
+        error.fix = format!("check that `farhaul serve` runs there and that UDP port {} is open both ways", to.port());
+    } else if let CloseReason::Auth(text) = reason {
+        error.text = format!("{server} is not who it was, or does not let you in: {text}");
+        error.fix = format!(
+            "compare its key with whoever runs it, then `farhaul key trust {server} fh-pub1...`; give them yours (`farhaul key show`) for `farhaul serve --allow`"
+        );
+    }
+    outcome.summary.exit.text.clone_from(&error.text);
+    outcome.summary.exit.fix.clone_from(&error.fix);
+}
+
+/// Refuses every key, and remembers it.
+fn unknown_key(seen: Arc<Mutex<Option<PublicKey>>>) -> PeerCheck {
+    Arc::new(move |key| {
+        let key = key.and_then(|k| k.try_into().ok()).map(PublicKey::from_bytes);
+        *seen.lock().unwrap_or_else(PoisonError::into_inner) = key;
+        Err(TransferError::new(Code::Auth, "the server's key is not known"))
+    })
+}
+
+/// Asks whether a new server's key is right; off a terminal nobody can say so.
+fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferError> {
+    let unknown = || {
+        TransferError::new(Code::Auth, format!("{server} is not known; its key is {key}"))
+            .fix(format!("compare it with whoever runs the server, then run: farhaul key trust {server} {key}"))
+    };
+    let mut terminal = io::stderr();
+    if !terminal.is_terminal() || !io::stdin().is_terminal() {
+        return Err(unknown());
+    }
+    let mut answer = String::new();
+    let asked = write!(terminal, "{server} is not known. Its key is\n  {key}\nTrust it from now on? [y/N] ")
+        .and_then(|()| terminal.flush())
+        .and_then(|()| io::stdin().lock().read_line(&mut answer));
+    if asked.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Err(unknown());
+    }
+    Known::load().and_then(|mut known| known.trust(server, key)).map_err(|e| config(&e))?;
+    Ok(key)
+}
+
+fn resolve(far: &Far) -> Result<Vec<SocketAddr>, TransferError> {
+    let failed = |e: &dyn std::fmt::Display| {
+        TransferError::new(Code::NetSetup, format!("{}: {e}", far.host)).fix("check the name and the resolver")
+    };
+    let found: Vec<_> = (far.host.as_str(), far.port).to_socket_addrs().map_err(|e| failed(&e))?.collect();
+    if found.is_empty() { Err(failed(&"no address")) } else { Ok(found) }
+}
+
+fn internal(e: &dyn std::fmt::Display) -> TransferError {
+    TransferError::new(Code::Internal, e.to_string())
+}
+
+fn config(e: &Failure) -> TransferError {
+    TransferError::new(Code::Config, e.text.clone())
+}
+
+/// An upload or a download.
+enum Copier {
+    Up(Upload),
+    Down(Download),
+}
+
+impl Copier {
+    fn handle(&self) -> Handle {
+        match self {
+            Self::Up(app) => app.handle(),
+            Self::Down(app) => app.handle(),
+        }
+    }
+
+    const fn app(&mut self) -> &mut dyn App {
+        match self {
+            Self::Up(app) => app,
+            Self::Down(app) => app,
+        }
+    }
+}
+
+/// Passes an interrupt on to the transfer.
+struct Stoppable {
+    app: Copier,
+    stop: Stop,
+    cancel: Arc<AtomicBool>,
+}
+
+use farhaul_core::{
+    protocol::{Event, Session},
+    store::{Extent, Store, StoreError},
+    time::Instant,
+};
+
+impl Store for Stoppable {
+    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        self.app.app().fill(extents, batch)
+    }
+
+    fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        self.app.app().place(extents, batch)
+    }
+}
+
+impl App for Stoppable {
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        self.app.app().on_event(now, event, session);
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        if self.stop.is_set() {
+            self.cancel.store(true, Ordering::Relaxed);
+        }
+        self.app.app().poll(now, session);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        match &self.app {
+            Copier::Up(app) => app.next_wake(),
+            Copier::Down(app) => app.next_wake(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sort(paths: &[&str]) -> Result<Job, Failure> {
+        job(&paths.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn exactly_one_side_is_far() {
+        assert!(matches!(sort(&["a", "b", "h::s/x"]), Ok(Job::Put(near, _)) if near.len() == 2));
+        assert!(matches!(sort(&["h::s/x", "here"]), Ok(Job::Get(..))));
+        for bad in [&["a", "b"][..], &["h::s", "i::s"], &["h::s/a", "h::s/b", "here"], &["a", "h::s/b", "here"], &["me@h:x", "y"]] {
+            assert_eq!(sort(bad).err().map(|e| e.exit), Some(Exit::Usage), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `farhaul key`: this user's identity, and the servers that are known.
+
+use std::path::PathBuf;
+
+use farhaul_haul::PublicKey;
+
+use crate::{
+    exit::{Exit, Failure},
+    keys::{self, Known},
+    out,
+    place::PORT,
+};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Make an identity and print its public key
+    Gen {
+        /// Replace the one there is: servers that know it will not know the new one
+        #[arg(long)]
+        force: bool,
+        /// Write it there
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// Print the public key
+    Show {
+        /// Of this key file
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Accept a server's key from now on
+    Trust {
+        /// HOST or HOST:PORT as given to cp
+        server: String,
+        /// fh-pub1...
+        key: PublicKey,
+    },
+    /// Forget a server's key
+    Untrust {
+        /// HOST or HOST:PORT
+        server: String,
+    },
+    /// List the servers that are known
+    List,
+}
+
+/// Does it.
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    match args.verb {
+        Verb::Gen { force, out } => {
+            let path = out.map_or_else(keys::identity_path, Ok)?;
+            if path.exists() && !force {
+                let text = format!("{} exists: use it, or replace it with --force", path.display());
+                return Err(Failure::new(Exit::Config, text));
+            }
+            out::line(keys::generate(&path)?.public());
+        }
+        Verb::Show { file } => {
+            let path = file.map_or_else(keys::identity_path, Ok)?;
+            let missing = || Failure::new(Exit::Config, format!("{}: no key there; make one with `farhaul key gen`", path.display()));
+            out::line(keys::load(&path)?.ok_or_else(missing)?.public());
+        }
+        Verb::Trust { server, key } => Known::load()?.trust(&with_port(&server), key)?,
+        Verb::Untrust { server } => {
+            let server = with_port(&server);
+            if !Known::load()?.forget(&server)? {
+                return Err(Failure::new(Exit::Config, format!("{server} is not known")));
+            }
+        }
+        Verb::List => Known::load()?.servers.iter().for_each(|(server, key)| out::line(format!("{server} {key}"))),
+    }
+    Ok(())
+}
+
+/// The name under which a server is known.
+fn with_port(server: &str) -> String {
+    let bare = server.parse::<std::net::Ipv6Addr>().is_ok();
+    let port = !bare && server.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    match (bare, port) {
+        (true, _) => format!("[{server}]:{PORT}"),
+        (_, true) => server.to_string(),
+        _ => format!("{server}:{PORT}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_known_by_host_and_port() {
+        assert_eq!(with_port("h"), "h:17992");
+        assert_eq!(with_port("h:5"), "h:5");
+        assert_eq!(with_port("::1"), "[::1]:17992");
+        assert_eq!(with_port("[::1]"), "[::1]:17992");
+        assert_eq!(with_port("[::1]:5"), "[::1]:5");
+    }
+}

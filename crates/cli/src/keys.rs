@@ -1,0 +1,180 @@
+//! Who am I, and whom do I know? An ed25519 identity in the user's configuration directory, and the
+//! servers whose keys were accepted.
+//!
+//! - The identity is readable by its owner only, or it is refused, as ssh does.
+//! - Files are replaced as a whole: a killed process leaves the old or the new one.
+
+use std::{
+    env, fs,
+    io::{self, Write as _},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use farhaul_haul::{Identity, PublicKey};
+
+use crate::exit::{Exit, Failure};
+
+/// The configuration directory.
+pub(crate) fn directory() -> Result<PathBuf, Failure> {
+    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    absolute("XDG_CONFIG_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".config")))
+        .map(|dir| dir.join("farhaul"))
+        .ok_or_else(|| Failure::new(Exit::Config, "neither XDG_CONFIG_HOME nor HOME is set: there is no place for keys"))
+}
+
+fn config(path: &Path, e: &io::Error) -> Failure {
+    Failure::new(Exit::Config, format!("{}: {e}", path.display()))
+}
+
+/// Where the identity is.
+pub(crate) fn identity_path() -> Result<PathBuf, Failure> {
+    Ok(directory()?.join("id"))
+}
+
+/// The identity at `path`, if there is one.
+pub(crate) fn load(path: &Path) -> Result<Option<Identity>, Failure> {
+    let meta = match fs::metadata(path) {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(config(path, &e)),
+    };
+    let mode = meta.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let text = format!("{} may be read by others (mode {mode:o}): chmod 600 {0}", path.display());
+        return Err(Failure::new(Exit::Config, text));
+    }
+    let bytes = fs::read(path).map_err(|e| config(path, &e))?;
+    let identity = Identity::from_seed(&bytes);
+    let bad = |e| Failure::new(Exit::Config, format!("{}: {e}; make a new one with `farhaul key gen --force`", path.display()));
+    identity.map(Some).map_err(bad)
+}
+
+/// Makes a new identity at `path`.
+pub(crate) fn generate(path: &Path) -> Result<Identity, Failure> {
+    let identity = Identity::generate().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+    write(path, identity.seed(), 0o600)?;
+    Ok(identity)
+}
+
+/// The identity, made now if there is none.
+pub(crate) fn identity(given: Option<&Path>) -> Result<Identity, Failure> {
+    if let Some(path) = given {
+        let missing = || Failure::new(Exit::Config, format!("{}: no such key file", path.display()));
+        return load(path)?.ok_or_else(missing);
+    }
+    let path = identity_path()?;
+    match load(&path)? {
+        Some(identity) => Ok(identity),
+        None => generate(&path),
+    }
+}
+
+/// Replaces `path` as a whole.
+fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(dir).map_err(|e| config(dir, &e))?;
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode)
+        .open(&new)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&new, path));
+    written.map_err(|e| config(path, &e))
+}
+
+/// Servers and their keys: one `server key` per line.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) servers: Vec<(String, PublicKey)>,
+}
+
+impl Known {
+    /// What is in the user's file.
+    pub(crate) fn load() -> Result<Self, Failure> {
+        let path = directory()?.join("known_servers");
+        match fs::read_to_string(&path) {
+            Ok(text) => Self::parse(&text, &path),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(e) => Err(config(&path, &e)),
+        }
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Self, Failure> {
+        let mut servers = Vec::new();
+        for (i, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            let mut words = line.split_whitespace();
+            let entry = words.next().zip(words.next()).filter(|_| words.next().is_none());
+            let entry = entry.and_then(|(server, key)| Some((server.to_string(), key.parse().ok()?)));
+            let bad = || Failure::new(Exit::Config, format!("{}:{}: not 'host:port fh-pub1...'", path.display(), i + 1));
+            servers.push(entry.ok_or_else(bad)?);
+        }
+        Ok(Self { servers })
+    }
+
+    /// The keys accepted for `server`.
+    pub(crate) fn of(&self, server: &str) -> Vec<PublicKey> {
+        self.servers.iter().filter(|(s, _)| s == server).map(|(_, k)| *k).collect()
+    }
+
+    /// Accepts `key` for `server` from now on, in place of what was accepted before.
+    pub(crate) fn trust(&mut self, server: &str, key: PublicKey) -> Result<(), Failure> {
+        self.servers.retain(|(s, _)| s != server);
+        self.servers.push((server.to_string(), key));
+        self.save()
+    }
+
+    /// Forgets `server`; true if it was known.
+    pub(crate) fn forget(&mut self, server: &str) -> Result<bool, Failure> {
+        let before = self.servers.len();
+        self.servers.retain(|(s, _)| s != server);
+        self.save()?;
+        Ok(self.servers.len() < before)
+    }
+
+    fn save(&self) -> Result<(), Failure> {
+        let path = directory()?.join("known_servers");
+        let text: String = self.servers.iter().map(|(s, k)| format!("{s} {k}\n")).collect();
+        write(&path, text.as_bytes(), 0o644)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_are_private_and_survive() {
+        let tmp = tempfile::tempdir().unwrap();
+        let path = tmp.path().join("deep/id");
+        assert!(load(&path).unwrap().is_none());
+        let made = generate(&path).unwrap();
+        assert_eq!(load(&path).unwrap().unwrap().public(), made.public());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(load(&path).unwrap_err().exit, Exit::Config);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&path, "short").unwrap();
+        assert_eq!(load(&path).unwrap_err().exit, Exit::Config);
+    }
+
+    #[test]
+    fn known_servers_are_read_with_line_numbers_in_errors() {
+        let key = Identity::from_seed(&[3; 32]).unwrap().public();
+        let text = format!("# mine\nhost:17992 {key}\n\n[::1]:5 {key} # local\n");
+        let known = Known::parse(&text, Path::new("k")).unwrap();
+        assert_eq!(known.of("host:17992"), [key]);
+        assert_eq!(known.of("[::1]:5"), [key]);
+        assert!(known.of("other:1").is_empty());
+        let e = Known::parse("\nhost fh-pub1x\n", Path::new("k")).unwrap_err();
+        assert!(e.text.starts_with("k:2:"), "{e}");
+    }
+}
