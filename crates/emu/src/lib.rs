@@ -6,7 +6,8 @@
 //! The emulator watches itself: a run in which it was late, or dropped packets of its own accord,
 //! says so and is not valid.
 
-// pub mod calibrate;
+mod blast;
+pub mod calibrate;
 mod clock;
 mod health;
 mod held;
@@ -20,6 +21,7 @@ mod runs;
 mod slab;
 pub mod wan;
 
+pub use blast::{Blast, blast};
 pub use health::{Health, Lateness};
 pub use host::Host;
 pub use process::Service;

@@ -1,16 +1,19 @@
 //! How do I try a program on a network I do not have? `wan run` puts it on one of two emulated hosts.
 
-use std::{ffi::OsString, fs, path::PathBuf, process};
+use std::{ffi::OsString, fs, path::PathBuf, process, time::Duration};
 
 use farhaul_emu::{
     WanReport,
+    calibrate::{self, Calibration},
     wan::{self, MTU_RANGE, WanConfig, WanError},
 };
+use farhaul_link::duration;
 use serde_json::json;
 
 use crate::{
     cmd::path::PathArgs,
     exit::{Exit, Failure},
+    out,
 };
 
 /// Arguments.
@@ -24,6 +27,8 @@ pub(crate) struct Args {
 enum Action {
     /// Run a command on the host "near" (10.99.0.1), beside one on "far" (10.99.0.2).
     Run(Box<Run>),
+    /// Measure the most that this machine can honestly emulate, and remember it.
+    Calibrate(Calibrate),
 }
 
 /// Arguments of `wan run`.
@@ -46,6 +51,9 @@ struct Run {
     /// Write the report to a file instead of stderr
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Run although the rate is above what `wan calibrate` found; the report then says so
+    #[arg(long)]
+    i_know: bool,
     /// Command to run on the near host; its exit code becomes ours
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -55,6 +63,7 @@ struct Run {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.action {
         Action::Run(run) => run.run(),
+        Action::Calibrate(calibrate) => calibrate.run(),
     }
 }
 
@@ -79,10 +88,32 @@ impl Run {
             far.args(["-c", command]).stdin(process::Stdio::null());
             far
         });
-        let finished = wan::run(&config, near, far).map_err(failure)?;
+        let limited = self.above_ceiling(&config)?;
+        let mut finished = wan::run(&config, near, far).map_err(failure)?;
+        finished.report.emulator_limited = limited;
         self.tell(&finished.report, finished.code)?;
         // Both hosts are gone by now, and stdout belongs to the program: nothing is left to say.
         process::exit(finished.code)
+    }
+
+    /// Whether the rate is above what this machine was calibrated for; refused unless wanted.
+    fn above_ceiling(&self, config: &WanConfig) -> Result<bool, Failure> {
+        let Some(calibration) = Calibration::load() else {
+            return Ok(false);
+        };
+        let ceiling = calibration.ceiling(config.mtu);
+        let rate = config.near_to_far.rate.max(config.far_to_near.rate);
+        if rate <= ceiling {
+            return Ok(false);
+        }
+        if self.i_know {
+            return Ok(true);
+        }
+        Err(Failure::usage(format!(
+            "a rate of {rate} is above the {ceiling} that this machine can emulate at mtu {}: ask for \
+             less, or add --i-know to have the result stamped",
+            config.mtu
+        )))
     }
 
     fn tell(&self, report: &WanReport, code: i32) -> Result<(), Failure> {
@@ -104,6 +135,54 @@ impl Run {
         })
     }
 }
+
+/// Arguments of `wan calibrate`.
+#[derive(Debug, clap::Args)]
+struct Calibrate {
+    /// How long each of the four measurements takes
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
+    each: Duration,
+    /// The result as one JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+impl Calibrate {
+    fn run(&self) -> Result<(), Failure> {
+        if !(MIN_EACH..=MAX_EACH).contains(&self.each) {
+            return Err(Failure::usage("--each is out of range: 100ms to 60s"));
+        }
+        wan::enter_user_namespace().map_err(failure)?;
+        let calibration = calibrate::measure(self.each).map_err(failure)?;
+        let kept = calibration.save();
+        if self.json {
+            let mut object = json!(calibration);
+            object["ok"] = json!(true);
+            out::json(&object);
+        } else {
+            for p in &calibration.points {
+                out::line(format_args!(
+                    "mtu {}: {:.1} Gbit/s delivered with {:.2} of a core for the router; at half of it \
+                     released {:.0}/{:.0} us late (p50/p99); runs up to {:.1} Gbit/s are accepted",
+                    p.mtu,
+                    p.capacity_bps / 1e9,
+                    p.router_cores,
+                    p.late_p50_us,
+                    p.late_p99_us,
+                    p.ceiling_bps / 1e9,
+                ));
+            }
+        }
+        match kept {
+            Ok(file) => eprintln!("kept in {}", file.display()),
+            Err(error) => eprintln!("farhaul: not kept for later runs: {error}"),
+        }
+        Ok(())
+    }
+}
+
+const MIN_EACH: Duration = Duration::from_millis(100);
+const MAX_EACH: Duration = Duration::from_secs(60);
 
 fn mtu(text: &str) -> Result<u32, String> {
     match text.parse() {
