@@ -14,7 +14,7 @@ mod held;
 mod host;
 mod packet;
 mod process;
-// pub mod relay;
+pub mod relay;
 mod report;
 mod router;
 mod runs;

@@ -115,6 +115,23 @@ impl Signals {
         Ok(signals)
     }
 
+    /// Waits for one.
+    pub(crate) fn wait(&mut self) -> io::Result<i32> {
+        loop {
+            if let Some(signal) = self.next() {
+                return Ok(signal);
+            }
+            let inboxes = self.0.iter().map(|caught| &caught.inbox);
+            let mut fds: Vec<_> = inboxes
+                .map(|inbox| PollFd::new(inbox, PollFlags::IN))
+                .collect();
+            match poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     /// A signal that has arrived since the last call.
     fn next(&mut self) -> Option<i32> {
         self.0

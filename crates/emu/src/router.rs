@@ -74,6 +74,27 @@ pub(crate) struct Outcome {
     pub(crate) cpu_seconds: f64,
 }
 
+impl Outcome {
+    /// Must be called on the thread that did the work.
+    pub(crate) fn new(
+        paths: [Path; 2],
+        totals: [Totals; 2],
+        late: &Histogram,
+        slab: &Slab,
+        clock: Clock,
+    ) -> Self {
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Self {
+            paths,
+            totals,
+            late: late.clone(),
+            max_held: slab.max_in_use(),
+            seconds: (clock.now() - Instant::EPOCH).as_secs_f64(),
+            cpu_seconds: Duration::try_from(cpu).map_or(0.0, |d| d.as_secs_f64()),
+        }
+    }
+}
+
 /// A running router; stops when dropped.
 #[derive(Debug)]
 pub(crate) struct Router {
@@ -316,15 +337,9 @@ impl Loop {
     }
 
     fn finish(&mut self) -> Outcome {
-        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        Outcome {
-            paths: [0, 1].map(|i| self.directions[i].path.clone()),
-            totals: [0, 1].map(|i| self.directions[i].totals),
-            late: self.late.clone(),
-            max_held: self.slab.max_in_use(),
-            seconds: (self.clock.now() - Instant::EPOCH).as_secs_f64(),
-            cpu_seconds: Duration::try_from(cpu).map_or(0.0, |d| d.as_secs_f64()),
-        }
+        let paths = [0, 1].map(|i| self.directions[i].path.clone());
+        let totals = [0, 1].map(|i| self.directions[i].totals);
+        Outcome::new(paths, totals, &self.late, &self.slab, self.clock)
     }
 }
 

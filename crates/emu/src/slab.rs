@@ -65,6 +65,17 @@ impl Slab {
         Some(small)
     }
 
+    /// A copy of `bytes` in the smallest buffer that holds them, with one holder; `None` at the limit
+    /// or if they fit none.
+    pub(crate) fn store(&mut self, bytes: &[u8]) -> Option<Slot> {
+        let class = SIZES.iter().position(|size| bytes.len() <= *size)?;
+        let slot = self.take(class)?;
+        let buffer = &mut self.buffers[slot as usize];
+        buffer.bytes[..bytes.len()].copy_from_slice(bytes);
+        buffer.len = bytes.len();
+        Some(slot)
+    }
+
     /// The whole buffer, to read a packet into.
     pub(crate) fn room(&mut self, slot: Slot) -> &mut [u8] {
         &mut self.buffers[slot as usize].bytes

@@ -1,10 +1,11 @@
 //! How do I try a program on a network I do not have? `wan run` puts it on one of two emulated hosts.
 
-use std::{ffi::OsString, fs, path::PathBuf, process, time::Duration};
+use std::{ffi::OsString, fs, net::SocketAddr, path::PathBuf, process, time::Duration};
 
 use farhaul_emu::{
     WanReport,
     calibrate::{self, Calibration},
+    relay::{self, RelayConfig},
     wan::{self, MTU_RANGE, WanConfig, WanError},
 };
 use farhaul_link::duration;
@@ -27,6 +28,8 @@ pub(crate) struct Args {
 enum Action {
     /// Run a command on the host "near" (10.99.0.1), beside one on "far" (10.99.0.2).
     Run(Box<Run>),
+    /// Put one UDP port on the network; needs no privileges.
+    Relay(Box<Relay>),
     /// Measure the most that this machine can honestly emulate, and remember it.
     Calibrate(Calibrate),
 }
@@ -63,6 +66,7 @@ struct Run {
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.action {
         Action::Run(run) => run.run(),
+        Action::Relay(relay) => relay.run(),
         Action::Calibrate(calibrate) => calibrate.run(),
     }
 }
@@ -133,6 +137,65 @@ impl Run {
             let message = format!("cannot write the report to {}: {error}", file.display());
             Failure::new(Exit::DestError, message)
         })
+    }
+}
+
+/// Arguments of `wan relay`.
+#[derive(Debug, clap::Args)]
+struct Relay {
+    #[command(flatten)]
+    network: PathArgs,
+    /// Address and port that clients send to
+    #[arg(long, value_name = "ADDR")]
+    listen: SocketAddr,
+    /// Address and port of the server
+    #[arg(long, value_name = "ADDR")]
+    to: SocketAddr,
+    /// Longest packet, with its IP header; longer ones are dropped
+    #[arg(long, value_name = "BYTES", default_value_t = 9_000, value_parser = mtu, allow_hyphen_values = true)]
+    mtu: u32,
+    /// Seed of all randomness
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Report at the end as one JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+impl Relay {
+    fn run(&self) -> Result<(), Failure> {
+        let [forward, back] = self.network.paths(self.mtu)?;
+        let config = RelayConfig {
+            listen: self.listen,
+            to: self.to,
+            forward,
+            back,
+            seed: self.seed,
+            memory: WanConfig::default().memory,
+        };
+        let relay = relay::Relay::start(&config).map_err(|error| {
+            let text = format!(
+                "cannot listen at {}: {error}; choose an address of this machine and a free port",
+                self.listen
+            );
+            Failure::new(Exit::NetSetup, text)
+        })?;
+        eprintln!(
+            "relaying {} to {} until interrupted",
+            relay.local_addr(),
+            self.to
+        );
+        let report = relay
+            .until_signal()
+            .map_err(|error| Failure::new(Exit::Internal, format!("the relay failed: {error}")))?;
+        if self.json {
+            let mut object = json!(report);
+            object["ok"] = json!(true);
+            out::json(&object);
+        } else {
+            eprintln!("{report}");
+        }
+        Ok(())
     }
 }
 
