@@ -160,24 +160,38 @@ fn doc(root: &Path, kept: &mut Vec<String>) -> Outcome {
     cargo(root, &args, &[("RUSTDOCFLAGS", "-D warnings")], kept)
 }
 
-/// Everything but the two crates that have a stage of their own, so that nothing runs twice.
+/// The crates whose tests simulate: gigabytes in virtual time, optimised, but with overflow checks
+/// and assertions.
+const SIMULATED: [(&str, &str); 2] = [("sim", "farhaul-sim"), ("lab", "farhaul-lab")];
+
+/// Those of [`SIMULATED`] that have such tests.
+fn simulated(root: &Path) -> Vec<&'static str> {
+    let has = |folder| root.join("crates").join(folder).join("tests").is_dir();
+    SIMULATED
+        .into_iter()
+        .filter(|(folder, _)| has(folder))
+        .map(|(_, name)| name)
+        .collect()
+}
+
+/// Everything but the crates that have a stage of their own, so that nothing runs twice.
 fn test(root: &Path, kept: &mut Vec<String>) -> Outcome {
     let mut args = vec!["test", "--workspace", "--exclude", "farhaul"];
-    if root.join("crates/sim/tests").is_dir() {
-        args.extend(["--exclude", "farhaul-sim"]);
+    for name in simulated(root) {
+        args.extend(["--exclude", name]);
     }
     cargo(root, &args, &[], kept)
 }
 
-/// Scenarios move gigabytes in virtual time: optimised, but with overflow checks and assertions.
 fn sim(root: &Path, kept: &mut Vec<String>) -> Outcome {
-    if !root.join("crates/sim/tests").is_dir() {
+    let names = simulated(root);
+    if names.is_empty() {
         say("skipped: no scenarios");
         return Ok(());
     }
-    let mut args = vec!["test", "--profile", "sim", "-p", "farhaul-sim"];
-    if root.join("crates/lab/tests").is_dir() {
-        args.extend(["-p", "farhaul-lab"]);
+    let mut args = vec!["test", "--profile", "sim"];
+    for name in names {
+        args.extend(["-p", name]);
     }
     cargo(root, &args, &[], kept)
 }

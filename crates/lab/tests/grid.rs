@@ -1,0 +1,74 @@
+//! The published grid of rtt and loss in the simulator, scaled down to a tenth of the rate so that it
+//! runs in seconds: every protocol fills the link in every cell. The full size is `farhaul sim`.
+
+use std::time::Duration;
+
+use farhaul_core::units::{Rate, Size};
+use farhaul_lab::registry::{Choice, protocols};
+use farhaul_link::{Loss, PathConfig, QueueLimit};
+use farhaul_sim::{Scenario, SimReport};
+
+const RATE: Rate = Rate::gbit(1);
+const SECS: u32 = 30;
+
+fn simulate(rtt_ms: u32, loss: f64, seed: u64) -> Vec<SimReport> {
+    let path = PathConfig {
+        rate: RATE,
+        delay: Duration::from_millis(rtt_ms.into()) / 2,
+        mtu: Some(9_000),
+        queue: QueueLimit::Bytes(Size::from_bytes(1_800_000)),
+        loss: Loss::Random(loss),
+        ..PathConfig::default()
+    };
+    let scenario = Scenario {
+        forward: path.clone(),
+        back: path,
+        duration: Duration::from_secs(SECS.into()),
+        interval: Duration::ZERO,
+        interface_mtu: Some(9_000),
+        seed,
+        ..Scenario::default()
+    };
+    let choice = Choice {
+        simulated: true,
+        ..Choice::default()
+    };
+    let each = protocols().iter().map(|entry| {
+        let made = "simulated protocols need nothing";
+        let client = || entry.client(&choice).expect(made);
+        let server = || entry.server(&choice).expect(made);
+        farhaul_sim::run(&scenario, &mut |_| (client(), server())).expect("the scenario is valid")
+    });
+    each.collect()
+}
+
+#[test]
+fn every_cell_of_the_grid_is_filled() {
+    for rtt_ms in [0, 50, 100, 200, 400] {
+        for loss in [0.0, 0.001, 0.01, 0.02] {
+            for report in simulate(rtt_ms, loss, 1) {
+                let flow = &report.flows[0];
+                let share = flow.goodput_bits_per_second / RATE.as_f64();
+                // Ten round trips of start, headers, and what is lost.
+                let start = 0.010 * f64::from(rtt_ms) / f64::from(SECS);
+                let owed = (1.0 - loss) * (0.95 - start);
+                assert!(
+                    share >= owed,
+                    "{rtt_ms} ms, {loss}: {share:.3} of {owed:.3}"
+                );
+                let feedback = flow.feedback_kib_per_gib.expect("something arrived");
+                assert!(
+                    feedback < 480.0,
+                    "{rtt_ms} ms, {loss}: {feedback:.0} KiB/GiB"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_can_be_repeated_from_its_seed() {
+    let hash = |seed| simulate(50, 0.01, seed)[0].trace_hash.clone();
+    assert_eq!(hash(7), hash(7));
+    assert_ne!(hash(7), hash(8));
+}
