@@ -166,7 +166,7 @@ const SIMULATED: [(&str, &str); 2] = [("sim", "farhaul-sim"), ("lab", "farhaul-l
 
 /// Those of [`SIMULATED`] that have such tests.
 fn simulated(root: &Path) -> Vec<&'static str> {
-    let has = |folder| root.join("crates").join(folder).join("tests").is_dir();
+    let has = |folder: &str| root.join("crates").join(folder).join("tests").is_dir();
     SIMULATED
         .into_iter()
         .filter(|(folder, _)| has(folder))

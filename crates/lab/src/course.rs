@@ -16,6 +16,7 @@ use farhaul_emu::{
 };
 use farhaul_link::{Loss, PathConfig};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::{bench::Report, iperf, results::Cell};
 
@@ -84,14 +85,19 @@ pub fn network(cell: Cell, rate: Rate, seed: u64) -> WanConfig {
 pub struct Course {
     wan: Wan,
     program: PathBuf,
+    /// Where the programs keep their keys, so that nobody's own are touched.
+    config: TempDir,
 }
 
 impl Course {
     /// Builds the network; `program` is the farhaul binary.
     pub fn build(network: &WanConfig, program: &Path) -> Result<Self, CourseError> {
+        let config =
+            tempfile::tempdir().map_err(|e| CourseError::Start("a temporary folder".into(), e))?;
         Ok(Self {
             wan: Wan::start(network)?,
             program: program.to_path_buf(),
+            config,
         })
     }
 
@@ -155,7 +161,9 @@ impl Course {
 
     fn own(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(args);
+        command
+            .args(args)
+            .env("XDG_CONFIG_HOME", self.config.path());
         command
     }
 

@@ -3,6 +3,7 @@
 
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs as _},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -20,11 +21,9 @@ use serde_json::json;
 
 use crate::{
     exit::{Exit, Failure},
-    interrupt, out,
+    interrupt, keys, out,
+    place::PORT,
 };
-
-/// The port everything of ours listens on if not told otherwise.
-pub(crate) const PORT: u16 = 17_992;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -73,6 +72,9 @@ struct How {
     /// Never send faster than this
     #[arg(long, short = 'b', value_name = "RATE")]
     rate: Option<Rate>,
+    /// Be who this key file says, rather than somebody new each time
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
     /// One JSON object instead of text
     #[arg(long, short = 'J')]
     json: bool,
@@ -136,19 +138,21 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 impl How {
-    fn choice(&self) -> Choice {
-        Choice {
+    fn choice(&self) -> Result<Choice, Failure> {
+        let identity = self.identity.as_deref().map(|file| keys::identity(Some(file)));
+        Ok(Choice {
             law: self.cc.clone(),
             max_rate: self.rate,
+            identity: identity.transpose()?.map(|id| id.seed().to_vec()),
             ..Choice::default()
-        }
+        })
     }
 }
 
 impl Serve {
     fn run(self) -> Result<(), Failure> {
         let entry = registry::protocol(&self.how.protocol).map_err(usage)?;
-        let mut choice = self.how.choice();
+        let mut choice = self.how.choice()?;
         if !self.allow.iter().any(|a| a == "any") {
             choice.peers.clone_from(&self.allow);
         }
@@ -179,7 +183,7 @@ impl Client {
         };
         let wish = self.wish()?;
         let entry = registry::protocol(&self.how.protocol).map_err(usage)?;
-        let choice = self.how.choice();
+        let choice = self.how.choice()?;
         let law = choice.law.as_deref().unwrap_or(entry.default_law);
         // Whatever cannot be made is refused here, before anything is sent.
         let mut made = Vec::new();

@@ -1,0 +1,15 @@
+//! How does the flagship behave on paths of every kind? In the simulator: virtual time, one seed, so
+//! that every figure is exact and its bound may be tight. Each test prints its figures on stderr
+//! (`-- --nocapture`); the bounds stand a little below what holds today, and never fall.
+//!
+//! The runs move gigabytes: `cargo test --profile sim -p farhaul-lab --test scenarios`.
+
+mod scenarios {
+    mod cells;
+    mod faults;
+    mod kit;
+    mod liveness;
+    mod queue;
+    mod sharing;
+    mod tail;
+}

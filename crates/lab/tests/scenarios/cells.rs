@@ -1,0 +1,57 @@
+//! Is the link full in the cells of the papers' grid, start included? 10 Gbit/s, 30 s.
+
+use super::kit::{cell, figures, haul, over, secs};
+
+const SECONDS: u64 = 30;
+
+/// What is asked of a cell.
+struct Owed {
+    rtt_ms: u64,
+    loss: f64,
+    mtu: u32,
+    /// Goodput as a share of the UDP payload which the link can carry.
+    share: f64,
+    /// KiB per GiB.
+    feedback: f64,
+}
+
+fn check(owed: &Owed) {
+    let report = haul(&over(cell(owed.rtt_ms, owed.loss, owed.mtu), secs(SECONDS)));
+    let name = format!("{} ms, {} %, {}", owed.rtt_ms, owed.loss * 100.0, owed.mtu);
+    figures(&name, &report);
+    let flow = &report.flows[0];
+    let carried = 10e9 * (1.0 - owed.loss) * f64::from(owed.mtu - 28) / f64::from(owed.mtu);
+    let share = flow.goodput_bits_per_second / carried;
+    eprintln!("{name}: {share:.4} of what the link carries");
+    assert!(share >= owed.share, "{name}: {share:.4}");
+    let wire = flow.wire_over_goodput.expect("something arrived");
+    assert!(wire <= 1.03 / (1.0 - owed.loss), "{name}: {wire:.4}");
+    let feedback = flow.feedback_kib_per_gib.expect("something arrived");
+    assert!(feedback <= owed.feedback, "{name}: {feedback:.1} KiB/GiB");
+    assert_eq!(flow.closed, [None, None], "{name}");
+}
+
+macro_rules! cells {
+    ($($name:ident: $rtt_ms:literal ms, $loss:literal, $mtu:literal => $share:literal, $feedback:literal;)*) => {
+        $(#[test]
+        fn $name() {
+            check(&Owed {
+                rtt_ms: $rtt_ms,
+                loss: $loss,
+                mtu: $mtu,
+                share: $share,
+                feedback: $feedback,
+            });
+        })*
+    };
+}
+
+cells! {
+    no_rtt_no_loss: 0 ms, 0.0, 9_000 => 0.9, 32.0;
+    rtt_50_loss_01: 50 ms, 0.001, 9_000 => 0.9, 256.0;
+    rtt_100_loss_1: 100 ms, 0.01, 9_000 => 0.9, 256.0;
+    rtt_200_loss_1: 200 ms, 0.01, 9_000 => 0.9, 256.0;
+    rtt_400_loss_2: 400 ms, 0.02, 9_000 => 0.9, 256.0;
+    small_packets_no_rtt_no_loss: 0 ms, 0.0, 1_500 => 0.9, 32.0;
+    small_packets_rtt_100_loss_01: 100 ms, 0.001, 1_500 => 0.9, 256.0;
+}

@@ -1,0 +1,177 @@
+//! Does a transfer go on, and at what rate, when the path misbehaves? One fault per test.
+
+use farhaul_core::units::{Rate, Size};
+use farhaul_link::{Jitter, Loss, PathConfig, Policer, QueueLimit, Step, Window};
+
+use super::kit::{cell, dropped, figures, haul, ms, over, path, seconds, secs, share, transfer};
+
+const GBIT: Rate = Rate::gbit(1);
+
+#[test]
+fn a_blackout_of_ten_seconds_is_survived() {
+    let mut scenario = over(path(GBIT, 100, 9_000), secs(30));
+    let dark = vec![Window {
+        from: secs(5),
+        lasts: secs(10),
+    }];
+    scenario.forward.blackouts.clone_from(&dark);
+    scenario.back.blackouts = dark;
+    let report = haul(&scenario);
+    figures("blackout", &report);
+    let series = seconds(&report, 0, GBIT);
+    eprintln!("blackout: {series}");
+    assert_eq!(report.flows[0].closed, [None, None], "{series}");
+    assert!(share(&report, 0, 3, 5, GBIT) >= 0.93, "{series}");
+    assert!(share(&report, 0, 6, 15, GBIT) <= 0.001, "{series}");
+    assert!(share(&report, 0, 18, 30, GBIT) >= 0.93, "{series}");
+}
+
+#[test]
+fn a_transfer_across_a_blackout_completes() {
+    let mut scenario = transfer(path(GBIT, 100, 9_000), 1_000_000_000);
+    let dark = vec![Window {
+        from: secs(3),
+        lasts: secs(10),
+    }];
+    scenario.forward.blackouts.clone_from(&dark);
+    scenario.back.blackouts = dark;
+    let report = haul(&scenario);
+    figures("transfer across a blackout", &report);
+    // 8 s of bytes, 10 s of darkness, and two to get going twice.
+    let completed = report.flows[0].completed.expect("it completes");
+    eprintln!("transfer across a blackout: {completed:.2} s");
+    assert!(completed <= 21.0, "{completed}");
+}
+
+#[test]
+fn a_rate_that_falls_and_rises_is_followed() {
+    let mut scenario = over(cell(50, 0.0, 9_000), secs(40));
+    let step = |at, gbit| Step {
+        at: secs(at),
+        to: Rate::gbit(gbit),
+    };
+    scenario.forward.rate_steps = vec![step(10, 1), step(20, 10)];
+    let report = haul(&scenario);
+    figures("10 -> 1 -> 10 Gbit/s", &report);
+    let series = seconds(&report, 0, GBIT);
+    eprintln!("10 -> 1 -> 10 Gbit/s: {series}");
+    assert!(share(&report, 0, 5, 10, GBIT) >= 9.3, "{series}");
+    assert!(share(&report, 0, 12, 20, GBIT) >= 0.93, "{series}");
+    assert!(share(&report, 0, 30, 40, GBIT) >= 9.0, "{series}");
+}
+
+#[test]
+fn slow_links_are_filled() {
+    for (mbit, rtt_ms, queue_ms) in [
+        (10, 20, 50),
+        (10, 100, 100),
+        (10, 100, 1_000),
+        (100, 50, 50),
+    ] {
+        let rate = Rate::mbit(mbit);
+        let mut link = path(rate, rtt_ms, 1_500);
+        link.queue = QueueLimit::Time(ms(queue_ms));
+        let report = haul(&over(link, secs(30)));
+        let name = format!("{mbit} Mbit/s, {rtt_ms} ms, queue {queue_ms} ms");
+        figures(&name, &report);
+        let reached = share(&report, 0, 5, 30, rate);
+        let lost = dropped(&report, "queue");
+        eprintln!("{name}: {reached:.3}, {lost:.4} dropped");
+        assert!(reached >= 0.9, "{name}: {reached:.3}");
+        assert!(lost <= 0.02, "{name}: {lost:.4}");
+    }
+}
+
+#[test]
+fn packets_out_of_order_are_not_taken_for_lost() {
+    for (spread_ms, at_least) in [(1, 0.9), (10, 0.9)] {
+        let jitter = Jitter {
+            spread: ms(spread_ms),
+            reorder: true,
+        };
+        let link = PathConfig {
+            jitter: Some(jitter),
+            ..path(GBIT, 50, 9_000)
+        };
+        let report = haul(&over(link, secs(20)));
+        let name = format!("jitter {spread_ms} ms");
+        figures(&name, &report);
+        let reached = share(&report, 0, 5, 20, GBIT);
+        let repaired =
+            report.flows[0].sender.repaired as f64 / report.flows[0].received_bytes as f64;
+        eprintln!("{name}: {reached:.3}, repaired {repaired:.4}");
+        assert!(reached >= at_least, "{name}: {reached:.3}");
+        assert!(repaired <= 0.01, "{name}: {repaired:.4}");
+    }
+}
+
+#[test]
+fn losses_in_bursts_cost_what_they_lose() {
+    for burst in [5.0, 50.0] {
+        let link = PathConfig {
+            loss: Loss::bursts(0.01, burst),
+            ..path(GBIT, 100, 9_000)
+        };
+        let report = haul(&over(link, secs(30)));
+        let name = format!("1 % in bursts of {burst}");
+        figures(&name, &report);
+        let reached = share(&report, 0, 5, 30, GBIT);
+        let wire = report.flows[0]
+            .wire_over_goodput
+            .expect("something arrived");
+        eprintln!("{name}: {reached:.3}");
+        assert!(reached >= 0.9, "{name}: {reached:.3}");
+        assert!(wire <= 1.03 / 0.99, "{name}: {wire:.4}");
+    }
+}
+
+#[test]
+fn copies_and_damage_do_no_harm() {
+    let link = PathConfig {
+        duplicate: 0.05,
+        corrupt: 0.01,
+        ..path(GBIT, 100, 9_000)
+    };
+    let report = haul(&over(link, secs(20)));
+    figures("5 % copies, 1 % damage", &report);
+    let reached = share(&report, 0, 5, 20, GBIT);
+    let receiver = &report.flows[0].receiver;
+    eprintln!(
+        "5 % copies, 1 % damage: {reached:.3}, duplicates {}",
+        receiver.dropped_duplicate
+    );
+    assert!(reached >= 0.9, "{reached:.3}");
+    assert!(receiver.dropped_duplicate >= report.forward.duplicated * 9 / 10);
+}
+
+#[test]
+fn a_policer_is_not_run_against() {
+    let rate = Rate::mbit(200);
+    let link = PathConfig {
+        policer: Some(Policer {
+            rate,
+            burst: Size::from_bytes(1_000_000),
+        }),
+        ..path(GBIT, 50, 1_500)
+    };
+    let report = haul(&over(link, secs(30)));
+    figures("policer", &report);
+    let reached = share(&report, 0, 5, 30, rate);
+    let lost = dropped(&report, "policer");
+    eprintln!("policer: {reached:.3}, {lost:.4} dropped");
+    assert!(reached >= 0.85, "{reached:.3}");
+    assert!(lost <= 0.1, "{lost:.4}");
+}
+
+#[test]
+fn lost_feedback_costs_nothing() {
+    let mut scenario = over(path(GBIT, 100, 9_000), secs(20));
+    scenario.back.loss = Loss::Random(0.2);
+    let report = haul(&scenario);
+    figures("20 % of feedback lost", &report);
+    let reached = share(&report, 0, 5, 20, GBIT);
+    let repaired = report.flows[0].sender.repaired as f64 / report.flows[0].received_bytes as f64;
+    eprintln!("20 % of feedback lost: {reached:.3}, repaired {repaired:.5}");
+    assert!(reached >= 0.93, "{reached:.3}");
+    assert!(repaired <= 0.001, "{repaired:.5}");
+}

@@ -1,0 +1,165 @@
+//! What do the scenarios share? Paths, runs, and figures read from a report.
+
+use std::time::Duration;
+
+use farhaul_congestion::lookup;
+use farhaul_core::{
+    protocol::Protocol,
+    units::{Rate, Size},
+};
+use farhaul_lab::registry::{self, Choice};
+use farhaul_link::{Loss, PathConfig, QueueLimit};
+use farhaul_sim::{FlowConfig, Scenario, SimReport};
+use farhaul_testkit::Bare;
+
+/// Who drives a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// The flagship.
+    Haul,
+    /// The bare engine under this law.
+    Bare(&'static str),
+}
+
+pub(crate) const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+pub(crate) const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// A clean path with a queue of one bandwidth-delay product, at least 50 ms.
+pub(crate) fn path(rate: Rate, rtt_ms: u64, mtu: u32) -> PathConfig {
+    PathConfig {
+        rate,
+        delay: ms(rtt_ms) / 2,
+        mtu: Some(mtu),
+        queue: QueueLimit::Bytes(Size::from_bytes(rate.bytes_in(ms(rtt_ms.max(50))))),
+        ..PathConfig::default()
+    }
+}
+
+/// A path of the papers' grid: 10 Gbit/s, 18 MB of queue, `loss` in both directions.
+pub(crate) fn cell(rtt_ms: u64, loss: f64, mtu: u32) -> PathConfig {
+    PathConfig {
+        delay: ms(rtt_ms) / 2,
+        mtu: Some(mtu),
+        loss: if loss > 0.0 {
+            Loss::Random(loss)
+        } else {
+            Loss::None
+        },
+        ..PathConfig::default()
+    }
+}
+
+/// One endless flow for so long, with a point each second.
+pub(crate) fn over(path: PathConfig, duration: Duration) -> Scenario {
+    Scenario {
+        duration,
+        interval: secs(1),
+        ..Scenario::over(path)
+    }
+}
+
+/// One transfer of so many bytes.
+pub(crate) fn transfer(path: PathConfig, bytes: u64) -> Scenario {
+    Scenario {
+        flows: vec![FlowConfig {
+            bytes: Some(bytes),
+            ..FlowConfig::default()
+        }],
+        ..over(path, secs(120))
+    }
+}
+
+/// Runs `scenario` with the flagship in every flow.
+pub(crate) fn haul(scenario: &Scenario) -> SimReport {
+    run(scenario, &[Who::Haul])
+}
+
+/// Flow `i` is driven by `who[i]`, or by the last of them.
+pub(crate) fn run(scenario: &Scenario, who: &[Who]) -> SimReport {
+    let mtu = scenario.interface_mtu.unwrap_or(1_500);
+    let mtu = u16::try_from(mtu).expect("no scenario has a larger MTU");
+    farhaul_sim::run(scenario, &mut |flow| {
+        ends(who[flow.min(who.len() - 1)], mtu)
+    })
+    .expect("the scenario is valid")
+}
+
+fn ends(who: Who, mtu: u16) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
+    match who {
+        Who::Haul => {
+            let entry = registry::protocol("haul").expect("haul is there");
+            let choice = Choice {
+                simulated: true,
+                ..Choice::default()
+            };
+            (
+                entry.client(&choice).expect("defaults are fine"),
+                entry.server(&choice).expect("defaults are fine"),
+            )
+        }
+        Who::Bare(spec) => {
+            let bare = || {
+                let law = lookup(spec).expect("the law exists");
+                Box::new(Bare::new(move || law.make(), mtu))
+            };
+            (bare(), bare())
+        }
+    }
+}
+
+/// Mean goodput of flow `flow` in the points of time `from..=to` (s), as a share of `rate`.
+pub(crate) fn share(report: &SimReport, flow: usize, from: u64, to: u64, rate: Rate) -> f64 {
+    let points: Vec<f64> = report.flows[flow]
+        .series
+        .iter()
+        .filter(|p| p.at > from as f64 + 1e-6 && p.at <= to as f64 + 1e-6)
+        .map(|p| p.goodput_bits_per_second)
+        .collect();
+    assert!(!points.is_empty(), "no points in {from}..={to}");
+    points.iter().sum::<f64>() / points.len() as f64 / rate.as_f64()
+}
+
+/// The goodput of each second as a share of `rate`, for a failure's message.
+pub(crate) fn seconds(report: &SimReport, flow: usize, rate: Rate) -> String {
+    let points = &report.flows[flow].series;
+    let shares = points
+        .iter()
+        .map(|p| format!("{:.2}", p.goodput_bits_per_second / rate.as_f64()));
+    shares.collect::<Vec<_>>().join(" ")
+}
+
+/// Share of the packets which the forward link dropped for `cause`.
+pub(crate) fn dropped(report: &SimReport, cause: &str) -> f64 {
+    let drops = report.forward.drops.get(cause).copied().unwrap_or(0);
+    drops as f64 / report.forward.offered as f64
+}
+
+/// Jain's index of fairness.
+pub(crate) fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|s| s * s).sum();
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+/// One line of the first flow's figures.
+pub(crate) fn figures(name: &str, report: &SimReport) {
+    let flow = &report.flows[0];
+    eprintln!(
+        "{name}: {:.1} Mbit/s, wire/goodput {:.4}, feedback {:.1} KiB/GiB, 90 % at {:.3} s, \
+         lost {} spurious {}, timeouts {}, max wait {:.1} ms, drops {:?}",
+        flow.goodput_bits_per_second / 1e6,
+        flow.wire_over_goodput.unwrap_or(f64::NAN),
+        flow.feedback_kib_per_gib.unwrap_or(f64::NAN),
+        flow.time_to_90_percent.unwrap_or(f64::NAN),
+        flow.sender.packets_lost,
+        flow.sender.packets_spurious,
+        flow.sender.timeouts,
+        report.forward.max_wait_ms,
+        report.forward.drops,
+    );
+}

@@ -1,0 +1,44 @@
+//! How long does a transfer take whose last bytes may be lost? In round trips, from the call to
+//! connect until the sender knows.
+
+use farhaul_link::Loss;
+use farhaul_sim::FlowReport;
+
+use super::kit::{cell, haul, transfer};
+
+const RTT_MS: u64 = 100;
+
+/// (completed, delivered) in round trips.
+fn round_trips(bytes: u64, loss: f64, seed: u64) -> (f64, f64) {
+    let mut scenario = transfer(cell(RTT_MS, loss, 9_000), bytes);
+    scenario.seed = seed;
+    scenario.back.loss = Loss::Random(loss);
+    let report = haul(&scenario);
+    let flow: &FlowReport = &report.flows[0];
+    assert_eq!(flow.received_bytes, bytes, "{flow:?}");
+    let trips = |at: Option<f64>| at.expect("it ends") / (RTT_MS as f64 / 1e3);
+    (trips(flow.completed), trips(flow.delivered))
+}
+
+#[test]
+fn transfers_of_any_size_end_in_few_round_trips() {
+    // Connecting, the start, the bytes themselves and the last answer.
+    for (bytes, most) in [(1, 4.0), (1 << 10, 4.0), (1 << 20, 6.0), (100 << 20, 12.0)] {
+        let (completed, delivered) = round_trips(bytes, 0.0, 1);
+        eprintln!("{bytes} B: completed {completed:.2} rtt, delivered {delivered:.2} rtt");
+        assert!(delivered <= most, "{bytes} B: {delivered:.2} rtt");
+    }
+}
+
+#[test]
+fn lost_tails_are_repaired_quickly() {
+    for (bytes, most) in [(1, 8.0), (1 << 10, 8.0), (1 << 20, 12.0), (100 << 20, 20.0)] {
+        let ends: Vec<f64> = (0..20)
+            .map(|seed| round_trips(bytes, 0.02, seed).1)
+            .collect();
+        let mean = ends.iter().sum::<f64>() / ends.len() as f64;
+        let worst = ends.iter().copied().fold(0.0, f64::max);
+        eprintln!("{bytes} B at 2 %: delivered {mean:.2} rtt mean, {worst:.2} worst of 20");
+        assert!(worst <= most, "{bytes} B: {ends:.2?}");
+    }
+}
