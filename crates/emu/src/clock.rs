@@ -7,11 +7,14 @@ use std::{
 };
 
 use farhaul_core::time::Instant;
-use rustix::time::Timespec;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// A clock that began at its creation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock(time::Instant);
+pub(crate) struct Clock {
+    epoch: time::Instant,
+    cpu: Duration,
+}
 
 impl Clock {
     #[expect(
@@ -19,12 +22,25 @@ impl Clock {
         reason = "the emulator runs in real time; this is where it enters"
     )]
     pub(crate) fn start() -> Self {
-        Self(time::Instant::now())
+        Self {
+            epoch: time::Instant::now(),
+            cpu: thread_cpu(),
+        }
     }
 
     pub(crate) fn now(&self) -> Instant {
-        Instant::EPOCH + self.0.elapsed()
+        Instant::EPOCH + self.epoch.elapsed()
     }
+
+    /// CPU time since then, if it was made by this thread.
+    pub(crate) fn cpu(&self) -> Duration {
+        thread_cpu().saturating_sub(self.cpu)
+    }
+}
+
+fn thread_cpu() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(used).unwrap_or_default()
 }
 
 /// Has the kernel wake this thread at the time asked for instead of up to 50 us later, and prefer it

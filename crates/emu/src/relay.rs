@@ -93,7 +93,10 @@ impl Relay {
         };
         let thread = thread::Builder::new()
             .name("wan-relay".into())
-            .spawn(move || relay.run().map(|()| relay.finish()))?;
+            .spawn(move || {
+                relay.clock = Clock::start();
+                relay.run().map(|()| relay.finish())
+            })?;
         Ok(Self {
             address,
             stop,

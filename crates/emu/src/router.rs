@@ -13,13 +13,13 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     thread::{self, JoinHandle},
-    time::Duration,
 };
 
-use farhaul_core::{rng::Rng, time::Instant};
-use farhaul_link::{Ecn, Path, PathConfig, Verdict};
+use farhaul_core::{rng::Rng, time::Instant, units::Rate};
+use farhaul_link::{Ecn, Path, PathConfig, QueueLimit, Verdict};
 use farhaul_udp::tun::Tun;
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
@@ -83,14 +83,13 @@ impl Outcome {
         slab: &Slab,
         clock: Clock,
     ) -> Self {
-        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         Self {
             paths,
             totals,
             late: late.clone(),
             max_held: slab.max_in_use(),
             seconds: (clock.now() - Instant::EPOCH).as_secs_f64(),
-            cpu_seconds: Duration::try_from(cpu).map_or(0.0, |d| d.as_secs_f64()),
+            cpu_seconds: clock.cpu().as_secs_f64(),
         }
     }
 }
@@ -116,6 +115,8 @@ impl Router {
         let stop = Arc::new(AtomicBool::new(false));
         let rng = Rng::new(seed);
         let [forward, back] = paths;
+        let in_flight = in_flight(forward).max(in_flight(back));
+        let (ready, prepared) = mpsc::sync_channel(1);
         let mut router = Loop {
             tuns,
             directions: [
@@ -131,7 +132,14 @@ impl Router {
         };
         let thread = thread::Builder::new()
             .name("wan-router".into())
-            .spawn(move || router.run().map(|()| router.finish()))?;
+            .spawn(move || {
+                router.slab.prepare(in_flight);
+                let _ = ready.send(());
+                router.clock = Clock::start();
+                router.run().map(|()| router.finish())
+            })?;
+        // An error here means that the thread has died, which `stop` reports.
+        let _ = prepared.recv();
         Ok(Self {
             stop,
             wake,
@@ -157,6 +165,23 @@ impl Router {
         };
         Some(thread.join().unwrap_or_else(panicked))
     }
+}
+
+/// Most memory made ready in advance: 10 Gbit/s for 250 ms one way, and some queue.
+const MAX_PREPARED: u64 = 640 << 20;
+
+/// Bytes that may be on their way through `path` at once, and three quarters more: buffers are not
+/// filled to the last byte.
+fn in_flight(path: &PathConfig) -> u64 {
+    if path.rate == Rate::UNLIMITED {
+        return 0;
+    }
+    let queued = match path.queue {
+        QueueLimit::Bytes(size) => size.bytes(),
+        QueueLimit::Time(wait) => path.rate.bytes_in(wait),
+    };
+    let all = path.rate.bytes_in(path.delay).saturating_add(queued) / 4 * 7;
+    all.min(MAX_PREPARED)
 }
 
 impl Drop for Router {

@@ -42,6 +42,19 @@ impl Slab {
         }
     }
 
+    /// Gets the memory for `bytes` of trains from the system now: a page taken at first use costs more
+    /// than the packet that it carries, and a burst would come out late.
+    pub(crate) fn prepare(&mut self, bytes: u64) {
+        let class = SIZES.len() - 1;
+        for _ in 0..bytes.min(self.limit / 2) / LARGEST as u64 {
+            let Some(slot) = self.grow(class) else {
+                return;
+            };
+            self.buffers[slot as usize].bytes.fill(1);
+            self.free[class].push(slot);
+        }
+    }
+
     /// A buffer for a train, with one holder; `None` at the limit.
     pub(crate) fn take_largest(&mut self) -> Option<Slot> {
         self.take(SIZES.len() - 1)
@@ -172,6 +185,17 @@ mod tests {
         assert_eq!(slab.packet(small), [1, 2, 3]);
         assert_eq!(slab.room(small).len(), 256);
         assert_eq!(slab.settle(large, 60_000), Some(large));
+    }
+
+    #[test]
+    fn prepared_buffers_are_used_and_counted() {
+        let mut slab = Slab::new(10 * LARGEST as u64);
+        slab.prepare(u64::MAX);
+        assert_eq!(slab.free[3].len(), 5);
+        for _ in 0..10 {
+            assert!(slab.take_largest().is_some());
+        }
+        assert_eq!(slab.take_largest(), None);
     }
 
     #[test]

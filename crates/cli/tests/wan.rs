@@ -1,0 +1,158 @@
+//! What does `farhaul wan` answer to a person who mistypes, and does it keep its promises to scripts?
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests; a skipped one says why"
+)]
+
+use std::process::Output;
+
+use assert_cmd::Command;
+
+/// `farhaul wan run` with an empty cache, so that no calibration interferes.
+fn wan_run(arguments: &[&str]) -> Output {
+    let cache = tempfile::tempdir().unwrap();
+    Command::cargo_bin("farhaul")
+        .unwrap()
+        .env("XDG_CACHE_HOME", cache.path())
+        .args(["wan", "run"])
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+/// Whether this machine lets us build networks; says why not.
+fn possible(output: &Output) -> bool {
+    let refused = output.status.code() == Some(11);
+    if refused {
+        println!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    !refused
+}
+
+#[test]
+fn bad_networks_are_refused_with_cause_and_fix() {
+    let cases: [(&[&str], &str); 14] = [
+        (
+            &["--rtt", "100"],
+            "100 what? a unit is needed: write 100ms or 100s",
+        ),
+        (&["--rtt", "-5ms"], "it must not be negative"),
+        (&["--rtt", "2h"], "the delay is too large"),
+        (
+            &["--rate", "10"],
+            "10 what? a unit is needed: write 10Mbit or 10MB",
+        ),
+        (&["--rate", "1.5G"], "could mean bits or bytes"),
+        (&["--rate", "0bit"], "out of range"),
+        (&["--loss", "101%"], "0% to 100%"),
+        (&["--loss", "1"], "write 1%"),
+        (&["--loss", "ge:1%"], "ge:0.1%,8"),
+        (
+            &["--loss", "trace:/no/such/file"],
+            "cannot read /no/such/file",
+        ),
+        (&["--queue", "0"], "the queue must be more than zero"),
+        (&["--queue", "1500B"], "cannot hold one packet of 9000 B"),
+        (&["--mtu", "70000"], "give 576 to 65521"),
+        (&["--profile", "mars"], "known are lan, metro"),
+    ];
+    for (arguments, expected) in cases {
+        let output = wan_run(&[arguments, &["--", "true"]].concat());
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(told.contains(expected), "{arguments:?}: {told}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_command_and_whole_flags_are_needed() {
+    assert_eq!(wan_run(&["--rtt", "1ms"]).status.code(), Some(2));
+    assert_eq!(
+        wan_run(&["--rt", "1ms", "--", "true"]).status.code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn the_exit_code_and_stdout_are_the_programs() {
+    let output = wan_run(&["--json", "--", "sh", "-c", "echo hello; exit 7"]);
+    if !possible(&output) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(output.stdout, b"hello\n");
+    let report: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(report["schema"], "farhaul.wan/1");
+    assert_eq!(report["exit"]["code"], 7);
+    assert!(report["health"]["valid"].is_boolean());
+}
+
+#[test]
+fn the_report_can_go_to_a_file_and_the_far_program_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.json");
+    let file = file.to_str().unwrap();
+    let far = "sleep 1000 & sleep 1000";
+    let output = wan_run(&["--json", "--report", file, "--far", far, "--", "true"]);
+    if !possible(&output) {
+        return;
+    }
+    assert!(output.status.success());
+    assert!(output.stderr.is_empty());
+    let report = std::fs::read(file).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+    assert_eq!(report["ok"], true);
+}
+
+#[test]
+fn a_missing_program_is_named() {
+    let output = wan_run(&["--", "/no/such/program"]);
+    if !possible(&output) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(3));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("/no/such/program"), "{told}");
+}
+
+#[test]
+fn a_rate_above_the_calibrated_ceiling_needs_i_know() {
+    let cache = tempfile::tempdir().unwrap();
+    let folder = cache.path().join("farhaul");
+    std::fs::create_dir(&folder).unwrap();
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let point = serde_json::json!({
+        "mtu": 1500, "capacity_bps": 2e9, "ceiling_bps": 1e9,
+        "late_p50_us": 1.0, "late_p99_us": 2.0, "router_cores": 1.0,
+    });
+    let calibration = serde_json::json!({
+        "schema": "farhaul.calibration/1", "kernel": kernel.trim(), "points": [point],
+    });
+    std::fs::write(folder.join("calibration.json"), calibration.to_string()).unwrap();
+    let run = |more: &[&str]| {
+        Command::cargo_bin("farhaul")
+            .unwrap()
+            .env("XDG_CACHE_HOME", cache.path())
+            .args(["wan", "run", "--json"])
+            .args(more)
+            .args(["--", "true"])
+            .output()
+            .unwrap()
+    };
+    let refused = run(&[]);
+    if !possible(&refused) {
+        return;
+    }
+    assert_eq!(refused.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(told.contains("--i-know"), "{told}");
+    let stamped = run(&["--i-know"]);
+    let report: serde_json::Value = serde_json::from_slice(&stamped.stderr).unwrap();
+    assert_eq!(report["emulator_limited"], true);
+    let below = run(&["--rate", "1Gbit"]);
+    let report: serde_json::Value = serde_json::from_slice(&below.stderr).unwrap();
+    assert_eq!(report["emulator_limited"], false);
+}
