@@ -22,7 +22,7 @@ use proptest::prelude::*;
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn public(seed: u8) -> farhaul_haul::PublicKey {
-    Identity::from_seed(&[seed; 32]).unwrap().public()
+    Identity::from_seed(&[seed; 32]).expect("32 bytes").public()
 }
 
 fn trusting(seed: u8, whom: u8) -> HaulConfig {
@@ -176,7 +176,7 @@ fn hello(version: u32) -> Vec<u8> {
         head,
         &Kind::Hello { attempt: 0 },
     )
-    .unwrap();
+    .expect("a hello fits");
     bytes
 }
 

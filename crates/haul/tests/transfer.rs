@@ -112,6 +112,26 @@ proptest! {
     }
 }
 
+/// The promise that every session makes, over patterns of loss that end.
+#[test]
+fn any_transfer_ends() {
+    for plain in [false, true] {
+        farhaul_testkit::assert_live(
+            |_| {
+                let with = |seed| farhaul_haul::HaulConfig {
+                    plain,
+                    law: "cubic".into(),
+                    ..config(seed)
+                };
+                let client = farhaul_haul::Haul::client(with(1));
+                let server = farhaul_haul::Haul::server(with(2));
+                (Box::new(client.unwrap()), Box::new(server.unwrap()))
+            },
+            farhaul_testkit::seeds(40),
+        );
+    }
+}
+
 #[test]
 fn keys_are_updated_both_ways_under_reordering() {
     let frequent = |seed| farhaul_haul::HaulConfig {

@@ -163,9 +163,15 @@ impl From<Keys> for KeyPair {
     }
 }
 
+/// The keys of initial packets for `ids`: server's connection id, then client's, derived as QUIC
+/// derives those of a destination connection id (RFC 9001 §5.2).
+pub fn initial_keys(ids: [u8; 8], side: Side) -> KeyPair {
+    derive(&ids, side).into()
+}
+
 impl Suite for Tls {
     fn initial(&self, ids: [u8; 8], side: Side) -> KeyPair {
-        derive(&ids, side).into()
+        initial_keys(ids, side)
     }
 
     fn vault(&self) -> Key {

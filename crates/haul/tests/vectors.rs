@@ -1,0 +1,181 @@
+//! The examples of `docs/protocols/haul.md`: each is decoded, compared with what it should mean, and
+//! encoded again to the same bytes.
+//!
+//! A vector is a text file: `what:` says how to read it, hex with notes after `;` is the datagram,
+//! `pad: n` fills it with zeros to n bytes, `means:` lines are what comes out.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use farhaul_core::{
+    arq::Report,
+    codec::{Reader, Writer},
+};
+use farhaul_haul::{
+    crypto::{KeyPair, Side, tls::initial_keys},
+    wire::{
+        TAG,
+        feedback::{self, Known},
+        frame::{self, Frame},
+        long::{self, Kind},
+        params::Params,
+        short::{self, Short, expand},
+    },
+};
+
+struct Vector {
+    what: String,
+    bytes: Vec<u8>,
+    means: Vec<String>,
+}
+
+fn parse(text: &str) -> Vector {
+    let (mut what, mut bytes, mut means) = (String::new(), Vec::new(), Vec::new());
+    for line in text.lines() {
+        let line = line.trim();
+        if let Some(rest) = line.strip_prefix("what:") {
+            what = rest.trim().to_owned();
+        } else if let Some(rest) = line.strip_prefix("means:") {
+            means.push(rest.trim().to_owned());
+        } else if let Some(rest) = line.strip_prefix("pad:") {
+            bytes.resize(rest.trim().parse().expect("a length"), 0);
+        } else if !line.starts_with('#') {
+            let hex: String = line
+                .split(';')
+                .next()
+                .unwrap_or_default()
+                .split_whitespace()
+                .collect();
+            for i in (0..hex.len()).step_by(2) {
+                bytes.push(u8::from_str_radix(&hex[i..i + 2], 16).expect("hex"));
+            }
+        }
+    }
+    Vector { what, bytes, means }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, b| {
+        write!(text, "{b:02x}").expect("a string takes everything");
+        text
+    })
+}
+
+/// Decodes frames; what they mean, and their bytes encoded again.
+fn frames(payload: &[u8]) -> (Vec<String>, Vec<u8>) {
+    let mut out = vec![0; payload.len()];
+    let (mut means, mut w) = (Vec::new(), Writer::new(&mut out));
+    let mut r = Reader::new(payload);
+    loop {
+        let zeros = r.rest().iter().take_while(|b| **b == 0).count();
+        if zeros > 0 {
+            w.reserve(zeros).expect("as long as it was");
+        }
+        let Some(f) = frame::next(&mut r).expect("a valid frame") else {
+            break;
+        };
+        if let Frame::Feedback(f) = f {
+            let mut report = Report::default();
+            let mut known = Known {
+                next: 0x1_0000_0200,
+                ..Known::default()
+            };
+            f.complete(&mut known, &mut report).expect("a valid report");
+            means.push(format!("{report:?}"));
+            w.u8(frame::kind::FEEDBACK).expect("as long as it was");
+            // The encoder wants room for the longest report.
+            let mut room = [0; 200];
+            let mut again = Writer::new(&mut room);
+            feedback::encode(&mut again, &report).expect("room enough");
+            let n = again.len();
+            w.put(&room[..n]).expect("as long as it was");
+        } else {
+            means.push(format!("{f:?}"));
+            frame::encode(&mut w, &f).expect("as long as it was");
+        }
+    }
+    (means, out)
+}
+
+/// Keys of RFC 9001 appendix A.1: the ids are its connection id.
+fn keys(side: Side) -> KeyPair {
+    initial_keys(*b"\x83\x94\xc8\xf0\x3e\x51\x57\x08", side)
+}
+
+/// Opens the sealed part of `bytes` and seals it again.
+fn sealed(bytes: &[u8], number: u64, header: usize, from: Side) -> (Vec<String>, Vec<u8>) {
+    let to = if from == Side::Client {
+        Side::Server
+    } else {
+        Side::Client
+    };
+    let mut opened = bytes.to_vec();
+    let end = keys(to)
+        .remote
+        .open(number, &mut opened, header)
+        .expect("an authentic datagram");
+    let (means, again) = frames(&opened[header..end]);
+    let mut out = opened[..header].to_vec();
+    out.extend(again);
+    out.resize(out.len() + TAG, 0);
+    keys(from).local.seal(number, &mut out, header);
+    (means, out)
+}
+
+fn long_datagram(bytes: &[u8]) -> (Vec<String>, Vec<u8>) {
+    let (head, kind, at) = long::decode(bytes).expect("a long datagram");
+    let mut out = bytes.to_vec();
+    let mut w = Writer::new(&mut out);
+    long::encode(&mut w, head, &kind).expect("as long as it was");
+    let mut means = vec![format!("{head:x?} {kind:x?}")];
+    match kind {
+        Kind::Retry { .. } => {
+            let (inside, again) = sealed(bytes, 0, at, Side::Server);
+            means.extend(inside);
+            (means, again)
+        }
+        Kind::Initial { number, .. } => {
+            let (inside, again) = sealed(bytes, number.into(), at, Side::Client);
+            means.extend(inside);
+            (means, again)
+        }
+        _ => (means, out),
+    }
+}
+
+fn short_datagram(bytes: &[u8]) -> (Vec<String>, Vec<u8>) {
+    let header = Short::decode(bytes).expect("a short header");
+    let number = expand(header.number, 0x1_0000_0000);
+    let (inside, mut again) = sealed(bytes, number, short::LEN, Side::Client);
+    header
+        .encode(&mut Writer::new(&mut again))
+        .expect("as long as it was");
+    let mut means = vec![format!("{header:x?} packet {number:#x}")];
+    means.extend(inside);
+    (means, again)
+}
+
+#[test]
+fn every_vector_means_what_it_says_and_is_written_the_same() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .expect("the folder of vectors")
+        .map(|entry| entry.expect("a file").path())
+        .collect();
+    files.sort();
+    assert!(files.len() >= 7, "{}", files.len());
+    for file in files {
+        let vector = parse(&fs::read_to_string(&file).expect("a text file"));
+        let (means, again) = match vector.what.as_str() {
+            "long" => long_datagram(&vector.bytes),
+            "sealed" => short_datagram(&vector.bytes),
+            "frames" => frames(&vector.bytes),
+            "params" => {
+                let params = Params::decode(&vector.bytes).expect("parameters");
+                (vec![format!("{params:x?}")], params.encode())
+            }
+            other => panic!("{}: {other}?", file.display()),
+        };
+        assert_eq!(means, vector.means, "{}", file.display());
+        assert_eq!(hex(&again), hex(&vector.bytes), "{}", file.display());
+    }
+}

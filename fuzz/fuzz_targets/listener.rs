@@ -1,0 +1,29 @@
+//! A listener that strangers talk to: it answers little and never panics.
+#![no_main]
+
+use std::{cell::RefCell, thread_local};
+
+use farhaul_core::{protocol::Protocol, rng::Rng, time::Instant};
+use farhaul_haul::{Haul, HaulConfig};
+use libfuzzer_sys::fuzz_target;
+
+thread_local! {
+    static HAUL: RefCell<Haul> = RefCell::new(
+        Haul::server(HaulConfig {
+            plain: true,
+            ..HaulConfig::new([7; 32])
+        })
+        .expect("a valid configuration"),
+    );
+}
+
+fuzz_target!(|data: &[u8]| {
+    HAUL.with_borrow_mut(|haul| {
+        let mut reply = Vec::new();
+        let _ = haul.route(data);
+        let from = "192.0.2.1:1".parse().expect("an address");
+        let now = Instant::from_nanos(1 << 40);
+        haul.accept(now, &mut Rng::new(1), from, data, &mut reply);
+        assert!(reply.len() <= 3 * data.len());
+    });
+});
