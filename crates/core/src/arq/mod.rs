@@ -4,6 +4,7 @@
 
 mod receiver;
 mod sender;
+mod tail;
 #[cfg(test)]
 mod tests;
 

@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::Report;
+use super::{Report, tail::Tail};
 use crate::{
     codec::DecodeError,
     congestion::{AckEvent, CongestionController, LossEvent, PathView, RateSample},
@@ -99,6 +99,7 @@ pub struct Sender {
     path: Path,
     coverage: Coverage,
     clocks: Clocks,
+    tail: Tail,
     count: Counters,
     stream_acked: Ranges,
     probe_results: VecDeque<(u64, bool)>,
@@ -123,6 +124,7 @@ impl Sender {
             },
             coverage: Coverage::default(),
             clocks: Clocks::default(),
+            tail: Tail::default(),
             count: Counters::default(),
             stream_acked: Ranges::default(),
             probe_results: VecDeque::new(),
@@ -192,7 +194,7 @@ impl Sender {
             allowance,
             pacer: &self.pacer,
             in_flight: self.count.in_flight,
-            has_data: !self.outbox.is_empty(),
+            has_data: self.peek().is_some(),
             probes: self.clocks.probes,
         };
         let permit = budget.permit(now);
@@ -204,12 +206,28 @@ impl Sender {
 
     /// Object and offset of what goes next.
     pub fn peek(&self) -> Option<(ObjectId, u64)> {
-        self.outbox.peek()
+        let tail = || self.tail().map(|(_, piece)| (piece.object, piece.offset));
+        self.outbox.peek().or_else(tail)
+    }
+
+    /// With nothing else to send: a packet worth sending once more.
+    fn tail(&self) -> Option<(u64, Piece)> {
+        let count = &self.count;
+        self.tail
+            .next(&self.log, count.outstanding, count.data_sent)
     }
 
     /// Takes up to `max` bytes of what goes next.
     pub fn next_piece(&mut self, max: u32) -> Option<Piece> {
-        self.outbox.next(max)
+        if !self.outbox.is_empty() {
+            return self.outbox.next(max);
+        }
+        let (number, piece) = self.tail().filter(|(_, piece)| piece.len <= max)?;
+        self.tail.begin(number, &piece);
+        Some(Piece {
+            repair: true,
+            ..piece
+        })
     }
 
     /// The packet number the next [`Self::log`] gives.
@@ -228,15 +246,7 @@ impl Sender {
             self.count.in_flight += u64::from(wire);
             self.clocks.probes = self.clocks.probes.saturating_sub(1);
         }
-        if let Content::Piece(piece) = content {
-            self.count.outstanding += 1;
-            let counter = if piece.repair {
-                &mut self.count.repaired
-            } else {
-                &mut self.count.data_sent
-            };
-            *counter += u64::from(piece.len);
-        }
+        let content = self.account(content);
         #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
         let sent_bytes_low = self.count.sent_bytes as u32;
         let state = if quiet {
@@ -250,7 +260,30 @@ impl Sender {
             wire,
             state,
             sent_bytes_low,
+            copies: 0,
+            copies_lost: 0,
+            covered: false,
         })
+    }
+
+    /// Counts the data of a packet; a piece handed out as a copy becomes one.
+    fn account(&mut self, content: Content) -> Content {
+        let Content::Piece(piece) = content else {
+            return content;
+        };
+        if piece.repair {
+            self.count.repaired += u64::from(piece.len);
+        } else {
+            self.count.data_sent += u64::from(piece.len);
+        }
+        if let Some(original) = self.tail.take() {
+            if let Some(sent) = self.log.get_mut(original) {
+                sent.copies += 1;
+            }
+            return Content::Copy(original);
+        }
+        self.count.outstanding += 1;
+        content
     }
 
     /// A batch of `bytes` left.
@@ -307,7 +340,10 @@ impl Sender {
         };
         match sent.state {
             State::Acked | State::Quiet => return,
-            State::Lost => {
+            State::Lost | State::Copied => {
+                if sent.state == State::Copied {
+                    self.count.outstanding -= 1;
+                }
                 sent.state = State::Acked;
                 change.spurious += 1;
                 self.count.spurious += 1;
@@ -317,7 +353,7 @@ impl Sender {
                 self.count.in_flight -= u64::from(sent.wire);
                 change.acked_bytes += u64::from(sent.wire);
                 change.acked_packets += 1;
-                if matches!(sent.content, Content::Piece(_)) {
+                if matches!(sent.content, Content::Piece(_)) && !sent.covered {
                     self.count.outstanding -= 1;
                 }
             }
@@ -327,15 +363,55 @@ impl Sender {
             change.newest = Some((number, sent));
         }
         match sent.content {
-            Content::Piece(piece) => {
-                self.count.data_acked += u64::from(piece.len);
-                if piece.object == STREAM {
-                    self.stream_acked
-                        .insert(piece.offset..piece.offset + u64::from(piece.len));
-                }
-            }
+            Content::Piece(piece) if !sent.covered => self.arrived(&piece),
+            Content::Copy(original) => self.cover_original(original),
             Content::Probe => self.probe_results.push_back((number, true)),
-            Content::Other | Content::Quiet => {}
+            Content::Piece(_) | Content::Other | Content::Quiet => {}
+        }
+    }
+
+    fn arrived(&mut self, piece: &Piece) {
+        let len = u64::from(piece.len);
+        self.count.data_acked += len;
+        if piece.object == STREAM {
+            self.stream_acked.insert(piece.offset..piece.offset + len);
+        }
+    }
+
+    /// A copy arrived: the packet it was made of needs no repair.
+    fn cover_original(&mut self, original: u64) {
+        let Some(sent) = self.log.get_mut(original) else {
+            return;
+        };
+        let open = match sent.state {
+            State::Outstanding => !sent.covered,
+            State::Copied => true,
+            _ => false,
+        };
+        if open {
+            sent.covered = true;
+            if sent.state == State::Copied {
+                sent.state = State::Lost;
+            }
+            if let Content::Piece(piece) = sent.content {
+                self.count.outstanding -= 1;
+                self.arrived(&piece);
+            }
+        }
+    }
+
+    /// A copy was lost: if it was the last hope of its original, that is repaired.
+    fn lose_copy(&mut self, original: u64) {
+        let Some(sent) = self.log.get_mut(original) else {
+            return;
+        };
+        sent.copies_lost += 1;
+        if sent.state == State::Copied && sent.copies_lost == sent.copies {
+            sent.state = State::Lost;
+            if let Content::Piece(piece) = sent.content {
+                self.count.outstanding -= 1;
+                self.outbox.repair(piece);
+            }
         }
     }
 
@@ -391,19 +467,22 @@ impl Sender {
         let Some(sent) = self.log.get_mut(number) else {
             return;
         };
-        sent.state = State::Lost;
-        let (content, wire) = (sent.content, sent.wire);
+        let hope = !sent.covered && sent.copies > sent.copies_lost;
+        sent.state = if hope { State::Copied } else { State::Lost };
+        let (content, wire, covered) = (sent.content, sent.wire, sent.covered);
         self.count.in_flight -= u64::from(wire);
         match content {
-            Content::Piece(piece) => {
+            Content::Piece(_) if hope => {}
+            Content::Piece(piece) if !covered => {
                 self.count.outstanding -= 1;
                 self.outbox.repair(piece);
             }
+            Content::Copy(original) => self.lose_copy(original),
             Content::Probe => {
                 self.probe_results.push_back((number, false));
                 return;
             }
-            Content::Other | Content::Quiet => {}
+            Content::Piece(_) | Content::Other | Content::Quiet => {}
         }
         self.count.lost += 1;
         change.lost_bytes += u64::from(wire);
@@ -578,7 +657,7 @@ impl Sender {
         let silence = self.silence_deadline().map(|at| (at, Why::Repair));
         let law = self.law.next_tick().map(|at| (at, Why::Law));
         let allowance = self.law.allowance();
-        let sendable = !self.outbox.is_empty()
+        let sendable = self.peek().is_some()
             && (self.count.in_flight < allowance.window.bytes() || self.clocks.probes > 0);
         let rate = allowance.rate.min(self.max_rate);
         let pacing = sendable

@@ -9,6 +9,8 @@ use crate::time::Instant;
 pub enum Content {
     /// Data, sent again when lost.
     Piece(Piece),
+    /// The piece of this earlier packet once more, in case that one is lost; not repaired itself.
+    Copy(u64),
     /// A path MTU probe: its loss is no sign of congestion and is not repaired.
     Probe,
     /// Small frames that want an acknowledgement; whoever wrote them repeats them.
@@ -26,6 +28,8 @@ pub enum State {
     Acked,
     /// It is believed lost.
     Lost,
+    /// It is believed lost, and a copy of its piece is on its way.
+    Copied,
     /// Nobody asks.
     Quiet,
 }
@@ -43,6 +47,12 @@ pub struct Sent {
     pub state: State,
     /// Bytes sent up to and including it, low 32 bits.
     pub sent_bytes_low: u32,
+    /// Copies sent of its piece.
+    pub copies: u8,
+    /// Those of them that were lost.
+    pub copies_lost: u8,
+    /// A copy of its piece arrived.
+    pub covered: bool,
 }
 
 const EMPTY: Sent = Sent {
@@ -51,6 +61,9 @@ const EMPTY: Sent = Sent {
     wire: 0,
     state: State::Quiet,
     sent_bytes_low: 0,
+    copies: 0,
+    copies_lost: 0,
+    covered: false,
 };
 
 /// Records of all packets from the oldest undecided one on.
@@ -132,9 +145,8 @@ impl SentLog {
 
     /// Forgets decided records at the front, but none at or above `keep`.
     pub fn trim(&mut self, keep: u64) {
-        while self.first < self.next.min(keep)
-            && self.ring[self.slot(self.first)].state != State::Outstanding
-        {
+        let open = |state| matches!(state, State::Outstanding | State::Copied);
+        while self.first < self.next.min(keep) && !open(self.ring[self.slot(self.first)].state) {
             self.first += 1;
         }
     }
