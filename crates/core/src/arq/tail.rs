@@ -1,0 +1,54 @@
+//! What to send when there is nothing left to send? The last packets once more: a lost one then costs
+//! nothing instead of another round trip. Only when little is outstanding, each packet at most twice,
+//! and never more than a small share of what was sent.
+
+use crate::send::{Content, Piece, SentLog, State};
+
+/// The most packets outstanding for which it is worth it.
+const FEW: u64 = 256;
+/// Copies per packet.
+const COPIES: u8 = 2;
+/// Bytes that copies may always take, and the share of what was sent.
+const BUDGET: (u64, u64) = (64 << 10, 64);
+
+/// Chooses what is sent once more.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    cursor: u64,
+    spent: u64,
+    /// The packet whose piece was handed out last, until it is logged.
+    copying: Option<u64>,
+}
+
+impl Tail {
+    /// The next packet worth a copy.
+    pub(super) fn next(&self, log: &SentLog, outstanding: u64, sent: u64) -> Option<(u64, Piece)> {
+        if outstanding == 0 || outstanding > FEW || self.spent > BUDGET.0.max(sent / BUDGET.1) {
+            return None;
+        }
+        let from = self.cursor.clamp(log.first(), log.next());
+        (from..log.next())
+            .chain(log.first()..from)
+            .find_map(|number| {
+                let sent = log.get(number)?;
+                let wanted =
+                    sent.state == State::Outstanding && !sent.covered && sent.copies < COPIES;
+                match sent.content {
+                    Content::Piece(piece) if wanted => Some((number, piece)),
+                    _ => None,
+                }
+            })
+    }
+
+    /// The piece of packet `number` is handed out.
+    pub(super) fn begin(&mut self, number: u64, piece: &Piece) {
+        self.cursor = number + 1;
+        self.spent += u64::from(piece.len);
+        self.copying = Some(number);
+    }
+
+    /// The packet of which the piece now logged is a copy.
+    pub(super) fn take(&mut self) -> Option<u64> {
+        self.copying.take()
+    }
+}
