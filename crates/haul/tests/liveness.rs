@@ -223,7 +223,7 @@ fn the_datagram_grows_to_what_the_path_carries() {
             pair.now.since(start) < ms(500),
             "probing does not delay data"
         );
-        assert_eq!(stats.repaired, 0, "probes are not repaired");
+        assert_eq!(stats.packets_lost, 0, "probes are not repaired");
     }
 }
 
