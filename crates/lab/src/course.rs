@@ -2,25 +2,29 @@
 //! this very program at both ends: each run starts a server on the far host and a client on the
 //! near one, as separate processes, and reads what the client says.
 
+mod relayed;
+
 use std::{
     io,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
 use farhaul_core::units::Rate;
 use farhaul_emu::{
-    Service, WanReport,
+    Host, Service, WanReport,
     wan::{Wan, WanConfig, WanError},
 };
+use farhaul_io::clock;
 use farhaul_link::{Loss, PathConfig};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use self::relayed::{Passage, Relayed};
 use crate::{bench::Report, iperf, results::Cell};
 
-/// Where servers listen on the far host.
+/// Where servers on the far host listen.
 const PORT: u16 = 17_992;
 
 /// Why a run on the course has no result.
@@ -36,6 +40,9 @@ pub enum CourseError {
     /// A program failed; what it said.
     #[error("{0} failed: {1}")]
     Failed(String, String),
+    /// A relay carries our own protocols only.
+    #[error("only our own protocols can cross a relay, and two hosts cannot be built here")]
+    NoHosts,
     /// A program's answer was not understood.
     #[error("{0} said something else than expected: {1}")]
     Word(String, String),
@@ -83,19 +90,37 @@ pub fn network(cell: Cell, rate: Rate, seed: u64) -> WanConfig {
 
 /// An emulated network and the program that runs on it.
 pub struct Course {
-    wan: Wan,
+    ground: Ground,
     program: PathBuf,
     /// Where the programs keep their keys, so that nobody's own are touched.
     config: TempDir,
 }
 
+/// What carries the packets.
+enum Ground {
+    /// Two hosts with a router between them.
+    Hosts(Wan),
+    /// One UDP port on this host, for want of privileges.
+    Relay(Box<Relayed>),
+}
+
 impl Course {
-    /// Builds the network; `program` is the farhaul binary.
+    /// Builds two hosts; `program` is the farhaul binary.
     pub fn build(network: &WanConfig, program: &Path) -> Result<Self, CourseError> {
+        Self::on(Ground::Hosts(Wan::start(network)?), program)
+    }
+
+    /// Without privileges: each run goes through a UDP relay on this host. Only our own protocols can.
+    pub fn relayed(network: &WanConfig, program: &Path) -> Result<Self, CourseError> {
+        network.validate()?;
+        Self::on(Ground::Relay(Box::new(Relayed::new(network))), program)
+    }
+
+    fn on(ground: Ground, program: &Path) -> Result<Self, CourseError> {
         let config =
             tempfile::tempdir().map_err(|e| CourseError::Start("a temporary folder".into(), e))?;
         Ok(Self {
-            wan: Wan::start(network)?,
+            ground,
             program: program.to_path_buf(),
             config,
         })
@@ -103,60 +128,80 @@ impl Course {
 
     /// Takes the network down and says how it went.
     pub fn finish(self) -> Result<WanReport, CourseError> {
-        Ok(self.wan.finish()?)
+        match self.ground {
+            Ground::Hosts(wan) => Ok(wan.finish()?),
+            Ground::Relay(relayed) => relayed.finish(),
+        }
     }
 
     /// `farhaul bench` for `seconds` with `more` arguments.
     pub fn bench(&self, seconds: u64, more: &[&str]) -> Result<Report, CourseError> {
-        let listen = self.far();
-        let _server = self.serve(self.own(&["bench", "serve", "-1", "--listen", &listen]))?;
+        let server = self.serve(&["bench", "serve", "-1"])?;
         let time = seconds.to_string();
-        let args = ["bench", &listen, "-t", &time, "--json"];
+        let args = ["bench", server.address(), "-t", &time, "--json"];
         report(&self.ask(self.own(&[&args[..], more].concat()))?)
     }
 
     /// The kernel's TCP under `law` for `seconds`, driven by our own blaster.
     pub fn tcp(&self, law: &str, seconds: u64) -> Result<Report, CourseError> {
-        let listen = self.far();
-        let _server = self.serve(self.own(&["_tcp", "serve", &listen]))?;
+        let far = self.far()?;
+        let listen = format!("{}:{PORT}", far.address());
+        let _server = start(far, self.own(&["_tcp", "serve", &listen]))?;
         let time = seconds.to_string();
         report(&self.ask(self.own(&["_tcp", "blast", &listen, law, &time]))?)
     }
 
     /// The kernel's TCP under `law` for `seconds`, driven by iperf3.
     pub fn iperf3(&self, law: &str, seconds: u64) -> Result<Report, CourseError> {
+        let far = self.far()?;
         let mut server = Command::new("iperf3");
         server.args(["-s", "-1"]);
-        let _server = self.serve(server)?;
+        let _server = start(far, server)?;
         let mut client = Command::new("iperf3");
-        let (host, time) = (self.wan.far().address().to_string(), seconds.to_string());
+        let (host, time) = (far.address().to_string(), seconds.to_string());
         client.args(["-c", &host, "-C", law, "-t", &time, "-J"]);
         let json = self.ask(client)?;
         iperf::read(&json, law).map_err(|e| CourseError::Failed("iperf3".into(), e))
     }
 
-    /// `farhaul cp` of `from` into the folder `into`, through `farhaul serve`.
+    /// `farhaul cp` of `from` into the folder `into`, through `farhaul serve`; timed from outside, so
+    /// that nothing the program does is left out.
     pub fn copy(&self, from: &[&Path], into: &Path) -> Result<Copied, CourseError> {
-        let (listen, share) = (self.far(), format!("course={}:rw", into.display()));
-        let serve = [
-            "serve", "--share", &share, "--listen", &listen, "--allow", "any",
-        ];
-        let _server = self.serve(self.own(&serve))?;
-        let mut cp = self.own(&["cp", "--json", "--recursive", "--trust-any"]);
-        cp.args(from).arg(format!("{listen}::course/"));
+        let share = format!("course={}:rw", into.display());
+        let server = self.serve(&["serve", "--share", &share, "--allow", "any"])?;
+        let mut cp = self.own(&["cp", "--json", "--trust-any"]);
+        cp.args(from).arg(format!("{}::course/", server.address()));
+        let begin = clock::now();
         let json = self.ask(cp)?;
+        let seconds = clock::now().since(begin).as_secs_f64();
         let word: Value = serde_json::from_str(&json)
             .map_err(|e| CourseError::Word("farhaul cp".into(), e.to_string()))?;
-        let number = |key: &str| word[key].as_f64();
-        let (seconds, bytes) = (number("elapsed_s"), word["bytes_payload"].as_u64());
-        match (seconds, bytes) {
-            (Some(seconds), Some(bytes)) => Ok(Copied { seconds, bytes }),
-            _ => Err(CourseError::Word("farhaul cp".into(), json)),
+        match word["bytes_payload"].as_u64() {
+            Some(bytes) => Ok(Copied { seconds, bytes }),
+            None => Err(CourseError::Word("farhaul cp".into(), json)),
         }
     }
 
-    fn far(&self) -> String {
-        format!("{}:{PORT}", self.wan.far().address())
+    /// The far host, for what only a host can carry.
+    const fn far(&self) -> Result<&Host, CourseError> {
+        match &self.ground {
+            Ground::Hosts(wan) => Ok(wan.far()),
+            Ground::Relay(_) => Err(CourseError::NoHosts),
+        }
+    }
+
+    /// Starts one of our own servers on the far side.
+    fn serve(&self, args: &[&str]) -> Result<Server<'_>, CourseError> {
+        let mut command = self.own(args);
+        match &self.ground {
+            Ground::Hosts(wan) => {
+                let address = format!("{}:{PORT}", wan.far().address());
+                command.args(["--listen", &address]);
+                let service = start(wan.far(), command)?;
+                Ok(Server::Hosted(service, address))
+            }
+            Ground::Relay(relayed) => Ok(Server::Relayed(relayed.serve(command)?)),
+        }
     }
 
     fn own(&self, args: &[&str]) -> Command {
@@ -167,15 +212,6 @@ impl Course {
         command
     }
 
-    fn serve(&self, mut command: Command) -> Result<Service, CourseError> {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let words = words(&command);
-        Service::start(self.wan.far(), command).map_err(|e| CourseError::Start(words, e))
-    }
-
     /// Runs a client to its end; what it wrote to its output.
     fn ask(&self, mut command: Command) -> Result<String, CourseError> {
         let words = words(&command);
@@ -184,8 +220,11 @@ impl Course {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let failed = |e| CourseError::Start(words.clone(), e);
-        let child = self.wan.near().spawn(command).map_err(failed)?;
-        let output = child.wait_with_output().map_err(failed)?;
+        let child = match &self.ground {
+            Ground::Hosts(wan) => wan.near().spawn(command),
+            Ground::Relay(_) => command.spawn(),
+        };
+        let output = child.and_then(Child::wait_with_output).map_err(failed)?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.success() {
             return Ok(said);
@@ -198,6 +237,34 @@ impl Course {
         };
         Err(CourseError::Failed(words, text))
     }
+}
+
+/// A server of ours on the far side; ended when dropped.
+enum Server<'a> {
+    Hosted(
+        #[expect(dead_code, reason = "kept for its end")] Service,
+        String,
+    ),
+    Relayed(Passage<'a>),
+}
+
+impl Server<'_> {
+    /// Where clients reach it.
+    fn address(&self) -> &str {
+        match self {
+            Self::Hosted(_, address) => address,
+            Self::Relayed(passage) => passage.address(),
+        }
+    }
+}
+
+fn start(host: &Host, mut command: Command) -> Result<Service, CourseError> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let words = words(&command);
+    Service::start(host, command).map_err(|e| CourseError::Start(words, e))
 }
 
 fn words(command: &Command) -> String {

@@ -8,7 +8,10 @@ use std::{
 };
 
 use farhaul_core::units::{Rate, Size};
-use farhaul_emu::{WanReport, wan};
+use farhaul_emu::{
+    WanReport,
+    wan::{self, WanConfig},
+};
 use farhaul_lab::{
     bench::Report,
     course::{Copied, Course, CourseError, network},
@@ -50,7 +53,8 @@ pub(crate) struct Args {
 
 /// Shows.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    wan::enter_user_namespace().map_err(|e| setup(&CourseError::Wan(e)))?;
+    // Before any thread is started. Where it is refused, a relay takes the place of the hosts.
+    let hosts = wan::enter_user_namespace().is_ok();
     let program = env::current_exe().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
     let say = |text: String| {
         if !args.json {
@@ -64,8 +68,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if Host::read().debug_build {
         say("note: a debug build, many times slower; use cargo run --release -- demo".into());
     }
-    let files = copy(args, &program, &say)?;
-    let rows = compare(args, &program, &say);
+    let builder = Builder::find(args, program, hosts);
+    if let Builder { hosts: false, .. } = builder {
+        say("note: this system does not let us build two hosts; a UDP relay is the network".into());
+    }
+    let files = copy(args, &builder, &say)?;
+    let rows = compare(args, &builder, &say);
     if args.json {
         out::json(&json!({
             "schema": "farhaul.demo/1",
@@ -81,6 +89,34 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         table(&rows);
     }
     Ok(())
+}
+
+/// Builds the path anew for each run.
+struct Builder {
+    network: WanConfig,
+    program: PathBuf,
+    hosts: bool,
+}
+
+impl Builder {
+    /// Tries whether two hosts can be built.
+    fn find(args: &Args, program: PathBuf, allowed: bool) -> Self {
+        let network = network(PATH, args.rate, 1);
+        let hosts = allowed && Course::build(&network, &program).is_ok();
+        Self {
+            network,
+            program,
+            hosts,
+        }
+    }
+
+    fn build(&self) -> Result<Course, CourseError> {
+        if self.hosts {
+            Course::build(&self.network, &self.program)
+        } else {
+            Course::relayed(&self.network, &self.program)
+        }
+    }
 }
 
 /// A folder in memory if there is plenty, else where temporary files go.
@@ -99,7 +135,7 @@ fn workplace(needed: u64) -> Result<tempfile::TempDir, Failure> {
 }
 
 /// Copies files through `farhaul serve` and `farhaul cp`, and compares them.
-fn copy(args: &Args, program: &Path, say: &dyn Fn(String)) -> Result<Value, Failure> {
+fn copy(args: &Args, builder: &Builder, say: &dyn Fn(String)) -> Result<Value, Failure> {
     let needed = match &args.path {
         Some(path) => tree::content(path).map_err(|e| source(path, &e))?.bytes,
         None => 2 * OWN_FILES,
@@ -109,7 +145,7 @@ fn copy(args: &Args, program: &Path, say: &dyn Fn(String)) -> Result<Value, Fail
     fs::create_dir(&into).map_err(|e| disk(&into, &e))?;
     let from = match &args.path {
         Some(path) => path.canonicalize().map_err(|e| source(path, &e))?,
-        None => own_files(program, &place.path().join("near"))?,
+        None => own_files(&builder.program, &place.path().join("near"))?,
     };
     let content = tree::content(&from).map_err(|e| source(&from, &e))?;
     if content.files == 0 {
@@ -122,7 +158,7 @@ fn copy(args: &Args, program: &Path, say: &dyn Fn(String)) -> Result<Value, Fail
         Size::from_bytes(content.bytes)
     ));
     let attempt = || -> Result<(Copied, WanReport), CourseError> {
-        let course = Course::build(&network(PATH, args.rate, 1), program)?;
+        let course = builder.build()?;
         Ok((course.copy(&[&from], &into)?, course.finish()?))
     };
     let (copied, wan) = attempt().map_err(|e| setup(&e))?;
@@ -177,7 +213,7 @@ impl Row {
 type Way = fn(&Course, u64) -> Result<Report, CourseError>;
 
 /// The same path for each, one after the other.
-fn compare(args: &Args, program: &Path, say: &dyn Fn(String)) -> Vec<Row> {
+fn compare(args: &Args, builder: &Builder, say: &dyn Fn(String)) -> Vec<Row> {
     let ways: [(&str, Way); 3] = [
         ("haul, sealed", |course, secs| {
             course.bench(secs, &["-i", "0"])
@@ -191,7 +227,7 @@ fn compare(args: &Args, program: &Path, say: &dyn Fn(String)) -> Vec<Row> {
     ways.into_iter()
         .map(|(name, way)| {
             let attempt = || {
-                let course = Course::build(&network(PATH, args.rate, 1), program)?;
+                let course = builder.build()?;
                 Ok((way(&course, args.secs)?, course.finish()?))
             };
             let row = Row {
