@@ -3,7 +3,16 @@
 //! - Default deny: a peer must be allowed, the share must exist and permit the direction. Whoever is
 //!   refused learns only that, in the same words whichever it was.
 
-use std::{io, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use farhaul_core::{
     protocol::{Event, Session},
@@ -106,12 +115,63 @@ impl Allow {
 /// What is served, shared by all sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
+    shares: Vec<Share>,
+    allow: Allow,
+    sync: bool,
+    /// Deliveries under way.
+    live: Arc<Mutex<BTreeMap<Tag, Arc<Holder>>>>,
+}
+
+impl Policy {
+    /// `shares` for the peers in `allow`; received files reach the disk before they count if `sync`.
+    pub fn new(shares: Vec<Share>, allow: Allow, sync: bool) -> Self {
+        Self {
+            shares,
+            allow,
+            sync,
+            live: Arc::default(),
+        }
+    }
+
     /// The shares.
-    pub shares: Vec<Share>,
+    pub fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
     /// The peers.
-    pub allow: Allow,
-    /// Received files need not reach the disk before they count.
-    pub no_sync: bool,
+    pub const fn allow(&self) -> &Allow {
+        &self.allow
+    }
+
+    fn live(&self) -> MutexGuard<'_, BTreeMap<Tag, Arc<Holder>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A session that holds a destination.
+#[derive(Debug, Default)]
+struct Holder {
+    /// When its peer was last heard, ns.
+    heard: AtomicU64,
+    /// The same command was started again after it had fallen silent.
+    superseded: AtomicBool,
+}
+
+/// A peer not heard for this long may be dead; the same command from the same peer takes over.
+const SILENT: Duration = Duration::from_secs(3);
+/// How long a request waits for a destination that a live peer holds.
+const PATIENCE: Duration = Duration::from_secs(6);
+/// Between two attempts.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// What a client asked for.
+#[derive(Clone, Debug)]
+struct Request {
+    direction: Direction,
+    one_file: bool,
+    tag: Tag,
+    share: Vec<u8>,
+    path: Vec<u8>,
 }
 
 /// Answers one session.
@@ -123,6 +183,11 @@ pub struct Server {
     allowed: bool,
     peer: Vec<u8>,
     answered: bool,
+    /// A request that waits for another session to let go.
+    waits: Option<(Request, Instant, TransferError)>,
+    holds: Option<(Tag, Arc<Holder>)>,
+    heard: u64,
+    now: Instant,
 }
 
 impl Server {
@@ -136,6 +201,10 @@ impl Server {
             allowed: false,
             peer: Vec::new(),
             answered: false,
+            waits: None,
+            holds: None,
+            heard: 0,
+            now: Instant::EPOCH,
         }
     }
 
@@ -144,9 +213,20 @@ impl Server {
         self.side.handle.clone()
     }
 
-    fn messages(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {
-        self.side.read(session);
-        while let Some(message) = self.side.next()? {
+    /// Acts on what arrived. While a request waits, the rest stays with the session, which bounds it.
+    fn read(&mut self, session: &mut dyn Session) {
+        if self.waits.is_none() {
+            self.side.read(session);
+            if let Err(e) = self.messages() {
+                self.side.fail(e, session);
+            }
+        }
+    }
+
+    fn messages(&mut self) -> Result<(), TransferError> {
+        while self.waits.is_none()
+            && let Some(message) = self.side.next()?
+        {
             match message {
                 Message::Request {
                     version,
@@ -158,27 +238,21 @@ impl Server {
                 } if !self.answered => {
                     self.answered = true;
                     self.side.set_put(direction == Direction::Put);
-                    let made = if version == VERSION {
-                        self.admit(direction, &share)
-                            .and_then(|root| self.begin(&root, direction, one_file, tag, &path))
-                    } else {
+                    if version != VERSION {
                         let text = format!(
                             "the server speaks version {VERSION} of the transfer protocol, you {version}"
                         );
-                        Err(TransferError::new(Code::Version, text)
-                            .fix("install the same version on both sides"))
-                    };
-                    match made {
-                        Ok(one_file) => self.out.push(&Message::Accepted {
-                            version: VERSION,
-                            one_file,
-                        }),
-                        Err(e) => self.out.push(&Message::Refused {
-                            code: e.code,
-                            text: short(&e.text),
-                            fix: short(&e.fix),
-                        }),
+                        let e = TransferError::new(Code::Version, text);
+                        self.refuse(&e.fix("install the same version on both sides"));
+                        continue;
                     }
+                    self.answer(Request {
+                        direction,
+                        one_file,
+                        tag,
+                        share,
+                        path,
+                    });
                 }
                 // A client lists its files before it knows that it was refused.
                 _ if self.answered && self.side.half.is_none() => {}
@@ -186,6 +260,31 @@ impl Server {
             }
         }
         Ok(())
+    }
+
+    fn answer(&mut self, request: Request) {
+        let made = self
+            .admit(request.direction, &request.share)
+            .and_then(|root| self.begin(&root, &request));
+        match made {
+            Ok(one_file) => self.out.push(&Message::Accepted {
+                version: VERSION,
+                one_file,
+            }),
+            Err(e) if e.code == Code::Locked && self.is_held(&request) => {
+                let since = self.waits.take().map_or(self.now, |(_, since, _)| since);
+                self.waits = Some((request, since, e));
+            }
+            Err(e) => self.refuse(&e),
+        }
+    }
+
+    fn refuse(&mut self, e: &TransferError) {
+        self.out.push(&Message::Refused {
+            code: e.code,
+            text: short(&e.text),
+            fix: short(&e.fix),
+        });
     }
 
     /// The root of a share that this peer may use so.
@@ -205,30 +304,27 @@ impl Server {
     }
 
     /// Takes up a role; says whether a single file is sent.
-    fn begin(
-        &mut self,
-        root: &Dir,
-        direction: Direction,
-        one_file: bool,
-        tag: Tag,
-        rel: &[u8],
-    ) -> Result<bool, TransferError> {
+    fn begin(&mut self, root: &Dir, request: &Request) -> Result<bool, TransferError> {
         let progress = Arc::clone(self.side.handle.progress());
-        if direction == Direction::Put {
+        let (rel, one_file) = (request.path.as_slice(), request.one_file);
+        if request.direction == Direction::Put {
             let base = Base::beneath(root, rel, one_file)?;
             let rules = Rules {
-                sync: !self.policy.no_sync,
+                sync: self.policy.sync,
             };
-            let tag = self.own_tag(tag, rel);
+            let tag = self.own_tag(request);
             let receiver = Receiver::new(base, tag, rules, progress, self.wake.as_ref())?;
             self.side.half = Some(Half::Receives(Box::new(receiver)));
+            let holder = Arc::new(Holder::default());
+            holder.heard.store(self.now.as_nanos(), Relaxed);
+            self.policy.live().insert(tag, Arc::clone(&holder));
+            self.holds = Some((tag, holder));
             return Ok(one_file);
         }
         if let Some(why) = path::refusal(rel.strip_suffix(b"/").unwrap_or(rel)) {
             let text = format!("'{}' is not a path in a share: {why}", path::show(rel));
-            return Err(
-                TransferError::new(Code::SourceMissing, text).fix("use a plain relative path")
-            );
+            let e = TransferError::new(Code::SourceMissing, text);
+            return Err(e.fix("use a plain relative path"));
         }
         let source = Source::beneath(Arc::clone(root), rel).map_err(|e| {
             let text = format!("source '{}': {e}", path::show(rel));
@@ -245,15 +341,77 @@ impl Server {
     }
 
     /// A peer cannot name another peer's transfer.
-    fn own_tag(&self, tag: Tag, rel: &[u8]) -> Tag {
+    fn own_tag(&self, request: &Request) -> Tag {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(&tag);
-        hasher.update(&(self.peer.len() as u64).to_be_bytes());
-        hasher.update(&self.peer);
-        hasher.update(rel);
+        hasher.update(&request.tag);
+        for part in [&self.peer, &request.share, &request.path] {
+            hasher.update(&(part.len() as u64).to_be_bytes());
+            hasher.update(part);
+        }
         let mut own = Tag::default();
         own.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
         own
+    }
+
+    /// True if a session of this server holds what is asked for.
+    fn is_held(&self, request: &Request) -> bool {
+        self.policy.live().contains_key(&self.own_tag(request))
+    }
+
+    /// Tries again to begin what another session held; its peer may have died and come back here.
+    fn wait(&mut self) {
+        let Some((request, since, _)) = &self.waits else {
+            return;
+        };
+        let holder = self.policy.live().get(&self.own_tag(request)).cloned();
+        if let Some(holder) = holder {
+            let heard = Instant::from_nanos(holder.heard.load(Relaxed));
+            if self.now.since(heard) >= SILENT {
+                holder.superseded.store(true, Relaxed);
+                if let Some(wake) = &self.wake {
+                    wake();
+                }
+            }
+            if self.now.since(*since) < PATIENCE {
+                return;
+            }
+            if let Some((_, _, e)) = self.waits.take() {
+                self.refuse(&e);
+            }
+        } else if let Some((request, _, _)) = self.waits.take() {
+            self.answer(request);
+        }
+    }
+
+    /// Takes note of whether the peer is heard, and of whether it was superseded.
+    fn listen(&mut self, session: &mut dyn Session) {
+        let Some((_, holder)) = &self.holds else {
+            return;
+        };
+        let heard = session.stats().datagrams_received;
+        if heard != self.heard {
+            self.heard = heard;
+            holder.heard.store(self.now.as_nanos(), Relaxed);
+        }
+        if holder.superseded.load(Relaxed) {
+            let e = TransferError::new(Code::Locked, "the same command was started again");
+            self.side.fail(e, session);
+            self.let_go();
+        }
+    }
+
+    /// Lets go of the destination at once: the peer may be back before this is dropped.
+    fn let_go(&mut self) {
+        self.side.half = None;
+        if let Some((tag, _)) = self.holds.take() {
+            self.policy.live().remove(&tag);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.let_go();
     }
 }
 
@@ -270,35 +428,40 @@ impl Store for Server {
 impl App for Server {
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
         self.side.at(now);
+        self.now = now;
         match event {
             Event::Connected { peer_key } => {
                 self.allowed = self.policy.allow.permits(peer_key.as_deref());
                 self.peer = peer_key.unwrap_or_default();
             }
             Event::Readable => {
-                if let Err(e) = self.messages(session) {
-                    self.side.fail(e, session);
-                }
+                self.read(session);
             }
             Event::Delivered => {}
             Event::Closed(reason) => {
                 self.side.closed(&reason);
-                // Lets go of the journal at once: the peer may be back before this is dropped.
-                self.side.half = None;
+                self.let_go();
             }
         }
     }
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         self.side.at(now);
+        self.now = now;
         if session.is_closed() {
             return;
+        }
+        self.listen(session);
+        if self.waits.is_some() {
+            self.wait();
+            self.read(session);
         }
         self.out.flush(session);
         self.side.poll(session);
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        self.side.next_wake()
+        let waits = self.waits.as_ref().map(|_| self.now + AGAIN);
+        waits.or_else(|| self.side.next_wake())
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut options = farhaul_io::server::Options::new(args.listen);
     options.max_sessions = usize::try_from(args.max_sessions).unwrap_or(usize::MAX);
     options.waker = Some(waker.clone());
-    let policy = Arc::new(Policy { shares, allow, no_sync: args.no_sync });
+    let policy = Arc::new(Policy::new(shares, allow, !args.no_sync));
     let quiet = args.quiet;
     let factory = {
         let policy = Arc::clone(&policy);
@@ -86,10 +86,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         .map_err(|e| Failure::new(Exit::NetSetup, format!("{e}; choose another address with --listen")))?;
     let at = listener.local_addr().map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
     if !quiet {
-        for share in &policy.shares {
+        for share in policy.shares() {
             eprintln!("share '{}'", share.name());
         }
-        if policy.allow == Allow::None {
+        if *policy.allow() == Allow::None {
             eprintln!("warning: nobody is allowed; add --allow KEY, or --allow any");
         }
         eprintln!("listening on {at}/udp, key {}", identity.public());

@@ -11,9 +11,12 @@ use crate::{
     error::Code,
     message::Message,
     path,
+    pool::Job,
     ranges::RangeSet,
 };
 
+/// Jobs that workers may be behind.
+const BEHIND: usize = 32;
 /// Parts kept open.
 const OPEN: usize = 128;
 const WRONG: &str = "content differs from the source after a repair; kept as .bad";
@@ -184,15 +187,24 @@ impl Receiver {
         Ok(file)
     }
 
+    /// Hashes a block that is complete. Where workers cannot follow, this thread does it: what a crash
+    /// could lose stays bounded.
     pub(super) fn hash_block(&mut self, number: u64, index: u64, size: u64) {
-        match self.part_file(number) {
-            Ok(file) => self.pool.push(WriteJob::Block {
-                number,
-                index,
-                size,
-                file,
-            }),
-            Err(e) => self.fail(number, Code::of_write(&e), &e),
+        let file = match self.part_file(number) {
+            Ok(file) => file,
+            Err(e) => return self.fail(number, Code::of_write(&e), &e),
+        };
+        let job = WriteJob::Block {
+            number,
+            index,
+            size,
+            file,
+        };
+        if self.pool.outstanding() < BEHIND {
+            self.pool.push(job);
+        } else {
+            let done = job.run(&mut self.scratch);
+            self.done(done);
         }
     }
 

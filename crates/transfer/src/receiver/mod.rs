@@ -140,6 +140,7 @@ pub(crate) struct Receiver {
     table: Table<Incoming>,
     missing: RangeSet,
     pieces: Vec<Range<u64>>,
+    scratch: Vec<u8>,
     /// Bytes wanted that will need space.
     promised: u64,
     /// Bytes the destination could take when last asked.
@@ -185,6 +186,7 @@ impl Receiver {
             table: Table::default(),
             missing: RangeSet::default(),
             pieces: Vec::new(),
+            scratch: Vec::new(),
             promised: 0,
             free: u64::MAX,
             resident: 0,

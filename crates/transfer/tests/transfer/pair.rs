@@ -7,6 +7,7 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use farhaul_core::{
@@ -251,6 +252,15 @@ pub(crate) fn run(client: &mut dyn App, server: &mut dyn App, way: &mut Way) {
             }
         }
         if way.delivered >= way.kill_after {
+            // Threads finish what they have begun, so that what is left does not depend on their luck.
+            let mut now = now;
+            while ends.iter().any(|e| e.app.next_wake().is_some()) {
+                now += Duration::from_millis(1);
+                for end in &mut ends {
+                    end.turn(now);
+                }
+                std::thread::yield_now();
+            }
             return;
         }
         let closed = ends
@@ -284,14 +294,7 @@ pub(crate) fn run(client: &mut dyn App, server: &mut dyn App, way: &mut Way) {
 /// A server for `root` as share "s".
 pub(crate) fn server(root: &Path, access: Access) -> Server {
     let shares = vec![Share::open("s", root, access).unwrap()];
-    Server::new(
-        Arc::new(Policy {
-            shares,
-            allow: Allow::Any,
-            no_sync: true,
-        }),
-        None,
-    )
+    Server::new(Arc::new(Policy::new(shares, Allow::Any, false)), None)
 }
 
 pub(crate) fn remote(path: &str) -> Remote {
@@ -397,7 +400,7 @@ pub(crate) fn mixed(dir: &Path) {
     )
     .unwrap();
     fs::set_permissions(dir.join("empty"), fs::Permissions::from_mode(0o500)).unwrap();
-    let old = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 123_456_789);
+    let old = std::time::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
     for name in ["many/5", "many/deep/er/big", "zero"] {
         fs::File::options()
             .write(true)

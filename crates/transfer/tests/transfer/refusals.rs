@@ -36,11 +36,7 @@ fn ask(policy: Policy, share: &str, put: bool) -> TransferError {
 fn unknown_and_forbidden_sound_the_same() {
     let tmp = tempfile::tempdir().unwrap();
     let share = |access| Share::open("s", tmp.path(), access).unwrap();
-    let policy = |access, allow| Policy {
-        shares: vec![share(access)],
-        allow,
-        no_sync: true,
-    };
+    let policy = |access, allow| Policy::new(vec![share(access)], allow, false);
     let unknown = ask(policy(Access::ReadWrite, Allow::Any), "t", true);
     assert_eq!(unknown.code, Code::Auth);
     let same =
