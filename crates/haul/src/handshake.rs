@@ -27,6 +27,8 @@ use crate::{
 const MAX_MESSAGES: u64 = 16 << 10;
 /// Before any rtt is known.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(250);
+/// Between two sendings of a flight, unless the rtt asks for more.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// From this rtt on a lost flight costs more than sending each flight twice.
 const LONG_PATH: Duration = Duration::from_millis(20);
 /// Hellos whose time of departure is remembered.
@@ -473,7 +475,8 @@ impl Handshake {
                 let first = self
                     .rtt
                     .map_or(FIRST_TIMEOUT, |rtt| rtt * 3 / 2 + Duration::from_millis(10));
-                flight.due = Some(now + first.saturating_mul(1 << flight.sends.min(6)));
+                let pause = first.saturating_mul(1 << flight.sends.min(6));
+                flight.due = Some(now + pause.min(first.max(LONGEST_PAUSE)));
                 flight.sends += 1;
             }
         }

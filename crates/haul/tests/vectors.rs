@@ -33,7 +33,7 @@ fn parse(text: &str) -> Vector {
     for line in text.lines() {
         let line = line.trim();
         if let Some(rest) = line.strip_prefix("what:") {
-            what = rest.trim().to_owned();
+            rest.trim().clone_into(&mut what);
         } else if let Some(rest) = line.strip_prefix("means:") {
             means.push(rest.trim().to_owned());
         } else if let Some(rest) = line.strip_prefix("pad:") {

@@ -59,13 +59,25 @@ impl Asks {
     }
 }
 
+/// Whether datagrams are sent as capable of marks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Marks {
+    /// Nothing sent so has been acknowledged.
+    #[default]
+    Trying,
+    /// They get through.
+    Proven,
+    /// They may be what the path swallows.
+    GivenUp,
+}
+
 /// Small things waiting to be said.
 #[derive(Debug, Default)]
 struct Todo {
     asks: Asks,
     /// The application gave something that has not been announced as delivered.
     undelivered: bool,
-    no_ecn: bool,
+    ecn: Marks,
     nudge_at: Option<Instant>,
     nudges: u32,
 }
@@ -264,7 +276,9 @@ impl HaulSession {
         if self.mtu.on_timeouts(backoff) {
             self.sender.set_datagram(self.datagram());
         }
-        self.todo.no_ecn |= backoff >= ECN_SUSPECT;
+        if backoff >= ECN_SUSPECT && self.todo.ecn == Marks::Trying {
+            self.todo.ecn = Marks::GivenUp;
+        }
         self.mtu.on_timeout(now);
         self.settle(now);
         self.nudge(now);

@@ -12,7 +12,7 @@ use farhaul_core::{
     time::Instant,
 };
 
-use super::HaulSession;
+use super::{HaulSession, Marks};
 use crate::{
     crypto::{Refusal, Side},
     handshake::Progress,
@@ -309,6 +309,9 @@ impl HaulSession {
             .and_then(|()| self.sender.on_report(now, report));
         match taken {
             Ok(()) => {
+                if self.todo.ecn == Marks::Trying {
+                    self.todo.ecn = Marks::Proven;
+                }
                 if let Some(seal) = &mut self.seal {
                     seal.on_acked(self.heard.report.largest);
                 }

@@ -12,7 +12,7 @@ use farhaul_core::{
     time::{Instant, nanos},
 };
 
-use super::HaulSession;
+use super::{HaulSession, Marks};
 use crate::{
     life::Farewell,
     wire::{
@@ -73,10 +73,9 @@ impl HaulSession {
     }
 
     const fn ecn(&self) -> Ecn {
-        if self.todo.no_ecn {
-            Ecn::NotEct
-        } else {
-            Ecn::Ect0
+        match self.todo.ecn {
+            Marks::GivenUp => Ecn::NotEct,
+            Marks::Trying | Marks::Proven => Ecn::Ect0,
         }
     }
 
@@ -344,28 +343,25 @@ impl HaulSession {
 
     /// The next piece that fits a datagram of `size`, and its head.
     fn next_piece(&mut self, size: usize) -> Option<(Piece, PieceHead)> {
-        loop {
-            let (object, offset) = self.sender.peek()?;
-            let is_stream = object == STREAM;
-            let head = PieceHead::new((!is_stream).then_some(object), offset);
-            let room = size - short::LEN - head.len() - TAG;
-            let room = u32::try_from(room).unwrap_or(u32::MAX);
-            let piece = self.sender.next_piece(room)?;
-            if !is_stream {
-                return Some((piece, head));
-            }
-            // What was believed lost may have been acknowledged since, and its bytes forgotten.
-            let start = offset.max(self.streams.out.start());
-            let end = offset + u64::from(piece.len);
-            if let Some(len) = end.checked_sub(start).filter(|len| *len > 0) {
-                let piece = Piece {
-                    offset: start,
-                    len: u32::try_from(len).unwrap_or(u32::MAX),
-                    ..piece
-                };
-                return Some((piece, PieceHead::new(None, start)));
-            }
+        let (object, offset) = self.sender.peek()?;
+        let is_stream = object == STREAM;
+        let head = PieceHead::new((!is_stream).then_some(object), offset);
+        let room = size - short::LEN - head.len() - TAG;
+        let room = u32::try_from(room).unwrap_or(u32::MAX);
+        let piece = self.sender.next_piece(room)?;
+        let start = self.streams.out.start();
+        if !is_stream || offset >= start {
+            return Some((piece, head));
         }
+        // What was believed lost has been acknowledged since, and its bytes are forgotten. The packet
+        // is still sent, if with nothing in it, because the sender's books expect it.
+        let end = offset + u64::from(piece.len);
+        let piece = Piece {
+            offset: start,
+            len: u32::try_from(end.saturating_sub(start)).unwrap_or(u32::MAX),
+            ..piece
+        };
+        Some((piece, PieceHead::new(None, start)))
     }
 
     /// Writes one segment; its length, or `None` if nothing waits.
@@ -395,9 +391,8 @@ impl HaulSession {
         let solid = w.len();
         let wire = solid + len + TAG;
         if object == STREAM {
-            self.streams
-                .out
-                .copy(offset, &mut segment[solid..solid + len]);
+            let bytes = &mut segment[solid..solid + len];
+            self.streams.out.copy(offset, bytes);
             out.commit(wire, wire);
         } else {
             batch.extents[batch.filled] = Extent {

@@ -139,3 +139,32 @@ pub fn encode(w: &mut Writer<'_>, head: Head, kind: &Kind<'_>) -> Result<(), NoR
         Kind::Unknown => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_never_panic(kind in 0_u8..8, ours: bool, mut data in proptest::collection::vec(any::<u8>(), 1..400)) {
+            data[0] = LONG | kind;
+            if ours && data.len() >= 5 {
+                data[1..5].copy_from_slice(&VERSION.to_be_bytes());
+            }
+            let _ = destination(&data);
+            if let Ok((head, kind, at)) = decode(&data) {
+                let mut out = [0; 500];
+                let mut w = Writer::new(&mut out);
+                encode(&mut w, head, &kind).unwrap();
+                let n = w.len();
+                prop_assert!(n <= at);
+                if !matches!(kind, Kind::Unknown) {
+                    let (again, same, _) = decode(&out[..n]).unwrap();
+                    prop_assert_eq!((again, same), (head, kind));
+                }
+            }
+        }
+    }
+}

@@ -42,6 +42,8 @@ pub fn byte(object: u32, offset: u64) -> u8 {
 
 #[derive(Default)]
 pub struct Checked {
+    /// Content is not carried.
+    pub hollow: bool,
     pub placed: BTreeMap<(u32, u64), u32>,
     pub fail: bool,
 }
@@ -78,7 +80,8 @@ impl Store for Checked {
             return Err(StoreError("disk full".into()));
         }
         for e in extents {
-            for (i, b) in batch[e.range()].iter().enumerate() {
+            let carried = if self.hollow { &[] } else { &batch[e.range()] };
+            for (i, b) in carried.iter().enumerate() {
                 assert_eq!(*b, byte(e.object, e.offset + i as u64), "content");
             }
             let len = self.placed.entry((e.object, e.offset)).or_default();
@@ -181,6 +184,7 @@ impl End {
     }
 
     fn drain(&mut self, now: Instant, out: &mut TxBuf, sent: &mut Vec<(SocketAddr, Vec<u8>)>) {
+        let hollow = self.store.hollow;
         let Some(session) = &mut self.session else {
             return;
         };
@@ -193,8 +197,12 @@ impl End {
         while let Some(transmit) = session.poll_transmit(&mut turn, out) {
             guard += 1;
             assert!(guard < 100_000, "a session must come to rest");
-            for (segment, _) in out.segments() {
-                sent.push((transmit.to, segment.to_vec()));
+            for (segment, solid) in out.segments() {
+                let mut segment = segment.to_vec();
+                if hollow {
+                    segment[solid..].fill(0xa5);
+                }
+                sent.push((transmit.to, segment));
             }
         }
         while let Some(event) = session.poll_event() {
