@@ -39,7 +39,7 @@ fn bad_networks_are_refused_with_cause_and_fix() {
             "100 what? a unit is needed: write 100ms or 100s",
         ),
         (&["--rtt", "-5ms"], "it must not be negative"),
-        (&["--rtt", "2h"], "the delay is too large"),
+        (&["--rtt", "3h"], "the delay is too large"),
         (
             &["--rate", "10"],
             "10 what? a unit is needed: write 10Mbit or 10MB",

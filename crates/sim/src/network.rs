@@ -129,13 +129,12 @@ impl Network {
     pub(crate) fn carry(&mut self, now: Instant, way: Way, ecn: Ecn, out: &TxBuf) {
         let stride = out.segment();
         let mut open = None;
-        let mark = farhaul_link::Ecn::from_bits(ecn.bits());
         self.packets += out.count() as u64;
         self.note(now, Mark::Batch, way.from, out.bytes().len());
         for (bytes, solid) in out.segments() {
             let head = &bytes[..solid];
             let wire = HEADERS + u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-            let (at, again, ecn) = match self.links[way.link()].offer(now, wire, mark) {
+            let (at, again, ecn) = match self.links[way.link()].offer(now, wire, ecn) {
                 // The receiving host's UDP checksum finds the damage.
                 Verdict::Drop(_)
                 | Verdict::Pass { corrupt: true, .. }
@@ -146,7 +145,6 @@ impl Network {
                 Verdict::Pass { at, ecn, .. } => (at, None, ecn),
                 Verdict::Twice { at, again, ecn, .. } => (at, Some(again), ecn),
             };
-            let ecn = Ecn::from_bits(ecn.bits());
             open = Some(self.append(way, open, at, ecn, stride));
             if let Some(open) = open {
                 self.parcels[open.index as usize].push(head, bytes.len());

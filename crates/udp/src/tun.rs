@@ -236,7 +236,12 @@ fn set_up(config: &TunConfig) -> io::Result<()> {
     set(&control, libc::SIOCSIFMTU, &mut request)?;
     // The kernel keeps the queue length in the place of the metric.
     request.ifr_ifru.ifru_metric = signed(config.queue_len)?;
-    set(&control, libc::SIOCSIFTXQLEN, &mut request)?;
+    if set(&control, libc::SIOCSIFTXQLEN, &mut request).is_err() {
+        // The call wants the system's administrator, the file only the namespace's. If there is no
+        // such file either, the kernel's own length (500) stays.
+        let file = format!("/sys/class/net/{}/tx_queue_len", config.name);
+        let _ = fs::write(file, config.queue_len.to_string());
+    }
 
     let (address, prefix) = config.address;
     request.ifr_ifru.ifru_addr = socket_address(address);
