@@ -12,6 +12,9 @@
 //! Invariants: nothing received panics or allocates by a peer's word alone; a packet number is sealed
 //! once per key; data is acknowledged only after the store took it or the session is closing.
 
+#[cfg(not(any(feature = "aws-lc-rs", feature = "ring")))]
+compile_error!("haul needs a cryptographic provider: feature aws-lc-rs or ring");
+
 mod config;
 pub mod crypto;
 mod handshake;

@@ -6,8 +6,12 @@ use std::{net::SocketAddr, time::Duration};
 
 use farhaul_core::time::Instant;
 
+use crate::wire::{TAG, short};
+
 /// Bytes that may go to an unproven address per byte that came from it.
 const AMPLIFICATION: u64 = 3;
+/// Bytes of a datagram that carries a challenge.
+pub(crate) const CHALLENGE: u64 = (short::LEN + 9 + TAG) as u64;
 /// Challenges before an address is given up.
 const TRIES: u32 = 6;
 
@@ -20,6 +24,12 @@ struct Candidate {
     sent: u64,
     tries: u32,
     due: Instant,
+}
+
+impl Candidate {
+    const fn has_paid(&self) -> bool {
+        self.sent + CHALLENGE <= AMPLIFICATION * self.received
+    }
 }
 
 /// The peer's address.
@@ -70,18 +80,17 @@ impl Path {
         }
     }
 
-    /// The challenge to send now, and where to, if the address has paid for `bytes`.
+    /// The challenge to send now, and where to, if the address has paid for it.
     pub(crate) fn poll_challenge(
         &mut self,
         now: Instant,
-        bytes: u64,
         rtt: Duration,
     ) -> Option<(SocketAddr, u64)> {
         let candidate = self.candidate.as_mut()?;
-        if candidate.due > now || candidate.sent + bytes > AMPLIFICATION * candidate.received {
+        if candidate.due > now || !candidate.has_paid() {
             return None;
         }
-        candidate.sent += bytes;
+        candidate.sent += CHALLENGE;
         candidate.tries += 1;
         candidate.due =
             now + (rtt * 3 / 2 + Duration::from_millis(10)) * (1 << candidate.tries.min(4));
@@ -112,9 +121,7 @@ impl Path {
 
     /// When the next challenge may leave.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.candidate
-            .filter(|c| c.sent < AMPLIFICATION * c.received)
-            .map(|c| c.due)
+        self.candidate.filter(Candidate::has_paid).map(|c| c.due)
     }
 }
 
@@ -132,11 +139,12 @@ mod tests {
         assert!(path.due().is_none(), "late datagrams prove nothing");
         path.on_datagram(now, new, 20, true, || 5);
         let rtt = Duration::from_millis(10);
-        assert_eq!(path.poll_challenge(now, 34, rtt), Some((new, 5)));
+        assert_eq!(path.poll_challenge(now, rtt), Some((new, 5)));
         let later = now + Duration::from_secs(9);
-        assert_eq!(path.poll_challenge(later, 34, rtt), None, "three times 20");
+        assert_eq!(path.poll_challenge(later, rtt), None, "three times 20");
+        assert!(path.due().is_none(), "nothing to wake up for");
         path.on_datagram(now, new, 20, true, || 6);
-        assert_eq!(path.poll_challenge(later, 34, rtt), Some((new, 5)));
+        assert_eq!(path.poll_challenge(later, rtt), Some((new, 5)));
         assert_eq!(path.on_response(4), None);
         assert_eq!(path.active(), old);
         assert_eq!(path.on_response(5), Some(false));

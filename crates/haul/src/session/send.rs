@@ -25,8 +25,6 @@ use crate::{
 
 /// A piece shorter than its room by no more is padded, so that the batch goes on.
 const PADDABLE: usize = 256;
-/// Sealed bytes of a datagram that carries a challenge.
-const CHALLENGE: usize = short::LEN + 9 + TAG;
 
 /// A batch of data while it is written.
 struct Batch {
@@ -194,7 +192,7 @@ impl HaulSession {
 
     fn challenge(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
         let rtt = self.rtt();
-        let (to, challenge) = self.path.poll_challenge(now, CHALLENGE as u64, rtt)?;
+        let (to, challenge) = self.path.poll_challenge(now, rtt)?;
         self.single(now, Some(to), out, |w, _| {
             frame::encode(w, &Frame::Challenge(challenge))?;
             Ok(Content::Other)
