@@ -119,7 +119,7 @@ pub struct Policy {
     allow: Allow,
     sync: bool,
     /// Deliveries under way.
-    live: Arc<Mutex<BTreeMap<Tag, Arc<Holder>>>>,
+    live: Arc<Mutex<BTreeMap<Tag, Seat>>>,
 }
 
 impl Policy {
@@ -143,9 +143,17 @@ impl Policy {
         &self.allow
     }
 
-    fn live(&self) -> MutexGuard<'_, BTreeMap<Tag, Arc<Holder>>> {
+    fn live(&self) -> MutexGuard<'_, BTreeMap<Tag, Seat>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A destination: who has it, and who asked for it last. Only the last may have it next: those who
+/// asked before are the same command's earlier runs.
+#[derive(Debug, Default)]
+struct Seat {
+    holder: Option<Arc<Holder>>,
+    asked: u64,
 }
 
 /// A session that holds a destination.
@@ -161,6 +169,8 @@ struct Holder {
 const SILENT: Duration = Duration::from_secs(3);
 /// How long a request waits for a destination that a live peer holds.
 const PATIENCE: Duration = Duration::from_secs(6);
+/// Destinations remembered after their transfers.
+const SEATS: usize = 10_000;
 /// Between two attempts.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -174,6 +184,17 @@ struct Request {
     path: Vec<u8>,
 }
 
+/// A request that cannot be answered yet.
+#[derive(Debug)]
+struct Waiting {
+    request: Request,
+    since: Instant,
+    /// The answer if nothing changes.
+    error: TransferError,
+    /// Its number at the [`Seat`].
+    number: u64,
+}
+
 /// Answers one session.
 pub struct Server {
     policy: Arc<Policy>,
@@ -184,7 +205,7 @@ pub struct Server {
     peer: Vec<u8>,
     answered: bool,
     /// A request that waits for another session to let go.
-    waits: Option<(Request, Instant, TransferError)>,
+    waits: Option<Waiting>,
     holds: Option<(Tag, Arc<Holder>)>,
     heard: u64,
     now: Instant,
@@ -272,8 +293,18 @@ impl Server {
                 one_file,
             }),
             Err(e) if e.code == Code::Locked && self.is_held(&request) => {
-                let since = self.waits.take().map_or(self.now, |(_, since, _)| since);
-                self.waits = Some((request, since, e));
+                let tag = self.own_tag(&request);
+                let mut live = self.policy.live();
+                let seat = live.entry(tag).or_default();
+                seat.asked += 1;
+                let number = seat.asked;
+                drop(live);
+                self.waits = Some(Waiting {
+                    request,
+                    since: self.now,
+                    error: e,
+                    number,
+                });
             }
             Err(e) => self.refuse(&e),
         }
@@ -317,7 +348,7 @@ impl Server {
             self.side.half = Some(Half::Receives(Box::new(receiver)));
             let holder = Arc::new(Holder::default());
             holder.heard.store(self.now.as_nanos(), Relaxed);
-            self.policy.live().insert(tag, Arc::clone(&holder));
+            self.policy.live().entry(tag).or_default().holder = Some(Arc::clone(&holder));
             self.holds = Some((tag, holder));
             return Ok(one_file);
         }
@@ -355,16 +386,20 @@ impl Server {
 
     /// True if a session of this server holds what is asked for.
     fn is_held(&self, request: &Request) -> bool {
-        self.policy.live().contains_key(&self.own_tag(request))
+        let tag = self.own_tag(request);
+        let live = self.policy.live();
+        live.get(&tag).is_some_and(|seat| seat.holder.is_some())
     }
 
     /// Tries again to begin what another session held; its peer may have died and come back here.
     fn wait(&mut self) {
-        let Some((request, since, _)) = &self.waits else {
-            return;
+        let Some(waiting) = &self.waits else { return };
+        let tag = self.own_tag(&waiting.request);
+        let (holder, newest) = match self.policy.live().get(&tag) {
+            Some(seat) => (seat.holder.clone(), seat.asked == waiting.number),
+            None => (None, true),
         };
-        let holder = self.policy.live().get(&self.own_tag(request)).cloned();
-        if let Some(holder) = holder {
+        if newest && let Some(holder) = &holder {
             let heard = Instant::from_nanos(holder.heard.load(Relaxed));
             if self.now.since(heard) >= SILENT {
                 holder.superseded.store(true, Relaxed);
@@ -372,14 +407,17 @@ impl Server {
                     wake();
                 }
             }
-            if self.now.since(*since) < PATIENCE {
+            if self.now.since(waiting.since) < PATIENCE {
                 return;
             }
-            if let Some((_, _, e)) = self.waits.take() {
-                self.refuse(&e);
-            }
-        } else if let Some((request, _, _)) = self.waits.take() {
-            self.answer(request);
+        }
+        let Some(waiting) = self.waits.take() else {
+            return;
+        };
+        if newest && holder.is_none() {
+            self.answer(waiting.request);
+        } else {
+            self.refuse(&waiting.error);
         }
     }
 
@@ -404,7 +442,14 @@ impl Server {
     fn let_go(&mut self) {
         self.side.half = None;
         if let Some((tag, _)) = self.holds.take() {
-            self.policy.live().remove(&tag);
+            let mut live = self.policy.live();
+            if let Some(seat) = live.get_mut(&tag) {
+                seat.holder = None;
+            }
+            // Numbers must not start over while someone may still wait.
+            if live.len() > SEATS {
+                live.retain(|_, seat| seat.holder.is_some());
+            }
         }
     }
 }
