@@ -148,6 +148,7 @@ fn clippy(root: &Path, kept: &mut Vec<String>) -> Outcome {
         "clippy",
         "--workspace",
         "--all-targets",
+        "--keep-going",
         "--",
         "-D",
         "warnings",
@@ -156,7 +157,7 @@ fn clippy(root: &Path, kept: &mut Vec<String>) -> Outcome {
 }
 
 fn doc(root: &Path, kept: &mut Vec<String>) -> Outcome {
-    let args = ["doc", "--workspace", "--no-deps"];
+    let args = ["doc", "--workspace", "--no-deps", "--keep-going"];
     cargo(root, &args, &[("RUSTDOCFLAGS", "-D warnings")], kept)
 }
 
@@ -176,7 +177,13 @@ fn simulated(root: &Path) -> Vec<&'static str> {
 
 /// Everything but the crates that have a stage of their own, so that nothing runs twice.
 fn test(root: &Path, kept: &mut Vec<String>) -> Outcome {
-    let mut args = vec!["test", "--workspace", "--exclude", "farhaul"];
+    let mut args = vec![
+        "test",
+        "--no-fail-fast",
+        "--workspace",
+        "--exclude",
+        "farhaul",
+    ];
     for name in simulated(root) {
         args.extend(["--exclude", name]);
     }
@@ -189,7 +196,7 @@ fn sim(root: &Path, kept: &mut Vec<String>) -> Outcome {
         say("skipped: no scenarios");
         return Ok(());
     }
-    let mut args = vec!["test", "--profile", "sim"];
+    let mut args = vec!["test", "--no-fail-fast", "--profile", "sim"];
     for name in names {
         args.extend(["-p", name]);
     }

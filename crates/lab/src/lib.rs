@@ -1,7 +1,7 @@
 //! The laboratory: how is a protocol chosen, driven, measured and compared?
 //!
 //! - [`registry`]: every protocol that can be run, by name
-//! - [`bench`]: a bulk transfer from memory to memory over any session, measured at both ends
+//! - [`mod@bench`]: a bulk transfer from memory to memory over any session, measured at both ends
 //! - [`host`], [`doctor`]: which machine this is, and whether it is fit
 //! - [`measure`]: processor time, memory and rtt distributions
 //! - [`tcp`], [`iperf`]: the kernel's own transport on the same path

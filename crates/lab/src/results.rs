@@ -100,7 +100,11 @@ impl Store {
     pub fn open(below: &Path, date: &str, host: &Host) -> io::Result<Self> {
         let folder = below.join(format!("{date}-{}", host.slug()));
         fs::create_dir_all(&folder)?;
-        fs::write(folder.join("machine.txt"), format!("{host}\n"))?;
+        let load = crate::host::line("/proc/loadavg").unwrap_or_default();
+        fs::write(
+            folder.join("machine.txt"),
+            format!("{host}\nload       {load} (when the measurement began)\n"),
+        )?;
         let raw = OpenOptions::new()
             .create(true)
             .append(true)
@@ -144,19 +148,21 @@ fn last<'a>(runs: &'a [Run], what: What, cell: Cell, system: &str) -> Option<&'a
         .find(|r| r.what == what && r.cell == cell && r.system == system)
 }
 
-/// `9.31`, or `14 M` below a tenth of a Gbit/s, or why there is no figure.
+/// `9.31`, or `14 M` below a tenth of a Gbit/s; in brackets if it is not to be trusted.
 fn gbps(run: Option<&Run>) -> String {
-    match run {
-        None => "-".into(),
-        Some(run) if run.invalid.is_some() => "not valid".into(),
-        Some(run) => {
-            let g = run.goodput_bits_per_second / 1e9;
-            if g < 0.1 {
-                format!("{:.0} M", g * 1e3)
-            } else {
-                format!("{g:.2}")
-            }
-        }
+    let Some(run) = run else {
+        return "-".into();
+    };
+    let g = run.goodput_bits_per_second / 1e9;
+    let figure = if g < 0.1 {
+        format!("{:.0} M", g * 1e3)
+    } else {
+        format!("{g:.2}")
+    };
+    match (&run.invalid, g > 0.0) {
+        (None, _) => figure,
+        (Some(_), true) => format!("({figure})"),
+        (Some(_), false) => "failed".into(),
     }
 }
 
@@ -169,15 +175,19 @@ pub fn summary(runs: &[Run], date: &str, host: &Host) -> String {
     let mut text = String::new();
     let machine = host.processor.as_deref().unwrap_or("an unknown processor");
     let kernel = host.kernel.as_deref().unwrap_or("unknown");
-    let seconds = runs.iter().find(|r| r.what == What::Bench);
-    let seconds = seconds.map_or(0.0, |r| r.seconds);
     let _ = writeln!(
         text,
         "{date}, {} x {machine}, Linux {kernel}. Emulated path of 10 Gbit/s with a queue of 18 MB and \
-         random loss in both directions; both ends and the emulator share the machine. Memory to \
-         memory, {seconds:.0} s with the start; haul is sealed, TCP is not.\n",
+         random loss in both directions; both ends and the emulator share the machine.",
         host.cores
     );
+    if runs.iter().any(|r| r.invalid.is_some()) {
+        text.push_str(
+            "In brackets: the machine was too busy for the emulator to keep its times, so the figure \
+             says little.\n",
+        );
+    }
+    text.push('\n');
     benches(&mut text, runs);
     copies(&mut text, runs);
     agreement(&mut text, runs);
@@ -185,6 +195,14 @@ pub fn summary(runs: &[Run], date: &str, host: &Host) -> String {
 }
 
 fn benches(text: &mut String, runs: &[Run]) {
+    let Some(any) = runs.iter().find(|r| r.what == What::Bench) else {
+        return;
+    };
+    let _ = writeln!(
+        text,
+        "Memory to memory, {:.0} s with the start; haul is sealed, TCP is not:\n",
+        any.seconds
+    );
     text.push_str(
         "| MTU | RTT ms | loss % | haul Gbit/s | kernel BBR Gbit/s | haul CPU %/Gbps, sender / receiver \
          | BBR CPU %/Gbps | haul feedback KiB/GiB | haul limited by |\n|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
@@ -307,10 +325,7 @@ mod tests {
             text.contains("| 9000 | 100 | 1 | **9.25** | 14 M |"),
             "{text}"
         );
-        assert!(
-            text.contains("| 9000 | 0 | 0 | **not valid** | - |"),
-            "{text}"
-        );
+        assert!(text.contains("| 9000 | 0 | 0 | **(5.00)** | - |"), "{text}");
         assert!(!text.contains("cp`") && !text.contains("simulator"));
     }
 }

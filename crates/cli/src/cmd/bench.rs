@@ -83,7 +83,7 @@ struct How {
 /// The asking end.
 #[derive(Debug, clap::Args)]
 struct Client {
-    /// HOST, HOST:PORT or [IPV6]:PORT of a `farhaul bench serve`
+    /// HOST or HOST:PORT of a `farhaul bench serve`; an IPv6 address with a port in brackets
     host: Option<String>,
     /// How long to send: seconds, or with a unit [default: 10]
     #[arg(short = 't', long, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes")]
@@ -139,7 +139,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 
 impl How {
     fn choice(&self) -> Result<Choice, Failure> {
-        let identity = self.identity.as_deref().map(|file| keys::identity(Some(file)));
+        let identity = self
+            .identity
+            .as_deref()
+            .map(|file| keys::identity(Some(file)));
         Ok(Choice {
             law: self.cc.clone(),
             max_rate: self.rate,
