@@ -245,7 +245,7 @@ impl Calibrate {
 }
 
 const MIN_EACH: Duration = Duration::from_millis(100);
-const MAX_EACH: Duration = Duration::from_secs(60);
+const MAX_EACH: Duration = Duration::from_mins(1);
 
 fn mtu(text: &str) -> Result<u32, String> {
     match text.parse() {
