@@ -4,6 +4,8 @@
 //!
 //! The runs move gigabytes: `cargo test --profile sim -p farhaul-lab --test scenarios`.
 
+#![expect(clippy::cast_precision_loss, reason = "ratios of counts")]
+
 mod scenarios {
     mod cells;
     mod faults;
