@@ -151,13 +151,14 @@ pub(crate) fn figures(name: &str, report: &SimReport) {
     let flow = &report.flows[0];
     eprintln!(
         "{name}: {:.1} Mbit/s, wire/goodput {:.4}, feedback {:.1} KiB/GiB, 90 % at {:.3} s, \
-         lost {} spurious {}, timeouts {}, max wait {:.1} ms, drops {:?}",
+         lost {} spurious {}, dropped as duplicate {}, timeouts {}, max wait {:.1} ms, drops {:?}",
         flow.goodput_bits_per_second / 1e6,
         flow.wire_over_goodput.unwrap_or(f64::NAN),
         flow.feedback_kib_per_gib.unwrap_or(f64::NAN),
         flow.time_to_90_percent.unwrap_or(f64::NAN),
         flow.sender.packets_lost,
         flow.sender.packets_spurious,
+        flow.receiver.dropped_duplicate,
         flow.sender.timeouts,
         report.forward.max_wait_ms,
         report.forward.drops,
