@@ -75,7 +75,10 @@ pub(crate) fn run(root: &Path, stop_early: bool) -> ExitCode {
     let mut failed = Vec::new();
     for stage in &STAGES {
         say(&format!("== {}", stage.name));
-        match (stage.run)(root, &mut summaries) {
+        let mut kept = Vec::new();
+        let outcome = (stage.run)(root, &mut kept);
+        summaries.extend(kept.iter().map(|line| format!("{:<5} {line}", stage.name)));
+        match outcome {
             Ok(()) => passed += 1,
             Err(complaints) => {
                 for complaint in complaints {
@@ -132,7 +135,7 @@ fn pass_through(command: &mut Command, what: &str, kept: &mut Vec<String>) -> Ou
             say(&line);
             if line.starts_with("test result:") && !line.contains(" 0 passed; 0 failed; 0 ignored;")
             {
-                kept.push(format!("{what}: {line}"));
+                kept.push(line.into_owned());
             }
         }
     }

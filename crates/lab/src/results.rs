@@ -9,8 +9,10 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
+use farhaul_core::units::{Rate, Size};
 use serde::{Deserialize, Serialize};
 
 use crate::{bench::Report, host::Host};
@@ -239,8 +241,8 @@ fn benches(text: &mut String, runs: &[Run]) {
 
 fn copies(text: &mut String, runs: &[Run]) {
     let rows = [
-        (What::LargeFile, "one file of 4 GiB"),
-        (What::SmallFiles, "10,000 files of 64 KiB"),
+        (What::LargeFile, "one file"),
+        (What::SmallFiles, "files of 64 KiB"),
     ];
     if !runs
         .iter()
@@ -251,13 +253,21 @@ fn copies(text: &mut String, runs: &[Run]) {
     let _ = writeln!(
         text,
         "\n`farhaul cp`, memory file system to memory file system, {} ms, {} %, MTU {}:\n\n\
-         | what | seconds | Gbit/s |\n|---|--:|--:|",
+         | what | in all | seconds | Gbit/s |\n|---|--:|--:|--:|",
         COPY.rtt_ms, COPY.loss_percent, COPY.mtu
     );
     for (what, name) in rows {
         let run = last(runs, what, COPY, "haul");
         let seconds = run.map_or_else(|| "-".into(), |r| format!("{:.2}", r.seconds));
-        let _ = writeln!(text, "| {name} | {seconds} | {} |", gbps(run));
+        // The files' bytes, as the goodput was made from them.
+        let bytes = run
+            .map(|r| Rate::from_f64(r.goodput_bits_per_second))
+            .zip(run.map(|r| Duration::from_secs_f64(r.seconds.max(0.0))))
+            .map_or_else(
+                || "-".into(),
+                |(rate, time)| Size::from_bytes(rate.bytes_in(time)).to_string(),
+            );
+        let _ = writeln!(text, "| {name} | {bytes} | {seconds} | {} |", gbps(run));
     }
 }
 
