@@ -16,6 +16,7 @@ use std::{
         mpsc,
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use farhaul_core::{rng::Rng, time::Instant, units::Rate};
@@ -35,6 +36,11 @@ use crate::{
     slab::{Slab, Slot},
 };
 
+/// While trains flow the router looks every so often instead of being woken by each: a wake-up costs
+/// more than carrying a train. Everything may be late by as much.
+const REST: Duration = Duration::from_micros(100);
+/// Trains flow if one of several segments passed within this time.
+const BUSY: Duration = Duration::from_millis(2);
 /// Trains read from one device before the other gets its turn and due runs are released.
 const READS_PER_TURN: u32 = 8;
 /// Runs written to one device before the other gets its turn and trains are read.
@@ -125,6 +131,7 @@ impl Router {
             ],
             slab: Slab::new(memory),
             staging: None,
+            busy_at: None,
             late: Histogram::new(),
             clock: Clock::start(),
             stop: Arc::clone(&stop),
@@ -208,6 +215,8 @@ struct Loop {
     slab: Slab,
     /// The buffer the next train is read into.
     staging: Option<Slot>,
+    /// When a train of several segments last passed.
+    busy_at: Option<Instant>,
     late: Histogram,
     clock: Clock,
     stop: Arc<AtomicBool>,
@@ -270,6 +279,9 @@ impl Loop {
             // Not IP: nothing this network carries.
             return;
         };
+        if anatomy.segments > 1 {
+            self.busy_at = Some(now);
+        }
         let toward = &mut self.directions[direction];
         toward.totals.reads += 1;
         let Some(slot) = self.slab.settle(staged, len) else {
@@ -324,6 +336,9 @@ impl Loop {
             out.write(&[IoSlice::new(headers.bytes()), IoSlice::new(payload)])
         };
         let segments = u64::from(run.count);
+        if segments > 1 {
+            self.busy_at = Some(now);
+        }
         match written {
             Ok(_) => {
                 totals.writes += 1;
@@ -343,6 +358,11 @@ impl Loop {
 
     /// Sleeps until a device has a train or a run is due; answers which devices have one.
     fn wait(&self) -> io::Result<[bool; 2]> {
+        let now = self.clock.now();
+        if self.busy_at.is_some_and(|at| now - at < BUSY) {
+            poll(&mut [], Some(&timespec(REST)))?;
+            return Ok([true; 2]);
+        }
         let [near, far] = &self.tuns;
         let mut fds = [
             PollFd::new(near, PollFlags::IN),
@@ -354,7 +374,7 @@ impl Loop {
             .iter()
             .filter_map(|d| d.held.next_due())
             .min();
-        let timeout = due.map(|due| timespec(due - self.clock.now()));
+        let timeout = due.map(|due| timespec(due - now));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok([0, 1].map(|i| !fds[i].revents().is_empty())),
             Err(error) => Err(error.into()),
