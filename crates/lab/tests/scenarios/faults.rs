@@ -87,8 +87,8 @@ fn slow_links_are_filled() {
 
 #[test]
 fn packets_out_of_order_are_not_taken_for_lost() {
-    // Owed is 0.95 of the link and 1 % repaired. With 10 ms of jitter every packet counts as a hole, so
-    // that reports are hurried, and what arrives three reports late is never told of.
+    // Owed is 0.95 of the link and 1 % repaired, which 10 ms of jitter reaches when reports are not
+    // hurried for holes: out of order, nearly every packet counts as one.
     for (spread_ms, at_least, at_most) in [(1, 0.95, 0.01), (10, 0.66, 0.23)] {
         let jitter = Jitter {
             spread: ms(spread_ms),
