@@ -30,7 +30,10 @@ impl Bar {
     /// Starts to draw; draws nothing if `quiet` or stderr is no terminal.
     pub(crate) fn start(progress: Arc<Progress>, quiet: bool) -> Self {
         if quiet || !std::io::stderr().is_terminal() {
-            return Self { stop: None, thread: None };
+            return Self {
+                stop: None,
+                thread: None,
+            };
         }
         let (stop, stopped) = mpsc::channel();
         let thread = thread::Builder::new().name("bar".into()).spawn(move || {
@@ -49,7 +52,10 @@ impl Bar {
             }
             bar.finish_and_clear();
         });
-        Self { stop: Some(stop), thread: thread.ok() }
+        Self {
+            stop: Some(stop),
+            thread: thread.ok(),
+        }
     }
 }
 
@@ -65,11 +71,22 @@ impl Drop for Bar {
 
 /// Bytes, files, rate, time left, and what holds it up.
 fn line(progress: &Progress, marks: &[u64]) -> String {
-    let (done, total) = (progress.bytes_done() + progress.bytes_resumed(), progress.bytes_total());
+    let (done, total) = (
+        progress.bytes_done() + progress.bytes_resumed(),
+        progress.bytes_total(),
+    );
     let sure = if progress.is_scanned() { "" } else { ">=" };
-    let mut parts = vec![format!("{} of {sure}{}", Size::from_bytes(done), Size::from_bytes(total))];
+    let mut parts = vec![format!(
+        "{} of {sure}{}",
+        Size::from_bytes(done),
+        Size::from_bytes(total)
+    )];
     if progress.files_total() > 1 {
-        parts.push(format!("{} of {sure}{} files", progress.files_done(), progress.files_total()));
+        parts.push(format!(
+            "{} of {sure}{} files",
+            progress.files_done(),
+            progress.files_total()
+        ));
     }
     match progress.phase() {
         Phase::Moving | Phase::Finishing => {}
@@ -82,7 +99,10 @@ fn line(progress: &Progress, marks: &[u64]) -> String {
         let rate = Rate::of(last - first, span);
         parts.push(format!("{}/s ({rate})", Size::from_bytes(rate.bps() / 8)));
         if progress.is_scanned() {
-            parts.push(format!("ETA {}", clock(rate.time_for(total.saturating_sub(done)))));
+            parts.push(format!(
+                "ETA {}",
+                clock(rate.time_for(total.saturating_sub(done)))
+            ));
         }
     }
     let limit = match progress.hold() {
@@ -102,7 +122,11 @@ fn line(progress: &Progress, marks: &[u64]) -> String {
 fn clock(d: Duration) -> String {
     let s = d.as_secs();
     let (h, m, s) = (s / 3600, s / 60 % 60, s % 60);
-    if h > 0 { format!("{h}:{m:02}:{s:02}") } else { format!("{m}:{s:02}") }
+    if h > 0 {
+        format!("{h}:{m:02}:{s:02}")
+    } else {
+        format!("{m}:{s:02}")
+    }
 }
 
 #[cfg(test)]

@@ -17,11 +17,20 @@ use crate::exit::{Exit, Failure};
 
 /// The configuration directory.
 pub(crate) fn directory() -> Result<PathBuf, Failure> {
-    let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let absolute = |name: &str| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|p| p.is_absolute())
+    };
     absolute("XDG_CONFIG_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".config")))
         .map(|dir| dir.join("farhaul"))
-        .ok_or_else(|| Failure::new(Exit::Config, "neither XDG_CONFIG_HOME nor HOME is set: there is no place for keys"))
+        .ok_or_else(|| {
+            Failure::new(
+                Exit::Config,
+                "neither XDG_CONFIG_HOME nor HOME is set: there is no place for keys",
+            )
+        })
 }
 
 fn config(path: &Path, e: &io::Error) -> Failure {
@@ -42,12 +51,23 @@ pub(crate) fn load(path: &Path) -> Result<Option<Identity>, Failure> {
     };
     let mode = meta.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
-        let text = format!("{} may be read by others (mode {mode:o}): chmod 600 {0}", path.display());
+        let text = format!(
+            "{} may be read by others (mode {mode:o}): chmod 600 {0}",
+            path.display()
+        );
         return Err(Failure::new(Exit::Config, text));
     }
     let bytes = fs::read(path).map_err(|e| config(path, &e))?;
     let identity = Identity::from_seed(&bytes);
-    let bad = |e| Failure::new(Exit::Config, format!("{}: {e}; make a new one with `farhaul key gen --force`", path.display()));
+    let bad = |e| {
+        Failure::new(
+            Exit::Config,
+            format!(
+                "{}: {e}; make a new one with `farhaul key gen --force`",
+                path.display()
+            ),
+        )
+    };
     identity.map(Some).map_err(bad)
 }
 
@@ -61,7 +81,12 @@ pub(crate) fn generate(path: &Path) -> Result<Identity, Failure> {
 /// The identity, made now if there is none.
 pub(crate) fn identity(given: Option<&Path>) -> Result<Identity, Failure> {
     if let Some(path) = given {
-        let missing = || Failure::new(Exit::Config, format!("{}: no such key file", path.display()));
+        let missing = || {
+            Failure::new(
+                Exit::Config,
+                format!("{}: no such key file", path.display()),
+            )
+        };
         return load(path)?.ok_or_else(missing);
     }
     let path = identity_path()?;
@@ -112,9 +137,18 @@ impl Known {
                 continue;
             }
             let mut words = line.split_whitespace();
-            let entry = words.next().zip(words.next()).filter(|_| words.next().is_none());
-            let entry = entry.and_then(|(server, key)| Some((server.to_string(), key.parse().ok()?)));
-            let bad = || Failure::new(Exit::Config, format!("{}:{}: not 'host:port fh-pub1...'", path.display(), i + 1));
+            let entry = words
+                .next()
+                .zip(words.next())
+                .filter(|_| words.next().is_none());
+            let entry =
+                entry.and_then(|(server, key)| Some((server.to_string(), key.parse().ok()?)));
+            let bad = || {
+                Failure::new(
+                    Exit::Config,
+                    format!("{}:{}: not 'host:port fh-pub1...'", path.display(), i + 1),
+                )
+            };
             servers.push(entry.ok_or_else(bad)?);
         }
         Ok(Self { servers })
@@ -122,7 +156,11 @@ impl Known {
 
     /// The keys accepted for `server`.
     pub(crate) fn of(&self, server: &str) -> Vec<PublicKey> {
-        self.servers.iter().filter(|(s, _)| s == server).map(|(_, k)| *k).collect()
+        self.servers
+            .iter()
+            .filter(|(s, _)| s == server)
+            .map(|(_, k)| *k)
+            .collect()
     }
 
     /// Accepts `key` for `server` from now on, in place of what was accepted before.
@@ -142,7 +180,13 @@ impl Known {
 
     fn save(&self) -> Result<(), Failure> {
         let path = directory()?.join("known_servers");
-        let text: String = self.servers.iter().map(|(s, k)| format!("{s} {k}\n")).collect();
+        let mut text = String::new();
+        for (server, key) in &self.servers {
+            text += server;
+            text.push(' ');
+            text += &key.to_string();
+            text.push('\n');
+        }
         write(&path, text.as_bytes(), 0o644)
     }
 }
@@ -158,7 +202,10 @@ mod tests {
         assert!(load(&path).unwrap().is_none());
         let made = generate(&path).unwrap();
         assert_eq!(load(&path).unwrap().unwrap().public(), made.public());
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert_eq!(load(&path).unwrap_err().exit, Exit::Config);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();

@@ -64,8 +64,13 @@ pub(crate) fn parse(text: &OsStr) -> Result<Place, Failure> {
     } else {
         bytes.iter().position(|b| matches!(b, b':' | b'/'))
     };
-    let local = || Ok(Place::Local(PathBuf::from(OsString::from_vec(bytes.to_vec()))));
-    let Some(end) = host_end.filter(|i| *i > 0 && bytes.get(*i) == Some(&b':') && bytes[0] != b'.') else {
+    let local = || {
+        Ok(Place::Local(PathBuf::from(OsString::from_vec(
+            bytes.to_vec(),
+        ))))
+    };
+    let Some(end) = host_end.filter(|i| *i > 0 && bytes.get(*i) == Some(&b':') && bytes[0] != b'.')
+    else {
         return local();
     };
     let (host, rest) = (&bytes[..end], &bytes[end..]);
@@ -86,24 +91,43 @@ fn url(rest: &[u8]) -> Result<Far, Failure> {
     let (server, path) = rest.split_at(slash);
     let colon = match server.iter().position(|b| *b == b']') {
         Some(bracket) => bracket + 1,
-        None => server.iter().position(|b| *b == b':').unwrap_or(server.len()),
+        None => server
+            .iter()
+            .position(|b| *b == b':')
+            .unwrap_or(server.len()),
     };
     let (host, port) = server.split_at(colon);
-    let port = if port.is_empty() { None } else { Some(port.strip_prefix(b":").unwrap_or(port)) };
+    let port = if port.is_empty() {
+        None
+    } else {
+        Some(port.strip_prefix(b":").unwrap_or(port))
+    };
     far(host, port, path.strip_prefix(b"/").unwrap_or(path))
 }
 
 fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
-    let host = host.strip_prefix(b"[").and_then(|h| h.strip_suffix(b"]")).unwrap_or(host);
-    let host = std::str::from_utf8(host).ok().filter(|h| !h.is_empty() && !h.contains(['@', '[', ']', ' ']));
+    let host = host
+        .strip_prefix(b"[")
+        .and_then(|h| h.strip_suffix(b"]"))
+        .unwrap_or(host);
+    let host = std::str::from_utf8(host)
+        .ok()
+        .filter(|h| !h.is_empty() && !h.contains(['@', '[', ']', ' ']));
     let Some(host) = host else {
-        return Err(Failure::usage(format!("not a host name; {FORMS}, without a user name: keys say who you are")));
+        return Err(Failure::usage(format!(
+            "not a host name; {FORMS}, without a user name: keys say who you are"
+        )));
     };
     let port = match port.filter(|p| !p.is_empty()) {
         None => PORT,
         Some(port) => {
-            let number = std::str::from_utf8(port).ok().and_then(|p| p.parse().ok()).filter(|p| *p > 0);
-            number.ok_or_else(|| Failure::usage(format!("'{}' is not a port", String::from_utf8_lossy(port))))?
+            let number = std::str::from_utf8(port)
+                .ok()
+                .and_then(|p| p.parse().ok())
+                .filter(|p| *p > 0);
+            number.ok_or_else(|| {
+                Failure::usage(format!("'{}' is not a port", String::from_utf8_lossy(port)))
+            })?
         }
     };
     let (share, path) = match path.iter().position(|b| *b == b'/') {
@@ -112,10 +136,19 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
     };
     let share = std::str::from_utf8(share).ok().filter(|s| !s.is_empty());
     let Some(share) = share else {
-        return Err(Failure::usage(format!("the share is missing after {host}; {FORMS}")));
+        return Err(Failure::usage(format!(
+            "the share is missing after {host}; {FORMS}"
+        )));
     };
-    let remote = Remote { share: share.to_string(), path: path.to_vec() };
-    Ok(Far { host: host.to_string(), port, remote })
+    let remote = Remote {
+        share: share.to_string(),
+        path: path.to_vec(),
+    };
+    Ok(Far {
+        host: host.to_string(),
+        port,
+        remote,
+    })
 }
 
 #[cfg(test)]
@@ -134,23 +167,39 @@ mod tests {
 
     #[test]
     fn servers_are_recognised() {
-        let expect = |host: &str, port, share: &str, path: &str| (host.into(), port, share.into(), path.into());
+        let expect = |host: &str, port, share: &str, path: &str| {
+            (host.into(), port, share.into(), path.into())
+        };
         assert_eq!(far("host::data/a/b"), expect("host", PORT, "data", "a/b"));
         assert_eq!(far("host:99::data"), expect("host", 99, "data", ""));
-        assert_eq!(far("h.example.org::d/x/"), expect("h.example.org", PORT, "d", "x/"));
+        assert_eq!(
+            far("h.example.org::d/x/"),
+            expect("h.example.org", PORT, "d", "x/")
+        );
         assert_eq!(far("10.0.0.1:5::d/::"), expect("10.0.0.1", 5, "d", "::"));
-        assert_eq!(far("[2001:db8::1]::d/x"), expect("2001:db8::1", PORT, "d", "x"));
+        assert_eq!(
+            far("[2001:db8::1]::d/x"),
+            expect("2001:db8::1", PORT, "d", "x")
+        );
         assert_eq!(far("[::1]:77::d/x"), expect("::1", 77, "d", "x"));
         assert_eq!(far("farhaul://host/d/x"), expect("host", PORT, "d", "x"));
         assert_eq!(far("farhaul://[::1]:8/d"), expect("::1", 8, "d", ""));
-        let Place::Far(f) = parse(OsStr::new("[::1]:77::d")).unwrap() else { panic!() };
+        let Place::Far(f) = parse(OsStr::new("[::1]:77::d")).unwrap() else {
+            panic!()
+        };
         assert_eq!(f.server(), "[::1]:77");
     }
 
     #[test]
     fn local_files_may_have_colons() {
-        for local in ["file", "dir/a:b", "./a::b", "/a::b/c", "../x", ".", "a/b::c", "[x]"] {
-            assert_eq!(parse(OsStr::new(local)).unwrap(), Place::Local(local.into()), "{local}");
+        for local in [
+            "file", "dir/a:b", "./a::b", "/a::b/c", "../x", ".", "a/b::c", "[x]",
+        ] {
+            assert_eq!(
+                parse(OsStr::new(local)).unwrap(),
+                Place::Local(local.into()),
+                "{local}"
+            );
         }
         let odd = OsStr::from_bytes(b"\xff\xfe");
         assert_eq!(parse(odd).unwrap(), Place::Local(odd.into()));
@@ -158,11 +207,36 @@ mod tests {
 
     #[test]
     fn what_is_not_there_yet_is_said() {
-        for ssh in ["host:path", "me@host:path", "host:", "[::1]:x", "host:a/b::c"] {
-            assert!(parse(OsStr::new(ssh)).unwrap_err().text.contains("ssh"), "{ssh}");
+        for ssh in [
+            "host:path",
+            "me@host:path",
+            "host:",
+            "[::1]:x",
+            "host:a/b::c",
+        ] {
+            assert!(
+                parse(OsStr::new(ssh)).unwrap_err().text.contains("ssh"),
+                "{ssh}"
+            );
         }
-        for bad in ["", "host::", "host:x::d", "host:0::d", "host:70000::d", "me@host::d", "s3://b/x", "farhaul://h", "::d"] {
-            assert!(parse(OsStr::new(bad)).map(|p| matches!(p, Place::Far(_))).is_err() || bad == "::d", "{bad}");
+        for bad in [
+            "",
+            "host::",
+            "host:x::d",
+            "host:0::d",
+            "host:70000::d",
+            "me@host::d",
+            "s3://b/x",
+            "farhaul://h",
+            "::d",
+        ] {
+            assert!(
+                parse(OsStr::new(bad))
+                    .map(|p| matches!(p, Place::Far(_)))
+                    .is_err()
+                    || bad == "::d",
+                "{bad}"
+            );
         }
     }
 }

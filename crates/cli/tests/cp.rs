@@ -269,7 +269,7 @@ fn end_when(place: &Place, bytes: u64, into: &str, child: &mut Child, signal: &s
     };
     while part_bytes() < bytes {
         assert!(
-            child.try_wait().unwrap().is_none(),
+            child.try_wait().expect("our own child").is_none(),
             "it ended before it could be ended"
         );
         std::thread::yield_now();
@@ -279,7 +279,7 @@ fn end_when(place: &Place, bytes: u64, into: &str, child: &mut Child, signal: &s
         Command::new("kill")
             .args([signal, &id])
             .status()
-            .unwrap()
+            .expect("kill exists")
             .success()
     );
 }

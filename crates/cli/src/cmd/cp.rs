@@ -11,7 +11,12 @@ use std::{
     },
 };
 
-use farhaul_core::{protocol::CloseReason, units::Rate};
+use farhaul_core::{
+    protocol::{CloseReason, Event, Session},
+    store::{Extent, Store, StoreError},
+    time::Instant,
+    units::Rate,
+};
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
 use farhaul_io::{App, Stop, Waker, client};
 use farhaul_transfer::{
@@ -29,12 +34,15 @@ use crate::{
     place::{self, Far, Place},
 };
 
+const PLACES: &str = "Sources and destination, one side on a server: host[:port]::share/path or \
+    farhaul://host[:port]/share/path. A source that ends in / means its contents";
+
 /// Arguments.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Args {
-    /// Sources and destination, one side on a server: host[:port]::share/path or
-    /// farhaul://host[:port]/share/path. A source that ends in / means its contents
-    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
+    /// Sources and destination
+    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"], help = PLACES)]
     paths: Vec<OsString>,
     /// Folders are copied with everything in them anyway
     #[arg(short, long, hide_short_help = true)]
@@ -91,26 +99,39 @@ impl Job {
 
 /// Copies.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let needless = [("--rtt", &args.rtt), ("--bandwidth", &args.bandwidth), ("--window", &args.window)];
+    let needless = [
+        ("--rtt", &args.rtt),
+        ("--bandwidth", &args.bandwidth),
+        ("--window", &args.window),
+    ];
     if let Some((flag, _)) = needless.iter().find(|(_, v)| v.is_some()) {
-        return Err(Failure::usage(format!("{flag} is not needed: farhaul measures it")));
+        return Err(Failure::usage(format!(
+            "{flag} is not needed: farhaul measures it"
+        )));
     }
     let job = job(&args.paths)?;
-    let run = Run { args, put: job.is_put(), job };
+    let run = Run {
+        args,
+        put: job.is_put(),
+        job,
+    };
     let outcome = run.to_the_end().map_err(|e| run.failure(None, &e))?;
-    match &outcome.error {
-        Some(e) => Err(run.failure(Some(&outcome.summary), e)),
-        None => {
-            run.say(&outcome.summary);
-            Ok(())
-        }
+    if let Some(e) = &outcome.error {
+        return Err(run.failure(Some(&outcome.summary), e));
     }
+    run.say(&outcome.summary);
+    Ok(())
 }
 
 /// Sorts out the two sides.
 fn job(paths: &[OsString]) -> Result<Job, Failure> {
-    let mut places = paths.iter().map(|p| place::parse(p)).collect::<Result<Vec<_>, _>>()?;
-    let to = places.pop().ok_or_else(|| Failure::usage("name a source and a destination"))?;
+    let mut places = paths
+        .iter()
+        .map(|p| place::parse(p))
+        .collect::<Result<Vec<_>, _>>()?;
+    let to = places
+        .pop()
+        .ok_or_else(|| Failure::usage("name a source and a destination"))?;
     let mut near = Vec::new();
     let mut far = Vec::new();
     for place in places {
@@ -121,7 +142,9 @@ fn job(paths: &[OsString]) -> Result<Job, Failure> {
     }
     match (to, far.pop()) {
         (Place::Far(to), None) => Ok(Job::Put(near, to)),
-        (Place::Local(to), Some(from)) if far.is_empty() && near.is_empty() => Ok(Job::Get(from, to)),
+        (Place::Local(to), Some(from)) if far.is_empty() && near.is_empty() => {
+            Ok(Job::Get(from, to))
+        }
         (Place::Local(_), None) => Err(Failure::usage("both sides are on this machine: use cp(1)")),
         (Place::Far(to), Some(from)) => Err(Failure::usage(format!(
             "both sides are on servers ({} and {}): copy to this machine first",
@@ -161,12 +184,23 @@ impl Run<'_> {
 
     fn failure(&self, summary: Option<&Summary>, e: &TransferError) -> Failure {
         if let Some(summary) = summary {
-            for failure in summary.failures.iter().take(if summary.failures.len() > 1 { 20 } else { 0 }) {
+            for failure in
+                summary
+                    .failures
+                    .iter()
+                    .take(if summary.failures.len() > 1 { 20 } else { 0 })
+            {
                 eprintln!("farhaul: {}", failure.text);
             }
         }
-        let owned = summary.cloned().unwrap_or_else(|| Summary::of_error(self.put, e));
-        let text = if e.fix.is_empty() { e.text.clone() } else { format!("{}: {}", e.text, e.fix) };
+        let owned = summary
+            .cloned()
+            .unwrap_or_else(|| Summary::of_error(self.put, e));
+        let text = if e.fix.is_empty() {
+            e.text.clone()
+        } else {
+            format!("{}: {}", e.text, e.fix)
+        };
         let object = serde_json::to_value(&owned).unwrap_or(Value::Null);
         Failure::new(e.code.into(), text).told(object)
     }
@@ -185,15 +219,25 @@ impl Run<'_> {
         loop {
             let mut last = None;
             for address in &addresses {
-                let peers = if trusted.is_empty() { PeerPolicy::Any } else { PeerPolicy::Keys(trusted.clone()) };
+                let peers = if trusted.is_empty() {
+                    PeerPolicy::Any
+                } else {
+                    PeerPolicy::Keys(trusted.clone())
+                };
                 let ended = self.once(*address, &identity, peers, &stop)?;
-                let unheard = ended.outcome.error.as_ref().is_some_and(|e| e.code == Code::UdpBlocked);
+                let unheard = ended
+                    .outcome
+                    .error
+                    .as_ref()
+                    .is_some_and(|e| e.code == Code::UdpBlocked);
                 last = Some(ended);
                 if !unheard || stop.is_set() {
                     break;
                 }
             }
-            let ended = last.ok_or_else(|| TransferError::new(Code::NetSetup, format!("{server}: no address")))?;
+            let ended = last.ok_or_else(|| {
+                TransferError::new(Code::NetSetup, format!("{server}: no address"))
+            })?;
             match ended.unknown {
                 Some(key) => trusted = vec![trust(&server, key)?],
                 None => return Ok(ended.outcome),
@@ -206,15 +250,23 @@ impl Run<'_> {
             Ok(identity) => Ok(identity),
             Err(e) if self.args.identity.is_some() => Err(config(&e)),
             // There is no place to keep one: servers that allow any peer will do.
-            Err(e) if e.exit == Exit::Config && keys::identity_path().is_ok_and(|p| p.exists()) => Err(config(&e)),
+            Err(e) if e.exit == Exit::Config && keys::identity_path().is_ok_and(|p| p.exists()) => {
+                Err(config(&e))
+            }
             Err(_) => Identity::generate().map_err(|e| internal(&e)),
         }
     }
 
     fn app(&self, options: &Options) -> Result<Copier, TransferError> {
         match &self.job {
-            Job::Put(sources, far) => Upload::new(sources, &far.remote, options.clone()).map(Copier::Up),
-            Job::Get(far, to) => Ok(Copier::Down(Download::new(&far.remote, to, options.clone()))),
+            Job::Put(sources, far) => {
+                Upload::new(sources, &far.remote, options.clone()).map(Copier::Up)
+            }
+            Job::Get(far, to) => Ok(Copier::Down(Download::new(
+                &far.remote,
+                to,
+                options.clone(),
+            ))),
         }
     }
 
@@ -247,14 +299,27 @@ impl Run<'_> {
         let haul = Haul::client(config).map_err(|e| internal(&e))?;
         let mut how = client::Options::new(to);
         how.stop = Some(stop.clone());
-        let bar = Bar::start(Arc::clone(handle.progress()), self.args.quiet || self.args.json);
-        let app = Stoppable { app, stop: stop.clone(), cancel };
+        let bar = Bar::start(
+            Arc::clone(handle.progress()),
+            self.args.quiet || self.args.json,
+        );
+        let app = Stoppable {
+            app,
+            stop: stop.clone(),
+            cancel,
+        };
         let ended = client::run(&how, Box::new(haul), app, &waker);
         drop(bar);
         let ended = ended.map_err(|e| TransferError::new(Code::NetSetup, e.to_string()))?;
         let gone = || TransferError::new(Code::Internal, "the session ended without saying how");
         let mut outcome = handle.outcome().ok_or_else(gone)?;
-        explain(&mut outcome, &ended.reason, ended.refused, &far.server(), to);
+        explain(
+            &mut outcome,
+            &ended.reason,
+            ended.refused,
+            &far.server(),
+            to,
+        );
         let unknown = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(Ended { outcome, unknown })
     }
@@ -268,14 +333,25 @@ struct Ended {
 }
 
 /// Makes more of an error than the session could know.
-fn explain(outcome: &mut Outcome, reason: &CloseReason, refused: bool, server: &str, to: SocketAddr) {
-    let Some(error) = &mut outcome.error else { return };
+fn explain(
+    outcome: &mut Outcome,
+    reason: &CloseReason,
+    refused: bool,
+    server: &str,
+    to: SocketAddr,
+) {
+    let Some(error) = &mut outcome.error else {
+        return;
+    };
     if refused {
         error.text = format!("nothing listens on {server} ({to}/udp)");
         error.fix = "start it there with `farhaul serve`, or correct the port".into();
     } else if *reason == CloseReason::NoAnswer {
         error.text = format!("no answer from {server} ({to}/udp)");
-        error.fix = format!("check that `farhaul serve` runs there and that UDP port {} is open both ways", to.port());
+        error.fix = format!(
+            "check that `farhaul serve` runs there and that UDP port {} is open both ways",
+            to.port()
+        );
     } else if let CloseReason::Auth(text) = reason {
         error.text = format!("{server} is not who it was, or does not let you in: {text}");
         error.fix = format!(
@@ -289,39 +365,62 @@ fn explain(outcome: &mut Outcome, reason: &CloseReason, refused: bool, server: &
 /// Refuses every key, and remembers it.
 fn unknown_key(seen: Arc<Mutex<Option<PublicKey>>>) -> PeerCheck {
     Arc::new(move |key| {
-        let key = key.and_then(|k| k.try_into().ok()).map(PublicKey::from_bytes);
+        let key = key
+            .and_then(|k| k.try_into().ok())
+            .map(PublicKey::from_bytes);
         *seen.lock().unwrap_or_else(PoisonError::into_inner) = key;
-        Err(TransferError::new(Code::Auth, "the server's key is not known"))
+        Err(TransferError::new(
+            Code::Auth,
+            "the server's key is not known",
+        ))
     })
 }
 
 /// Asks whether a new server's key is right; off a terminal nobody can say so.
 fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferError> {
     let unknown = || {
-        TransferError::new(Code::Auth, format!("{server} is not known; its key is {key}"))
-            .fix(format!("compare it with whoever runs the server, then run: farhaul key trust {server} {key}"))
+        TransferError::new(
+            Code::Auth,
+            format!("{server} is not known; its key is {key}"),
+        )
+        .fix(format!(
+            "compare it with whoever runs the server, then run: farhaul key trust {server} {key}"
+        ))
     };
     let mut terminal = io::stderr();
     if !terminal.is_terminal() || !io::stdin().is_terminal() {
         return Err(unknown());
     }
     let mut answer = String::new();
-    let asked = write!(terminal, "{server} is not known. Its key is\n  {key}\nTrust it from now on? [y/N] ")
-        .and_then(|()| terminal.flush())
-        .and_then(|()| io::stdin().lock().read_line(&mut answer));
+    let asked = write!(
+        terminal,
+        "{server} is not known. Its key is\n  {key}\nTrust it from now on? [y/N] "
+    )
+    .and_then(|()| terminal.flush())
+    .and_then(|()| io::stdin().lock().read_line(&mut answer));
     if asked.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
         return Err(unknown());
     }
-    Known::load().and_then(|mut known| known.trust(server, key)).map_err(|e| config(&e))?;
+    Known::load()
+        .and_then(|mut known| known.trust(server, key))
+        .map_err(|e| config(&e))?;
     Ok(key)
 }
 
 fn resolve(far: &Far) -> Result<Vec<SocketAddr>, TransferError> {
     let failed = |e: &dyn std::fmt::Display| {
-        TransferError::new(Code::NetSetup, format!("{}: {e}", far.host)).fix("check the name and the resolver")
+        TransferError::new(Code::NetSetup, format!("{}: {e}", far.host))
+            .fix("check the name and the resolver")
     };
-    let found: Vec<_> = (far.host.as_str(), far.port).to_socket_addrs().map_err(|e| failed(&e))?.collect();
-    if found.is_empty() { Err(failed(&"no address")) } else { Ok(found) }
+    let found: Vec<_> = (far.host.as_str(), far.port)
+        .to_socket_addrs()
+        .map_err(|e| failed(&e))?
+        .collect();
+    if found.is_empty() {
+        Err(failed(&"no address"))
+    } else {
+        Ok(found)
+    }
 }
 
 fn internal(e: &dyn std::fmt::Display) -> TransferError {
@@ -360,12 +459,6 @@ struct Stoppable {
     stop: Stop,
     cancel: Arc<AtomicBool>,
 }
-
-use farhaul_core::{
-    protocol::{Event, Session},
-    store::{Extent, Store, StoreError},
-    time::Instant,
-};
 
 impl Store for Stoppable {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
@@ -409,8 +502,18 @@ mod tests {
     fn exactly_one_side_is_far() {
         assert!(matches!(sort(&["a", "b", "h::s/x"]), Ok(Job::Put(near, _)) if near.len() == 2));
         assert!(matches!(sort(&["h::s/x", "here"]), Ok(Job::Get(..))));
-        for bad in [&["a", "b"][..], &["h::s", "i::s"], &["h::s/a", "h::s/b", "here"], &["a", "h::s/b", "here"], &["me@h:x", "y"]] {
-            assert_eq!(sort(bad).err().map(|e| e.exit), Some(Exit::Usage), "{bad:?}");
+        for bad in [
+            &["a", "b"][..],
+            &["h::s", "i::s"],
+            &["h::s/a", "h::s/b", "here"],
+            &["a", "h::s/b", "here"],
+            &["me@h:x", "y"],
+        ] {
+            assert_eq!(
+                sort(bad).err().map(|e| e.exit),
+                Some(Exit::Usage),
+                "{bad:?}"
+            );
         }
     }
 }

@@ -57,14 +57,25 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Verb::Gen { force, out } => {
             let path = out.map_or_else(keys::identity_path, Ok)?;
             if path.exists() && !force {
-                let text = format!("{} exists: use it, or replace it with --force", path.display());
+                let text = format!(
+                    "{} exists: use it, or replace it with --force",
+                    path.display()
+                );
                 return Err(Failure::new(Exit::Config, text));
             }
             out::line(keys::generate(&path)?.public());
         }
         Verb::Show { file } => {
             let path = file.map_or_else(keys::identity_path, Ok)?;
-            let missing = || Failure::new(Exit::Config, format!("{}: no key there; make one with `farhaul key gen`", path.display()));
+            let missing = || {
+                Failure::new(
+                    Exit::Config,
+                    format!(
+                        "{}: no key there; make one with `farhaul key gen`",
+                        path.display()
+                    ),
+                )
+            };
             out::line(keys::load(&path)?.ok_or_else(missing)?.public());
         }
         Verb::Trust { server, key } => Known::load()?.trust(&with_port(&server), key)?,
@@ -74,7 +85,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
                 return Err(Failure::new(Exit::Config, format!("{server} is not known")));
             }
         }
-        Verb::List => Known::load()?.servers.iter().for_each(|(server, key)| out::line(format!("{server} {key}"))),
+        Verb::List => Known::load()?
+            .servers
+            .iter()
+            .for_each(|(server, key)| out::line(format!("{server} {key}"))),
     }
     Ok(())
 }
@@ -82,7 +96,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 /// The name under which a server is known.
 fn with_port(server: &str) -> String {
     let bare = server.parse::<std::net::Ipv6Addr>().is_ok();
-    let port = !bare && server.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let port = !bare
+        && server
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     match (bare, port) {
         (true, _) => format!("[{server}]:{PORT}"),
         (_, true) => server.to_string(),

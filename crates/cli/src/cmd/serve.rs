@@ -55,10 +55,17 @@ pub(crate) struct Args {
 
 /// Serves.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let shares = args.share.iter().map(|s| share(s)).collect::<Result<Vec<_>, _>>()?;
+    let shares = args
+        .share
+        .iter()
+        .map(|s| share(s))
+        .collect::<Result<Vec<_>, _>>()?;
     for (i, share) in shares.iter().enumerate() {
         if shares[..i].iter().any(|s| s.name() == share.name()) {
-            return Err(Failure::usage(format!("two shares are called '{}'", share.name())));
+            return Err(Failure::usage(format!(
+                "two shares are called '{}'",
+                share.name()
+            )));
         }
     }
     let (allow, peers) = allowed(&args.allow)?;
@@ -79,12 +86,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         move |peer: SocketAddr| -> Box<dyn App> {
             let waker = waker.clone();
             let app = Server::new(Arc::clone(&policy), Some(Arc::new(move || waker.wake())));
-            Box::new(Told { handle: app.handle(), app, peer, quiet })
+            Box::new(Told {
+                handle: app.handle(),
+                app,
+                peer,
+                quiet,
+            })
         }
     };
-    let listener = Listener::bind(options, Box::new(haul), factory)
-        .map_err(|e| Failure::new(Exit::NetSetup, format!("{e}; choose another address with --listen")))?;
-    let at = listener.local_addr().map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
+    let listener = Listener::bind(options, Box::new(haul), factory).map_err(|e| {
+        Failure::new(
+            Exit::NetSetup,
+            format!("{e}; choose another address with --listen"),
+        )
+    })?;
+    let at = listener
+        .local_addr()
+        .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
     if !quiet {
         for share in policy.shares() {
             eprintln!("share '{}'", share.name());
@@ -94,13 +112,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         eprintln!("listening on {at}/udp, key {}", identity.public());
     }
-    listener.run(&stop).map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
+    listener
+        .run(&stop)
+        .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
     Ok(())
 }
 
 fn share(text: &OsStr) -> Result<Share, Failure> {
     let bytes = text.as_bytes();
-    let usage = || Failure::usage(format!("--share {}: write NAME=PATH or NAME=PATH:ro, :wo, :rw", text.to_string_lossy()));
+    let usage = || {
+        Failure::usage(format!(
+            "--share {}: write NAME=PATH or NAME=PATH:ro, :wo, :rw",
+            text.to_string_lossy()
+        ))
+    };
     let equals = bytes.iter().position(|b| *b == b'=').ok_or_else(usage)?;
     let name = std::str::from_utf8(&bytes[..equals]).map_err(|_| usage())?;
     if name.is_empty() || name.contains(['/', ':']) {
@@ -108,14 +133,18 @@ fn share(text: &OsStr) -> Result<Share, Failure> {
     }
     let rest = &bytes[equals + 1..];
     let colon = rest.iter().rposition(|b| *b == b':');
-    let named = colon.and_then(|i| Some((i, Access::parse(std::str::from_utf8(&rest[i + 1..]).ok()?)?)));
+    let named =
+        colon.and_then(|i| Some((i, Access::parse(std::str::from_utf8(&rest[i + 1..]).ok()?)?)));
     let (path, access) = match named {
         Some((i, access)) => (&rest[..i], access),
         None => (rest, Access::Read),
     };
     let path = Path::new(OsStr::from_bytes(path));
     Share::open(name, path, access).map_err(|e| {
-        let text = format!("share '{name}': {}: {e}; it must be a directory that exists", path.display());
+        let text = format!(
+            "share '{name}': {}: {e}; it must be a directory that exists",
+            path.display()
+        );
         Failure::new(Exit::Config, text)
     })
 }
@@ -126,7 +155,8 @@ fn allowed(words: &[String]) -> Result<(Allow, PeerPolicy), Failure> {
         return Ok((Allow::Any, PeerPolicy::Any));
     }
     let key = |w: &String| {
-        w.parse::<PublicKey>().map_err(|e| Failure::usage(format!("--allow {w}: {e}, nor the word 'any'")))
+        w.parse::<PublicKey>()
+            .map_err(|e| Failure::usage(format!("--allow {w}: {e}, nor the word 'any'")))
     };
     let keys = words.iter().map(key).collect::<Result<Vec<_>, _>>()?;
     if keys.is_empty() {
@@ -163,10 +193,16 @@ impl App for Told {
             && let Some(outcome) = self.handle.outcome()
         {
             // Mirrored: the client's "sent" was received here.
-            let verb = if outcome.summary.direction == "put" { "received" } else { "sent" };
+            let verb = if outcome.summary.direction == "put" {
+                "received"
+            } else {
+                "sent"
+            };
             let line = outcome.summary.line();
             let rest = line.split_once(' ').map_or("", |(_, rest)| rest);
-            let why = outcome.error.map_or_else(String::new, |e| format!("; {}", e.text));
+            let why = outcome
+                .error
+                .map_or_else(String::new, |e| format!("; {}", e.text));
             eprintln!("{}: {verb} {rest}{why}", self.peer);
         }
     }
@@ -190,13 +226,25 @@ mod tests {
         let dir = tmp.path().to_str().unwrap();
         let odd = tmp.path().join("a:b");
         std::fs::create_dir(&odd).unwrap();
-        for good in [format!("x={dir}"), format!("x={dir}:rw"), format!("x={dir}/a:b"), format!("x={dir}/a:b:wo")] {
+        for good in [
+            format!("x={dir}"),
+            format!("x={dir}:rw"),
+            format!("x={dir}/a:b"),
+            format!("x={dir}/a:b:wo"),
+        ] {
             assert_eq!(share(OsStr::new(&good)).unwrap().name(), "x", "{good}");
         }
         for bad in [dir.to_string(), format!("={dir}"), format!("a/b={dir}")] {
-            assert_eq!(share(OsStr::new(&bad)).unwrap_err().exit, Exit::Usage, "{bad}");
+            assert_eq!(
+                share(OsStr::new(&bad)).unwrap_err().exit,
+                Exit::Usage,
+                "{bad}"
+            );
         }
-        assert_eq!(share(OsStr::new("x=/nonexistent")).unwrap_err().exit, Exit::Config);
+        assert_eq!(
+            share(OsStr::new("x=/nonexistent")).unwrap_err().exit,
+            Exit::Config
+        );
     }
 
     #[test]

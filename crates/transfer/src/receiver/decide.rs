@@ -64,6 +64,12 @@ impl Receiver {
         let number = self.table.push(entry.size, item);
         let number =
             number.ok_or_else(|| TransferError::protocol("the tree is larger than 2^62 bytes"))?;
+        let slot = self.table.get(number);
+        if slot.is_some_and(|s| s.item.path.split(|b| *b == b'/').any(path::is_own)) {
+            let why = "the name is reserved for transfers under way";
+            self.fail(number, Code::DestError, &why);
+            return Ok(());
+        }
         let made = match entry.kind {
             Kind::Dir => self.decide_dir(&entry.path, meta),
             Kind::Symlink => self.decide_link(number, entry),
