@@ -50,6 +50,10 @@ const LONGEST: Duration = Duration::from_millis(250);
 const PROBE_GAIN: (f64, f64) = (1.25, 2.0);
 /// Pacing while a queue drains.
 const DRAIN_GAIN: f64 = 0.85;
+/// Loss in a burst that says the path is full, whatever it loses at random.
+const HEAVY_LOSS: f64 = 0.15;
+/// Packets in a sample for its loss to say anything.
+const TELLING: u64 = 200;
 /// Epochs the bandwidth estimate remembers.
 const MEMORY: usize = 10;
 /// Each vain probe doubles the pause before the next, so many times.
@@ -90,6 +94,7 @@ struct Epoch {
     round: u64,
     best: Rate,
     mean: f64,
+    sent: f64,
     least_queue: Option<Duration>,
     loss: f64,
     samples: u32,
@@ -104,6 +109,7 @@ impl Epoch {
             round,
             best: Rate::ZERO,
             mean: 0.0,
+            sent: 0.0,
             least_queue: None,
             loss: 0.0,
             samples: 0,
@@ -126,6 +132,8 @@ pub struct Haul {
     /// Best delivery since the burst or probe began, and the rate at which that was sent.
     seen: Rate,
     sent: Rate,
+    /// Largest loss in a sample since then.
+    worst_loss: f64,
     /// Estimate when the probe began, and the probe's gain.
     before: Rate,
     gain: f64,
@@ -157,6 +165,7 @@ impl Default for Haul {
             unproven: 0,
             seen: Rate::ZERO,
             sent: Rate::ZERO,
+            worst_loss: 0.0,
             before: Rate::ZERO,
             gain: PROBE_GAIN.0,
             memory: [Rate::ZERO; MEMORY],
@@ -244,6 +253,7 @@ impl Haul {
     fn burst(&mut self, now: Instant) {
         self.seen = Rate::ZERO;
         self.sent = Rate::ZERO;
+        self.worst_loss = 0.0;
         self.phase = Phase::Burst;
         self.until = Some(now + self.train());
     }
@@ -263,17 +273,24 @@ impl Haul {
     /// The outcome of a burst is known, or as good as.
     fn judge_burst(&mut self, now: Instant) {
         let grew = self.seen >= self.proven.scale(1.3);
-        let saturated = self.seen < self.sent.scale(0.8);
-        self.proven = self.proven.max(self.seen);
-        self.unproven = if grew && !saturated {
-            0
-        } else {
-            self.unproven + 1
-        };
-        if self.unproven < 2 {
-            self.burst(now);
+        let full = self.seen < self.sent.scale(0.8);
+        self.unproven = if grew && !full { 0 } else { self.unproven + 1 };
+        if full && self.worst_loss > HEAVY_LOSS {
+            // The best of many samples on a full path flatters it; probing finds the rest.
+            self.proven = self.proven.max(self.seen.scale(0.85)).min(self.seen);
+            self.settle(now);
             return;
         }
+        self.proven = self.proven.max(self.seen);
+        if self.unproven < 2 {
+            self.burst(now);
+        } else {
+            self.settle(now);
+        }
+    }
+
+    /// The start is over: empties the queue it made, then looks for what is left.
+    fn settle(&mut self, now: Instant) {
         self.memory = [Rate::ZERO; MEMORY];
         self.memory[MEMORY - 1] = self.proven;
         self.epoch = Epoch::new(Some(now), self.epoch.round);
@@ -281,14 +298,20 @@ impl Haul {
     }
 
     fn judge_probe(&mut self, now: Instant) {
-        if self.seen >= self.before.scale(1.1) {
+        if self.seen >= self.before.scale(self.gain * 0.92) {
+            // All of it was delivered: there may be much more.
+            self.remember(self.seen);
             self.gain = (self.gain * 1.25).min(PROBE_GAIN.1);
             self.grown = true;
             self.probe(now);
-        } else {
-            self.gain = PROBE_GAIN.0;
-            self.cruise(now);
+            return;
         }
+        self.gain = PROBE_GAIN.0;
+        if self.seen > self.before {
+            self.grown |= self.seen >= self.before.scale(1.1);
+            self.remember(self.seen.scale(0.99));
+        }
+        self.cruise(now);
     }
 
     fn probe(&mut self, now: Instant) {
@@ -313,8 +336,10 @@ impl Haul {
         self.epoch.mean += (sample.rate.as_f64() - self.epoch.mean) / f64::from(self.epoch.samples);
         self.epoch.loss += (sample.loss - self.epoch.loss) / f64::from(self.epoch.samples);
         self.epoch.app_limited |= sample.app_limited;
-        if matches!(self.phase, Phase::Probe | Phase::Verify) {
-            self.remember(sample.rate);
+        self.epoch.sent += (sample.sent.as_f64() - self.epoch.sent) / f64::from(self.epoch.samples);
+        let packets = sample.sent.bytes_in(sample.interval) / u64::from(self.path.datagram);
+        if packets >= TELLING {
+            self.worst_loss = self.worst_loss.max(sample.loss);
         }
     }
 
@@ -348,7 +373,9 @@ impl Haul {
             let bottleneck = Rate::from_f64(epoch.mean);
             self.memory = self.memory.map(|rate| rate.min(bottleneck));
         }
-        if !epoch.app_limited {
+        // What was not sent at the rate allowed says nothing against that rate.
+        let idle = epoch.app_limited || epoch.sent < self.pace().as_f64() * 0.9;
+        if !idle {
             self.remember(Rate::from_f64(epoch.mean));
             self.memory.rotate_left(1);
             self.memory[MEMORY - 1] = Rate::ZERO;
@@ -428,6 +455,10 @@ impl CongestionController for Haul {
             }
             Phase::Probe => self.enter(Phase::Verify, Some(self.outcome(now))),
             Phase::Verify => self.judge_probe(now),
+            Phase::Drain if self.probes == 0 => {
+                self.probes = 1;
+                self.probe(now);
+            }
             Phase::Drain => self.cruise(now),
         }
     }
