@@ -14,7 +14,7 @@ use crate::{
 /// Consecutive reports that tell of the same packet.
 const REPEATS: usize = 3;
 /// The most run values in a report.
-const MAX_RUNS: usize = 400;
+const MAX_RUNS: usize = 1_200;
 
 /// Receiver side of the skeleton.
 #[derive(Debug, Default)]
@@ -69,40 +69,57 @@ impl Receiver {
         self.arrivals.end()
     }
 
-    /// What to say now; starts the next interval.
+    /// What to say now; starts the next interval. What does not fit is told in the reports that follow
+    /// at once.
     pub fn report(&mut self, now: Instant) -> Option<&Report> {
-        self.schedule.reset();
+        self.schedule.reset(now);
         let newest_at = self.newest_at?;
-        let end = self.arrivals.end();
-        let from = self.told[0].max(self.arrivals.floor());
-        let caught_up = self
-            .wanted
-            .take()
-            .filter(|w| *w < from)
-            .map(|w| w.max(self.arrivals.floor()));
-        let report = &mut self.report;
-        report.arrived_us = newest_at.as_nanos() / 1_000;
-        report.bytes = self.bytes;
-        report.ce = self.ce;
-        if let Some(from) = caught_up {
-            report.largest = self.arrivals.reach(from, MAX_RUNS)?;
-            report.delay_us = Report::NO_DELAY;
-            report.from = self
-                .arrivals
-                .runs(from, report.largest, MAX_RUNS + 1, &mut report.runs);
-            return Some(report);
+        self.report.arrived_us = newest_at.as_nanos() / 1_000;
+        self.report.bytes = self.bytes;
+        self.report.ce = self.ce;
+        let floor = self.arrivals.floor();
+        let recent = self.told[0].max(floor);
+        let behind = self.wanted.take().map(|w| w.max(floor));
+        match behind.filter(|w| *w < recent) {
+            Some(from) if self.catch_up(now, from, recent) => {}
+            _ => self.tell(now, newest_at, recent),
         }
+        Some(&self.report)
+    }
+
+    /// Tells of the last intervals, from `recent` on.
+    fn tell(&mut self, now: Instant, newest_at: Instant, recent: u64) {
+        let report = &mut self.report;
+        let end = self.arrivals.end();
         report.largest = end - 1;
         report.delay_us = u64::try_from(now.since(newest_at).as_micros()).unwrap_or(u64::MAX);
-        report.from = self.arrivals.runs(
-            from.min(report.largest),
-            report.largest,
-            MAX_RUNS,
-            &mut report.runs,
-        );
+        let from = recent.min(report.largest);
+        report.from = self
+            .arrivals
+            .runs(from, report.largest, MAX_RUNS, &mut report.runs);
+        let untold = report.from > from;
         self.told.rotate_left(1);
         self.told[REPEATS - 1] = end;
-        Some(report)
+        if untold {
+            self.on_want(now, from);
+        }
+    }
+
+    /// Tells of what lies before the last intervals, from `from` on; false if nothing of it arrived.
+    fn catch_up(&mut self, now: Instant, from: u64, recent: u64) -> bool {
+        let Some(largest) = self.arrivals.reach(from, MAX_RUNS) else {
+            return false;
+        };
+        let report = &mut self.report;
+        report.largest = largest;
+        report.delay_us = Report::NO_DELAY;
+        report.from = self
+            .arrivals
+            .runs(from, largest, MAX_RUNS + 1, &mut report.runs);
+        if largest + 1 < recent {
+            self.on_want(now, largest + 1);
+        }
+        true
     }
 
     /// The sender has decided everything below `settled` and wishes for feedback every `interval`.

@@ -338,6 +338,7 @@ impl Sender {
         let Some(sent) = self.log.get_mut(number) else {
             return;
         };
+        let mut spurious = false;
         match sent.state {
             State::Acked | State::Quiet => return,
             State::Lost | State::Copied => {
@@ -345,6 +346,7 @@ impl Sender {
                     self.count.outstanding -= 1;
                 }
                 sent.state = State::Acked;
+                spurious = true;
                 change.spurious += 1;
                 self.count.spurious += 1;
             }
@@ -363,16 +365,17 @@ impl Sender {
             change.newest = Some((number, sent));
         }
         match sent.content {
-            Content::Piece(piece) if !sent.covered => self.arrived(&piece),
+            Content::Piece(piece) if !sent.covered => self.arrived(&piece, !spurious),
             Content::Copy(original) => self.cover_original(original),
             Content::Probe => self.probe_results.push_back((number, true)),
             Content::Piece(_) | Content::Other | Content::Quiet => {}
         }
     }
 
-    fn arrived(&mut self, piece: &Piece) {
+    /// A piece arrived; `counts` unless its repair will be counted.
+    fn arrived(&mut self, piece: &Piece, counts: bool) {
         let len = u64::from(piece.len);
-        self.count.data_acked += len;
+        self.count.data_acked += if counts { len } else { 0 };
         if piece.object == STREAM {
             self.stream_acked.insert(piece.offset..piece.offset + len);
         }
@@ -395,7 +398,7 @@ impl Sender {
             }
             if let Content::Piece(piece) = sent.content {
                 self.count.outstanding -= 1;
-                self.arrived(&piece);
+                self.arrived(&piece, true);
             }
         }
     }

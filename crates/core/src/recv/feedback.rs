@@ -12,6 +12,8 @@ pub struct Schedule {
     holes_at_once: u32,
     due: Option<Instant>,
     holes: u32,
+    /// Holes hurry no report before: where packets are reordered they open all the time.
+    patient_until: Instant,
 }
 
 impl Schedule {
@@ -28,6 +30,7 @@ impl Schedule {
             holes_at_once,
             due: None,
             holes: 0,
+            patient_until: Instant::EPOCH,
         }
     }
 
@@ -39,8 +42,10 @@ impl Schedule {
     /// A packet arrived that opened `new_holes` holes.
     pub fn on_packet(&mut self, now: Instant, new_holes: u32, at_once: bool) {
         self.holes += new_holes;
-        let due = if at_once || self.holes >= self.holes_at_once {
+        let due = if at_once {
             now
+        } else if self.holes >= self.holes_at_once {
+            self.patient_until.max(now)
         } else {
             now + self.interval
         };
@@ -53,7 +58,8 @@ impl Schedule {
     }
 
     /// Feedback was sent.
-    pub fn reset(&mut self) {
+    pub fn reset(&mut self, now: Instant) {
+        self.patient_until = now + self.interval / 4;
         self.due = None;
         self.holes = 0;
     }
