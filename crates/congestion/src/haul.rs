@@ -35,9 +35,9 @@ pub(crate) const LAW: Law = Law {
 };
 
 /// Rate of the first burst: 64 KiB in one burst's time.
-const FIRST_BURST: Rate = Rate::mbit(44);
+const FIRST_BURST: Rate = Rate::mbit(26);
 /// Least length of a startup burst in time and in datagrams.
-const BURST: (Duration, u64) = (Duration::from_millis(12), 32);
+const BURST: (Duration, u64) = (Duration::from_millis(20), 32);
 /// Burst rate over proven rate.
 const BURST_GAIN: f64 = 4.0;
 /// Least length of a probe in time and in datagrams.
@@ -50,9 +50,7 @@ const LONGEST: Duration = Duration::from_millis(250);
 const PROBE_GAIN: (f64, f64) = (1.25, 2.0);
 /// Pacing while a queue drains.
 const DRAIN_GAIN: f64 = 0.85;
-/// Loss in a burst that says the path is full, whatever it loses at random.
-const HEAVY_LOSS: f64 = 0.15;
-/// Packets in a sample for its loss to say anything.
+/// Packets in a sample for it to say that the path is full.
 const TELLING: u64 = 200;
 /// Epochs the bandwidth estimate remembers.
 const MEMORY: usize = 10;
@@ -132,8 +130,8 @@ pub struct Haul {
     /// Best delivery since the burst or probe began, and the rate at which that was sent.
     seen: Rate,
     sent: Rate,
-    /// Largest loss in a sample since then.
-    worst_loss: f64,
+    /// It covered enough packets to say whether the path is full.
+    telling: bool,
     /// Estimate when the probe began, and the probe's gain.
     before: Rate,
     gain: f64,
@@ -165,7 +163,7 @@ impl Default for Haul {
             unproven: 0,
             seen: Rate::ZERO,
             sent: Rate::ZERO,
-            worst_loss: 0.0,
+            telling: false,
             before: Rate::ZERO,
             gain: PROBE_GAIN.0,
             memory: [Rate::ZERO; MEMORY],
@@ -253,7 +251,7 @@ impl Haul {
     fn burst(&mut self, now: Instant) {
         self.seen = Rate::ZERO;
         self.sent = Rate::ZERO;
-        self.worst_loss = 0.0;
+        self.telling = false;
         self.phase = Phase::Burst;
         self.until = Some(now + self.train());
     }
@@ -275,7 +273,7 @@ impl Haul {
         let grew = self.seen >= self.proven.scale(1.3);
         let full = self.seen < self.sent.scale(0.8);
         self.unproven = if grew && !full { 0 } else { self.unproven + 1 };
-        if full && self.worst_loss > HEAVY_LOSS {
+        if full && self.telling {
             // The best of many samples on a full path flatters it; probing finds the rest.
             self.proven = self.proven.max(self.seen.scale(0.85)).min(self.seen);
             self.settle(now);
@@ -330,6 +328,8 @@ impl Haul {
         if sample.rate > self.seen {
             self.seen = sample.rate;
             self.sent = sample.sent.min(self.proven.scale(BURST_GAIN));
+            let packets = sample.sent.bytes_in(sample.interval) / u64::from(self.path.datagram);
+            self.telling = packets >= TELLING;
         }
         self.epoch.best = self.epoch.best.max(sample.rate);
         self.epoch.samples += 1;
@@ -337,10 +337,6 @@ impl Haul {
         self.epoch.loss += (sample.loss - self.epoch.loss) / f64::from(self.epoch.samples);
         self.epoch.app_limited |= sample.app_limited;
         self.epoch.sent += (sample.sent.as_f64() - self.epoch.sent) / f64::from(self.epoch.samples);
-        let packets = sample.sent.bytes_in(sample.interval) / u64::from(self.path.datagram);
-        if packets >= TELLING {
-            self.worst_loss = self.worst_loss.max(sample.loss);
-        }
     }
 
     fn remember(&mut self, rate: Rate) {
