@@ -69,7 +69,7 @@ pub(crate) struct PathArgs {
     /// Drop what exceeds a token bucket, as in 5Gbit,1MB (rate, burst)
     #[arg(long, value_name = "RATE,SIZE", allow_hyphen_values = true)]
     policer: Option<Policer>,
-    /// Queue management that marks packets: codel[:5ms,100ms] or red[:5ms,15ms,10%]
+    /// Queue management that marks packets: codel or codel:5ms,100ms, red or red:5ms,15ms,10%
     #[arg(long, value_name = "NAME")]
     ecn: Option<Aqm>,
 }
