@@ -1,0 +1,73 @@
+//! What if nothing is heard? The oldest packets are sent again, beyond the window, further and further
+//! apart but never more than a second; and what is unknown is asked for.
+
+use super::{Change, MAX_TIMEOUT, PROBES, Sender};
+use crate::{send::State, stats::Why, time::Instant};
+
+impl Sender {
+    /// No feedback in time, or the law's own timer.
+    pub fn on_timeout(&mut self, now: Instant) {
+        if self.law.next_tick().is_some_and(|at| at <= now) {
+            self.law.on_tick(now);
+        }
+        if self.silence_deadline().is_none_or(|at| at > now) {
+            return;
+        }
+        self.clocks.backoff += 1;
+        self.count.timeouts += 1;
+        self.clocks.progress_at = Some(now);
+        self.law.on_timeout(now, self.clocks.backoff);
+        self.clocks.probes = PROBES;
+        self.coverage.want = Some(self.coverage.end.max(self.log.first()));
+        self.coverage.asked_at = Some(now);
+        self.repair_oldest();
+    }
+
+    /// Re-sends the oldest outstanding pieces without waiting to hear of them.
+    fn repair_oldest(&mut self) {
+        let mut change = Change::default();
+        let mut found = 0;
+        for number in self.log.first()..self.log.next() {
+            let Some(sent) = self.log.get(number) else {
+                break;
+            };
+            if sent.state == State::Outstanding {
+                self.lose(number, &mut change);
+                found += 1;
+                if found == PROBES {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn silence_deadline(&self) -> Option<Instant> {
+        if self.count.in_flight == 0 {
+            return None;
+        }
+        let timeout = self.path.rtt.timeout(self.path.interval);
+        let longest = MAX_TIMEOUT.max(timeout);
+        let timeout = timeout
+            .saturating_mul(1 << self.clocks.backoff.min(6))
+            .min(longest);
+        self.clocks.progress_at.map(|at| at + timeout)
+    }
+
+    /// The next deadline.
+    pub fn next_timeout(&self) -> Option<(Instant, Why)> {
+        let silence = self.silence_deadline().map(|at| (at, Why::Repair));
+        let law = self.law.next_tick().map(|at| (at, Why::Law));
+        let allowance = self.law.allowance();
+        let sendable = self.peek().is_some()
+            && (self.count.in_flight < allowance.window.bytes() || self.clocks.probes > 0);
+        let rate = allowance.rate.min(self.max_rate);
+        let pacing = sendable
+            .then(|| self.pacer.wake(rate, allowance.quantum.bytes()))
+            .flatten()
+            .map(|at| (at, Why::Pacing));
+        [silence, law, pacing]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(at, _)| *at)
+    }
+}
