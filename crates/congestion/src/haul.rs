@@ -34,8 +34,8 @@ pub(crate) const LAW: Law = Law {
     make: |_| Box::new(Haul::default()),
 };
 
-/// Rate of the first burst: 64 KiB in one burst's time.
-const FIRST_BURST: Rate = Rate::mbit(26);
+/// Rate of the first burst: 128 KiB in one burst's time.
+const FIRST_BURST: Rate = Rate::mbit(52);
 /// Least length of a startup burst in time and in datagrams.
 const BURST: (Duration, u64) = (Duration::from_millis(20), 32);
 /// Burst rate over proven rate.

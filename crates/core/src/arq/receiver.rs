@@ -25,8 +25,10 @@ pub struct Receiver {
     bytes: u64,
     ce: u64,
     eliciting: u64,
-    /// `end` at each of the last reports, newest last.
+    /// `end` at the last reports an interval apart, newest last.
     told: [u64; REPEATS],
+    /// When `told` last moved.
+    told_at: Option<Instant>,
     wanted: Option<u64>,
     report: Report,
 }
@@ -98,8 +100,15 @@ impl Receiver {
             .arrivals
             .runs(from, report.largest, MAX_RUNS, &mut report.runs);
         let untold = report.from > from;
-        self.told.rotate_left(1);
-        self.told[REPEATS - 1] = end;
+        // Hurried reports do not shorten the time for which a hole is told.
+        if self
+            .told_at
+            .is_none_or(|at| now.since(at) * 10 >= self.schedule.interval() * 9)
+        {
+            self.told_at = Some(now);
+            self.told.rotate_left(1);
+            self.told[REPEATS - 1] = end;
+        }
         if untold {
             self.on_want(now, from);
         }

@@ -16,14 +16,14 @@ pub struct QueueDelay {
 impl Default for QueueDelay {
     fn default() -> Self {
         Self {
-            least: WindowedMin::new(Duration::from_secs(15)),
+            least: WindowedMin::new(Duration::from_secs(5)),
         }
     }
 }
 
 impl QueueDelay {
     /// A packet sent at `sent` arrived when the receiver's clock said `arrived_us`. Returns the delay
-    /// above the least of the last 15 to 30 s (clock drift of 100 ppm adds at most 3 ms).
+    /// above the least of the last 5 to 10 s (clock drift of 100 ppm adds at most 1 ms).
     pub fn update(&mut self, now: Instant, sent: Instant, arrived_us: u64) -> Duration {
         let sent_us = i64::try_from(sent.as_nanos() / 1_000).unwrap_or(i64::MAX);
         let offset = i64::try_from(arrived_us)

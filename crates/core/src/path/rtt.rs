@@ -21,7 +21,7 @@ impl Rtt {
         Self {
             smoothed: initial,
             variation: initial / 2,
-            min: WindowedMin::new(Duration::from_secs(15)),
+            min: WindowedMin::new(Duration::from_secs(5)),
             min_ever: None,
             sampled: false,
         }
@@ -47,7 +47,7 @@ impl Rtt {
         self.smoothed
     }
 
-    /// The smallest of the last 15 to 30 s, or the smoothed guess.
+    /// The smallest of the last 5 to 10 s, or the smoothed guess.
     pub fn min(&self) -> Duration {
         self.min.get().unwrap_or(self.smoothed)
     }
@@ -79,9 +79,9 @@ mod tests {
         rtt.update(at(1), ms(180));
         assert_eq!(rtt.smoothed(), ms(110));
         assert_eq!(rtt.min(), ms(100));
-        rtt.update(at(16), ms(180));
+        rtt.update(at(6), ms(180));
         assert_eq!(rtt.min(), ms(100));
-        rtt.update(at(32), ms(180));
+        rtt.update(at(12), ms(180));
         assert_eq!(rtt.min(), ms(180), "a longer route is accepted in the end");
         assert_eq!(rtt.min_ever(), Some(ms(100)));
     }

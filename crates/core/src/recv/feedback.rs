@@ -52,6 +52,11 @@ impl Schedule {
         self.due = Some(self.due.map_or(due, |d| d.min(due)));
     }
 
+    /// The interval wished for.
+    pub const fn interval(&self) -> Duration {
+        self.interval
+    }
+
     /// When feedback is due.
     pub const fn due(&self) -> Option<Instant> {
         self.due
@@ -67,6 +72,6 @@ impl Schedule {
 
 impl Default for Schedule {
     fn default() -> Self {
-        Self::new(Self::DEFAULT_INTERVAL, 64)
+        Self::new(Self::DEFAULT_INTERVAL, 256)
     }
 }

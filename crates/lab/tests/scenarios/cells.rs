@@ -56,17 +56,17 @@ macro_rules! cells {
 // trips, which none but the longest is near.
 cells! {
     no_rtt_no_loss:
-        0 ms, 0.0, 9_000 => share 0.99, feedback 10.0, start 0.12 s;
+        0 ms, 0.0, 9_000 => share 0.99, feedback 10.0, start 0.2 s;
     rtt_50_loss_01:
-        50 ms, 0.001, 9_000 => share 0.97, feedback 16.0, start 0.75 s;
+        50 ms, 0.001, 9_000 => share 0.97, feedback 16.0, start 0.85 s;
     rtt_100_loss_1:
-        100 ms, 0.01, 9_000 => share 0.96, feedback 16.0, start 1.0 s;
+        100 ms, 0.01, 9_000 => share 0.96, feedback 16.0, start 1.2 s;
     rtt_200_loss_1:
-        200 ms, 0.01, 9_000 => share 0.93, feedback 16.0, start 1.9 s;
+        200 ms, 0.01, 9_000 => share 0.93, feedback 16.0, start 2.1 s;
     rtt_400_loss_2:
-        400 ms, 0.02, 9_000 => share 0.88, feedback 16.0, start 3.6 s;
+        400 ms, 0.02, 9_000 => share 0.88, feedback 16.0, start 4.0 s;
     small_packets_no_rtt_no_loss:
-        0 ms, 0.0, 1_500 => share 0.97, feedback 10.0, start 0.1 s;
+        0 ms, 0.0, 1_500 => share 0.97, feedback 10.0, start 0.2 s;
     small_packets_rtt_100_loss_01:
-        100 ms, 0.001, 1_500 => share 0.94, feedback 16.0, start 1.15 s;
+        100 ms, 0.001, 1_500 => share 0.94, feedback 16.0, start 1.3 s;
 }

@@ -125,7 +125,7 @@ fn losses_in_bursts_cost_what_they_lose() {
             .wire_over_goodput
             .expect("something arrived");
         eprintln!("{name}: {reached:.3}");
-        assert!(reached >= 0.97, "{name}: {reached:.3}");
+        assert!(reached >= 0.955, "{name}: {reached:.3}");
         assert!(wire <= 1.03 / 0.99, "{name}: {wire:.4}");
     }
 }
@@ -219,7 +219,7 @@ fn a_shallow_queue_is_enough() {
     eprintln!("queue of 2 ms: {reached:.3}, {lost:.4} dropped");
     assert!(reached >= 0.98, "{reached:.3}");
     // Owed is 2 %: a queue too short to be seen standing leaves only losses, taken for random ones.
-    assert!(lost <= 0.08, "{lost:.4}");
+    assert!(lost <= 0.09, "{lost:.4}");
 }
 
 #[test]
