@@ -50,6 +50,8 @@ const LONGEST: Duration = Duration::from_millis(250);
 const PROBE_GAIN: (f64, f64) = (1.25, 2.0);
 /// Pacing while a queue drains.
 const DRAIN_GAIN: f64 = 0.85;
+/// Loss in a burst that, with delivery short of sending, says the path is full.
+const HEAVY_LOSS: f64 = 0.08;
 /// Packets in a sample for it to say that the path is full.
 const TELLING: u64 = 200;
 /// Epochs the bandwidth estimate remembers.
@@ -132,6 +134,8 @@ pub struct Haul {
     sent: Rate,
     /// It covered enough packets to say whether the path is full.
     telling: bool,
+    /// Largest loss in a sample since then.
+    worst_loss: f64,
     /// Estimate when the probe began, and the probe's gain.
     before: Rate,
     gain: f64,
@@ -164,6 +168,7 @@ impl Default for Haul {
             seen: Rate::ZERO,
             sent: Rate::ZERO,
             telling: false,
+            worst_loss: 0.0,
             before: Rate::ZERO,
             gain: PROBE_GAIN.0,
             memory: [Rate::ZERO; MEMORY],
@@ -252,6 +257,7 @@ impl Haul {
         self.seen = Rate::ZERO;
         self.sent = Rate::ZERO;
         self.telling = false;
+        self.worst_loss = 0.0;
         self.phase = Phase::Burst;
         self.until = Some(now + self.train());
     }
@@ -273,7 +279,7 @@ impl Haul {
         let grew = self.seen >= self.proven.scale(1.3);
         let full = self.seen < self.sent.scale(0.8);
         self.unproven = if grew && !full { 0 } else { self.unproven + 1 };
-        if full && self.telling {
+        if full && self.telling && self.worst_loss > HEAVY_LOSS {
             // The best of many samples on a full path flatters it; probing finds the rest.
             self.proven = self.proven.max(self.seen.scale(0.85)).min(self.seen);
             self.settle(now);
@@ -296,8 +302,8 @@ impl Haul {
     }
 
     fn judge_probe(&mut self, now: Instant) {
-        if self.seen >= self.before.scale(self.gain * 0.92) {
-            // All of it was delivered: there may be much more.
+        if self.seen >= self.before.scale(0.5 + self.gain / 2.0) {
+            // Most of it was delivered: there may be much more.
             self.remember(self.seen);
             self.gain = (self.gain * 1.25).min(PROBE_GAIN.1);
             self.grown = true;
@@ -331,6 +337,7 @@ impl Haul {
             let packets = sample.sent.bytes_in(sample.interval) / u64::from(self.path.datagram);
             self.telling = packets >= TELLING;
         }
+        self.worst_loss = self.worst_loss.max(sample.loss);
         self.epoch.best = self.epoch.best.max(sample.rate);
         self.epoch.samples += 1;
         self.epoch.mean += (sample.rate.as_f64() - self.epoch.mean) / f64::from(self.epoch.samples);
@@ -464,12 +471,8 @@ impl CongestionController for Haul {
     }
 
     fn sample_window(&self) -> Option<Duration> {
-        let train = self.train();
-        Some(if self.starting() {
-            train.mul_f64(0.8)
-        } else {
-            train
-        })
+        // Shorter than a train, so that a sample fits within one.
+        Some(self.train().mul_f64(0.8))
     }
 
     fn allowance(&self) -> Allowance {
