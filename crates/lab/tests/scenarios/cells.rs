@@ -64,9 +64,9 @@ cells! {
     rtt_200_loss_1:
         200 ms, 0.01, 9_000 => share 0.93, feedback 16.0, start 2.1 s;
     rtt_400_loss_2:
-        400 ms, 0.02, 9_000 => share 0.88, feedback 16.0, start 4.0 s;
+        400 ms, 0.02, 9_000 => share 0.88, feedback 24.0, start 4.0 s;
     small_packets_no_rtt_no_loss:
-        0 ms, 0.0, 1_500 => share 0.97, feedback 10.0, start 0.2 s;
+        0 ms, 0.0, 1_500 => share 0.97, feedback 16.0, start 0.2 s;
     small_packets_rtt_100_loss_01:
         100 ms, 0.001, 1_500 => share 0.94, feedback 16.0, start 1.3 s;
 }
