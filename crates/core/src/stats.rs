@@ -110,7 +110,14 @@ pub struct Stats {
     pub dropped_malformed: u64,
     /// Datagrams dropped as duplicates or too old.
     pub dropped_duplicate: u64,
-    /// Timeouts without any feedback.
+    /// Packets that carried bytes sent before (web100 `PktsRetrans`).
+    pub retransmits: u64,
+    /// Acknowledgements that repeated the one before, where a protocol counts them (web100
+    /// `DupAcksIn`).
+    pub duplicate_acks: u64,
+    /// Episodes of loss to which the law had to react (web100 `CongestionSignals`).
+    pub episodes: u64,
+    /// Timeouts without any feedback (web100 `Timeouts`).
     pub timeouts: u64,
     /// Key updates, own and peer's.
     pub key_updates: u64,
@@ -124,10 +131,18 @@ pub struct Stats {
     pub rtt_min: Option<Duration>,
     /// Smoothed round-trip time.
     pub rtt_smoothed: Option<Duration>,
+    /// Retransmission timeout in force, if the protocol has one (web100 `CurRTO`).
+    pub rto: Option<Duration>,
     /// What the controller allows.
     pub pacing_rate: Rate,
-    /// What the controller allows in flight, bytes.
+    /// What the controller allows in flight, bytes (web100 `CurCwnd`).
     pub window: u64,
+    /// Slow-start threshold in bytes, if the law has one (web100 `CurSsthresh`).
+    pub ssthresh: Option<u64>,
+    /// What the peer grants, bytes, if it limits at all (web100 `CurRwinRcvd`).
+    pub peer_window: Option<u64>,
+    /// Phase the law is in; empty if it does not say.
+    pub phase: &'static str,
     /// Bytes in flight.
     pub in_flight: u64,
 }

@@ -73,9 +73,11 @@ struct Counters {
     outstanding: u64,
     data_sent: u64,
     repaired: u64,
+    retransmits: u64,
     data_acked: u64,
     lost: u64,
     spurious: u64,
+    episodes: u64,
     timeouts: u64,
 }
 
@@ -275,6 +277,7 @@ impl Sender {
         };
         if piece.repair {
             self.count.repaired += u64::from(piece.len);
+            self.count.retransmits += 1;
         } else {
             self.count.data_sent += u64::from(piece.len);
         }
@@ -364,12 +367,17 @@ impl Sender {
         stats.data_acked = self.count.data_acked;
         stats.packets_lost = self.count.lost;
         stats.packets_spurious = self.count.spurious;
+        stats.retransmits = self.count.retransmits;
+        stats.episodes = self.count.episodes;
         stats.timeouts = self.count.timeouts;
         stats.datagram_size = self.path.datagram;
         stats.rtt_min = self.path.rtt.min_ever();
         stats.rtt_smoothed = stats.rtt_min.map(|_| self.path.rtt.smoothed());
         stats.pacing_rate = allowance.rate.min(self.max_rate);
         stats.window = allowance.window.bytes();
+        let seen = self.law.observe();
+        stats.ssthresh = seen.ssthresh;
+        stats.phase = seen.phase;
         stats.in_flight = self.count.in_flight;
     }
 }

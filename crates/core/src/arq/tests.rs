@@ -188,7 +188,7 @@ const DELAY: Duration = Duration::from_millis(20);
 fn a_clean_path_repairs_nothing_and_measures_itself() {
     let w = transfer(20_000_000, &mut |_, _| Some(DELAY));
     let s = stats(&w.sender);
-    assert_eq!((s.packets_lost, s.timeouts), (0, 0));
+    assert_eq!((s.packets_lost, s.timeouts, s.episodes), (0, 0, 0));
     assert!(s.repaired <= TAIL, "{} bytes repaired", s.repaired);
     assert_eq!(s.rtt_min, Some(2 * DELAY));
     assert!(w.reports < 500, "{} reports", w.reports);
@@ -205,6 +205,8 @@ fn random_loss_both_ways_is_repaired_without_waste() {
         s.repaired
     );
     assert_eq!(s.packets_spurious, 0);
+    assert!((1..=s.packets_lost).contains(&s.episodes), "{}", s.episodes);
+    assert!(s.retransmits >= s.packets_lost && s.repaired / s.retransmits <= 1_500);
 }
 
 #[test]

@@ -226,6 +226,7 @@ impl Sender {
             let new_episode = span.1 >= self.clocks.episode_end;
             if new_episode {
                 self.clocks.episode_end = self.log.next();
+                self.count.episodes += 1;
             }
             self.law.on_loss(&LossEvent {
                 now,
