@@ -1,2 +1,4 @@
 //! Published transport protocols, one folder each: `wire` (formats), `policy` (decisions), the session.
 //! None of them knows whether it runs in the simulator or on sockets.
+
+pub mod udt;

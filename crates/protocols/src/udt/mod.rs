@@ -1,0 +1,11 @@
+//! UDT version 4: what libudt 4.11 speaks. Reliable bytes over UDP with selective negative
+//! acknowledgements, a receiver that measures arrival rate and link capacity, and a rate-based law.
+//!
+//! - packets: [`wire`]
+//! - the numbers in them, which wrap: [`seq`]
+//!
+//! Wire facts: the UDT 4.11 sources and draft-gg-udt-03; `docs/protocols/udt4.md` lists where the two
+//! differ and what is done here.
+
+pub mod seq;
+pub mod wire;

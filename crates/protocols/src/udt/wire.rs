@@ -1,0 +1,338 @@
+//! What is in a UDT packet? Sixteen bytes of header, then payload or a body of 32-bit words, all
+//! big-endian. Control packets carry timestamp 0 and, where there is nothing to say, one zero word.
+//!
+//! Invariants: decoding never panics and allocates nothing; what is encoded decodes to the same;
+//! loss lists are checked whole before anything in them is believed. A datagram shorter than a header
+//! is not parsed. Source: UDT 4.11 `packet.cpp`, draft-gg-udt-03 §3.
+
+mod handshake;
+mod loss;
+#[cfg(test)]
+mod tests;
+
+use farhaul_core::codec::{DecodeError, NoRoom, Reader, Writer};
+
+pub use self::{
+    handshake::{Handshake, Request, SocketType, VERSION},
+    loss::{LossList, put_run},
+};
+
+/// Bytes of a header.
+pub const HEADER: usize = 16;
+/// Bytes of IPv4 and UDP headers, which the negotiated packet size (MSS) includes, for IPv6 too.
+pub const OVERHEAD: u32 = 28;
+/// The bit that tells control packets.
+const CONTROL: u32 = 1 << 31;
+/// Type of user-defined control packets.
+const USER: u32 = 0x7fff;
+
+/// Where a packet lies within its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// Neither the first nor the last.
+    Middle,
+    /// The last of several.
+    Last,
+    /// The first of several.
+    First,
+    /// The only one.
+    Only,
+}
+
+impl Position {
+    const fn bits(self) -> u32 {
+        match self {
+            Self::Middle => 0,
+            Self::Last => 1,
+            Self::First => 2,
+            Self::Only => 3,
+        }
+    }
+
+    const fn from_bits(bits: u32) -> Self {
+        match bits & 3 {
+            0 => Self::Middle,
+            1 => Self::Last,
+            2 => Self::First,
+            _ => Self::Only,
+        }
+    }
+
+    /// The position of a packet that does or does not begin and end its message.
+    pub const fn new(first: bool, last: bool) -> Self {
+        match (first, last) {
+            (true, true) => Self::Only,
+            (true, false) => Self::First,
+            (false, true) => Self::Last,
+            (false, false) => Self::Middle,
+        }
+    }
+
+    /// Begins a message.
+    pub const fn is_first(self) -> bool {
+        matches!(self, Self::First | Self::Only)
+    }
+
+    /// Ends a message.
+    pub const fn is_last(self) -> bool {
+        matches!(self, Self::Last | Self::Only)
+    }
+}
+
+/// The header of a data packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataHeader {
+    /// Sequence number, 31 bits; counts packets.
+    pub seq: u32,
+    /// Where it lies within its message.
+    pub position: Position,
+    /// The message waits for those before it.
+    pub in_order: bool,
+    /// Message number, 29 bits.
+    pub message: u32,
+    /// µs since the sender's socket was opened; informational.
+    pub timestamp: u32,
+    /// Socket id of the receiver.
+    pub to: u32,
+}
+
+impl DataHeader {
+    /// Writes the 16 bytes.
+    pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.u32(self.seq & super::seq::MAX)?;
+        let order = u32::from(self.in_order) << 29;
+        w.u32(self.position.bits() << 30 | order | self.message & super::seq::MAX_MESSAGE)?;
+        w.u32(self.timestamp)?;
+        w.u32(self.to)
+    }
+}
+
+/// What a full acknowledgement says beside its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AckState {
+    /// The receiver's smoothed round-trip time, µs.
+    pub rtt_us: u32,
+    /// Its variation, µs.
+    pub var_us: u32,
+    /// Free receive buffer, packets.
+    pub window: u32,
+    /// What the receiver measures; only at most every 10 ms.
+    pub speed: Option<AckSpeed>,
+}
+
+/// What the receiver measures, packets/s; 0 is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AckSpeed {
+    /// Speed at which packets arrive.
+    pub arrival: u32,
+    /// Capacity of the link by packet pairs.
+    pub capacity: u32,
+}
+
+/// A control packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control<'a> {
+    /// Opens a connection.
+    Handshake(Handshake),
+    /// Says that one lives.
+    KeepAlive,
+    /// Acknowledges data.
+    Ack {
+        /// Number of this acknowledgement; 0 for a light one.
+        number: u32,
+        /// The first sequence number not received.
+        next: u32,
+        /// Absent in a light acknowledgement.
+        state: Option<AckState>,
+    },
+    /// Names missing packets.
+    Nak(LossList<'a>),
+    /// Packets are delayed more and more; never sent by libudt.
+    Warning,
+    /// Ends a connection. The body means nothing to libudt.
+    Shutdown(&'a [u8]),
+    /// Confirms an acknowledgement.
+    Ack2 {
+        /// Its number.
+        number: u32,
+    },
+    /// A message will not be completed.
+    Drop {
+        /// Message number.
+        message: u32,
+        /// First sequence number that is given up.
+        first: u32,
+        /// Last one; libudt names one too many.
+        last: u32,
+    },
+    /// The peer's application failed.
+    PeerError {
+        /// Its error code.
+        code: u32,
+    },
+    /// A congestion control's own.
+    User {
+        /// Subtype.
+        subtype: u16,
+        /// Its words.
+        body: &'a [u8],
+    },
+}
+
+/// A datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packet<'a> {
+    /// Payload behind its header.
+    Data(DataHeader, &'a [u8]),
+    /// Everything else, with the receiver's socket id.
+    Control(u32, Control<'a>),
+}
+
+/// The receiver's socket id, if `datagram` has a header.
+pub fn destination(datagram: &[u8]) -> Option<u32> {
+    let (_, id) = datagram.get(..HEADER)?.split_last_chunk()?;
+    Some(u32::from_be_bytes(*id))
+}
+
+/// True for a data packet.
+pub fn is_data(datagram: &[u8]) -> bool {
+    datagram.len() >= HEADER && datagram[0] & 0x80 == 0
+}
+
+/// Reads a datagram.
+pub fn decode(datagram: &[u8]) -> Result<Packet<'_>, DecodeError> {
+    let mut r = Reader::new(datagram);
+    let (first, info, timestamp, to) = (r.u32()?, r.u32()?, r.u32()?, r.u32()?);
+    if first & CONTROL != 0 {
+        return Ok(Packet::Control(to, control(first & !CONTROL, info, r)?));
+    }
+    let header = DataHeader {
+        seq: first,
+        position: Position::from_bits(info >> 30),
+        in_order: info >> 29 & 1 == 1,
+        message: info & super::seq::MAX_MESSAGE,
+        timestamp,
+        to,
+    };
+    Ok(Packet::Data(header, r.rest()))
+}
+
+fn control(kind: u32, info: u32, mut r: Reader<'_>) -> Result<Control<'_>, DecodeError> {
+    Ok(match kind >> 16 {
+        0 => Control::Handshake(Handshake::decode(&mut r)?),
+        1 => Control::KeepAlive,
+        2 => ack(info, r)?,
+        3 => Control::Nak(LossList::new(r.rest())?),
+        4 => Control::Warning,
+        5 => Control::Shutdown(r.rest()),
+        6 => Control::Ack2 { number: info },
+        7 => {
+            let (first, last) = (r.u32()?, r.u32()?);
+            if (first | last) & CONTROL != 0 || super::seq::distance(first, last) < 0 {
+                return Err(DecodeError::Malformed("drop range"));
+            }
+            let message = info & super::seq::MAX_MESSAGE;
+            Control::Drop {
+                message,
+                first,
+                last,
+            }
+        }
+        8 => Control::PeerError { code: info },
+        USER => Control::User {
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the low half is the subtype"
+            )]
+            subtype: kind as u16,
+            body: r.rest(),
+        },
+        _ => return Err(DecodeError::Malformed("control type")),
+    })
+}
+
+/// Bodies of 1, 4 and 6 words are known, and longer ones are what later versions may say; 2 and 3 are
+/// never sent.
+fn ack(number: u32, mut r: Reader<'_>) -> Result<Control<'static>, DecodeError> {
+    let words = r.rest().len() / 4;
+    let next = r.u32()?;
+    if next & CONTROL != 0 || (2..4).contains(&words) {
+        return Err(DecodeError::Malformed("acknowledgement"));
+    }
+    let mut state = None;
+    if words >= 4 {
+        let (rtt_us, var_us, window) = (r.u32()?, r.u32()?, r.u32()?);
+        let speed = if words >= 6 {
+            let (arrival, capacity) = (r.u32()?, r.u32()?);
+            Some(AckSpeed { arrival, capacity })
+        } else {
+            None
+        };
+        state = Some(AckState {
+            rtt_us,
+            var_us,
+            window,
+            speed,
+        });
+    }
+    Ok(Control::Ack {
+        number,
+        next,
+        state,
+    })
+}
+
+impl Control<'_> {
+    const fn kind(&self) -> (u32, u32) {
+        match *self {
+            Self::Handshake(_) => (0, 0),
+            Self::KeepAlive => (1, 0),
+            Self::Ack { number, .. } => (2, number),
+            Self::Nak(_) => (3, 0),
+            Self::Warning => (4, 0),
+            Self::Shutdown(_) => (5, 0),
+            Self::Ack2 { number } => (6, number),
+            Self::Drop { message, .. } => (7, message),
+            Self::PeerError { code } => (8, code),
+            Self::User { .. } => (USER, 0),
+        }
+    }
+
+    /// Writes the packet for socket `to`. An empty body is written as one zero word.
+    pub fn encode(&self, to: u32, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let (kind, info) = self.kind();
+        let subtype = match *self {
+            Self::User { subtype, .. } => u32::from(subtype),
+            _ => 0,
+        };
+        for word in [CONTROL | kind << 16 | subtype, info, 0, to] {
+            w.u32(word)?;
+        }
+        match self {
+            Self::Handshake(handshake) => handshake.encode(w),
+            Self::Ack { next, state, .. } => put_ack(w, *next, state.as_ref()),
+            Self::Nak(losses) => w.put(losses.bytes()),
+            Self::Drop { first, last, .. } => {
+                w.u32(*first)?;
+                w.u32(*last)
+            }
+            Self::User { body, .. } | Self::Shutdown(body) if !body.is_empty() => w.put(body),
+            _ => w.u32(0),
+        }
+    }
+}
+
+fn put_ack(w: &mut Writer<'_>, next: u32, state: Option<&AckState>) -> Result<(), NoRoom> {
+    w.u32(next)?;
+    let Some(state) = state else {
+        return Ok(());
+    };
+    w.u32(state.rtt_us)?;
+    w.u32(state.var_us)?;
+    w.u32(state.window)?;
+    if let Some(speed) = state.speed {
+        w.u32(speed.arrival)?;
+        w.u32(speed.capacity)?;
+    }
+    Ok(())
+}
