@@ -55,6 +55,7 @@ fn ack() -> AckEvent {
             feedback_interval: Duration::from_millis(10),
             in_flight: Size::from_bytes(10_000_000),
         },
+        ..AckEvent::default()
     }
 }
 

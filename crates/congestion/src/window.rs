@@ -127,6 +127,7 @@ pub struct Windowed<S, G> {
     recovery_until: Option<Instant>,
     /// One rtt as the sender experiences it: with half the receiver's holding time.
     rtt: Duration,
+    fault: Option<&'static str>,
 }
 
 impl<S: SlowStart, G: Growth> Windowed<S, G> {
@@ -139,6 +140,7 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
             saved: None,
             recovery_until: None,
             rtt: Duration::from_millis(100),
+            fault: None,
         }
     }
 
@@ -170,7 +172,11 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
             start: self.start.clone(),
             law: self.law.clone(),
         });
-        let kept = self.law.keep(&self.window, cut).clamp(0.0, 1.0);
+        let mut kept = self.law.keep(&self.window, cut).clamp(0.0, 1.0);
+        if kept.is_nan() {
+            self.fault = Some("to keep a share of the window that is not a number");
+            kept = 0.5;
+        }
         let bytes = self.window.bytes * kept;
         self.window.set(bytes, 2.0);
         self.window.ssthresh = self.window.bytes;
@@ -187,7 +193,12 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
             }
             ack.acked = size(rest);
         }
-        let more = self.law.grow(&self.window, &ack).max(0.0);
+        let mut more = self.law.grow(&self.window, &ack);
+        if !more.is_finite() {
+            self.fault = Some("a growth that is infinite or not a number");
+            more = 0.0;
+        }
+        let more = more.max(0.0);
         self.window.set(self.window.bytes + more, 1.0);
     }
 
@@ -295,6 +306,10 @@ impl<S: SlowStart, G: Growth> CongestionController for Windowed<S, G> {
             rate: Rate::from_f64(rate),
             quantum: size(burst),
         }
+    }
+
+    fn fault(&mut self) -> Option<&'static str> {
+        self.fault.take()
     }
 
     fn observe(&self) -> CcState {

@@ -80,6 +80,7 @@ impl World {
                 new_episode,
                 in_flight_before: Size::from_bytes(window),
                 path: self.path,
+                ..LossEvent::default()
             }),
             Op::Timeout(backoff) => law.on_timeout(self.now, backoff),
             Op::Undo => law.on_undo(self.now),
@@ -109,6 +110,7 @@ impl World {
             ce,
             app_limited,
             path: self.path,
+            ..AckEvent::default()
         }
     }
 }

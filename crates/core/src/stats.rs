@@ -119,6 +119,10 @@ pub struct Stats {
     pub episodes: u64,
     /// Timeouts without any feedback (web100 `Timeouts`).
     pub timeouts: u64,
+    /// Times the congestion law asked for what cannot be and was overruled.
+    pub law_faults: u64,
+    /// What it asked for last time, in words.
+    pub law_fault: Option<&'static str>,
     /// Key updates, own and peer's.
     pub key_updates: u64,
     /// Times the peer's address changed.

@@ -13,6 +13,12 @@ use std::{
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(NonZeroU64);
 
+impl Default for Instant {
+    fn default() -> Self {
+        Self::EPOCH
+    }
+}
+
 impl Instant {
     /// The driver's epoch.
     pub const EPOCH: Self = Self(NonZeroU64::MIN);

@@ -83,6 +83,7 @@ impl ScriptedPath {
                 ce: 0,
                 app_limited: use_of < 1.0,
                 path: self.view(in_flight as u64),
+                ..AckEvent::default()
             });
         }
     }
@@ -97,6 +98,7 @@ impl ScriptedPath {
             new_episode,
             in_flight_before: in_flight,
             path: self.view(in_flight.bytes()),
+            ..LossEvent::default()
         });
     }
 

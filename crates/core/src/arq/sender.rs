@@ -8,11 +8,11 @@ use std::{collections::VecDeque, time::Duration};
 
 use super::{Report, tail::Tail};
 use crate::{
-    congestion::{CongestionController, PathView, RateSample},
+    congestion::{CongestionController, Facts, Guard, PathView, RateSample},
     loss::Ranges,
     path::{QueueDelay, Rtt},
     rate::Delivery,
-    send::{Budget, Content, Outbox, Pacer, Permit, Piece, Sent, SentLog, State},
+    send::{Budget, Content, FactLog, Outbox, Pacer, Permit, Piece, Sent, SentLog, State},
     stats::{Stats, Why},
     store::ObjectId,
     time::Instant,
@@ -64,6 +64,8 @@ struct Clocks {
     backoff: u32,
     probes: u32,
     progress_at: Option<Instant>,
+    /// Since when nothing is in flight, after something was.
+    idle_since: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -75,7 +77,11 @@ struct Counters {
     repaired: u64,
     retransmits: u64,
     data_acked: u64,
+    /// Wire bytes.
+    delivered: u64,
     lost: u64,
+    /// Wire bytes.
+    lost_bytes: u64,
     spurious: u64,
     episodes: u64,
     timeouts: u64,
@@ -95,9 +101,10 @@ struct Change {
 
 /// Sender side of the skeleton.
 pub struct Sender {
-    law: Box<dyn CongestionController>,
+    law: Guard,
     max_rate: Rate,
     log: SentLog,
+    facts: FactLog,
     outbox: Outbox,
     pacer: Pacer,
     path: Path,
@@ -113,10 +120,11 @@ impl Sender {
     /// A sender governed by `law`, never above `max_rate`.
     pub fn new(law: Box<dyn CongestionController>, max_rate: Rate) -> Self {
         Self {
-            law,
+            outbox: Outbox::new(law.repair_order()),
+            law: Guard::new(law),
             max_rate,
             log: SentLog::default(),
-            outbox: Outbox::default(),
+            facts: FactLog::default(),
             pacer: Pacer::new(),
             path: Path {
                 datagram: 1_200,
@@ -140,7 +148,8 @@ impl Sender {
     pub fn start(&mut self, now: Instant, datagram: u32, rtt: Duration) {
         self.path.datagram = datagram;
         self.path.rtt = Rtt::new(rtt);
-        self.law.on_start(now, &self.view());
+        let view = self.view();
+        self.law.on_start(now, &view);
     }
 
     /// The UDP payload of a full datagram changed.
@@ -157,7 +166,13 @@ impl Sender {
     pub fn reset_path(&mut self, now: Instant, rtt: Duration) {
         self.path.rtt = Rtt::new(rtt);
         self.path.queue = QueueDelay::default();
-        self.law.on_start(now, &self.view());
+        let view = self.view();
+        self.law.on_start(now, &view);
+    }
+
+    /// The connection closes.
+    pub fn close(&mut self, now: Instant) {
+        self.law.tell(|law| law.on_close(now));
     }
 
     fn view(&self) -> PathView {
@@ -246,6 +261,10 @@ impl Sender {
         if !quiet {
             if self.count.in_flight == 0 {
                 self.clocks.progress_at = Some(now);
+                if let Some(since) = self.clocks.idle_since.take() {
+                    self.law
+                        .tell(|law| law.on_idle_restart(now, now.since(since)));
+                }
             }
             self.count.in_flight += u64::from(wire);
             self.clocks.probes = self.clocks.probes.saturating_sub(1);
@@ -295,6 +314,14 @@ impl Sender {
     pub fn batch_sent(&mut self, now: Instant, bytes: u64) {
         let rate = self.law.allowance().rate.min(self.max_rate);
         self.pacer.charge(now, bytes, rate);
+        let facts = Facts {
+            sent_at: now,
+            in_flight: Size::from_bytes(self.count.in_flight),
+            delivered: Size::from_bytes(self.count.delivered),
+            lost: Size::from_bytes(self.count.lost_bytes),
+            app_limited: self.outbox.is_empty(),
+        };
+        self.facts.push(self.log.next(), facts);
         let view = self.view();
         self.law.on_sent(now, Size::from_bytes(bytes), &view);
     }
@@ -356,7 +383,7 @@ impl Sender {
 
     /// The law, for a look inside.
     pub fn law(&self) -> &dyn CongestionController {
-        &*self.law
+        self.law.law()
     }
 
     /// Adds this half's counters.
@@ -379,5 +406,6 @@ impl Sender {
         stats.ssthresh = seen.ssthresh;
         stats.phase = seen.phase;
         stats.in_flight = self.count.in_flight;
+        (stats.law_faults, stats.law_fault) = self.law.faults();
     }
 }

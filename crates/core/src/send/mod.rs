@@ -1,10 +1,12 @@
 //! What is on its way, what goes next, and may it go now?
 
+mod facts;
 mod log;
 mod outbox;
 mod pacer;
 mod permit;
 
+pub use facts::FactLog;
 pub use log::{Content, Sent, SentLog, State};
 pub use outbox::{Outbox, Piece};
 pub use pacer::Pacer;

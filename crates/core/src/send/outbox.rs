@@ -1,10 +1,10 @@
 //! What goes next? The ordered stream first (it is small and others wait for it), then repairs, then
-//! new data in the order it was given.
+//! new data in the order it was given; or new data before repairs, if that is the policy.
 
 use std::collections::VecDeque;
 
 use super::STREAM;
-use crate::store::ObjectId;
+use crate::{congestion::RepairOrder, store::ObjectId};
 
 /// A run of bytes of one object, small enough for one packet once it has been cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +33,23 @@ pub struct Outbox {
     repairs: VecDeque<Piece>,
     fresh: VecDeque<Run>,
     unsent: u64,
+    order: RepairOrder,
 }
 
 impl Outbox {
+    /// Nothing yet; repairs will go in this order.
+    pub fn new(order: RepairOrder) -> Self {
+        Self {
+            order,
+            ..Self::default()
+        }
+    }
+
+    /// Repairs wait for new data.
+    fn repairs_wait(&self) -> bool {
+        self.order == RepairOrder::Last && !self.fresh.is_empty()
+    }
+
     /// Queues new data.
     pub fn push(&mut self, object: ObjectId, offset: u64, len: u64) {
         if len == 0 {
@@ -74,7 +88,7 @@ impl Outbox {
         if let Some(run) = self.stream.front() {
             return Some((run.object, run.offset));
         }
-        if let Some(piece) = self.repairs.front() {
+        if let Some(piece) = self.repairs.front().filter(|_| !self.repairs_wait()) {
             return Some((piece.object, piece.offset));
         }
         self.fresh.front().map(|run| (run.object, run.offset))
@@ -88,7 +102,9 @@ impl Outbox {
         if let Some(piece) = Self::cut(&mut self.stream, max) {
             return Some(piece);
         }
-        if let Some(piece) = self.repairs.front_mut() {
+        if !self.repairs_wait()
+            && let Some(piece) = self.repairs.front_mut()
+        {
             if piece.len <= max {
                 return self.repairs.pop_front();
             }
@@ -139,6 +155,22 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_round_ends_before_its_repairs() {
+        let mut out = Outbox::new(RepairOrder::Last);
+        out.push(1, 10, 5);
+        out.repair(Piece {
+            object: 1,
+            offset: 0,
+            len: 5,
+            repair: false,
+        });
+        assert_eq!(out.peek(), Some((1, 10)));
+        let order = [(); 2].map(|()| out.next(100).map(|p| (p.offset, p.repair)));
+        assert_eq!(order, [Some((10, false)), Some((0, true))]);
+        assert!(out.is_empty());
+    }
 
     #[test]
     fn stream_then_repairs_then_new_data() {

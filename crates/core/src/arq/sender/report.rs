@@ -66,6 +66,7 @@ impl Sender {
                     self.count.outstanding -= 1;
                 }
                 sent.state = State::Acked;
+                self.count.delivered += u64::from(sent.wire);
                 spurious = true;
                 change.spurious += 1;
                 self.count.spurious += 1;
@@ -73,6 +74,7 @@ impl Sender {
             State::Outstanding => {
                 sent.state = State::Acked;
                 self.count.in_flight -= u64::from(sent.wire);
+                self.count.delivered += u64::from(sent.wire);
                 change.acked_bytes += u64::from(sent.wire);
                 change.acked_packets += 1;
                 if matches!(sent.content, Content::Piece(_)) && !sent.covered {
@@ -208,6 +210,7 @@ impl Sender {
             Content::Piece(_) | Content::Other | Content::Quiet => {}
         }
         self.count.lost += 1;
+        self.count.lost_bytes += u64::from(wire);
         change.lost_bytes += u64::from(wire);
         change.lost_packets += 1;
         let first = change.lost_span.map_or(number, |(f, _)| f);
@@ -228,42 +231,57 @@ impl Sender {
                 self.clocks.episode_end = self.log.next();
                 self.count.episodes += 1;
             }
+            let path = self.view();
             self.law.on_loss(&LossEvent {
                 now,
                 lost: Size::from_bytes(change.lost_bytes),
                 packets: change.lost_packets,
                 span,
                 new_episode,
+                oldest: self.facts.get(span.0).unwrap_or_default(),
+                newest: self.facts.get(span.1).unwrap_or_default(),
+                lost_total: Size::from_bytes(self.count.lost_bytes),
                 in_flight_before: Size::from_bytes(before),
-                path: self.view(),
+                path,
             });
         }
         if change.spurious > 0 {
             let step = (self.path.rtt.min() / 8).max(Duration::from_micros(500));
             let widest = self.path.rtt.smoothed();
             self.coverage.reorder_window = (self.coverage.reorder_window + step).min(widest);
-            self.law.on_undo(now);
+            self.law.tell(|law| law.on_undo(now));
         }
-        if self.coverage.largest_acked >= Some(self.clocks.round_end) {
+        let round_start = self.coverage.largest_acked >= Some(self.clocks.round_end);
+        if round_start {
             self.clocks.round += 1;
             self.clocks.round_end = self.log.next();
         }
         let ce = report.ce.saturating_sub(self.coverage.ce);
         self.coverage.ce = self.coverage.ce.max(report.ce);
         if change.acked_packets > 0 {
+            let path = self.view();
             self.law.on_ack(&AckEvent {
                 now,
                 acked: Size::from_bytes(change.acked_bytes),
                 packets: change.acked_packets,
                 round: self.clocks.round,
+                round_start,
                 in_flight_before: Size::from_bytes(before),
                 rtt,
                 queue_delay,
                 rate: self.path.last_rate.take(),
+                delivered: Size::from_bytes(self.count.delivered),
+                lost: Size::from_bytes(self.count.lost_bytes),
+                newest: change.newest.and_then(|(number, _)| self.facts.get(number)),
+                receiver: None,
                 ce,
                 app_limited: self.outbox.is_empty(),
-                path: self.view(),
+                path,
             });
+        }
+        self.facts.trim(self.log.first());
+        if self.count.in_flight == 0 && self.clocks.idle_since.is_none() {
+            self.clocks.idle_since = Some(now);
         }
     }
 
@@ -296,7 +314,7 @@ impl Sender {
         };
         let ms = Duration::from_millis;
         let about_one_rtt = self.path.rtt.smoothed().clamp(ms(25), ms(100));
-        let window = self.law.sample_window().unwrap_or(about_one_rtt);
+        let window = self.law.law().sample_window().unwrap_or(about_one_rtt);
         self.path.last_rate = self.path.delivery.update(progress, window);
         if let Some(rate) = self.path.last_rate {
             self.path.interval = self.wished_interval(rate.rate);
@@ -319,7 +337,7 @@ impl Sender {
         let base = (srtt / 8).clamp(ms(5), ms(10));
         let slow = rate.time_for(16 * u64::from(self.path.datagram));
         let interval = slow.clamp(base, (srtt / 4).max(ms(25)));
-        self.law.sample_window().map_or(interval, |w| {
+        self.law.law().sample_window().map_or(interval, |w| {
             if w < ms(25) {
                 w / 5
             } else {

@@ -1,14 +1,19 @@
 //! What if nothing is heard? The oldest packets are sent again, beyond the window, further and further
 //! apart but never more than a second; and what is unknown is asked for.
 
+use std::time::Duration;
+
 use super::{Change, MAX_TIMEOUT, PROBES, Sender};
 use crate::{send::State, stats::Why, time::Instant};
+
+/// The shortest silence that a law can ask to be told of.
+const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 
 impl Sender {
     /// No feedback in time, or the law's own timer.
     pub fn on_timeout(&mut self, now: Instant) {
         if self.law.next_tick().is_some_and(|at| at <= now) {
-            self.law.on_tick(now);
+            self.law.tell(|law| law.on_tick(now));
         }
         if self.silence_deadline().is_none_or(|at| at > now) {
             return;
@@ -16,7 +21,8 @@ impl Sender {
         self.clocks.backoff += 1;
         self.count.timeouts += 1;
         self.clocks.progress_at = Some(now);
-        self.law.on_timeout(now, self.clocks.backoff);
+        let backoff = self.clocks.backoff;
+        self.law.tell(|law| law.on_timeout(now, backoff));
         self.clocks.probes = PROBES;
         self.coverage.want = Some(self.coverage.end.max(self.log.first()));
         self.coverage.asked_at = Some(now);
@@ -45,7 +51,8 @@ impl Sender {
         if self.count.in_flight == 0 {
             return None;
         }
-        let timeout = self.path.rtt.timeout(self.path.interval);
+        let own = || self.path.rtt.timeout(self.path.interval);
+        let timeout = self.law.timeout().unwrap_or_else(own).max(LEAST_TIMEOUT);
         let longest = MAX_TIMEOUT.max(timeout);
         let timeout = timeout
             .saturating_mul(1 << self.clocks.backoff.min(6))

@@ -2,7 +2,11 @@
 //! everything that packet told, losses before acknowledgements, and answers with an [`Allowance`].
 //! Sequence bookkeeping, loss detection, rtt, pacing and liveness are the engine's, never the law's.
 
+mod guard;
+
 use std::time::Duration;
+
+pub use guard::Guard;
 
 use crate::{
     time::Instant,
@@ -12,7 +16,7 @@ use crate::{
 /// What may be sent: a window, a rate, and how much at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// The most bytes in flight.
+    /// The most bytes in flight; [`Size::UNLIMITED`] for a law without a window.
     pub window: Size,
     /// Pacing rate.
     pub rate: Rate,
@@ -35,6 +39,43 @@ pub struct PathView {
     pub in_flight: Size,
 }
 
+impl Default for PathView {
+    fn default() -> Self {
+        Self {
+            datagram: 1_200,
+            srtt: Duration::from_millis(100),
+            min_rtt: Duration::from_millis(100),
+            feedback_interval: Duration::from_millis(5),
+            in_flight: Size::ZERO,
+        }
+    }
+}
+
+/// What was so when a packet left, frozen then and handed back with its fate. Packets of one batch
+/// share their facts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// When it left.
+    pub sent_at: Instant,
+    /// Bytes in flight, its batch included.
+    pub in_flight: Size,
+    /// Wire bytes acknowledged until then, ever.
+    pub delivered: Size,
+    /// Wire bytes believed lost until then, ever.
+    pub lost: Size,
+    /// The sender had nothing more to send after it.
+    pub app_limited: bool,
+}
+
+/// What the receiver measured of the path, in protocols whose receivers do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiverRates {
+    /// How fast data arrives.
+    pub arrival: Rate,
+    /// Capacity of the bottleneck by packet pairs.
+    pub capacity: Option<Rate>,
+}
+
 /// Delivery rate over about one rtt, measured by the receiver's own clock and never above the rate
 /// at which the same packets were sent (after draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,7 +93,7 @@ pub struct RateSample {
 }
 
 /// One feedback packet's acknowledgements.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct AckEvent {
     /// Now.
     pub now: Instant,
@@ -62,6 +103,8 @@ pub struct AckEvent {
     pub packets: u32,
     /// Rounds (packet-timed round trips) completed so far.
     pub round: u64,
+    /// This is the first of its round.
+    pub round_start: bool,
     /// Bytes in flight before this feedback.
     pub in_flight_before: Size,
     /// The rtt sample of this feedback, without the receiver's holding time.
@@ -70,6 +113,14 @@ pub struct AckEvent {
     pub queue_delay: Option<Duration>,
     /// The delivery rate now.
     pub rate: Option<RateSample>,
+    /// Wire bytes acknowledged so far, ever, these included.
+    pub delivered: Size,
+    /// Wire bytes believed lost so far, ever.
+    pub lost: Size,
+    /// Facts of the newest packet acknowledged.
+    pub newest: Option<Facts>,
+    /// The receiver's own measures, in protocols that carry them.
+    pub receiver: Option<ReceiverRates>,
     /// Packets marked "congestion experienced", newly reported.
     pub ce: u64,
     /// The sender had nothing to send rather than no allowance.
@@ -79,7 +130,7 @@ pub struct AckEvent {
 }
 
 /// Packets believed lost.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct LossEvent {
     /// Now.
     pub now: Instant,
@@ -91,11 +142,20 @@ pub struct LossEvent {
     pub span: (u64, u64),
     /// The first loss since a packet sent after the last episode began was lost: react once.
     pub new_episode: bool,
+    /// Facts of the first of them.
+    pub oldest: Facts,
+    /// Facts of the last of them.
+    pub newest: Facts,
+    /// Wire bytes believed lost so far, ever, these included.
+    pub lost_total: Size,
     /// Bytes in flight before these losses were noticed.
     pub in_flight_before: Size,
     /// The path.
     pub path: PathView,
 }
+
+/// The most bytes of one message between the halves of a law.
+pub const MAX_MESSAGE: usize = 255;
 
 /// Internals for traces and plots, never for control.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,13 +168,36 @@ pub struct CcState {
     pub bandwidth: Option<Rate>,
 }
 
+/// How often the sender would like to hear; asked of the receiver in band.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FeedbackWish {
+    /// At the latest after this time (`None`: the engine chooses).
+    pub interval: Option<Duration>,
+    /// And at the latest after so many packets (`None`: by time alone).
+    pub packets: Option<u32>,
+}
+
+/// Which goes first: what was lost, or what was never sent?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RepairOrder {
+    /// Repairs at once.
+    #[default]
+    First,
+    /// Repairs when nothing new waits: rounds, as blasts do.
+    Last,
+}
+
 /// A congestion controller.
 pub trait CongestionController: Send {
     /// The name by which it is chosen.
     fn name(&self) -> &'static str;
 
-    /// The connection opened; the path is known as far as the handshake shows it.
+    /// The connection opened, or moved to another path; the path is known as far as the handshake
+    /// shows it.
     fn on_start(&mut self, _now: Instant, _path: &PathView) {}
+
+    /// The connection closes.
+    fn on_close(&mut self, _now: Instant) {}
 
     /// Once per batch sent.
     fn on_sent(&mut self, _now: Instant, _bytes: Size, _path: &PathView) {}
@@ -131,6 +214,17 @@ pub trait CongestionController: Send {
     /// The losses of the last episode proved spurious.
     fn on_undo(&mut self, _now: Instant) {}
 
+    /// There is something to send again after `idle` with nothing in flight.
+    fn on_idle_restart(&mut self, _now: Instant, _idle: Duration) {}
+
+    /// The receiving half of the law said something; see [`Self::message`].
+    fn on_message(&mut self, _now: Instant, _bytes: &[u8]) {}
+
+    /// Something to say to the receiving half of the law: appended to `into`, at most
+    /// [`MAX_MESSAGE`] bytes. Asked after every event; messages are sealed, small, unordered and may
+    /// be lost.
+    fn message(&mut self, _now: Instant, _into: &mut Vec<u8>) {}
+
     /// The law's own timer.
     fn on_tick(&mut self, _now: Instant) {}
 
@@ -145,8 +239,29 @@ pub trait CongestionController: Send {
         None
     }
 
+    /// How often feedback is wished for.
+    fn feedback_wish(&self) -> FeedbackWish {
+        FeedbackWish::default()
+    }
+
+    /// Silence after which the engine calls [`Self::on_timeout`] and probes (`None`: its own, after
+    /// RFC 9002 §6.2). Asked again for each; the engine doubles it for each in a row.
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Which goes first.
+    fn repair_order(&self) -> RepairOrder {
+        RepairOrder::First
+    }
+
     /// What may be sent now.
     fn allowance(&self) -> Allowance;
+
+    /// What went wrong inside, in a few words, if something did; given once.
+    fn fault(&mut self) -> Option<&'static str> {
+        None
+    }
 
     /// A look inside.
     fn observe(&self) -> CcState {

@@ -1,0 +1,241 @@
+//! What if a law is wrong? Whatever it answers, the session lives: a rate or window that cannot be is
+//! replaced by the last good one and the fault is counted and named. The guard also remembers the
+//! answers, so that the law is asked once per event and not once per packet.
+
+use std::time::Duration;
+
+use super::{AckEvent, Allowance, CongestionController, LossEvent, PathView};
+use crate::{
+    time::Instant,
+    units::{Rate, Size},
+};
+
+/// No path is faster: 100 Tbit/s.
+const MOST_RATE: Rate = Rate::gbit(100_000);
+/// No path is longer: 100 Tbit/s times 20 s, bytes.
+const MOST_WINDOW: Size = Size::from_bytes(250_000_000_000_000);
+/// No law means less.
+const LEAST_RATE: Rate = Rate::from_bps(100);
+
+/// A law behind its guard.
+pub struct Guard {
+    law: Box<dyn CongestionController>,
+    allowance: Allowance,
+    next_tick: Option<Instant>,
+    timeout: Option<Duration>,
+    datagram: u32,
+    srtt: Duration,
+    faults: u64,
+    fault: Option<&'static str>,
+}
+
+impl Guard {
+    /// Guards `law`.
+    pub fn new(law: Box<dyn CongestionController>) -> Self {
+        let path = PathView::default();
+        let mut guard = Self {
+            law,
+            allowance: Allowance {
+                window: Size::ZERO,
+                rate: Rate::ZERO,
+                quantum: Size::ZERO,
+            },
+            next_tick: None,
+            timeout: None,
+            datagram: path.datagram,
+            srtt: path.srtt,
+            faults: 0,
+            fault: None,
+        };
+        guard.allowance = guard.cautious();
+        guard.refresh();
+        guard
+    }
+
+    /// What may be sent now; always possible and never zero.
+    pub const fn allowance(&self) -> Allowance {
+        self.allowance
+    }
+
+    /// When the law wants its tick.
+    pub const fn next_tick(&self) -> Option<Instant> {
+        self.next_tick
+    }
+
+    /// The silence after which the law wants to be told of a timeout.
+    pub const fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// The law itself, to ask what is asked rarely.
+    pub fn law(&self) -> &dyn CongestionController {
+        &*self.law
+    }
+
+    /// How often the law answered what cannot be, and the last of it in words.
+    pub const fn faults(&self) -> (u64, Option<&'static str>) {
+        (self.faults, self.fault)
+    }
+
+    /// The connection opened.
+    pub fn on_start(&mut self, now: Instant, path: &PathView) {
+        self.learn(path);
+        self.law.on_start(now, path);
+        self.refresh();
+    }
+
+    /// A batch left.
+    pub fn on_sent(&mut self, now: Instant, bytes: Size, path: &PathView) {
+        self.law.on_sent(now, bytes, path);
+        self.refresh();
+    }
+
+    /// Feedback.
+    pub fn on_ack(&mut self, ack: &AckEvent) {
+        self.learn(&ack.path);
+        self.law.on_ack(ack);
+        self.refresh();
+    }
+
+    /// Losses.
+    pub fn on_loss(&mut self, loss: &LossEvent) {
+        self.learn(&loss.path);
+        self.law.on_loss(loss);
+        self.refresh();
+    }
+
+    /// Any other event.
+    pub fn tell(&mut self, event: impl FnOnce(&mut dyn CongestionController)) {
+        event(&mut *self.law);
+        self.refresh();
+    }
+
+    fn learn(&mut self, path: &PathView) {
+        self.datagram = path.datagram;
+        self.srtt = path.srtt;
+    }
+
+    /// Asks the law; what cannot be is replaced, part by part.
+    fn refresh(&mut self) {
+        let mut asked = self.law.allowance();
+        let fault = self.law.fault().or_else(|| wrong(&asked));
+        if let Some(fault) = fault {
+            self.faults += 1;
+            self.fault = Some(fault);
+            self.mend(&mut asked);
+        }
+        asked.quantum = asked.quantum.max(Size::from_bytes(1));
+        self.allowance = asked;
+        self.next_tick = self.law.next_tick();
+        self.timeout = self.law.timeout();
+    }
+
+    /// Replaces by the last good answer what [`wrong`] found.
+    fn mend(&self, asked: &mut Allowance) {
+        if !possible(asked.rate) {
+            asked.rate = self.allowance.rate;
+        }
+        let window = asked.window;
+        if window == Size::ZERO || (window > MOST_WINDOW && window != Size::UNLIMITED) {
+            asked.window = self.allowance.window;
+        }
+    }
+
+    /// Ten datagrams per rtt, for a law that never said anything possible.
+    fn cautious(&self) -> Allowance {
+        let window = 10 * u64::from(self.datagram);
+        Allowance {
+            window: Size::from_bytes(window),
+            rate: Rate::of(window, self.srtt.max(Duration::from_micros(1))).max(LEAST_RATE),
+            quantum: Size::from_bytes(u64::from(self.datagram)),
+        }
+    }
+}
+
+fn possible(rate: Rate) -> bool {
+    (LEAST_RATE..=MOST_RATE).contains(&rate)
+}
+
+/// What is wrong with an answer. A float that is not a number became zero on its way here, one that is
+/// infinite the largest integer.
+fn wrong(asked: &Allowance) -> Option<&'static str> {
+    if asked.rate < LEAST_RATE {
+        Some("a rate of zero or not a number")
+    } else if asked.rate > MOST_RATE {
+        Some("an infinite rate")
+    } else if asked.window == Size::ZERO {
+        Some("a window of zero or not a number")
+    } else if asked.window > MOST_WINDOW && asked.window != Size::UNLIMITED {
+        Some("an infinite window")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says what it is told to.
+    struct Says(f64, f64);
+
+    impl CongestionController for Says {
+        fn name(&self) -> &'static str {
+            "says"
+        }
+
+        fn on_ack(&mut self, ack: &AckEvent) {
+            let [rate, window] = [ack.delivered, ack.lost].map(Size::bytes);
+            *self = Self(f64::from_bits(rate), f64::from_bits(window));
+        }
+
+        fn on_loss(&mut self, _loss: &LossEvent) {}
+
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the mistake that laws make"
+        )]
+        fn allowance(&self) -> Allowance {
+            Allowance {
+                window: Size::from_bytes(self.1 as u64),
+                rate: Rate::from_f64(self.0),
+                quantum: Size::from_bytes(1_500),
+            }
+        }
+    }
+
+    fn told(guard: &mut Guard, rate: f64, window: f64) -> Allowance {
+        guard.on_ack(&AckEvent {
+            delivered: Size::from_bytes(rate.to_bits()),
+            lost: Size::from_bytes(window.to_bits()),
+            ..AckEvent::default()
+        });
+        guard.allowance()
+    }
+
+    #[test]
+    fn what_cannot_be_is_replaced_and_named() {
+        let mut guard = Guard::new(Box::new(Says(f64::NAN, f64::NAN)));
+        let first = guard.allowance();
+        assert!(first.rate > Rate::ZERO && first.window > Size::ZERO);
+        assert_eq!(guard.faults().0, 1);
+        let good = told(&mut guard, 1e9, 1e6);
+        assert_eq!(good.rate, Rate::gbit(1));
+        assert_eq!(guard.faults().0, 1);
+        for (rate, window, words) in [
+            (f64::NAN, 1e6, "a rate of zero or not a number"),
+            (0.0, 1e6, "a rate of zero or not a number"),
+            (-1.0, 1e6, "a rate of zero or not a number"),
+            (f64::INFINITY, 1e6, "an infinite rate"),
+            (1e9, f64::NAN, "a window of zero or not a number"),
+            (1e9, 0.0, "a window of zero or not a number"),
+            (1e9, 1e18, "an infinite window"),
+        ] {
+            let now = told(&mut guard, rate, window);
+            assert_eq!((now.rate, now.window), (good.rate, good.window));
+            assert_eq!(guard.faults().1, Some(words));
+        }
+        assert_eq!(guard.faults().0, 8);
+    }
+}
