@@ -9,8 +9,8 @@ use farhaul_core::{
 };
 
 use crate::{
-    registry::{Kind, Law, Parameter, START, Values, with_start},
-    window::{Cause, Cut, Growth, Window, float},
+    registry::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
+    window::{Cause, Cut, Growth, Window},
 };
 
 pub(crate) const LAW: Law = Law {
@@ -37,6 +37,7 @@ pub(crate) const LAW: Law = Law {
             default: "on",
         },
         START,
+        COUNTING,
     ],
     make: |values: &Values| -> Box<dyn CongestionController> {
         let law = Cubic::new(values.number("beta"), values.number("c"))
@@ -119,7 +120,7 @@ impl Growth for Cubic {
 
     fn grow(&mut self, window: &Window, ack: &AckEvent) -> f64 {
         let w = window.packets();
-        let n = float(ack.acked.bytes()) / window.datagram();
+        let n = window.count(ack.acked);
         let mut epoch = match self.epoch {
             Some(epoch) => epoch,
             None => self.begin(ack.now, w),

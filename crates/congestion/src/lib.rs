@@ -5,18 +5,42 @@
 //! kind implements [`CongestionController`](farhaul_core::congestion::CongestionController) itself.
 //! To add one: write its file, declare it here, name it in [`laws`].
 
+mod bic;
+mod compound;
 mod cubic;
+mod cubic_2_6_25;
+mod fast;
 mod fixed;
 mod haul;
+mod hstcp;
+mod htcp;
+mod illinois;
+mod ledbat;
 mod registry;
 mod reno;
+mod rounds;
+mod scalable;
 mod slow_start;
+mod vegas;
+mod westwood;
 mod window;
 
+pub use bic::Bic;
+pub use compound::Compound;
 pub use cubic::Cubic;
+pub use cubic_2_6_25::OldCubic;
+pub use fast::Fast;
 pub use fixed::Fixed;
 pub use haul::Haul;
+pub use hstcp::HighSpeed;
+pub use htcp::HTcp;
+pub use illinois::Illinois;
+pub use ledbat::{Ledbat, LedbatStart};
 pub use registry::{Error, Factory, Kind, Law, Parameter, Values, laws, lookup};
 pub use reno::Reno;
-pub use slow_start::{Classic, HyStart, SlowStart, Start};
-pub use window::{Cause, Cut, Growth, Window, Windowed};
+pub use rounds::{Round, Rounds};
+pub use scalable::Scalable;
+pub use slow_start::{Backlog, Classic, HyStart, Limited, SlowStart, Start};
+pub use vegas::Vegas;
+pub use westwood::Westwood;
+pub use window::{Cause, Counting, Cut, Growth, Window, Windowed};

@@ -9,17 +9,35 @@ use farhaul_core::{
 };
 
 use crate::{
-    cubic, fixed, haul, reno,
-    slow_start::{Classic, HyStart},
-    window::{Growth, Windowed},
+    bic, compound, cubic, cubic_2_6_25, fast, fixed, haul, hstcp, htcp, illinois, ledbat, reno,
+    scalable,
+    slow_start::{Classic, HyStart, Limited},
+    vegas, westwood,
+    window::{Counting, Growth, Windowed},
 };
 
 /// Every law, in the order of their listing.
-static LAWS: [Law; 4] = [haul::LAW, cubic::LAW, reno::LAW, fixed::LAW];
+static LAWS: &[Law] = &[
+    haul::LAW,
+    cubic::LAW,
+    cubic_2_6_25::LAW,
+    reno::LAW,
+    bic::LAW,
+    hstcp::LAW,
+    scalable::LAW,
+    htcp::LAW,
+    westwood::LAW,
+    illinois::LAW,
+    vegas::LAW,
+    compound::LAW,
+    fast::LAW,
+    ledbat::LAW,
+    fixed::LAW,
+];
 
 /// Every law that can be chosen.
 pub fn laws() -> &'static [Law] {
-    &LAWS
+    LAWS
 }
 
 /// A law as the registry knows it.
@@ -336,20 +354,38 @@ fn edits(a: &str, b: &str) -> usize {
 /// The parameter shared by all window laws.
 pub(crate) const START: Parameter = Parameter {
     name: "slow_start",
-    about: "how the first slow start ends: when the rtt rises (hystart, RFC 9406) or on a loss",
-    kind: Kind::Choice(&["hystart", "classic"]),
+    about: "how slow start ends: when the rtt rises (hystart, RFC 9406), on a loss (classic), or on a \
+            loss after steps of 50 datagrams (limited, RFC 3742)",
+    kind: Kind::Choice(&["hystart", "classic", "limited"]),
     default: "hystart",
 };
 
-/// `law` behind the slow start chosen by [`START`].
+/// The parameter shared by all window laws that lets them count as old senders did.
+pub(crate) const COUNTING: Parameter = Parameter {
+    name: "counting",
+    about: "what makes the window grow: bytes acknowledged, or acknowledgements (Linux before 3.x)",
+    kind: Kind::Choice(&["bytes", "acks"]),
+    default: "bytes",
+};
+
+/// `law` behind the slow start chosen by [`START`], growing by what [`COUNTING`] says.
 pub(crate) fn with_start<G: Growth + 'static>(
     values: &Values,
     law: G,
 ) -> Box<dyn CongestionController> {
-    if values.choice(START.name) == "classic" {
-        Box::new(Windowed::new(Classic, law))
-    } else {
-        Box::new(Windowed::new(HyStart::default(), law))
+    let counting = counting(values);
+    match values.choice(START.name) {
+        "classic" => Box::new(Windowed::new(Classic, law).counting(counting)),
+        "limited" => Box::new(Windowed::new(Limited, law).counting(counting)),
+        _ => Box::new(Windowed::new(HyStart::default(), law).counting(counting)),
+    }
+}
+
+/// The value of [`COUNTING`].
+pub(crate) fn counting(values: &Values) -> Counting {
+    match values.choice(COUNTING.name) {
+        "acks" => Counting::Acks,
+        _ => Counting::Bytes,
     }
 }
 
@@ -383,7 +419,7 @@ mod tests {
             ("quux", "no congestion law 'quux'; there are "),
             (
                 "reno:bta=0.8",
-                "reno has no parameter 'bta' (did you mean 'beta'?); it has beta, slow_start",
+                "reno has no parameter 'bta' (did you mean 'beta'?); it has beta, slow_start, counting",
             ),
             (
                 "reno:beta=2",
@@ -395,7 +431,7 @@ mod tests {
             ),
             (
                 "reno:slow_start=fast",
-                "reno: slow_start is hystart or classic, not 'fast'",
+                "reno: slow_start is hystart or classic or limited, not 'fast'",
             ),
             (
                 "fixed:rate=8",

@@ -3,8 +3,8 @@
 use farhaul_core::congestion::{AckEvent, CongestionController};
 
 use crate::{
-    registry::{Kind, Law, Parameter, START, Values, with_start},
-    window::{Cut, Growth, Window, float},
+    registry::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
+    window::{Cut, Growth, Window},
 };
 
 pub(crate) const LAW: Law = Law {
@@ -19,6 +19,7 @@ pub(crate) const LAW: Law = Law {
             default: "0.5",
         },
         START,
+        COUNTING,
     ],
     make: |values: &Values| -> Box<dyn CongestionController> {
         with_start(
@@ -49,10 +50,7 @@ impl Growth for Reno {
     }
 
     fn grow(&mut self, window: &Window, ack: &AckEvent) -> f64 {
-        // dw/da = mss / w, integrated over the acknowledged bytes a.
-        let acked = float(ack.acked.bytes());
-        let (w, mss) = (window.bytes(), window.datagram());
-        (w * w + 2.0 * mss * acked).sqrt() - w
+        window.additive(ack.acked, 1.0)
     }
 
     fn keep(&mut self, _window: &Window, _cut: &Cut) -> f64 {

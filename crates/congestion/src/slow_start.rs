@@ -1,5 +1,6 @@
 //! How does a window find the path's size at first? By doubling each round: until a loss
-//! ([`Classic`]), or until the rtt rises ([`HyStart`], RFC 9406).
+//! ([`Classic`]), by a limited step ([`Limited`], RFC 3742), until the rtt rises ([`HyStart`], RFC
+//! 9406), or until a backlog stands in the queue ([`Backlog`]).
 //!
 //! Invariant: a slow start only answers for how fast to grow and when to stop; it never sets the
 //! window.
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use farhaul_core::congestion::AckEvent;
 
-use crate::window::Window;
+use crate::{rounds::Rounds, window::Window};
 
 /// What to do with an acknowledgement during slow start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,6 +41,51 @@ pub struct Classic;
 impl SlowStart for Classic {
     fn on_ack(&mut self, _window: &Window, _ack: &AckEvent) -> Start {
         Start::Grow(1.0)
+    }
+}
+
+/// RFC 3742: above 100 datagrams a round adds 50 at most, for windows so large that doubling once too
+/// often would lose thousands of packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limited;
+
+impl SlowStart for Limited {
+    fn on_ack(&mut self, window: &Window, _ack: &AckEvent) -> Start {
+        let w = window.packets();
+        // The RFC rounds w / 50 down, which lets a round add a little more than 50.
+        Start::Grow(if w <= 100.0 { 1.0 } else { 50.0 / w })
+    }
+}
+
+/// Doubles until more than `limit` datagrams of the window stand in a queue, judged once a round by
+/// its smallest rtt: the slow start of Vegas and of FAST.
+#[derive(Clone, Copy, Debug)]
+pub struct Backlog {
+    limit: f64,
+    rounds: Rounds,
+}
+
+impl Backlog {
+    /// Until `limit` datagrams wait.
+    pub fn new(limit: f64) -> Self {
+        Self {
+            limit,
+            rounds: Rounds::default(),
+        }
+    }
+}
+
+impl SlowStart for Backlog {
+    fn on_ack(&mut self, window: &Window, ack: &AckEvent) -> Start {
+        self.rounds.on_ack(ack);
+        match self.rounds.take_ended() {
+            Some(round) if round.backlog(window.packets()) > self.limit => Start::Leave,
+            _ => Start::Grow(1.0),
+        }
+    }
+
+    fn on_congestion(&mut self) {
+        self.rounds.restart();
     }
 }
 

@@ -65,6 +65,18 @@ impl Window {
         self.ssthresh
     }
 
+    /// Bytes by which the window grows over `acked` bytes if a round adds `alpha` full datagrams:
+    /// dw/da = alpha mss / w, integrated.
+    pub fn additive(&self, acked: Size, alpha: f64) -> f64 {
+        let twice = 2.0 * alpha * self.datagram * float(acked.bytes());
+        twice / (self.bytes.mul_add(self.bytes, twice).sqrt() + self.bytes)
+    }
+
+    /// `bytes` in full datagrams.
+    pub fn count(&self, bytes: Size) -> f64 {
+        float(bytes.bytes()) / self.datagram
+    }
+
     fn set(&mut self, bytes: f64, floor_packets: f64) {
         self.bytes = bytes.clamp(floor_packets * self.datagram, MAX_WINDOW);
     }
@@ -95,7 +107,16 @@ pub trait Growth: Clone + Send {
     /// The name by which it is chosen.
     fn name(&self) -> &'static str;
 
-    /// Bytes to add for `ack`, which may stand for many packets: integrate over them.
+    /// When a sender counts acknowledgements instead of bytes ([`Counting::Acks`]), does the law make
+    /// up for packets acknowledged together? Then it grows by one datagram per acknowledgement at
+    /// most; otherwise each acknowledgement stands for one packet.
+    const COMPENSATES: bool = false;
+
+    /// Every acknowledgement, in every phase, before [`Self::grow`]: for laws that measure.
+    fn watch(&mut self, _window: &Window, _ack: &AckEvent) {}
+
+    /// Bytes to add for `ack`, which may stand for many packets: integrate over them. Negative: bytes
+    /// to take away; slow start does not bring them back.
     fn grow(&mut self, window: &Window, ack: &AckEvent) -> f64;
 
     /// The fraction of `window` kept, once per episode.
@@ -106,6 +127,16 @@ pub trait Growth: Clone + Send {
 
     /// An acknowledgement came while the window was not in use: nothing grows.
     fn on_unused(&mut self, _now: Instant) {}
+}
+
+/// What makes a window grow?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counting {
+    /// Bytes acknowledged (RFC 3465 without its limit: the sender is paced).
+    #[default]
+    Bytes,
+    /// Acknowledgements, each as if it were for one packet: Linux before 3.x.
+    Acks,
 }
 
 /// What a cut overwrote.
@@ -122,6 +153,7 @@ pub struct Windowed<S, G> {
     window: Window,
     start: S,
     law: G,
+    counting: Counting,
     saved: Option<Saved<S, G>>,
     /// Packets acknowledged before this were sent before the last cut.
     recovery_until: Option<Instant>,
@@ -137,11 +169,19 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
             window: Window::initial(1_200),
             start,
             law,
+            counting: Counting::default(),
             saved: None,
             recovery_until: None,
             rtt: Duration::from_millis(100),
             fault: None,
         }
+    }
+
+    /// The same, growing by what `counting` says.
+    #[must_use]
+    pub const fn counting(mut self, counting: Counting) -> Self {
+        self.counting = counting;
+        self
     }
 
     /// The window.
@@ -186,20 +226,47 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
 
     fn grow(&mut self, ack: &AckEvent) {
         let mut ack = *ack;
+        let by_acks = self.counting == Counting::Acks;
         if self.in_slow_start() {
-            let rest = self.slow_start(&ack);
+            let one = size(self.window.datagram);
+            let counted = if by_acks {
+                ack.acked.min(one)
+            } else {
+                ack.acked
+            };
+            let rest = self.slow_start(&AckEvent {
+                acked: counted,
+                ..ack
+            });
             if rest <= 0.0 {
                 return;
             }
             ack.acked = size(rest);
+        } else if by_acks && !G::COMPENSATES {
+            ack.acked = ack.acked.min(size(self.window.datagram));
         }
-        let mut more = self.law.grow(&self.window, &ack);
-        if !more.is_finite() {
+        let mut change = self.law.grow(&self.window, &ack);
+        if !change.is_finite() {
             self.fault = Some("a growth that is infinite or not a number");
-            more = 0.0;
+            change = 0.0;
         }
-        let more = more.max(0.0);
-        self.window.set(self.window.bytes + more, 1.0);
+        let most = if by_acks {
+            self.window.datagram
+        } else {
+            MAX_WINDOW
+        };
+        self.change(change.min(most));
+    }
+
+    /// Changes the window by `bytes`; the threshold follows it down.
+    fn change(&mut self, bytes: f64) {
+        if bytes >= 0.0 {
+            self.window.set(self.window.bytes + bytes, 1.0);
+        } else {
+            let floor = self.window.packets().min(2.0);
+            self.window.set(self.window.bytes + bytes, floor);
+            self.window.ssthresh = self.window.ssthresh.min(self.window.bytes);
+        }
     }
 
     /// Grows exponentially; returns the acknowledged bytes left over for the law.
@@ -242,6 +309,7 @@ impl<S: SlowStart, G: Growth> CongestionController for Windowed<S, G> {
 
     fn on_ack(&mut self, ack: &AckEvent) {
         self.learn(&ack.path);
+        self.law.watch(&self.window, ack);
         if self.recovery_until.is_some_and(|end| ack.now < end) {
             return;
         }

@@ -135,6 +135,7 @@ proptest! {
             prop_assert!(allowed.rate > Rate::ZERO, "{name} {op:?} {allowed:?}");
             prop_assert!(allowed.quantum > Size::ZERO, "{name} {op:?} {allowed:?}");
             prop_assert!(!law.observe().phase.is_empty());
+            prop_assert_eq!(law.fault(), None, "{} {:?}", name, op);
         }
     }
 
