@@ -402,7 +402,7 @@ impl Sender {
         stats.rtt_smoothed = stats.rtt_min.map(|_| self.path.rtt.smoothed());
         stats.pacing_rate = allowance.rate.min(self.max_rate);
         stats.window = allowance.window.bytes();
-        let seen = self.law.observe();
+        let seen = self.law.law().observe();
         stats.ssthresh = seen.ssthresh;
         stats.phase = seen.phase;
         stats.in_flight = self.count.in_flight;
