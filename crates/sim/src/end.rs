@@ -21,12 +21,19 @@ const SERVER_PORT: u16 = 17_992;
 const FIRST_CLIENT_PORT: u16 = 20_000;
 
 /// Where the end `index` lives; even ends are clients.
-fn address(index: u32) -> SocketAddr {
+pub(crate) fn address(index: u32) -> SocketAddr {
     if index & 1 == 1 {
         return (Ipv4Addr::new(10, 99, 0, 2), SERVER_PORT).into();
     }
     let flow = u16::try_from(index / 2).expect("flows are bounded by the scenario");
     (Ipv4Addr::new(10, 99, 0, 1), FIRST_CLIENT_PORT + flow).into()
+}
+
+/// Where cross traffic comes from and goes to: the discard port.
+pub(crate) fn cross_addresses(index: usize) -> (SocketAddr, SocketAddr) {
+    let port = FIRST_CLIENT_PORT + u16::try_from(index % 40_000).expect("below 40,000");
+    let (from, to) = (Ipv4Addr::new(10, 99, 1, 1), Ipv4Addr::new(10, 99, 1, 2));
+    ((from, port).into(), (to, 9).into())
 }
 
 /// What an end made of a datagram.

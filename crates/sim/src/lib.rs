@@ -2,20 +2,30 @@
 //!
 //! [`run`] takes a [`Scenario`] and a maker of protocols, and answers with a [`SimReport`]. The same
 //! seed gives the same run, event by event; [`SimReport::trace_hash`] says so. Sessions run unsealed
-//! here: only the solid head of a datagram is carried, payload bytes are virtual.
+//! here: only the solid head of a datagram is carried, payload bytes are virtual. Links may be shared
+//! and chained; a host's interface is a link of its own; cross traffic does not listen. An
+//! [`Observer`] looks on without changing anything.
 //!
 //! What it does not do: a host takes no time to think, its receive buffer never overflows, and
 //! everything a session releases in one turn reaches the link at that instant.
 
 mod app;
+mod cross;
 mod end;
+mod flow;
 mod network;
+mod observe;
+mod pcapng;
+mod qlog;
 mod queue;
 mod report;
 mod scenario;
 mod trace;
 mod world;
 
-pub use report::{FlowReport, LinkReport, Point, SideReport, SimReport};
-pub use scenario::{Error, FlowConfig, Scenario};
-pub use world::{Maker, run};
+pub use observe::{Moment, Observer, Packet, Side};
+pub use pcapng::Pcapng;
+pub use qlog::Qlog;
+pub use report::{CrossPoint, CrossReport, FlowReport, LinkReport, Point, SideReport, SimReport};
+pub use scenario::{Bursts, CrossConfig, Error, FlowConfig, Route, Scenario};
+pub use world::{Maker, run, run_observed};

@@ -1,21 +1,26 @@
-//! How does a batch cross a link? Its segments are offered to the link one by one; the survivors
-//! travel on as one parcel, released when the last of them is due, as a receiver's offload would hand
-//! them over.
+//! How does a batch cross the links of its way? Its segments are offered to the first link one by
+//! one. Over a way of one link the survivors travel on as one parcel, released when the last of them
+//! is due, as a receiver's offload would hand them over. Over a longer way each packet travels alone
+//! and meets every further link at its own time; at the end those of one batch may gather again.
 //!
-//! Invariants: a parcel is in order, has one ECN mark, and spans at most [`COALESCE`]; what the link
-//! reorders, marks differently or doubles travels in parcels of its own. Only the solid heads of
-//! segments are kept. A parcel's buffers are reused, so a run settles to no allocation at all.
+//! Invariants: a parcel is in order, of one batch, has one ECN mark, and spans at most the scenario's
+//! `coalesce`; what a link reorders, marks differently or doubles travels in parcels of its own. Only
+//! the solid heads of segments are kept. A parcel's buffers are reused, so a run settles to no
+//! allocation at all.
 
-use std::time::Duration;
+use std::{mem, net::SocketAddr, time::Duration};
 
 use farhaul_core::{
-    datagram::{Ecn, TxBuf},
+    datagram::{Ecn, MAX_BATCH, MAX_SEGMENTS, TxBuf},
     rng::Rng,
     time::Instant,
 };
 use farhaul_link::{Path, Verdict};
 
 use crate::{
+    cross::Cross,
+    end::{address, cross_addresses},
+    observe::{Observer, Packet},
     queue::{Queue, What},
     scenario::Scenario,
     trace::{Mark, Trace},
@@ -23,14 +28,18 @@ use crate::{
 
 /// What IPv4 and UDP put in front of a payload.
 pub(crate) const HEADERS: u32 = 28;
-/// A receiver's offload waits no longer than this for more of the same.
-const COALESCE: Duration = Duration::from_millis(1);
 
 /// Datagrams that arrive together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Parcel {
-    /// The end they are for.
-    pub(crate) to: u32,
+    /// The end that sent them, or the number of ends and of the cross traffic.
+    from: u32,
+    /// Links crossed.
+    hop: u32,
+    /// The batch in which it was sent.
+    batch: u32,
+    /// When they are where they go next.
+    due: Instant,
     pub(crate) ecn: Ecn,
     /// Bytes from one datagram to the next.
     stride: usize,
@@ -42,7 +51,28 @@ pub(crate) struct Parcel {
     heads: Vec<u8>,
 }
 
+impl Default for Parcel {
+    fn default() -> Self {
+        Self {
+            from: 0,
+            hop: 0,
+            batch: 0,
+            due: Instant::EPOCH,
+            ecn: Ecn::NotEct,
+            stride: 1,
+            last: 0,
+            solids: Vec::new(),
+            heads: Vec::new(),
+        }
+    }
+}
+
 impl Parcel {
+    /// The end they are for.
+    pub(crate) const fn to(&self) -> u32 {
+        self.from ^ 1
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.solids.len()
     }
@@ -82,105 +112,223 @@ struct Open {
     ecn: Ecn,
 }
 
-/// Where a batch goes.
+/// Where what an end sends goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
-    /// Index of the sending end; even ends are clients.
-    pub(crate) from: u32,
-    /// The flow's own delay on top of the link's.
-    pub(crate) extra_delay: Duration,
+struct Way {
+    /// Index of the first link, and of the second if there is one, in [`Network::hops`].
+    first: usize,
+    /// The number of links.
+    hops: u32,
+    /// The flow's own delay on top of the links'.
+    extra_delay: Duration,
+    from: SocketAddr,
+    to: SocketAddr,
 }
 
-impl Way {
-    /// 0 is forward, 1 is back.
-    const fn link(self) -> usize {
-        (self.from & 1) as usize
-    }
+/// One packet at the entrance of a link.
+#[derive(Clone, Copy)]
+struct Segment<'a> {
+    from: u32,
+    ecn: Ecn,
+    head: &'a [u8],
+    len: usize,
 }
 
-/// Both links and everything on them.
-#[derive(Debug)]
-pub(crate) struct Network {
-    pub(crate) links: [Path; 2],
+/// All links and everything on them.
+pub(crate) struct Network<'a> {
+    pub(crate) links: Vec<Path>,
     pub(crate) queue: Queue,
     pub(crate) trace: Trace,
-    /// Datagrams offered to links.
+    /// Datagrams offered to links by sessions.
     pub(crate) packets: u64,
+    pub(crate) cross: Vec<Cross>,
+    pub(crate) observer: Option<&'a mut dyn Observer>,
+    /// By sending end, then by cross traffic.
+    ways: Vec<Way>,
+    hops: Vec<u32>,
+    /// By way: packets dropped.
+    drops: Vec<u64>,
+    /// By way: the parcel at its receiver that later segments of the same batch may join.
+    gathering: Vec<Option<Open>>,
+    ends: usize,
+    framing: u32,
+    coalesce: Duration,
+    /// Batches sent so far, modulo 2^32.
+    batch: u32,
     parcels: Vec<Parcel>,
     free: Vec<u32>,
 }
 
-impl Network {
-    pub(crate) fn new(scenario: &Scenario, rng: &Rng) -> Self {
-        Self {
-            links: [
-                Path::new(&scenario.forward, &rng.fork("link/forward")),
-                Path::new(&scenario.back, &rng.fork("link/back")),
-            ],
-            queue: Queue::default(),
+impl<'a> Network<'a> {
+    pub(crate) fn new(
+        scenario: &Scenario,
+        rng: &Rng,
+        observer: Option<&'a mut dyn Observer>,
+    ) -> Self {
+        let mut network = Self {
+            links: links(scenario, rng),
+            queue: Queue::new(scenario.link_count()),
             trace: Trace::new(),
             packets: 0,
+            cross: Vec::new(),
+            observer,
+            ways: Vec::new(),
+            hops: Vec::new(),
+            drops: Vec::new(),
+            gathering: Vec::new(),
+            ends: 2 * scenario.flows.len(),
+            framing: HEADERS + scenario.framing,
+            coalesce: scenario.coalesce,
+            batch: 0,
             parcels: Vec::new(),
             free: Vec::new(),
+        };
+        for (flow, config) in scenario.flows.iter().enumerate() {
+            for (side, links) in scenario.ways(config).into_iter().enumerate() {
+                let from = index(2 * flow + side);
+                let ends = (address(from), address(from ^ 1));
+                network.add_way(links, config.extra_delay, ends);
+            }
         }
+        for (i, config) in scenario.cross.iter().enumerate() {
+            let fork = rng.fork(&format!("cross/{i}"));
+            network.cross.push(Cross::new(config, fork));
+            let at = Instant::EPOCH + config.start;
+            network.queue.push(at, What::Cross(index(i)));
+            network.add_way(&config.links, Duration::ZERO, cross_addresses(i));
+        }
+        network
     }
 
-    /// Takes the batch in `out` over its link.
-    pub(crate) fn carry(&mut self, now: Instant, way: Way, ecn: Ecn, out: &TxBuf) {
+    fn add_way(&mut self, links: &[usize], extra_delay: Duration, ends: (SocketAddr, SocketAddr)) {
+        self.ways.push(Way {
+            first: self.hops.len(),
+            hops: index(links.len()),
+            extra_delay,
+            from: ends.0,
+            to: ends.1,
+        });
+        self.hops.extend(links.iter().map(|link| index(*link)));
+        self.drops.push(0);
+        self.gathering.push(None);
+    }
+
+    /// Packets of this sending end that were dropped.
+    pub(crate) fn dropped(&self, from: usize) -> u64 {
+        self.drops[from]
+    }
+
+    /// Takes the batch in `out`, sent by the end `from`, over its first link.
+    pub(crate) fn carry(&mut self, now: Instant, from: u32, ecn: Ecn, out: &TxBuf) {
+        let way = self.ways[from as usize];
+        let link = self.hops[way.first] as usize;
         let stride = out.segment();
         let mut open = None;
         self.packets += out.count() as u64;
-        self.note(now, Mark::Batch, way.from, out.bytes().len());
+        self.note(now, Mark::Batch, from, out.bytes().len());
+        self.batch = self.batch.wrapping_add(1);
         for (bytes, solid) in out.segments() {
             let head = &bytes[..solid];
-            let wire = HEADERS + u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-            let (at, again, ecn) = match self.links[way.link()].offer(now, wire, ecn) {
-                // The receiving host's UDP checksum finds the damage.
-                Verdict::Drop(_)
-                | Verdict::Pass { corrupt: true, .. }
-                | Verdict::Twice { corrupt: true, .. } => {
-                    self.note(now, Mark::Drop, way.from, bytes.len());
-                    continue;
-                }
-                Verdict::Pass { at, ecn, .. } => (at, None, ecn),
-                Verdict::Twice { at, again, ecn, .. } => (at, Some(again), ecn),
+            let segment = Segment {
+                from,
+                ecn,
+                head,
+                len: bytes.len(),
             };
-            open = Some(self.append(way, open, at, ecn, stride));
-            if let Some(open) = open {
-                self.parcels[open.index as usize].push(head, bytes.len());
-            }
+            let Some((at, again, ecn)) = self.offer(now, link, &segment) else {
+                continue;
+            };
             if let Some(again) = again {
-                let copy = self.append(way, None, again, ecn, stride);
+                let copy = self.append(from, None, again, ecn, stride);
                 self.parcels[copy.index as usize].push(head, bytes.len());
-                self.ship(way, copy);
+                self.ship(link, copy);
+            }
+            // Between links packets travel alone, so that they meet others at their own times.
+            let with = if way.hops == 1 { open.take() } else { None };
+            let joined = self.append(from, with, at, ecn, stride);
+            self.parcels[joined.index as usize].push(head, bytes.len());
+            if way.hops == 1 {
+                open = Some(joined);
+            } else {
+                self.ship(link, joined);
             }
         }
         if let Some(open) = open {
-            self.ship(way, open);
+            self.ship(link, open);
+        }
+    }
+
+    /// Offers one packet to a link: when it comes out, when its copy does, and its mark.
+    #[inline]
+    fn offer(
+        &mut self,
+        now: Instant,
+        link: usize,
+        segment: &Segment<'_>,
+    ) -> Option<(Instant, Option<Instant>, Ecn)> {
+        let len = u32::try_from(segment.len).unwrap_or(u32::MAX - self.framing);
+        let verdict = self.links[link].offer(now, self.framing + len, segment.ecn);
+        if self.observer.is_some() {
+            self.show(now, link, segment, &verdict);
+        }
+        match verdict {
+            // The receiving host's UDP checksum finds the damage.
+            Verdict::Drop(_)
+            | Verdict::Pass { corrupt: true, .. }
+            | Verdict::Twice { corrupt: true, .. } => {
+                self.drops[segment.from as usize] += 1;
+                self.note(now, Mark::Drop, segment.from, segment.len);
+                None
+            }
+            Verdict::Pass { at, ecn, .. } => Some((at, None, ecn)),
+            Verdict::Twice { at, again, ecn, .. } => Some((at, Some(again), ecn)),
+        }
+    }
+
+    #[cold]
+    fn show(&mut self, at: Instant, link: usize, segment: &Segment<'_>, verdict: &Verdict) {
+        let way = self.ways[segment.from as usize];
+        let dropped = match verdict {
+            Verdict::Drop(cause) => Some(*cause),
+            Verdict::Pass { .. } | Verdict::Twice { .. } => None,
+        };
+        if let Some(observer) = &mut self.observer {
+            observer.on_packet(&Packet {
+                at,
+                link,
+                from: way.from,
+                to: way.to,
+                ecn: segment.ecn,
+                head: segment.head,
+                len: segment.len,
+                dropped,
+            });
         }
     }
 
     /// The parcel in which a segment due at `at` travels: the open one if it fits.
     fn append(
         &mut self,
-        way: Way,
+        from: u32,
         open: Option<Open>,
         at: Instant,
         ecn: Ecn,
         stride: usize,
     ) -> Open {
         if let Some(open) = open {
-            if at >= open.last && open.ecn == ecn && at.since(open.first) <= COALESCE {
+            if at >= open.last && open.ecn == ecn && at.since(open.first) <= self.coalesce {
                 return Open { last: at, ..open };
             }
-            self.ship(way, open);
+            self.ship(self.last_link(from), open);
         }
         let index = self.free.pop().unwrap_or_else(|| {
             self.parcels.push(Parcel::default());
-            u32::try_from(self.parcels.len() - 1).expect("fewer than 2^32 batches in flight")
+            index(self.parcels.len() - 1)
         });
         let parcel = &mut self.parcels[index as usize];
-        parcel.to = way.from ^ 1;
+        parcel.from = from;
+        parcel.hop = 1;
+        parcel.batch = self.batch;
         parcel.ecn = ecn;
         parcel.stride = stride;
         parcel.solids.clear();
@@ -193,10 +341,158 @@ impl Network {
         }
     }
 
-    fn ship(&mut self, way: Way, open: Open) {
-        let at = open.last + way.extra_delay;
+    fn last_link(&self, from: u32) -> usize {
+        let way = self.ways[from as usize];
+        self.hops[way.first + way.hops as usize - 1] as usize
+    }
+
+    fn ship(&mut self, link: usize, open: Open) {
+        let parcel = &mut self.parcels[open.index as usize];
+        let way = self.ways[parcel.from as usize];
+        let extra = if parcel.hop == way.hops {
+            way.extra_delay
+        } else {
+            Duration::ZERO
+        };
+        parcel.due = open.last + extra;
         self.queue
-            .push_lane(way.link(), at, What::Parcel(open.index));
+            .push_lane(link, parcel.due, What::Parcel(open.index));
+    }
+
+    /// The parcel `index` is due somewhere; true if that is where its receiver is.
+    #[inline]
+    pub(crate) fn arrives(&mut self, now: Instant, index: u32) -> bool {
+        let parcel = &self.parcels[index as usize];
+        let way = self.ways[parcel.from as usize];
+        if parcel.hop < way.hops {
+            self.forward(now, index);
+            return false;
+        }
+        if parcel.due > now {
+            // More segments of its batch have joined it since.
+            let (due, link) = (parcel.due, self.last_link(parcel.from));
+            self.queue.push_lane(link, due, What::Parcel(index));
+            return false;
+        }
+        if way.hops > 1 {
+            let gathering = &mut self.gathering[parcel.from as usize];
+            if gathering.is_some_and(|open| open.index == index) {
+                *gathering = None;
+            }
+        }
+        if parcel.from as usize >= self.ends {
+            let source = parcel.from as usize - self.ends;
+            self.cross[source].arrived += parcel.count() as u64;
+            self.recycle(index);
+            return false;
+        }
+        true
+    }
+
+    /// Takes the lone packet in the parcel `index` over its next link.
+    fn forward(&mut self, now: Instant, index: u32) {
+        let parcel = &mut self.parcels[index as usize];
+        let (from, hop, len, ecn) = (parcel.from, parcel.hop, parcel.last, parcel.ecn);
+        let (stride, batch) = (parcel.stride, parcel.batch);
+        let way = self.ways[from as usize];
+        let link = self.hops[way.first + hop as usize] as usize;
+        let heads = mem::take(&mut parcel.heads);
+        self.note(now, Mark::Hop, from, len);
+        let segment = Segment {
+            from,
+            ecn,
+            head: &heads,
+            len,
+        };
+        if let Some((at, again, ecn)) = self.offer(now, link, &segment) {
+            let last = hop + 1 == way.hops;
+            if let Some(again) = again {
+                let copy = self.append(from, None, again, ecn, stride);
+                let parcel = &mut self.parcels[copy.index as usize];
+                (parcel.hop, parcel.batch) = (hop + 1, batch);
+                parcel.push(&heads, len);
+                self.ship(link, copy);
+            }
+            let arrived = Segment { ecn, ..segment };
+            if last && self.join(at, batch, &arrived) {
+                self.recycle(index);
+            } else {
+                let parcel = &mut self.parcels[index as usize];
+                parcel.hop = hop + 1;
+                parcel.ecn = ecn;
+                let open = Open {
+                    index,
+                    first: at,
+                    last: at,
+                    ecn,
+                };
+                if last && !self.coalesce.is_zero() {
+                    self.gathering[from as usize] = Some(open);
+                }
+                self.ship(link, open);
+            }
+        } else {
+            self.lost(from);
+            self.recycle(index);
+        }
+        self.parcels[index as usize].heads = heads;
+    }
+
+    /// Puts a packet at the end of its way into the parcel that waits there, if it fits.
+    fn join(&mut self, at: Instant, batch: u32, segment: &Segment<'_>) -> bool {
+        let way = self.ways[segment.from as usize];
+        let Some(open) = self.gathering[segment.from as usize].as_mut() else {
+            return false;
+        };
+        let parcel = &mut self.parcels[open.index as usize];
+        if parcel.batch != batch
+            || at < open.last
+            || open.ecn != segment.ecn
+            || at.since(open.first) > self.coalesce
+            || parcel.last != parcel.stride
+            || parcel.len() + segment.len > MAX_BATCH
+            || parcel.count() == MAX_SEGMENTS
+        {
+            return false;
+        }
+        open.last = at;
+        parcel.due = at + way.extra_delay;
+        parcel.push(segment.head, segment.len);
+        true
+    }
+
+    /// A packet of cross traffic is due.
+    pub(crate) fn cross(&mut self, now: Instant, source: u32) {
+        let from = index(self.ends) + source;
+        let cross = &mut self.cross[source as usize];
+        let len = (cross.packet - HEADERS) as usize;
+        if let Some(next) = cross.next(now) {
+            self.queue.push(next, What::Cross(source));
+        }
+        cross.sent += 1;
+        self.note(now, Mark::Cross, from, len);
+        let way = self.ways[from as usize];
+        let link = self.hops[way.first] as usize;
+        let segment = Segment {
+            from,
+            ecn: Ecn::NotEct,
+            head: &[],
+            len,
+        };
+        match self.offer(now, link, &segment) {
+            Some((at, ..)) => {
+                let open = self.append(from, None, at, Ecn::NotEct, len.max(1));
+                self.parcels[open.index as usize].push(&[], len);
+                self.ship(link, open);
+            }
+            None => self.lost(from),
+        }
+    }
+
+    fn lost(&mut self, from: u32) {
+        if let Some(source) = (from as usize).checked_sub(self.ends) {
+            self.cross[source].dropped += 1;
+        }
     }
 
     /// The parcel `index`, which has arrived; give it back with [`Self::recycle`].
@@ -221,6 +517,27 @@ impl Parcel {
             .push(u16::try_from(head.len()).expect("a solid head is counted in 16 bits"));
         self.last = len;
     }
+}
+
+/// Every link in the order of its number. The first two keep the names by which they were seeded
+/// when they were the only ones.
+fn links(scenario: &Scenario, rng: &Rng) -> Vec<Path> {
+    let named = |number: usize| match number {
+        0 => "link/forward".to_string(),
+        1 => "link/back".to_string(),
+        _ => format!("link/{number}"),
+    };
+    (0..scenario.link_count())
+        .filter_map(|number| {
+            let mut config = scenario.link(number)?.clone();
+            config.mtu = config.mtu.map(|mtu| mtu + scenario.framing);
+            Some(Path::new(&config, &rng.fork(&named(number))))
+        })
+        .collect()
+}
+
+fn index(n: usize) -> u32 {
+    u32::try_from(n).expect("fewer than 2^32 links, ends and parcels")
 }
 
 #[cfg(test)]

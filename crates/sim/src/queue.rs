@@ -1,7 +1,8 @@
 //! What happens next? Events ordered by time, and by the order of their making where times are equal.
 //!
-//! Most events are deliveries, and a link delivers in order; so each link has a lane, a plain queue,
-//! and only what is out of order goes to the heap, which stays as small as the number of timers.
+//! Most events are deliveries, and a link delivers in order; so each of the first links has a lane, a
+//! plain queue, and only what is out of order, or of further links, goes to the heap, which stays as
+//! small as the number of timers.
 
 use std::{
     cmp::Ordering,
@@ -23,6 +24,10 @@ pub(crate) enum What {
     Stop(u32),
     /// A point of the time series is due.
     Sample,
+    /// A look at the queues is due.
+    Look,
+    /// The next packet of this cross traffic is due.
+    Cross(u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,15 +56,26 @@ impl PartialOrd for Entry {
     }
 }
 
+/// More lanes than this cost more to look through than the heap.
+const MAX_LANES: usize = 12;
+
 /// Pending events.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     heap: BinaryHeap<Entry>,
-    lanes: [VecDeque<Entry>; 2],
+    lanes: Vec<VecDeque<Entry>>,
     serial: u64,
 }
 
 impl Queue {
+    /// An empty queue with a lane for each of `links` links.
+    pub(crate) fn new(links: usize) -> Self {
+        Self {
+            lanes: vec![VecDeque::new(); links.min(MAX_LANES)],
+            ..Self::default()
+        }
+    }
+
     /// `what` is due at `at`.
     pub(crate) fn push(&mut self, at: Instant, what: What) {
         let entry = self.entry(at, what);
@@ -70,10 +86,9 @@ impl Queue {
     #[inline]
     pub(crate) fn push_lane(&mut self, lane: usize, at: Instant, what: What) {
         let entry = self.entry(at, what);
-        if self.lanes[lane].back().is_none_or(|last| last.at <= at) {
-            self.lanes[lane].push_back(entry);
-        } else {
-            self.heap.push(entry);
+        match self.lanes.get_mut(lane) {
+            Some(queue) if queue.back().is_none_or(|last| last.at <= at) => queue.push_back(entry),
+            _ => self.heap.push(entry),
         }
     }
 
@@ -115,15 +130,15 @@ mod tests {
 
     #[test]
     fn events_come_in_order_of_time_then_of_making() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(2);
         let mut rng = Rng::new(3);
         let mut expected = Vec::new();
         for i in 0..2_000_u32 {
             let at = Instant::from_nanos(rng.below(200));
-            match rng.below(3) {
-                2 => queue.push(at, What::Timer(i)),
-                0 => queue.push_lane(0, at, What::Timer(i)),
-                _ => queue.push_lane(1, at, What::Timer(i)),
+            match rng.below(4) {
+                3 => queue.push(at, What::Timer(i)),
+                // There is no third lane.
+                lane => queue.push_lane(usize::try_from(lane).unwrap(), at, What::Timer(i)),
             }
             expected.push((at, i));
         }

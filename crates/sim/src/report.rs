@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use farhaul_core::stats::Stats;
+use farhaul_core::{stats::Stats, units::Rate};
 use farhaul_link::Counters;
 use serde::Serialize;
 
@@ -23,11 +23,15 @@ pub struct SimReport {
     pub forward: LinkReport,
     /// From servers to clients.
     pub back: LinkReport,
+    /// Further links, from number 2 on.
+    pub links: Vec<LinkReport>,
+    /// Traffic that did not listen, in the scenario's order.
+    pub cross: Vec<CrossReport>,
     /// In the scenario's order.
     pub flows: Vec<FlowReport>,
 }
 
-/// What one link did. Bytes are IP packets.
+/// What one link did. Bytes are IP packets with the scenario's framing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkReport {
     /// Packets offered.
@@ -50,13 +54,32 @@ pub struct LinkReport {
     pub max_queue_bytes: u64,
     /// Longest wait in the queue, ms.
     pub max_wait_ms: f64,
+    /// Share of the time in which it was busy, from what passed and its rate at the start.
+    pub utilisation: f64,
+    /// Mean of the bytes in the queue, if anybody looked.
+    pub mean_queue_bytes: Option<f64>,
+    /// The bytes that were exceeded in a twentieth of the looks.
+    pub p95_queue_bytes: Option<u64>,
     /// Packets dropped by cause; causes that never struck are left out.
     pub drops: BTreeMap<&'static str, u64>,
 }
 
 impl LinkReport {
-    pub(crate) fn new(counters: &Counters) -> Self {
+    /// `looks` are bytes that stood in the queue at regular times.
+    pub(crate) fn new(
+        counters: &Counters,
+        capacity: Rate,
+        seconds: f64,
+        mut looks: Vec<u32>,
+    ) -> Self {
+        looks.sort_unstable();
+        let sum: u64 = looks.iter().map(|l| u64::from(*l)).sum();
+        let most = looks.len() as u64;
+        let p95 = looks.get((looks.len() * 95).div_ceil(100).saturating_sub(1));
         Self {
+            utilisation: rate(counters.passed_bytes, seconds) / capacity.as_f64(),
+            mean_queue_bytes: ratio(sum, most),
+            p95_queue_bytes: p95.map(|bytes| u64::from(*bytes)),
             offered: counters.offered,
             offered_bytes: counters.offered_bytes,
             passed: counters.passed,
@@ -96,6 +119,8 @@ pub struct FlowReport {
     /// From the start to the first rtt (at least 48 ms) in which the receiver got nine tenths of the
     /// flow's share of the link's rate, s.
     pub time_to_90_percent: Option<f64>,
+    /// Packets dropped on the way to the server, and back.
+    pub dropped: [u64; 2],
     /// Sender's wire bytes per distinct byte received.
     pub wire_over_goodput: Option<f64>,
     /// Receiver's feedback per GiB received, KiB.
@@ -173,25 +198,77 @@ impl SideReport {
     }
 }
 
-/// A flow at one moment.
+/// A flow at one moment. Counts are since the flow's start, at the sender if not said otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// Since the run's start, s.
     pub at: f64,
     /// At the receiver since the last point, bit/s.
     pub goodput_bits_per_second: f64,
+    /// Distinct bytes at the receiver.
+    pub delivered: u64,
+    /// Bytes of data sent for the first time (web100 `SndNxt`).
+    pub snd_nxt: u64,
     /// Bytes re-sent since the last point.
     pub repaired: u64,
+    /// Packets re-sent.
+    pub retransmits: u64,
+    /// Acknowledgements that repeated the one before.
+    pub duplicate_acks: u64,
+    /// Episodes of loss.
+    pub episodes: u64,
+    /// Timeouts.
+    pub timeouts: u64,
     /// The sender's pacing rate, bit/s.
     pub rate_bits_per_second: f64,
-    /// The sender's window, bytes.
+    /// The sender's window, bytes (web100 `CurCwnd`).
     pub window: u64,
+    /// Slow-start threshold, bytes.
+    pub ssthresh: Option<u64>,
+    /// What the receiver grants, bytes.
+    pub peer_window: Option<u64>,
     /// Bytes in flight.
     pub in_flight: u64,
     /// The sender's smoothed rtt, ms.
     pub rtt_ms: Option<f64>,
-    /// Bytes standing in the forward queue, of all flows.
+    /// Retransmission timeout, ms.
+    pub rto_ms: Option<f64>,
+    /// Phase the law is in.
+    pub phase: &'static str,
+    /// Bytes standing in the queue of the flow's slowest link on the way there, of all flows.
     pub queue: u64,
+}
+
+/// Traffic that did not listen.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CrossReport {
+    /// When it began, s.
+    pub start: f64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that reached the end of their way.
+    pub arrived: u64,
+    /// Packets that the network dropped; the rest is on its way.
+    pub dropped: u64,
+    /// Dropped over sent, if any were sent.
+    pub loss: Option<f64>,
+    /// Bytes sent, with IP headers.
+    pub bytes: u64,
+    /// What happened when.
+    pub series: Vec<CrossPoint>,
+}
+
+/// Cross traffic at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CrossPoint {
+    /// Since the run's start, s.
+    pub at: f64,
+    /// Sent since the last point, bit/s.
+    pub bits_per_second: f64,
+    /// Packets sent since the last point.
+    pub sent: u64,
+    /// Packets dropped since the last point.
+    pub dropped: u64,
 }
 
 pub(crate) fn millis(d: Duration) -> f64 {

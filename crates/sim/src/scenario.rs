@@ -1,25 +1,40 @@
-//! What is simulated? Plain data: a path each way, flows with their times, a duration and a seed.
+//! What is simulated? Plain data: links and the ways over them, flows and cross traffic with their
+//! times, a duration and a seed.
 
 use std::time::Duration;
 
-use farhaul_core::{datagram::MAX_SEGMENTS, time::Instant};
+use farhaul_core::{datagram::MAX_SEGMENTS, time::Instant, units::Rate};
 use farhaul_link::{ConfigError, PathConfig};
 
 /// One run of the simulator.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// From clients to servers; shared by all flows.
+    /// From clients to servers, for every flow without a route; link 0.
     pub forward: PathConfig,
-    /// From servers to clients; shared by all flows.
+    /// From servers to clients, for every flow without a route; link 1.
     pub back: PathConfig,
+    /// Further links, numbered from 2. A link is one direction of one hop; a host's interface is one.
+    pub links: Vec<PathConfig>,
+    /// Ways over several links.
+    pub routes: Vec<Route>,
     /// Who sends what, when.
     pub flows: Vec<FlowConfig>,
+    /// Traffic that does not listen.
+    pub cross: Vec<CrossConfig>,
+    /// Bytes that every packet takes on every link beyond its IP length: 38 on Ethernet (preamble,
+    /// header, check sequence, gap).
+    pub framing: u32,
     /// Virtual time simulated at most; the run ends earlier when every flow is over.
     pub duration: Duration,
     /// All randomness comes from it.
     pub seed: u64,
     /// Between the points of the time series; zero for none.
     pub interval: Duration,
+    /// Between looks at every link's queue, for its mean and percentiles; zero for none.
+    pub queue_interval: Duration,
+    /// How far apart segments of one batch may arrive and still be handed over together, as a
+    /// receiver's offload does; zero hands over every datagram alone.
+    pub coalesce: Duration,
     /// The MTU of the hosts' own interfaces, told to the client; the path's may be smaller.
     pub interface_mtu: Option<u32>,
     /// Segments a host may hand over at once; 1 is a host without segmentation offload.
@@ -31,6 +46,12 @@ impl Default for Scenario {
         Self {
             forward: PathConfig::default(),
             back: PathConfig::default(),
+            links: Vec::new(),
+            routes: Vec::new(),
+            cross: Vec::new(),
+            framing: 0,
+            queue_interval: Duration::ZERO,
+            coalesce: Duration::from_millis(1),
             flows: vec![FlowConfig::default()],
             duration: Duration::from_secs(10),
             seed: 1,
@@ -52,6 +73,47 @@ pub struct FlowConfig {
     pub bytes: Option<u64>,
     /// One-way delay of this flow on top of the path's, in each direction.
     pub extra_delay: Duration,
+    /// Index into [`Scenario::routes`]; over links 0 and 1 if not said.
+    pub route: Option<usize>,
+}
+
+/// The links that a flow's packets cross, by number and in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// From the client to the server.
+    pub forward: Vec<usize>,
+    /// From the server to the client.
+    pub back: Vec<usize>,
+}
+
+/// Unresponsive datagrams at a constant rate while on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CrossConfig {
+    /// The links crossed, by number and in order.
+    pub links: Vec<usize>,
+    /// While on, counted in IP packets.
+    pub rate: Rate,
+    /// Length of every packet, with its IP header.
+    pub packet: u32,
+    /// When it begins.
+    pub start: Duration,
+    /// When it ends; with the run if not said.
+    pub stop: Option<Duration>,
+    /// Lengths of the times in which it sends and is silent; always on if not said.
+    pub bursts: Option<Bursts>,
+    /// Every gap between packets is uniform in `1 - jitter ..= 1 + jitter` of its mean, 0 to 1.
+    pub jitter: f64,
+}
+
+/// A source that is now on, now off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bursts {
+    /// How long it sends.
+    pub on: Duration,
+    /// How long it is silent.
+    pub off: Duration,
+    /// Both are means of exponential distributions, rather than constant.
+    pub random: bool,
 }
 
 /// Why a scenario could not be run to its end.
@@ -64,6 +126,30 @@ pub enum Error {
     /// The path back.
     #[error("path back: {0}")]
     Back(ConfigError),
+    /// A further link.
+    #[error("link {link}: {error}")]
+    Link {
+        /// Its number.
+        link: usize,
+        /// What is wrong with it.
+        error: ConfigError,
+    },
+    /// A way over no link, or over one that does not exist.
+    #[error("{what} {index} crosses no link, or one that is not there")]
+    Route {
+        /// `route` or `cross traffic`.
+        what: &'static str,
+        /// Its index.
+        index: usize,
+    },
+    /// Cross traffic that could never be sent.
+    #[error("cross traffic {cross}: {problem}")]
+    Cross {
+        /// Its index.
+        cross: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// Nothing to simulate.
     #[error("a scenario needs at least one flow, and at most {0}")]
     Flows(usize),
@@ -102,9 +188,75 @@ impl Scenario {
         }
     }
 
+    /// The configuration of link `number`.
+    pub fn link(&self, number: usize) -> Option<&PathConfig> {
+        match number {
+            0 => Some(&self.forward),
+            1 => Some(&self.back),
+            _ => self.links.get(number - 2),
+        }
+    }
+
+    /// How many links there are.
+    pub const fn link_count(&self) -> usize {
+        2 + self.links.len()
+    }
+
+    /// The links of a flow, there and back.
+    pub(crate) fn ways(&self, flow: &FlowConfig) -> [&[usize]; 2] {
+        match flow.route.and_then(|r| self.routes.get(r)) {
+            Some(route) => [&route.forward, &route.back],
+            None => [&[0], &[1]],
+        }
+    }
+
     pub(crate) fn validate(&self) -> Result<(), Error> {
         self.forward.validate().map_err(Error::Forward)?;
         self.back.validate().map_err(Error::Back)?;
+        for (i, config) in self.links.iter().enumerate() {
+            let link = i + 2;
+            config
+                .validate()
+                .map_err(|error| Error::Link { link, error })?;
+        }
+        let exists = |links: &[usize]| {
+            !links.is_empty() && links.iter().all(|link| *link < self.link_count())
+        };
+        for (index, route) in self.routes.iter().enumerate() {
+            if !exists(&route.forward) || !exists(&route.back) {
+                let what = "route";
+                return Err(Error::Route { what, index });
+            }
+        }
+        self.validate_cross(exists)?;
+        self.validate_flows()
+    }
+
+    fn validate_cross(&self, exists: impl Fn(&[usize]) -> bool) -> Result<(), Error> {
+        for (cross, config) in self.cross.iter().enumerate() {
+            if !exists(&config.links) {
+                let what = "cross traffic";
+                return Err(Error::Route { what, index: cross });
+            }
+            let problem = if config.rate == Rate::ZERO || config.rate == Rate::UNLIMITED {
+                "its rate must be more than zero and less than unlimited"
+            } else if config.packet < crate::network::HEADERS {
+                "its packets cannot be shorter than their headers of 28 bytes"
+            } else if config.stop.is_some_and(|stop| stop <= config.start) {
+                "it stops before it starts"
+            } else if config.bursts.is_some_and(|b| b.on.is_zero()) {
+                "it is never on"
+            } else if !(0.0..=1.0).contains(&config.jitter) {
+                "its jitter is a share from 0 to 1"
+            } else {
+                continue;
+            };
+            return Err(Error::Cross { cross, problem });
+        }
+        Ok(())
+    }
+
+    fn validate_flows(&self) -> Result<(), Error> {
         if self.flows.is_empty() || self.flows.len() > MAX_FLOWS {
             return Err(Error::Flows(MAX_FLOWS));
         }
@@ -113,6 +265,8 @@ impl Scenario {
                 "it has nothing to send; give at least one byte"
             } else if config.stop.is_some_and(|stop| stop <= config.start) {
                 "it stops before it starts"
+            } else if config.route.is_some_and(|r| r >= self.routes.len()) {
+                "its route is not there"
             } else {
                 continue;
             };

@@ -9,6 +9,8 @@ pub(crate) enum Mark {
     Delivery,
     Batch,
     Drop,
+    Hop,
+    Cross,
 }
 
 /// A running hash of everything that happened.

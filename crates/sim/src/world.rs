@@ -4,23 +4,23 @@
 //! Invariants: a world sees only [`Protocol`] and [`Session`](farhaul_core::protocol::Session); time
 //! never goes back; a session that does not come to rest ends the run with an error, not a hang.
 
-use std::time::Duration;
-
 use farhaul_core::{
-    datagram::{Received, TxBuf},
+    datagram::{Ecn, Received, TxBuf},
     protocol::{Event, Protocol},
     rng::Rng,
-    stats::Stats,
     time::Instant,
+    units::Rate,
 };
 
 use crate::{
-    app::{Climb, Supply},
+    cross::Cross,
     end::{End, Heard},
-    network::{Network, Way},
+    flow::Flow,
+    network::Network,
+    observe::{Moment, Observer, Side},
     queue::What,
-    report::{FlowReport, LinkReport, Point, SideReport, SimReport, millis, rate, ratio},
-    scenario::{Error, FlowConfig, Scenario},
+    report::{LinkReport, SimReport},
+    scenario::{Error, Scenario},
     trace::Mark,
 };
 
@@ -35,37 +35,36 @@ const SCRATCH: usize = 1 << 16;
 
 /// Runs `scenario` with protocols made by `make`.
 pub fn run(scenario: &Scenario, make: Maker<'_>) -> Result<SimReport, Error> {
-    scenario.validate()?;
-    let mut world = World::new(scenario, make);
-    world.run()?;
-    Ok(world.report())
+    go(scenario, make, None)
 }
 
-/// A flow apart from its two ends.
-struct Flow {
-    config: FlowConfig,
-    start: Instant,
-    supply: Supply,
-    climb: Climb,
-    connected: Option<Instant>,
-    completed: Option<Instant>,
-    delivered: Option<Instant>,
-    /// When nothing more was to be expected.
-    over: Option<Instant>,
-    /// Neither end has anything left to do.
-    finished: bool,
-    /// What the receiver had when the flow was stopped.
-    stopped_with: Option<u64>,
-    series: Vec<Point>,
-    /// Bytes received and re-sent at the last point of the series.
-    sampled: (u64, u64),
+/// Runs `scenario` while `observer` looks on; the run is the same as without it.
+pub fn run_observed(
+    scenario: &Scenario,
+    make: Maker<'_>,
+    observer: &mut dyn Observer,
+) -> Result<SimReport, Error> {
+    go(scenario, make, Some(observer))
+}
+
+fn go<'a>(
+    scenario: &'a Scenario,
+    make: Maker<'_>,
+    observer: Option<&'a mut dyn Observer>,
+) -> Result<SimReport, Error> {
+    scenario.validate()?;
+    let mut world = World::new(scenario, make, observer);
+    world.run()?;
+    Ok(world.report())
 }
 
 struct World<'a> {
     scenario: &'a Scenario,
     now: Instant,
     end: Instant,
-    network: Network,
+    network: Network<'a>,
+    /// Bytes in every link's queue at regular times.
+    looks: Vec<Vec<u32>>,
     /// Flow `i` is between ends `2 * i`, the client, and `2 * i + 1`.
     ends: Vec<End>,
     flows: Vec<Flow>,
@@ -77,9 +76,13 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(scenario: &'a Scenario, make: Maker<'_>) -> Self {
+    fn new(
+        scenario: &'a Scenario,
+        make: Maker<'_>,
+        observer: Option<&'a mut dyn Observer>,
+    ) -> Self {
         let rng = Rng::new(scenario.seed);
-        let mut network = Network::new(scenario, &rng);
+        let mut network = Network::new(scenario, &rng, observer);
         let (mut ends, mut flows) = (Vec::new(), Vec::new());
         for (i, config) in scenario.flows.iter().enumerate() {
             let (client, server) = make(i);
@@ -95,15 +98,19 @@ impl<'a> World<'a> {
                 network.queue.push(Instant::EPOCH + stop, What::Stop(index));
             }
         }
-        if !scenario.interval.is_zero() {
-            network
-                .queue
-                .push(Instant::EPOCH + scenario.interval, What::Sample);
+        for (interval, what) in [
+            (scenario.interval, What::Sample),
+            (scenario.queue_interval, What::Look),
+        ] {
+            if !interval.is_zero() {
+                network.queue.push(Instant::EPOCH + interval, what);
+            }
         }
         Self {
             scenario,
             now: Instant::EPOCH,
             end: Instant::EPOCH + scenario.duration,
+            looks: vec![Vec::new(); network.links.len()],
             network,
             running: flows.len(),
             ends,
@@ -125,11 +132,17 @@ impl<'a> World<'a> {
             self.now = at;
             self.events += 1;
             match what {
-                What::Parcel(index) => self.deliver(index)?,
+                What::Parcel(index) => {
+                    if self.network.arrives(at, index) {
+                        self.deliver(index)?;
+                    }
+                }
                 What::Timer(e) => self.expire(e)?,
                 What::Start(flow) => self.start(flow)?,
                 What::Stop(flow) => self.stop(flow)?,
                 What::Sample => self.sample(),
+                What::Look => self.look(),
+                What::Cross(source) => self.network.cross(at, source),
             }
         }
         if self.running > 0 {
@@ -145,6 +158,7 @@ impl<'a> World<'a> {
         }
         let client = 2 * flow;
         self.ends[client as usize].connect(self.now, self.scenario.interface_mtu);
+        self.show(client, Moment::Started);
         self.drain(client)
     }
 
@@ -165,7 +179,7 @@ impl<'a> World<'a> {
 
     fn deliver(&mut self, index: u32) -> Result<(), Error> {
         let parcel = self.network.parcel(index);
-        let (e, len) = (parcel.to, parcel.len());
+        let (e, len) = (parcel.to(), parcel.len());
         parcel.unpack(&mut self.scratch);
         let end = &mut self.ends[e as usize];
         let batch = Received {
@@ -184,13 +198,7 @@ impl<'a> World<'a> {
                 self.out.begin(self.reply.len());
                 self.out.next_segment().copy_from_slice(&self.reply);
                 self.out.commit(self.reply.len(), self.reply.len());
-                let way = flow.way(e);
-                self.network.carry(
-                    self.now,
-                    way,
-                    farhaul_core::datagram::Ecn::NotEct,
-                    &self.out,
-                );
+                self.network.carry(self.now, e, Ecn::NotEct, &self.out);
                 return Ok(());
             }
             Heard::Session => {}
@@ -225,6 +233,10 @@ impl<'a> World<'a> {
             }
         }
         self.arm(e);
+        if self.network.observer.is_some() {
+            let stats = self.ends[e as usize].stats();
+            self.show(e, Moment::Turn(&stats));
+        }
         if !was_closed && self.ends[e as usize].closed.is_some() {
             self.note_closed(e);
         }
@@ -236,12 +248,11 @@ impl<'a> World<'a> {
         if end.count_turn(self.now) > MAX_TURNS {
             return Err(self.livelock(e));
         }
-        let way = self.flows[e as usize / 2].way(e);
         for _ in 0..MAX_BATCHES {
             let Some(transmit) = end.transmit(self.now, &mut self.out) else {
                 return Ok(());
             };
-            self.network.carry(self.now, way, transmit.ecn, &self.out);
+            self.network.carry(self.now, e, transmit.ecn, &self.out);
         }
         Err(self.livelock(e))
     }
@@ -254,20 +265,32 @@ impl<'a> World<'a> {
         let mut called = false;
         while let Some(event) = end.event() {
             match event {
-                Event::Connected { .. } if client => {
-                    flow.connected = Some(self.now);
+                Event::Connected { .. } => {
+                    if client {
+                        flow.connected = Some(self.now);
+                    }
+                    shown(&mut self.network, self.now, e, Moment::Connected);
                 }
                 Event::Delivered if client => {
                     if flow.supply.is_spent() && flow.delivered.is_none() {
                         flow.delivered = Some(self.now);
+                        shown(&mut self.network, self.now, e, Moment::Delivered);
                         if let Some(session) = end.session() {
                             session.close(self.now, 0, "done");
                             called = true;
                         }
                     }
                 }
-                Event::Closed(reason) => end.closed = Some(reason),
-                Event::Readable | Event::Connected { .. } | Event::Delivered => {}
+                Event::Closed(reason) => {
+                    shown(
+                        &mut self.network,
+                        self.now,
+                        e,
+                        Moment::Closed(&reason.to_string()),
+                    );
+                    end.closed = Some(reason);
+                }
+                Event::Readable | Event::Delivered => {}
             }
         }
         if client
@@ -315,126 +338,78 @@ impl<'a> World<'a> {
         }
     }
 
+    fn show(&mut self, e: u32, moment: Moment<'_>) {
+        shown(&mut self.network, self.now, e, moment);
+    }
+
     fn sample(&mut self) {
-        let queue = self.network.links[0].queued(self.now).bytes();
         let interval = self.scenario.interval;
         for (i, flow) in self.flows.iter_mut().enumerate() {
             if self.now > flow.start && flow.over.is_none() {
                 let received = self.ends[2 * i + 1].sink.bytes;
-                flow.sample(
-                    self.now,
-                    interval,
-                    &self.ends[2 * i].stats(),
-                    received,
-                    queue,
-                );
+                let stats = self.ends[2 * i].stats();
+                let queue = self.network.links[flow.bottleneck].queued(self.now);
+                flow.sample(self.now, interval, &stats, received, queue.bytes());
+                if let Some(observer) = &mut self.network.observer {
+                    observer.on_session(self.now, i, Side::Client, Moment::Sample(&stats));
+                }
             }
+        }
+        for cross in &mut self.network.cross {
+            cross.sample(self.now, interval);
         }
         self.network.queue.push(self.now + interval, What::Sample);
     }
 
-    fn report(self) -> SimReport {
+    /// Notes what stands in every queue.
+    fn look(&mut self) {
+        for (link, looks) in self.network.links.iter().zip(&mut self.looks) {
+            looks.push(u32::try_from(link.queued(self.now).bytes()).unwrap_or(u32::MAX));
+        }
+        let next = self.now + self.scenario.queue_interval;
+        self.network.queue.push(next, What::Look);
+    }
+
+    fn report(mut self) -> SimReport {
         let now = self.now;
+        let seconds = now.since(Instant::EPOCH).as_secs_f64();
         let mut ends = self.ends.into_iter();
         let mut flows = Vec::with_capacity(self.flows.len());
-        for flow in self.flows {
+        for (i, flow) in self.flows.into_iter().enumerate() {
             if let (Some(client), Some(server)) = (ends.next(), ends.next()) {
-                flows.push(flow.report(now, &client, &server));
+                let dropped = [2 * i, 2 * i + 1].map(|from| self.network.dropped(from));
+                flows.push(flow.report(now, &client, &server, dropped));
             }
         }
+        let scenario = self.scenario;
+        let mut link = |number: usize| {
+            let rate = scenario.link(number).map_or(Rate::UNLIMITED, |c| c.rate);
+            let looks = std::mem::take(&mut self.looks[number]);
+            LinkReport::new(self.network.links[number].counters(), rate, seconds, looks)
+        };
         SimReport {
-            seconds: now.since(Instant::EPOCH).as_secs_f64(),
-            seed: self.scenario.seed,
+            seconds,
+            seed: scenario.seed,
             packets: self.network.packets,
             events: self.events,
             trace_hash: format!("{:016x}", self.network.trace.hash()),
-            forward: LinkReport::new(self.network.links[0].counters()),
-            back: LinkReport::new(self.network.links[1].counters()),
+            forward: link(0),
+            back: link(1),
+            links: (2..scenario.link_count()).map(link).collect(),
             flows,
+            cross: self.network.cross.into_iter().map(Cross::report).collect(),
         }
     }
 }
 
-impl Flow {
-    fn new(scenario: &Scenario, config: &FlowConfig) -> Self {
-        let start = Instant::EPOCH + config.start;
-        let rtt = scenario.forward.delay + scenario.back.delay + 2 * config.extra_delay;
-        let share = scenario.forward.rate.bps() / scenario.flows.len() as u64;
-        Self {
-            config: *config,
-            start,
-            supply: Supply::new(config.bytes),
-            climb: Climb::new(start, rtt, farhaul_core::units::Rate::from_bps(share)),
-            connected: None,
-            completed: None,
-            delivered: None,
-            over: None,
-            finished: false,
-            stopped_with: None,
-            series: Vec::new(),
-            sampled: (0, 0),
-        }
-    }
-
-    const fn way(&self, from: u32) -> Way {
-        Way {
-            from,
-            extra_delay: self.config.extra_delay,
-        }
-    }
-
-    fn on_received(&mut self, now: Instant, total: u64) {
-        self.climb.note(now, total);
-        if self.completed.is_none() && self.config.bytes.is_some_and(|n| total >= n) {
-            self.completed = Some(now);
-        }
-    }
-
-    fn sample(
-        &mut self,
-        now: Instant,
-        interval: Duration,
-        sender: &Stats,
-        received: u64,
-        queue: u64,
-    ) {
-        let seconds = now.since(self.start).min(interval).as_secs_f64();
-        let (received_before, repaired_before) = self.sampled;
-        self.sampled = (received, sender.repaired);
-        self.series.push(Point {
-            at: now.since(Instant::EPOCH).as_secs_f64(),
-            goodput_bits_per_second: rate(received - received_before, seconds),
-            repaired: sender.repaired - repaired_before,
-            rate_bits_per_second: sender.pacing_rate.as_f64(),
-            window: sender.window,
-            in_flight: sender.in_flight,
-            rtt_ms: sender.rtt_smoothed.map(millis),
-            queue,
-        });
-    }
-
-    fn report(self, now: Instant, client: &End, server: &End) -> FlowReport {
-        let since = |at: Instant| at.since(self.start).as_secs_f64();
-        let received = self.stopped_with.unwrap_or(server.sink.bytes);
-        let seconds = since(self.completed.or(self.over).unwrap_or(now));
-        let (sender, receiver) = (client.stats(), server.stats());
-        FlowReport {
-            start: self.config.start.as_secs_f64(),
-            seconds,
-            received_bytes: received,
-            goodput_bits_per_second: rate(received, seconds),
-            connected: self.connected.map(since),
-            completed: self.completed.map(since),
-            delivered: self.delivered.map(since),
-            time_to_90_percent: self.climb.reached.map(|d| d.as_secs_f64()),
-            wire_over_goodput: ratio(sender.wire_sent, received),
-            feedback_kib_per_gib: ratio(receiver.feedback_sent, received)
-                .map(|r| r * f64::from(1 << 20)),
-            closed: [&client.closed, &server.closed]
-                .map(|reason| reason.as_ref().map(ToString::to_string)),
-            sender: SideReport::new(&sender),
-            receiver: SideReport::new(&receiver),
-            series: self.series,
-        }
+/// Tells the observer, if there is one.
+fn shown(network: &mut Network<'_>, now: Instant, e: u32, moment: Moment<'_>) {
+    if let Some(observer) = &mut network.observer {
+        let side = if e & 1 == 0 {
+            Side::Client
+        } else {
+            Side::Server
+        };
+        observer.on_session(now, e as usize / 2, side, moment);
     }
 }

@@ -3,17 +3,14 @@ use farhaul_link::{Loss, LossTrace, PathConfig, Reorder};
 
 use super::*;
 
-const WAY: Way = Way {
-    from: 0,
-    extra_delay: Duration::ZERO,
-};
+const WAY: u32 = 0;
 
-fn network(forward: PathConfig) -> Network {
+fn network(forward: PathConfig) -> Network<'static> {
     let scenario = Scenario {
         forward,
         ..Scenario::default()
     };
-    Network::new(&scenario, &Rng::new(1))
+    Network::new(&scenario, &Rng::new(1), None)
 }
 
 /// A batch of `count` segments of 1,000 bytes, the last of 400, with solid heads of 10.
@@ -32,7 +29,7 @@ fn batch(count: u8) -> TxBuf {
 /// When (ns), the stride, and of each datagram the first byte and the length.
 type Arrival = (u64, usize, Vec<(u8, usize)>);
 
-fn arrivals(network: &mut Network) -> Vec<Arrival> {
+fn arrivals(network: &mut Network<'_>) -> Vec<Arrival> {
     let mut seen = Vec::new();
     while let Some((at, what)) = network.queue.pop() {
         let What::Parcel(index) = what else {

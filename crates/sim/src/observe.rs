@@ -1,0 +1,63 @@
+//! Who else wants to know? An [`Observer`] sees packets enter links and sessions change, as they
+//! happen; it cannot change the run. [`crate::Pcapng`] and [`crate::Qlog`] are two.
+
+use std::net::SocketAddr;
+
+use farhaul_core::{datagram::Ecn, stats::Stats, time::Instant};
+use farhaul_link::DropCause;
+
+/// A packet at the entrance of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// When it was offered.
+    pub at: Instant,
+    /// Number of the link.
+    pub link: usize,
+    /// Sender's address.
+    pub from: SocketAddr,
+    /// Receiver's address.
+    pub to: SocketAddr,
+    /// Its ECN bits when it was offered.
+    pub ecn: Ecn,
+    /// What is known of the UDP payload: the leading bytes that mean something to the protocol.
+    pub head: &'a [u8],
+    /// Length of the whole UDP payload.
+    pub len: usize,
+    /// Why the link dropped it, if it did.
+    pub dropped: Option<DropCause>,
+}
+
+/// What happened to a session.
+#[derive(Clone, Copy, Debug)]
+pub enum Moment<'a> {
+    /// The client connects.
+    Started,
+    /// The handshake is done.
+    Connected,
+    /// Everything has been acknowledged.
+    Delivered,
+    /// It is over, for this reason.
+    Closed(&'a str),
+    /// It took a turn, after which it counts this.
+    Turn(&'a Stats),
+    /// A point of the time series is due.
+    Sample(&'a Stats),
+}
+
+/// Which end of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The sender.
+    Client,
+    /// The receiver.
+    Server,
+}
+
+/// Looks on. Both calls do nothing if not said otherwise.
+pub trait Observer {
+    /// A packet was offered to a link.
+    fn on_packet(&mut self, _packet: &Packet<'_>) {}
+
+    /// Something happened to a session.
+    fn on_session(&mut self, _at: Instant, _flow: usize, _side: Side, _moment: Moment<'_>) {}
+}
