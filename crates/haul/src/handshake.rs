@@ -211,7 +211,7 @@ impl Handshake {
     fn start(&mut self) -> Result<(), Refusal> {
         let params = Params {
             ids: self.ids.ordered(self.side),
-            ..self.limits
+            ..self.limits.clone()
         };
         self.crypto = Some(self.suite.start(self.side, params.encode())?);
         Ok(())

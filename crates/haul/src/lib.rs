@@ -19,6 +19,7 @@ mod config;
 pub mod crypto;
 mod handshake;
 mod identity;
+mod laws;
 mod life;
 mod mtu;
 mod path;

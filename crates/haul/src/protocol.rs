@@ -11,10 +11,11 @@ use std::{
     time::Duration,
 };
 
-use farhaul_congestion::{Factory, lookup};
+use farhaul_congestion::lookup;
 use farhaul_core::{
     arq::Sender,
     codec::{NoRoom, Writer},
+    congestion::{CongestionController, ReceiverLaw},
     protocol::{Accepted, Descriptor, Protocol, Provenance, Route, Session},
     rng::Rng,
     time::Instant,
@@ -26,6 +27,7 @@ use crate::{
     crypto::{Key, Side, Suite, plain::Plain, tls::Tls},
     handshake::{Handshake, Ids},
     identity::{Identity, PublicKey},
+    laws::{Law, Receivers},
     life::Life,
     mtu::Mtu,
     path::Path,
@@ -58,7 +60,8 @@ static PLAIN: Descriptor = Descriptor {
 pub struct Haul {
     suite: Arc<dyn Suite>,
     config: HaulConfig,
-    law: Factory,
+    law: Law,
+    receivers: Receivers,
     key: PublicKey,
     /// Seals tokens; only listeners have one.
     vault: Option<Key>,
@@ -90,6 +93,7 @@ impl Haul {
         }
         let identity = Identity::from_seed(&config.identity)?;
         let law = lookup(&config.law)?;
+        let law = Law::new(move || law.make());
         let suite: Arc<dyn Suite> = if config.plain {
             Arc::new(Plain::new(identity.public(), config.peers.clone()))
         } else {
@@ -100,10 +104,32 @@ impl Haul {
             suite,
             config,
             law,
+            receivers: Receivers::default(),
             key: identity.public(),
             tokens: 0,
             live: BTreeMap::new(),
         })
+    }
+
+    /// From now on sessions send by the law that `make` makes, instead of the configuration's.
+    pub fn set_law(
+        &mut self,
+        make: impl Fn() -> Box<dyn CongestionController> + Send + Sync + 'static,
+    ) {
+        self.law = Law::new(make);
+    }
+
+    /// Offers the receiving half `name` to peers whose law asks for it. Halves that share something
+    /// share it through `make`.
+    ///
+    /// # Panics
+    /// If this endpoint already has sessions.
+    pub fn add_receiver_law(
+        &mut self,
+        name: &'static str,
+        make: impl Fn() -> Box<dyn ReceiverLaw> + Send + Sync + 'static,
+    ) {
+        self.receivers.add(name, make);
     }
 
     /// This endpoint's public key.
@@ -111,8 +137,9 @@ impl Haul {
         self.key
     }
 
-    const fn limits(&self) -> Params {
+    fn limits(&self, law: &dyn CongestionController) -> Params {
         Params {
+            law: law.receiver().map(Into::into),
             max_datagram: self.config.max_datagram,
             idle: self.config.idle,
             ids: (0, 0),
@@ -123,7 +150,7 @@ impl Haul {
         &self,
         now: Instant,
         side: Side,
-        handshake: Handshake,
+        (handshake, law): (Handshake, Box<dyn CongestionController>),
         peer: SocketAddr,
         interface_mtu: Option<u32>,
     ) -> (Weak<()>, Box<dyn Session>) {
@@ -133,13 +160,14 @@ impl Haul {
             side,
             update_after: self.config.key_update_after,
             answer: self.config.answer,
+            receivers: self.receivers.clone(),
             alive,
         };
         let max_rate = self.config.max_rate.unwrap_or(Rate::UNLIMITED);
         let session = HaulSession::new(
             settings,
             handshake,
-            Sender::new(self.law.make(), max_rate),
+            Sender::new(law, max_rate),
             Mtu::new(interface_mtu, peer.is_ipv4(), self.config.max_datagram),
             Path::new(peer),
             Life::new(now, self.config.idle),
@@ -222,8 +250,9 @@ impl Haul {
         };
         let rtt = now.since(token.issued);
         let suite = Arc::clone(&self.suite);
-        let handshake = Handshake::server(suite, ids, self.limits(), now, rtt).ok()?;
-        let (weak, session) = self.session(now, Side::Server, handshake, from, None);
+        let law = self.law.make();
+        let handshake = Handshake::server(suite, ids, self.limits(&*law), now, rtt).ok()?;
+        let (weak, session) = self.session(now, Side::Server, (handshake, law), from, None);
         self.live.retain(|_, weak| weak.strong_count() > 0);
         self.live.insert(ids.local, weak);
         Some(Accepted::Session(ids.local.into(), session))
@@ -292,8 +321,9 @@ impl Protocol for Haul {
     ) -> (u64, Box<dyn Session>) {
         let id = self.fresh_id(rng);
         let suite = Arc::clone(&self.suite);
-        let handshake = Handshake::client(suite, id, self.limits(), now);
-        let (weak, session) = self.session(now, Side::Client, handshake, to, interface_mtu);
+        let law = self.law.make();
+        let handshake = Handshake::client(suite, id, self.limits(&*law), now);
+        let (weak, session) = self.session(now, Side::Client, (handshake, law), to, interface_mtu);
         self.live.retain(|_, weak| weak.strong_count() > 0);
         self.live.insert(id, weak);
         (id.into(), session)

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Report;
 use crate::{
+    congestion::{Arrival, Mail, ReceiverLaw},
     datagram::Ecn,
     recv::{Arrivals, Schedule},
     time::Instant,
@@ -17,8 +18,13 @@ const REPEATS: usize = 3;
 const MAX_RUNS: usize = 1_200;
 
 /// Receiver side of the skeleton.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Receiver {
+    law: Option<Box<dyn ReceiverLaw>>,
+    mail: Mail,
+    faults: u64,
+    /// What came since the law heard last.
+    arrival: Arrival,
     arrivals: Arrivals,
     schedule: Schedule,
     newest_at: Option<Instant>,
@@ -52,13 +58,80 @@ impl Receiver {
         }
         self.bytes += u64::from(wire);
         self.ce += u64::from(ecn == Ecn::Ce);
+        self.arrival.received += 1;
+        self.arrival.ce += u32::from(ecn == Ecn::Ce);
         if eliciting {
+            self.arrival.packets += 1;
+            self.arrival.bytes += u64::from(wire);
             let first = self.eliciting < 4;
             self.eliciting += 1;
             let holes = u32::from(number > end || number + 1 < end);
             self.schedule.on_packet(now, holes, first || ecn == Ecn::Ce);
         }
         true
+    }
+
+    /// From here on `law` decides with the sender's half.
+    pub fn set_law(&mut self, now: Instant, rtt: Duration, mut law: Box<dyn ReceiverLaw>) {
+        law.on_start(now, rtt);
+        self.law = Some(law);
+        self.tell(now, |_| {});
+    }
+
+    /// A batch of datagrams has been noted.
+    pub fn batch_received(&mut self, now: Instant) {
+        if self.law.is_some() && self.arrival.packets > 0 {
+            let arrival = Arrival {
+                now,
+                end: self.arrivals.end(),
+                ..self.arrival
+            };
+            self.tell(now, |law| law.on_arrival(&arrival));
+        }
+        self.arrival.packets = 0;
+        self.arrival.bytes = 0;
+        self.arrival.ce = 0;
+    }
+
+    /// Any other event of the law, if there is one.
+    pub fn tell(&mut self, now: Instant, event: impl FnOnce(&mut dyn ReceiverLaw)) {
+        if let Some(law) = &mut self.law {
+            event(&mut **law);
+            let fits = self.mail.ask(|into| law.message(now, into));
+            self.faults += u64::from(!fits);
+        }
+    }
+
+    /// The law's timer, if it is due.
+    pub fn on_timeout(&mut self, now: Instant) {
+        if self.next_tick().is_some_and(|at| at <= now) {
+            self.tell(now, |law| law.on_tick(now));
+        }
+    }
+
+    /// When the law wants its tick.
+    pub fn next_tick(&self) -> Option<Instant> {
+        self.law.as_ref().and_then(|law| law.next_tick())
+    }
+
+    /// What the law says to the sender's half.
+    pub const fn mail(&mut self) -> &mut Mail {
+        &mut self.mail
+    }
+
+    /// Something of the law waits to be sent.
+    pub fn has_mail(&self) -> bool {
+        !self.mail.is_empty()
+    }
+
+    /// Messages of the law that were too long and dropped.
+    pub const fn faults(&self) -> u64 {
+        self.faults
+    }
+
+    /// Feedback is wished for after so many packets, too.
+    pub fn on_wish(&mut self, packets: Option<u32>) {
+        self.schedule.set_packets(packets);
     }
 
     /// When a report is due.
@@ -84,13 +157,13 @@ impl Receiver {
         let behind = self.wanted.take().map(|w| w.max(floor));
         match behind.filter(|w| *w < recent) {
             Some(from) if self.catch_up(now, from, recent) => {}
-            _ => self.tell(now, newest_at, recent),
+            _ => self.tell_recent(now, newest_at, recent),
         }
         Some(&self.report)
     }
 
     /// Tells of the last intervals, from `recent` on.
-    fn tell(&mut self, now: Instant, newest_at: Instant, recent: u64) {
+    fn tell_recent(&mut self, now: Instant, newest_at: Instant, recent: u64) {
         let report = &mut self.report;
         let end = self.arrivals.end();
         report.largest = end - 1;

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use super::{Report, tail::Tail};
 use crate::{
-    congestion::{CongestionController, Facts, Guard, PathView, RateSample},
+    congestion::{CongestionController, Facts, Guard, Mail, PathView, RateSample},
     loss::Ranges,
     path::{QueueDelay, Rtt},
     rate::Delivery,
@@ -172,7 +172,7 @@ impl Sender {
 
     /// The connection closes.
     pub fn close(&mut self, now: Instant) {
-        self.law.tell(|law| law.on_close(now));
+        self.law.tell(now, |law| law.on_close(now));
     }
 
     fn view(&self) -> PathView {
@@ -262,8 +262,8 @@ impl Sender {
             if self.count.in_flight == 0 {
                 self.clocks.progress_at = Some(now);
                 if let Some(since) = self.clocks.idle_since.take() {
-                    self.law
-                        .tell(|law| law.on_idle_restart(now, now.since(since)));
+                    let idle = now.since(since);
+                    self.law.tell(now, |law| law.on_idle_restart(now, idle));
                 }
             }
             self.count.in_flight += u64::from(wire);
@@ -364,6 +364,26 @@ impl Sender {
     /// A want waits to be sent.
     pub fn want_due(&self) -> bool {
         self.coverage.want.is_some()
+    }
+
+    /// After how many packets feedback is wished for, if not by time alone.
+    pub fn wished_packets(&self) -> Option<u32> {
+        self.law.law().feedback_wish().packets
+    }
+
+    /// The law's receiving half said something.
+    pub fn on_message(&mut self, now: Instant, bytes: &[u8]) {
+        self.law.tell(now, |law| law.on_message(now, bytes));
+    }
+
+    /// Something of the law waits to be sent.
+    pub fn has_mail(&self) -> bool {
+        self.law.has_mail()
+    }
+
+    /// What the law says to its receiving half.
+    pub fn mail(&mut self) -> &mut Mail {
+        self.law.mail()
     }
 
     /// Wire bytes in flight.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{AckEvent, Allowance, CongestionController, LossEvent, PathView};
+use super::{AckEvent, Allowance, CongestionController, LossEvent, Mail, PathView};
 use crate::{
     time::Instant,
     units::{Rate, Size},
@@ -21,6 +21,7 @@ const LEAST_RATE: Rate = Rate::from_bps(100);
 pub struct Guard {
     law: Box<dyn CongestionController>,
     allowance: Allowance,
+    mail: Mail,
     next_tick: Option<Instant>,
     timeout: Option<Duration>,
     datagram: u32,
@@ -40,6 +41,7 @@ impl Guard {
                 rate: Rate::ZERO,
                 quantum: Size::ZERO,
             },
+            mail: Mail::default(),
             next_tick: None,
             timeout: None,
             datagram: path.datagram,
@@ -94,7 +96,7 @@ impl Guard {
     pub fn on_ack(&mut self, ack: &AckEvent) {
         self.learn(&ack.path);
         self.law.on_ack(ack);
-        self.refresh();
+        self.collect(ack.now);
     }
 
     /// Losses.
@@ -105,8 +107,26 @@ impl Guard {
     }
 
     /// Any other event.
-    pub fn tell(&mut self, event: impl FnOnce(&mut dyn CongestionController)) {
+    pub fn tell(&mut self, now: Instant, event: impl FnOnce(&mut dyn CongestionController)) {
         event(&mut *self.law);
+        self.collect(now);
+    }
+
+    /// Something of the law waits to be sent.
+    pub fn has_mail(&self) -> bool {
+        !self.mail.is_empty()
+    }
+
+    /// What the law has to say to its receiving half.
+    pub const fn mail(&mut self) -> &mut Mail {
+        &mut self.mail
+    }
+
+    fn collect(&mut self, now: Instant) {
+        if !self.mail.ask(|into| self.law.message(now, into)) {
+            self.faults += 1;
+            self.fault = Some("to send a message that is too long");
+        }
         self.refresh();
     }
 

@@ -3,10 +3,14 @@
 //! Sequence bookkeeping, loss detection, rtt, pacing and liveness are the engine's, never the law's.
 
 mod guard;
+mod mail;
+mod receiver;
 
 use std::time::Duration;
 
 pub use guard::Guard;
+pub use mail::Mail;
+pub use receiver::{Arrival, ReceiverLaw};
 
 use crate::{
     time::Instant,
@@ -216,6 +220,12 @@ pub trait CongestionController: Send {
 
     /// There is something to send again after `idle` with nothing in flight.
     fn on_idle_restart(&mut self, _now: Instant, _idle: Duration) {}
+
+    /// The receiving half that this law wants at the other end; the connection does not open if that
+    /// end does not have it.
+    fn receiver(&self) -> Option<&'static str> {
+        None
+    }
 
     /// The receiving half of the law said something; see [`Self::message`].
     fn on_message(&mut self, _now: Instant, _bytes: &[u8]) {}

@@ -11,6 +11,9 @@ pub struct Schedule {
     interval: Duration,
     holes_at_once: u32,
     due: Option<Instant>,
+    /// Feedback after so many packets, if wished for.
+    packets_at_once: Option<u32>,
+    packets: u32,
     holes: u32,
     /// Holes hurry no report before: where packets are reordered they open all the time.
     patient_until: Instant,
@@ -29,6 +32,8 @@ impl Schedule {
             interval,
             holes_at_once,
             due: None,
+            packets_at_once: None,
+            packets: 0,
             holes: 0,
             patient_until: Instant::EPOCH,
         }
@@ -39,9 +44,16 @@ impl Schedule {
         self.interval = interval.min(Self::MAX_INTERVAL);
     }
 
+    /// And after every `packets` packets.
+    pub fn set_packets(&mut self, packets: Option<u32>) {
+        self.packets_at_once = packets.map(|n| n.max(1));
+    }
+
     /// A packet arrived that opened `new_holes` holes.
     pub fn on_packet(&mut self, now: Instant, new_holes: u32, at_once: bool) {
         self.holes += new_holes;
+        self.packets += 1;
+        let at_once = at_once || self.packets_at_once.is_some_and(|n| self.packets >= n);
         let due = if at_once {
             now
         } else if self.holes >= self.holes_at_once {
@@ -66,6 +78,7 @@ impl Schedule {
     pub fn reset(&mut self, now: Instant) {
         self.patient_until = now + self.interval / 4;
         self.due = None;
+        self.packets = 0;
         self.holes = 0;
     }
 }

@@ -14,6 +14,7 @@ fn limits() -> Params {
         max_datagram: 9_216,
         idle: Duration::from_secs(30),
         ids: (0, 0),
+        law: None,
     }
 }
 

@@ -19,6 +19,7 @@ use farhaul_core::{
 use crate::{
     crypto::Side,
     handshake::{Agreed, Handshake, Ids},
+    laws::Receivers,
     life::{self, Life},
     mtu::Mtu,
     path::Path,
@@ -40,6 +41,7 @@ pub(crate) struct Settings {
     pub(crate) side: Side,
     pub(crate) update_after: u64,
     pub(crate) answer: Duration,
+    pub(crate) receivers: Receivers,
     /// Kept as long as the session lives, so that its factory can tell.
     #[expect(dead_code, reason = "held, not read")]
     pub(crate) alive: Arc<()>,
@@ -108,6 +110,8 @@ pub(crate) struct HaulSession {
     path: Path,
     life: Life,
     todo: Todo,
+    /// The wish for feedback that the peer was told last.
+    wished: Option<u32>,
     heard: Heard,
     events: VecDeque<Event>,
     stats: Stats,
@@ -134,6 +138,7 @@ impl HaulSession {
             path,
             life,
             todo: Todo::default(),
+            wished: None,
             heard: Heard::default(),
             events: VecDeque::new(),
             stats: Stats::default(),
@@ -156,6 +161,16 @@ impl HaulSession {
         }
     }
 
+    /// The receiving half that the peer's law asks for; false if this end does not have it.
+    fn receive_by(&mut self, now: Instant, rtt: Duration, name: &str) -> bool {
+        let law = self.settings.receivers.make(name);
+        let known = law.is_some();
+        if let Some(law) = law {
+            self.receiver.set_law(now, rtt, law);
+        }
+        known
+    }
+
     fn open(&mut self, now: Instant, agreed: Agreed, rtt: Duration) {
         let after = self.settings.update_after;
         self.seal = Some(Seal::new(agreed.keys, agreed.ratchet, after));
@@ -165,6 +180,13 @@ impl HaulSession {
         self.life.limit_idle(agreed.params.idle);
         self.sender.start(now, self.datagram(), rtt);
         self.todo.asks.ready = self.settings.side == Side::Server;
+        if let Some(name) = &agreed.params.law
+            && !self.receive_by(now, rtt, name)
+        {
+            let text = format!("the sender's congestion law needs '{name}' at this end");
+            self.fail(now, CloseReason::Protocol(text));
+            return;
+        }
         self.events.push_back(Event::Connected {
             peer_key: agreed.peer_key,
         });
@@ -195,6 +217,8 @@ impl HaulSession {
             None => self.life.end(),
         }
         self.stats.held.set(now, None);
+        self.sender.close(now);
+        self.receiver.tell(now, |law| law.on_close(now));
         self.events.push_back(Event::Closed(reason));
     }
 
@@ -272,6 +296,7 @@ impl HaulSession {
             self.todo.asks.ping = true;
         }
         self.sender.on_timeout(now);
+        self.receiver.on_timeout(now);
         let backoff = self.sender.backoff();
         if self.mtu.on_timeouts(backoff) {
             self.sender.set_datagram(self.datagram());
@@ -336,6 +361,7 @@ impl Session for HaulSession {
         handshake
             .chain(life.into_iter().flatten().map(|at| (at, Why::Liveness)))
             .chain(self.receiver.feedback_due().map(|at| (at, Why::Feedback)))
+            .chain(self.receiver.next_tick().map(|at| (at, Why::Law)))
             .chain(self.sender.next_timeout())
             .min_by_key(|(at, _)| *at)
     }
@@ -389,6 +415,7 @@ impl Session for HaulSession {
     fn stats(&self) -> Stats {
         let mut stats = self.stats;
         self.sender.fill_stats(&mut stats);
+        stats.law_faults += self.receiver.faults();
         stats.key_updates = self.seal.as_ref().map_or(0, Seal::updates);
         if self.seal.is_none() {
             stats.datagram_size = u32::try_from(BASE_DATAGRAM).unwrap_or(u32::MAX);

@@ -79,6 +79,7 @@ impl HaulSession {
             at = end;
         }
         self.place(turn, &mut gather, batch.bytes);
+        self.receiver.batch_received(turn.now);
         if self.seal.is_some() && self.life.is_open() {
             self.settle(turn.now);
         }
@@ -281,6 +282,11 @@ impl HaulSession {
                 let interval = std::time::Duration::from_micros(interval_us);
                 self.receiver
                     .on_state(number.saturating_sub(behind), interval);
+            }
+            Frame::Wish { packets } => self.receiver.on_wish((packets > 0).then_some(packets)),
+            Frame::Message { up: true, bytes } => self.sender.on_message(now, bytes),
+            Frame::Message { up: false, bytes } => {
+                self.receiver.tell(now, |law| law.on_message(now, bytes));
             }
             Frame::Want { behind } => self.receiver.on_want(now, number.saturating_sub(behind)),
             // A peer that asks may be waiting for room in its window.

@@ -5,6 +5,7 @@
 use farhaul_core::{
     arq::{Content, Permit, Piece, STREAM},
     codec::{NoRoom, Writer},
+    congestion::MAX_MESSAGE,
     datagram::{Ecn, MAX_SEGMENTS, Transmit, TxBuf},
     protocol::{CloseReason, Turn},
     stats::Why,
@@ -210,12 +211,14 @@ impl HaulSession {
     fn small_frames(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
         let report = self.receiver.feedback_due().is_some_and(|at| at <= now);
         let any = report || self.todo.asks.any();
-        if !any && !self.sender.state_due() && !self.sender.want_due() {
+        let mail = self.sender.has_mail() || self.receiver.has_mail();
+        if !any && !mail && !self.sender.state_due() && !self.sender.want_due() {
             return None;
         }
         let transmit = self.single(now, None, out, |w, this| {
             let eliciting = this.write_asks(w)?;
             this.write_books(w)?;
+            this.write_mail(w)?;
             if report && let Some(report) = this.receiver.report(now) {
                 w.u8(kind::FEEDBACK)?;
                 feedback::encode(w, report)?;
@@ -262,6 +265,29 @@ impl HaulSession {
                 interval_us: nanos(self.sender.interval()) / 1_000,
             };
             frame::encode(w, &state)?;
+            let packets = self.sender.wished_packets().unwrap_or(0);
+            if packets > 0 || self.wished.is_some() {
+                self.wished = Some(packets);
+                frame::encode(w, &Frame::Wish { packets })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the halves of the laws say to each other, as far as it fits beside a report; the rest goes
+    /// with the next datagram.
+    fn write_mail(&mut self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        const REPORT: usize = 128;
+        while w.room() > MAX_MESSAGE + REPORT {
+            let (message, up) = match self.sender.mail().take() {
+                Some(message) => (message, false),
+                None => match self.receiver.mail().take() {
+                    Some(message) => (message, true),
+                    None => break,
+                },
+            };
+            let bytes = &message;
+            frame::encode(w, &Frame::Message { up, bytes })?;
         }
         Ok(())
     }

@@ -2,7 +2,10 @@
 //! first; a data frame has no length and ends the datagram. Type bytes with the top bits set carry
 //! the sizes of their own fields, so that the usual data frame costs seven bytes.
 
-use farhaul_core::codec::{DecodeError, NoRoom, Reader, VARINT_MAX, Writer, varint_len};
+use farhaul_core::{
+    codec::{DecodeError, NoRoom, Reader, VARINT_MAX, Writer, varint_len},
+    congestion::MAX_MESSAGE,
+};
 
 use super::feedback::Feedback;
 
@@ -28,6 +31,12 @@ pub mod kind {
     pub const CLOSE: u8 = 0x08;
     /// [`super::Frame::Credit`].
     pub const CREDIT: u8 = 0x09;
+    /// [`super::Frame::Wish`].
+    pub const WISH: u8 = 0x0a;
+    /// [`super::Frame::Message`] to the receiving half.
+    pub const MESSAGE_DOWN: u8 = 0x0e;
+    /// [`super::Frame::Message`] to the sending half.
+    pub const MESSAGE_UP: u8 = 0x0f;
     /// [`super::Frame::Crypto`].
     pub const CRYPTO: u8 = 0x0c;
     /// [`super::Frame::Stream`]; three low bits: bytes of the offset less one.
@@ -112,6 +121,18 @@ pub enum Frame<'a> {
         /// Bytes.
         read: u64,
     },
+    /// Reports are wished for after so many packets, too; 0: by time alone.
+    Wish {
+        /// Packets.
+        packets: u32,
+    },
+    /// From one half of a congestion law to the other.
+    Message {
+        /// From the receiving half to the sending one.
+        up: bool,
+        /// At most [`MAX_MESSAGE`].
+        bytes: &'a [u8],
+    },
     /// Handshake messages; only in long datagrams.
     Crypto {
         /// Place of the first byte in this level's messages.
@@ -142,7 +163,12 @@ impl Frame<'_> {
     pub const fn is_eliciting(&self) -> bool {
         !matches!(
             self,
-            Self::State { .. } | Self::Want { .. } | Self::Feedback(_) | Self::Close { .. }
+            Self::State { .. }
+                | Self::Want { .. }
+                | Self::Wish { .. }
+                | Self::Message { .. }
+                | Self::Feedback(_)
+                | Self::Close { .. }
         )
     }
 }
@@ -178,6 +204,15 @@ fn decode<'a>(first: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, DecodeError> {
         kind::RESPONSE => Frame::Response(r.u64()?),
         kind::CLOSE => decode_close(r)?,
         kind::CREDIT => Frame::Credit { read: r.varint()? },
+        kind::WISH => Frame::Wish {
+            packets: u32::try_from(r.varint()?).map_err(|_| DecodeError::Malformed("wish"))?,
+        },
+        kind::MESSAGE_DOWN | kind::MESSAGE_UP => Frame::Message {
+            up: first == kind::MESSAGE_UP,
+            bytes: Some(r.prefixed()?)
+                .filter(|bytes| bytes.len() <= MAX_MESSAGE)
+                .ok_or(DecodeError::Malformed("message"))?,
+        },
         kind::CRYPTO => Frame::Crypto {
             offset: r.varint()?,
             data: r.prefixed()?,
@@ -269,6 +304,18 @@ pub fn encode(w: &mut Writer<'_>, frame: &Frame<'_>) -> Result<(), NoRoom> {
         Frame::Credit { read } => {
             w.u8(kind::CREDIT)?;
             w.varint(read)
+        }
+        Frame::Wish { packets } => {
+            w.u8(kind::WISH)?;
+            w.varint(u64::from(packets))
+        }
+        Frame::Message { up, bytes } => {
+            w.u8(if up {
+                kind::MESSAGE_UP
+            } else {
+                kind::MESSAGE_DOWN
+            })?;
+            w.prefixed(&bytes[..bytes.len().min(MAX_MESSAGE)])
         }
         Frame::Crypto { offset, data } => {
             w.u8(kind::CRYPTO)?;
@@ -375,6 +422,8 @@ mod tests {
                 text: data
             }),
             (0..VARINT_MAX).prop_map(|read| Frame::Credit { read }),
+            any::<u32>().prop_map(|packets| Frame::Wish { packets }),
+            any::<bool>().prop_map(move |up| Frame::Message { up, bytes: data }),
             (0..VARINT_MAX).prop_map(move |offset| Frame::Crypto { offset, data }),
         ]
     }

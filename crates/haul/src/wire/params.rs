@@ -8,9 +8,12 @@ use farhaul_core::codec::{DecodeError, Reader, Writer};
 const MAX_DATAGRAM: u64 = 1;
 const IDLE: u64 = 2;
 const IDS: u64 = 3;
+const LAW: u64 = 4;
+/// The most bytes of a law's name.
+pub const MAX_NAME: usize = 32;
 
 /// One side's declaration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
     /// The largest UDP payload it takes.
     pub max_datagram: u32,
@@ -18,6 +21,8 @@ pub struct Params {
     pub idle: Duration,
     /// Connection ids of server and client.
     pub ids: (u32, u32),
+    /// The receiving half that its congestion law wants at the other side; at most [`MAX_NAME`] bytes.
+    pub law: Option<String>,
 }
 
 impl Params {
@@ -38,7 +43,14 @@ impl Params {
             .and_then(|()| w.varint(8))
             .and_then(|()| w.u32(self.ids.0))
             .and_then(|()| w.u32(self.ids.1));
-        written.expect("27 bytes fit in 64");
+        let written = written.and_then(|()| match &self.law {
+            None => Ok(()),
+            Some(law) => {
+                w.varint(LAW)?;
+                w.prefixed(&law.as_bytes()[..law.len().min(MAX_NAME)])
+            }
+        });
+        written.expect("27 bytes and a name fit in 64");
         let n = w.len();
         bytes[..n].to_vec()
     }
@@ -46,7 +58,7 @@ impl Params {
     /// From bytes; every field must be there once.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         const MISSING: DecodeError = DecodeError::Malformed("parameters");
-        let (mut max_datagram, mut idle, mut ids) = (None, None, None);
+        let (mut max_datagram, mut idle, mut ids, mut law) = (None, None, None, None);
         let mut r = Reader::new(bytes);
         while !r.is_empty() {
             let id = r.varint()?;
@@ -55,6 +67,7 @@ impl Params {
                 MAX_DATAGRAM => max_datagram.replace(field.u32()?).is_none(),
                 IDLE => idle.replace(field.u64()?).is_none(),
                 IDS => ids.replace((field.u32()?, field.u32()?)).is_none(),
+                LAW => law.replace(name(&mut field).ok_or(MISSING)?).is_none(),
                 _ => continue,
             };
             if !first || !field.is_empty() {
@@ -65,8 +78,15 @@ impl Params {
             max_datagram: max_datagram.ok_or(MISSING)?,
             idle: Duration::from_millis(idle.ok_or(MISSING)?),
             ids: ids.ok_or(MISSING)?,
+            law,
         })
     }
+}
+
+fn name(field: &mut Reader<'_>) -> Option<String> {
+    let bytes = field.take(field.rest().len()).ok()?;
+    let text = std::str::from_utf8(bytes).ok()?;
+    (bytes.len() <= MAX_NAME).then(|| text.to_owned())
 }
 
 #[cfg(test)]
@@ -77,8 +97,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parameters_survive(max_datagram: u32, idle in 0_u64..1 << 40, ids: (u32, u32)) {
-            let params = Params { max_datagram, idle: Duration::from_millis(idle), ids };
+        fn parameters_survive(
+            max_datagram: u32, idle in 0_u64..1 << 40, ids: (u32, u32),
+            law in proptest::option::of("[a-z]{1,32}"),
+        ) {
+            let params = Params { max_datagram, idle: Duration::from_millis(idle), ids, law };
             prop_assert_eq!(Params::decode(&params.encode()), Ok(params));
         }
 

@@ -245,9 +245,15 @@ impl Pair {
     }
 
     pub fn with_mtu(client: HaulConfig, server: HaulConfig, delay: Duration, mtu: u32) -> Self {
+        let (client, server) = (Haul::client(client).unwrap(), Haul::server(server).unwrap());
+        Self::of(client, server, delay, mtu)
+    }
+
+    /// Between endpoints made outside.
+    pub fn of(client: Haul, server: Haul, delay: Duration, mtu: u32) -> Self {
         let now = Instant::from_nanos(1_000_000_000);
-        let mut client = End::new(Haul::client(client).unwrap(), address(CLIENT), 1);
-        let server = End::new(Haul::server(server).unwrap(), address(SERVER), 2);
+        let mut client = End::new(client, address(CLIENT), 1);
+        let server = End::new(server, address(SERVER), 2);
         let (id, session) =
             client
                 .protocol

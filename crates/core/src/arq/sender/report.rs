@@ -8,10 +8,14 @@ use crate::{
     codec::DecodeError,
     congestion::{AckEvent, LossEvent},
     rate::Progress,
+    recv::Schedule,
     send::{Content, Piece, STREAM, Sent, State},
     time::Instant,
     units::{Rate, Size},
 };
+
+/// Feedback is not wished for more often.
+const LEAST_INTERVAL: Duration = Duration::from_micros(100);
 
 impl Sender {
     /// A report arrived.
@@ -249,7 +253,7 @@ impl Sender {
             let step = (self.path.rtt.min() / 8).max(Duration::from_micros(500));
             let widest = self.path.rtt.smoothed();
             self.coverage.reorder_window = (self.coverage.reorder_window + step).min(widest);
-            self.law.tell(|law| law.on_undo(now));
+            self.law.tell(now, |law| law.on_undo(now));
         }
         let round_start = self.coverage.largest_acked >= Some(self.clocks.round_end);
         if round_start {
@@ -337,6 +341,9 @@ impl Sender {
         let base = (srtt / 8).clamp(ms(5), ms(10));
         let slow = rate.time_for(16 * u64::from(self.path.datagram));
         let interval = slow.clamp(base, (srtt / 4).max(ms(25)));
+        if let Some(wish) = self.law.law().feedback_wish().interval {
+            return wish.clamp(LEAST_INTERVAL, Schedule::MAX_INTERVAL);
+        }
         self.law.law().sample_window().map_or(interval, |w| {
             if w < ms(25) {
                 w / 5

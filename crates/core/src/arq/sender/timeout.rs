@@ -13,7 +13,7 @@ impl Sender {
     /// No feedback in time, or the law's own timer.
     pub fn on_timeout(&mut self, now: Instant) {
         if self.law.next_tick().is_some_and(|at| at <= now) {
-            self.law.tell(|law| law.on_tick(now));
+            self.law.tell(now, |law| law.on_tick(now));
         }
         if self.silence_deadline().is_none_or(|at| at > now) {
             return;
@@ -22,7 +22,7 @@ impl Sender {
         self.count.timeouts += 1;
         self.clocks.progress_at = Some(now);
         let backoff = self.clocks.backoff;
-        self.law.tell(|law| law.on_timeout(now, backoff));
+        self.law.tell(now, |law| law.on_timeout(now, backoff));
         self.clocks.probes = PROBES;
         self.coverage.want = Some(self.coverage.end.max(self.log.first()));
         self.coverage.asked_at = Some(now);

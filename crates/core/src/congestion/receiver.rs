@@ -1,0 +1,59 @@
+//! What may a law do where the data arrives? Protocols whose receivers decide (a rate asked for, a
+//! credit granted, a share of what several flows may use) have a second half there: it sees what
+//! arrives, has timers of its own, and talks with the sending half by small sealed messages. The sender
+//! asks for it by name when the connection opens.
+//!
+//! Halves that belong together, such as all flows into one host, share what they need through the
+//! factory that makes them; it is theirs to lock, once per event and never per packet.
+
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// What one received batch brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// Now.
+    pub now: Instant,
+    /// Datagrams that want an acknowledgement.
+    pub packets: u32,
+    /// Their wire bytes.
+    pub bytes: u64,
+    /// Highest packet number seen plus one.
+    pub end: u64,
+    /// Packets received so far, ever; `end` less this is lost or on its way.
+    pub received: u64,
+    /// Datagrams marked "congestion experienced".
+    pub ce: u32,
+}
+
+/// The receiving half of a law.
+pub trait ReceiverLaw: Send {
+    /// The name by which a sender asks for it.
+    fn name(&self) -> &'static str;
+
+    /// The connection opened; `rtt` as the handshake showed it.
+    fn on_start(&mut self, _now: Instant, _rtt: Duration) {}
+
+    /// Once per received batch.
+    fn on_arrival(&mut self, arrival: &Arrival);
+
+    /// The sending half said something.
+    fn on_message(&mut self, _now: Instant, _bytes: &[u8]) {}
+
+    /// The timer.
+    fn on_tick(&mut self, _now: Instant) {}
+
+    /// When [`Self::on_tick`] is wanted.
+    fn next_tick(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Something to say to the sending half: appended to `into`, at most
+    /// [`MAX_MESSAGE`](super::MAX_MESSAGE) bytes. Asked after every event; it leaves at once and may
+    /// be lost.
+    fn message(&mut self, _now: Instant, _into: &mut Vec<u8>) {}
+
+    /// The connection closed.
+    fn on_close(&mut self, _now: Instant) {}
+}
