@@ -259,6 +259,12 @@ fn rest<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
     r.take(r.rest().len())
 }
 
+/// A frame with one number.
+fn counted(w: &mut Writer<'_>, kind: u8, value: u64) -> Result<(), NoRoom> {
+    w.u8(kind)?;
+    w.varint(value)
+}
+
 /// Appends a frame; a data frame must be the last.
 pub fn encode(w: &mut Writer<'_>, frame: &Frame<'_>) -> Result<(), NoRoom> {
     match *frame {
@@ -272,10 +278,7 @@ pub fn encode(w: &mut Writer<'_>, frame: &Frame<'_>) -> Result<(), NoRoom> {
             w.varint(behind)?;
             w.varint(interval_us)
         }
-        Frame::Want { behind } => {
-            w.u8(kind::WANT)?;
-            w.varint(behind)
-        }
+        Frame::Want { behind } => counted(w, kind::WANT, behind),
         Frame::Feedback(f) => {
             w.u8(kind::FEEDBACK)?;
             w.u32(f.largest)?;
@@ -301,14 +304,8 @@ pub fn encode(w: &mut Writer<'_>, frame: &Frame<'_>) -> Result<(), NoRoom> {
             w.u32(code)?;
             w.prefixed(&text[..text.len().min(MAX_TEXT)])
         }
-        Frame::Credit { read } => {
-            w.u8(kind::CREDIT)?;
-            w.varint(read)
-        }
-        Frame::Wish { packets } => {
-            w.u8(kind::WISH)?;
-            w.varint(u64::from(packets))
-        }
+        Frame::Credit { read } => counted(w, kind::CREDIT, read),
+        Frame::Wish { packets } => counted(w, kind::WISH, packets.into()),
         Frame::Message { up, bytes } => {
             w.u8(if up {
                 kind::MESSAGE_UP
