@@ -3,14 +3,13 @@
 
 use std::fmt;
 
-use farhaul_core::{
-    congestion::CongestionController,
-    units::{Rate, Size},
-};
+use farhaul_core::congestion::CongestionController;
 
+pub(crate) use crate::parameters::{Kind, Parameter, Values};
 use crate::{
-    bic, compound, cubic, cubic_2_6_25, fast, fixed, haul, hstcp, htcp, illinois, ledbat, reno,
-    scalable,
+    bic, compound, cubic, cubic_2_6_25, fast, fixed, haul, hstcp, htcp, illinois, ledbat,
+    parameters::{ParameterError, did_you_mean, list, nearest},
+    reno, scalable,
     slow_start::{Classic, HyStart, Limited},
     vegas, westwood,
     window::{Counting, Growth, Windowed},
@@ -55,137 +54,6 @@ pub struct Law {
     pub(crate) make: fn(&Values) -> Box<dyn CongestionController>,
 }
 
-/// One named parameter of a law.
-#[derive(Clone, Copy, Debug)]
-pub struct Parameter {
-    /// Its name.
-    pub name: &'static str,
-    /// One line, with the unit.
-    pub about: &'static str,
-    /// What it takes.
-    pub kind: Kind,
-    /// What it is if nothing is said, as one would write it.
-    pub default: &'static str,
-}
-
-/// The type of a parameter.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
-    /// A number between the two, inclusive.
-    Number(f64, f64),
-    /// A rate with its unit.
-    Rate,
-    /// A size.
-    Size,
-    /// `on` or `off`.
-    Flag,
-    /// One of these words.
-    Choice(&'static [&'static str]),
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Number(low, high) => write!(f, "a number from {low} to {high}"),
-            Self::Rate => f.write_str("a rate such as 8Gbit"),
-            Self::Size => f.write_str("a size such as 64KiB"),
-            Self::Flag => f.write_str("on or off"),
-            Self::Choice(words) => f.write_str(&words.join(" or ")),
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Value {
-    Number(f64),
-    Rate(Rate),
-    Size(Size),
-    Flag(bool),
-    Choice(&'static str),
-}
-
-impl Kind {
-    fn parse(self, text: &str) -> Option<Value> {
-        match self {
-            Self::Number(low, high) => {
-                let number = text.parse().ok()?;
-                (low..=high)
-                    .contains(&number)
-                    .then_some(Value::Number(number))
-            }
-            Self::Rate => text.parse().ok().map(Value::Rate),
-            Self::Size => text.parse().ok().map(Value::Size),
-            Self::Flag => match text {
-                "on" | "true" | "yes" => Some(Value::Flag(true)),
-                "off" | "false" | "no" => Some(Value::Flag(false)),
-                _ => None,
-            },
-            Self::Choice(words) => words.iter().find(|w| **w == text).map(|w| Value::Choice(w)),
-        }
-    }
-}
-
-/// The values of a law's parameters.
-#[derive(Clone, Debug)]
-pub struct Values(Vec<(&'static str, Value)>);
-
-impl Values {
-    fn get(&self, name: &str) -> Value {
-        self.0
-            .iter()
-            .find(|(n, _)| *n == name)
-            .expect("a law reads only parameters that it declares")
-            .1
-    }
-
-    /// A [`Kind::Number`].
-    ///
-    /// # Panics
-    /// This and its kin panic if the law has no such parameter of that kind.
-    pub fn number(&self, name: &str) -> f64 {
-        match self.get(name) {
-            Value::Number(n) => n,
-            other => wrong(name, other),
-        }
-    }
-
-    /// A [`Kind::Rate`].
-    pub fn rate(&self, name: &str) -> Rate {
-        match self.get(name) {
-            Value::Rate(r) => r,
-            other => wrong(name, other),
-        }
-    }
-
-    /// A [`Kind::Size`].
-    pub fn size(&self, name: &str) -> Size {
-        match self.get(name) {
-            Value::Size(s) => s,
-            other => wrong(name, other),
-        }
-    }
-
-    /// A [`Kind::Flag`].
-    pub fn flag(&self, name: &str) -> bool {
-        match self.get(name) {
-            Value::Flag(b) => b,
-            other => wrong(name, other),
-        }
-    }
-
-    /// A [`Kind::Choice`].
-    pub fn choice(&self, name: &str) -> &'static str {
-        match self.get(name) {
-            Value::Choice(c) => c,
-            other => wrong(name, other),
-        }
-    }
-}
-
-fn wrong(name: &str, value: Value) -> ! {
-    panic!("parameter {name} is declared as another kind: {value:?}")
-}
-
 /// Makes controllers of one law with one set of parameters.
 #[derive(Clone, Debug)]
 pub struct Factory {
@@ -226,37 +94,9 @@ pub enum Error {
         /// All names.
         known: String,
     },
-    /// The law has no parameter of that name.
-    #[error("{law} has no parameter '{name}'{}; it has {known}", did_you_mean(.nearest.as_deref()))]
-    UnknownParameter {
-        /// The law.
-        law: &'static str,
-        /// As given.
-        name: String,
-        /// What may have been meant.
-        nearest: Option<String>,
-        /// All names.
-        known: String,
-    },
-    /// A parameter without `=`, or given twice.
-    #[error("'{0}': write each parameter once, as name=value, separated by commas")]
-    Malformed(String),
-    /// Not what the parameter takes.
-    #[error("{law}: {name} is {expected}, not '{value}'")]
-    BadValue {
-        /// The law.
-        law: &'static str,
-        /// The parameter.
-        name: &'static str,
-        /// As given.
-        value: String,
-        /// What it takes.
-        expected: String,
-    },
-}
-
-fn did_you_mean(nearest: Option<&str>) -> String {
-    nearest.map_or_else(String::new, |n| format!(" (did you mean '{n}'?)"))
+    /// A parameter is wrong.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
 }
 
 /// The law written as `name` or `name:parameter=value,...`.
@@ -273,82 +113,12 @@ pub fn lookup(spec: &str) -> Result<Factory, Error> {
             nearest: nearest(name, LAWS.iter().map(|l| l.name)),
             known: list(LAWS.iter().map(|l| l.name)),
         })?;
-    let mut given: Vec<(&'static Parameter, Value)> = Vec::new();
-    for setting in settings.split(',').filter(|s| !s.trim().is_empty()) {
-        let (parameter, value) = parse_setting(law, setting)?;
-        if given.iter().any(|(p, _)| p.name == parameter.name) {
-            return Err(Error::Malformed(spec.into()));
-        }
-        given.push((parameter, value));
-    }
-    let values = law.parameters.iter().map(|p| {
-        let set = given.iter().find(|(q, _)| q.name == p.name);
-        let value = set.map_or_else(
-            || p.kind.parse(p.default).expect("defaults are valid"),
-            |(_, v)| *v,
-        );
-        (p.name, value)
-    });
+    let values = Values::parse(law.name, law.parameters, settings)?;
     Ok(Factory {
         law,
-        values: Values(values.collect()),
+        values,
         spec: spec.into(),
     })
-}
-
-fn parse_setting(law: &'static Law, setting: &str) -> Result<(&'static Parameter, Value), Error> {
-    let (name, value) = setting
-        .split_once('=')
-        .ok_or_else(|| Error::Malformed(setting.into()))?;
-    let (name, value) = (name.trim(), value.trim());
-    let names = || law.parameters.iter().map(|p| p.name);
-    let parameter = law
-        .parameters
-        .iter()
-        .find(|p| p.name == name)
-        .ok_or_else(|| Error::UnknownParameter {
-            law: law.name,
-            name: name.into(),
-            nearest: nearest(name, names()),
-            known: list(names()),
-        })?;
-    let parsed = parameter.kind.parse(value).ok_or_else(|| Error::BadValue {
-        law: law.name,
-        name: parameter.name,
-        value: value.into(),
-        expected: parameter.kind.to_string(),
-    })?;
-    Ok((parameter, parsed))
-}
-
-fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.collect::<Vec<_>>().join(", ")
-}
-
-/// The name fewest edits away, if no more than a third of it is wrong.
-fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
-    let typed = typed.trim().to_ascii_lowercase();
-    names
-        .map(|name| (edits(&typed, name), name))
-        .min()
-        .filter(|(distance, name)| *distance <= name.len().max(3) / 3)
-        .map(|(_, name)| name.to_string())
-}
-
-/// Levenshtein's distance.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// The parameter shared by all window laws.
@@ -391,6 +161,8 @@ pub(crate) fn counting(values: &Values) -> Counting {
 
 #[cfg(test)]
 mod tests {
+    use farhaul_core::units::{Rate, Size};
+
     use super::*;
 
     #[test]

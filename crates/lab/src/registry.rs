@@ -3,6 +3,7 @@
 
 use std::sync::OnceLock;
 
+use farhaul_congestion::{Parameter, ParameterError, Values};
 use farhaul_core::{
     protocol::{Descriptor, Protocol},
     units::Rate,
@@ -43,6 +44,9 @@ pub enum ChoiceError {
         /// All names.
         known: String,
     },
+    /// A parameter is wrong.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
     /// The protocol cannot be made like this.
     #[error("{0}")]
     Refused(String),
@@ -52,8 +56,8 @@ fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |n| format!(" (did you mean '{n}'?)"))
 }
 
-/// A protocol that can be chosen by name.
-#[derive(Clone, Copy)]
+/// A protocol that can be chosen, with its parameters.
+#[derive(Clone)]
 pub struct Entry {
     /// What it says of itself.
     pub descriptor: &'static Descriptor,
@@ -61,10 +65,13 @@ pub struct Entry {
     pub default_law: &'static str,
     /// Several lanes can share one transfer.
     pub lanes: bool,
+    /// What can be set.
+    pub parameters: &'static [Parameter],
+    values: Values,
     make: Make,
 }
 
-type Make = fn(&Choice, End) -> Result<Box<dyn Protocol>, ChoiceError>;
+type Make = fn(&Choice, &Values, End) -> Result<Box<dyn Protocol>, ChoiceError>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -73,14 +80,32 @@ enum End {
 }
 
 impl Entry {
+    /// An entry with the defaults of its parameters.
+    fn new(
+        descriptor: &'static Descriptor,
+        default_law: &'static str,
+        lanes: bool,
+        parameters: &'static [Parameter],
+        make: Make,
+    ) -> Self {
+        Self {
+            descriptor,
+            default_law,
+            lanes,
+            parameters,
+            values: Values::parse(descriptor.name, parameters, "").expect("defaults are valid"),
+            make,
+        }
+    }
+
     /// An endpoint that opens sessions.
     pub fn client(&self, choice: &Choice) -> Result<Box<dyn Protocol>, ChoiceError> {
-        (self.make)(choice, End::Client)
+        (self.make)(choice, &self.values, End::Client)
     }
 
     /// An endpoint that accepts them.
     pub fn server(&self, choice: &Choice) -> Result<Box<dyn Protocol>, ChoiceError> {
-        (self.make)(choice, End::Server)
+        (self.make)(choice, &self.values, End::Server)
     }
 }
 
@@ -91,32 +116,38 @@ impl Entry {
 pub fn protocols() -> &'static [Entry] {
     static PROTOCOLS: OnceLock<[Entry; 1]> = OnceLock::new();
     PROTOCOLS.get_or_init(|| {
-        let haul_itself = Haul::client(HaulConfig::new(SIMULATED_SEED));
-        [Entry {
-            descriptor: haul_itself
-                .expect("the default configuration is valid")
-                .descriptor(),
-            default_law: "haul",
-            lanes: true,
-            make: haul,
-        }]
+        let haul_itself = Haul::client(HaulConfig::new(SIMULATED_SEED))
+            .expect("the default configuration is valid");
+        [Entry::new(
+            haul_itself.descriptor(),
+            "haul",
+            true,
+            &[],
+            haul,
+        )]
     })
 }
 
-/// The protocol called `name`.
-pub fn protocol(name: &str) -> Result<&'static Entry, ChoiceError> {
+/// The protocol written as `name` or `name:parameter=value,...`.
+pub fn protocol(spec: &str) -> Result<Entry, ChoiceError> {
+    let (name, settings) = spec.split_once(':').unwrap_or((spec, ""));
     let names = || protocols().iter().map(|p| p.descriptor.name);
-    protocols()
+    let entry = protocols()
         .iter()
-        .find(|p| p.descriptor.name == name)
+        .find(|p| p.descriptor.name == name.trim())
         .ok_or_else(|| ChoiceError::Unknown {
             name: name.into(),
             nearest: nearest(name, names()).map(Into::into),
             known: names().collect::<Vec<_>>().join(", "),
-        })
+        })?;
+    let values = Values::parse(entry.descriptor.name, entry.parameters, settings)?;
+    Ok(Entry {
+        values,
+        ..entry.clone()
+    })
 }
 
-fn haul(choice: &Choice, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn haul(choice: &Choice, _: &Values, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
     let refused = |e: &dyn std::fmt::Display| ChoiceError::Refused(e.to_string());
     let identity = match &choice.identity {
         Some(bytes) => Identity::from_seed(bytes),

@@ -63,8 +63,8 @@ struct Serve {
 /// What both ends can be told.
 #[derive(Debug, clap::Args)]
 struct How {
-    /// The protocol; `farhaul protocols` lists them
-    #[arg(long, value_name = "NAME", default_value = "haul")]
+    /// The protocol, as NAME or NAME:PARAMETER=VALUE,...; `farhaul protocols` lists them
+    #[arg(long, value_name = "PROTOCOL", default_value = "haul")]
     protocol: String,
     /// The congestion law, as NAME or NAME:PARAMETER=VALUE,...
     #[arg(long, value_name = "LAW")]
@@ -195,7 +195,7 @@ impl Client {
         }
         let target = Target {
             to: resolve(host)?,
-            protocol: entry.descriptor.name.into(),
+            protocol: self.how.protocol.clone(),
             cc: law.into(),
             buffers: Buffers::default(),
             stop: Some(interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?),

@@ -1,8 +1,8 @@
 //! `farhaul protocols`: the honest index of what can be run, and of how each is known.
 
-use farhaul_congestion::laws;
+use farhaul_congestion::{Parameter, laws};
 use farhaul_lab::registry::protocols;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{exit::Failure, out};
 
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         out::json(&object());
         return Ok(());
     }
-    out::line("protocols");
+    out::line("protocols (--protocol NAME or NAME:PARAMETER=VALUE,...)");
     for entry in protocols() {
         let d = entry.descriptor;
         let sealed = if d.sealed { "sealed" } else { "in clear" };
@@ -41,6 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             d.provenance.name(),
             d.citation
         ));
+        parameters(entry.parameters);
     }
     out::line("\nlaws (--cc NAME or NAME:PARAMETER=VALUE,...)");
     for law in laws() {
@@ -48,17 +49,34 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "  {:<10} {} ({})",
             law.name, law.summary, law.citation
         ));
-        for p in law.parameters {
-            out::line(format!(
-                "  {:<10}   {}: {}; {} [{}]",
-                "", p.name, p.about, p.kind, p.default
-            ));
-        }
+        parameters(law.parameters);
     }
     Ok(())
 }
 
-fn object() -> serde_json::Value {
+fn parameters(all: &[Parameter]) {
+    for p in all {
+        out::line(format!(
+            "  {:<10}   {}: {}; {} [{}]",
+            "", p.name, p.about, p.kind, p.default
+        ));
+    }
+}
+
+fn parameter_list(all: &[Parameter]) -> Vec<Value> {
+    all.iter()
+        .map(|p| {
+            json!({
+                "name": p.name,
+                "about": p.about,
+                "takes": p.kind.to_string(),
+                "default": p.default,
+            })
+        })
+        .collect()
+}
+
+fn object() -> Value {
     let protocols: Vec<_> = protocols()
         .iter()
         .map(|entry| {
@@ -72,29 +90,18 @@ fn object() -> serde_json::Value {
                 "control_lane": d.control_lane,
                 "lanes": entry.lanes,
                 "default_law": entry.default_law,
+                "parameters": parameter_list(entry.parameters),
             })
         })
         .collect();
     let laws: Vec<_> = laws()
         .iter()
         .map(|law| {
-            let parameters: Vec<_> = law
-                .parameters
-                .iter()
-                .map(|p| {
-                    json!({
-                        "name": p.name,
-                        "about": p.about,
-                        "takes": p.kind.to_string(),
-                        "default": p.default,
-                    })
-                })
-                .collect();
             json!({
                 "name": law.name,
                 "summary": law.summary,
                 "citation": law.citation,
-                "parameters": parameters,
+                "parameters": parameter_list(law.parameters),
             })
         })
         .collect();

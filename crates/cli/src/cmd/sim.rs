@@ -17,8 +17,8 @@ use crate::{
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The protocol; `farhaul protocols` lists them
-    #[arg(long, value_name = "NAME", default_value = "haul")]
+    /// The protocol, as NAME or NAME:PARAMETER=VALUE,...; `farhaul protocols` lists them
+    #[arg(long, value_name = "PROTOCOL", default_value = "haul")]
     protocol: String,
     /// The congestion law, as NAME or NAME:PARAMETER=VALUE,...
     #[arg(long, value_name = "LAW")]
