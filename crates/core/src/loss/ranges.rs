@@ -88,6 +88,25 @@ impl Ranges {
             })
     }
 
+    /// The range that `n` is in.
+    pub fn containing(&self, n: u64) -> Option<Range<u64>> {
+        let (s, e) = self.map.range(..=n).next_back()?;
+        (*e > n).then_some(*s..*e)
+    }
+
+    /// Removes everything below `floor`.
+    pub fn trim(&mut self, floor: u64) {
+        while let Some(first) = self.map.first_entry()
+            && *first.key() < floor
+        {
+            let (start, end) = first.remove_entry();
+            self.total -= end.min(floor) - start;
+            if end > floor {
+                self.map.insert(floor, end);
+            }
+        }
+    }
+
     /// Number of separate ranges.
     pub fn len(&self) -> usize {
         self.map.len()
@@ -123,6 +142,15 @@ mod tests {
             prop_assert_eq!(missing, expect);
             let ends: Vec<_> = ranges.iter().collect();
             prop_assert!(ends.windows(2).all(|w| w[0].end < w[1].start));
+            let around = ranges.containing(a);
+            let known = twin[usize::try_from(a).unwrap()];
+            prop_assert_eq!(around.is_some_and(|r| r.contains(&a)), known);
+            let mut above = ranges.clone();
+            above.trim(a);
+            let left = above.iter().flatten().count() as u64;
+            prop_assert!(above.iter().all(|r| r.start >= a) && left == above.total());
+            let kept = twin[i..].iter().filter(|b| **b).count() as u64;
+            prop_assert_eq!(left, kept);
             prop_assert_eq!(ranges.prefix(), twin.iter().take_while(|b| **b).count() as u64);
         }
     }
