@@ -5,6 +5,7 @@
 
 mod bar;
 mod cmd;
+mod config;
 mod exit;
 mod interrupt;
 mod keys;
@@ -13,7 +14,7 @@ mod place;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::exit::{Exit, Failure};
 
@@ -32,13 +33,16 @@ struct Cli {
 
 fn main() -> ExitCode {
     let json = json_wanted();
-    let ended = match Cli::try_parse() {
-        Ok(cli) => cmd::run(cli.command),
-        // Help and version are no failure.
-        Err(e) if !e.use_stderr() => e.exit(),
-        Err(e) if !json => e.exit(),
-        Err(e) => Err(Failure::new(Exit::Usage, e.to_string().trim())),
-    };
+    let ended = with_defaults().and_then(|definition| {
+        let parsed = definition.try_get_matches();
+        match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+            Ok(cli) => cmd::run(cli.command),
+            // Help and version are no failure.
+            Err(e) if !e.use_stderr() => e.exit(),
+            Err(e) if !json => e.exit(),
+            Err(e) => Err(Failure::new(Exit::Usage, e.to_string().trim())),
+        }
+    });
     match ended {
         Ok(()) => Exit::Ok.into(),
         Err(failure) => {
@@ -58,6 +62,18 @@ fn json_wanted() -> bool {
     std::env::args_os()
         .take_while(|a| a != "--")
         .any(|a| a == "--json" || a == "-J")
+}
+
+/// The definition with the user's defaults in it. `config` itself must work where they are broken.
+fn with_defaults() -> Result<clap::Command, Failure> {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "config")
+    {
+        return Ok(definition());
+    }
+    let settings = config::effective(&definition())?;
+    Ok(config::apply(definition(), &settings))
 }
 
 /// The definition of the whole command line, for completions and manual pages.

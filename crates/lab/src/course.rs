@@ -22,7 +22,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use self::relayed::{Passage, Relayed};
-use crate::{bench::Report, iperf, results::Cell};
+use crate::{bench::Report, grid::System, iperf, results::Cell};
 
 /// Where servers on the far host listen.
 const PORT: u16 = 17_992;
@@ -140,6 +140,16 @@ impl Course {
         let time = seconds.to_string();
         let args = ["bench", server.address(), "-t", &time, "--json"];
         report(&self.ask(self.own(&[&args[..], more].concat()))?)
+    }
+
+    /// `farhaul bench` of `system` for `seconds`.
+    pub fn bench_system(&self, system: &System, seconds: u64) -> Result<Report, CourseError> {
+        let named = ["--protocol", &system.protocol];
+        let server = self.serve(&[&["bench", "serve", "-1"][..], &named].concat())?;
+        let time = seconds.to_string();
+        let (to, cc) = (server.address(), &system.cc);
+        let args = ["bench", to, "-t", &time, "-i", "0", "--cc", cc, "--json"];
+        report(&self.ask(self.own(&[&args[..], &named].concat()))?)
     }
 
     /// The kernel's TCP under `law` for `seconds`, driven by our own blaster.

@@ -42,7 +42,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(name: &'static str, grade: Grade, text: impl Into<String>) -> Self {
+    /// Something that was found.
+    pub fn new(name: &'static str, grade: Grade, text: impl Into<String>) -> Self {
         Self {
             name,
             grade,
@@ -51,7 +52,9 @@ impl Finding {
         }
     }
 
-    fn fix(mut self, line: impl Into<String>) -> Self {
+    /// The same, with the line that mends it.
+    #[must_use]
+    pub fn fix(mut self, line: impl Into<String>) -> Self {
         self.fix = Some(line.into());
         self
     }

@@ -3,15 +3,18 @@
 //! - [`registry`]: every protocol that can be run, by name
 //! - [`mod@bench`]: a bulk transfer from memory to memory over any session, measured at both ends
 //! - [`host`], [`doctor`]: which machine this is, and whether it is fit
+//! - [`mod@visit`]: what the way to a server is like
 //! - [`measure`]: processor time, memory and rtt distributions
 //! - [`tcp`], [`iperf`]: the kernel's own transport on the same path
 //! - [`course`]: this program at both ends of an emulated network
 //! - [`results`]: the fixed table of cells, kept and quoted
+//! - [`mod@grid`]: named grids of paths: run, kept, shown, checked
 //! - [`nearest`]: the name somebody probably meant
 
 pub mod bench;
 pub mod course;
 pub mod doctor;
+pub mod grid;
 pub mod host;
 pub mod iperf;
 pub mod measure;
@@ -19,5 +22,6 @@ mod nearest;
 pub mod registry;
 pub mod results;
 pub mod tcp;
+pub mod visit;
 
 pub use nearest::nearest;

@@ -2,6 +2,7 @@
 
 mod bench;
 mod completions;
+mod config;
 mod cp;
 mod demo;
 mod doctor;
@@ -36,13 +37,15 @@ pub(crate) enum Command {
     Wan(wan::Args),
     /// Simulate a network and the sessions on it in virtual time
     Sim(Box<sim::Args>),
-    /// Measure the fixed table of cells
+    /// Run named grids of paths, keep the figures, show and check them
     #[command(subcommand)]
     Lab(lab::Args),
     /// List the protocols and congestion laws, and how each is known
     Protocols(protocols::Args),
     /// Say whether this machine is fit, and what to change
     Doctor(doctor::Args),
+    /// Defaults of flags, from files and the environment
+    Config(config::Args),
     /// Print the completions for a shell
     Completions(completions::Args),
     /// The kernel's TCP, to compare with
@@ -63,6 +66,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Lab(args) => lab::run(args),
         Command::Protocols(args) => protocols::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Tcp(args) => tcp::run(args),
     }

@@ -26,13 +26,6 @@ use crate::{
 /// The link of every cell.
 const LINK: Rate = Rate::gbit(10);
 
-/// Arguments.
-#[derive(Debug, clap::Subcommand)]
-pub(crate) enum Args {
-    /// Measure the fixed table of cells and keep it
-    Results(Results),
-}
-
 /// What of it, and where to.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Results {
@@ -47,20 +40,14 @@ pub(crate) struct Results {
     only: Vec<String>,
 }
 
-/// Runs what was asked for.
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    match args {
-        Args::Results(results) => results.run(),
-    }
-}
-
 impl Results {
     /// How often a run is tried in which the emulator was late.
     const fn attempts(&self) -> u32 {
         if self.quick { 1 } else { 3 }
     }
 
-    fn run(self) -> Result<(), Failure> {
+    /// Measures, tells and keeps.
+    pub(super) fn run(self) -> Result<(), Failure> {
         wan::enter_user_namespace().map_err(|e| course(CourseError::Wan(e)))?;
         let host = Host::read();
         if host.debug_build {
@@ -218,7 +205,7 @@ impl Folder {
             (_, false) => (10_000, 64 << 10),
             (_, true) => (1_000, 64 << 10),
         };
-        super::tree::fill(&from, files, size).map_err(failed)?;
+        crate::cmd::tree::fill(&from, files, size).map_err(failed)?;
         Ok(Self { place, from })
     }
 }

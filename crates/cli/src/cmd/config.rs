@@ -1,0 +1,96 @@
+//! `farhaul config`: which defaults hold, and where each comes from.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::{
+    config,
+    exit::{Exit, Failure},
+    out,
+};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Example of a file:\n  [cp]\n  max-rate = \"2Gbit\"\n  [bench.serve]\n  allow = [\"fh-pub1...\"]"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Every default that holds, with the file and line or the variable it comes from
+    Show {
+        /// One JSON object instead of text
+        #[arg(long, short = 'J')]
+        json: bool,
+    },
+    /// Check the files, or one FILE; exit code 10 if something in it cannot be meant
+    Check {
+        /// Instead of those that `config path` prints
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// The files that are looked at, the stronger one last
+    Path,
+}
+
+/// Tells.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let definition = crate::definition();
+    match &args.verb {
+        Verb::Show { json } => {
+            let mut settings = config::effective(&definition)?;
+            settings.sort_by_key(config::Setting::name);
+            if *json {
+                let objects: Vec<_> = settings
+                    .iter()
+                    .map(|s| json!({ "name": s.name(), "values": s.values, "origin": s.origin }))
+                    .collect();
+                out::json(
+                    &json!({ "schema": "farhaul.config/1", "ok": true, "settings": objects }),
+                );
+            } else if settings.is_empty() {
+                out::line("nothing is set: every flag has its own default");
+            } else {
+                for s in &settings {
+                    out::line(format!(
+                        "{} = {}   # {}",
+                        s.name(),
+                        s.values.join(", "),
+                        s.origin
+                    ));
+                }
+            }
+        }
+        Verb::Check { file: Some(file) } => {
+            let missing = || {
+                let text = format!("{}: no such file", file.display());
+                Failure::new(Exit::Config, text)
+            };
+            let settings = config::read(file)?.ok_or_else(missing)?;
+            for setting in &settings {
+                config::check(&definition, setting)?;
+            }
+            out::line(format!(
+                "{}: {} settings, all fine",
+                file.display(),
+                settings.len()
+            ));
+        }
+        Verb::Check { file: None } => {
+            let n = config::effective(&definition)?.len();
+            out::line(format!("{n} settings, all fine"));
+        }
+        Verb::Path => {
+            for file in config::files() {
+                let there = if file.exists() { "" } else { "   # not there" };
+                out::line(format!("{}{there}", file.display()));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! `farhaul lab check`: is what was kept as good as what was reached before?
+
+use std::{fs, path::PathBuf};
+
+use farhaul_lab::grid::Bounds;
+use serde_json::json;
+
+use super::{Where, disk};
+use crate::{
+    exit::{Exit, Failure},
+    out,
+};
+
+/// What the project reached, by `lab check --write`.
+const REACHED: &str = include_str!("../../../../../lab/reference/bounds.json");
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: farhaul lab run papers-1g && farhaul lab check papers-1g")]
+pub(crate) struct Check {
+    #[command(flatten)]
+    place: Where,
+    /// The bounds to hold [default: those that came with this program]
+    #[arg(long, value_name = "FILE")]
+    reference: Option<PathBuf>,
+    /// Instead of checking, write what was reached as bounds into a file, beside those it has
+    #[arg(long, value_name = "FILE", conflicts_with = "reference")]
+    write: Option<PathBuf>,
+    /// What is forgiven when bounds are written
+    #[arg(long, value_name = "SHARE", default_value = "5%", requires = "write", value_parser = farhaul_link::share)]
+    tolerance: f64,
+    /// One JSON object instead of text
+    #[arg(long, short = 'J')]
+    json: bool,
+}
+
+impl Check {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        let trials = self.place.kept()?;
+        if let Some(file) = &self.write {
+            let reached = Bounds::of(&trials, self.tolerance);
+            let earlier = if file.exists() {
+                read(file)?.with(reached)
+            } else {
+                reached
+            };
+            let text = serde_json::to_string_pretty(&earlier)
+                .map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+            fs::write(file, text + "\n").map_err(|e| disk(file, &e))?;
+            let object =
+                json!({ "schema": "farhaul.lab.check/1", "ok": true, "written": trials.len() });
+            self.tell(
+                &object,
+                &format!("{} bounds in {}", trials.len(), file.display()),
+            );
+            return Ok(());
+        }
+        let bounds = match &self.reference {
+            Some(file) => read(file)?,
+            None => Bounds::parse(REACHED)
+                .map_err(|e| Failure::new(Exit::Internal, format!("our own bounds: {e}")))?,
+        };
+        let verdict = bounds.check(&trials);
+        let mut object = json!({
+            "schema": "farhaul.lab.check/1",
+            "ok": true,
+            "version": env!("CARGO_PKG_VERSION"),
+            "grid": self.place.name,
+            "backend": self.place.backend.name(),
+            "verdict": verdict,
+        });
+        let text = match (verdict.compared, verdict.deviations.len()) {
+            (0, _) => format!(
+                "none of {} runs has a bound; give --reference FILE, written by `lab check --write`",
+                trials.len()
+            ),
+            (compared, 0) => {
+                let without = match verdict.without {
+                    0 => String::new(),
+                    n => format!("; {n} have no bound"),
+                };
+                self.tell(
+                    &object,
+                    &format!("{compared} runs are within bounds{without}"),
+                );
+                return Ok(());
+            }
+            (compared, n) => {
+                for line in &verdict.deviations {
+                    eprintln!("{line}");
+                }
+                format!("{n} deviations in {compared} runs")
+            }
+        };
+        let failure = Failure::new(Exit::Threshold, text);
+        object["ok"] = json!(false);
+        object["error"] = json!(failure.text);
+        object["exit"] = failure.exit.object();
+        Err(failure.told(object))
+    }
+
+    fn tell(&self, object: &serde_json::Value, text: &str) {
+        if self.json {
+            out::json(object);
+        } else {
+            out::line(text);
+        }
+    }
+}
+
+fn read(file: &PathBuf) -> Result<Bounds, Failure> {
+    let text = fs::read_to_string(file)
+        .map_err(|e| Failure::new(Exit::SourceMissing, format!("{}: {e}", file.display())))?;
+    Bounds::parse(&text).map_err(|e| Failure::new(Exit::Config, format!("{}: {e}", file.display())))
+}

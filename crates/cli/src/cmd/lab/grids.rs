@@ -1,0 +1,201 @@
+//! `farhaul lab list` and `lab run`.
+
+use std::{env, thread};
+
+use farhaul_core::units::Rate;
+use farhaul_emu::wan;
+use farhaul_lab::{
+    grid::{Backend, Plan, PlanError, Trial, grids},
+    host::Host,
+};
+use serde_json::json;
+
+use super::{Where, disk};
+use crate::{
+    exit::{Exit, Failure},
+    out,
+};
+
+/// Arguments of `lab list`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    /// One JSON object instead of text
+    #[arg(long, short = 'J')]
+    json: bool,
+}
+
+impl List {
+    #[expect(clippy::unnecessary_wraps, reason = "every command may fail")]
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        let all = grids();
+        if self.json {
+            let objects: Vec<_> = all
+                .iter()
+                .map(|g| {
+                    json!({
+                        "name": g.name, "about": g.about, "rate_bits_per_second": g.rate.bps(),
+                        "seconds": g.seconds, "cells": g.cells,
+                    })
+                })
+                .collect();
+            out::json(&json!({ "schema": "farhaul.lab.list/1", "ok": true, "grids": objects }));
+            return Ok(());
+        }
+        for grid in &all {
+            out::line(format!(
+                "{:<12} {:>2} cells at {}, {} s each: {}",
+                grid.name,
+                grid.cells.len(),
+                grid.rate,
+                grid.seconds,
+                grid.about
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Arguments of `lab run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: farhaul lab run papers --protocol haul --resume")]
+pub(crate) struct Run {
+    #[command(flatten)]
+    place: Where,
+    /// The protocols to run, one after the other
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_values = ["haul"])]
+    protocol: Vec<String>,
+    /// The congestion law of all of them, as NAME or NAME:PARAMETER=VALUE,...
+    #[arg(long, value_name = "LAW")]
+    cc: Option<String>,
+    /// How long each run sends, in seconds [default: the grid's own]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    secs: Option<u64>,
+    /// Seed of the paths' randomness
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Simulations at a time [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Run only what is not there yet
+    #[arg(long)]
+    resume: bool,
+    /// One JSON object with every run, instead of a line for each
+    #[arg(long, short = 'J')]
+    json: bool,
+}
+
+impl Run {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        let grid = self.place.grid()?;
+        let backend = self.place.backend;
+        if backend == Backend::Emu && self.jobs.is_some_and(|n| n > 1) {
+            return Err(Failure::usage(
+                "--jobs is for the simulator: an emulated run needs the whole machine",
+            ));
+        }
+        let systems = self
+            .protocol
+            .iter()
+            .map(|p| Plan::system(p, self.cc.as_deref()));
+        let systems: Result<Vec<_>, _> = systems.collect();
+        let systems = systems.map_err(|e| Failure::usage(e.to_string()))?;
+        let shelf = self.place.shelf();
+        let done = shelf.trials().map_err(|e| disk(shelf.folder(), &e))?;
+        if !done.is_empty() && !self.resume {
+            return Err(Failure::usage(format!(
+                "{} holds {} runs already: go on with --resume, or choose another --out",
+                shelf.folder().display(),
+                done.len()
+            )));
+        }
+        if backend == Backend::Emu {
+            wan::enter_user_namespace().map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
+        }
+        let host = Host::read();
+        if host.debug_build && backend == Backend::Emu {
+            eprintln!("farhaul: a debug build: these figures are not worth keeping");
+        }
+        shelf.prepare(&host).map_err(|e| disk(shelf.folder(), &e))?;
+        let plan = Plan {
+            seconds: self.secs.unwrap_or(grid.seconds),
+            grid,
+            backend,
+            systems,
+            seed: self.seed,
+            jobs: self.jobs.map_or_else(
+                || thread::available_parallelism().map_or(1, usize::from),
+                usize::from,
+            ),
+            program: env::current_exe().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?,
+        };
+        let mut failed = 0;
+        let mut keep = |trial: Trial| {
+            if !self.json {
+                out::line(told(&trial));
+            }
+            failed += usize::from(trial.invalid.is_some());
+            shelf.keep(&trial)
+        };
+        let ran = plan.run(&done, &mut keep).map_err(|e| match e {
+            PlanError::Keep(e) => disk(shelf.folder(), &e),
+            other => Failure::usage(other.to_string()),
+        })?;
+        self.end(
+            &shelf.latest().map_err(|e| disk(shelf.folder(), &e))?,
+            ran,
+            failed,
+        )
+    }
+
+    fn end(&self, latest: &[Trial], ran: usize, failed: usize) -> Result<(), Failure> {
+        let folder = self.place.shelf().folder().display().to_string();
+        let object = |failure: Option<&Failure>| {
+            let mut object = json!({
+                "schema": "farhaul.lab.run/1",
+                "ok": failed == 0,
+                "version": env!("CARGO_PKG_VERSION"),
+                "grid": self.place.name,
+                "backend": self.place.backend.name(),
+                "folder": folder,
+                "ran": ran,
+                "invalid": failed,
+                "runs": latest,
+            });
+            if let Some(failure) = failure {
+                object["error"] = json!(failure.text);
+                object["exit"] = failure.exit.object();
+            }
+            object
+        };
+        if failed > 0 {
+            let text = format!(
+                "{failed} of {ran} runs have no valid result; run those again with --resume"
+            );
+            let failure = Failure::new(Exit::Partial, text);
+            let object = object(Some(&failure));
+            return Err(failure.told(object));
+        }
+        if self.json {
+            out::json(&object(None));
+        } else {
+            out::line(format!("{ran} runs, kept in {folder}"));
+        }
+        Ok(())
+    }
+}
+
+fn told(trial: &Trial) -> String {
+    let mut text = format!(
+        "{:<12} mtu {}, {:>3} ms, {} %: {}",
+        trial.system.to_string(),
+        trial.cell.mtu,
+        trial.cell.rtt_ms,
+        trial.cell.loss_percent,
+        Rate::from_f64(trial.goodput_bits_per_second)
+    );
+    if let Some(why) = &trial.invalid {
+        text += "  NOT VALID: ";
+        text += why;
+    }
+    text
+}

@@ -1,0 +1,93 @@
+//! `farhaul lab`: named grids of paths, run in the simulator or the emulator, kept, shown, and held
+//! against what was reached before.
+
+mod check;
+mod grids;
+mod report;
+mod results;
+
+use std::path::{Path, PathBuf};
+
+use farhaul_lab::grid::{self, Backend, Grid, Shelf, Trial};
+
+use crate::exit::{Exit, Failure};
+
+/// Arguments.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Args {
+    /// List the grids
+    List(grids::List),
+    /// Run every cell of a grid, and keep each result as it comes
+    Run(grids::Run),
+    /// Show what was kept of a grid
+    Report(report::Report),
+    /// Hold what was kept of a grid against what is owed; exit code 22 if it falls short
+    Check(check::Check),
+    /// Measure the fixed table of cells and keep it
+    Results(results::Results),
+}
+
+/// Which runs, and where they are kept.
+#[derive(Debug, clap::Args)]
+struct Where {
+    /// The grid; `farhaul lab list` has the names
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// In virtual time, or through real sockets on an emulated network
+    #[arg(long, value_name = "WORLD", default_value = "sim", value_parser = backend)]
+    backend: Backend,
+    /// The folder that holds a folder per grid and backend
+    #[arg(long, value_name = "FOLDER", default_value = "lab/runs")]
+    out: PathBuf,
+}
+
+fn backend(text: &str) -> Result<Backend, String> {
+    [Backend::Sim, Backend::Emu]
+        .into_iter()
+        .find(|b| b.name() == text)
+        .ok_or_else(|| "there are: sim, emu".into())
+}
+
+impl Where {
+    fn grid(&self) -> Result<Grid, Failure> {
+        grid::grid(&self.name).map_err(Failure::usage)
+    }
+
+    fn shelf(&self) -> Shelf {
+        Shelf::new(&self.out, &self.name, self.backend)
+    }
+
+    /// The latest run of every question; at least one.
+    fn kept(&self) -> Result<Vec<Trial>, Failure> {
+        self.grid()?;
+        let shelf = self.shelf();
+        let unreadable =
+            |e| Failure::new(Exit::Config, format!("{}: {e}", shelf.folder().display()));
+        let trials = shelf.latest().map_err(unreadable)?;
+        if trials.is_empty() {
+            let text = format!(
+                "{} holds no runs: make some with `farhaul lab run {} --backend {}`",
+                shelf.folder().display(),
+                self.name,
+                self.backend.name()
+            );
+            return Err(Failure::new(Exit::SourceMissing, text));
+        }
+        Ok(trials)
+    }
+}
+
+/// Runs what was asked for.
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    match args {
+        Args::List(list) => list.run(),
+        Args::Run(run) => run.run(),
+        Args::Report(report) => report.run(),
+        Args::Check(check) => check.run(),
+        Args::Results(results) => results.run(),
+    }
+}
+
+fn disk(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::DestError, format!("{}: {error}", path.display()))
+}
