@@ -11,6 +11,7 @@ mod interrupt;
 mod keys;
 mod out;
 mod place;
+mod typed;
 
 use std::process::ExitCode;
 
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
             // Help and version are no failure.
             Err(e) if !e.use_stderr() => e.exit(),
             Err(e) if !json => e.exit(),
-            Err(e) => Err(Failure::new(Exit::Usage, e.to_string().trim())),
+            Err(e) => Err(Failure::usage(plain(&e.to_string()))),
         }
     });
     match ended {
@@ -61,7 +62,20 @@ fn main() -> ExitCode {
 fn json_wanted() -> bool {
     std::env::args_os()
         .take_while(|a| a != "--")
-        .any(|a| a == "--json" || a == "-J")
+        .any(|a| a == "--json" || a.to_str().is_some_and(is_cluster_with_j))
+}
+
+/// `-J`, also among others as in `-RJ`.
+fn is_cluster_with_j(word: &str) -> bool {
+    let letters = word.strip_prefix('-').unwrap_or_default();
+    letters.contains('J') && letters.chars().all(|c| c.is_ascii_alphabetic())
+}
+
+/// The complaint without what surrounds it on a terminal.
+fn plain(text: &str) -> String {
+    let text = text.trim().trim_start_matches("error: ");
+    let end = text.find("\n\nFor more information").unwrap_or(text.len());
+    text[..end].to_string()
 }
 
 /// The definition with the user's defaults in it. `config` itself must work where they are broken.

@@ -140,6 +140,14 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
             "the share is missing after {host}; {FORMS}"
         )));
     };
+    for part in path.split(|b| *b == b'/') {
+        if part == b".." || part.len() > 255 {
+            return Err(Failure::usage(format!(
+                "'{}': a path in a share has no '..' and no name of more than 255 bytes",
+                String::from_utf8_lossy(path)
+            )));
+        }
+    }
     let remote = Remote {
         share: share.to_string(),
         path: path.to_vec(),
@@ -222,6 +230,8 @@ mod tests {
         for bad in [
             "",
             "host::",
+            "host::d/../x",
+            "farhaul://h/d/a/..",
             "host:x::d",
             "host:0::d",
             "host:70000::d",

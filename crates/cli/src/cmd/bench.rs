@@ -23,6 +23,7 @@ use crate::{
     exit::{Exit, Failure},
     interrupt, keys, out,
     place::PORT,
+    typed::address,
 };
 
 /// Arguments.
@@ -45,7 +46,7 @@ enum Mode {
 #[derive(Debug, clap::Args)]
 struct Serve {
     /// Where to listen
-    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT))]
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT), value_parser = address)]
     listen: SocketAddr,
     /// End after one client
     #[arg(short = '1', long)]
@@ -70,7 +71,7 @@ struct How {
     #[arg(long, value_name = "LAW")]
     cc: Option<String>,
     /// Never send faster than this
-    #[arg(long, short = 'b', value_name = "RATE")]
+    #[arg(long, short = 'b', value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<Rate>,
     /// Be who this key file says, rather than somebody new each time
     #[arg(long, value_name = "FILE")]
@@ -86,10 +87,10 @@ struct Client {
     /// HOST or HOST:PORT of a `farhaul bench serve`; an IPv6 address with a port in brackets
     host: Option<String>,
     /// How long to send: seconds, or with a unit [default: 10]
-    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes")]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes", allow_negative_numbers = true)]
     time: Option<Duration>,
     /// How much to send instead
-    #[arg(short = 'n', long, value_name = "SIZE", value_parser = size)]
+    #[arg(short = 'n', long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
     bytes: Option<u64>,
     /// The server sends
     #[arg(short = 'R', long)]
@@ -98,10 +99,10 @@ struct Client {
     #[arg(short = 'P', long = "lanes", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     lanes: u32,
     /// Leave this much of the start out of the result
-    #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = seconds)]
+    #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
     omit: Duration,
     /// Between two lines; 0 for none
-    #[arg(short = 'i', long, value_name = "TIME", default_value = "1", value_parser = seconds)]
+    #[arg(short = 'i', long, value_name = "TIME", default_value = "1", value_parser = seconds, allow_negative_numbers = true)]
     interval: Duration,
     #[command(flatten)]
     how: How,
@@ -169,7 +170,13 @@ impl Serve {
         let mut ready = |at: SocketAddr| {
             eprintln!("bench server at {at} with {}", entry.descriptor.name);
         };
-        bench::serve(self.listen, protocol, bounds, clients, &stop, &mut ready).map_err(failure)?;
+        bench::serve(self.listen, protocol, bounds, clients, &stop, &mut ready).map_err(|e| {
+            let mut failure = failure(e);
+            if failure.exit == Exit::NetSetup {
+                failure.text += "; choose another address with --listen";
+            }
+            failure
+        })?;
         if self.how.json {
             out::json(&json!({ "schema": "farhaul.bench.serve/1", "ok": true }));
         }
@@ -272,7 +279,10 @@ fn show(report: &Report, json: bool) {
 
 /// `HOST`, `HOST:PORT`, `1.2.3.4`, `::1` or `[::1]:PORT`.
 pub(crate) fn resolve(host: &str) -> Result<SocketAddr, Failure> {
-    let unbracketed = host.trim_start_matches('[').trim_end_matches(']');
+    let unbracketed = host
+        .strip_prefix('[')
+        .and_then(|h| h.strip_suffix(']'))
+        .unwrap_or(host);
     if let Ok(ip) = unbracketed.parse::<IpAddr>() {
         return Ok(SocketAddr::new(ip, PORT));
     }
@@ -281,8 +291,21 @@ pub(crate) fn resolve(host: &str) -> Result<SocketAddr, Failure> {
     } else {
         format!("{host}:{PORT}")
     };
-    let unknown =
-        |why: String| Failure::new(Exit::NetSetup, format!("cannot find '{host}': {why}"));
+    let (name, port) = named.rsplit_once(':').unwrap_or((&named, ""));
+    let odd = |c: char| c.is_whitespace() || "/@[]".contains(c);
+    let bracketed = name.starts_with('[') && name.ends_with(']');
+    if name.is_empty()
+        || (!bracketed && name.contains(odd))
+        || port.parse::<u16>().map_or(true, |p| p == 0)
+    {
+        return Err(Failure::usage(format!(
+            "'{host}' is no host: write HOST or HOST:PORT, an IPv6 address with a port as [::1]:{PORT}"
+        )));
+    }
+    let unknown = |why: String| {
+        let text = format!("cannot find '{host}': {why}; check the name and the resolver");
+        Failure::new(Exit::NetSetup, text)
+    };
     named
         .to_socket_addrs()
         .map_err(|e| unknown(e.to_string()))?
@@ -338,6 +361,11 @@ mod tests {
             assert_eq!(resolve(text).unwrap().to_string(), expected, "{text}");
         }
         assert_eq!(resolve("a.invalid").unwrap_err().exit, Exit::NetSetup);
+        for bad in [
+            "", " ", ":", "h:99999", "h:0", "[::1", "me@h", "h/x", "::1:x",
+        ] {
+            assert_eq!(resolve(bad).unwrap_err().exit, Exit::Usage, "{bad}");
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(short, long, hide_short_help = true)]
     preserve: bool,
     /// Never send faster than this
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     max_rate: Option<Rate>,
     /// This user's key file
     #[arg(short = 'i', long, value_name = "FILE")]

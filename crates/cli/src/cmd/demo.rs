@@ -24,6 +24,7 @@ use super::tree;
 use crate::{
     exit::{Exit, Failure},
     out,
+    typed::whole,
 };
 
 /// The path that is shown: what a research network between continents is like on a bad day.
@@ -41,10 +42,15 @@ pub(crate) struct Args {
     /// The file or folder to copy; by default files that the build of this program left behind
     path: Option<PathBuf>,
     /// Rate of the bottleneck
-    #[arg(long, value_name = "RATE", default_value = "10Gbit")]
+    #[arg(
+        long,
+        value_name = "RATE",
+        default_value = "10Gbit",
+        allow_hyphen_values = true
+    )]
     rate: Rate,
     /// Seconds of each memory-to-memory run
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(3..=60))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = whole(3..=60), allow_negative_numbers = true)]
     secs: u64,
     /// One JSON object instead of text
     #[arg(long, short = 'J')]

@@ -24,6 +24,7 @@ use crate::{
     exit::{Exit, Failure},
     interrupt, keys,
     place::PORT,
+    typed,
 };
 
 /// Arguments.
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME=PATH[:ro|wo|rw]", required = true)]
     share: Vec<OsString>,
     /// Where to listen
-    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT))]
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT), value_parser = typed::address)]
     listen: SocketAddr,
     /// Who may ask: a public key (any number of times), or "any"; nobody if not given
     #[arg(long, value_name = "KEY|any")]

@@ -15,6 +15,7 @@ use crate::{
     cmd::path::PathArgs,
     exit::{Exit, Failure},
     out,
+    typed::{address, seed},
 };
 
 /// Arguments.
@@ -43,7 +44,7 @@ struct Run {
     #[arg(long, value_name = "BYTES", default_value_t = 9_000, value_parser = mtu, allow_hyphen_values = true)]
     mtu: u32,
     /// Seed of all randomness; the same seed gives the same losses for the same packets
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
     /// Shell command to run on the far host meanwhile; it is ended afterwards
     #[arg(long, value_name = "CMD")]
@@ -146,16 +147,16 @@ struct Relay {
     #[command(flatten)]
     network: PathArgs,
     /// Address and port that clients send to
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     listen: SocketAddr,
     /// Address and port of the server
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     to: SocketAddr,
     /// Longest packet, with its IP header; longer ones are dropped
     #[arg(long, value_name = "BYTES", default_value_t = 9_000, value_parser = mtu, allow_hyphen_values = true)]
     mtu: u32,
     /// Seed of all randomness
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
     /// Report at the end as one JSON object on stdout
     #[arg(long)]

@@ -14,6 +14,7 @@ use super::{Where, disk};
 use crate::{
     exit::{Exit, Failure},
     out,
+    typed::{seed, whole},
 };
 
 /// Arguments of `lab list`.
@@ -68,14 +69,14 @@ pub(crate) struct Run {
     #[arg(long, value_name = "LAW")]
     cc: Option<String>,
     /// How long each run sends, in seconds [default: the grid's own]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, value_name = "SECONDS", value_parser = whole(1..=100_000), allow_negative_numbers = true)]
     secs: Option<u64>,
     /// Seed of the paths' randomness
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
     /// Simulations at a time [default: as many as there are cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
+    #[arg(long, value_name = "N", value_parser = whole(1..=1024), allow_negative_numbers = true)]
+    jobs: Option<u64>,
     /// Run only what is not there yet
     #[arg(long)]
     resume: bool,
@@ -124,7 +125,7 @@ impl Run {
             seed: self.seed,
             jobs: self.jobs.map_or_else(
                 || thread::available_parallelism().map_or(1, usize::from),
-                usize::from,
+                |n| usize::try_from(n).unwrap_or(1),
             ),
             program: env::current_exe().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?,
         };

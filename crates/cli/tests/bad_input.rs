@@ -1,0 +1,351 @@
+//! What does each command answer to what cannot be meant? Every flag that takes a number is tried with
+//! values that are malformed, out of range or without their unit, every name with one nobody knows; and
+//! with `--json` all of it is one valid object.
+
+use std::{path::Path, process::Output};
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+fn farhaul(config: &Path, args: &[&str]) -> Output {
+    Command::cargo_bin("farhaul")
+        .expect("cargo builds the binary first")
+        .args(args)
+        .env("XDG_CONFIG_HOME", config)
+        .current_dir(config)
+        .output()
+        .expect("the binary can be started")
+}
+
+/// Runs each case as it is and, where `json` says so, as an object.
+fn refused(cases: &[(&[&str], i32, &str)], json: bool) {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    for (args, code, expected) in cases {
+        let output = farhaul(place.path(), args);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(*code), "{args:?}: {text}");
+        assert!(text.contains(expected), "{args:?}: {text}");
+        assert!(output.stdout.is_empty(), "{args:?} wrote to stdout");
+        if !json {
+            continue;
+        }
+        // Before a "--", after which the words are another program's.
+        let at = args.iter().position(|a| *a == "--").unwrap_or(args.len());
+        let with = [&args[..at], &["--json"], &args[at..]].concat();
+        let output = farhaul(place.path(), &with);
+        assert_eq!(output.status.code(), Some(*code), "{with:?}");
+        let object: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|e| panic!("{with:?}: {e}: {:?}", output.stdout));
+        assert_eq!(object["ok"], false, "{with:?}");
+        assert_eq!(object["exit"]["code"], *code, "{with:?}");
+        let schema = object["schema"].as_str().expect("a schema");
+        assert!(schema.starts_with("farhaul."), "{with:?}: {schema}");
+        let error = object["error"].as_str().or(object["exit"]["text"].as_str());
+        let error = error.unwrap_or_else(|| panic!("{with:?}: no error in {object}"));
+        assert!(error.contains(expected), "{with:?}: {error}");
+    }
+}
+
+const UNIT: &str = "a unit is needed";
+
+#[test]
+fn every_rate_needs_its_unit() {
+    let relay = [
+        "wan",
+        "relay",
+        "--listen",
+        "127.0.0.1:0",
+        "--to",
+        "127.0.0.1:1",
+    ];
+    let with = |more: &[&'static str]| [&relay[..], more].concat();
+    let relayed = [
+        with(&["--rate", "10"]),
+        with(&["--rate-back", "10"]),
+        with(&["--rate-steps", "5s:1"]),
+        with(&["--policer", "5,1MB"]),
+    ];
+    let mut cases: Vec<(&[&str], i32, &str)> = vec![
+        (&["bench", "h", "--rate", "100"], 2, UNIT),
+        (&["bench", "h", "-b", "1.5G"], 2, "bits or bytes"),
+        (&["bench", "serve", "--rate", "100"], 2, UNIT),
+        (&["cp", "--max-rate", "100", "f", "h::s"], 2, UNIT),
+        (&["cp", "--max-rate", "-1Mbit", "f", "h::s"], 2, "'-1Mbit'"),
+        (&["sim", "--rate", "10"], 2, UNIT),
+        (&["sim", "--max-rate", "10"], 2, UNIT),
+        (&["demo", "--rate", "10"], 2, UNIT),
+        (&["bench", "h", "-b", "0Mbit"], 2, "out of range"),
+        (&["bench", "h", "-b", "10Pbit"], 2, "1000Tbit"),
+        (&["bench", "h", "-b", "NaN"], 2, "not a rate"),
+        (&["bench", "h", "-b", "-5Mbit"], 2, "'-5Mbit'"),
+    ];
+    cases.extend(relayed.iter().map(|args| (&args[..], 2, UNIT)));
+    // `bench serve` fails before it serves, with or without --json.
+    refused(&cases, true);
+}
+
+#[test]
+fn sizes_times_shares_and_counts_are_checked() {
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["bench", "h", "-n", "5x"], 2, "not a size"),
+        (&["bench", "h", "-n", "-5"], 2, "'-5'"),
+        (&["bench", "h", "-n", "0"], 2, "at least one byte"),
+        (&["bench", "h", "-t", "-5"], 2, "0 to 1000000 seconds"),
+        (&["bench", "h", "-t", "5parsec"], 2, "not a duration"),
+        (&["bench", "h", "-O", "-1"], 2, "0 to 1000000 seconds"),
+        (&["bench", "h", "-i", "1e99"], 2, "0 to 1000000 seconds"),
+        (&["bench", "h", "-i", "1ms"], 2, "at least 10ms"),
+        (&["bench", "h", "-P", "65"], 2, "1..=64"),
+        (&["bench", "serve", "--max-time", "5"], 2, UNIT),
+        (&["sim", "--loss", "101%"], 2, "0% to 100%"),
+        (&["sim", "--loss", "-1%"], 2, "must not be negative"),
+        (&["sim", "--loss", "1"], 2, "write 1%"),
+        (&["sim", "--queue", "0"], 2, "more than zero"),
+        (&["sim", "--queue", "-5MB"], 2, "must not be negative"),
+        (&["sim", "--queue", "20MBB"], 2, "'20MBB'"),
+        (&["sim", "--rtt", "-1ms"], 2, "must not be negative"),
+        (&["sim", "--jitter", "5"], 2, UNIT),
+        (&["sim", "--reorder", "1%,5"], 2, UNIT),
+        (&["sim", "--duplicate", "5"], 2, UNIT),
+        (&["sim", "--corrupt", "101%"], 2, "0% to 100%"),
+        (&["sim", "--blackout", "5s"], 2, "FROM+LENGTH"),
+        (&["sim", "--delay-steps", "5s:80"], 2, UNIT),
+        (&["sim", "--ecn", "foo"], 2, "codel"),
+        (&["sim", "--profile", "mars"], 2, "known are lan"),
+        (&["sim", "--mtu", "100"], 2, "576"),
+        (&["sim", "--interval", "5"], 2, UNIT),
+        (&["demo", "--secs", "x"], 2, "whole number from 3 to 60"),
+        (&["wan", "calibrate", "--each", "5"], 2, UNIT),
+        (&["wan", "calibrate", "--each", "1h"], 2, "100ms to 60s"),
+        (
+            &["lab", "run", "cells", "--secs", "1.5"],
+            2,
+            "whole number from 1",
+        ),
+        (&["lab", "run", "cells", "--jobs", "0"], 2, "from 1 to 1024"),
+        (&["lab", "run", "cells", "--seed", "-1"], 2, "whole number"),
+        (
+            &["lab", "check", "cells", "--write", "b", "--tolerance", "5"],
+            2,
+            UNIT,
+        ),
+    ];
+    refused(cases, true);
+    let relay = ["wan", "relay", "--to", "127.0.0.1:1", "--listen"];
+    let cases: &[(&[&str], i32, &str)] = &[
+        (
+            &["serve", "--share", "s=.", "--max-sessions", "0"],
+            2,
+            "1..=100000",
+        ),
+        (
+            &["serve", "--share", "s=.", "--listen", "localhost"],
+            2,
+            "ADDRESS:PORT",
+        ),
+        (&[&relay[..], &["x"]].concat(), 2, "ADDRESS:PORT"),
+    ];
+    refused(cases, false);
+}
+
+#[test]
+fn unknown_names_get_the_nearest_one() {
+    let cases: &[(&[&str], i32, &str)] = &[
+        (
+            &["bench", "h", "--protocol", "hual"],
+            2,
+            "did you mean 'haul'",
+        ),
+        (&["bench", "h", "--cc", "cubik"], 2, "did you mean 'cubic'"),
+        (
+            &["bench", "h", "--cc", "cubic:bet=0.8"],
+            2,
+            "did you mean 'beta'",
+        ),
+        (
+            &["bench", "h", "--cc", "cubic:beta=9"],
+            2,
+            "from 0.1 to 0.99",
+        ),
+        (&["bench", "h", "--cc", "cubic:beta"], 2, "name=value"),
+        (
+            &["bench", "serve", "--protocol", "hual"],
+            2,
+            "did you mean 'haul'",
+        ),
+        (
+            &["bench", "serve", "--cc", "cubik"],
+            2,
+            "did you mean 'cubic'",
+        ),
+        (&["bench", "serve", "--allow", "x"], 2, "fh-pub1"),
+        (&["sim", "--protocol", "hual"], 2, "did you mean 'haul'"),
+        (&["sim", "--cc", "cubic:bet=1"], 2, "did you mean 'beta'"),
+        (&["lab", "run", "cell"], 2, "did you mean 'cells'"),
+        (
+            &["lab", "run", "cells", "--protocol", "hual"],
+            2,
+            "did you mean 'haul'",
+        ),
+        (
+            &["lab", "run", "cells", "--cc", "cubik"],
+            2,
+            "did you mean 'cubic'",
+        ),
+        (&["lab", "run", "cells", "--backend", "moon"], 2, "sim, emu"),
+        (&["lab", "report", "cell"], 2, "did you mean 'cells'"),
+        (&["lab", "check", "cell"], 2, "did you mean 'cells'"),
+        (
+            &["doctor", "a.invalid"],
+            11,
+            "check the name and the resolver",
+        ),
+        (
+            &["bench", "a.invalid"],
+            11,
+            "check the name and the resolver",
+        ),
+    ];
+    refused(cases, true);
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    let cases: &[(&[&str], i32, &str)] = &[
+        (
+            &["bench", "h", "-t", "5", "-n", "1GB"],
+            2,
+            "cannot be used with",
+        ),
+        (&["bench", "h", "-t", "2", "-O", "2"], 2, "shorter than -t"),
+        (&["bench", "h", "-P", "2", "-P", "3"], 2, "multiple times"),
+        (&["bench"], 2, "name a host"),
+        (&["bench", "h:99999"], 2, "HOST:PORT"),
+        (&["bench", "me@h"], 2, "HOST:PORT"),
+        (&["doctor", "h:0"], 2, "HOST:PORT"),
+        (
+            &["bench", "h", "--identity", "none"],
+            10,
+            "no such key file",
+        ),
+        (&["cp", "a", "b"], 2, "use cp(1)"),
+        (&["cp", "h::s/a", "i::s/b"], 2, "both sides are on servers"),
+        (&["cp", "f", "h::s/../x"], 2, "no '..'"),
+        (
+            &["cp", "--window", "5", "f", "h::s"],
+            2,
+            "farhaul measures it",
+        ),
+        (
+            &["lab", "check", "cells", "--reference", "a", "--write", "b"],
+            2,
+            "cannot be used with",
+        ),
+        (
+            &["lab", "check", "cells", "--tolerance", "5%"],
+            2,
+            "--write",
+        ),
+        (
+            &["lab", "run", "cells", "--backend", "emu", "--jobs", "2"],
+            2,
+            "whole machine",
+        ),
+        (
+            &["lab", "report", "cells", "--csv", "--json"],
+            2,
+            "cannot be used with",
+        ),
+        (&["lab", "report", "cells"], 3, "farhaul lab run cells"),
+        (&["lab", "check", "cells"], 3, "farhaul lab run cells"),
+        (&["demo", "none", "--secs", "3"], 3, "none"),
+        (
+            &["wan", "run", "--report", "/none/x", "--", "/none"],
+            3,
+            "/none",
+        ),
+    ];
+    let (csv, plain): (Vec<_>, Vec<_>) = cases.iter().copied().partition(|(args, ..)| {
+        args.contains(&"--csv") || args.first() == Some(&"demo") || args.first() == Some(&"wan")
+    });
+    refused(&plain, true);
+    for (args, code, expected) in csv {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let output = farhaul(place.path(), args);
+        let text = String::from_utf8_lossy(&output.stderr);
+        // Without the right to build a network there is nothing to start a program on.
+        if args[0] == "wan" && output.status.code() == Some(11) {
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+        assert!(text.contains(expected), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn json_is_heard_among_other_letters() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let output = farhaul(place.path(), &["bench", "h", "-RJ", "--protocol", "x"]);
+    let object: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(object["exit"]["name"], "usage");
+    let error = object["error"].as_str().expect("a text");
+    assert!(!error.starts_with("error:"), "{error}");
+}
+
+#[test]
+fn a_port_in_use_and_a_foreign_address_are_told_apart_from_usage() {
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback can be bound");
+    let at = taken.local_addr().expect("it is bound").to_string();
+    let cases: &[(&[&str], i32, &str)] = &[
+        (
+            &["bench", "serve", "--listen", &at],
+            11,
+            "another address with --listen",
+        ),
+        (
+            &["bench", "serve", "--listen", "192.0.2.1:9"],
+            11,
+            "another address with --listen",
+        ),
+        (
+            &["wan", "relay", "--to", "127.0.0.1:1", "--listen", &at],
+            11,
+            "a free port",
+        ),
+    ];
+    refused(cases, true);
+    let cases: &[(&[&str], i32, &str)] = &[(
+        &["serve", "--share", "s=.", "--listen", &at],
+        11,
+        "another address with --listen",
+    )];
+    refused(cases, false);
+    // Somebody who does not answer, and nobody.
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["bench", &at, "-t", "1"], 16, "no answer"),
+        (&["doctor", &at], 16, "ufw allow"),
+    ];
+    quiet_on_failure(cases);
+    drop(taken);
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["bench", &at, "-t", "1"], 16, "nothing listens"),
+        (&["doctor", &at], 16, "nothing listens"),
+    ];
+    quiet_on_failure(cases);
+}
+
+/// Like [`refused`], for commands that may say something before they fail.
+fn quiet_on_failure(cases: &[(&[&str], i32, &str)]) {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    for (args, code, expected) in cases {
+        let output = farhaul(place.path(), &[args, &["--json"][..]].concat());
+        assert_eq!(output.status.code(), Some(*code), "{args:?}");
+        let object: Value = serde_json::from_slice(&output.stdout).expect("one object");
+        assert_eq!(
+            (&object["ok"], &object["exit"]["code"]),
+            (&Value::Bool(false), &Value::from(*code))
+        );
+        let error = object["error"].as_str().expect("a text");
+        assert!(error.contains(expected), "{args:?}: {error}");
+    }
+}
