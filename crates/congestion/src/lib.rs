@@ -5,10 +5,12 @@
 //! kind implements [`CongestionController`](farhaul_core::congestion::CongestionController) itself.
 //! To add one: write its file, declare it here, name it in [`laws`].
 
+mod bbr;
 mod bic;
 mod compound;
 mod cubic;
 mod cubic_2_6_25;
+mod daimd;
 mod fast;
 mod fixed;
 mod haul;
@@ -20,16 +22,20 @@ mod parameters;
 mod registry;
 mod reno;
 mod rounds;
+mod sabul;
 mod scalable;
 mod slow_start;
+mod tfrc;
 mod vegas;
 mod westwood;
 mod window;
 
+pub use bbr::Bbr;
 pub use bic::Bic;
 pub use compound::Compound;
 pub use cubic::Cubic;
 pub use cubic_2_6_25::OldCubic;
+pub use daimd::Daimd;
 pub use fast::Fast;
 pub use fixed::Fixed;
 pub use haul::Haul;
@@ -41,8 +47,10 @@ pub use parameters::{Kind, Parameter, ParameterError, Values};
 pub use registry::{Error, Factory, Law, laws, lookup};
 pub use reno::Reno;
 pub use rounds::{Round, Rounds};
+pub use sabul::Sabul;
 pub use scalable::Scalable;
 pub use slow_start::{Backlog, Classic, HyStart, Limited, SlowStart, Start};
+pub use tfrc::Tfrc;
 pub use vegas::Vegas;
 pub use westwood::Westwood;
 pub use window::{Cause, Counting, Cut, Growth, Window, Windowed};

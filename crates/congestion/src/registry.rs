@@ -7,11 +7,12 @@ use farhaul_core::congestion::CongestionController;
 
 pub(crate) use crate::parameters::{Kind, Parameter, Values};
 use crate::{
-    bic, compound, cubic, cubic_2_6_25, fast, fixed, haul, hstcp, htcp, illinois, ledbat,
+    bbr, bic, compound, cubic, cubic_2_6_25, daimd, fast, fixed, haul, hstcp, htcp, illinois,
+    ledbat,
     parameters::{ParameterError, did_you_mean, list, nearest},
-    reno, scalable,
+    reno, sabul, scalable,
     slow_start::{Classic, HyStart, Limited},
-    vegas, westwood,
+    tfrc, vegas, westwood,
     window::{Counting, Growth, Windowed},
 };
 
@@ -31,6 +32,10 @@ static LAWS: &[Law] = &[
     compound::LAW,
     fast::LAW,
     ledbat::LAW,
+    bbr::LAW,
+    daimd::LAW,
+    sabul::LAW,
+    tfrc::LAW,
     fixed::LAW,
 ];
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use farhaul_congestion::{laws, lookup};
 use farhaul_core::{
-    congestion::{AckEvent, CongestionController, LossEvent, PathView, RateSample},
+    congestion::{AckEvent, CongestionController, Facts, LossEvent, PathView, RateSample},
     time::Instant,
     units::{Rate, Size},
 };
@@ -16,7 +16,8 @@ use proptest::prelude::*;
 enum Op {
     /// Permille of the window acknowledged, rtt in µs, marks, whether app-limited.
     Ack(u64, u64, u64, bool),
-    Loss(bool),
+    /// Whether it begins an episode, packets, permille of the window in flight when they left.
+    Loss(bool, u32, u64),
     Timeout(u32),
     Undo,
     Tick,
@@ -28,7 +29,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => (0_u64..1_500, 1_u64..2_000_000, 0_u64..2, any::<bool>())
             .prop_map(|(acked, rtt, ce, app)| Op::Ack(acked, rtt, ce, app)),
-        2 => any::<bool>().prop_map(Op::Loss),
+        2 => (any::<bool>(), 1_u32..2_000, 0_u64..1_500)
+            .prop_map(|(new, packets, held)| Op::Loss(new, packets, held)),
         1 => (1_u32..8).prop_map(Op::Timeout),
         1 => Just(Op::Undo),
         1 => Just(Op::Tick),
@@ -41,6 +43,8 @@ struct World {
     now: Instant,
     path: PathView,
     round: u64,
+    delivered: Size,
+    lost: Size,
 }
 
 impl World {
@@ -55,6 +59,8 @@ impl World {
                 in_flight: Size::ZERO,
             },
             round: 0,
+            delivered: Size::ZERO,
+            lost: Size::ZERO,
         }
     }
 
@@ -70,25 +76,51 @@ impl World {
                 self.round += permille / 700;
                 self.now += self.path.srtt / 4;
                 let acked = window / 1_000 * permille + permille;
+                self.delivered += Size::from_bytes(acked);
                 law.on_ack(&self.ack(acked, rtt, ce, app_limited, window));
             }
-            Op::Loss(new_episode) => law.on_loss(&LossEvent {
-                now: self.now,
-                lost: Size::from_bytes(u64::from(self.path.datagram)),
-                packets: 1,
-                span: (5, 5),
-                new_episode,
-                in_flight_before: Size::from_bytes(window),
-                path: self.path,
-                ..LossEvent::default()
-            }),
+            Op::Loss(new_episode, packets, held) => {
+                let facts = self.facts(window / 1_000 * held);
+                let lost = Size::from_bytes(u64::from(self.path.datagram) * u64::from(packets));
+                self.lost += lost;
+                law.on_loss(&LossEvent {
+                    now: self.now,
+                    lost,
+                    packets,
+                    span: (5, 4 + 2 * u64::from(packets)),
+                    new_episode,
+                    oldest: Facts {
+                        sent_at: facts.sent_at.earlier_by(self.path.srtt),
+                        ..facts
+                    },
+                    newest: facts,
+                    lost_total: self.lost,
+                    in_flight_before: Size::from_bytes(window),
+                    path: self.path,
+                });
+            }
             Op::Timeout(backoff) => law.on_timeout(self.now, backoff),
             Op::Undo => law.on_undo(self.now),
             Op::Tick => law.on_tick(self.now),
-            Op::Idle(ms) => self.now += Duration::from_millis(ms),
+            Op::Idle(ms) => {
+                let idle = Duration::from_millis(ms);
+                self.now += idle;
+                law.on_idle_restart(self.now, idle);
+            }
             Op::Datagram(bytes) => self.path.datagram = bytes,
         }
         law.on_sent(self.now, Size::from_bytes(60_000), &self.path);
+    }
+
+    /// Of a packet that left an rtt ago.
+    fn facts(&self, in_flight: u64) -> Facts {
+        Facts {
+            sent_at: self.now.earlier_by(self.path.srtt),
+            in_flight: Size::from_bytes(in_flight),
+            delivered: self.delivered - Size::from_bytes(in_flight),
+            lost: self.lost - Size::from_bytes(in_flight / 64),
+            app_limited: in_flight.is_multiple_of(7),
+        }
     }
 
     fn ack(&self, acked: u64, rtt: u64, ce: u64, app_limited: bool, window: u64) -> AckEvent {
@@ -107,6 +139,9 @@ impl World {
                 app_limited,
                 loss: 0.0,
             }),
+            delivered: self.delivered,
+            lost: self.lost,
+            newest: Some(self.facts(window)),
             ce,
             app_limited,
             path: self.path,
@@ -152,10 +187,33 @@ proptest! {
             let window = law.allowance().window.bytes();
             prop_assert!(window >= 50_000_000_000, "{spec} {window}");
             prop_assert!(law.allowance().rate >= Rate::gbit(400));
-            world.apply(law.as_mut(), Op::Loss(true));
+            world.apply(law.as_mut(), Op::Loss(true, 1, 1_000));
             world.apply(law.as_mut(), Op::Idle(1_000_000_000));
             world.apply(law.as_mut(), Op::Ack(1_000, 1_000_000, 0, false));
             prop_assert!(law.allowance().window.bytes() >= window / 2);
         }
     }
+
+    #[test]
+    fn laws_of_rates_never_need_their_guard(
+        ops in proptest::collection::vec(op(), 1..400),
+        datagram in 500_u32..65_000,
+        which in 0..RATES.len(),
+    ) {
+        let name = RATES[which];
+        let mut law = lookup(name).unwrap().make();
+        let mut world = World::new(datagram);
+        law.on_start(world.now, &world.path);
+        for op in ops {
+            world.apply(law.as_mut(), op);
+            let allowed = law.allowance();
+            prop_assert!(allowed.window.bytes() <= 2_000_000_000_000, "{name} {op:?} {allowed:?}");
+            prop_assert!(allowed.rate >= Rate::from_bps(100), "{name} {op:?} {allowed:?}");
+            prop_assert!(allowed.rate <= Rate::gbit(100_000), "{name} {op:?} {allowed:?}");
+            prop_assert!(allowed.quantum.bytes() <= 1 << 20, "{name} {op:?} {allowed:?}");
+        }
+    }
 }
+
+/// Laws that control a rate.
+const RATES: [&str; 4] = ["bbr", "daimd", "sabul", "tfrc"];

@@ -1,0 +1,314 @@
+//! How does UDT control its rate? AIMD with a decreasing increase: each 10 ms the packet rate rises by
+//! a step that depends on the decimal order of the spare capacity, and a loss stretches the packet
+//! period by an eighth, at most five times per epoch. A window of what arrives in an rtt and 10 ms
+//! guards it.
+//!
+//! Invariants: the period is at least [`MIN_PERIOD`] and finite; no increase in a period with a loss.
+//!
+//! Source: the native control of libudt 4.11 as measured and read (Gu and Grossman, UDT, Computer
+//! Networks 51(7), 2007; draft-gg-udt-03 where it does not differ). Other than there: the receiver's
+//! medians are those of the session if it has them; over a protocol without packet pairs the arrival
+//! speed is the delivery rate, of which the window gets a quarter more (a mean sees the pauses which
+//! UDT's median does not), and the capacity the largest of them so far, which the bursts of slow start
+//! show. Feedback rarer than 10 ms is made up for.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    congestion::{AckEvent, Allowance, CcState, CongestionController, LossEvent, PathView},
+    rng::Rng,
+    time::Instant,
+    units::Rate,
+};
+
+use crate::{
+    registry::{Kind, Law, Parameter, Values},
+    window::{float, size},
+};
+
+pub(crate) const LAW: Law = Law {
+    name: "daimd",
+    summary: "UDT's native control: decreasing increase, a ninth less on loss",
+    citation: "Gu and Grossman, Computer Networks 51(7), 2007; libudt 4.11",
+    parameters: &[
+        WINDOW,
+        Parameter {
+            name: "decrease",
+            about: "factor by which the packet period grows on a loss",
+            kind: Kind::Number(1.01, 2.0),
+            default: "1.125",
+        },
+    ],
+    make: |values: &Values| -> Box<dyn CongestionController> {
+        Box::new(Daimd::new(
+            values.number(WINDOW.name),
+            values.number("decrease"),
+        ))
+    },
+};
+
+/// The flow window that UDT and SABUL open with.
+pub(crate) const WINDOW: Parameter = Parameter {
+    name: "window",
+    about: "most packets in flight; libudt's default, to be raised on long fat paths",
+    kind: Kind::Number(16.0, 100_000_000.0),
+    default: "25600",
+};
+
+/// The rate-control period, s.
+pub(crate) const SYN: f64 = 0.01;
+/// The packet period of slow start, s, and the least.
+const MIN_PERIOD: f64 = 1e-6;
+/// The longest packet period, s.
+const MAX_PERIOD: f64 = 10.0;
+/// The window at first, packets.
+const FIRST_WINDOW: f64 = 16.0;
+/// Estimates before the first report, packets per second: arrival speed, capacity.
+const SEEDS: (u64, u64) = (16, 1);
+/// The window over what arrives, where that is a mean.
+const SLACK: f64 = 1.25;
+/// UDP and IP headers, which UDT's packet size includes.
+const HEADERS: f64 = 28.0;
+/// Periods that feedback may be late and still be made up for.
+const MAX_PERIODS: f64 = 25.0;
+/// Cuts per epoch.
+const MAX_CUTS: u32 = 5;
+/// The most bytes sent back to back.
+pub(crate) const MAX_QUANTUM: f64 = 65_536.0;
+
+/// UDT's native congestion control.
+#[derive(Clone, Debug)]
+pub struct Daimd {
+    max_window: f64,
+    decrease: f64,
+    slow_start: bool,
+    /// Seconds from packet to packet.
+    period: f64,
+    /// Packets.
+    window: f64,
+    /// Arrival speed and capacity, packets/s.
+    arrival: u64,
+    capacity: u64,
+    last_at: Option<Instant>,
+    /// Packets acknowledged since.
+    acked: u64,
+    loss: bool,
+    /// The period before the last first cut of an epoch.
+    last_decrease_period: f64,
+    /// Losses of packets sent before this belong to the epoch.
+    last_decrease_at: Option<Instant>,
+    average_naks: f64,
+    naks: u32,
+    cuts: u32,
+    random: u32,
+    rng: Rng,
+    /// Bytes of a full datagram, and seconds.
+    datagram: f64,
+    rtt: f64,
+}
+
+impl Daimd {
+    /// At most `max_window` packets in flight; the period times `decrease` on a loss.
+    pub fn new(max_window: f64, decrease: f64) -> Self {
+        Self {
+            max_window,
+            decrease,
+            slow_start: true,
+            period: MIN_PERIOD,
+            window: FIRST_WINDOW,
+            arrival: SEEDS.0,
+            capacity: SEEDS.1,
+            last_at: None,
+            acked: 0,
+            loss: false,
+            last_decrease_period: MIN_PERIOD,
+            last_decrease_at: None,
+            average_naks: 0.0,
+            naks: 0,
+            cuts: 0,
+            random: 1,
+            rng: Rng::new(0),
+            datagram: 1_200.0,
+            rtt: 0.1,
+        }
+    }
+
+    fn learn(&mut self, path: &PathView) {
+        self.datagram = f64::from(path.datagram.max(1));
+        self.rtt = path.srtt.as_secs_f64();
+    }
+
+    fn set_period(&mut self, seconds: f64) {
+        self.period = seconds.clamp(MIN_PERIOD, MAX_PERIOD);
+    }
+
+    /// Whole packets per second, rounded up as the receiver does.
+    fn packets(&self, rate: Rate) -> u64 {
+        size((rate.as_f64() / (8.0 * self.datagram)).ceil().min(1e9)).bytes()
+    }
+
+    fn estimate(&mut self, ack: &AckEvent) {
+        let smooth = |old: u64, new: u64| if new > 0 { (old * 7 + new) >> 3 } else { old };
+        if let Some(told) = ack.receiver {
+            self.arrival = smooth(self.arrival, self.packets(told.arrival));
+            if let Some(capacity) = told.capacity {
+                self.capacity = smooth(self.capacity, self.packets(capacity));
+            }
+        } else if let Some(sample) = ack.rate {
+            let packets = self.packets(sample.rate);
+            self.arrival = smooth(self.arrival, packets).max(1);
+            self.capacity = self.capacity.max(packets);
+        }
+    }
+
+    fn leave_slow_start(&mut self) {
+        self.slow_start = false;
+        self.set_period(if self.arrival > 0 {
+            1.0 / float(self.arrival)
+        } else {
+            (self.rtt + SYN) / self.window
+        });
+    }
+
+    /// Packets per second, each period, for the spare capacity.
+    fn step(&self) -> f64 {
+        let capacity = float(self.capacity);
+        let mut spare = capacity - 1.0 / self.period;
+        if self.period > self.last_decrease_period {
+            spare = spare.min(capacity / 9.0);
+        }
+        let mss = self.datagram + HEADERS;
+        if spare <= 0.0 {
+            return 0.01;
+        }
+        let order = (spare * mss * 8.0).log10().ceil();
+        (10_f64.powf(order) * 1.5e-6 / mss).max(0.01)
+    }
+
+    /// A rate-control period, or several, passed without a loss.
+    fn increase(&mut self, periods: f64) {
+        let step = self.step() * periods;
+        self.set_period(self.period * SYN / (self.period * step + SYN));
+    }
+
+    fn on_nak(&mut self, loss: &LossEvent) {
+        let micros = |seconds: f64| (seconds * 1e6).ceil() * 1e-6;
+        let fresh = self
+            .last_decrease_at
+            .is_none_or(|at| loss.oldest.sent_at > at);
+        if fresh {
+            self.last_decrease_period = self.period;
+            self.set_period(micros(self.period * self.decrease));
+            self.average_naks = (self.average_naks * 0.875 + f64::from(self.naks) * 0.125).ceil();
+            self.naks = 1;
+            self.cuts = 1;
+            self.last_decrease_at = Some(loss.now);
+            let drawn = (self.average_naks * self.rng.unit()).ceil();
+            self.random = u32::try_from(size(drawn).bytes()).unwrap_or(1).max(1);
+        } else if self.cuts < MAX_CUTS {
+            self.cuts += 1;
+            self.naks += 1;
+            if self.naks.is_multiple_of(self.random) {
+                self.set_period(micros(self.period * self.decrease));
+                self.last_decrease_at = Some(loss.now);
+            }
+        } else {
+            self.cuts = self.cuts.saturating_add(1);
+        }
+    }
+}
+
+/// Runs of losses told apart at most: each would have been a NAK.
+pub(crate) fn ranges(loss: &LossEvent) -> u64 {
+    let packets = u64::from(loss.packets);
+    let span = loss.span.1.saturating_sub(loss.span.0).saturating_add(1);
+    span.saturating_sub(packets).saturating_add(1).min(packets)
+}
+
+impl CongestionController for Daimd {
+    fn name(&self) -> &'static str {
+        LAW.name
+    }
+
+    fn on_start(&mut self, now: Instant, path: &PathView) {
+        *self = Self::new(self.max_window, self.decrease);
+        self.rng = Rng::new(now.as_nanos());
+        self.last_at = Some(now);
+        self.learn(path);
+    }
+
+    fn on_ack(&mut self, ack: &AckEvent) {
+        self.learn(&ack.path);
+        self.estimate(ack);
+        self.acked += u64::from(ack.packets);
+        let last = *self.last_at.get_or_insert(ack.now);
+        let periods = ack.now.since(last).as_secs_f64() / SYN;
+        if periods < 1.0 {
+            return;
+        }
+        self.last_at = Some(ack.now);
+        let acked = float(std::mem::take(&mut self.acked));
+        if self.slow_start {
+            self.window += acked + 1.0;
+            if self.window > self.max_window {
+                self.leave_slow_start();
+            }
+        } else {
+            let slack = if ack.receiver.is_some() { 1.0 } else { SLACK };
+            self.window = slack * float(self.arrival) * (self.rtt + SYN) + FIRST_WINDOW;
+        }
+        if !self.slow_start && !std::mem::take(&mut self.loss) {
+            self.increase(periods.min(MAX_PERIODS));
+        }
+    }
+
+    fn on_loss(&mut self, loss: &LossEvent) {
+        self.learn(&loss.path);
+        if self.slow_start {
+            self.leave_slow_start();
+            return;
+        }
+        self.loss = true;
+        // More NAKs than may cut change nothing.
+        for _ in 0..ranges(loss).min(u64::from(MAX_CUTS) + 1) {
+            self.on_nak(loss);
+        }
+    }
+
+    fn on_timeout(&mut self, _now: Instant, _backoff: u32) {
+        if self.slow_start {
+            self.leave_slow_start();
+        }
+    }
+
+    fn sample_window(&self) -> Option<Duration> {
+        // No shorter than what leaves feedback rare.
+        Some(Duration::from_millis(25))
+    }
+
+    fn allowance(&self) -> Allowance {
+        let rate = self.datagram / self.period;
+        let window = self.window.min(self.max_window).max(2.0) * self.datagram;
+        Allowance {
+            window: size(window),
+            rate: Rate::from_f64(rate * 8.0),
+            quantum: size((rate * 1e-3).min(MAX_QUANTUM).max(2.0 * self.datagram)),
+        }
+    }
+
+    fn observe(&self) -> CcState {
+        let rate = float(self.capacity) * self.datagram * 8.0;
+        CcState {
+            phase: if self.slow_start {
+                "slow start"
+            } else {
+                "avoidance"
+            },
+            ssthresh: None,
+            bandwidth: Some(Rate::from_f64(rate)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

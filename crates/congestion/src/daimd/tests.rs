@@ -1,0 +1,160 @@
+use farhaul_core::{
+    congestion::{Facts, ReceiverRates},
+    units::Size,
+};
+
+use super::*;
+
+const PACKET: u32 = 1_472;
+
+fn path() -> PathView {
+    PathView {
+        datagram: PACKET,
+        ..PathView::default()
+    }
+}
+
+fn started() -> Daimd {
+    let mut law = Daimd::new(25_600.0, 1.125);
+    law.on_start(Instant::EPOCH, &path());
+    law
+}
+
+fn packets(per_second: u64) -> Rate {
+    Rate::from_bps(per_second * u64::from(PACKET) * 8)
+}
+
+fn ack(ms: u64, arrival: u64, capacity: Option<u64>) -> AckEvent {
+    AckEvent {
+        now: Instant::from_nanos(ms * 1_000_000),
+        packets: 1,
+        receiver: Some(ReceiverRates {
+            arrival: packets(arrival),
+            capacity: capacity.map(packets),
+        }),
+        path: path(),
+        ..AckEvent::default()
+    }
+}
+
+/// A loss of one packet sent at `sent_ms`, told of at `ms`.
+fn loss(ms: u64, sent_ms: u64) -> LossEvent {
+    let facts = Facts {
+        sent_at: Instant::from_nanos(sent_ms * 1_000_000),
+        ..Facts::default()
+    };
+    LossEvent {
+        now: Instant::from_nanos(ms * 1_000_000),
+        lost: Size::from_bytes(u64::from(PACKET)),
+        packets: 1,
+        oldest: facts,
+        newest: facts,
+        path: path(),
+        ..LossEvent::default()
+    }
+}
+
+/// As printed by libudt 4.11's perfmon after a single early loss.
+#[test]
+fn the_vector_of_libudt() {
+    let mut law = started();
+    law.on_ack(&ack(5, 1, Some(1_000)));
+    assert_eq!((law.arrival, law.capacity), (14, 125));
+    law.on_loss(&loss(6, 1));
+    assert!((law.period * 1e6 - 71_428.57).abs() < 0.01);
+    law.on_ack(&ack(10, 0, Some(1_000)));
+    assert_eq!(law.capacity, 234);
+    assert!(
+        (law.period * 1e6 - 66_666.67).abs() < 0.01,
+        "{}",
+        law.period
+    );
+}
+
+#[test]
+fn the_step_follows_the_decimal_order_of_the_spare_capacity() {
+    for (spare_mbit, packets_per_syn) in [
+        (9_000.0, 10.0),
+        (1_100.0, 10.0),
+        (900.0, 1.0),
+        (110.0, 1.0),
+        (90.0, 0.1),
+        (11.0, 0.1),
+        (9.0, 0.01),
+        (0.5, 0.01),
+    ] {
+        let mut law = started();
+        law.period = 1.0;
+        law.last_decrease_period = 2.0;
+        law.capacity = size(spare_mbit * 1e6 / 12_000.0 + 1.0).bytes();
+        let step = law.step();
+        assert!(
+            (step / packets_per_syn - 1.0).abs() < 1e-9,
+            "{spare_mbit}: {step}"
+        );
+    }
+}
+
+#[test]
+fn after_a_decrease_the_spare_capacity_is_a_ninth_at_most() {
+    let mut law = started();
+    law.slow_start = false;
+    law.capacity = 100_000;
+    law.period = 1e-3;
+    law.last_decrease_period = 1e-3;
+    assert!((law.step() - 10.0).abs() < 1e-9);
+    law.period = 1.125e-3;
+    // 1.2 Gbit/s / 9 = 133 Mbit/s.
+    assert!((law.step() - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn an_epoch_is_cut_five_times_at_most() {
+    let mut law = started();
+    law.slow_start = false;
+    law.period = 1e-4;
+    law.on_loss(&loss(10, 5));
+    assert!(
+        (law.period - 1.13e-4).abs() < 1e-9,
+        "rounded up: {}",
+        law.period
+    );
+    for _ in 0..100 {
+        law.on_loss(&loss(11, 6));
+    }
+    let worst = 1e-4 * 1.125_f64.powi(5);
+    assert!(law.period <= worst + 5e-6, "{} {worst}", law.period);
+    let before = law.period;
+    law.on_loss(&loss(50, 20));
+    assert!((law.period / before - 1.125).abs() < 0.01, "a new epoch");
+}
+
+#[test]
+fn nothing_grows_in_a_period_with_a_loss() {
+    let mut law = started();
+    law.slow_start = false;
+    law.period = 1e-3;
+    law.on_loss(&loss(5, 1));
+    let cut = law.period;
+    law.on_ack(&ack(12, 900, Some(10_000)));
+    assert!((law.period - cut).abs() < 1e-12);
+    law.on_ack(&ack(18, 900, Some(10_000)));
+    assert!((law.period - cut).abs() < 1e-12, "too early");
+    law.on_ack(&ack(23, 900, Some(10_000)));
+    assert!(law.period < cut);
+}
+
+#[test]
+fn slow_start_ends_at_the_flow_window() {
+    let mut law = Daimd::new(100.0, 1.125);
+    law.on_start(Instant::EPOCH, &path());
+    let mut event = ack(10, 1_000, Some(5_000));
+    event.packets = 50;
+    law.on_ack(&event);
+    assert!(law.slow_start);
+    assert!((law.window - 67.0).abs() < 1e-9, "16 and 50 and 1");
+    event.now = Instant::from_nanos(20_000_000);
+    law.on_ack(&event);
+    assert!(!law.slow_start);
+    assert_eq!(law.observe().phase, "avoidance");
+}
