@@ -49,7 +49,7 @@ pub use reno::Reno;
 pub use rounds::{Round, Rounds};
 pub use sabul::Sabul;
 pub use scalable::Scalable;
-pub use slow_start::{Backlog, Classic, HyStart, Limited, SlowStart, Start};
+pub use slow_start::{Backlog, Classic, HyStart, Limited, Skip, SlowStart, Start};
 pub use tfrc::Tfrc;
 pub use vegas::Vegas;
 pub use westwood::Westwood;

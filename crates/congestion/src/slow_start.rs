@@ -44,6 +44,16 @@ impl SlowStart for Classic {
     }
 }
 
+/// None: the law grows from the first acknowledgement on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Skip;
+
+impl SlowStart for Skip {
+    fn on_ack(&mut self, _window: &Window, _ack: &AckEvent) -> Start {
+        Start::Leave
+    }
+}
+
 /// RFC 3742: above 100 datagrams a round adds 50 at most, for windows so large that doubling once too
 /// often would lose thousands of packets.
 #[derive(Clone, Copy, Debug, Default)]

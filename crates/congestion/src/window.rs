@@ -8,7 +8,9 @@
 use std::time::Duration;
 
 use farhaul_core::{
-    congestion::{AckEvent, Allowance, CcState, CongestionController, LossEvent, PathView},
+    congestion::{
+        AckEvent, Allowance, CcState, CongestionController, FeedbackWish, LossEvent, PathView,
+    },
     time::Instant,
     units::{Rate, Size},
 };
@@ -121,6 +123,11 @@ pub trait Growth: Clone + Send {
 
     /// The fraction of `window` kept, once per episode.
     fn keep(&mut self, window: &Window, cut: &Cut) -> f64;
+
+    /// How often feedback is wished for.
+    fn wish(&self) -> FeedbackWish {
+        FeedbackWish::default()
+    }
 
     /// Slow start ended without a loss.
     fn on_slow_start_exit(&mut self, _window: &Window) {}
@@ -374,6 +381,10 @@ impl<S: SlowStart, G: Growth> CongestionController for Windowed<S, G> {
             rate: Rate::from_f64(rate),
             quantum: size(burst),
         }
+    }
+
+    fn feedback_wish(&self) -> FeedbackWish {
+        self.law.wish()
     }
 
     fn fault(&mut self) -> Option<&'static str> {

@@ -104,8 +104,8 @@ impl ReceiverLaw for Grants {
 }
 
 fn pair(flows: Option<Arc<AtomicU64>>) -> Pair {
-    let mut client = Haul::client(config(1)).unwrap();
-    let mut server = Haul::server(config(2)).unwrap();
+    let mut client = Haul::client(config(1)).expect("valid");
+    let mut server = Haul::server(config(2)).expect("valid");
     client.set_law(|| {
         Box::new(Granted {
             rate: Rate::mbit(1),
