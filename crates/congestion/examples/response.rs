@@ -84,19 +84,19 @@ fn oracle(law: &str, p: f64) -> Option<f64> {
     }
 }
 
-/// Mbit/s over 100 losses, after 60.
+/// Mbit/s over 300 losses, after 60.
 fn measured(spec: &str, p: f64) -> Result<f64, Box<dyn Error>> {
     let mut path = ScriptedPath::new(RTT_MS, PAYLOAD, 10);
     let mut law = lookup(spec)?.make();
     let mut rng = Rng::new(1);
     path.start(law.as_mut());
-    for _ in 0..4 {
+    while path.window(law.as_ref()) < 50.0 {
         path.round(law.as_mut());
     }
     path.loss(law.as_mut(), true);
     let (mut since, mut packets_before) = (path.now, 0);
     let (mut losses, mut cut) = (0, true);
-    while losses < 160 {
+    while losses < 360 {
         let before = path.packets();
         path.round(law.as_mut());
         let none = (1.0 - p).powf(float(path.packets() - before));

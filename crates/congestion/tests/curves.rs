@@ -53,6 +53,12 @@ fn slow_start_doubles_then_reno_adds_one_packet_a_round() {
         let after = curve(&mut path, reno.as_mut(), 8);
         let expected: Vec<u64> = (first..first + 8).collect();
         assert_eq!(after, expected, "{feedbacks}");
+        // Six rounds of doubling from ten, eight of some 323.
+        assert!(
+            (3_190..3_240).contains(&path.packets()),
+            "{}",
+            path.packets()
+        );
     }
 }
 

@@ -158,10 +158,6 @@ fn throughput_under_regular_loss_is_that_of_the_response_functions() {
                 continue;
             }
             let reached = steady_throughput(spec, rtt, every);
-            println!(
-                "{spec} {rtt} {every} {reached:.1} {oracle} {:.3}",
-                reached / oracle
-            );
             // Growth stands still for the round of recovery, the formulas' does not; and where CUBIC
             // and its Reno twin are equals, the larger of the two at each moment is above both.
             assert!(

@@ -31,6 +31,7 @@ fn run(spec: &str) -> Vec<f64> {
             seen.push(path.window(law.as_ref()));
         }
     }
+    assert!(path.packets() > 1_000, "{spec}");
     seen
 }
 
