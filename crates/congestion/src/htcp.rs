@@ -2,8 +2,6 @@
 //! what it keeps on a loss follows from how much of the rtt was queue (Leith, Shorten, `PFLDnet` 2004;
 //! draft-leith-tcp-htcp). Throughput test and smoothing: Linux's `tcp_htcp`.
 
-use std::time::Duration;
-
 use farhaul_core::{
     congestion::{AckEvent, CongestionController},
     time::Instant,
@@ -70,8 +68,9 @@ pub struct HTcp {
     rtt_scaling: bool,
     adaptive_backoff: bool,
     beta: f64,
-    /// The last cut, or the first acknowledgement.
+    /// The last cut, or the first acknowledgement, and the seconds since.
     last_cut: Option<Instant>,
+    since_cut: f64,
     rounds: Rounds,
     rtt_max: f64,
     throughput: Throughput,
@@ -126,6 +125,7 @@ impl HTcp {
             adaptive_backoff,
             beta: BETA_MIN,
             last_cut: None,
+            since_cut: 0.0,
             rounds: Rounds::default(),
             rtt_max: 0.0,
             throughput: Throughput::default(),
@@ -143,12 +143,6 @@ impl HTcp {
             1.0
         };
         2.0 * (1.0 - self.beta) * growth * scale
-    }
-
-    fn since_cut(&self, now: Instant) -> f64 {
-        self.last_cut
-            .map_or(Duration::ZERO, |cut| now.since(cut))
-            .as_secs_f64()
     }
 
     fn backoff(&mut self, rtt_min: f64) -> f64 {
@@ -170,7 +164,8 @@ impl Growth for HTcp {
     }
 
     fn watch(&mut self, window: &Window, ack: &AckEvent) {
-        self.last_cut.get_or_insert(ack.now);
+        let last_cut = *self.last_cut.get_or_insert(ack.now);
+        self.since_cut = ack.now.since(last_cut).as_secs_f64();
         self.rounds.on_ack(ack);
         let Some(rtt_min) = self.rounds.base() else {
             return;
@@ -180,14 +175,14 @@ impl Growth for HTcp {
         if srtt <= self.rtt_max + MAX_RTT_STEP {
             self.rtt_max = self.rtt_max.max(srtt);
         }
-        let settling = self.since_cut(ack.now) <= 3.0 * rtt_min;
+        let settling = self.since_cut <= 3.0 * rtt_min;
         let packets = window.count(ack.acked);
         self.throughput.on_ack(ack.now, packets, rtt_min, settling);
     }
 
     fn grow(&mut self, window: &Window, ack: &AckEvent) -> f64 {
         let rtt_min = self.rounds.base().unwrap_or(0.1);
-        window.additive(ack.acked, self.alpha(self.since_cut(ack.now), rtt_min))
+        window.additive(ack.acked, self.alpha(self.since_cut, rtt_min))
     }
 
     fn keep(&mut self, _window: &Window, cut: &Cut) -> f64 {
@@ -195,6 +190,7 @@ impl Growth for HTcp {
         self.beta = self.backoff(rtt_min);
         self.rtt_max = rtt_min + MAX_RTT_MEMORY * (self.rtt_max - rtt_min).max(0.0);
         self.last_cut = Some(cut.now);
+        self.since_cut = 0.0;
         self.beta
     }
 }

@@ -166,6 +166,8 @@ pub struct Windowed<S, G> {
     recovery_until: Option<Instant>,
     /// One rtt as the sender experiences it: with half the receiver's holding time.
     rtt: Duration,
+    /// The same, s.
+    rtt_s: f64,
     fault: Option<&'static str>,
 }
 
@@ -180,6 +182,7 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
             saved: None,
             recovery_until: None,
             rtt: Duration::from_millis(100),
+            rtt_s: 0.1,
             fault: None,
         }
     }
@@ -198,7 +201,11 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
 
     fn learn(&mut self, path: &PathView) {
         self.window.datagram = f64::from(path.datagram.max(1));
-        self.rtt = (path.srtt + path.feedback_interval / 2).max(MIN_RTT);
+        let rtt = (path.srtt + path.feedback_interval / 2).max(MIN_RTT);
+        if rtt != self.rtt {
+            self.rtt = rtt;
+            self.rtt_s = rtt.as_secs_f64();
+        }
     }
 
     const fn in_slow_start(&self) -> bool {
@@ -232,37 +239,42 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
     }
 
     fn grow(&mut self, ack: &AckEvent) {
-        let mut ack = *ack;
         let by_acks = self.counting == Counting::Acks;
+        let one = size(self.window.datagram);
         if self.in_slow_start() {
-            let one = size(self.window.datagram);
             let counted = if by_acks {
                 ack.acked.min(one)
             } else {
                 ack.acked
             };
-            let rest = self.slow_start(&AckEvent {
-                acked: counted,
-                ..ack
-            });
-            if rest <= 0.0 {
-                return;
+            let rest = self.slow_start(counted, ack);
+            if rest > 0.0 {
+                self.avoid(&AckEvent {
+                    acked: size(rest),
+                    ..*ack
+                });
             }
-            ack.acked = size(rest);
         } else if by_acks && !G::COMPENSATES {
-            ack.acked = ack.acked.min(size(self.window.datagram));
+            self.avoid(&AckEvent {
+                acked: ack.acked.min(one),
+                ..*ack
+            });
+        } else {
+            self.avoid(ack);
         }
-        let mut change = self.law.grow(&self.window, &ack);
+    }
+
+    /// Grows by the law.
+    fn avoid(&mut self, ack: &AckEvent) {
+        let mut change = self.law.grow(&self.window, ack);
         if !change.is_finite() {
             self.fault = Some("a growth that is infinite or not a number");
             change = 0.0;
         }
-        let most = if by_acks {
-            self.window.datagram
-        } else {
-            MAX_WINDOW
-        };
-        self.change(change.min(most));
+        if self.counting == Counting::Acks {
+            change = change.min(self.window.datagram);
+        }
+        self.change(change);
     }
 
     /// Changes the window by `bytes`; the threshold follows it down.
@@ -276,9 +288,9 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
         }
     }
 
-    /// Grows exponentially; returns the acknowledged bytes left over for the law.
-    fn slow_start(&mut self, ack: &AckEvent) -> f64 {
-        let acked = float(ack.acked.bytes());
+    /// Grows exponentially by `acked`; returns what is left over of it for the law.
+    fn slow_start(&mut self, acked: Size, ack: &AckEvent) -> f64 {
+        let acked = float(acked.bytes());
         match self.start.on_ack(&self.window, ack) {
             Start::Leave => {
                 self.window.ssthresh = self.window.bytes;
@@ -300,7 +312,7 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
         } else {
             GAIN_AVOIDANCE
         };
-        (gain * self.window.bytes * 8.0 / self.rtt.as_secs_f64()).max(1_000.0)
+        (gain * self.window.bytes * 8.0 / self.rtt_s).max(1_000.0)
     }
 }
 
