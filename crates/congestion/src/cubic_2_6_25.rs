@@ -14,7 +14,7 @@ use farhaul_core::{
 
 use crate::{
     registry::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
-    rounds::Rounds,
+    rounds::Base,
     window::{Cause, Cut, Growth, Window},
 };
 
@@ -54,16 +54,18 @@ pub(crate) const LAW: Law = Law {
         COUNTING,
     ],
     make: |values: &Values| -> Box<dyn CongestionController> {
+        let beta = values.number("beta");
         with_start(
             values,
             OldCubic {
-                beta: values.number("beta"),
+                beta,
+                alpha: 3.0 * (1.0 - beta) / (1.0 + beta),
                 c: values.number("c"),
                 max_increment: values.number("max_increment"),
                 fast_convergence: values.flag("fast_convergence"),
                 w_max: None,
                 epoch: None,
-                rounds: Rounds::default(),
+                base: Base::default(),
             },
         )
     },
@@ -78,13 +80,15 @@ const UNKNOWN: f64 = 0.02;
 #[derive(Clone, Copy, Debug)]
 pub struct OldCubic {
     beta: f64,
+    /// Of the Reno flow of the same average.
+    alpha: f64,
     c: f64,
     max_increment: f64,
     fast_convergence: bool,
     /// Window before the last cut, in datagrams, lowered by fast convergence.
     w_max: Option<f64>,
     epoch: Option<Epoch>,
-    rounds: Rounds,
+    base: Base,
 }
 
 /// Congestion avoidance since the last cut.
@@ -133,7 +137,7 @@ impl Growth for OldCubic {
     }
 
     fn watch(&mut self, _window: &Window, ack: &AckEvent) {
-        self.rounds.on_ack(ack);
+        self.base.on_ack(ack);
     }
 
     fn grow(&mut self, window: &Window, ack: &AckEvent) -> f64 {
@@ -143,9 +147,8 @@ impl Growth for OldCubic {
             None => self.begin(ack.now, w),
         };
         epoch.seen = ack.now;
-        let alpha = 3.0 * (1.0 - self.beta) / (1.0 + self.beta);
-        epoch.w_est += alpha * window.count(ack.acked) / w;
-        let rtt_min = self.rounds.base().unwrap_or(0.1);
+        epoch.w_est += self.alpha * window.count(ack.acked) / w;
+        let rtt_min = self.base.seconds().unwrap_or(0.1);
         let t = ack.now.since(epoch.start).as_secs_f64() + rtt_min;
         let step = self.step(&epoch, w, t, rtt_min);
         self.epoch = Some(epoch);

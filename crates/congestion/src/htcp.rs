@@ -9,7 +9,7 @@ use farhaul_core::{
 
 use crate::{
     registry::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
-    rounds::Rounds,
+    rounds::Base,
     window::{Cut, Growth, Window},
 };
 
@@ -71,7 +71,7 @@ pub struct HTcp {
     /// The last cut, or the first acknowledgement, and the seconds since.
     last_cut: Option<Instant>,
     since_cut: f64,
-    rounds: Rounds,
+    base: Base,
     rtt_max: f64,
     throughput: Throughput,
     /// Throughput was steady at the cut before: the rtt may be believed.
@@ -126,7 +126,7 @@ impl HTcp {
             beta: BETA_MIN,
             last_cut: None,
             since_cut: 0.0,
-            rounds: Rounds::default(),
+            base: Base::default(),
             rtt_max: 0.0,
             throughput: Throughput::default(),
             steady: false,
@@ -166,8 +166,8 @@ impl Growth for HTcp {
     fn watch(&mut self, window: &Window, ack: &AckEvent) {
         let last_cut = *self.last_cut.get_or_insert(ack.now);
         self.since_cut = ack.now.since(last_cut).as_secs_f64();
-        self.rounds.on_ack(ack);
-        let Some(rtt_min) = self.rounds.base() else {
+        self.base.on_ack(ack);
+        let Some(rtt_min) = self.base.seconds() else {
             return;
         };
         let srtt = ack.path.srtt.as_secs_f64();
@@ -181,12 +181,12 @@ impl Growth for HTcp {
     }
 
     fn grow(&mut self, window: &Window, ack: &AckEvent) -> f64 {
-        let rtt_min = self.rounds.base().unwrap_or(0.1);
+        let rtt_min = self.base.seconds().unwrap_or(0.1);
         window.additive(ack.acked, self.alpha(self.since_cut, rtt_min))
     }
 
     fn keep(&mut self, _window: &Window, cut: &Cut) -> f64 {
-        let rtt_min = self.rounds.base().unwrap_or(0.0);
+        let rtt_min = self.base.seconds().unwrap_or(0.0);
         self.beta = self.backoff(rtt_min);
         self.rtt_max = rtt_min + MAX_RTT_MEMORY * (self.rtt_max - rtt_min).max(0.0);
         self.last_cut = Some(cut.now);

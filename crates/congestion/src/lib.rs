@@ -46,7 +46,7 @@ pub use ledbat::{Ledbat, LedbatStart};
 pub use parameters::{Kind, Parameter, ParameterError, Values};
 pub use registry::{Error, Factory, Law, laws, lookup};
 pub use reno::Reno;
-pub use rounds::{Round, Rounds};
+pub use rounds::{Base, Round, Rounds};
 pub use sabul::Sabul;
 pub use scalable::Scalable;
 pub use slow_start::{Backlog, Classic, HyStart, Limited, Skip, SlowStart, Start};

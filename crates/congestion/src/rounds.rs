@@ -9,6 +9,31 @@ use farhaul_core::congestion::AckEvent;
 /// The least rtt reckoned with, so that a quotient stays finite: 1 µs.
 const LEAST: f64 = 1e-6;
 
+/// The smallest rtt of the connection. (`PathView::min_rtt` forgets after seconds, and so would take a
+/// law's own standing queue for the path.)
+#[derive(Clone, Copy, Debug)]
+pub struct Base(f64);
+
+impl Default for Base {
+    fn default() -> Self {
+        Self(f64::INFINITY)
+    }
+}
+
+impl Base {
+    /// Takes the sample of `ack`.
+    pub fn on_ack(&mut self, ack: &AckEvent) {
+        if let Some(rtt) = ack.rtt {
+            self.0 = self.0.min(rtt.as_secs_f64().max(LEAST));
+        }
+    }
+
+    /// Seconds; `None` before the first sample.
+    pub fn seconds(self) -> Option<f64> {
+        Some(self.0).filter(|base| base.is_finite())
+    }
+}
+
 /// One completed round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
@@ -109,11 +134,6 @@ impl Rounds {
         self.clear();
         self.ended = None;
         self.stale = true;
-    }
-
-    /// Smallest rtt of the connection, s.
-    pub fn base(&self) -> Option<f64> {
-        Some(self.base).filter(|base| base.is_finite())
     }
 
     /// Largest rtt of the connection, s; zero before the first sample.

@@ -12,7 +12,7 @@ use farhaul_core::{
 
 use crate::{
     registry::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
-    rounds::Rounds,
+    rounds::Base,
     window::{Cut, Growth, Window, float},
 };
 
@@ -48,7 +48,7 @@ pub struct Westwood {
     bytes: f64,
     /// Bytes per second, filtered once and twice.
     bandwidth: Option<(f64, f64)>,
-    rounds: Rounds,
+    base: Base,
 }
 
 impl Westwood {
@@ -59,7 +59,7 @@ impl Westwood {
             since: None,
             bytes: 0.0,
             bandwidth: None,
-            rounds: Rounds::default(),
+            base: Base::default(),
         }
     }
 }
@@ -70,7 +70,7 @@ impl Growth for Westwood {
     }
 
     fn watch(&mut self, _window: &Window, ack: &AckEvent) {
-        self.rounds.on_ack(ack);
+        self.base.on_ack(ack);
         // What the first acknowledgement covers was delivered before the clock ran.
         let Some(since) = self.since else {
             self.since = Some(ack.now);
@@ -95,7 +95,7 @@ impl Growth for Westwood {
     }
 
     fn keep(&mut self, window: &Window, _cut: &Cut) -> f64 {
-        match (self.bandwidth, self.rounds.base()) {
+        match (self.bandwidth, self.base.seconds()) {
             (Some((_, bandwidth)), Some(rtt_min)) => {
                 (bandwidth * rtt_min / window.bytes()).min(1.0)
             }
