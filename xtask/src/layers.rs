@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{Outcome, ci::say, tidy::rust_files};
 
 /// Each crate and what it may use; `*` is every crate of the workspace.
-const TABLE: [(&str, &[&str]); 14] = [
+const TABLE: [(&str, &[&str]); 15] = [
     ("core", &[]),
     ("congestion", &["core"]),
     ("link", &["core"]),
@@ -42,6 +42,7 @@ const TABLE: [(&str, &[&str]); 14] = [
     ),
     ("cli", &["*"]),
     ("my-law", &["core", "congestion", "haul", "link", "sim"]),
+    ("my-protocol", &["core", "congestion", "link", "sim"]),
 ];
 
 const PROTOCOLS: [&str; 3] = ["congestion", "protocols", "haul"];

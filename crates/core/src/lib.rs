@@ -8,7 +8,7 @@
 //! - vocabulary: [`time`], [`units`], [`rng`], [`codec`], [`datagram`], [`store`], [`stats`]
 //! - the plug-in contract: [`congestion`] (laws), [`protocol`] (sessions)
 //! - structures: [`send`], [`recv`], [`loss`], [`rate`], [`path`]
-//! - skeletons that join them into half a protocol: [`arq`]
+//! - skeletons that join them into half a protocol: [`arq`]; into all of a small one: [`plain`]
 
 pub mod arq;
 pub mod codec;
@@ -16,6 +16,7 @@ pub mod congestion;
 pub mod datagram;
 pub mod loss;
 pub mod path;
+pub mod plain;
 pub mod protocol;
 pub mod rate;
 pub mod recv;

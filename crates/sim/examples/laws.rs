@@ -12,7 +12,7 @@ use farhaul_congestion::{Factory, lookup};
 use farhaul_core::units::Rate;
 use farhaul_link::{Loss, PathConfig};
 use farhaul_sim::{Scenario, SimReport, run};
-use farhaul_testkit::Bare;
+use farhaul_testkit::bare;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -56,8 +56,8 @@ fn simulate(
     run(&scenario, &mut |_| {
         let (near, far) = (law.clone(), law.clone());
         (
-            Box::new(Bare::new(move || near.make(), mtu)),
-            Box::new(Bare::new(move || far.make(), mtu)),
+            Box::new(bare(move || near.make(), mtu)),
+            Box::new(bare(move || far.make(), mtu)),
         )
     })
 }

@@ -7,7 +7,7 @@ use farhaul_congestion::lookup;
 use farhaul_core::units::{Rate, Size};
 use farhaul_link::{Loss, PathConfig, QueueLimit};
 use farhaul_sim::{FlowConfig, Scenario, SimReport, run};
-use farhaul_testkit::Bare;
+use farhaul_testkit::bare;
 
 /// A link with one bandwidth-delay product of queue.
 fn link(rate: Rate, rtt: Duration) -> PathConfig {
@@ -26,7 +26,7 @@ fn simulate(scenario: &Scenario, specs: &[&str]) -> SimReport {
         let spec = specs[flow.min(specs.len() - 1)];
         let [near, far] = [spec; 2].map(|spec| {
             let law = lookup(spec).expect("the law exists");
-            Box::new(Bare::new(move || law.make(), 1_500))
+            Box::new(bare(move || law.make(), 1_500))
         });
         (near, far)
     })

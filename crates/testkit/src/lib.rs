@@ -1,15 +1,14 @@
 //! For tests only: a [`Pair`] of sessions without a network, a [`Pattern`] that checks every byte, the
 //! liveness promise ([`assert_live`]), and two plain protocols: [`Steady`], which costs next to nothing,
-//! and [`Bare`], the engine's skeleton under any congestion law.
+//! and [`bare`], the engine's skeleton under any congestion law.
 
 mod bare;
 mod live;
 mod pair;
 mod pattern;
-mod session;
 mod steady;
 
-pub use bare::{Bare, MakeLaw};
+pub use bare::{Bare, BareWire, bare};
 pub use live::{assert_live, seeds};
 pub use pair::{Datagram, Fate, Node, Pair, Side};
 pub use pattern::Pattern;

@@ -11,7 +11,7 @@ use farhaul_core::{
     protocol::{CloseReason, Event, Protocol},
     units::Rate,
 };
-use farhaul_testkit::{Bare, Fate, Pair, Side, Steady, assert_live, seeds};
+use farhaul_testkit::{Fate, Pair, Side, Steady, assert_live, bare, seeds};
 
 const STEADY: Steady = Steady::new(Rate::mbit(100), 1_500);
 
@@ -29,7 +29,7 @@ fn the_skeleton_is_live_under_every_law() {
     for law in laws() {
         let make = |_| {
             let bare = || {
-                Box::new(Bare::new(
+                Box::new(bare(
                     move || lookup(law.name).expect("listed").make(),
                     1_500,
                 ))

@@ -10,7 +10,7 @@ use farhaul_core::{
 use farhaul_lab::registry::{self, Choice};
 use farhaul_link::{Loss, PathConfig, QueueLimit};
 use farhaul_sim::{FlowConfig, Scenario, SimReport};
-use farhaul_testkit::Bare;
+use farhaul_testkit::bare;
 
 /// Who drives a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ fn ends(who: Who, mtu: u16) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
         Who::Bare(spec) => {
             let bare = || {
                 let law = lookup(spec).expect("the law exists");
-                Box::new(Bare::new(move || law.make(), mtu))
+                Box::new(bare(move || law.make(), mtu))
             };
             (bare(), bare())
         }

@@ -16,7 +16,7 @@ use super::{
     sender::Sender,
     wire::{DATA, DATA_HEADER, Data, MAX_REPORT, REPORT},
 };
-use crate::session::{Arrived, Engine, Wrote};
+use farhaul_core::plain::{Arrived, Engine, Wrote};
 
 #[derive(Debug)]
 pub(super) struct SteadyEngine {

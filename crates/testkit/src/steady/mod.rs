@@ -19,8 +19,8 @@ use farhaul_core::{
     units::Rate,
 };
 
-use crate::session::{HELLO, PlainSession, head, route};
 use engine::SteadyEngine;
+use farhaul_core::plain::{HELLO, PlainSession, head, route};
 
 /// The protocol; the rate is of UDP payload.
 #[derive(Clone, Copy, Debug)]

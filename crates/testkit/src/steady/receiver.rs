@@ -10,7 +10,7 @@ use farhaul_core::{
 };
 
 use super::wire::{MAX_REPORT, REPORT};
-use crate::session::put_head;
+use farhaul_core::plain::put_head;
 
 const INTERVAL: Duration = Duration::from_millis(10);
 

@@ -5,7 +5,7 @@
 
 use farhaul_core::codec::{DecodeError, NoRoom, Reader, Writer};
 
-use crate::session::put_head;
+use farhaul_core::plain::put_head;
 
 pub(super) const DATA: u8 = 0x42;
 pub(super) const REPORT: u8 = 0x43;

@@ -1,9 +1,9 @@
-//! What do the test protocols have in common? Hello until welcome, then whatever their [`Engine`]
-//! sends, close in three copies. Every datagram starts with a type and the session's id in four bytes.
+//! A session around an [`Engine`]: hello until welcome, then whatever the engine sends, close in three
+//! copies. Every datagram starts with a type and the session's id in four bytes.
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
-use farhaul_core::{
+use crate::{
     codec::{DecodeError, NoRoom, Reader, Writer},
     datagram::{Ecn, Received, Transmit, TxBuf},
     protocol::{CloseReason, Event, Route, Session, Turn},
@@ -12,13 +12,17 @@ use farhaul_core::{
     time::Instant,
 };
 
-/// Types of datagrams without a body; an engine's own are between [`WELCOME`] and [`CLOSE`].
-pub(crate) const HELLO: u8 = 0x40;
-pub(crate) const WELCOME: u8 = 0x41;
-pub(crate) const CLOSE: u8 = 0x4f;
+/// Type of the first datagram; has no body, as the next two.
+pub const HELLO: u8 = 0x40;
+/// The answer to [`HELLO`]. An engine's own types are above it and below [`CLOSE`].
+pub const WELCOME: u8 = 0x41;
+/// The last datagram.
+pub const CLOSE: u8 = 0x4f;
+/// Bytes of type and id.
+pub const HEAD: usize = 5;
 
 /// Type and id.
-pub(crate) fn head(datagram: &[u8]) -> Option<(u8, u64)> {
+pub fn head(datagram: &[u8]) -> Option<(u8, u64)> {
     let mut r = Reader::new(datagram);
     let kind = r.u8().ok()?;
     let id = r.u32().ok()?;
@@ -27,13 +31,14 @@ pub(crate) fn head(datagram: &[u8]) -> Option<(u8, u64)> {
         .then_some((kind, u64::from(id)))
 }
 
-pub(crate) fn put_head(w: &mut Writer<'_>, kind: u8, id: u64) -> Result<(), NoRoom> {
+/// Writes type and id.
+pub fn put_head(w: &mut Writer<'_>, kind: u8, id: u64) -> Result<(), NoRoom> {
     w.u8(kind)?;
     w.u32(u32::try_from(id).unwrap_or(u32::MAX))
 }
 
 /// Where a datagram belongs.
-pub(crate) fn route(datagram: &[u8]) -> Route {
+pub fn route(datagram: &[u8]) -> Route {
     match head(datagram) {
         Some((HELLO, _)) => Route::New,
         Some((_, id)) => Route::Known(id),
@@ -43,15 +48,18 @@ pub(crate) fn route(datagram: &[u8]) -> Route {
 
 /// Where a datagram lies in its batch and how it came.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrived {
-    pub(crate) len: usize,
-    pub(crate) at: usize,
-    pub(crate) ecn: Ecn,
+pub struct Arrived {
+    /// Its bytes.
+    pub len: usize,
+    /// Place of its first byte in the batch.
+    pub at: usize,
+    /// Its mark.
+    pub ecn: Ecn,
 }
 
 /// What was written into the batch buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrote {
+pub enum Wrote {
     /// Nothing.
     Nothing,
     /// Data, whose places are in the extents.
@@ -64,7 +72,7 @@ pub(crate) enum Wrote {
 }
 
 /// The part of a session that moves data.
-pub(crate) trait Engine: Send {
+pub trait Engine: Send {
     /// The session is open; the greeting took `rtt`.
     fn open(&mut self, now: Instant, rtt: Duration);
     /// A datagram of one of the engine's types; `r` is behind the head. Adds what is to be placed.
@@ -79,13 +87,19 @@ pub(crate) trait Engine: Send {
     /// Writes a batch, if one may leave.
     fn write(&mut self, now: Instant, id: u64, out: &mut TxBuf, extents: &mut Vec<Extent>)
     -> Wrote;
+    /// The deadline passed.
     fn on_timer(&mut self, now: Instant);
+    /// When to call again, and why.
     fn deadline(&self) -> Option<(Instant, Why)>;
+    /// Queues data.
     fn send(&mut self, object: ObjectId, offset: u64, len: u64);
+    /// Bytes queued and not sent once.
     fn unsent(&self) -> u64;
+    /// Forgets them.
     fn cancel_unsent(&mut self);
     /// All that was queued is acknowledged.
     fn is_idle(&self) -> bool;
+    /// Adds its counters.
     fn fill_stats(&self, stats: &mut Stats);
 }
 
@@ -105,8 +119,9 @@ enum Phase {
     Over,
 }
 
+/// A session that greets, sends what its engine sends, and takes leave.
 #[derive(Debug)]
-pub(crate) struct PlainSession<E> {
+pub struct PlainSession<E> {
     id: u64,
     to: SocketAddr,
     client: bool,
@@ -124,7 +139,8 @@ pub(crate) struct PlainSession<E> {
 }
 
 impl<E: Engine> PlainSession<E> {
-    pub(crate) fn new(engine: E, now: Instant, id: u64, to: SocketAddr, client: bool) -> Self {
+    /// Session `id` with `to`; a client greets first.
+    pub fn new(engine: E, now: Instant, id: u64, to: SocketAddr, client: bool) -> Self {
         Self {
             id,
             to,
@@ -163,7 +179,7 @@ impl<E: Engine> PlainSession<E> {
         let Some((kind, _)) = head(datagram).filter(|(_, id)| *id == self.id) else {
             return Err(DecodeError::Malformed("head"));
         };
-        let mut r = Reader::new(&datagram[5..]);
+        let mut r = Reader::new(&datagram[HEAD..]);
         self.heard = now;
         match kind {
             HELLO if !self.client => {
@@ -192,10 +208,10 @@ impl<E: Engine> PlainSession<E> {
 
     /// A packet without a body.
     fn bare(&self, kind: u8, out: &mut TxBuf) {
-        out.begin(5);
+        out.begin(HEAD);
         let mut w = Writer::new(out.next_segment());
-        put_head(&mut w, kind, self.id).expect("five bytes were begun");
-        out.commit(5, 5);
+        put_head(&mut w, kind, self.id).expect("the head was begun");
+        out.commit(HEAD, HEAD);
     }
 
     fn write(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Result<bool, StoreError> {
@@ -322,7 +338,12 @@ impl<E: Engine> Session for PlainSession<E> {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        assert!(bytes.is_empty(), "this test session has no ordered stream");
+        if !bytes.is_empty() {
+            self.finish(CloseReason::Local {
+                code: 1,
+                text: "this protocol has no ordered stream".into(),
+            });
+        }
     }
 
     fn unwritten(&self) -> usize {

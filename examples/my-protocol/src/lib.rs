@@ -1,0 +1,9 @@
+//! A protocol written outside farhaul, with its public interface alone: a wire format of variable-length
+//! numbers over the engine's skeleton, under any congestion law. What it carries, placed in the
+//! simulator or on sockets, is in [`tiny`]; how it looks on the wire is in [`TinyWire`].
+
+mod tiny;
+mod wire;
+
+pub use tiny::{Tiny, tiny};
+pub use wire::TinyWire;
