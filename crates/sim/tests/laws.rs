@@ -53,6 +53,32 @@ fn a_clean_link_is_filled_by_every_law() {
 }
 
 #[test]
+fn a_clean_link_is_used_by_every_window_law() {
+    let scenario = Scenario {
+        duration: Duration::from_secs(20),
+        ..Scenario::over(link(RATE, RTT))
+    };
+    for (spec, least) in [
+        ("cubic-2.6.25", 0.9),
+        ("bic", 0.9),
+        ("hstcp", 0.9),
+        ("scalable", 0.9),
+        ("htcp", 0.9),
+        // Its bandwidth filter lags behind slow start; what the first loss leaves grows by one a round.
+        ("westwood", 0.45),
+        ("illinois", 0.9),
+        // One datagram a round from where slow start saw a queue of one.
+        ("vegas", 0.8),
+        ("compound", 0.9),
+        ("fast", 0.9),
+        ("ledbat", 0.7),
+    ] {
+        let reached = share(&simulate(&scenario, &[spec]), 0, RATE);
+        assert!(reached > least, "{spec} {reached}");
+    }
+}
+
+#[test]
 fn slow_start_ends_before_the_queue_is_full() {
     // The rise is seen when the window is some times what is right; the trial that follows at most
     // triples that. There is room for it, but not for doubling until something is lost.
