@@ -1,0 +1,259 @@
+//! Do the laboratory, the doctor and the configuration do what their help says? Real processes in a
+//! folder of their own.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+fn command(place: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    command
+        .args(args)
+        .current_dir(place)
+        .env("XDG_CONFIG_HOME", place.join("config"))
+        .stdin(Stdio::null());
+    command
+}
+
+fn run(place: &Path, args: &[&str]) -> Output {
+    command(place, args).output().expect("the program starts")
+}
+
+/// Standard output of a run that ends with `code`.
+fn told(place: &Path, args: &[&str], code: i32) -> String {
+    let output = run(place, args);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {complaint}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn object(place: &Path, args: &[&str], code: i32) -> Value {
+    serde_json::from_str(&told(place, args, code)).expect("one object")
+}
+
+#[test]
+fn a_grid_is_run_resumed_shown_and_checked() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    let grid = ["lab", "run", "agreement", "--secs", "1", "--out", "runs"];
+    let first = object(place, &[&grid[..], &["--json"]].concat(), 0);
+    assert_eq!(
+        (&first["ran"], &first["ok"]),
+        (&Value::from(3), &Value::Bool(true))
+    );
+    assert_eq!(first["runs"].as_array().map(Vec::len), Some(3));
+    // Not again by accident, and only what is missing.
+    let again = run(place, &grid);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("--resume"));
+    let file = place.join("runs/agreement-sim/runs.jsonl");
+    let text = fs::read_to_string(&file).expect("runs are kept");
+    let two: Vec<_> = text.lines().take(2).collect();
+    // As a killed run leaves it: the third line is cut.
+    fs::write(&file, format!("{}\n{{\"backend\":\"si", two.join("\n"))).expect("ours");
+    let resumed = object(place, &[&grid[..], &["--resume", "--json"]].concat(), 0);
+    assert_eq!(resumed["ran"], 1);
+    assert_eq!(resumed["runs"].as_array().map(Vec::len), Some(3));
+
+    let csv = told(
+        place,
+        &["lab", "report", "agreement", "--out", "runs", "--csv"],
+        0,
+    );
+    let rows: Vec<_> = csv.lines().map(|l| l.split(',').count()).collect();
+    assert_eq!(rows, [16; 4]);
+    let table = told(place, &["lab", "report", "agreement", "--out", "runs"], 0);
+    assert!(
+        table.contains("KiB/GiB") && table.contains("400"),
+        "{table}"
+    );
+    let json = object(
+        place,
+        &["lab", "report", "agreement", "--out", "runs", "--json"],
+        0,
+    );
+    assert_eq!(json["runs"], resumed["runs"]);
+
+    let check = ["lab", "check", "agreement", "--out", "runs", "--json"];
+    let written = object(place, &[&check[..], &["--write", "b.json"]].concat(), 0);
+    assert_eq!(written["written"], 3);
+    let against = [&check[..], &["--reference", "b.json"]].concat();
+    assert_eq!(object(place, &against, 0)["verdict"]["compared"], 3);
+    // A bound that nothing can reach.
+    let bounds = fs::read_to_string(place.join("b.json")).expect("written");
+    let mut bounds: Value = serde_json::from_str(&bounds).expect("JSON");
+    bounds["bounds"][0]["goodput_at_least"] = Value::from(1e12);
+    fs::write(place.join("b.json"), bounds.to_string()).expect("ours");
+    let verdict = object(place, &against, 22);
+    assert_eq!(
+        (&verdict["ok"], &verdict["exit"]["name"]),
+        (&Value::Bool(false), &Value::from("threshold"))
+    );
+    assert_eq!(
+        verdict["verdict"]["deviations"].as_array().map(Vec::len),
+        Some(1)
+    );
+    // Bounds about other runs say nothing, and that is no success.
+    fs::write(
+        place.join("b.json"),
+        r#"{"schema":"farhaul.bounds/1","bounds":[]}"#,
+    )
+    .expect("ours");
+    assert_eq!(object(place, &against, 22)["verdict"]["without"], 3);
+    fs::write(place.join("b.json"), "{}").expect("ours");
+    assert_eq!(object(place, &against, 10)["exit"]["name"], "config");
+}
+
+#[test]
+fn grids_are_listed_with_their_cells() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let list = object(place.path(), &["lab", "list", "--json"], 0);
+    let papers = list["grids"].as_array().expect("a list").iter();
+    let papers = papers
+        .clone()
+        .find(|g| g["name"] == "papers")
+        .expect("the papers' grid");
+    assert_eq!(papers["cells"].as_array().map(Vec::len), Some(20));
+    assert_eq!(papers["rate_bits_per_second"], 10_000_000_000_u64);
+}
+
+/// A server; where it listens.
+struct Served(Child, String);
+
+impl Served {
+    fn start(place: &Path, args: &[&str]) -> Self {
+        let mut command = command(place, args);
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let at = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| {
+                let from = &line[line.find("127.0.0.1:")?..];
+                Some(from.split([' ', '/']).next()?.to_string())
+            })
+            .expect("the server says where it listens");
+        std::thread::spawn(move || lines.for_each(drop));
+        Self(child, at)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+#[test]
+fn the_doctor_visits_servers_of_files_and_of_benches() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    let listen = ["--listen", "127.0.0.1:0"];
+    let files = [&["serve", "--share", "s=.", "--allow", "any"][..], &listen].concat();
+    let bench = [&["bench", "serve"][..], &listen].concat();
+    for args in [files, bench] {
+        let server = Served::start(place, &args);
+        let seen = object(place, &["doctor", &server.1, "--json"], 0);
+        let path = &seen["path"];
+        assert_eq!(path["sealed"], true);
+        let mtu = path["path_mtu_bytes"].as_u64().expect("a number");
+        assert!((1_228..=65_535).contains(&mtu), "{mtu}");
+        assert!(path["rtt_ms"]["min"].as_f64().is_some_and(|ms| ms > 0.0));
+        assert!(
+            path["key"]
+                .as_str()
+                .is_some_and(|k| k.starts_with("fh-pub1"))
+        );
+        assert!(path["offloads"]["gso"].is_boolean());
+        // A key that was accepted is known, another one is not let pass in silence.
+        let key = path["key"].as_str().expect("a key").to_string();
+        told(place, &["key", "trust", &server.1, &key], 0);
+        let text = told(place, &["doctor", &server.1], 0);
+        assert!(text.contains(&format!("known: {key}")), "{text}");
+        let other = told(place, &["key", "gen", "--out", "other", "--force"], 0);
+        told(place, &["key", "trust", &server.1, other.trim()], 0);
+        let text = told(place, &["doctor", &server.1], 0);
+        assert!(text.contains("NOT the one that was accepted"), "{text}");
+    }
+}
+
+#[test]
+fn a_server_that_lets_nobody_in_is_told_from_one_that_is_not_there() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let args = ["serve", "--share", "s=.", "--listen", "127.0.0.1:0"];
+    let server = Served::start(place.path(), &args);
+    let refused = object(place.path(), &["doctor", &server.1, "--json"], 15);
+    assert_eq!(refused["exit"]["name"], "auth");
+    assert!(
+        refused["error"]
+            .as_str()
+            .is_some_and(|e| e.contains("farhaul key show"))
+    );
+    let stranger = told(place.path(), &["key", "gen", "--out", "other"], 0);
+    let bench = [
+        "bench",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--allow",
+        stranger.trim(),
+    ];
+    let server = Served::start(place.path(), &bench);
+    let refused = object(place.path(), &["bench", &server.1, "-t", "1", "--json"], 15);
+    assert_eq!(refused["exit"]["name"], "auth");
+    let invited = [
+        "bench",
+        &server.1,
+        "-n",
+        "1MB",
+        "--json",
+        "--identity",
+        "other",
+    ];
+    assert_eq!(object(place.path(), &invited, 0)["complete"], true);
+}
+
+#[test]
+fn defaults_come_from_the_file_and_the_environment() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let folder = place.path().join("config/farhaul");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(
+        folder.join("config.toml"),
+        "[sim]\nsecs = 2\nrate = \"20Mbit\"\n",
+    )
+    .expect("a file");
+    let sim = ["sim", "--json", "--rtt", "5ms"];
+    assert_eq!(object(place.path(), &sim, 0)["seconds"], 2.0);
+    let said = [&sim[..], &["--secs", "1"]].concat();
+    assert_eq!(object(place.path(), &said, 0)["seconds"], 1.0);
+    let output = command(place.path(), &sim)
+        .env("FARHAUL_SIM_SECS", "3")
+        .output();
+    let output: Value = serde_json::from_slice(&output.expect("it starts").stdout).expect("JSON");
+    assert_eq!(output["seconds"], 3.0);
+    let show = told(place.path(), &["config", "show"], 0);
+    assert!(
+        show.contains("sim.rate = 20Mbit") && show.contains("config.toml:3"),
+        "{show}"
+    );
+    // What is wrong is found by whoever uses it, and `config` still works.
+    fs::write(folder.join("config.toml"), "[sim]\nrate = 20\n").expect("a file");
+    let failed = object(place.path(), &sim, 10);
+    assert!(
+        failed["error"]
+            .as_str()
+            .is_some_and(|e| e.contains("config.toml:2: sim.rate"))
+    );
+    let check = run(place.path(), &["config", "check"]);
+    assert_eq!(check.status.code(), Some(10));
+    assert!(String::from_utf8_lossy(&check.stderr).contains("20Mbit or 20MB"));
+    let path = told(place.path(), &["config", "path"], 0);
+    assert_eq!(path.lines().count(), 2);
+}
