@@ -6,11 +6,13 @@
 mod bar;
 mod cmd;
 mod config;
+mod examples;
 mod exit;
 mod interrupt;
 mod keys;
 mod out;
 mod place;
+mod ssh;
 mod typed;
 
 use std::process::ExitCode;
@@ -92,7 +94,7 @@ fn with_defaults() -> Result<clap::Command, Failure> {
 
 /// The definition of the whole command line, for completions and manual pages.
 pub(crate) fn definition() -> clap::Command {
-    Cli::command()
+    examples::shown(Cli::command())
 }
 
 #[cfg(test)]

@@ -29,12 +29,16 @@ pub(crate) struct Far {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) remote: Remote,
+    /// `[user@]host`, if ssh is to start a server there.
+    pub(crate) login: Option<String>,
 }
 
 impl Far {
-    /// Host and port as people write them.
+    /// Host and port as people write them; what was told to ssh where the port is not ours to know.
     pub(crate) fn server(&self) -> String {
-        if self.host.contains(':') {
+        if let Some(login) = &self.login {
+            login.clone()
+        } else if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
         } else {
             format!("{}:{}", self.host, self.port)
@@ -42,7 +46,7 @@ impl Far {
     }
 }
 
-const FORMS: &str = "write host::share/path or farhaul://host:port/share/path";
+const FORMS: &str = "write [user@]host:path, host::share/path or farhaul://host:port/share/path";
 
 /// Reads what was typed. A `/` or `.` before the first colon means local, as in scp.
 pub(crate) fn parse(text: &OsStr) -> Result<Place, Failure> {
@@ -59,7 +63,12 @@ pub(crate) fn parse(text: &OsStr) -> Result<Place, Failure> {
         let scheme = String::from_utf8_lossy(&bytes[..scheme]);
         return Err(Failure::usage(format!("{scheme}:// is not known; {FORMS}")));
     }
-    let host_end = if bytes.starts_with(b"[") {
+    let bracketed = bytes.starts_with(b"[")
+        || bytes
+            .windows(2)
+            .find(|w| w[1] == b'[' || matches!(w[0], b':' | b'/'))
+            .is_some_and(|w| w == b"@[");
+    let host_end = if bracketed {
         bytes.iter().position(|b| *b == b']').map(|i| i + 1)
     } else {
         bytes.iter().position(|b| matches!(b, b':' | b'/'))
@@ -79,11 +88,31 @@ pub(crate) fn parse(text: &OsStr) -> Result<Place, Failure> {
             let port = rest[..colons].strip_prefix(b":");
             far(host, port, &rest[colons + 2..]).map(Place::Far)
         }
-        _ => Err(Failure::usage(format!(
-            "'{}' would go through ssh, which this version does not do yet: run `farhaul serve --share NAME=PATH` there and {FORMS} (a local file whose name has a colon is written ./name)",
-            text.to_string_lossy()
-        ))),
+        _ => through_ssh(host, &rest[1..]).map(Place::Far),
     }
+}
+
+/// The path is the far end's to understand.
+fn through_ssh(login: &[u8], path: &[u8]) -> Result<Far, Failure> {
+    let odd = |c: char| c.is_whitespace() || c.is_control();
+    let login = std::str::from_utf8(login)
+        .ok()
+        .filter(|l| !l.starts_with('-') && !l.ends_with('@') && !l.contains(odd));
+    let login = login.ok_or_else(|| {
+        Failure::usage(format!(
+            "not a host that ssh could go to; {FORMS} (a local file whose name has a colon is written ./name)"
+        ))
+    })?;
+    let host = login.rsplit_once('@').map_or(login, |(_, host)| host);
+    Ok(Far {
+        host: host.trim_matches(['[', ']']).to_string(),
+        port: 0,
+        remote: Remote {
+            share: crate::ssh::SHARE.into(),
+            path: path.to_vec(),
+        },
+        login: Some(login.to_string()),
+    })
 }
 
 fn url(rest: &[u8]) -> Result<Far, Failure> {
@@ -156,6 +185,7 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
         host: host.to_string(),
         port,
         remote,
+        login: None,
     })
 }
 
@@ -214,17 +244,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_yet_is_said() {
-        for ssh in [
-            "host:path",
-            "me@host:path",
-            "host:",
-            "[::1]:x",
-            "host:a/b::c",
+    fn one_colon_goes_through_ssh() {
+        for (text, host, login, path) in [
+            ("host:path", "host", "host", "path"),
+            ("me@host:/a/b", "host", "me@host", "/a/b"),
+            ("host:", "host", "host", ""),
+            ("me@[::1]:x", "::1", "me@[::1]", "x"),
+            ("[::1]:x", "::1", "[::1]", "x"),
+            ("host:a/../b::c", "host", "host", "a/../b::c"),
         ] {
-            assert!(
-                parse(OsStr::new(ssh)).unwrap_err().text.contains("ssh"),
-                "{ssh}"
+            let Place::Far(far) = parse(OsStr::new(text)).unwrap() else {
+                panic!("{text}")
+            };
+            assert_eq!(
+                (far.host.as_str(), far.server().as_str()),
+                (host, login),
+                "{text}"
+            );
+            assert_eq!(
+                (&far.remote.path[..], far.port),
+                (path.as_bytes(), 0),
+                "{text}"
             );
         }
         for bad in [
@@ -236,6 +276,9 @@ mod tests {
             "host:0::d",
             "host:70000::d",
             "me@host::d",
+            "-oProxyCommand=x:y",
+            "a b:c",
+            "me@:c",
             "s3://b/x",
             "farhaul://h",
             "::d",

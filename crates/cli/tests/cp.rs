@@ -224,7 +224,7 @@ fn mistakes_have_their_codes() {
     let cases: [(&[&str], i32); 11] = [
         (&["cp"], 2),
         (&["cp", "f", "g"], 2),
-        (&["cp", "me@host:f", "g"], 2),
+        (&["cp", "me@:f", "g"], 2),
         (&["cp", &server.to("f"), &unknown], 2),
         (&["cp", "--max-rate", "100", "f", &unknown], 2),
         (&["cp", "--rtt", "9ms", "f", &unknown], 2),

@@ -32,10 +32,12 @@ use crate::{
     keys::{self, Known},
     out,
     place::{self, Far, Place},
+    ssh::Bridge,
 };
 
-const PLACES: &str = "Sources and destination, one side on a server: host[:port]::share/path or \
-    farhaul://host[:port]/share/path. A source that ends in / means its contents";
+const PLACES: &str = "Sources and destination, one side elsewhere: [user@]host:path through ssh, or on \
+    a server host[:port]::share/path or farhaul://host[:port]/share/path. A source that ends in / means \
+    its contents";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -92,6 +94,12 @@ impl Job {
         }
     }
 
+    const fn far_mut(&mut self) -> &mut Far {
+        match self {
+            Self::Put(_, far) | Self::Get(far, _) => far,
+        }
+    }
+
     const fn is_put(&self) -> bool {
         matches!(self, Self::Put(..))
     }
@@ -110,11 +118,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         )));
     }
     let job = job(&args.paths)?;
-    let run = Run {
+    let mut run = Run {
         args,
         put: job.is_put(),
         job,
+        bridge: None,
     };
+    run.through_ssh()?;
     let outcome = run.to_the_end().map_err(|e| run.failure(None, &e))?;
     if let Some(e) = &outcome.error {
         return Err(run.failure(Some(&outcome.summary), e));
@@ -163,6 +173,8 @@ struct Run<'a> {
     args: &'a Args,
     job: Job,
     put: bool,
+    /// The server that ssh started for this copy.
+    bridge: Option<Bridge>,
 }
 
 impl Run<'_> {
@@ -205,6 +217,48 @@ impl Run<'_> {
         Failure::new(e.code.into(), text).told(object)
     }
 
+    /// Has ssh start a server, if that is how the far side is reached.
+    fn through_ssh(&mut self) -> Result<(), Failure> {
+        let Some(login) = self.job.far().login.clone() else {
+            return Ok(());
+        };
+        if self.args.identity.is_some() {
+            return Err(Failure::usage(
+                "-i is for servers: through ssh, ssh's own keys say who you are",
+            ));
+        }
+        // What is missing here is said before anything is connected.
+        self.app(&Options::default())
+            .map_err(|e| self.failure(None, &e))?;
+        let put = self.put;
+        let far = self.job.far_mut();
+        let bridge = Bridge::open(&login, &far.remote.path, put)?;
+        far.port = bridge.port;
+        far.remote.path.clone_from(&bridge.path);
+        self.bridge = Some(bridge);
+        Ok(())
+    }
+
+    /// Where to try.
+    fn addresses(&self) -> Result<Vec<SocketAddr>, TransferError> {
+        let far = self.job.far();
+        let Some(bridge) = &self.bridge else {
+            return resolve(&far.host, far.port);
+        };
+        let mut found = Vec::new();
+        let mut last = None;
+        for host in &bridge.hosts {
+            match resolve(host, far.port) {
+                Ok(more) => found.extend(more),
+                Err(e) => last = Some(e),
+            }
+        }
+        match last {
+            Some(e) if found.is_empty() => Err(e),
+            _ => Ok(found),
+        }
+    }
+
     /// Connects, perhaps asks about the key, transfers.
     fn to_the_end(&self) -> Result<Outcome, TransferError> {
         let far = self.job.far();
@@ -213,8 +267,11 @@ impl Run<'_> {
         let first = self.app(&Options::default())?;
         drop(first);
         let identity = self.identity()?;
-        let mut trusted = Known::load().map_err(|e| config(&e))?.of(&server);
-        let addresses = resolve(far)?;
+        let mut trusted = match &self.bridge {
+            Some(bridge) => vec![bridge.key],
+            None => Known::load().map_err(|e| config(&e))?.of(&server),
+        };
+        let addresses = self.addresses()?;
         let stop = interrupt::stop().map_err(|e| internal(&e))?;
         loop {
             let mut last = None;
@@ -246,6 +303,9 @@ impl Run<'_> {
     }
 
     fn identity(&self) -> Result<Identity, TransferError> {
+        if let Some(bridge) = &self.bridge {
+            return Identity::from_seed(bridge.identity.seed()).map_err(|e| internal(&e));
+        }
         match keys::identity(self.args.identity.as_deref()) {
             Ok(identity) => Ok(identity),
             Err(e) if self.args.identity.is_some() => Err(config(&e)),
@@ -320,6 +380,12 @@ impl Run<'_> {
             &far.server(),
             to,
         );
+        if let (Some(_), Some(error)) = (&self.bridge, &mut outcome.error)
+            && error.code == Code::UdpBlocked
+        {
+            error.fix = "ssh gets there, UDP does not: open ports 17992 to 18055/udp there".into();
+            outcome.summary.exit.fix.clone_from(&error.fix);
+        }
         let unknown = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(Ended { outcome, unknown })
     }
@@ -407,12 +473,12 @@ fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferError> {
     Ok(key)
 }
 
-fn resolve(far: &Far) -> Result<Vec<SocketAddr>, TransferError> {
+fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, TransferError> {
     let failed = |e: &dyn std::fmt::Display| {
-        TransferError::new(Code::NetSetup, format!("{}: {e}", far.host))
+        TransferError::new(Code::NetSetup, format!("{host}: {e}"))
             .fix("check the name and the resolver")
     };
-    let found: Vec<_> = (far.host.as_str(), far.port)
+    let found: Vec<_> = (host, port)
         .to_socket_addrs()
         .map_err(|e| failed(&e))?
         .collect();
@@ -507,7 +573,6 @@ mod tests {
             &["h::s", "i::s"],
             &["h::s/a", "h::s/b", "here"],
             &["a", "h::s/b", "here"],
-            &["me@h:x", "y"],
         ] {
             assert_eq!(
                 sort(bad).err().map(|e| e.exit),

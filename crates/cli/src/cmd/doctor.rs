@@ -22,7 +22,6 @@ use crate::{
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: farhaul doctor far.example.org")]
 pub(crate) struct Args {
     /// Also try the way to HOST or HOST:PORT, where `farhaul serve` or `farhaul bench serve` runs
     host: Option<String>,
@@ -136,10 +135,12 @@ fn attempt(args: &Args, to: SocketAddr) -> Result<(Visit, Known), Failure> {
         identity: Some(identity.seed().to_vec()),
         ..Choice::default()
     };
-    let protocol = registry::protocol("haul").and_then(|entry| entry.client(&choice));
-    let protocol = protocol.map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+    let unmade = |e: registry::ChoiceError| Failure::new(Exit::Internal, e.to_string());
+    let entry = registry::protocol("haul").map_err(unmade)?;
+    entry.client(&choice).map_err(unmade)?;
+    let mut protocol = || entry.client(&choice).expect("was made a moment ago");
     let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
-    let visit = visit(to, protocol, Some(stop)).map_err(|e| failure(&e, to))?;
+    let visit = visit(to, &mut protocol, Some(&stop)).map_err(|e| failure(&e, to))?;
     Ok((visit, known))
 }
 
@@ -230,6 +231,10 @@ fn mtu(visit: &Visit) -> Finding {
 }
 
 fn rtt(visit: &Visit) -> Finding {
+    if visit.stats.rtt_min.is_none() {
+        let text = "unknown: no probe was answered; try again";
+        return Finding::new("round trip", Grade::Fair, text);
+    }
     let show =
         |d: Option<std::time::Duration>| d.map_or_else(|| "?".into(), |d| format!("{:.2}", ms(d)));
     let text = format!(

@@ -6,6 +6,7 @@ mod config;
 mod cp;
 mod demo;
 mod doctor;
+mod far;
 mod key;
 mod lab;
 mod path;
@@ -48,6 +49,9 @@ pub(crate) enum Command {
     Config(config::Args),
     /// Print the completions for a shell
     Completions(completions::Args),
+    /// The far end of a copy through ssh
+    #[command(name = "_serve", hide = true)]
+    Far,
     /// The kernel's TCP, to compare with
     #[command(name = "_tcp", hide = true, subcommand)]
     Tcp(tcp::Args),
@@ -68,6 +72,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),
+        Command::Far => far::run(),
         Command::Tcp(args) => tcp::run(args),
     }
 }

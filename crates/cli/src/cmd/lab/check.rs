@@ -16,7 +16,6 @@ const REACHED: &str = include_str!("../../../../../lab/reference/bounds.json");
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: farhaul lab run papers-1g && farhaul lab check papers-1g")]
 pub(crate) struct Check {
     #[command(flatten)]
     place: Where,

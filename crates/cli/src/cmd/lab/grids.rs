@@ -58,7 +58,6 @@ impl List {
 
 /// Arguments of `lab run`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: farhaul lab run papers --protocol haul --resume")]
 pub(crate) struct Run {
     #[command(flatten)]
     place: Where,

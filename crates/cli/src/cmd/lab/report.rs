@@ -9,7 +9,6 @@ use crate::{exit::Failure, out};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: farhaul lab report papers --csv > papers.csv")]
 pub(crate) struct Report {
     #[command(flatten)]
     place: Where,

@@ -1,40 +1,11 @@
 //! Do the laboratory, the doctor and the configuration do what their help says? Real processes in a
 //! folder of their own.
 
-use std::{
-    fs,
-    io::{BufRead as _, BufReader},
-    path::Path,
-    process::{Child, Command, Output, Stdio},
-};
+use std::fs;
 
 use serde_json::Value;
 
-fn command(place: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
-    command
-        .args(args)
-        .current_dir(place)
-        .env("XDG_CONFIG_HOME", place.join("config"))
-        .stdin(Stdio::null());
-    command
-}
-
-fn run(place: &Path, args: &[&str]) -> Output {
-    command(place, args).output().expect("the program starts")
-}
-
-/// Standard output of a run that ends with `code`.
-fn told(place: &Path, args: &[&str], code: i32) -> String {
-    let output = run(place, args);
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{args:?}: {complaint}");
-    String::from_utf8(output.stdout).expect("text")
-}
-
-fn object(place: &Path, args: &[&str], code: i32) -> Value {
-    serde_json::from_str(&told(place, args, code)).expect("one object")
-}
+use super::kit::{Served, command, object, run, told};
 
 #[test]
 fn a_grid_is_run_resumed_shown_and_checked() {
@@ -120,34 +91,6 @@ fn grids_are_listed_with_their_cells() {
         .expect("the papers' grid");
     assert_eq!(papers["cells"].as_array().map(Vec::len), Some(20));
     assert_eq!(papers["rate_bits_per_second"], 10_000_000_000_u64);
-}
-
-/// A server; where it listens.
-struct Served(Child, String);
-
-impl Served {
-    fn start(place: &Path, args: &[&str]) -> Self {
-        let mut command = command(place, args);
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-        let at = lines
-            .by_ref()
-            .map_while(Result::ok)
-            .find_map(|line| {
-                let from = &line[line.find("127.0.0.1:")?..];
-                Some(from.split([' ', '/']).next()?.to_string())
-            })
-            .expect("the server says where it listens");
-        std::thread::spawn(move || lines.for_each(drop));
-        Self(child, at)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _gone = self.0.kill();
-        let _reaped = self.0.wait();
-    }
 }
 
 #[test]

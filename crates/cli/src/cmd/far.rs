@@ -1,0 +1,288 @@
+//! `farhaul _serve`: the far end of a copy through ssh. It reads one line, opens what that line asks
+//! for to one key, says where, and serves until its standard input ends.
+
+use std::{
+    env, fs,
+    io::{self, BufRead as _, Read as _},
+    net::{Ipv6Addr, SocketAddr},
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+};
+
+use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
+use farhaul_io::{App, ShardError, Waker, server::Listener};
+use farhaul_transfer::server::{Access, Allow, Policy, Server, Share};
+
+use crate::{
+    exit::{Exit, Failure},
+    interrupt, out,
+    ssh::{Answer, Ask, MAGIC, SHARE, from_hex, to_hex},
+};
+
+/// One line for a firewall, below what Linux gives out by itself.
+const PORTS: std::ops::RangeInclusive<u16> = 17_992..=18_055;
+/// The longest line that is read.
+const MOST: u64 = 64 << 10;
+
+/// Serves one near end.
+pub(crate) fn run() -> Result<(), Failure> {
+    let opened = Opened::new();
+    let answer = match &opened {
+        Ok(opened) => opened.answer(),
+        Err(e) => Answer {
+            refusal: Some((e.text.clone(), e.exit.code())),
+            ..Answer::default()
+        },
+    };
+    let line = serde_json::to_string(&answer).map_err(|e| internal(&e))?;
+    out::line(format!("{MAGIC}{line}"));
+    opened?.serve()
+}
+
+struct Opened {
+    listener: Listener,
+    port: u16,
+    key: PublicKey,
+    rest: Vec<u8>,
+}
+
+impl Opened {
+    fn new() -> Result<Self, Failure> {
+        let ask = ask()?;
+        let protocol = || Failure::new(Exit::Protocol, "not what `farhaul cp` says");
+        let peer: PublicKey = ask.key.parse().map_err(|_| protocol())?;
+        let typed = from_hex(&ask.path).ok_or_else(protocol)?;
+        let (root, rest) = if ask.put {
+            deliver(&typed)?
+        } else {
+            fetch(&typed)?
+        };
+        let access = if ask.put {
+            Access::ReadWrite
+        } else {
+            Access::Read
+        };
+        let share = Share::open(SHARE, &root, access)
+            .map_err(|e| Failure::new(Exit::DestError, format!("{}: {e}", root.display())))?;
+        let allow = Allow::Keys(vec![peer.as_bytes().to_vec()]);
+        let identity = Identity::generate().map_err(|e| internal(&e))?;
+        let policy = Arc::new(Policy::new(vec![share], allow, true));
+        let mut last = None;
+        for port in PORTS {
+            match listen(port, &identity, peer, &policy) {
+                Ok(listener) => {
+                    return Ok(Self {
+                        listener,
+                        port,
+                        key: identity.public(),
+                        rest,
+                    });
+                }
+                Err(e) => last = Some(e),
+            }
+        }
+        let why = last.map_or_else(String::new, |e| format!(": {e}"));
+        let (first, end) = (PORTS.start(), PORTS.end());
+        let text = format!("no UDP port from {first} to {end} is free{why}");
+        Err(Failure::new(Exit::NetSetup, text))
+    }
+
+    fn answer(&self) -> Answer {
+        // "client-address client-port server-address server-port"
+        let connection = env::var("SSH_CONNECTION").unwrap_or_default();
+        Answer {
+            port: self.port,
+            key: self.key.to_string(),
+            path: to_hex(&self.rest),
+            address: connection.split(' ').nth(2).and_then(|a| a.parse().ok()),
+            refusal: None,
+        }
+    }
+
+    fn serve(self) -> Result<(), Failure> {
+        let stop = interrupt::stop().map_err(|e| internal(&e))?;
+        let near = stop.clone();
+        thread::Builder::new()
+            .name("near-end".into())
+            .spawn(move || {
+                // Whatever ends it, the near end is gone.
+                let _ended = io::copy(&mut io::stdin().lock(), &mut io::sink());
+                near.set();
+            })
+            .map_err(|e| internal(&e))?;
+        self.listener
+            .run(&stop)
+            .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
+        Ok(())
+    }
+}
+
+fn internal(e: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Exit::Internal, e.to_string())
+}
+
+fn ask() -> Result<Ask, Failure> {
+    let mut line = String::new();
+    let read = io::stdin().lock().take(MOST).read_line(&mut line);
+    read.map_err(|e| internal(&e))?;
+    let json = line.strip_prefix(MAGIC).ok_or_else(|| {
+        Failure::new(
+            Exit::Version,
+            "this is started by `farhaul cp` through ssh; versions of both ends must agree",
+        )
+    })?;
+    serde_json::from_str(json).map_err(|e| Failure::new(Exit::Version, e.to_string()))
+}
+
+fn listen(
+    port: u16,
+    identity: &Identity,
+    peer: PublicKey,
+    policy: &Arc<Policy>,
+) -> Result<Listener, ShardError> {
+    let mut config = HaulConfig::new(*identity.seed());
+    config.peers = PeerPolicy::Keys(vec![peer]);
+    let haul = Haul::server(config).map_err(|e| ShardError::System("haul", io::Error::other(e)))?;
+    let waker = Waker::new().map_err(|e| ShardError::System("eventfd", e))?;
+    let at = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
+    let mut options = farhaul_io::server::Options::new(at);
+    options.waker = Some(waker.clone());
+    let policy = Arc::clone(policy);
+    let factory = move |_: SocketAddr| -> Box<dyn App> {
+        let waker = waker.clone();
+        let wake = Arc::new(move || waker.wake());
+        Box::new(Server::new(Arc::clone(&policy), Some(wake)))
+    };
+    Listener::bind(options, Box::new(haul), factory)
+}
+
+/// A folder, and a path in it.
+type Inside = (PathBuf, Vec<u8>);
+
+fn typed_path(typed: &[u8]) -> PathBuf {
+    if typed.is_empty() {
+        PathBuf::from(".")
+    } else {
+        PathBuf::from(std::ffi::OsStr::from_bytes(typed))
+    }
+}
+
+/// The folder that holds what is fetched, and its name there, with the slash it was typed with.
+fn fetch(typed: &[u8]) -> Result<Inside, Failure> {
+    let path = typed_path(typed);
+    let missing =
+        |e: io::Error| Failure::new(Exit::SourceMissing, format!("{}: {e}", path.display()));
+    // The folder is found as the shell there would find it; a link at the end is sent as it is.
+    let (folder, name) = match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if typed.last() != Some(&b'/') => {
+            let parent = if parent.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                parent
+            };
+            (parent.canonicalize().map_err(missing)?, name.to_os_string())
+        }
+        _ => {
+            let whole = path.canonicalize().map_err(missing)?;
+            let name = whole.file_name().unwrap_or_default().to_os_string();
+            (whole.parent().unwrap_or(&whole).to_path_buf(), name)
+        }
+    };
+    folder.join(&name).symlink_metadata().map_err(missing)?;
+    let mut rest = name.into_vec();
+    if typed.last() == Some(&b'/') && !rest.is_empty() {
+        rest.push(b'/');
+    }
+    Ok((folder, rest))
+}
+
+/// The nearest folder that exists, and the way from there.
+fn deliver(typed: &[u8]) -> Result<Inside, Failure> {
+    let path = typed_path(typed);
+    let failed =
+        |at: &Path, e: &io::Error| Failure::new(Exit::DestError, format!("{}: {e}", at.display()));
+    let mut there = path.as_path();
+    while !fs::metadata(there).is_ok_and(|m| m.is_dir()) {
+        there = match there.parent() {
+            Some(above) if !above.as_os_str().is_empty() => above,
+            _ => Path::new("."),
+        };
+        if there == Path::new(".") {
+            break;
+        }
+    }
+    let root = there.canonicalize().map_err(|e| failed(there, &e))?;
+    let rest = path.strip_prefix(there).unwrap_or(&path);
+    let mut rest = rest.as_os_str().as_bytes().to_vec();
+    while rest.last() == Some(&b'/') {
+        rest.pop();
+    }
+    if typed.last() == Some(&b'/') && !rest.is_empty() {
+        rest.push(b'/');
+    }
+    Ok((root, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(
+        by: fn(&[u8]) -> Result<Inside, Failure>,
+        path: &Path,
+        end: &str,
+    ) -> (PathBuf, String) {
+        let mut typed = path.as_os_str().as_bytes().to_vec();
+        typed.extend_from_slice(end.as_bytes());
+        let (root, rest) = by(&typed).unwrap();
+        (root, String::from_utf8(rest).unwrap())
+    }
+
+    #[test]
+    fn what_is_fetched_is_named_in_its_folder() {
+        let tmp = tempfile::tempdir().unwrap();
+        let root = tmp.path().canonicalize().unwrap();
+        fs::create_dir(root.join("d")).unwrap();
+        fs::write(root.join("d/f"), "x").unwrap();
+        assert_eq!(
+            split(fetch, &root.join("d/f"), ""),
+            (root.join("d"), "f".into())
+        );
+        assert_eq!(
+            split(fetch, &root.join("d"), ""),
+            (root.clone(), "d".into())
+        );
+        assert_eq!(
+            split(fetch, &root.join("d"), "/"),
+            (root.clone(), "d/".into())
+        );
+        assert_eq!(
+            split(fetch, &root.join("d/.."), "/d/f"),
+            (root.join("d"), "f".into())
+        );
+        let missing = fetch(root.join("none").as_os_str().as_bytes()).unwrap_err();
+        assert_eq!(missing.exit, Exit::SourceMissing);
+    }
+
+    #[test]
+    fn what_is_delivered_starts_from_the_nearest_folder() {
+        let tmp = tempfile::tempdir().unwrap();
+        let root = tmp.path().canonicalize().unwrap();
+        fs::write(root.join("f"), "x").unwrap();
+        assert_eq!(split(deliver, &root, ""), (root.clone(), String::new()));
+        assert_eq!(split(deliver, &root, "/"), (root.clone(), String::new()));
+        assert_eq!(split(deliver, &root, "/f"), (root.clone(), "f".into()));
+        assert_eq!(
+            split(deliver, &root, "/a/b/"),
+            (root.clone(), "a/b/".into())
+        );
+        let here = env::current_dir().unwrap().canonicalize().unwrap();
+        assert_eq!(
+            split(deliver, Path::new("new"), ""),
+            (here.clone(), "new".into())
+        );
+        assert_eq!(split(deliver, Path::new(""), ""), (here, String::new()));
+    }
+}

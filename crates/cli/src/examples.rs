@@ -1,0 +1,126 @@
+//! What does one type? One example per command, shown at the end of its help and parsed by a test, so
+//! that none of them lies about a flag.
+
+use clap::Command;
+
+/// A command, and a line that can be typed.
+const EXAMPLES: [(&[&str], &str); 25] = [
+    (&["demo"], "farhaul demo ~/dataset"),
+    (&["cp"], "farhaul cp run7/ me@far.example.org:/scratch/"),
+    (
+        &["serve"],
+        "farhaul serve --share scratch=/scratch:rw --allow any",
+    ),
+    (&["key", "gen"], "farhaul key gen"),
+    (&["key", "show"], "farhaul key show"),
+    (
+        &["key", "trust"],
+        "farhaul key trust far:17992 fh-pub1gdndcyt2567c44qmjkqf4q1mdpyxypp771evvgjg28jav29bbt1yceqa",
+    ),
+    (&["key", "untrust"], "farhaul key untrust far:17992"),
+    (&["key", "list"], "farhaul key list"),
+    (&["bench"], "farhaul bench far -t 60 -R --json"),
+    (
+        &["bench", "serve"],
+        "farhaul bench serve --listen 0.0.0.0:17992",
+    ),
+    (
+        &["wan", "run"],
+        "farhaul wan run --rtt 100ms --loss 1% --far 'iperf3 -s -1' -- iperf3 -c 10.99.0.2",
+    ),
+    (
+        &["wan", "relay"],
+        "farhaul wan relay --listen 127.0.0.1:9000 --to 127.0.0.1:17992 --rtt 100ms --loss 1%",
+    ),
+    (&["wan", "calibrate"], "farhaul wan calibrate --each 5s"),
+    (
+        &["sim"],
+        "farhaul sim --rtt 400ms --loss 2% --rate 10Gbit --secs 180",
+    ),
+    (&["lab", "list"], "farhaul lab list"),
+    (
+        &["lab", "run"],
+        "farhaul lab run papers --protocol haul --resume",
+    ),
+    (&["lab", "report"], "farhaul lab report papers --csv"),
+    (&["lab", "check"], "farhaul lab check papers-1g"),
+    (
+        &["lab", "results"],
+        "farhaul lab results --quick --only bench",
+    ),
+    (&["protocols"], "farhaul protocols --json"),
+    (&["doctor"], "farhaul doctor far.example.org"),
+    (&["config", "show"], "farhaul config show"),
+    (&["config", "check"], "farhaul config check farhaul.toml"),
+    (&["config", "path"], "farhaul config path"),
+    (&["completions"], "farhaul completions bash"),
+];
+
+/// The definition with the examples in its help.
+pub(crate) fn shown(definition: Command) -> Command {
+    EXAMPLES
+        .iter()
+        .fold(definition, |d, (path, line)| with(d, path, line))
+}
+
+fn with(command: Command, path: &[&str], line: &str) -> Command {
+    match path {
+        [first, rest @ ..] if command.find_subcommand(first).is_some() => {
+            command.mut_subcommand(first, |below| with(below, rest, line))
+        }
+        // A command that is no more: the test says so.
+        [_, ..] => command,
+        [] => command.after_help(format!("Example: {line}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words of a line with single quotes.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = vec![String::new()];
+        let mut quoted = false;
+        for c in line.chars() {
+            match (c, words.last_mut()) {
+                ('\'', _) => quoted = !quoted,
+                (' ', _) if !quoted => words.push(String::new()),
+                (_, Some(word)) => word.push(c),
+                (_, None) => {}
+            }
+        }
+        words
+    }
+
+    #[test]
+    fn every_example_can_be_typed() {
+        for (path, line) in EXAMPLES {
+            let words = words(line);
+            assert_eq!(words[1..=path.len()], *path, "{line}");
+            let parsed = crate::definition().try_get_matches_from(&words);
+            assert!(parsed.is_ok(), "{line}: {parsed:?}");
+        }
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        let definition = crate::definition();
+        let mut commands = vec![(Vec::new(), &definition)];
+        while let Some((path, command)) = commands.pop() {
+            let below: Vec<_> = command
+                .get_subcommands()
+                .filter(|c| !c.is_hide_set())
+                .collect();
+            let leaf = below.is_empty() && !path.is_empty();
+            let shown = command.get_after_help().map(ToString::to_string);
+            let fine = !leaf || shown.is_some_and(|h| h.contains("Example"));
+            assert!(fine, "{path:?} has no example");
+            for command in below {
+                let mut path = path.clone();
+                path.push(command.get_name());
+                commands.push((path, command));
+            }
+        }
+    }
+}

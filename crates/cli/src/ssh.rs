@@ -1,0 +1,279 @@
+//! How is a host reached that runs no server? The user's own `ssh` starts one there for this one
+//! transfer; both ends make one-time keys and tell them to each other over ssh, and the data goes over
+//! UDP.
+//!
+//! What is said is one line each way, JSON after [`MAGIC`]: [`Ask`] and [`Answer`]. What a login shell
+//! prints before is skipped. Nothing secret is said, and no path is seen by a shell. The server ends
+//! when its standard input does.
+
+use std::{
+    env,
+    ffi::OsString,
+    io::{BufRead, BufReader, Read as _, Write as _},
+    net::IpAddr,
+    process::{Child, ChildStdin, Command, Stdio},
+};
+
+use farhaul_haul::{Identity, PublicKey};
+use serde::{Deserialize, Serialize};
+
+use crate::exit::{Exit, Failure};
+
+/// What every line of ours begins with, with the version of what follows.
+pub(crate) const MAGIC: &str = "farhaul-ssh/1 ";
+/// As much is read of the far end before our line must have come.
+const MOST_NOISE: u64 = 64 << 10;
+/// Where farhaul may be when a login shell's PATH is not set up.
+const PLACES: &str = "$PATH:$HOME/.local/bin:$HOME/.cargo/bin:/usr/local/bin:/opt/homebrew/bin";
+
+/// What the near end says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Ask {
+    /// The only key to be let in.
+    pub(crate) key: String,
+    /// Files are delivered, not fetched.
+    pub(crate) put: bool,
+    /// As typed, in hex.
+    pub(crate) path: String,
+}
+
+/// What the far end says.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    /// Where it listens.
+    pub(crate) port: u16,
+    /// Its key.
+    pub(crate) key: String,
+    /// The path in its only share, in hex.
+    pub(crate) path: String,
+    /// The address at which ssh reached it.
+    pub(crate) address: Option<IpAddr>,
+    /// Why it cannot, and the exit code.
+    pub(crate) refusal: Option<(String, u8)>,
+}
+
+/// The name of the only share.
+pub(crate) const SHARE: &str = "ssh";
+
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
+    let digit = |n: u8| char::from_digit(n.into(), 16).unwrap_or('0');
+    bytes
+        .iter()
+        .flat_map(|b| [digit(b >> 4), digit(b & 15)])
+        .collect()
+}
+
+pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let pair = |i: usize| u8::from_str_radix(text.get(i..i + 2)?, 16).ok();
+    let even = text.len().is_multiple_of(2);
+    even.then(|| (0..text.len()).step_by(2).map(pair).collect())?
+}
+
+/// A server that was started for us. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Bridge {
+    /// Host names or addresses to try.
+    pub(crate) hosts: Vec<String>,
+    pub(crate) port: u16,
+    pub(crate) key: PublicKey,
+    /// In the share [`SHARE`].
+    pub(crate) path: Vec<u8>,
+    /// Who this end is.
+    pub(crate) identity: Identity,
+    child: Child,
+    stdin: Option<ChildStdin>,
+}
+
+impl Bridge {
+    /// Starts a server at `login`, which is `[user@]host`, for `path` there.
+    pub(crate) fn open(login: &str, path: &[u8], put: bool) -> Result<Self, Failure> {
+        if login.starts_with('-') {
+            let text = format!("'{login}' is no host: ssh would take it for a flag");
+            return Err(Failure::usage(text));
+        }
+        let internal = |e: &dyn std::fmt::Display| Failure::new(Exit::Internal, e.to_string());
+        let identity = Identity::generate().map_err(|e| internal(&e))?;
+        let ssh = env::var_os("FARHAUL_SSH").unwrap_or_else(|| OsString::from("ssh"));
+        let mut child = Command::new(&ssh)
+            .arg(login)
+            .arg(far_command())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| {
+                let text = format!(
+                    "cannot start {}: {e}; install it, or name it in FARHAUL_SSH",
+                    ssh.to_string_lossy()
+                );
+                Failure::new(Exit::Ssh, text)
+            })?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let (Some(mut stdin), Some(stdout)) = (stdin, stdout) else {
+            return Err(internal(&"ssh without pipes"));
+        };
+        let ask = Ask {
+            key: identity.public().to_string(),
+            put,
+            path: to_hex(path),
+        };
+        let line = serde_json::to_string(&ask).map_err(|e| internal(&e))?;
+        // An ssh that has ended already says why by its status.
+        let asked = writeln!(stdin, "{MAGIC}{line}").and_then(|()| stdin.flush());
+        let heard = hear(&mut BufReader::new(stdout));
+        let answer = match (asked, heard) {
+            (Ok(()), Ok(answer)) => answer,
+            (_, heard) => {
+                drop(stdin);
+                let noise = heard.err().unwrap_or_default();
+                return Err(silent(login, &mut child, &noise));
+            }
+        };
+        if let Some((text, code)) = answer.refusal {
+            let exit = if code == Exit::SourceMissing.code() {
+                Exit::SourceMissing
+            } else if code == Exit::NetSetup.code() {
+                Exit::NetSetup
+            } else {
+                Exit::DestError
+            };
+            return Err(Failure::new(exit, format!("{login}: {text}")));
+        }
+        let odd = || {
+            Failure::new(
+                Exit::Version,
+                format!("{login}: its answer was not understood"),
+            )
+        };
+        Ok(Self {
+            hosts: hosts(&ssh, login, answer.address),
+            port: answer.port,
+            key: answer.key.parse().map_err(|_| odd())?,
+            path: from_hex(&answer.path).ok_or_else(odd)?,
+            identity,
+            child,
+            stdin: Some(stdin),
+        })
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        // The far end leaves when it reads the end; then ssh does.
+        drop(self.stdin.take());
+        let _reaped = self.child.wait();
+    }
+}
+
+/// One word for the shell there; it holds nothing that was typed, unless `FARHAUL_REMOTE_BIN` did.
+fn far_command() -> String {
+    let bin = env::var("FARHAUL_REMOTE_BIN").unwrap_or_else(|_| "farhaul".into());
+    let bin = format!("'{}'", bin.replace('\'', r"'\''"));
+    format!(
+        "PATH=\"{PLACES}\"; export PATH; command -v {bin} >/dev/null || exit 127; exec {bin} _serve"
+    )
+}
+
+/// The far end's line, or what came instead.
+fn hear(stdout: &mut impl BufRead) -> Result<Answer, String> {
+    let mut noise = String::new();
+    let mut lines = stdout.take(MOST_NOISE);
+    loop {
+        let mut line = Vec::new();
+        match lines.read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return Err(noise),
+            Ok(_) => {}
+        }
+        let line = String::from_utf8_lossy(&line);
+        if let Some(json) = line.strip_prefix(MAGIC) {
+            return serde_json::from_str(json).map_err(|e| format!("{e}: {json}"));
+        }
+        noise += &line;
+    }
+}
+
+/// Why nothing was heard.
+fn silent(login: &str, child: &mut Child, noise: &str) -> Failure {
+    let status = child.wait().ok().and_then(|s| s.code());
+    if status == Some(127) {
+        let text = format!(
+            "{login}: farhaul is not there; install it (cargo install --path crates/cli), put it into \
+             ~/.local/bin, or say where it is with FARHAUL_REMOTE_BIN"
+        );
+        return Failure::new(Exit::RemoteMissing, text);
+    }
+    let status = status.map_or_else(|| "a signal".into(), |c| format!("status {c}"));
+    let noise = match noise.trim() {
+        "" => String::new(),
+        some => format!(
+            "; instead of an answer came: {}; a farhaul there that is too old, or a shell that prints \
+             something and leaves, does that",
+            some.chars().take(400).collect::<String>().escape_debug()
+        ),
+    };
+    let text = format!("ssh {login} ended with {status}; what it said is above{noise}");
+    Failure::new(Exit::Ssh, text)
+}
+
+/// What ssh's own configuration calls the host, then what was typed, then where ssh arrived.
+fn hosts(ssh: &OsString, login: &str, arrived: Option<IpAddr>) -> Vec<String> {
+    let asked = Command::new(ssh)
+        .args(["-G", login])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    let configured = asked.ok().filter(|o| o.status.success()).and_then(|o| {
+        let text = String::from_utf8_lossy(&o.stdout).into_owned();
+        let line = text.lines().find_map(|l| l.strip_prefix("hostname "));
+        line.map(|l| l.trim().to_string())
+    });
+    let typed = login.rsplit_once('@').map_or(login, |(_, host)| host);
+    let typed = typed.trim_start_matches('[').trim_end_matches(']');
+    let mut hosts: Vec<String> = Vec::new();
+    let arrived = arrived.map(|ip| ip.to_string());
+    for host in configured
+        .into_iter()
+        .chain([typed.to_string()])
+        .chain(arrived)
+    {
+        if !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    hosts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_survive_as_hex() {
+        let odd = b"a/\xff\n'b";
+        assert_eq!(from_hex(&to_hex(odd)).as_deref(), Some(&odd[..]));
+        for bad in ["0", "zz", "0\u{e9}"] {
+            assert_eq!(from_hex(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn noise_is_skipped_and_bounded() {
+        let answer = Answer {
+            port: 5,
+            ..Answer::default()
+        };
+        let json = serde_json::to_string(&answer).unwrap();
+        let mut said = b"Welcome!\n\xff\n".to_vec();
+        said.extend_from_slice(format!("{MAGIC}{json}\n").as_bytes());
+        assert_eq!(hear(&mut &said[..]).unwrap().port, 5);
+        assert_eq!(hear(&mut &b"no farhaul\n"[..]).unwrap_err(), "no farhaul\n");
+        let endless = vec![b'x'; 1 << 20];
+        assert!(hear(&mut &endless[..]).unwrap_err().len() <= 64 << 10);
+        assert!(hear(&mut format!("{MAGIC}{{}}\n").as_bytes()).is_err());
+    }
+
+    #[test]
+    fn flags_are_no_hosts() {
+        let e = Bridge::open("-oProxyCommand=x", b"", true).unwrap_err();
+        assert_eq!(e.exit, Exit::Usage);
+    }
+}

@@ -1,0 +1,12 @@
+//! Does the program do what its help says? Real processes, real sockets, folders of their own.
+
+#[path = "program/faults.rs"]
+mod faults;
+#[path = "program/kit.rs"]
+mod kit;
+#[path = "program/lab.rs"]
+mod lab;
+#[path = "program/names.rs"]
+mod names;
+#[path = "program/ssh.rs"]
+mod ssh;

@@ -1,0 +1,112 @@
+//! Does `farhaul cp` get through what a network does? Through `farhaul wan relay`, as a user would try.
+
+use std::{
+    fs,
+    io::Read as _,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use farhaul_core::rng::Rng;
+use serde_json::Value;
+
+use super::kit::{Served, command, object};
+
+/// A server behind a relay with `faults`; both ended with the test.
+struct Behind {
+    _server: Served,
+    relay: Served,
+}
+
+impl Behind {
+    fn start(place: &Path, faults: &[&str], bytes: usize) -> Self {
+        let mut rng = Rng::new(5);
+        let words = (0..bytes / 8).flat_map(|_| rng.next_u64().to_le_bytes());
+        fs::write(place.join("f"), words.collect::<Vec<u8>>()).expect("ours");
+        fs::create_dir(place.join("far")).expect("ours");
+        let args = [
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--allow",
+            "any",
+            "--share",
+            "s=far:rw",
+        ];
+        let server = Served::start(place, &args);
+        let relay = [
+            "wan",
+            "relay",
+            "--json",
+            "--listen",
+            "127.0.0.1:0",
+            "--to",
+            &server.1,
+        ];
+        let mut relay = command(place, &[&relay[..], faults].concat());
+        let relay = Served::of(relay.stdout(Stdio::piped()));
+        Self {
+            _server: server,
+            relay,
+        }
+    }
+
+    /// Copies through it, compares, and reads the relay's account.
+    fn copy(mut self, place: &Path) -> (Value, Value) {
+        let to = format!("{}::s/", self.relay.1);
+        let word = object(place, &["cp", "--trust-any", "--json", "f", &to], 0);
+        let read = |name| fs::read(place.join(name)).expect("it is there");
+        assert!(read("far/f") == read("f"));
+        let id = self.relay.0.id().to_string();
+        let told = Command::new("kill").args(["-INT", &id]).status();
+        assert!(told.expect("kill exists").success());
+        let mut account = String::new();
+        let out = self.relay.0.stdout.as_mut().expect("piped");
+        out.read_to_string(&mut account).expect("text");
+        (word, serde_json::from_str(&account).expect("one object"))
+    }
+}
+
+#[test]
+fn a_copy_goes_on_after_ten_dark_seconds() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let faults = ["--rate", "100Mbit", "--rtt", "20ms", "--blackout", "3s+10s"];
+    // 4.8 s of bytes: some are on their way when it gets dark, however late the copy began.
+    let behind = Behind::start(place.path(), &faults, 60_000_000);
+    let (word, relay) = behind.copy(place.path());
+    assert_eq!(
+        (&word["ok"], &word["resumed_bytes"]),
+        (&Value::Bool(true), &Value::from(0))
+    );
+    let dropped = relay["near_to_far"]["drops"]["blackout"].as_u64();
+    assert!(dropped.is_some_and(|n| n > 0), "{relay}");
+}
+
+#[test]
+fn a_copy_through_damage_copies_loss_and_disorder_is_whole() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let faults = [
+        "--rate",
+        "300Mbit",
+        "--rtt",
+        "10ms",
+        "--loss",
+        "1%",
+        "--corrupt",
+        "1%",
+        "--duplicate",
+        "2%",
+        "--reorder",
+        "2%,3ms",
+    ];
+    let behind = Behind::start(place.path(), &faults, 20_000_000);
+    let (word, relay) = behind.copy(place.path());
+    assert_eq!(word["verify"]["alg"], "blake3");
+    let way = &relay["near_to_far"];
+    for count in ["corrupted", "duplicated", "reordered"] {
+        assert!(
+            way[count].as_u64().is_some_and(|n| n > 0),
+            "{count}: {relay}"
+        );
+    }
+}

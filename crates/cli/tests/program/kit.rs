@@ -1,0 +1,72 @@
+//! What do the tests share that run the program? A folder each, with a configuration of its own, and
+//! servers that end with the test.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+/// The program in `place`.
+pub(crate) fn command(place: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+    command
+        .args(args)
+        .current_dir(place)
+        .env("XDG_CONFIG_HOME", place.join("config"))
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn run(place: &Path, args: &[&str]) -> Output {
+    command(place, args).output().expect("the program starts")
+}
+
+/// Standard output of a run that ends with `code`.
+pub(crate) fn told(place: &Path, args: &[&str], code: i32) -> String {
+    let output = run(place, args);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {complaint}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The same, read as one object.
+pub(crate) fn object(place: &Path, args: &[&str], code: i32) -> Value {
+    serde_json::from_str(&told(place, args, code)).expect("one object")
+}
+
+/// A server; where it listens.
+pub(crate) struct Served(pub(crate) Child, pub(crate) String);
+
+impl Served {
+    /// Starts it, and waits until it says where it is.
+    pub(crate) fn start(place: &Path, args: &[&str]) -> Self {
+        Self::of(&mut command(place, args))
+    }
+
+    /// The same of a command that has more to it.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let at = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| {
+                let from = &line[line.find("127.0.0.1:")?..];
+                Some(from.split([' ', '/']).next()?.to_string())
+            })
+            .expect("the server says where it listens");
+        std::thread::spawn(move || lines.for_each(drop));
+        Self(child, at)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}

@@ -1,0 +1,220 @@
+//! Does `farhaul cp FILE user@host:path` work when ssh does? A script in ssh's place runs the far command
+//! here, as the login shell of another home.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+use super::kit::command;
+
+/// A home here, one there, and an ssh between them that does `before` first.
+struct Two {
+    near: tempfile::TempDir,
+    far: tempfile::TempDir,
+    ssh: PathBuf,
+}
+
+impl Two {
+    fn new(before: &str) -> Self {
+        let near = tempfile::tempdir().expect("a temporary folder");
+        let far = tempfile::tempdir().expect("a temporary folder");
+        let ssh = near.path().join("ssh");
+        // What is asked with -G is answered; anything else must be one host and one command.
+        let script = format!(
+            "#!/bin/sh\n\
+             if [ \"$1\" = -G ]; then echo user me; echo hostname 127.0.0.1; exit 0; fi\n\
+             [ $# -eq 2 ] || {{ echo \"ssh: $# words\" >&2; exit 255; }}\n\
+             echo \"$1\" >> {near}/hosts\n\
+             {before}\n\
+             cd {far} && exec env -i HOME={far} PATH=/usr/bin:/bin \
+             SSH_CONNECTION='127.0.0.1 5 127.0.0.1 22' sh -c \"$2\"\n",
+            near = near.path().display(),
+            far = far.path().display(),
+        );
+        fs::write(&ssh, script).expect("our own folder");
+        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("ours");
+        Self { near, far, ssh }
+    }
+
+    fn near(&self, name: &str) -> PathBuf {
+        self.near.path().join(name)
+    }
+
+    fn far(&self, name: &str) -> PathBuf {
+        self.far.path().join(name)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = command(self.near.path(), args);
+        command
+            .env("FARHAUL_SSH", &self.ssh)
+            .env("FARHAUL_REMOTE_BIN", env!("CARGO_BIN_EXE_farhaul"));
+        command
+    }
+
+    fn cp(&self, args: &[&str]) -> Output {
+        let args = [&["cp"], args].concat();
+        self.command(&args).output().expect("the program starts")
+    }
+
+    /// A copy that ends with `code`; what it said.
+    fn copy(&self, args: &[&str], code: i32) -> String {
+        let output = self.cp(args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        said
+    }
+}
+
+fn same(one: &Path, other: &Path) {
+    let read = |p: &Path| fs::read(p).unwrap_or_else(|e| panic!("{}: {e}", p.display()));
+    assert!(read(one) == read(other), "{} differs", other.display());
+}
+
+#[test]
+fn files_go_there_and_back() {
+    let two = Two::new("");
+    fs::write(two.near("f"), vec![7; 3_000_000]).expect("ours");
+    fs::create_dir_all(two.near("d/e")).expect("ours");
+    fs::write(two.near("d/e/g 'quoted' $HOME"), "odd").expect("ours");
+    two.copy(&["f", "me@somewhere:"], 0);
+    same(&two.near("f"), &two.far("f"));
+    two.copy(&["f", "d", "somewhere:new/place/"], 0);
+    same(&two.near("f"), &two.far("new/place/f"));
+    same(
+        &two.near("d/e/g 'quoted' $HOME"),
+        &two.far("new/place/d/e/g 'quoted' $HOME"),
+    );
+    let whole = format!("somewhere:{}", two.far("named; rm -rf x").display());
+    two.copy(&["f", &whole], 0);
+    same(&two.near("f"), &two.far("named; rm -rf x"));
+    two.copy(&["somewhere:new/place/d/e/g 'quoted' $HOME", "back"], 0);
+    same(&two.near("d/e/g 'quoted' $HOME"), &two.near("back"));
+    two.copy(&["somewhere:new/../new/place/d/", "contents"], 0);
+    same(
+        &two.near("d/e/g 'quoted' $HOME"),
+        &two.near("contents/e/g 'quoted' $HOME"),
+    );
+    // A second run has nothing to send.
+    let again = two.cp(&["--json", "f", "somewhere:new/place/"]);
+    let word: Value = serde_json::from_slice(&again.stdout).expect("one object");
+    assert_eq!(
+        (&word["ok"], &word["bytes_payload"]),
+        (&Value::Bool(true), &Value::from(0))
+    );
+    let hosts = fs::read_to_string(two.near("hosts")).expect("ssh was asked");
+    assert!(hosts.starts_with("me@somewhere\nsomewhere\n"), "{hosts}");
+    assert!(
+        !two.near("config/farhaul").exists(),
+        "one-time keys are not kept"
+    );
+}
+
+#[test]
+fn what_a_login_shell_prints_is_skipped() {
+    let two = Two::new("echo 'Welcome to somewhere!'; echo");
+    fs::write(two.near("f"), "content").expect("ours");
+    two.copy(&["f", "somewhere:"], 0);
+    same(&two.near("f"), &two.far("f"));
+}
+
+#[test]
+fn what_can_go_wrong_there_has_its_code() {
+    let two = Two::new("");
+    fs::write(two.near("f"), "content").expect("ours");
+    two.copy(&["none", "somewhere:"], 3);
+    assert!(
+        !two.near("hosts").exists(),
+        "what is missing here is said before ssh is asked"
+    );
+    let said = two.copy(&["somewhere:none", "here"], 3);
+    assert!(said.contains("none"), "{said}");
+    two.copy(&["-i", "key", "f", "somewhere:"], 2);
+    two.copy(&["f", "--", "-oProxyCommand=x:y"], 2);
+    two.copy(&["f", "somewhere:/proc/none/x"], 4);
+    let output = two
+        .command(&["cp", "--json", "f", "somewhere:"])
+        .env("FARHAUL_REMOTE_BIN", "/no/such/farhaul")
+        .output()
+        .expect("the program starts");
+    let word: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(
+        (output.status.code(), &word["exit"]["name"]),
+        (Some(13), &Value::from("remote_missing"))
+    );
+    let output = two
+        .command(&["cp", "f", "somewhere:"])
+        .env("FARHAUL_SSH", "/no/such/ssh")
+        .output()
+        .expect("the program starts");
+    assert_eq!(output.status.code(), Some(12));
+
+    let shut = Two::new("echo 'Permission denied (publickey).' >&2; exit 255");
+    fs::write(shut.near("f"), "content").expect("ours");
+    let said = shut.copy(&["f", "somewhere:"], 12);
+    assert!(
+        said.contains("Permission denied") && said.contains("status 255"),
+        "{said}"
+    );
+    let chatty = Two::new("echo This account is disabled.; exit 1");
+    fs::write(chatty.near("f"), "content").expect("ours");
+    let said = chatty.copy(&["f", "somewhere:"], 12);
+    assert!(said.contains("This account is disabled."), "{said}");
+}
+
+#[test]
+fn only_who_asked_is_let_in() {
+    // A server as ssh would start it, told another key than the one that then comes.
+    let two = Two::new("");
+    fs::write(two.near("f"), "content").expect("ours");
+    let key = two
+        .command(&["key", "gen", "--out", "other"])
+        .output()
+        .expect("it starts");
+    let key = String::from_utf8(key.stdout).expect("text");
+    let mut server = command(two.far.path(), &["_serve"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdin = server.stdin.take().expect("piped");
+    writeln!(
+        stdin,
+        "farhaul-ssh/1 {{\"key\":\"{}\",\"put\":true,\"path\":\"\"}}",
+        key.trim()
+    )
+    .expect("it reads");
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().expect("piped"))
+        .read_line(&mut line)
+        .expect("it answers");
+    let json = line.strip_prefix("farhaul-ssh/1 ").expect("the magic word");
+    let answer: Value = serde_json::from_str(json).expect("JSON");
+    let to = format!("127.0.0.1:{}::ssh/", answer["port"]);
+    two.copy(&["--trust-any", "f", &to], 15);
+    assert!(!two.far("f").exists());
+    two.copy(&["--trust-any", "-i", "other", "f", &to], 0);
+    same(&two.near("f"), &two.far("f"));
+    drop(stdin);
+    assert!(
+        server.wait().expect("our child").success(),
+        "it ends with its input"
+    );
+}
+
+#[test]
+fn strangers_words_start_nothing() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let output = command(place.path(), &["_serve"])
+        .output()
+        .expect("it starts");
+    assert_eq!(output.status.code(), Some(14));
+    let line = String::from_utf8(output.stdout).expect("text");
+    assert!(line.contains("versions of both ends must agree"), "{line}");
+}
