@@ -7,6 +7,7 @@
 //! - [`measure`]: processor time, memory and rtt distributions
 //! - [`tcp`], [`iperf`]: the kernel's own transport on the same path
 //! - [`course`]: this program at both ends of an emulated network
+//! - [`scenario`]: networks, flows and expectations from a file, simulated over many seeds
 //! - [`results`]: the fixed table of cells, kept and quoted
 //! - [`mod@grid`]: named grids of paths: run, kept, shown, checked
 //! - [`nearest`]: the name somebody probably meant
@@ -21,6 +22,7 @@ pub mod measure;
 mod nearest;
 pub mod registry;
 pub mod results;
+pub mod scenario;
 pub mod tcp;
 pub mod visit;
 

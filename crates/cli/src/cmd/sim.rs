@@ -1,6 +1,8 @@
 //! `farhaul sim`: what would happen on a path like that? The same sessions over the same link model,
 //! in virtual time, repeatable from the seed.
 
+mod scenario;
+
 use std::time::Duration;
 
 use farhaul_core::units::Rate;
@@ -16,7 +18,10 @@ use crate::{
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
     /// The protocol, as NAME or NAME:PARAMETER=VALUE,...; `farhaul protocols` lists them
     #[arg(long, value_name = "PROTOCOL", default_value = "haul")]
     protocol: String,
@@ -48,12 +53,22 @@ pub(crate) struct Args {
     path: PathArgs,
 }
 
+/// What else can be simulated.
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Run scenario files: several links, flows and seeds, and what to expect of them
+    Run(scenario::Args),
+}
+
 fn interval(text: &str) -> Result<Duration, String> {
     farhaul_link::duration(text).map_err(|e| e.to_string())
 }
 
 /// Simulates.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if let Some(Action::Run(args)) = &args.action {
+        return scenario::run(args);
+    }
     let entry = registry::protocol(&args.protocol).map_err(|e| Failure::usage(e.to_string()))?;
     let choice = Choice {
         law: args.cc.clone(),

@@ -1,0 +1,95 @@
+//! What does a scenario vary? `[vary]` names variables with their values; a case is one choice of
+//! each. A value is a text, or a table of texts that belong together, read as `{name.key}`.
+
+use std::collections::BTreeMap;
+
+use toml::de::{DeTable, DeValue};
+
+use super::source::{Case, Problem, Source};
+
+/// More cases than this are a mistake.
+const MAX_CASES: usize = 10_000;
+
+/// One value of a variable: what it sets, by full name.
+type Setting = BTreeMap<String, String>;
+
+/// Every case of the document, in the order of writing, the last variable varying fastest.
+pub(super) fn cases(file: &str, text: &str, document: &DeTable<'_>) -> Result<Vec<Case>, Problem> {
+    let none = Case::new();
+    let source = Source {
+        file,
+        text,
+        case: &none,
+    };
+    let Some((_, vary)) = document.iter().find(|(k, _)| k.get_ref() == "vary") else {
+        return Ok(vec![none]);
+    };
+    let shape = "[vary] holds lists, as in rtt = [\"50ms\", \"200ms\"]";
+    let DeValue::Table(table) = vary.get_ref() else {
+        return Err(source.problem(&vary.span(), shape));
+    };
+    let mut variables: Vec<_> = table.iter().collect();
+    variables.sort_by_key(|(name, _)| name.span().start);
+    let mut cases = vec![Case::new()];
+    for (name, values) in variables {
+        let DeValue::Array(items) = values.get_ref() else {
+            return Err(source.problem(&values.span(), shape));
+        };
+        let settings = items
+            .iter()
+            .map(|item| {
+                setting(name.get_ref(), item.get_ref())
+                    .ok_or_else(|| source.problem(&item.span(), shape))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        if settings.is_empty() || cases.len() * settings.len() > MAX_CASES {
+            let text = format!("vary over 1 to {MAX_CASES} cases in all");
+            return Err(source.problem(&values.span(), text));
+        }
+        let with = |case: &Case, setting: &Setting| {
+            let mut case = case.clone();
+            case.extend(setting.clone());
+            case
+        };
+        cases = cases
+            .iter()
+            .flat_map(|case| settings.iter().map(move |setting| with(case, setting)))
+            .collect();
+    }
+    Ok(cases)
+}
+
+fn setting(name: &str, value: &DeValue<'_>) -> Option<Setting> {
+    let one = |name: String, value: &DeValue<'_>| Some((name, scalar(value)?));
+    match value {
+        DeValue::Table(table) => table
+            .iter()
+            .map(|(key, value)| one(format!("{name}.{}", key.get_ref()), value.get_ref()))
+            .collect(),
+        _ => Some(Setting::from_iter([one(name.into(), value)?])),
+    }
+}
+
+fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => Some(number.to_string()),
+        DeValue::Float(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// How a case is called: its values, in the order of their names.
+pub(super) fn label(case: &Case) -> String {
+    if case.is_empty() {
+        return "all".into();
+    }
+    let words: Vec<_> = case.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    words.join(" ")
+}
+
+/// Whether the case has all these values.
+pub(super) fn fits(case: &Case, when: &Case) -> bool {
+    when.iter()
+        .all(|(name, value)| case.get(name) == Some(value))
+}

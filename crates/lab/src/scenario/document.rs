@@ -1,0 +1,476 @@
+//! What does a scenario file say? One case of it, read and checked value by value; names are resolved
+//! in [`super::plan`].
+
+use std::{ops::Range, time::Duration};
+
+use farhaul_core::units::{Rate, Size};
+use farhaul_link::{PathConfig, QueueLimit, Step, duration};
+use farhaul_sim::Bursts;
+
+use super::source::{Fields, Placed, Problem, rate};
+
+/// Keys of the document itself.
+pub(super) const TOP: [&str; 18] = [
+    "name",
+    "about",
+    "source",
+    "duration",
+    "seeds",
+    "mtu",
+    "framing",
+    "sample",
+    "queue_sample",
+    "coalesce",
+    "batch",
+    "start_spread",
+    "host",
+    "link",
+    "flow",
+    "cross",
+    "expect",
+    "vary",
+];
+const PATH: [&str; 14] = [
+    "rate",
+    "rate_steps",
+    "delay",
+    "delay_steps",
+    "queue",
+    "loss",
+    "jitter",
+    "reorder",
+    "duplicate",
+    "corrupt",
+    "blackout",
+    "policer",
+    "aqm",
+    "mtu",
+];
+const HOST: [&str; 4] = ["name", "nic", "nic_queue", "nic_jitter"];
+const FLOW: [&str; 14] = [
+    "name",
+    "protocol",
+    "law",
+    "max_rate",
+    "from",
+    "to",
+    "path",
+    "reverse",
+    "start",
+    "stop",
+    "duration",
+    "bytes",
+    "count",
+    "extra_delay",
+];
+const CROSS: [&str; 13] = [
+    "name", "from", "path", "reverse", "rate", "packet", "start", "stop", "duration", "on", "off",
+    "random", "jitter",
+];
+
+/// What holds for the whole run.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    pub(super) name: String,
+    pub(super) about: String,
+    pub(super) source: String,
+    pub(super) duration: Duration,
+    /// First and last.
+    pub(super) seeds: (u64, u64),
+    pub(super) mtu: u32,
+    pub(super) framing: u32,
+    pub(super) sample: Duration,
+    pub(super) queue_sample: Duration,
+    pub(super) coalesce: Duration,
+    pub(super) batch: usize,
+    pub(super) start_spread: Duration,
+}
+
+/// A queue as written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Queue {
+    Limit(QueueLimit),
+    /// Multiples of the link's rate times the longest round trip of the flows that cross it.
+    Bdp(f64),
+    /// Longest packets with their framing.
+    Packets(u64),
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug)]
+pub(super) struct Direction {
+    /// Without its queue.
+    pub(super) config: PathConfig,
+    pub(super) queue: Queue,
+    /// Where mistakes in the queue, and in the rest, are to be shown.
+    pub(super) queue_at: Range<usize>,
+    pub(super) at: Range<usize>,
+}
+
+/// A link, which has two directions.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) name: Placed<String>,
+    pub(super) forward: Direction,
+    pub(super) back: Direction,
+}
+
+/// A host with an interface of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Host {
+    pub(super) name: Placed<String>,
+    /// What leaves it goes through this.
+    pub(super) nic: Direction,
+}
+
+/// From where to where, as named.
+#[derive(Clone, Debug)]
+pub(super) struct Ends {
+    pub(super) from: Option<Placed<String>>,
+    pub(super) to: Option<Placed<String>>,
+    pub(super) path: Vec<Placed<String>>,
+    pub(super) reverse: bool,
+    pub(super) at: Range<usize>,
+}
+
+/// One or several flows alike.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    pub(super) name: Placed<String>,
+    pub(super) ends: Ends,
+    pub(super) protocol: Placed<String>,
+    pub(super) law: Option<Placed<String>>,
+    pub(super) max_rate: Option<Rate>,
+    pub(super) start: Duration,
+    pub(super) stop: Option<Duration>,
+    pub(super) bytes: Option<u64>,
+    pub(super) count: u64,
+    pub(super) extra_delay: Duration,
+}
+
+/// Traffic that does not listen.
+#[derive(Clone, Debug)]
+pub(super) struct Cross {
+    pub(super) name: Placed<String>,
+    pub(super) ends: Ends,
+    pub(super) rate: Rate,
+    pub(super) packet: u32,
+    pub(super) start: Duration,
+    pub(super) stop: Option<Duration>,
+    pub(super) bursts: Option<Bursts>,
+    pub(super) jitter: f64,
+}
+
+/// A whole case.
+#[derive(Clone, Debug)]
+pub(super) struct Document {
+    pub(super) frame: Frame,
+    pub(super) hosts: Vec<Host>,
+    pub(super) links: Vec<Link>,
+    pub(super) flows: Vec<Flow>,
+    pub(super) cross: Vec<Cross>,
+}
+
+impl Document {
+    pub(super) fn read(top: &Fields<'_>) -> Result<Self, Problem> {
+        let frame = frame(top)?;
+        let of_link: Vec<&str> = PATH.iter().chain(&["name", "back"]).copied().collect();
+        let links = top.tables("link", &of_link)?;
+        let document = Self {
+            hosts: each(&top.tables("host", &HOST)?, |f| host(f, frame.mtu))?,
+            links: each(&links, |f| link(f, frame.mtu))?,
+            flows: each(&top.tables("flow", &FLOW)?, flow)?,
+            cross: each(&top.tables("cross", &CROSS)?, |f| cross(f, frame.mtu))?,
+            frame,
+        };
+        for (what, missing) in [
+            ("link", document.links.is_empty()),
+            ("flow", document.flows.is_empty()),
+        ] {
+            if missing {
+                let text = format!("a scenario needs at least one [[{what}]]");
+                return Err(top.source.problem(&(0..0), text));
+            }
+        }
+        Ok(document)
+    }
+}
+
+fn each<T>(
+    tables: &[Fields<'_>],
+    read: impl Fn(&Fields<'_>) -> Result<T, Problem>,
+) -> Result<Vec<T>, Problem> {
+    tables.iter().map(read).collect()
+}
+
+fn frame(top: &Fields<'_>) -> Result<Frame, Problem> {
+    let text = |key: &str| Ok(top.text(key)?.map_or_else(String::new, |t| t.value));
+    let ms = Duration::from_millis;
+    let span = top.parse("duration", positive)?;
+    let mtu = top.number("mtu", 576..65_522)?.unwrap_or(1_500);
+    let batch = top.number("batch", 1..65)?.unwrap_or(64);
+    Ok(Frame {
+        name: top.needed("name", "\"two-flows\"")?.value,
+        about: text("about")?,
+        source: text("source")?,
+        duration: span.ok_or_else(|| top.problem("duration", NO_DURATION))?,
+        seeds: top.parse("seeds", seeds)?.unwrap_or((1, 1)),
+        mtu: u32::try_from(mtu).expect("bounded"),
+        framing: top.parse("framing", framing)?.unwrap_or(0),
+        sample: top.duration("sample")?.unwrap_or(ms(100)),
+        queue_sample: top.duration("queue_sample")?.unwrap_or(ms(5)),
+        coalesce: top.duration("coalesce")?.unwrap_or(ms(1)),
+        batch: usize::try_from(batch).expect("bounded"),
+        start_spread: top.duration("start_spread")?.unwrap_or_default(),
+    })
+}
+
+const NO_DURATION: &str = "a scenario needs a duration, as in duration = \"60s\"";
+
+fn positive(text: &str) -> Result<Duration, String> {
+    match duration(text) {
+        Ok(time) if time.is_zero() => Err("it must be more than zero".into()),
+        Ok(time) => Ok(time),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// `1..5` or `3`: the seeds with which to run.
+pub fn seeds(text: &str) -> Result<(u64, u64), String> {
+    let what = || format!("'{text}' is not a range of seeds such as 1..5, or a seed");
+    let (first, last) = text.split_once("..").unwrap_or((text, text));
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| what());
+    let (first, last) = (number(first)?, number(last)?);
+    if first > last {
+        return Err(format!("'{text}' runs backwards: write {last}..{first}"));
+    }
+    if last - first >= 10_000 {
+        return Err(format!("'{text}' is more than 10000 seeds"));
+    }
+    Ok((first, last))
+}
+
+fn framing(text: &str) -> Result<u32, String> {
+    match text {
+        "none" => Ok(0),
+        "ethernet" => Ok(38),
+        _ => Err(format!(
+            "'{text}' is not a framing: ethernet (38 bytes) or none"
+        )),
+    }
+}
+
+fn queue(text: &str) -> Result<Queue, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let queue = if let Some(factor) = lower.strip_suffix("bdp") {
+        match factor.trim().parse() {
+            Ok(factor) if (0.0..=1_000.0).contains(&factor) => Queue::Bdp(factor),
+            _ => {
+                return Err(format!(
+                    "'{text}' is not a multiple such as 1BDP or 0.25BDP"
+                ));
+            }
+        }
+    } else if let Some(count) = lower.strip_suffix("packets") {
+        match count.trim().parse() {
+            Ok(count) if count <= 1_000_000_000 => Queue::Packets(count),
+            _ => {
+                return Err(format!(
+                    "'{text}' is not a number of packets such as 64packets"
+                ));
+            }
+        }
+    } else {
+        Queue::Limit(
+            text.parse()
+                .map_err(|e| format!("{e}, 1BDP or 64packets"))?,
+        )
+    };
+    let zero = match queue {
+        Queue::Bdp(factor) => factor <= 0.0,
+        Queue::Packets(count) => count == 0,
+        Queue::Limit(QueueLimit::Bytes(size)) => size == Size::ZERO,
+        Queue::Limit(QueueLimit::Time(time)) => time.is_zero(),
+    };
+    if zero {
+        return Err(format!(
+            "a queue of {text} holds no packet; write 1BDP, 18MB or 64packets"
+        ));
+    }
+    Ok(queue)
+}
+
+/// What `fields` say of a direction that is `base` where they say nothing.
+fn direction(fields: &Fields<'_>, base: Direction) -> Result<Direction, Problem> {
+    let mut direction = Direction {
+        at: fields.span.clone(),
+        ..base
+    };
+    let config = &mut direction.config;
+    config.rate = fields.rate("rate")?.unwrap_or(config.rate);
+    config.delay = fields.duration("delay")?.unwrap_or(config.delay);
+    config.loss = match fields.parse("loss", str::parse)? {
+        Some(loss) => loss,
+        None => config.loss.clone(),
+    };
+    config.jitter = fields.parse("jitter", str::parse)?.or(config.jitter);
+    config.reorder = fields.parse("reorder", str::parse)?.or(config.reorder);
+    config.duplicate = fields.share("duplicate")?.unwrap_or(config.duplicate);
+    config.corrupt = fields.share("corrupt")?.unwrap_or(config.corrupt);
+    config.policer = fields.parse("policer", str::parse)?.or(config.policer);
+    config.aqm = fields.parse("aqm", str::parse)?.or(config.aqm);
+    if let Some(mtu) = fields.number("mtu", 576..65_522)? {
+        config.mtu = Some(u32::try_from(mtu).expect("bounded"));
+    }
+    if fields.has("blackout") {
+        config.blackouts = fields.each("blackout", str::parse)?;
+    }
+    if fields.has("rate_steps") {
+        config.rate_steps = fields.each("rate_steps", |t| step(t, rate))?;
+    }
+    if fields.has("delay_steps") {
+        config.delay_steps = fields.each("delay_steps", |t| {
+            step(t, |t| duration(t).map_err(|e| e.to_string()))
+        })?;
+    }
+    if let Some(limit) = fields.parse("queue", queue)? {
+        direction.queue = limit;
+        direction.queue_at = fields.text("queue")?.map_or(0..0, |t| t.span);
+    }
+    Ok(direction)
+}
+
+/// `TIME:VALUE`.
+fn step<T>(text: &str, value: impl Fn(&str) -> Result<T, String>) -> Result<Step<T>, String> {
+    let (at, to) = text
+        .split_once(':')
+        .ok_or_else(|| format!("'{text}' is not a step TIME:VALUE such as 5s:1Gbit or 5s:80ms"))?;
+    Ok(Step {
+        at: duration(at).map_err(|e| e.to_string())?,
+        to: value(to)?,
+    })
+}
+
+/// A clean direction with a queue of one bandwidth-delay product.
+fn clean(fields: &Fields<'_>, mtu: u32) -> Direction {
+    Direction {
+        config: PathConfig {
+            mtu: Some(mtu),
+            ..PathConfig::default()
+        },
+        queue: Queue::Bdp(1.0),
+        queue_at: fields.span.clone(),
+        at: fields.span.clone(),
+    }
+}
+
+fn link(fields: &Fields<'_>, mtu: u32) -> Result<Link, Problem> {
+    let name = fields.needed("name", "\"bottleneck\"")?;
+    fields.needed("rate", "\"1Gbit\"")?;
+    let forward = direction(fields, clean(fields, mtu))?;
+    let back = match fields.table("back", &PATH)? {
+        Some(back) => direction(&back, forward.clone())?,
+        None => forward.clone(),
+    };
+    Ok(Link {
+        name,
+        forward,
+        back,
+    })
+}
+
+fn host(fields: &Fields<'_>, mtu: u32) -> Result<Host, Problem> {
+    let name = fields.needed("name", "\"server1\"")?;
+    fields.needed("nic", "\"1Gbit\"")?;
+    let mut nic = clean(fields, mtu);
+    nic.config.rate = fields.rate("nic")?.unwrap_or(nic.config.rate);
+    nic.config.jitter = fields.parse("nic_jitter", str::parse)?;
+    nic.queue = fields
+        .parse("nic_queue", queue)?
+        .unwrap_or(Queue::Packets(1_000));
+    Ok(Host { name, nic })
+}
+
+fn ends(fields: &Fields<'_>, to: bool) -> Result<Ends, Problem> {
+    Ok(Ends {
+        from: fields.text("from")?,
+        to: if to { fields.text("to")? } else { None },
+        path: fields.list("path")?,
+        reverse: fields.flag("reverse")?,
+        at: fields.span.clone(),
+    })
+}
+
+/// Start and end.
+fn times(fields: &Fields<'_>) -> Result<(Duration, Option<Duration>), Problem> {
+    let start = fields.duration("start")?.unwrap_or_default();
+    let stop = match (
+        fields.duration("stop")?,
+        fields.parse("duration", positive)?,
+    ) {
+        (Some(_), Some(_)) => {
+            let text = "stop and duration say the same: give one of them";
+            return Err(fields.problem("duration", text));
+        }
+        (None, Some(lasts)) => Some(start + lasts),
+        (stop, None) => stop,
+    };
+    if stop.is_some_and(|stop| stop <= start) {
+        return Err(fields.problem("stop", "it stops before it starts"));
+    }
+    Ok((start, stop))
+}
+
+fn flow(fields: &Fields<'_>) -> Result<Flow, Problem> {
+    let (start, stop) = times(fields)?;
+    let bytes = fields.size("bytes")?.map(Size::bytes);
+    if bytes == Some(0) {
+        return Err(fields.problem("bytes", "it has nothing to send; give at least one byte"));
+    }
+    Ok(Flow {
+        name: fields.needed("name", "\"first\"")?,
+        ends: ends(fields, true)?,
+        protocol: fields.text("protocol")?.unwrap_or(Placed {
+            value: "haul".into(),
+            span: fields.span.clone(),
+        }),
+        law: fields.text("law")?,
+        max_rate: fields.rate("max_rate")?,
+        start,
+        stop,
+        bytes,
+        count: fields.number("count", 1..1_001)?.unwrap_or(1),
+        extra_delay: fields.duration("extra_delay")?.unwrap_or_default(),
+    })
+}
+
+fn cross(fields: &Fields<'_>, mtu: u32) -> Result<Cross, Problem> {
+    let (start, stop) = times(fields)?;
+    fields.needed("rate", "\"200Mbit\"")?;
+    let rate = fields.rate("rate")?.unwrap_or(Rate::ZERO);
+    if rate == Rate::UNLIMITED {
+        return Err(fields.problem("rate", "cross traffic needs a finite rate"));
+    }
+    let packet = fields.number("packet", 28..u64::from(mtu) + 1)?;
+    let on = fields.parse("on", positive)?;
+    let off = fields.duration("off")?;
+    let bursts = match (on, off) {
+        (Some(on), Some(off)) => Some(Bursts {
+            on,
+            off,
+            random: fields.flag("random")?,
+        }),
+        (None, None) => None,
+        _ => return Err(fields.problem("on", "on and off belong together")),
+    };
+    Ok(Cross {
+        name: fields.needed("name", "\"udp\"")?,
+        ends: ends(fields, false)?,
+        rate,
+        packet: packet.map_or(mtu, |n| u32::try_from(n).expect("bounded")),
+        start,
+        stop,
+        bursts,
+        jitter: fields.share("jitter")?.unwrap_or(0.0),
+    })
+}

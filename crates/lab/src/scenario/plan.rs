@@ -1,0 +1,328 @@
+//! What is simulated in one case? Names become numbers: links, interfaces and routes of a
+//! [`Scenario`], and who drives each flow.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use farhaul_core::{
+    protocol::Protocol,
+    rng::Rng,
+    units::{Rate, Size},
+};
+use farhaul_link::{ConfigError, PathConfig, QueueLimit};
+use farhaul_sim::{CrossConfig, FlowConfig, Route, Scenario};
+
+use super::{
+    document::{Direction, Document, Ends, Flow, Frame, Queue},
+    source::{Case, Placed, Problem, Source, unknown},
+};
+use crate::registry::{self, Choice, ChoiceError};
+
+/// One flow's name and driver.
+#[derive(Clone, Debug)]
+pub struct Driver {
+    /// Its name.
+    pub name: String,
+    /// The name under which it was written, which several flows share if `count` says so.
+    pub group: String,
+    /// The protocol with its parameters.
+    pub protocol: String,
+    choice: Choice,
+}
+
+impl Driver {
+    /// The congestion law, if one was chosen.
+    pub fn law(&self) -> Option<&str> {
+        self.choice.law.as_deref()
+    }
+
+    /// Both endpoints.
+    pub(super) fn make(&self) -> Result<[Box<dyn Protocol>; 2], ChoiceError> {
+        let entry = registry::protocol(&self.protocol)?;
+        Ok([entry.client(&self.choice)?, entry.server(&self.choice)?])
+    }
+}
+
+/// One case of a scenario, ready to run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Which case.
+    pub case: Case,
+    /// Who drives each flow.
+    pub drivers: Vec<Driver>,
+    /// Name of every link, by number; `:back` is the other direction, `nic:` a host's interface.
+    pub links: Vec<String>,
+    /// Names of the cross traffic.
+    pub cross: Vec<String>,
+    scenario: Scenario,
+    start_spread: Duration,
+}
+
+impl Plan {
+    /// The scenario of one seed.
+    pub fn scenario(&self, seed: u64) -> Scenario {
+        let mut scenario = self.scenario.clone();
+        scenario.seed = seed;
+        let rng = Rng::new(seed);
+        let spread = u64::try_from(self.start_spread.as_nanos()).unwrap_or(u64::MAX);
+        for (i, flow) in scenario.flows.iter_mut().enumerate() {
+            let late = rng.fork(&format!("start/{i}")).below(spread);
+            let late = Duration::from_nanos(late);
+            flow.start += late;
+            flow.stop = flow.stop.map(|stop| stop + late);
+        }
+        scenario
+    }
+
+    pub(super) fn new(source: &Source<'_>, document: &Document) -> Result<Self, Problem> {
+        let mut builder = Builder::new(source, document)?;
+        let (mut drivers, mut flows) = (Vec::new(), Vec::new());
+        for flow in &document.flows {
+            let route = builder.route(&flow.ends)?;
+            for i in 0..flow.count {
+                drivers.push(driver(source, flow, i)?);
+                flows.push(FlowConfig {
+                    start: flow.start,
+                    stop: flow.stop,
+                    bytes: flow.bytes,
+                    extra_delay: flow.extra_delay,
+                    route: Some(route),
+                });
+            }
+        }
+        let cross = builder.cross(document)?;
+        let queues = builder.queues(&flows);
+        let mut configs = builder.finish(&queues, &document.frame)?;
+        let further = configs.split_off(2);
+        let frame = &document.frame;
+        let back = configs.pop().expect("a link has two directions");
+        let forward = configs.pop().expect("a link has two directions");
+        Ok(Self {
+            case: source.case.clone(),
+            drivers,
+            links: builder.names,
+            cross: document
+                .cross
+                .iter()
+                .map(|c| c.name.value.clone())
+                .collect(),
+            scenario: Scenario {
+                forward,
+                back,
+                links: further,
+                routes: builder.routes,
+                flows,
+                cross,
+                framing: frame.framing,
+                duration: frame.duration,
+                seed: 0,
+                interval: frame.sample,
+                queue_interval: frame.queue_sample,
+                coalesce: frame.coalesce,
+                interface_mtu: Some(frame.mtu),
+                max_segments: frame.batch,
+            },
+            start_spread: frame.start_spread,
+        })
+    }
+}
+
+fn driver(source: &Source<'_>, flow: &Flow, number: u64) -> Result<Driver, Problem> {
+    let group = flow.name.value.clone();
+    let driver = Driver {
+        name: if flow.count == 1 {
+            group.clone()
+        } else {
+            format!("{group}-{}", number + 1)
+        },
+        group,
+        protocol: flow.protocol.value.clone(),
+        choice: Choice {
+            law: flow.law.as_ref().map(|law| law.value.clone()),
+            max_rate: flow.max_rate,
+            simulated: true,
+            ..Choice::default()
+        },
+    };
+    let protocol =
+        registry::protocol(&driver.protocol).map_err(|e| source.problem(&flow.protocol.span, e))?;
+    let law = flow.law.as_ref().unwrap_or(&flow.protocol);
+    protocol
+        .client(&driver.choice)
+        .map_err(|e| source.problem(&law.span, e))?;
+    Ok(driver)
+}
+
+/// Numbers links and routes.
+struct Builder<'a> {
+    source: &'a Source<'a>,
+    /// By number.
+    names: Vec<String>,
+    directions: Vec<Direction>,
+    /// Number of each link's forward direction; the other is the next.
+    links: BTreeMap<String, usize>,
+    nics: BTreeMap<String, usize>,
+    routes: Vec<Route>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(source: &'a Source<'a>, document: &Document) -> Result<Self, Problem> {
+        let mut builder = Self {
+            source,
+            names: Vec::new(),
+            directions: Vec::new(),
+            links: BTreeMap::new(),
+            nics: BTreeMap::new(),
+            routes: Vec::new(),
+        };
+        for link in &document.links {
+            builder
+                .links
+                .insert(link.name.value.clone(), builder.names.len());
+            builder.names.push(link.name.value.clone());
+            builder.names.push(format!("{}:back", link.name.value));
+            builder.directions.push(link.forward.clone());
+            builder.directions.push(link.back.clone());
+        }
+        for host in &document.hosts {
+            builder
+                .nics
+                .insert(host.name.value.clone(), builder.names.len());
+            builder.names.push(format!("nic:{}", host.name.value));
+            builder.directions.push(host.nic.clone());
+        }
+        let mut seen = BTreeSet::new();
+        let named = document.links.iter().map(|l| ("link", &l.name));
+        let named = named
+            .chain(document.hosts.iter().map(|h| ("host", &h.name)))
+            .chain(document.flows.iter().map(|f| ("flow", &f.name)))
+            .chain(document.cross.iter().map(|c| ("cross", &c.name)));
+        for (what, name) in named {
+            let text = &name.value;
+            let plain = |c: char| c.is_alphanumeric() || "-_.+".contains(c);
+            if text.is_empty() || !text.chars().all(plain) {
+                let text = format!("'{text}': a name has letters, digits, '-', '_', '.' and '+'");
+                return Err(source.problem(&name.span, text));
+            }
+            if !seen.insert((what, text)) {
+                let text = format!("there are two [[{what}]] called '{text}'");
+                return Err(source.problem(&name.span, text));
+            }
+        }
+        Ok(builder)
+    }
+
+    fn find(
+        &self,
+        what: &str,
+        name: &Placed<String>,
+        among: &BTreeMap<String, usize>,
+    ) -> Result<usize, Problem> {
+        among.get(&name.value).copied().ok_or_else(|| {
+            let known = among.keys().map(String::as_str);
+            self.source
+                .problem(&name.span, unknown(what, &name.value, known))
+        })
+    }
+
+    /// The links of `ends`, there and back.
+    fn ways(&self, ends: &Ends) -> Result<[Vec<usize>; 2], Problem> {
+        let mut there: Vec<usize> = ends
+            .path
+            .iter()
+            .map(|name| self.find("link", name, &self.links))
+            .collect::<Result<_, _>>()?;
+        if there.is_empty() {
+            if self.links.len() > 1 {
+                let text =
+                    "with several links each flow needs its path, as in path = [\"a\", \"b\"]";
+                return Err(self.source.problem(&ends.at, text));
+            }
+            there = vec![0];
+        }
+        let mut back: Vec<usize> = there.iter().rev().map(|link| link + 1).collect();
+        if ends.reverse {
+            (there, back) = (back, there);
+        }
+        let nic = |host: &Option<Placed<String>>| {
+            host.as_ref()
+                .map(|name| self.find("host", name, &self.nics))
+                .transpose()
+        };
+        let (from, to) = (nic(&ends.from)?, nic(&ends.to)?);
+        Ok([(from, there), (to, back)].map(|(nic, way)| nic.into_iter().chain(way).collect()))
+    }
+
+    fn route(&mut self, ends: &Ends) -> Result<usize, Problem> {
+        let [forward, back] = self.ways(ends)?;
+        self.routes.push(Route { forward, back });
+        Ok(self.routes.len() - 1)
+    }
+
+    fn cross(&self, document: &Document) -> Result<Vec<CrossConfig>, Problem> {
+        let one = |cross: &super::document::Cross| {
+            let [links, _] = self.ways(&cross.ends)?;
+            Ok(CrossConfig {
+                links,
+                rate: cross.rate,
+                packet: cross.packet,
+                start: cross.start,
+                stop: cross.stop,
+                bursts: cross.bursts,
+                jitter: cross.jitter,
+            })
+        };
+        document.cross.iter().map(one).collect()
+    }
+
+    /// The longest round trip over each link without queueing.
+    fn queues(&self, flows: &[FlowConfig]) -> Vec<Duration> {
+        let mut longest = vec![Duration::ZERO; self.directions.len()];
+        for flow in flows {
+            let Some(route) = flow.route.and_then(|r| self.routes.get(r)) else {
+                continue;
+            };
+            let both = || route.forward.iter().chain(&route.back);
+            let delays: Duration = both().map(|l| self.directions[*l].config.delay).sum();
+            for link in both() {
+                longest[*link] = longest[*link].max(delays + 2 * flow.extra_delay);
+            }
+        }
+        longest
+    }
+
+    fn finish(&self, rtts: &[Duration], frame: &Frame) -> Result<Vec<PathConfig>, Problem> {
+        let one = |(direction, rtt): (&Direction, &Duration)| {
+            let mut config = direction.config.clone();
+            config.queue = limit(direction.queue, config.rate, *rtt, frame);
+            config.validate().map_err(|error| {
+                let at = match error {
+                    ConfigError::QueueBelowMtu { .. } => &direction.queue_at,
+                    _ => &direction.at,
+                };
+                self.source.problem(at, error)
+            })?;
+            Ok(config)
+        };
+        self.directions.iter().zip(rtts).map(one).collect()
+    }
+}
+
+/// A queue holds at least one packet, whatever its multiple.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a product of positive numbers; a float-to-int `as` saturates"
+)]
+fn limit(queue: Queue, rate: Rate, rtt: Duration, frame: &Frame) -> QueueLimit {
+    let packet = u64::from(frame.mtu + frame.framing);
+    let bytes = match queue {
+        Queue::Limit(limit) => return limit,
+        Queue::Packets(count) => count * packet,
+        Queue::Bdp(factor) => (rate.bytes_in(rtt) as f64 * factor) as u64,
+    };
+    QueueLimit::Bytes(Size::from_bytes(bytes.max(packet)))
+}

@@ -1,0 +1,311 @@
+//! Where in the file is the mistake? Values of a TOML document are read through [`Fields`], which knows
+//! the place of each: what is unknown, misspelt or impossible is refused with file, line and column.
+//!
+//! Every scalar is read as text, so that `mtu = 1500`, `mtu = "1500"` and `mtu = "{mtu}"` are the same.
+
+use std::{collections::BTreeMap, fmt, ops::Range, time::Duration};
+
+use farhaul_core::units::{Rate, Size};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use crate::nearest;
+
+/// What is wrong with a file, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}:{column}: {message}")]
+pub struct Problem {
+    /// The file as it was named.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// Cause and fix.
+    pub message: String,
+}
+
+/// One choice of what a scenario varies: by name of the variable.
+pub type Case = BTreeMap<String, String>;
+
+/// A file's text with the case as which it is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a> {
+    pub(super) file: &'a str,
+    pub(super) text: &'a str,
+    pub(super) case: &'a Case,
+}
+
+impl Source<'_> {
+    /// The problem `message` at `span`.
+    pub(super) fn problem(&self, span: &Range<usize>, message: impl fmt::Display) -> Problem {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Problem {
+            file: self.file.into(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            message: message.to_string(),
+        }
+    }
+
+    /// The text with its `{variables}` replaced.
+    fn fill(&self, text: &str, span: &Range<usize>) -> Result<String, Problem> {
+        let mut filled = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            let Some((name, after)) = after.split_once('}') else {
+                return Err(self.problem(span, format!("'{text}': a {{ without its }}")));
+            };
+            let value = self.case.get(name).ok_or_else(|| {
+                let known = self.case.keys().map(String::as_str);
+                self.problem(span, unknown("variable", name, known))
+            })?;
+            filled.push_str(before);
+            filled.push_str(value);
+            rest = after;
+        }
+        filled.push_str(rest);
+        Ok(filled)
+    }
+}
+
+/// "no `what` called ..., did you mean ...; there are ...".
+pub(super) fn unknown<'a>(
+    what: &str,
+    name: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> String {
+    let guess = nearest(name, known.clone())
+        .map_or_else(String::new, |n| format!(" (did you mean '{n}'?)"));
+    let known = known.collect::<Vec<_>>().join(", ");
+    let known = if known.is_empty() { "none" } else { &known };
+    format!("no {what} '{name}'{guess}; there are: {known}")
+}
+
+/// A value with its place.
+#[derive(Clone, Debug)]
+pub(super) struct Placed<T> {
+    pub(super) value: T,
+    pub(super) span: Range<usize>,
+}
+
+/// One table of the document.
+pub(super) struct Fields<'a> {
+    pub(super) source: Source<'a>,
+    table: &'a DeTable<'a>,
+    /// The whole table, for what is missing.
+    pub(super) span: Range<usize>,
+    what: String,
+}
+
+impl<'a> Fields<'a> {
+    /// The table `what`, which may have the keys `known`.
+    pub(super) fn new(
+        source: Source<'a>,
+        what: impl Into<String>,
+        table: &'a DeTable<'a>,
+        span: Range<usize>,
+        known: &[&str],
+    ) -> Result<Self, Problem> {
+        let what = what.into();
+        for key in table.keys() {
+            let name = key.get_ref().as_ref();
+            if !known.contains(&name) {
+                let text = unknown(&format!("key of {what}"), name, known.iter().copied());
+                return Err(source.problem(&key.span(), text));
+            }
+        }
+        Ok(Self {
+            source,
+            table,
+            span,
+            what,
+        })
+    }
+
+    fn get(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+        self.table
+            .iter()
+            .find(|(k, _)| k.get_ref() == key)
+            .map(|(_, v)| v)
+    }
+
+    /// Whether the key is there.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// The problem `message` at the value of `key`, or at the table if there is none.
+    pub(super) fn problem(&self, key: &str, message: impl fmt::Display) -> Problem {
+        let span = self
+            .get(key)
+            .map_or_else(|| self.span.clone(), Spanned::span);
+        self.source.problem(&span, message)
+    }
+
+    fn scalar(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Placed<String>, Problem> {
+        let span = value.span();
+        let text = match value.get_ref() {
+            DeValue::String(text) => self.source.fill(text, &span)?,
+            DeValue::Integer(number) => number.to_string(),
+            DeValue::Float(number) => number.to_string(),
+            DeValue::Boolean(b) => b.to_string(),
+            DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
+                let text = format!("{key} of {} is one value", self.what);
+                return Err(self.source.problem(&span, text));
+            }
+        };
+        Ok(Placed { value: text, span })
+    }
+
+    /// The text of `key`.
+    pub(super) fn text(&self, key: &str) -> Result<Option<Placed<String>>, Problem> {
+        self.get(key).map(|v| self.scalar(key, v)).transpose()
+    }
+
+    /// The text of `key`, which must be there; `example` says how.
+    pub(super) fn needed(&self, key: &str, example: &str) -> Result<Placed<String>, Problem> {
+        self.text(key)?.ok_or_else(|| {
+            let text = format!("{} needs {key}, as in {key} = {example}", self.what);
+            self.source.problem(&self.span, text)
+        })
+    }
+
+    /// What `parse` makes of the text of `key`.
+    pub(super) fn parse<T, E: fmt::Display>(
+        &self,
+        key: &str,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<Option<T>, Problem> {
+        let Some(text) = self.text(key)? else {
+            return Ok(None);
+        };
+        match parse(&text.value) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => Err(self.source.problem(&text.span, format!("{key}: {error}"))),
+        }
+    }
+
+    pub(super) fn duration(&self, key: &str) -> Result<Option<Duration>, Problem> {
+        self.parse(key, farhaul_link::duration)
+    }
+
+    pub(super) fn share(&self, key: &str) -> Result<Option<f64>, Problem> {
+        self.parse(key, farhaul_link::share)
+    }
+
+    pub(super) fn rate(&self, key: &str) -> Result<Option<Rate>, Problem> {
+        self.parse(key, rate)
+    }
+
+    pub(super) fn size(&self, key: &str) -> Result<Option<Size>, Problem> {
+        self.parse(key, str::parse::<Size>)
+    }
+
+    /// A whole number in `range`.
+    pub(super) fn number(&self, key: &str, range: Range<u64>) -> Result<Option<u64>, Problem> {
+        self.parse(key, |text| match text.parse() {
+            Ok(n) if range.contains(&n) => Ok(n),
+            _ => Err(format!(
+                "'{text}' is not a whole number from {} to {}",
+                range.start,
+                range.end - 1
+            )),
+        })
+    }
+
+    pub(super) fn flag(&self, key: &str) -> Result<bool, Problem> {
+        let read = self.parse(key, |text| {
+            text.parse::<bool>()
+                .map_err(|_| format!("'{text}' is neither true nor false"))
+        })?;
+        Ok(read.unwrap_or(false))
+    }
+
+    /// The texts of a list.
+    pub(super) fn list(&self, key: &str) -> Result<Vec<Placed<String>>, Problem> {
+        match self.get(key).map(Spanned::get_ref) {
+            None => Ok(Vec::new()),
+            Some(DeValue::Array(items)) => items.iter().map(|i| self.scalar(key, i)).collect(),
+            Some(_) => Err(self.problem(key, format!("{key} is a list, as in {key} = [\"...\"]"))),
+        }
+    }
+
+    /// What `parse` makes of every text of a list.
+    pub(super) fn each<T, E: fmt::Display>(
+        &self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<Vec<T>, Problem> {
+        let read = |text: Placed<String>| {
+            parse(&text.value).map_err(|e| self.source.problem(&text.span, format!("{key}: {e}")))
+        };
+        self.list(key)?.into_iter().map(read).collect()
+    }
+
+    /// The tables of `[[key]]`.
+    pub(super) fn tables(&self, key: &str, known: &[&str]) -> Result<Vec<Self>, Problem> {
+        let shape = || self.problem(key, format!("write each {key} as [[{key}]]"));
+        let items = match self.get(key).map(Spanned::get_ref) {
+            None => return Ok(Vec::new()),
+            Some(DeValue::Array(items)) => items,
+            Some(_) => return Err(shape()),
+        };
+        let table = |item: &'a Spanned<DeValue<'a>>| match item.get_ref() {
+            DeValue::Table(table) => {
+                Self::new(self.source, format!("[[{key}]]"), table, item.span(), known)
+            }
+            _ => Err(shape()),
+        };
+        items.iter().map(table).collect()
+    }
+
+    /// The table `key`.
+    pub(super) fn table(&self, key: &str, known: &[&str]) -> Result<Option<Self>, Problem> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(value) => match value.get_ref() {
+                DeValue::Table(table) => {
+                    let what = format!("{key} of {}", self.what);
+                    Self::new(self.source, what, table, value.span(), known).map(Some)
+                }
+                _ => Err(self.problem(key, format!("{key} is a table, as in {{ ... }}"))),
+            },
+        }
+    }
+
+    /// Every key of the table `key` with its text.
+    pub(super) fn pairs(&self, key: &str) -> Result<Vec<(String, Placed<String>)>, Problem> {
+        let Some(value) = self.get(key) else {
+            return Ok(Vec::new());
+        };
+        let DeValue::Table(table) = value.get_ref() else {
+            return Err(self.problem(
+                key,
+                format!("{key} is a table, as in {{ name = \"value\" }}"),
+            ));
+        };
+        table
+            .iter()
+            .map(|(name, value)| {
+                let name = name.get_ref().to_string();
+                Ok((name.clone(), self.scalar(&name, value)?))
+            })
+            .collect()
+    }
+}
+
+/// A rate with its unit, or `unlimited`.
+pub(super) fn rate(text: &str) -> Result<Rate, String> {
+    if text == "unlimited" {
+        return Ok(Rate::UNLIMITED);
+    }
+    let rate: Rate = text.parse().map_err(|e| format!("{e}"))?;
+    if rate == Rate::ZERO {
+        return Err("a rate must be more than zero; for a dark link use blackout".into());
+    }
+    Ok(rate)
+}

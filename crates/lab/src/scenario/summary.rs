@@ -1,0 +1,189 @@
+//! What came out of all seeds? Per case: each flow's goodput, fairness, links and cross traffic.
+
+use std::collections::BTreeMap;
+
+use farhaul_sim::SimReport;
+use serde::Serialize;
+
+use super::{
+    expect::Verdict,
+    measure::{exact, link, mean},
+    plan::Plan,
+    run::Trial,
+    source::Case,
+};
+
+/// The distribution of a figure over the seeds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Spread {
+    pub mean: f64,
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of no values everything is zero.
+    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (Some(min), Some(max)) = (values.first(), values.last()) else {
+            return Self::default();
+        };
+        let middle = values.len() / 2;
+        let median = if values.len().is_multiple_of(2) {
+            f64::midpoint(values[middle - 1], values[middle])
+        } else {
+            values[middle]
+        };
+        Self {
+            mean: mean(&values).unwrap_or_default(),
+            median,
+            min: *min,
+            max: *max,
+        }
+    }
+}
+
+/// Jain's index of fairness: 1 is equal, `1 / n` is one for all.
+pub(super) fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|s| s * s).sum();
+    if squares > 0.0 {
+        sum * sum / (exact(shares.len() as u64) * squares)
+    } else {
+        1.0
+    }
+}
+
+/// What a file's runs came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The scenario.
+    pub name: String,
+    /// One per case, in the file's order.
+    pub cases: Vec<CaseSummary>,
+    /// One per expectation and case.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// What the seeds of one case came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CaseSummary {
+    /// The values of what varies.
+    pub case: Case,
+    /// Every flow.
+    pub flows: Vec<FlowSummary>,
+    /// Jain's index of the flows' goodput.
+    pub jain: Spread,
+    /// Every link that carried anything.
+    pub links: Vec<LinkSummary>,
+    /// Share of the packets lost, of every cross traffic.
+    pub cross_loss: BTreeMap<String, Spread>,
+    /// The hash of each run's events, by seed.
+    pub trace_hash: BTreeMap<u64, String>,
+    /// Datagrams simulated in all.
+    pub packets: u64,
+}
+
+/// One flow over the seeds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(
+    missing_docs,
+    reason = "named and documented as in the simulator's reports"
+)]
+pub struct FlowSummary {
+    pub name: String,
+    pub protocol: String,
+    pub law: Option<String>,
+    pub goodput_bits_per_second: Spread,
+    pub retransmits: Spread,
+    pub duplicate_acks: Spread,
+    pub timeouts: Spread,
+    pub episodes: Spread,
+}
+
+/// One direction of a link over the seeds: means.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(
+    missing_docs,
+    reason = "named and documented as in the simulator's reports"
+)]
+pub struct LinkSummary {
+    pub name: String,
+    pub utilisation: f64,
+    pub mean_queue_bytes: f64,
+    pub p95_queue_bytes: f64,
+    pub drops: BTreeMap<String, f64>,
+}
+
+impl CaseSummary {
+    pub(super) fn new(plan: &Plan, trials: &[&Trial]) -> Self {
+        let reports: Vec<&SimReport> = trials.iter().map(|t| &t.report).collect();
+        let jains = reports.iter().map(|report| {
+            let rates = report.flows.iter().map(|f| f.goodput_bits_per_second);
+            jain(&rates.collect::<Vec<_>>())
+        });
+        let links = (0..plan.links.len()).filter_map(|at| link_summary(plan, &reports, at));
+        let cross = plan.cross.iter().enumerate().map(|(i, name)| {
+            let loss = reports.iter().filter_map(|r| r.cross.get(i)?.loss);
+            (name.clone(), Spread::of(loss))
+        });
+        Self {
+            case: plan.case.clone(),
+            flows: flow_summaries(plan, &reports),
+            jain: Spread::of(jains),
+            links: links.collect(),
+            cross_loss: cross.collect(),
+            trace_hash: reports
+                .iter()
+                .map(|r| (r.seed, r.trace_hash.clone()))
+                .collect(),
+            packets: reports.iter().map(|r| r.packets).sum(),
+        }
+    }
+}
+
+fn flow_summaries(plan: &Plan, reports: &[&SimReport]) -> Vec<FlowSummary> {
+    let one = |(i, driver): (usize, &super::plan::Driver)| {
+        let flows = || reports.iter().filter_map(|r| r.flows.get(i));
+        FlowSummary {
+            name: driver.name.clone(),
+            protocol: driver.protocol.clone(),
+            law: driver.law().map(Into::into),
+            goodput_bits_per_second: Spread::of(flows().map(|f| f.goodput_bits_per_second)),
+            retransmits: Spread::of(flows().map(|f| exact(f.sender.retransmits))),
+            duplicate_acks: Spread::of(flows().map(|f| exact(f.sender.duplicate_acks))),
+            timeouts: Spread::of(flows().map(|f| exact(f.sender.timeouts))),
+            episodes: Spread::of(flows().map(|f| exact(f.sender.episodes))),
+        }
+    };
+    plan.drivers.iter().enumerate().map(one).collect()
+}
+
+fn link_summary(plan: &Plan, reports: &[&SimReport], at: usize) -> Option<LinkSummary> {
+    let links: Vec<_> = reports.iter().filter_map(|r| link(r, at)).collect();
+    if links.iter().all(|l| l.offered == 0) {
+        return None;
+    }
+    let average = |of: &dyn Fn(&&farhaul_sim::LinkReport) -> f64| {
+        let values: Vec<f64> = links.iter().map(of).collect();
+        mean(&values).unwrap_or_default()
+    };
+    let mut drops = BTreeMap::new();
+    for link in &links {
+        for cause in link.drops.keys() {
+            drops.entry((*cause).to_string()).or_insert_with(|| {
+                average(&|l| exact(l.drops.get(cause).copied().unwrap_or_default()))
+            });
+        }
+    }
+    Some(LinkSummary {
+        name: plan.links[at].clone(),
+        utilisation: average(&|l| l.utilisation),
+        mean_queue_bytes: average(&|l| l.mean_queue_bytes.unwrap_or_default()),
+        p95_queue_bytes: average(&|l| l.p95_queue_bytes.map_or(0.0, exact)),
+        drops,
+    })
+}

@@ -1,0 +1,372 @@
+use super::*;
+
+const TWO: &str = r#"
+name = "two"
+duration = "2s"
+seeds = "1..2"
+[[link]]
+name = "bottleneck"
+rate = "20Mbit"
+delay = "10ms"
+queue = "1BDP"
+[[flow]]
+name = "first"
+law = "cubic"
+[[flow]]
+name = "second"
+law = "reno"
+start = "500ms"
+"#;
+
+fn read(text: &str) -> File {
+    File::read("two.toml", text).unwrap_or_else(|problem| panic!("{problem}"))
+}
+
+fn refused(text: &str) -> String {
+    File::read("f.toml", text).expect_err(text).to_string()
+}
+
+fn runs(jobs: usize) -> Runs {
+    Runs {
+        seeds: (1, 2),
+        jobs,
+        output: None,
+    }
+}
+
+#[test]
+fn a_file_becomes_a_scenario() {
+    let file = read(TWO);
+    assert_eq!((file.name.as_str(), file.seeds), ("two", (1, 2)));
+    let plan = &file.plans[0];
+    assert_eq!(plan.links, ["bottleneck", "bottleneck:back"]);
+    let scenario = plan.scenario(7);
+    assert_eq!(scenario.seed, 7);
+    // 20 Mbit/s over 20 ms there and back.
+    let bdp = farhaul_core::units::Size::from_bytes(50_000);
+    assert_eq!(scenario.forward.queue, farhaul_link::QueueLimit::Bytes(bdp));
+    assert_eq!(scenario.flows[1].start.as_millis(), 500);
+    assert_eq!(plan.drivers[1].law(), Some("reno"));
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_where_it_stands() {
+    let with = |from: &str, to: &str| refused(&TWO.replacen(from, to, 1));
+    let cases = [
+        (
+            with("delay =", "dealy ="),
+            "f.toml:8:1: no key of [[link]] 'dealy' (did you mean 'delay'?)",
+        ),
+        (
+            with("\"10ms\"", "\"-10ms\""),
+            "f.toml:8:9: delay: '-10ms' is out of range: it must not be negative",
+        ),
+        (
+            with("delay =", "loss = \"130%\"\ndelay ="),
+            "f.toml:8:8: loss: '130%' is out of range: 0% to 100%",
+        ),
+        (
+            with("\"1BDP\"", "\"0BDP\""),
+            "f.toml:9:9: queue: a queue of 0BDP holds no packet",
+        ),
+        (with("\"1BDP\"", "0"), "f.toml:9:9: queue: "),
+        (
+            with("\"1BDP\"", "\"600B\""),
+            "f.toml:9:9: the queue of 600 B cannot hold one packet",
+        ),
+        (
+            with("\"cubic\"", "\"cubik\""),
+            "f.toml:12:7: no congestion law 'cubik' (did you mean 'cubic'?)",
+        ),
+        (
+            with("\"cubic\"", "\"cubic:bta=1\""),
+            "f.toml:12:7: cubic has no parameter 'bta' (did you mean 'beta'?)",
+        ),
+        (
+            with("law = \"cubic\"", "protocol = \"hual\""),
+            "f.toml:12:12: no protocol 'hual' (did you mean 'haul'?)",
+        ),
+        (
+            with("1..2", "2..1"),
+            "f.toml:4:9: seeds: '2..1' runs backwards: write 1..2",
+        ),
+        (with("\"20Mbit\"", "20"), "f.toml:7:8: rate: "),
+        (
+            with("\"2s\"", "\"0s\""),
+            "f.toml:3:12: duration: it must be more than zero",
+        ),
+    ];
+    said(&cases);
+}
+
+#[test]
+fn names_that_are_not_there_and_parts_that_are_missing_are_refused() {
+    let with = |from: &str, to: &str| refused(&TWO.replacen(from, to, 1));
+    let cases = [
+        (
+            with("start = \"500ms\"", "path = [\"botleneck\"]"),
+            "no link 'botleneck' (did you mean 'bottleneck'?); there are: bottleneck",
+        ),
+        (
+            with("start = \"500ms\"", "from = \"here\""),
+            "f.toml:16:8: no host 'here'; there are: none",
+        ),
+        (
+            with("start = \"500ms\"", "start = \"3s\"\nstop = \"1s\""),
+            "f.toml:17:8: it stops before it starts",
+        ),
+        (
+            with("\"second\"", "\"first\""),
+            "f.toml:14:8: there are two [[flow]] called 'first'",
+        ),
+        (with("[[link]]", "[link]"), "write each link as [[link]]"),
+        (with("name = \"two\"", ""), "needs name"),
+        (with("duration = \"2s\"", ""), "needs a duration"),
+        (
+            with("\"second\"", "\"{rtt}\""),
+            "no variable 'rtt'; there are: none",
+        ),
+        (with("[[link]]", "[[link"), "f.toml:5:"),
+        (
+            refused("name = \"x\"\nduration = \"1s\"\n"),
+            "at least one [[link]]",
+        ),
+    ];
+    said(&cases);
+}
+
+fn said(cases: &[(String, &str)]) {
+    for (message, expected) in cases {
+        assert!(
+            message.contains(expected),
+            "{message}\n  wanted: {expected}"
+        );
+    }
+}
+
+#[test]
+fn expectations_are_checked_too() {
+    let with = |expect: &str| refused(&format!("{TWO}[[expect]]\n{expect}\n"));
+    let cases = [
+        (
+            "metric = \"godput\"\nmin = \"1Mbit\"",
+            "no metric 'godput' (did you mean 'goodput'?)",
+        ),
+        ("metric = \"goodput\"", "needs min or max"),
+        ("metric = \"goodput\"\nmin = 5", "unit"),
+        (
+            "metric = \"goodput\"\nmin = \"2Mbit\"\nmax = \"1Mbit\"",
+            "max is below min",
+        ),
+        (
+            "metric = \"goodput\"\nflow = \"frist\"\nmin = \"1Mbit\"",
+            "did you mean 'first'?",
+        ),
+        (
+            "metric = \"goodput\"\nlink = \"bottleneck\"\nmin = \"1Mbit\"",
+            "goodput has no link",
+        ),
+        (
+            "metric = \"drops\"\nduring = \"1s..2s\"\nmin = 1",
+            "of the whole run only",
+        ),
+        (
+            "metric = \"goodput\"\nduring = \"2s..1s\"\nmin = \"1Mbit\"",
+            "ends before it begins",
+        ),
+        (
+            "metric = \"goodput\"\nspread = \"rtt\"\nmax = 2",
+            "no variable 'rtt'",
+        ),
+        (
+            "metric = \"goodput\"\nwhen = { law = \"x\" }\nmax = \"2Mbit\"",
+            "no variable 'law'",
+        ),
+    ];
+    for (expect, expected) in cases {
+        let message = with(expect);
+        assert!(
+            message.contains(expected),
+            "{message}\n  wanted: {expected}"
+        );
+        assert!(
+            message.starts_with("f.toml:1") || message.starts_with("f.toml:2"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn seeds_repeat_and_jobs_do_not_matter() {
+    let file = read(TWO);
+    let one = file.run(&runs(1), &|_| {}).unwrap();
+    let two = file.run(&runs(2), &|_| {}).unwrap();
+    assert_eq!(one, two);
+    let hashes = &one.cases[0].trace_hash;
+    assert_eq!(hashes.len(), 2);
+    assert_eq!(
+        hashes
+            .values()
+            .collect::<std::collections::BTreeSet<_>>()
+            .len(),
+        2
+    );
+    let flows = &one.cases[0].flows;
+    let sum: f64 = flows.iter().map(|f| f.goodput_bits_per_second.mean).sum();
+    assert!((10e6..40e6).contains(&sum), "{sum}");
+    let link = &one.cases[0].links[0];
+    assert!(
+        link.utilisation > 0.7 && link.mean_queue_bytes > 0.0,
+        "{link:?}"
+    );
+}
+
+const VARIED: &str = r#"
+name = "varied"
+duration = "3s"
+queue_sample = "10ms"
+[vary]
+rtt = ["10ms", "40ms"]
+pair = [{ a = "cubic", b = "reno" }, { a = "reno", b = "reno" }]
+[[link]]
+name = "line"
+rate = "10Mbit"
+delay = "{rtt}"
+[[host]]
+name = "near"
+nic = "20Mbit"
+nic_jitter = "100us"
+[[flow]]
+name = "a"
+law = "{pair.a}"
+from = "near"
+[[flow]]
+name = "b"
+law = "{pair.b}"
+from = "near"
+[[cross]]
+name = "udp"
+rate = "2Mbit"
+start = "1s"
+stop = "2s"
+[[expect]]
+metric = "goodput"
+min = "5Mbit"
+max = "10Mbit"
+paper = "9Mbit"
+source = "made up"
+[[expect]]
+metric = "goodput"
+flow = "a"
+during = "1s..2s"
+when = { rtt = "10ms" }
+over = { during = "2s..3s" }
+max = 100
+[[expect]]
+metric = "goodput"
+spread = "rtt"
+max = 1
+known = "two lines differ"
+[[expect]]
+metric = "loss"
+cross = "udp"
+share = "50%"
+max = "50%"
+[[expect]]
+metric = "log2_error"
+max = 1
+"#;
+
+#[test]
+fn cases_multiply_and_every_expectation_has_its_verdicts() {
+    let file = read(VARIED);
+    assert_eq!(file.plans.len(), 4);
+    assert_eq!(file.plans[1].case["pair.a"], "reno");
+    let summary = file.run(&runs(2), &|_| {}).unwrap();
+    let of = |what: &str| -> Vec<&Verdict> {
+        summary
+            .verdicts
+            .iter()
+            .filter(|v| v.what.contains(what))
+            .collect()
+    };
+    let totals: Vec<_> = summary
+        .verdicts
+        .iter()
+        .filter(|v| v.what == "goodput")
+        .collect();
+    assert_eq!(totals.len(), 4);
+    assert!(totals.iter().all(|v| v.holds == Some(true)), "{totals:?}");
+    assert_eq!(of(" / goodput of a 2..3 s").len(), 2);
+    let spread = of("over rtt");
+    assert_eq!(spread.len(), 2, "one per pair");
+    assert!(
+        spread
+            .iter()
+            .all(|v| v.ours.unwrap() > 1.0 && v.holds == Some(false))
+    );
+    assert!(spread.iter().all(|v| !v.fails()), "it is known");
+    assert!(of("loss of udp").iter().all(|v| v.share == Some(1.0)));
+    let error = of("median |log2")[0];
+    let ours: Vec<f64> = totals
+        .iter()
+        .map(|v| (v.ours.unwrap() / 9e6).log2().abs())
+        .collect();
+    assert!(error.ours.unwrap() <= ours.iter().copied().fold(0.0, f64::max));
+    let only = file
+        .only(&Case::from([("rtt".into(), "40ms".into())]))
+        .unwrap();
+    assert_eq!(only.plans.len(), 2);
+    assert!(
+        only.only(&Case::from([("rtt".into(), "1ms".into())]))
+            .is_err()
+    );
+}
+
+#[test]
+fn series_traces_and_events_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = Output {
+        dir: dir.path().into(),
+        traces: vec!["line".into()],
+        events: true,
+    };
+    let file = read(VARIED);
+    let when = Case::from([
+        ("rtt".into(), "10ms".into()),
+        ("pair.a".into(), "cubic".into()),
+    ]);
+    let file = file.only(&when).unwrap();
+    let seeds = Runs {
+        seeds: (3, 3),
+        jobs: 1,
+        output: Some(output),
+    };
+    file.run(&seeds, &|_| {}).unwrap();
+    let run = dir.path().join("pair.a=cubic_pair.b=reno_rtt=10ms/seed-3");
+    let csv = std::fs::read_to_string(run.join("a.csv")).unwrap();
+    let mut lines = csv.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    assert_eq!(header[0], "at");
+    for name in [
+        "window",
+        "ssthresh",
+        "retransmits",
+        "duplicate_acks",
+        "timeouts",
+        "snd_nxt",
+        "rtt_ms",
+    ] {
+        assert!(header.contains(&name), "{name} is missing");
+    }
+    let rows: Vec<Vec<&str>> = lines.map(|l| l.split(',').collect()).collect();
+    assert_eq!(rows.len(), 30, "a point per 100 ms");
+    assert!(rows.iter().all(|r| r.len() == header.len()));
+    let column = header.iter().position(|h| *h == "delivered").unwrap();
+    let delivered: Vec<u64> = rows.iter().map(|r| r[column].parse().unwrap()).collect();
+    assert!(delivered.is_sorted() && delivered[29] > 100_000);
+    for name in ["cross-udp.csv", "b.sqlog", "report.json", "line.pcapng"] {
+        let size = std::fs::metadata(run.join(name)).unwrap().len();
+        assert!(size > 200, "{name}: {size}");
+    }
+}
