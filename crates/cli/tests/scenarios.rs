@@ -1,0 +1,186 @@
+//! Do scenario files do what their page says, and is a bad one refused where it is wrong?
+
+use std::{fs, path::Path, process::Output};
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+fn run(args: &[&str]) -> Output {
+    Command::cargo_bin("farhaul")
+        .expect("cargo builds the binary first")
+        .args(["sim", "run"])
+        .args(args)
+        .output()
+        .expect("the binary can be started")
+}
+
+fn stored(name: &str) -> String {
+    let file = format!("../../lab/scenarios/{name}.toml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    fs::read_to_string(path).expect("the scenario is stored")
+}
+
+/// A short form of a stored scenario, in a folder of its own.
+fn short(name: &str, from: &str, to: &str) -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    let path = dir.path().join("scenario.toml");
+    let text = stored(name);
+    assert!(text.contains(from), "{name} has changed: {from}");
+    let text = text.replacen(from, to, 1);
+    let text = text.replacen("duration = \"40s\"", "duration = \"2s\"", 1);
+    fs::write(&path, text).expect("the file can be written");
+    let path = path.to_string_lossy().into_owned();
+    (dir, path)
+}
+
+/// What stands in the file, the mistake, where it is, and what is said.
+const MISTAKES: [(&str, &str, &str, &str); 11] = [
+    (
+        "queue = \"1BDP\"",
+        "qeue = \"1BDP\"",
+        ":22:1: ",
+        "did you mean 'queue'?",
+    ),
+    (
+        "queue = \"1BDP\"",
+        "queue = \"0packets\"",
+        ":22:9: ",
+        "holds no packet",
+    ),
+    (
+        "queue = \"1BDP\"",
+        "loss = \"101%\"",
+        ":22:8: ",
+        "0% to 100%",
+    ),
+    (
+        "delay = \"20ms\"",
+        "delay = \"-20ms\"",
+        ":21:9: ",
+        "must not be negative",
+    ),
+    ("delay = \"20ms\"", "delay = 20", ":21:9: ", "unit"),
+    (
+        "law = \"cubic\"",
+        "law = \"qubic\"",
+        ":26:7: ",
+        "did you mean 'cubic'?",
+    ),
+    (
+        "law = \"cubic\"",
+        "law = \"cubic:betta=1\"",
+        ":26:7: ",
+        "did you mean 'beta'?",
+    ),
+    (
+        "law = \"cubic\"",
+        "protocol = \"houl\"",
+        ":26:12: ",
+        "did you mean 'haul'?",
+    ),
+    (
+        "seeds = \"1..5\"",
+        "seeds = \"5..1\"",
+        ":4:9: ",
+        "write 1..5",
+    ),
+    (
+        "from = \"server1\"",
+        "from = \"server3\"",
+        ":27:8: ",
+        "did you mean 'server",
+    ),
+    (
+        "metric = \"utilisation\"",
+        "metric = \"utilization\"",
+        ":37:10: ",
+        "did you mean 'utilisation'?",
+    ),
+];
+
+#[test]
+fn a_mistake_is_refused_with_file_line_and_the_nearest_name() {
+    for (from, to, place, expected) in MISTAKES {
+        let (_dir, path) = short("two-flows", from, to);
+        let output = run(&[&path]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(&format!("{path}{place}")), "{to}: {text}");
+        assert!(text.contains(expected), "{to}: {text}");
+    }
+}
+
+#[test]
+fn arguments_that_cannot_be_meant_are_refused() {
+    let (_dir, path) = short("two-flows", "40s", "2s");
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["nowhere.toml"], 3, "nowhere.toml"),
+        (&[&path, "--seed", "9..1"], 2, "write 1..9"),
+        (&[&path, "--seed", "one"], 2, "1..5"),
+        (&[&path, "--case", "law=reno"], 2, "no such case"),
+        (
+            &[&path, "--out", "/tmp", "--pcap", "botleneck"],
+            2,
+            "bottleneck:back",
+        ),
+        (&[&path, "--pcap", "bottleneck"], 2, "--out"),
+    ];
+    for (args, code, expected) in cases {
+        let output = run(args);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+        assert!(text.contains(expected), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn runs_repeat_and_are_told_as_one_object() {
+    let (dir, path) = short("cross-traffic", "\"haul\"]", "]");
+    let out = dir.path().join("out").to_string_lossy().into_owned();
+    let object = |args: &[&str]| -> Value {
+        let output = run(args);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        serde_json::from_slice(&output.stdout).expect("stdout is one object")
+    };
+    let seeds = [&path, "--seed", "1..2", "--json"];
+    let one = object(&seeds);
+    assert_eq!(one, object(&[&seeds[..], &["--jobs", "1"]].concat()));
+    let cases = one["scenarios"][0]["cases"].as_array().expect("a list");
+    assert_eq!(cases.len(), 2);
+    assert_ne!(cases[0]["trace_hash"]["1"], cases[0]["trace_hash"]["2"]);
+    object(&[
+        &path, "--seed", "3", "--case", "law=reno", "--json", "--out", &out, "--pcap", "line",
+        "--qlog",
+    ]);
+    for name in [
+        "flow.csv",
+        "flow.sqlog",
+        "line.pcapng",
+        "cross-steady.csv",
+        "report.json",
+    ] {
+        assert!(
+            Path::new(&out).join("law=reno/seed-3").join(name).exists(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn an_expectation_that_does_not_hold_fails_a_check_only() {
+    let (_dir, path) = short("two-flows", "min = \"90%\"", "min = \"100%\"");
+    let output = run(&[&path, "--seed", "1"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text.contains("DEVIATES"), "{text}");
+    let output = run(&[&path, "--seed", "1", "--check"]);
+    assert_eq!(output.status.code(), Some(22));
+    let output = run(&[&path, "--seed", "1", "--check", "--json"]);
+    let object: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(
+        (&object["ok"], &object["exit"]["code"]),
+        (&false.into(), &22.into())
+    );
+    assert!(object["scenarios"][0]["verdicts"][0]["holds"] == false);
+}
