@@ -6,7 +6,7 @@ use std::{hint::black_box, time::Duration};
 use criterion::{Criterion, criterion_group, criterion_main};
 use farhaul_congestion::{laws, lookup};
 use farhaul_core::{
-    congestion::{AckEvent, LossEvent, PathView, RateSample},
+    congestion::{AckEvent, Facts, LossEvent, PathView, RateSample},
     time::Instant,
     units::{Rate, Size},
 };
@@ -26,6 +26,13 @@ fn on_ack(c: &mut Criterion) {
                 ack.now += Duration::from_millis(10);
                 feedbacks += 1;
                 ack.round = feedbacks / 10;
+                ack.delivered += ack.acked;
+                ack.newest = Some(Facts {
+                    sent_at: ack.now.earlier_by(Duration::from_millis(100)),
+                    in_flight: ack.in_flight_before,
+                    delivered: ack.delivered - Size::from_bytes(10_000_000),
+                    ..Facts::default()
+                });
                 ack.in_flight_before = controller.allowance().window;
                 controller.on_ack(black_box(&ack));
                 black_box(controller.allowance())

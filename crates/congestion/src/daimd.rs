@@ -10,7 +10,8 @@
 //! medians are those of the session if it has them; over a protocol without packet pairs the arrival
 //! speed is the delivery rate, of which the window gets a quarter more (a mean sees the pauses which
 //! UDT's median does not), and the capacity the largest of them so far, which the bursts of slow start
-//! show. Feedback rarer than 10 ms is made up for.
+//! show; a second without loss says that there is as much again. Feedback rarer than 10 ms is made up
+//! for.
 
 use std::time::Duration;
 
@@ -67,6 +68,8 @@ const FIRST_WINDOW: f64 = 16.0;
 const SEEDS: (u64, u64) = (16, 1);
 /// The window over what arrives, where that is a mean.
 const SLACK: f64 = 1.25;
+/// A guess at the capacity holds for so long without loss before it is raised.
+const QUIET: Duration = Duration::from_secs(1);
 /// UDP and IP headers, which UDT's packet size includes.
 const HEADERS: f64 = 28.0;
 /// Periods that feedback may be late and still be made up for.
@@ -89,6 +92,8 @@ pub struct Daimd {
     /// Arrival speed and capacity, packets/s.
     arrival: u64,
     capacity: u64,
+    /// The largest delivery rate, where that is all there is.
+    seen: u64,
     last_at: Option<Instant>,
     /// Packets acknowledged since.
     acked: u64,
@@ -97,6 +102,8 @@ pub struct Daimd {
     last_decrease_period: f64,
     /// Losses of packets sent before this belong to the epoch.
     last_decrease_at: Option<Instant>,
+    /// The receiver does not tell its capacity, and this was the last loss or the start.
+    guessed_since: Option<Instant>,
     average_naks: f64,
     naks: u32,
     cuts: u32,
@@ -118,11 +125,13 @@ impl Daimd {
             window: FIRST_WINDOW,
             arrival: SEEDS.0,
             capacity: SEEDS.1,
+            seen: SEEDS.1,
             last_at: None,
             acked: 0,
             loss: false,
             last_decrease_period: MIN_PERIOD,
             last_decrease_at: None,
+            guessed_since: None,
             average_naks: 0.0,
             naks: 0,
             cuts: 0,
@@ -157,7 +166,13 @@ impl Daimd {
         } else if let Some(sample) = ack.rate {
             let packets = self.packets(sample.rate);
             self.arrival = smooth(self.arrival, packets).max(1);
+            self.seen = self.seen.max(packets);
             self.capacity = self.capacity.max(packets);
+            let since = *self.guessed_since.get_or_insert(ack.now);
+            if !self.slow_start && ack.now.since(since) > QUIET {
+                self.capacity = self.capacity.max(2 * self.arrival);
+                self.guessed_since = Some(ack.now);
+            }
         }
     }
 
@@ -269,6 +284,11 @@ impl CongestionController for Daimd {
             return;
         }
         self.loss = true;
+        if self.guessed_since.is_some() {
+            // What was guessed and not found is not there.
+            self.guessed_since = Some(loss.now);
+            self.capacity = self.capacity.min(self.seen);
+        }
         // More NAKs than may cut change nothing.
         for _ in 0..ranges(loss).min(u64::from(MAX_CUTS) + 1) {
             self.on_nak(loss);
@@ -282,8 +302,8 @@ impl CongestionController for Daimd {
     }
 
     fn sample_window(&self) -> Option<Duration> {
-        // No shorter than what leaves feedback rare.
-        Some(Duration::from_millis(25))
+        // Within a burst of slow start; then no shorter than what leaves feedback rare.
+        Some(Duration::from_millis(if self.slow_start { 5 } else { 25 }))
     }
 
     fn allowance(&self) -> Allowance {
