@@ -4,6 +4,7 @@
 
 mod ci;
 mod layers;
+mod new;
 mod results;
 mod tidy;
 
@@ -27,6 +28,9 @@ usage: cargo xtask <task>
   cli                 the binary's tests
   fuzz                fuzz targets compile (only where a nightly toolchain is installed)
 
+  new-law NAME        a congestion law that compiles, is tested and can be chosen
+  new-protocol NAME   a protocol with a wire format of its own, and its tests
+
   results [--quick]   measures the fixed table of cells and writes it to lab/results and README.md
 ";
 
@@ -39,6 +43,8 @@ fn main() -> ExitCode {
     let root = root();
     let outcome = match args.as_slice() {
         ["ci", rest @ ..] => return ci::run(&root, rest.contains(&"--stop-early")),
+        ["new-law", name] => new::law(&root, name),
+        ["new-protocol", name] => new::protocol(&root, name),
         ["results", rest @ ..] => results::run(&root, rest),
         [name] if ci::stage(name).is_some() => ci::run_one(&root, name),
         _ => {
