@@ -103,6 +103,42 @@ mod tests {
         }
     }
 
+    /// Lines of code blocks that are ours, without their prompt, comment or explanation.
+    fn typed(page: &str) -> Vec<String> {
+        let mut inside = false;
+        let mut found = Vec::new();
+        for line in page.lines() {
+            if line.starts_with("```") {
+                inside = !inside;
+            }
+            let line = line
+                .trim_start_matches("near$ ")
+                .trim_start_matches("far$  ");
+            let line = line.split(" # ").next().unwrap_or_default();
+            let line = line.split("     ").next().unwrap_or_default().trim();
+            if inside && line.starts_with("farhaul ") {
+                found.push(line.to_string());
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn what_the_documents_show_can_be_typed() {
+        let pages = [
+            include_str!("../../../README.md"),
+            include_str!("../../../docs/using.md"),
+        ];
+        for page in pages {
+            let lines = typed(page);
+            assert!(lines.len() >= 4, "{lines:?}");
+            for line in lines {
+                let parsed = crate::definition().try_get_matches_from(words(&line));
+                assert!(parsed.is_ok(), "{line}: {parsed:?}");
+            }
+        }
+    }
+
     #[test]
     fn every_command_has_an_example() {
         let definition = crate::definition();
