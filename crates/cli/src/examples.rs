@@ -4,7 +4,7 @@
 use clap::Command;
 
 /// A command, and a line that can be typed.
-const EXAMPLES: [(&[&str], &str); 25] = [
+const EXAMPLES: [(&[&str], &str); 26] = [
     (&["demo"], "farhaul demo ~/dataset"),
     (&["cp"], "farhaul cp run7/ me@far.example.org:/scratch/"),
     (
@@ -36,6 +36,10 @@ const EXAMPLES: [(&[&str], &str); 25] = [
     (
         &["sim"],
         "farhaul sim --rtt 400ms --loss 2% --rate 10Gbit --secs 180",
+    ),
+    (
+        &["sim", "run"],
+        "farhaul sim run lab/scenarios/two-flows.toml",
     ),
     (&["lab", "list"], "farhaul lab list"),
     (
