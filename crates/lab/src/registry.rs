@@ -1,6 +1,8 @@
 //! Which protocol does a name mean? Every protocol that can be run, made from one kind of [`Choice`],
 //! so that commands know none of them.
 
+mod udt;
+
 use std::sync::OnceLock;
 
 use farhaul_congestion::{Parameter, ParameterError, Values};
@@ -114,17 +116,13 @@ impl Entry {
 /// # Panics
 /// If a protocol refuses its own defaults, which its tests would have found.
 pub fn protocols() -> &'static [Entry] {
-    static PROTOCOLS: OnceLock<[Entry; 1]> = OnceLock::new();
+    static PROTOCOLS: OnceLock<[Entry; 3]> = OnceLock::new();
     PROTOCOLS.get_or_init(|| {
         let haul_itself = Haul::client(HaulConfig::new(SIMULATED_SEED))
             .expect("the default configuration is valid");
-        [Entry::new(
-            haul_itself.descriptor(),
-            "haul",
-            true,
-            &[],
-            haul,
-        )]
+        let haul = Entry::new(haul_itself.descriptor(), "haul", true, &[], haul);
+        let [udt4, tuned] = udt::entries();
+        [haul, udt4, tuned]
     })
 }
 
@@ -183,7 +181,7 @@ mod tests {
         let error = protocol("hual").err().unwrap().to_string();
         assert!(error.contains("did you mean 'haul'?"), "{error}");
         let error = protocol("tcp").err().unwrap().to_string();
-        assert!(error.ends_with("there are: haul"), "{error}");
+        assert!(error.contains("there are: haul, udt4"), "{error}");
     }
 
     #[test]

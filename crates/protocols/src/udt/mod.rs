@@ -1,11 +1,33 @@
 //! UDT version 4: what libudt 4.11 speaks. Reliable bytes over UDP with selective negative
 //! acknowledgements, a receiver that measures arrival rate and link capacity, and a rate-based law.
 //!
-//! - packets: [`wire`]
-//! - the numbers in them, which wrap: [`seq`]
+//! - packets: [`wire`]; the numbers in them, which wrap: [`seq`]
+//! - choices: [`UdtConfig`], [`Manner`], [`Framing`]; the endpoint: [`Udt`]
+//! - inside: `opening` (handshakes), `cookie`, `send` and `recv` (the two halves), `outflow` and
+//!   `inflow` (what payloads mean), `book`, `holes`, `rtt`, `estimate`, `life` (silence and the end)
 //!
 //! Wire facts: the UDT 4.11 sources and draft-gg-udt-03; `docs/protocols/udt4.md` lists where the two
 //! differ and what is done here.
 
 pub mod seq;
 pub mod wire;
+
+mod book;
+mod config;
+mod cookie;
+mod estimate;
+mod holes;
+mod inflow;
+mod life;
+mod opening;
+mod outflow;
+mod protocol;
+mod recv;
+mod rtt;
+mod send;
+mod session;
+
+pub use self::{
+    config::{ConfigError, Framing, Manner, UdtConfig},
+    protocol::Udt,
+};

@@ -1,0 +1,113 @@
+//! How is UDT chosen? Two presets of one protocol: as libudt behaves, and cured on the same wire.
+
+use farhaul_congestion::{Kind, Parameter, Values};
+use farhaul_core::protocol::Protocol;
+use farhaul_protocols::udt::{Manner, Udt, UdtConfig};
+
+use super::{Choice, ChoiceError, End, Entry};
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "window",
+        about: "receive window, packets",
+        kind: Kind::Number(32.0, 16_777_216.0),
+        default: "131072",
+    },
+    Parameter {
+        name: "mss",
+        about: "largest packet, bytes, IP and UDP included; 0: the interface's, at most 9000",
+        kind: Kind::Number(0.0, 65_535.0),
+        default: "0",
+    },
+];
+
+/// The law of both; as UDT's own, but with a window as large as is asked of libudt for such paths.
+const LAW: &str = "daimd:window=131072";
+
+/// The two entries.
+pub(super) fn entries() -> [Entry; 2] {
+    let descriptor = |manner| {
+        let config = UdtConfig {
+            manner,
+            ..UdtConfig::default()
+        };
+        Udt::client(config)
+            .expect("the default configuration is valid")
+            .descriptor()
+    };
+    let entry = |manner, make| Entry::new(descriptor(manner), LAW, true, PARAMETERS, make);
+    [entry(Manner::Libudt, libudt), entry(Manner::Tuned, tuned)]
+}
+
+fn libudt(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
+    make(Manner::Libudt, choice, values, end)
+}
+
+fn tuned(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
+    make(Manner::Tuned, choice, values, end)
+}
+
+/// A bounded number without a fraction.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the bounds of the parameter are those of the integer"
+)]
+fn whole(values: &Values, name: &str) -> u32 {
+    values.number(name) as u32
+}
+
+fn make(
+    manner: Manner,
+    choice: &Choice,
+    values: &Values,
+    end: End,
+) -> Result<Box<dyn Protocol>, ChoiceError> {
+    let mss = whole(values, "mss");
+    let config = UdtConfig {
+        manner,
+        law: choice.law.clone().unwrap_or_else(|| LAW.into()),
+        max_rate: choice.max_rate,
+        mss: (mss > 0).then_some(mss),
+        window: whole(values, "window"),
+        cookie_key: choice.simulated.then_some([7, 7]),
+        ..UdtConfig::default()
+    };
+    if !choice.peers.is_empty() {
+        return Err(ChoiceError::Refused(
+            "UDT authenticates nobody: --peer-key has no meaning with it; use haul".into(),
+        ));
+    }
+    let udt = match end {
+        End::Client => Udt::client(config),
+        End::Server => Udt::server(config),
+    };
+    Ok(Box::new(
+        udt.map_err(|e| ChoiceError::Refused(e.to_string()))?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Choice, protocol};
+
+    #[test]
+    fn presets_take_parameters_and_refuse_what_cannot_be() {
+        let choice = Choice::default();
+        for spec in ["udt4", "udt4-tuned", "udt4:mss=1500,window=8192"] {
+            assert!(protocol(spec).unwrap().server(&choice).is_ok(), "{spec}");
+        }
+        assert!(protocol("udt4:mss=70000").is_err());
+        let tiny = protocol("udt4:mss=10")
+            .unwrap()
+            .client(&choice)
+            .err()
+            .unwrap();
+        assert!(tiny.to_string().contains("mss is from 76"), "{tiny}");
+        let keys = Choice {
+            peers: vec!["fh-pub1x".into()],
+            ..Choice::default()
+        };
+        assert!(protocol("udt4").unwrap().client(&keys).is_err());
+    }
+}

@@ -1,0 +1,115 @@
+//! What can be chosen? The manner of the original or a cured one, what the bytes mean, and sizes.
+
+use std::time::Duration;
+
+use farhaul_core::units::Rate;
+
+/// How closely libudt is followed where following it hurts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// As libudt 4.11 does, its collapse under loss included.
+    #[default]
+    Libudt,
+    /// The same wire, with what can be cured from one side: losses are told again, the first hole is
+    /// sent again without waiting for the long timer, estimators start from what they first see.
+    Tuned,
+}
+
+/// What the payload means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// Between two farhaul ends: every packet is a message of its own that says which object's bytes
+    /// it carries, so that they are placed on arrival. On the wire: socket type 2, one record per packet.
+    #[default]
+    Records,
+    /// Bytes in order, as libudt's stream sockets and files. What is sent of objects and what is
+    /// written form one stream in the order of the calls.
+    Stream,
+    /// Messages as libudt's dgram sockets. Each write is a message; what is read are messages, each
+    /// behind its length as four bytes, big-endian.
+    Messages {
+        /// A message is given up when a packet of it would have to be sent again after this time.
+        ttl: Option<Duration>,
+        /// Messages wait for those before them.
+        in_order: bool,
+    },
+}
+
+/// How an endpoint behaves.
+#[derive(Clone, Debug)]
+pub struct UdtConfig {
+    /// Of the original or cured.
+    pub manner: Manner,
+    /// What the payload means.
+    pub framing: Framing,
+    /// Congestion law and its parameters.
+    pub law: String,
+    /// Never send faster.
+    pub max_rate: Option<Rate>,
+    /// Largest packet, bytes, IP and UDP included, 76 to 65,535. By default the interface's, at most
+    /// 9,000.
+    pub mss: Option<u32>,
+    /// Receive window, packets, 32 to 2^24. Records need no buffer for it.
+    pub window: u32,
+    /// Bytes kept for a stream or for messages that arrive out of order or are not read; caps the
+    /// window.
+    pub buffer: u64,
+    /// A client gives up if nothing answers this long; rendezvous ten times as long.
+    pub answer: Duration,
+    /// Two equals that connect to each other, rather than client and listener.
+    pub rendezvous: bool,
+    /// Key of the cookies; made up if not given, which is wanted but where runs must repeat.
+    pub cookie_key: Option<[u64; 2]>,
+}
+
+impl Default for UdtConfig {
+    fn default() -> Self {
+        Self {
+            manner: Manner::default(),
+            framing: Framing::default(),
+            law: "daimd".into(),
+            max_rate: None,
+            mss: None,
+            window: 1 << 17,
+            buffer: 256 << 20,
+            answer: Duration::from_secs(3),
+            rendezvous: false,
+            cookie_key: None,
+        }
+    }
+}
+
+/// Why an endpoint could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The congestion law.
+    #[error("congestion law: {0}")]
+    Law(#[from] farhaul_congestion::Error),
+    /// The law's receiving half cannot be carried.
+    #[error("the law '{0}' needs a receiving half, which UDT does not carry")]
+    Half(&'static str),
+    /// A number out of its range.
+    #[error("{0}")]
+    Range(&'static str),
+}
+
+impl UdtConfig {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        if self.mss.is_some_and(|mss| !(76..=65_535).contains(&mss)) {
+            return Err(ConfigError::Range("mss is from 76 to 65,535 bytes"));
+        }
+        if !(32..=1 << 24).contains(&self.window) {
+            return Err(ConfigError::Range(
+                "window is from 32 to 16,777,216 packets",
+            ));
+        }
+        if self.buffer < 1 << 20 {
+            return Err(ConfigError::Range("buffer is at least 1 MiB"));
+        }
+        if self.answer < Duration::from_millis(500) {
+            return Err(ConfigError::Range("answer is at least half a second"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,167 @@
+//! Is the peer alive, and has it been told of the end? libudt counts expirations of a timer that gets
+//! longer each time and gives up after about 46 s of silence; the cured session says something at
+//! least every second, and gives up after 15 s without a word. A shutdown is said once by libudt, three times by the cured.
+
+use std::time::Duration;
+
+use farhaul_core::time::Instant;
+
+use super::{Manner, rtt::RoundTrip, send::SYN};
+
+/// Expirations after which libudt gives up, and the least time the last one took.
+const LAST: u32 = 16;
+const LEAST: Duration = Duration::from_secs(5);
+/// Unit of libudt's timer.
+const UNIT: Duration = Duration::from_millis(300);
+/// The cured session says something this often, and waits this long for a word.
+const WORD: Duration = Duration::from_secs(1);
+const GONE: Duration = Duration::from_secs(15);
+
+/// What the timer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Silence {
+    /// The `n`th expiration in a row.
+    Expired(u32),
+    /// The peer is gone.
+    Dead,
+}
+
+#[derive(Clone, Debug)]
+struct Farewell {
+    left: u8,
+    at: Instant,
+    pause: Duration,
+    body: Vec<u8>,
+}
+
+/// Liveness of a session.
+#[derive(Clone, Debug)]
+pub(super) struct Life {
+    manner: Manner,
+    since: Instant,
+    spoke: Instant,
+    expired: u32,
+    over: bool,
+    farewell: Option<Farewell>,
+}
+
+impl Life {
+    pub(super) const fn new(manner: Manner, now: Instant) -> Self {
+        Self {
+            manner,
+            since: now,
+            spoke: now,
+            expired: 1,
+            over: false,
+            farewell: None,
+        }
+    }
+
+    /// The peer was heard.
+    pub(super) const fn heard(&mut self, now: Instant) {
+        (self.since, self.expired) = (now, 1);
+    }
+
+    pub(super) fn deadline(&self, rtt: &RoundTrip) -> Instant {
+        match self.manner {
+            Manner::Libudt => {
+                let answer = rtt.patience() * self.expired + SYN;
+                self.since + answer.max(UNIT * self.expired)
+            }
+            Manner::Tuned => (self.since + GONE).min(self.spoke + WORD),
+        }
+    }
+
+    /// Something was sent.
+    pub(super) const fn spoke(&mut self, now: Instant) {
+        self.spoke = now;
+    }
+
+    /// The deadline passed, if it did.
+    pub(super) fn check(&mut self, now: Instant, rtt: &RoundTrip) -> Option<Silence> {
+        if self.deadline(rtt) > now {
+            return None;
+        }
+        let dead = match self.manner {
+            Manner::Libudt => self.expired > LAST && now.since(self.since) > LEAST,
+            Manner::Tuned => now >= self.since + GONE,
+        };
+        if dead {
+            return Some(Silence::Dead);
+        }
+        let n = self.expired;
+        self.expired += 1;
+        self.spoke = now;
+        if self.manner == Manner::Libudt {
+            self.since = now;
+        }
+        Some(Silence::Expired(n))
+    }
+
+    pub(super) const fn is_open(&self) -> bool {
+        !self.over
+    }
+
+    /// Ends; the peer is told `body`, unless it is gone itself.
+    pub(super) fn end(&mut self, now: Instant, rtt: &RoundTrip, body: Option<Vec<u8>>) {
+        self.over = true;
+        self.farewell = body.map(|body| Farewell {
+            left: match self.manner {
+                Manner::Libudt => 1,
+                Manner::Tuned => 3,
+            },
+            at: now,
+            pause: rtt.smoothed().min(Duration::from_millis(500)) + SYN,
+            body,
+        });
+    }
+
+    /// The body of the shutdown to send now.
+    pub(super) fn take_farewell(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let farewell = self.farewell.as_mut().filter(|f| f.at <= now)?;
+        farewell.left -= 1;
+        farewell.at = now + farewell.pause;
+        let body = farewell.body.clone();
+        if farewell.left == 0 {
+            self.farewell = None;
+        }
+        Some(body)
+    }
+
+    pub(super) fn farewell_at(&self) -> Option<Instant> {
+        self.farewell.as_ref().map(|f| f.at)
+    }
+
+    /// Nothing is left to say.
+    pub(super) const fn is_over(&self) -> bool {
+        self.over && self.farewell.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When a session of this manner gives up on a silent peer, and how often it asked.
+    fn silent(manner: Manner) -> (Duration, u32) {
+        let start = Instant::from_nanos(1_000_000_000);
+        let (mut life, rtt) = (Life::new(manner, start), RoundTrip::new(manner, None));
+        let mut asked = 0;
+        loop {
+            let now = life.deadline(&rtt);
+            match life.check(now, &rtt) {
+                Some(Silence::Expired(n)) => asked = n,
+                Some(Silence::Dead) => return (now - start, asked),
+                None => panic!("a deadline that is none"),
+            }
+        }
+    }
+
+    #[test]
+    fn libudt_notices_after_46_seconds_and_the_cured_after_15() {
+        let (after, asked) = silent(Manner::Libudt);
+        assert!((46..47).contains(&after.as_secs()), "{after:?}");
+        assert_eq!(asked, 16);
+        assert_eq!(silent(Manner::Tuned), (Duration::from_secs(15), 14));
+    }
+}

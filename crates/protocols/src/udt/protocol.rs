@@ -1,0 +1,258 @@
+//! What does an endpoint do before there is a session? It asks, or gives cookies to whoever asks and
+//! remembers nothing, or refuses. Nothing is answered with more bytes than it has.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Weak},
+};
+
+use farhaul_congestion::{Factory, lookup};
+use farhaul_core::{
+    codec::Writer,
+    protocol::{Accepted, Descriptor, Protocol, Provenance, Route, Session},
+    rng::Rng,
+    time::Instant,
+};
+
+use super::{
+    ConfigError, Framing, Manner, UdtConfig,
+    cookie::Cookies,
+    opening::{agree, is_compatible},
+    seq,
+    session::{Begun, UdtSession},
+    wire::{
+        Control, Handshake, Packet, Request, SocketType, VERSION, decode, destination, is_data,
+    },
+};
+
+static LIBUDT: Descriptor = Descriptor {
+    name: "udt4",
+    summary: "UDT version 4 as libudt 4.11 speaks it, its collapse under loss included",
+    provenance: Provenance::Source,
+    citation: "Gu and Grossman, Computer Networks 51(7), 2007; draft-gg-udt-03; libudt 4.11",
+    sealed: false,
+    control_lane: false,
+};
+
+static TUNED: Descriptor = Descriptor {
+    name: "udt4-tuned",
+    summary: "UDT version 4 on the same wire, with what can be cured from one side",
+    ..LIBUDT
+};
+
+/// The packet size of whoever does not know the interface's, and the largest not asked for.
+const USUAL_MSS: u32 = 1_500;
+const JUMBO_MSS: u32 = 9_000;
+/// libudt counts 28 bytes of headers also where there are 48.
+const V6_MORE: u32 = 20;
+
+/// A connection accepted: who asked, with what numbers.
+type Asked = (SocketAddr, u32, u32);
+
+/// An endpoint that speaks UDT.
+pub struct Udt {
+    config: Arc<UdtConfig>,
+    law: Factory,
+    accepts: bool,
+    cookies: Cookies,
+    /// Connections accepted, as long as they live, and how they were answered.
+    live: BTreeMap<Asked, (Weak<()>, Handshake)>,
+}
+
+impl Udt {
+    /// An endpoint that opens connections.
+    pub fn client(config: UdtConfig) -> Result<Self, ConfigError> {
+        Self::new(config, false)
+    }
+
+    /// An endpoint that also accepts them.
+    pub fn server(config: UdtConfig) -> Result<Self, ConfigError> {
+        Self::new(config, true)
+    }
+
+    fn new(config: UdtConfig, accepts: bool) -> Result<Self, ConfigError> {
+        config.check()?;
+        let law = lookup(&config.law)?;
+        let sample = law.make();
+        if sample.receiver().is_some() {
+            return Err(ConfigError::Half(sample.name()));
+        }
+        Ok(Self {
+            law,
+            accepts,
+            cookies: Cookies::new(config.cookie_key),
+            config: Arc::new(config),
+            live: BTreeMap::new(),
+        })
+    }
+
+    fn socket(&self) -> SocketType {
+        match self.config.framing {
+            Framing::Stream => SocketType::Stream,
+            Framing::Records | Framing::Messages { .. } => SocketType::Dgram,
+        }
+    }
+
+    /// What this end says of itself, with a fresh socket id and initial number.
+    fn ours(&self, rng: &mut Rng, peer: SocketAddr, mtu: u32, request: Request) -> Handshake {
+        let mss = self.config.mss.unwrap_or_else(|| {
+            let more = if peer.is_ipv6() { V6_MORE } else { 0 };
+            mtu.min(JUMBO_MSS).saturating_sub(more).max(576)
+        });
+        let draw = |rng: &mut Rng, n| u32::try_from(rng.below(n)).unwrap_or(0);
+        Handshake {
+            version: VERSION,
+            socket: self.socket(),
+            isn: draw(rng, 1 << 31),
+            mss,
+            window: self.window(mss),
+            request,
+            id: 1 + draw(rng, 1 << 30),
+            cookie: 0,
+            address: Handshake::address(peer.ip()),
+        }
+    }
+
+    /// Packets of `mss` for which this end has room.
+    fn window(&self, mss: u32) -> u32 {
+        let config = &self.config;
+        let fit = config.buffer / u64::from(mss.saturating_sub(44).max(1));
+        match config.framing {
+            Framing::Records => config.window,
+            _ => u32::try_from(fit).map_or(config.window, |fit| fit.min(config.window)),
+        }
+    }
+
+    fn session(
+        &self,
+        now: Instant,
+        peer: SocketAddr,
+        ours: Handshake,
+        how: Begun,
+    ) -> (Weak<()>, Box<dyn Session>) {
+        let alive = Arc::new(());
+        let weak = Arc::downgrade(&alive);
+        let law = self.law.make();
+        let config = Arc::clone(&self.config);
+        let session = UdtSession::new(config, law, (now, peer, alive), ours, how);
+        (weak, Box::new(session))
+    }
+
+    /// Opens a session of two equals to whoever asked.
+    fn meet(&self, now: Instant, rng: &mut Rng, from: SocketAddr) -> Accepted {
+        let ours = self.ours(rng, from, USUAL_MSS, Request::Rendezvous);
+        let (_, session) = self.session(now, from, ours, Begun::Asking);
+        Accepted::Session(ours.id.into(), session)
+    }
+
+    /// A client returned its cookie.
+    fn welcome(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        from: SocketAddr,
+        theirs: &Handshake,
+        reply: &mut Vec<u8>,
+    ) -> Accepted {
+        if !self.cookies.accepts(now, from, theirs.id, theirs.cookie) {
+            return Accepted::Drop;
+        }
+        let asked = (from, theirs.id, theirs.isn);
+        if let Some((alive, answer)) = self.live.get(&asked)
+            && alive.strong_count() > 0
+        {
+            return say(theirs.id, *answer, reply);
+        }
+        let mut ours = self.ours(rng, from, JUMBO_MSS, Request::Response);
+        let agreed = agree(&ours, theirs).filter(|_| is_compatible(theirs, self.socket()));
+        let Some(agreed) = agreed else {
+            let refusal = Handshake {
+                request: Request::Rejected(1_002),
+                ..*theirs
+            };
+            return say(theirs.id, refusal, reply);
+        };
+        ours.isn = theirs.isn;
+        ours.mss = agreed.mss;
+        ours.window = self.window(agreed.mss);
+        ours.cookie = theirs.cookie;
+        let (weak, session) = self.session(now, from, ours, Begun::Accepted(agreed));
+        self.live.retain(|_, (weak, _)| weak.strong_count() > 0);
+        self.live.insert(asked, (weak, ours));
+        Accepted::Session(ours.id.into(), session)
+    }
+}
+
+/// Answers statelessly.
+fn say(to: u32, answer: Handshake, reply: &mut Vec<u8>) -> Accepted {
+    let mut bytes = [0; 64];
+    match Control::Handshake(answer).encode(to, &mut Writer::new(&mut bytes)) {
+        Ok(()) => {
+            reply.extend_from_slice(&bytes);
+            Accepted::Reply
+        }
+        Err(_) => Accepted::Drop,
+    }
+}
+
+impl Protocol for Udt {
+    fn descriptor(&self) -> &'static Descriptor {
+        match self.config.manner {
+            Manner::Libudt => &LIBUDT,
+            Manner::Tuned => &TUNED,
+        }
+    }
+
+    fn route(&self, datagram: &[u8]) -> Route {
+        match destination(datagram) {
+            Some(0) if !is_data(datagram) => Route::New,
+            Some(id) if (1..=seq::MAX).contains(&id) => Route::Known(id.into()),
+            _ => Route::Foreign,
+        }
+    }
+
+    fn connect(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        to: SocketAddr,
+        interface_mtu: Option<u32>,
+    ) -> (u64, Box<dyn Session>) {
+        let request = if self.config.rendezvous {
+            Request::Rendezvous
+        } else {
+            Request::Connect
+        };
+        let ours = self.ours(rng, to, interface_mtu.unwrap_or(USUAL_MSS), request);
+        let (_, session) = self.session(now, to, ours, Begun::Asking);
+        (ours.id.into(), session)
+    }
+
+    fn accept(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        from: SocketAddr,
+        datagram: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Accepted {
+        let Ok(Packet::Control(0, Control::Handshake(theirs))) = decode(datagram) else {
+            return Accepted::Drop;
+        };
+        match theirs.request {
+            Request::Rendezvous if self.config.rendezvous => self.meet(now, rng, from),
+            Request::Connect if self.accepts && !self.config.rendezvous => {
+                let answer = Handshake {
+                    cookie: self.cookies.give(now, from, theirs.id),
+                    ..theirs
+                };
+                say(theirs.id, answer, reply)
+            }
+            Request::Response if self.accepts && !self.config.rendezvous => {
+                self.welcome(now, rng, from, &theirs, reply)
+            }
+            _ => Accepted::Drop,
+        }
+    }
+}

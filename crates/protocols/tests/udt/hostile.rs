@@ -1,0 +1,341 @@
+//! What does a peer, or a stranger, do to us at worst? Never a panic, never a hang, never memory.
+
+use std::net::SocketAddr;
+
+use farhaul_core::{
+    codec::Writer,
+    datagram::{Ecn, Received, TxBuf},
+    protocol::{Accepted, CloseReason, Event, Protocol, Route, Session, Turn},
+    rng::Rng,
+    store::Hollow,
+    time::Instant,
+};
+use farhaul_protocols::udt::{
+    Framing, Manner, Udt, UdtConfig,
+    wire::{
+        AckState, Control, DataHeader, Handshake, LossList, Packet, Position, Request, SocketType,
+        decode,
+    },
+};
+use proptest::prelude::*;
+
+use super::{MANNERS, config, ms};
+
+fn peer() -> SocketAddr {
+    "192.0.2.1:9000".parse().expect("an address")
+}
+
+/// A session accepted by hand, whose peer is this test.
+struct End {
+    udt: Udt,
+    session: Box<dyn Session>,
+    id: u32,
+    now: Instant,
+    out: TxBuf,
+}
+
+const ISN: u32 = 0x7fff_fff0;
+
+fn hello(request: Request, cookie: u32) -> Handshake {
+    Handshake {
+        version: 4,
+        socket: SocketType::Dgram,
+        isn: ISN,
+        mss: 1_500,
+        window: 1_000,
+        request,
+        id: 77,
+        cookie,
+        address: [0; 4],
+    }
+}
+
+fn bytes(to: u32, control: &Control<'_>) -> Vec<u8> {
+    let mut out = [0; 1_500];
+    let mut w = Writer::new(&mut out);
+    control.encode(to, &mut w).expect("room enough");
+    let n = w.len();
+    out[..n].to_vec()
+}
+
+fn ask(udt: &mut Udt, now: Instant, from: SocketAddr, h: Handshake) -> (Accepted, Vec<u8>) {
+    let mut reply = Vec::new();
+    let datagram = bytes(0, &Control::Handshake(h));
+    let accepted = udt.accept(now, &mut Rng::new(9), from, &datagram, &mut reply);
+    assert!(reply.len() <= datagram.len(), "no more than was asked");
+    (accepted, reply)
+}
+
+fn handshake(reply: &[u8]) -> Handshake {
+    match decode(reply) {
+        Ok(Packet::Control(77, Control::Handshake(h))) => h,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn accepted(config: UdtConfig) -> End {
+    let mut udt = Udt::server(config).expect("a valid configuration");
+    let now = Instant::from_nanos(1 << 40);
+    let (_, reply) = ask(&mut udt, now, peer(), hello(Request::Connect, 0));
+    let cookie = handshake(&reply).cookie;
+    let (made, _) = ask(&mut udt, now, peer(), hello(Request::Response, cookie));
+    let Accepted::Session(id, session) = made else {
+        panic!("a right cookie is accepted");
+    };
+    let id = u32::try_from(id).expect("ids have 31 bits");
+    let mut end = End {
+        udt,
+        session,
+        id,
+        now,
+        out: TxBuf::default(),
+    };
+    end.drain();
+    end
+}
+
+impl End {
+    /// What the session says until it rests.
+    fn drain(&mut self) -> Vec<Vec<u8>> {
+        let (mut said, mut rng) = (Vec::new(), Rng::new(3));
+        for _ in 0..2_000 {
+            let mut turn = Turn {
+                now: self.now,
+                rng: &mut rng,
+                store: &mut Hollow,
+            };
+            if self
+                .session
+                .poll_transmit(&mut turn, &mut self.out)
+                .is_none()
+            {
+                return said;
+            }
+            said.extend(self.out.segments().map(|(s, _)| s.to_vec()));
+        }
+        panic!("the session does not come to rest");
+    }
+
+    fn hear(&mut self, from: SocketAddr, bytes: &mut [u8]) -> Vec<Vec<u8>> {
+        let mut rng = Rng::new(3);
+        let mut turn = Turn {
+            now: self.now,
+            rng: &mut rng,
+            store: &mut Hollow,
+        };
+        let segment = bytes.len().max(1);
+        let batch = Received {
+            from,
+            ecn: Ecn::NotEct,
+            segment,
+            bytes,
+        };
+        self.session.handle_datagrams(&mut turn, batch);
+        self.drain()
+    }
+
+    fn control(&mut self, control: &Control<'_>) -> Vec<Vec<u8>> {
+        let mut datagram = bytes(self.id, control);
+        self.hear(peer(), &mut datagram)
+    }
+
+    fn data(&mut self, seq: u32, payload: &[u8]) -> Vec<Vec<u8>> {
+        let mut datagram = vec![0; 16 + payload.len()];
+        let header = DataHeader {
+            seq,
+            position: Position::Only,
+            in_order: false,
+            message: 1,
+            timestamp: 0,
+            to: self.id,
+        };
+        header
+            .encode(&mut Writer::new(&mut datagram))
+            .expect("room enough");
+        datagram[16..].copy_from_slice(payload);
+        self.hear(peer(), &mut datagram)
+    }
+
+    fn closed(&mut self) -> Option<CloseReason> {
+        std::iter::from_fn(|| self.session.poll_event()).find_map(|e| match e {
+            Event::Closed(reason) => Some(reason),
+            _ => None,
+        })
+    }
+}
+
+#[test]
+fn strangers_get_a_cookie_a_refusal_or_silence() {
+    let mut udt = Udt::server(config(Manner::Libudt, Framing::Records)).unwrap();
+    let now = Instant::from_nanos(1 << 40);
+    let cookie = handshake(&ask(&mut udt, now, peer(), hello(Request::Connect, 0)).1).cookie;
+    let right = hello(Request::Response, cookie);
+    let other: SocketAddr = "192.0.2.2:9000".parse().unwrap();
+    let silent = |udt: &mut Udt, at, from, h| matches!(ask(udt, at, from, h).0, Accepted::Drop);
+    assert!(silent(&mut udt, now, other, right), "another's cookie");
+    assert!(silent(
+        &mut udt,
+        now,
+        peer(),
+        Handshake {
+            cookie: cookie ^ 1,
+            ..right
+        }
+    ));
+    assert!(
+        silent(&mut udt, now + ms(180_000), peer(), right),
+        "a stale cookie"
+    );
+    assert!(silent(
+        &mut udt,
+        now,
+        peer(),
+        Handshake {
+            request: Request::Rendezvous,
+            ..right
+        }
+    ));
+    for bad in [
+        Handshake {
+            version: 5,
+            ..right
+        },
+        Handshake {
+            socket: SocketType::Stream,
+            ..right
+        },
+        Handshake { mss: 40, ..right },
+        Handshake { window: 0, ..right },
+        Handshake {
+            isn: 1 << 31,
+            ..right
+        },
+    ] {
+        let (accepted, reply) = ask(&mut udt, now, peer(), bad);
+        assert!(matches!(accepted, Accepted::Reply));
+        assert_eq!(handshake(&reply).request, Request::Rejected(1_002));
+    }
+    let (first, _) = ask(&mut udt, now, peer(), right);
+    let Accepted::Session(id, _session) = first else {
+        panic!("the right one")
+    };
+    let (again, reply) = ask(&mut udt, now, peer(), right);
+    assert!(
+        matches!(again, Accepted::Reply),
+        "the same connection, answered again"
+    );
+    assert_eq!(u64::from(handshake(&reply).id), id);
+}
+
+#[test]
+fn what_was_never_sent_ends_the_session_with_words() {
+    for manner in MANNERS {
+        let state = AckState {
+            rtt_us: 1_000,
+            var_us: 10,
+            window: 500,
+            speed: None,
+        };
+        let beyond = Control::Ack {
+            number: 1,
+            next: ISN + 1,
+            state: Some(state),
+        };
+        let mut end = accepted(config(manner, Framing::Records));
+        let said = end.control(&beyond);
+        assert!(matches!(end.closed(), Some(CloseReason::Protocol(t)) if t.contains("never sent")));
+        let last = said.last().map(|s| decode(s));
+        assert!(matches!(
+            last,
+            Some(Ok(Packet::Control(77, Control::Shutdown(_))))
+        ));
+
+        let mut end = accepted(config(manner, Framing::Records));
+        end.control(&Control::Nak(LossList::new(&ISN.to_be_bytes()).unwrap()));
+        assert!(matches!(end.closed(), Some(CloseReason::Protocol(t)) if t.contains("never sent")));
+    }
+}
+
+#[test]
+fn reversed_ranges_oversize_and_spoofed_datagrams_change_nothing() {
+    for manner in MANNERS {
+        let mut end = accepted(config(manner, Framing::Records));
+        let mut reversed = bytes(end.id, &Control::KeepAlive);
+        reversed[1] = 3;
+        reversed.splice(16.., [0x80, 0, 0, 9, 0, 0, 0, 1]);
+        assert!(end.hear(peer(), &mut reversed).is_empty());
+        assert!(
+            end.data(ISN, &[0; 1_457]).is_empty(),
+            "longer than was agreed"
+        );
+        let mut spoofed = bytes(end.id, &Control::Shutdown(&[]));
+        let other = "192.0.2.9:9000".parse().unwrap();
+        assert!(end.hear(other, &mut spoofed).is_empty());
+        assert!(
+            end.data(ISN + 200_000, &[0; 20]).is_empty(),
+            "beyond the window"
+        );
+        for runt in 0..16 {
+            end.hear(peer(), &mut vec![0x80; runt]);
+        }
+        assert!(end.closed().is_none());
+        assert!(end.session.stats().dropped_malformed >= 3);
+        end.control(&Control::Shutdown(&[]));
+        assert!(end.closed().is_some());
+        assert!(end.data(ISN, &[0; 20]).is_empty(), "data after the end");
+        assert!(end.session.is_closed());
+    }
+}
+
+#[test]
+fn a_payload_that_is_no_record_ends_the_session() {
+    let mut end = accepted(config(Manner::Tuned, Framing::Records));
+    end.data(ISN, b"hello");
+    assert!(matches!(end.closed(), Some(CloseReason::Protocol(t)) if t.contains("record")));
+}
+
+#[test]
+fn routing_is_by_socket_id() {
+    let end = accepted(config(Manner::Libudt, Framing::Records));
+    let route = |to| end.udt.route(&bytes(to, &Control::KeepAlive));
+    assert_eq!(route(0), Route::New);
+    assert_eq!(route(end.id), Route::Known(end.id.into()));
+    assert_eq!(route(1 << 31), Route::Foreign, "negative for libudt");
+    assert_eq!(end.udt.route(&[0x80; 15]), Route::Foreign);
+}
+
+proptest! {
+    #[test]
+    fn nothing_makes_a_session_panic_or_hang(
+        packets in proptest::collection::vec((0_u8..10, any::<u32>(), proptest::collection::vec(any::<u32>(), 0..8), 0_u64..50), 1..60),
+        tuned: bool,
+        stream in 0_u8..3,
+        sends: bool,
+    ) {
+        let framing = match stream {
+            0 => Framing::Records,
+            1 => Framing::Messages { ttl: Some(ms(20)), in_order: false },
+            _ => Framing::Messages { ttl: None, in_order: true },
+        };
+        let mut end = accepted(config(if tuned { Manner::Tuned } else { Manner::Libudt }, framing));
+        if sends {
+            end.session.send(1, 0, 50_000);
+            end.session.write(b"words");
+        }
+        for (kind, info, words, pause) in packets {
+            end.now += ms(pause);
+            let mut rng = Rng::new(1);
+            let mut turn = Turn { now: end.now, rng: &mut rng, store: &mut Hollow };
+            end.session.handle_timeout(&mut turn);
+            end.drain();
+            // Words are near the numbers in use, or anywhere.
+            let near = |w: u32| if w.is_multiple_of(4) { w } else { ISN.wrapping_add(w % 64) & 0x7fff_ffff | w & 1 << 31 };
+            let first = if kind == 9 { near(info) & 0x7fff_ffff } else { 0x8000_0000 | u32::from(kind) << 16 };
+            let mut datagram: Vec<u8> = [first, info, 0, end.id].into_iter()
+                .chain(words.into_iter().map(near))
+                .flat_map(u32::to_be_bytes)
+                .collect();
+            end.hear(peer(), &mut datagram);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! UDT between two of ours, over every trouble a script can make.
+
+mod hostile;
+mod life;
+mod opening;
+mod transfer;
+
+use std::time::Duration;
+
+use farhaul_core::protocol::{CloseReason, Event, Protocol};
+use farhaul_protocols::udt::{Framing, Manner, Udt, UdtConfig};
+use farhaul_testkit::{Node, Pair};
+
+const MANNERS: [Manner; 2] = [Manner::Libudt, Manner::Tuned];
+const LAW: &str = "daimd";
+const LIMIT: Duration = Duration::from_mins(5);
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn config(manner: Manner, framing: Framing) -> UdtConfig {
+    UdtConfig {
+        manner,
+        framing,
+        answer: Duration::from_secs(30),
+        cookie_key: Some([1, 2]),
+        law: LAW.into(),
+        ..UdtConfig::default()
+    }
+}
+
+fn ends(config: &UdtConfig) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
+    (
+        Box::new(Udt::client(config.clone()).expect("a valid configuration")),
+        Box::new(Udt::server(config.clone()).expect("a valid configuration")),
+    )
+}
+
+fn pair(config: &UdtConfig, delay: Duration) -> Pair {
+    let (client, server) = ends(config);
+    Pair::new(client, server, delay, 1)
+}
+
+fn closed(node: &Node) -> Option<&CloseReason> {
+    node.events.iter().find_map(|e| match e {
+        Event::Closed(reason) => Some(reason),
+        _ => None,
+    })
+}
+
+fn connected(node: &Node) -> bool {
+    matches!(node.events.first(), Some(Event::Connected { .. }))
+}
