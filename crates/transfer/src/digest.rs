@@ -17,6 +17,11 @@ use std::collections::BTreeMap;
 /// Bytes per block.
 pub(crate) const BLOCK: u64 = 1 << 20;
 
+/// Bytes per leaf: what a worker hashes in passing, while it is in the cache.
+pub(crate) const LEAF: u64 = 64 << 10;
+/// Leaves of a full block.
+pub(crate) const LEAVES: usize = 16;
+
 /// Root of a file or chaining value of a block.
 pub(crate) type Hash = [u8; 32];
 
@@ -33,16 +38,101 @@ pub(crate) fn block_range(index: u64, size: u64) -> Range<u64> {
     index * BLOCK..((index + 1) * BLOCK).min(size)
 }
 
-/// The value of block `index`, with content `bytes`, of a file of `size` bytes: for a file of one block
-/// its root.
-pub(crate) fn block_hash(index: u64, size: u64, bytes: &[u8]) -> Hash {
-    if size <= BLOCK {
-        return blake3::hash(bytes).into();
+/// Hashes one block piece by piece.
+pub(crate) struct BlockDigest {
+    hasher: blake3::Hasher,
+    /// The file has no other block: its value is the root.
+    only: bool,
+}
+
+impl BlockDigest {
+    /// Of block `index` of a file of `size` bytes.
+    pub(crate) fn new(index: u64, size: u64) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        let only = size <= BLOCK;
+        if !only {
+            hasher.set_input_offset(index * BLOCK);
+        }
+        Self { hasher, only }
     }
+
+    /// The next bytes.
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+    }
+
+    /// The value, after all its bytes.
+    pub(crate) fn value(&self) -> Hash {
+        if self.only {
+            self.hasher.finalize().into()
+        } else {
+            self.hasher.finalize_non_root()
+        }
+    }
+}
+
+/// The value of block `index`, with content `bytes`, of a file of `size` bytes.
+#[cfg(test)]
+pub(crate) fn block_hash(index: u64, size: u64, bytes: &[u8]) -> Hash {
+    let mut digest = BlockDigest::new(index, size);
+    digest.update(bytes);
+    digest.value()
+}
+
+/// The chaining value of the leaf that begins at `offset` of a file of more than one block.
+pub(crate) fn leaf_hash(offset: u64, bytes: &[u8]) -> Hash {
     let mut hasher = blake3::Hasher::new();
-    hasher.set_input_offset(index * BLOCK);
+    hasher.set_input_offset(offset);
     hasher.update(bytes);
     hasher.finalize_non_root()
+}
+
+/// The values of one block's leaves as they become known.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaves {
+    values: [Hash; LEAVES],
+    known: u16,
+    count: usize,
+}
+
+impl Leaves {
+    /// Of a block of `bytes` bytes, none known.
+    pub(crate) fn new(bytes: u64) -> Self {
+        let count = usize::try_from(bytes.div_ceil(LEAF)).unwrap_or(LEAVES);
+        Self {
+            values: [[0; 32]; LEAVES],
+            known: 0,
+            count: count.clamp(1, LEAVES),
+        }
+    }
+
+    pub(crate) fn set(&mut self, index: usize, value: Hash) {
+        if let Some(place) = self.values.get_mut(index) {
+            *place = value;
+            self.known |= 1 << index;
+        }
+    }
+
+    /// Leaves whose value is not known.
+    pub(crate) fn unknown(&self) -> impl Iterator<Item = usize> {
+        let known = self.known;
+        (0..self.count).filter(move |i| known & 1 << i == 0)
+    }
+
+    /// The block's chaining value, once every leaf's is known.
+    pub(crate) fn value(&self) -> Option<Hash> {
+        fn join(values: &[Hash]) -> Hash {
+            match values {
+                [one] => *one,
+                _ => {
+                    let (left, right) = values.split_at(values.len().next_power_of_two() / 2);
+                    merge(&join(left), &join(right))
+                }
+            }
+        }
+        let all = self.unknown().next().is_none();
+        all.then(|| join(&self.values[..self.count]))
+    }
 }
 
 /// The values of one file's blocks as they become known.
@@ -192,6 +282,21 @@ mod tests {
                 tree.set(index, block_hash(index, size, bytes));
             }
             assert_eq!(tree.root(), Some(*blake3::hash(&data).as_bytes()), "{len}");
+        }
+    }
+
+    #[test]
+    fn leaves_give_the_value_of_their_block() {
+        let leaf = usize::try_from(LEAF).unwrap();
+        for len in [1, leaf, leaf + 1, 5 * leaf, 11 * leaf - 3, 16 * leaf] {
+            let data = content(len);
+            let (index, size) = (3, 3 * BLOCK + len as u64);
+            let mut leaves = Leaves::new(len as u64);
+            for (i, bytes) in data.chunks(leaf).enumerate().collect::<Vec<_>>().iter().rev() {
+                assert_eq!(leaves.value(), None);
+                leaves.set(*i, leaf_hash(index * BLOCK + *i as u64 * LEAF, bytes));
+            }
+            assert_eq!(leaves.value(), Some(block_hash(index, size, &data)), "{len}");
         }
     }
 

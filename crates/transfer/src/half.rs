@@ -115,7 +115,7 @@ impl Side {
         match &self.half {
             Some(Half::Sends(sender)) => sender.is_waiting().then(|| self.now + LOOK_AGAIN),
             Some(Half::Receives(receiver)) if receiver.is_waiting() => Some(self.now + LOOK_AGAIN),
-            Some(Half::Receives(receiver)) => receiver.next_report(),
+            Some(Half::Receives(receiver)) => receiver.next_wake(),
             None => None,
         }
     }

@@ -85,6 +85,16 @@ impl<J: Job> Pool<J> {
         Some(done)
     }
 
+    /// Waits for a result; `None` if no job is out, or nobody is left to do it.
+    pub(crate) fn wait(&mut self) -> Option<J::Done> {
+        if self.outstanding == 0 {
+            return None;
+        }
+        let done = self.done.recv().ok()?;
+        self.outstanding -= 1;
+        Some(done)
+    }
+
     /// Jobs given and not answered.
     pub(crate) const fn outstanding(&self) -> usize {
         self.outstanding

@@ -7,16 +7,13 @@ use rustix::fs::{Mode, OFlags};
 
 use super::{BATCH, Part, Receiver, Small, State, WriteJob, job::Ending};
 use crate::{
-    digest::{BLOCK, Hash, block_count, block_range},
+    digest::{BLOCK, Hash, Leaves, block_count, block_range},
     error::Code,
     message::Message,
     path,
-    pool::Job,
     ranges::RangeSet,
 };
 
-/// Jobs that workers may be behind.
-const BEHIND: usize = 32;
 /// Parts kept open.
 const OPEN: usize = 128;
 const WRONG: &str = "content differs from the source after a repair; kept as .bad";
@@ -187,24 +184,17 @@ impl Receiver {
         Ok(file)
     }
 
-    /// Hashes a block that is complete. Where workers cannot follow, this thread does it: what a crash
-    /// could lose stays bounded.
-    pub(super) fn hash_block(&mut self, number: u64, index: u64, size: u64) {
-        let file = match self.part_file(number) {
-            Ok(file) => file,
-            Err(e) => return self.fail(number, Code::of_write(&e), &e),
-        };
-        let job = WriteJob::Block {
-            number,
-            index,
-            size,
-            file,
-        };
-        if self.pool.outstanding() < BEHIND {
-            self.pool.push(job);
-        } else {
-            let done = job.run(&mut self.scratch);
-            self.done(done);
+    /// Has the leaves hashed that are not known, now that the block is complete.
+    pub(super) fn hash_block(&mut self, number: u64, index: u64, size: u64, leaves: Leaves) {
+        match self.part_file(number) {
+            Ok(file) => self.pool.push(WriteJob::Block {
+                number,
+                index,
+                size,
+                file,
+                leaves,
+            }),
+            Err(e) => self.fail(number, Code::of_write(&e), &e),
         }
     }
 
@@ -287,11 +277,11 @@ impl Receiver {
                     let blocks = part.tree.set_hole(&within);
                     let size = slot.range.end - start;
                     if blocks.is_empty() {
-                        self.placed(number, within);
+                        self.written(number, &within, &[]);
                     } else {
                         let last = block_range(blocks.end - 1, size).end;
-                        self.placed(number, within.start..blocks.start * BLOCK);
-                        self.placed(number, last..within.end);
+                        self.written(number, &(within.start..blocks.start * BLOCK), &[]);
+                        self.written(number, &(last..within.end), &[]);
                     }
                     self.settle(number);
                 }
@@ -376,7 +366,8 @@ impl Receiver {
             .filter(|i| !bad.contains(i))
             .collect::<Vec<_>>();
         for index in holes {
-            self.hash_block(number, index, size);
+            let block = block_range(index, size);
+            self.hash_block(number, index, size, Leaves::new(block.end - block.start));
         }
         let set: RangeSet = ranges.into_iter().collect();
         let ranges: Vec<_> = set.iter().collect();

@@ -10,9 +10,10 @@ use std::{
 
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 
+use super::staging::{Load, Written};
 use crate::{
     confine::{self, Dir},
-    digest::{Hash, block_count},
+    digest::{BLOCK, Hash, LEAF, Leaves, block_count, block_range, leaf_hash},
     path::{self, Tag},
     pool::Job,
     sender::hash_block,
@@ -83,11 +84,15 @@ pub(crate) enum WriteJob {
         tag: Tag,
         sync: bool,
     },
+    /// Writes what arrived.
+    Load(Load),
+    /// Hashes the leaves of a block that are not known.
     Block {
         number: u64,
         index: u64,
         size: u64,
         file: Arc<File>,
+        leaves: Leaves,
     },
     /// Do these blocks of an earlier run hold what it claimed?
     Verify {
@@ -132,6 +137,10 @@ pub(crate) enum Ending {
 #[derive(Debug)]
 pub(crate) enum WriteDone {
     Small(Vec<(u64, Ending)>),
+    Load {
+        load: Load,
+        written: Vec<Written>,
+    },
     Block {
         number: u64,
         index: u64,
@@ -161,15 +170,20 @@ impl Job for WriteJob {
     fn run(self, scratch: &mut Vec<u8>) -> WriteDone {
         match self {
             Self::Small { files, tag, sync } => WriteDone::Small(write_small(&files, tag, sync)),
+            Self::Load(load) => {
+                let written = load.write();
+                WriteDone::Load { load, written }
+            }
             Self::Block {
                 number,
                 index,
                 size,
                 file,
+                leaves,
             } => WriteDone::Block {
                 number,
                 index,
-                value: hash_block(&file, index, size, scratch),
+                value: hash_rest(&file, index, size, leaves, scratch),
             },
             Self::Verify {
                 number,
@@ -298,6 +312,29 @@ fn commit(file: &File, target: &Target, part: &[u8], sync: bool, bad: bool) -> i
         file.sync_all()?;
     }
     rename(target, part, bad)
+}
+
+/// The value of a block of which some leaves are known.
+fn hash_rest(
+    file: &File,
+    index: u64,
+    size: u64,
+    mut leaves: Leaves,
+    scratch: &mut Vec<u8>,
+) -> io::Result<Hash> {
+    if size <= BLOCK {
+        return hash_block(file, index, size, scratch);
+    }
+    let block = block_range(index, size);
+    let unknown: Vec<usize> = leaves.unknown().collect();
+    for leaf in unknown {
+        let at = block.start + leaf as u64 * LEAF;
+        let len = LEAF.min(block.end - at);
+        scratch.resize(usize::try_from(len).unwrap_or_default(), 0);
+        file.read_exact_at(scratch, at)?;
+        leaves.set(leaf, leaf_hash(at, scratch));
+    }
+    leaves.value().ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 fn check(target: &Target, size: u64, scratch: &mut Vec<u8>) -> io::Result<Hash> {

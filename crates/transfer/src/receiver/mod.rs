@@ -19,7 +19,7 @@ use farhaul_core::{protocol::Session, time::Instant};
 
 use crate::{
     confine::{Dir, Tree},
-    digest::{BlockTree, Hash},
+    digest::{BlockTree, Hash, Leaves},
     error::{Code, TransferError},
     ledger::{Ledger, Outbox, short},
     message::{Message, Root, Tally},
@@ -37,10 +37,12 @@ mod files;
 mod job;
 mod journal;
 mod place;
+mod staging;
 
 pub(crate) use base::Base;
 use job::{Meta, Small, Target, WriteDone, WriteJob};
 use journal::Journal;
+use staging::Staging;
 
 /// Small files per job.
 const BATCH: usize = 64;
@@ -86,8 +88,8 @@ struct Part {
     made: bool,
     /// Its number in the journal.
     journal: Option<u64>,
-    /// Bytes missing of blocks that have some.
-    left: BTreeMap<u64, u64>,
+    /// Blocks that some bytes have been written of.
+    gathering: BTreeMap<u64, Gathering>,
     tree: BlockTree,
     /// Values of the sender's blocks compared so far, once they were asked for.
     compared: Option<u64>,
@@ -100,10 +102,26 @@ impl Part {
             file: None,
             made: false,
             journal: None,
-            left: BTreeMap::new(),
+            gathering: BTreeMap::new(),
             tree: BlockTree::new(size),
             compared: None,
             bad: Vec::new(),
+        }
+    }
+}
+
+/// A block that is not complete.
+struct Gathering {
+    /// Bytes not written yet.
+    left: u64,
+    leaves: Leaves,
+}
+
+impl Gathering {
+    fn new(bytes: u64) -> Self {
+        Self {
+            left: bytes,
+            leaves: Leaves::new(bytes),
         }
     }
 }
@@ -140,7 +158,7 @@ pub(crate) struct Receiver {
     table: Table<Incoming>,
     missing: RangeSet,
     pieces: Vec<Range<u64>>,
-    scratch: Vec<u8>,
+    staging: Staging,
     /// Bytes wanted that will need space.
     promised: u64,
     /// Bytes the destination could take when last asked.
@@ -186,7 +204,7 @@ impl Receiver {
             table: Table::default(),
             missing: RangeSet::default(),
             pieces: Vec::new(),
-            scratch: Vec::new(),
+            staging: Staging::default(),
             promised: 0,
             free: u64::MAX,
             resident: 0,
@@ -221,11 +239,13 @@ impl Receiver {
         self.pool.outstanding() > 0
     }
 
-    /// When a report is due though nothing arrives.
-    pub(crate) fn next_report(&self) -> Option<Instant> {
+    /// When a report or a write is due though nothing arrives.
+    pub(crate) fn next_wake(&self) -> Option<Instant> {
         let (_, told, at) = &self.reported;
-        at.filter(|_| *told != self.tally && !self.is_finished())
-            .map(|at| at + REPORT_AFTER)
+        let report = at.filter(|_| *told != self.tally && !self.is_finished());
+        let report = report.map(|at| at + REPORT_AFTER);
+        let write = self.staging.since.map(|since| since + place::LINGER);
+        report.into_iter().chain(write).min()
     }
 
     /// Moves everything on.
@@ -234,6 +254,7 @@ impl Receiver {
             self.done(done);
         }
         self.write_small();
+        self.write_staged(now);
         while let Some(_over) = self.table.pop_if(|e| matches!(e.state, State::Over)) {}
         self.report(now);
         if self.stage == Stage::Listed && self.table.len() == 0 {
@@ -425,6 +446,12 @@ impl Receiver {
             WriteDone::Small(endings) => {
                 for (number, ending) in endings {
                     self.small_done(number, ending);
+                }
+            }
+            WriteDone::Load { load, written } => {
+                self.staging.recycle(load);
+                for run in written {
+                    self.run_written(run);
                 }
             }
             WriteDone::Block {

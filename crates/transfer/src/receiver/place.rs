@@ -1,27 +1,33 @@
-//! Where does an arriving byte go? Into the memory of its small file or straight to its place in the
-//! part of its large one.
+//! Where does an arriving byte go? Into the memory of its small file, or with others into a load that
+//! a worker writes to its place in the part of its large one.
 //!
 //! - Only bytes that are missing are taken: a duplicate never touches what was placed, hashed or
 //!   renamed, whatever it carries.
-//! - Consecutive pieces of one file are one `pwritev`.
+//! - This thread copies; writing, and waiting for the disk, is the workers' part, until they are so far
+//!   behind that it must wait for them.
 //! - An error of one file ends that file, not the session.
 
-use std::{
-    fs::File,
-    io::{self, IoSlice},
-    ops::Range,
-    sync::Arc,
+use std::{ops::Range, time::Duration};
+
+use farhaul_core::{
+    store::{Extent, StoreError},
+    time::Instant,
 };
 
-use farhaul_core::store::{Extent, StoreError};
-
-use super::{Receiver, State};
-use crate::{digest::BLOCK, digest::block_range, error::Code, table::CONTENT};
+use super::{
+    Gathering, Receiver, State, WriteJob,
+    staging::{Into, Written},
+};
+use crate::{
+    digest::{BLOCK, Hash, LEAF, LEAVES, block_range},
+    error::Code,
+    table::CONTENT,
+};
 
 /// Memory for small files that are incomplete or being written.
 const RESIDENT: usize = 48 << 20;
-/// Buffers of one system call.
-const VECTOR: usize = 64;
+/// Longest time that bytes wait for others to be written with.
+pub(super) const LINGER: Duration = Duration::from_millis(20);
 
 /// Extents with consecutive offsets, and their bytes.
 #[derive(Clone, Copy)]
@@ -52,6 +58,7 @@ impl<'a> Arrived<'a> {
 impl Receiver {
     /// Places a batch.
     pub(crate) fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        self.keep_up()?;
         let mut rest = extents;
         while let Some(first) = rest.first() {
             let mut end = first.offset;
@@ -135,21 +142,64 @@ impl Receiver {
                     self.settle_small(number);
                 }
             }
-            State::Part(_) => {
-                let written = self
-                    .part_file(number)
-                    .and_then(|f| write(&f, within.start, arrived.pieces(range)));
-                match written {
-                    Ok(()) => self.placed(number, within),
-                    Err(e) => self.fail(number, Code::of_write(&e), &e),
+            State::Part(_) => match self.part_file(number) {
+                Ok(file) => {
+                    let into = Into { number, file, size };
+                    let pieces = arrived.pieces(range.clone());
+                    let full = self.staging.add(into, within.start, range.end, pieces);
+                    if let Some(load) = full {
+                        self.pool.push(WriteJob::Load(load));
+                    }
                 }
-            }
+                Err(e) => self.fail(number, Code::of_write(&e), &e),
+            },
             _ => {}
         }
     }
 
-    /// Bytes of a large file are in place: blocks that are complete are hashed.
-    pub(super) fn placed(&mut self, number: u64, within: Range<u64>) {
+    /// Waits for workers that are too far behind. Meanwhile the network waits in the socket's buffer,
+    /// and beyond that the sender is slowed down by loss: what is written cannot be faster than the disk.
+    fn keep_up(&mut self) -> Result<(), StoreError> {
+        while self.staging.is_full() {
+            let done = self.pool.wait();
+            let done = done.ok_or_else(|| StoreError("internal: no worker is left".into()))?;
+            self.done(done);
+        }
+        Ok(())
+    }
+
+    /// Hands collected bytes to workers that have nothing else to do, or if they have waited long
+    /// enough, or if nothing more will come.
+    pub(super) fn write_staged(&mut self, now: Instant) {
+        if self.staging.is_empty() {
+            return;
+        }
+        let since = *self.staging.since.get_or_insert(now);
+        let whole = self.missing.is_empty() || now.since(since) >= LINGER;
+        if whole || self.pool.outstanding() == 0 {
+            for load in self.staging.drain(whole) {
+                self.pool.push(WriteJob::Load(load));
+            }
+        }
+    }
+
+    /// A run has been written, or not.
+    pub(super) fn run_written(&mut self, run: Written) {
+        match run.outcome {
+            Ok(()) => self.written(run.number, &run.range, &run.leaves),
+            // It may have failed before.
+            Err(e) if self.is_part(run.number) => self.fail(run.number, Code::of_write(&e), &e),
+            Err(_) => {}
+        }
+    }
+
+    fn is_part(&self, number: u64) -> bool {
+        let slot = self.table.get(number);
+        slot.is_some_and(|s| matches!(s.item.state, State::Part(_)))
+    }
+
+    /// Bytes of a large file are in their place; blocks that are complete get their value.
+    pub(super) fn written(&mut self, number: u64, within: &Range<u64>, leaves: &[(u64, Hash)]) {
         if within.is_empty() {
             return;
         }
@@ -160,55 +210,40 @@ impl Receiver {
         let State::Part(part) = &mut slot.item.state else {
             return;
         };
-        let mut complete: Option<Range<u64>> = None;
         for index in within.start / BLOCK..within.end.div_ceil(BLOCK) {
             let block = block_range(index, size);
+            let bytes = block.end - block.start;
+            let block_state = part.gathering.entry(index);
+            let gathering = block_state.or_insert_with(|| Gathering::new(bytes));
             let n = within.end.min(block.end) - within.start.max(block.start);
-            let left = part.left.entry(index).or_insert(block.end - block.start);
-            *left -= n.min(*left);
-            if *left == 0 {
-                part.left.remove(&index);
-                let from = complete.map_or(index, |c| c.start);
-                complete = Some(from..index + 1);
+            gathering.left -= n.min(gathering.left);
+        }
+        for (leaf, value) in leaves {
+            let block = leaf * LEAF / BLOCK;
+            if let Some(gathering) = part.gathering.get_mut(&block) {
+                let within = usize::try_from(leaf % LEAVES as u64).unwrap_or_default();
+                gathering.leaves.set(within, *value);
             }
         }
-        // A contiguous range completes contiguous blocks, except perhaps its first and last.
-        for index in complete.into_iter().flatten() {
-            self.hash_block(number, index, size);
+        for index in within.start / BLOCK..within.end.div_ceil(BLOCK) {
+            self.gathered(number, index, size);
         }
     }
-}
 
-/// Writes pieces one after another from `at`.
-fn write<'a>(
-    file: &Arc<File>,
-    mut at: u64,
-    pieces: impl Iterator<Item = &'a [u8]>,
-) -> io::Result<()> {
-    let mut vector = [IoSlice::new(&[]); VECTOR];
-    let mut n = 0;
-    for piece in pieces {
-        vector[n] = IoSlice::new(piece);
-        n += 1;
-        if n == VECTOR {
-            at = write_vector(file, at, &mut vector)?;
-            n = 0;
+    /// Finishes a block if all of it is there.
+    fn gathered(&mut self, number: u64, index: u64, size: u64) {
+        let Some(State::Part(part)) = self.table.get_mut(number).map(|s| &mut s.item.state) else {
+            return;
+        };
+        if part.gathering.get(&index).is_none_or(|g| g.left > 0) {
+            return;
+        }
+        let Some(gathering) = part.gathering.remove(&index) else {
+            return;
+        };
+        match gathering.leaves.value().filter(|_| size > BLOCK) {
+            Some(value) => self.block_done(number, index, Ok(value)),
+            None => self.hash_block(number, index, size, gathering.leaves),
         }
     }
-    write_vector(file, at, &mut vector[..n]).map(drop)
-}
-
-fn write_vector(file: &File, mut at: u64, mut vector: &mut [IoSlice<'_>]) -> io::Result<u64> {
-    while vector.iter().any(|s| !s.is_empty()) {
-        match rustix::io::pwritev(file, vector, at) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) => {
-                at += n as u64;
-                IoSlice::advance_slices(&mut vector, n);
-            }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
-        }
-    }
-    Ok(at)
 }

@@ -7,12 +7,15 @@ use rustix::fs::{SeekFrom, Stat};
 
 use crate::{
     confine::{self, Dir},
-    digest::{self, Hash},
+    digest::{self, BlockDigest, Hash},
     pool::Job,
 };
 
 /// Reads of a block or file before an I/O error is believed.
 const TRIES: u32 = 3;
+
+/// Bytes read and hashed at a time: they are still in the cache when they are hashed.
+const STEP: usize = 128 << 10;
 
 /// A file as it was listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,10 +130,16 @@ pub(crate) fn hash_block(
     scratch: &mut Vec<u8>,
 ) -> io::Result<Hash> {
     let range = digest::block_range(index, size);
-    let len = usize::try_from(range.end - range.start).unwrap_or_default();
-    scratch.resize(len, 0);
-    read_at(file, scratch, range.start)?;
-    Ok(digest::block_hash(index, size, scratch))
+    let mut digest = BlockDigest::new(index, size);
+    let mut at = range.start;
+    while at < range.end {
+        let len = usize::try_from(range.end - at).unwrap_or(STEP).min(STEP);
+        scratch.resize(len, 0);
+        read_at(file, scratch, at)?;
+        digest.update(scratch);
+        at += len as u64;
+    }
+    Ok(digest.value())
 }
 
 /// Fills `into`, trying again after errors that may pass.

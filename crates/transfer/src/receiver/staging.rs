@@ -1,0 +1,217 @@
+//! How do bytes of large files reach the disk without holding up the thread that receives them? They
+//! are copied once into a load; a worker writes it and, while the bytes are in its cache, hashes every
+//! leaf that lies in it whole.
+//!
+//! - Loads are recycled: in a steady state nothing is allocated.
+//! - There are at most [`LOADS`]: a disk that is slower than the network holds up the receiver, not the
+//!   memory.
+//! - New data and repairs are collected apart, so that a repair does not cut a leaf of new data in two.
+
+use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, sync::Arc};
+
+use farhaul_core::time::Instant;
+
+use crate::digest::{BLOCK, Hash, LEAF, leaf_hash};
+
+/// Bytes in a load: they stay in the cache of the core that fetches them.
+const LOAD: usize = 512 << 10;
+/// Loads being filled, written or waiting: 32 MiB.
+const LOADS: usize = 64;
+
+/// Consecutive bytes of one file.
+#[derive(Debug)]
+struct Run {
+    number: u64,
+    file: Arc<File>,
+    size: u64,
+    /// Within the file.
+    offset: u64,
+    /// Within the load.
+    bytes: Range<usize>,
+}
+
+impl Run {
+    const fn end(&self) -> u64 {
+        self.offset + (self.bytes.end - self.bytes.start) as u64
+    }
+}
+
+/// Bytes on their way to the disk.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    bytes: Vec<u8>,
+    runs: Vec<Run>,
+}
+
+/// What became of a run.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(super) number: u64,
+    /// Within the file.
+    pub(super) range: Range<u64>,
+    /// Values of the leaves that lay in it whole, by their number in the file.
+    pub(super) leaves: Vec<(u64, Hash)>,
+    pub(super) outcome: io::Result<()>,
+}
+
+/// A large file that bytes are for.
+pub(super) struct Into {
+    pub(super) number: u64,
+    pub(super) file: Arc<File>,
+    pub(super) size: u64,
+}
+
+impl Load {
+    fn append<'a>(&mut self, into: Into, offset: u64, pieces: impl Iterator<Item = &'a [u8]>) {
+        let from = self.bytes.len();
+        pieces.for_each(|piece| self.bytes.extend_from_slice(piece));
+        let to = self.bytes.len();
+        match self.runs.last_mut() {
+            Some(last) if last.number == into.number && last.end() == offset => last.bytes.end = to,
+            _ => self.runs.push(Run {
+                number: into.number,
+                file: into.file,
+                size: into.size,
+                offset,
+                bytes: from..to,
+            }),
+        }
+    }
+
+    /// Moves the begun leaf at the end to `next`; the bytes that complete it may be about to come.
+    fn move_tail(&mut self, next: &mut Self) {
+        let Some(last) = self.runs.last_mut() else {
+            return;
+        };
+        let end = last.end();
+        let cut = end - end % LEAF;
+        if last.size <= BLOCK || end == last.size || cut == end {
+            return;
+        }
+        let tail = usize::try_from(end - cut.max(last.offset)).unwrap_or_default();
+        let at = last.bytes.end - tail;
+        let into = Into {
+            number: last.number,
+            file: Arc::clone(&last.file),
+            size: last.size,
+        };
+        next.append(into, end - tail as u64, std::iter::once(&self.bytes[at..]));
+        last.bytes.end = at;
+        self.bytes.truncate(at);
+        if last.bytes.is_empty() {
+            self.runs.pop();
+        }
+    }
+
+    /// Writes it, hashing in passing.
+    pub(super) fn write(&self) -> Vec<Written> {
+        let written = |run: &Run| {
+            let mut leaves = Vec::new();
+            let outcome = run.write(&self.bytes[run.bytes.clone()], &mut leaves);
+            Written {
+                number: run.number,
+                range: run.offset..run.end(),
+                leaves,
+                outcome,
+            }
+        };
+        self.runs.iter().map(written).collect()
+    }
+}
+
+impl Run {
+    fn write(&self, mut bytes: &[u8], leaves: &mut Vec<(u64, Hash)>) -> io::Result<()> {
+        let mut at = self.offset;
+        while !bytes.is_empty() {
+            let leaf_end = (at - at % LEAF + LEAF).min(self.size);
+            let len = usize::try_from(leaf_end - at).unwrap_or(usize::MAX);
+            let (now, rest) = bytes.split_at(len.min(bytes.len()));
+            if self.size > BLOCK && at.is_multiple_of(LEAF) && now.len() == len {
+                leaves.push((at / LEAF, leaf_hash(at, now)));
+            }
+            self.file.write_all_at(now, at)?;
+            at += now.len() as u64;
+            bytes = rest;
+        }
+        Ok(())
+    }
+}
+
+/// Loads being filled, and empty ones.
+#[derive(Debug, Default)]
+pub(super) struct Staging {
+    /// New data.
+    ahead: Load,
+    /// Repairs.
+    behind: Load,
+    /// One past the newest byte of the object.
+    frontier: u64,
+    spare: Vec<Load>,
+    /// Loads handed to workers.
+    out: usize,
+    /// Since when something has been waiting here.
+    pub(super) since: Option<Instant>,
+}
+
+impl Staging {
+    /// True if another batch must wait for workers.
+    pub(super) const fn is_full(&self) -> bool {
+        self.out + 2 >= LOADS
+    }
+
+    /// Takes bytes of a file; `end` is one past the last of them within the object. A load that is full
+    /// is returned for a worker.
+    pub(super) fn add<'a>(
+        &mut self,
+        into: Into,
+        offset: u64,
+        end: u64,
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<Load> {
+        let new = end > self.frontier;
+        self.frontier = self.frontier.max(end);
+        let load = if new { &mut self.ahead } else { &mut self.behind };
+        load.append(into, offset, pieces);
+        (load.bytes.len() >= LOAD).then(|| self.take(new, !new))
+    }
+
+    /// Takes what is there for workers, the begun leaf at the end of new data too if `whole`.
+    pub(super) fn drain(&mut self, whole: bool) -> impl Iterator<Item = Load> {
+        let loads = [(true, whole), (false, true)].map(|(new, whole)| {
+            let load = if new { &self.ahead } else { &self.behind };
+            let load = (!load.runs.is_empty()).then(|| self.take(new, whole))?;
+            if load.runs.is_empty() {
+                self.recycle(load);
+                return None;
+            }
+            Some(load)
+        });
+        if self.is_empty() {
+            self.since = None;
+        }
+        loads.into_iter().flatten()
+    }
+
+    fn take(&mut self, new: bool, whole: bool) -> Load {
+        let mut next = self.spare.pop().unwrap_or_default();
+        next.bytes.reserve(LOAD + (64 << 10));
+        let load = if new { &mut self.ahead } else { &mut self.behind };
+        if !whole {
+            load.move_tail(&mut next);
+        }
+        self.out += 1;
+        std::mem::replace(load, next)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ahead.runs.is_empty() && self.behind.runs.is_empty()
+    }
+
+    /// Takes back a load that was written.
+    pub(super) fn recycle(&mut self, mut load: Load) {
+        load.bytes.clear();
+        load.runs.clear();
+        self.out -= 1;
+        self.spare.push(load);
+    }
+}
