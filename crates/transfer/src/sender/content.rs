@@ -1,12 +1,11 @@
-//! Where does the sender find a byte of the object? In a pack of small files that was read ahead, or
-//! in an open large file; failing both (a repair long after), in the small file itself.
+//! Where does the sender find a byte of the object? In what was read ahead; a repair finds it in the
+//! file again.
 //!
 //! - Consecutive extents in one file are one `preadv`.
 //! - Bytes that cannot be read are sent as zeros and their file is reported: a fault in one file does
 //!   not end the session.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
     fs::File,
     io::{self, IoSliceMut},
     os::unix::fs::FileExt,
@@ -18,54 +17,10 @@ use farhaul_core::store::{Extent, StoreError};
 use super::{Body, Sender};
 use crate::{confine, table::CONTENT};
 
-/// Bytes of packs kept for repairs.
-const KEPT: u64 = 64 << 20;
 /// Large files kept open.
 const OPEN: usize = 128;
 /// Buffers of one system call.
 const VECTOR: usize = 64;
-
-/// Small files read ahead.
-#[derive(Debug, Default)]
-pub(super) struct Loaded {
-    by_start: BTreeMap<u64, Vec<u8>>,
-    order: VecDeque<u64>,
-    bytes: u64,
-}
-
-impl Loaded {
-    pub(super) fn insert(&mut self, start: u64, bytes: Vec<u8>) {
-        self.bytes += bytes.len() as u64;
-        self.order.push_back(start);
-        if let Some(old) = self.by_start.insert(start, bytes) {
-            self.bytes -= old.len() as u64;
-        }
-        while self.bytes > KEPT
-            && self.order.len() > 1
-            && let Some(oldest) = self.order.pop_front()
-        {
-            if let Some(old) = self.by_start.remove(&oldest) {
-                self.bytes -= old.len() as u64;
-            }
-        }
-    }
-
-    /// Copies what is there from `offset` on; returns how many bytes that were.
-    fn copy(&self, offset: u64, into: &mut [u8]) -> usize {
-        let Some((start, bytes)) = self.by_start.range(..=offset).next_back() else {
-            return 0;
-        };
-        let Some(rest) = usize::try_from(offset - start)
-            .ok()
-            .and_then(|at| bytes.get(at..))
-        else {
-            return 0;
-        };
-        let n = rest.len().min(into.len());
-        into[..n].copy_from_slice(&rest[..n]);
-        n
-    }
-}
 
 impl Sender {
     /// Fills a batch.
@@ -166,6 +121,8 @@ impl Sender {
             return Ok(Arc::clone(file));
         }
         let file = Arc::new(confine::open_to_read(&self.roots[item.source], &item.rel)?);
+        // Reading ahead of the workers; where it cannot be asked for, reading is only slower.
+        let _hint = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Sequential);
         large.file = Some(Arc::clone(&file));
         self.open.push_back(number);
         if self.open.len() > OPEN

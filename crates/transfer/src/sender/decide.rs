@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, ops::Range};
 
-use super::{BLOCK, Body, Item, Large, PACK_FILES, Pack, PackState, ReadJob, Sender};
+use super::{BLOCK, Body, Item, Large, PACK_FILES, Pack, ReadJob, Sender};
 use crate::{
     digest::BlockTree,
     error::TransferError,
@@ -230,7 +230,6 @@ const fn new_pack(number: u64, start: u64) -> Pack {
         upto: number + 1,
         start,
         wanted: Vec::new(),
-        state: PackState::Waiting,
     }
 }
 

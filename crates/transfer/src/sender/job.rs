@@ -7,7 +7,7 @@ use rustix::fs::{SeekFrom, Stat};
 
 use crate::{
     confine::{self, Dir},
-    digest::{self, BlockDigest, Hash},
+    digest::{self, BLOCK, BlockDigest, Hash},
     pool::Job,
 };
 
@@ -48,11 +48,59 @@ pub(crate) struct PackFile {
     pub(crate) identity: Identity,
 }
 
+/// Bytes of one block of a large file.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub(crate) number: u64,
+    pub(crate) size: u64,
+    /// Within the file.
+    pub(crate) range: Range<u64>,
+    pub(crate) bytes: Vec<u8>,
+    /// The block's value, if the piece is the block.
+    pub(crate) value: Option<Hash>,
+    pub(crate) outcome: io::Result<()>,
+}
+
+impl Piece {
+    fn read(&mut self, file: &File) -> io::Result<()> {
+        let Range { start, end } = self.range;
+        let index = start / BLOCK;
+        let mut digest = (self.range == digest::block_range(index, self.size))
+            .then(|| BlockDigest::new(index, self.size));
+        fit(&mut self.bytes, end - start);
+        let mut at = start;
+        for part in self.bytes.chunks_mut(STEP) {
+            read_at(file, part, at)?;
+            if let Some(digest) = &mut digest {
+                digest.update(part);
+            }
+            at += part.len() as u64;
+        }
+        self.value = digest.map(|d| d.value());
+        Ok(())
+    }
+}
+
+/// Makes `bytes` this long; what was in it stays, to be overwritten.
+fn fit(bytes: &mut Vec<u8>, len: u64) {
+    let len = usize::try_from(len).unwrap_or_default();
+    if bytes.len() < len {
+        bytes.resize(len, 0);
+    }
+    bytes.truncate(len);
+}
+
 /// Work.
 #[derive(Debug)]
 pub(crate) enum ReadJob {
-    /// Reads consecutive small files end to end.
-    Pack { id: u64, files: Vec<PackFile> },
+    /// Reads consecutive small files end to end into `bytes`.
+    Pack {
+        id: u64,
+        files: Vec<PackFile>,
+        bytes: Vec<u8>,
+    },
+    /// Reads bytes of a large file, and hashes them in passing if they are a whole block.
+    Piece { piece: Piece, file: Arc<File> },
     /// Hashes one block.
     Block {
         number: u64,
@@ -77,6 +125,7 @@ pub(crate) enum ReadDone {
         bytes: Vec<u8>,
         results: Vec<(u64, io::Result<Hash>)>,
     },
+    Piece(Piece),
     Block {
         number: u64,
         index: u64,
@@ -93,7 +142,11 @@ impl Job for ReadJob {
 
     fn run(self, scratch: &mut Vec<u8>) -> ReadDone {
         match self {
-            Self::Pack { id, files } => read_pack(id, &files),
+            Self::Pack { id, files, bytes } => read_pack(id, &files, bytes),
+            Self::Piece { mut piece, file } => {
+                piece.outcome = piece.read(&file);
+                ReadDone::Piece(piece)
+            }
             Self::Block {
                 number,
                 index,
@@ -153,9 +206,8 @@ fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<()> {
     }
 }
 
-fn read_pack(id: u64, files: &[PackFile]) -> ReadDone {
-    let total: u64 = files.iter().map(|f| f.identity.size).sum();
-    let mut bytes = vec![0; usize::try_from(total).unwrap_or_default()];
+fn read_pack(id: u64, files: &[PackFile], mut bytes: Vec<u8>) -> ReadDone {
+    fit(&mut bytes, files.iter().map(|f| f.identity.size).sum());
     let mut rest = &mut bytes[..];
     let mut results = Vec::with_capacity(files.len());
     for file in files {

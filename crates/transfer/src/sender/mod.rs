@@ -27,27 +27,26 @@ use crate::{
     progress::{Phase, Progress},
     ranges::RangeSet,
     scan::{self, Found, Scanned, Source},
-    table::{CONTENT, Table, WINDOW},
+    table::{Table, WINDOW},
 };
 
+mod ahead;
 mod content;
 mod decide;
 mod job;
 
-use content::Loaded;
+use ahead::Loaded;
 pub(crate) use job::{Identity, hash_block};
-use job::{PackFile, ReadDone, ReadJob};
+use job::{ReadDone, ReadJob};
 
 /// "File number" of a problem with something that was never listed.
 pub(crate) const NOT_LISTED: u64 = farhaul_core::codec::VARINT_MAX;
 /// Manifest bytes in the stream before more are written.
 const UNWRITTEN: usize = 1 << 20;
-/// Content bytes queued on the session before more are.
-const UNSENT: u64 = 32 << 20;
-/// Longest range queued at once.
-const PIECE: u64 = 64 << 20;
-/// Packs being read or waiting to be sent.
-const PACKS_AHEAD: usize = 16;
+/// Content bytes queued on the session before more are. They are in memory.
+const UNSENT: u64 = 16 << 20;
+/// Packs and blocks being read or waiting to be queued.
+const AHEAD: usize = 16;
 /// Files per pack.
 const PACK_FILES: usize = 256;
 /// Large files hashed at the same time.
@@ -115,14 +114,19 @@ struct Pack {
     upto: u64,
     start: u64,
     wanted: Vec<Range<u64>>,
-    state: PackState,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum PackState {
-    Waiting,
-    Reading,
-    Loaded,
+/// Content being read ahead, in the order in which it will be sent.
+struct Step {
+    what: Ahead,
+    /// It is in memory, or could not be read.
+    ready: bool,
+}
+
+enum Ahead {
+    Pack(u64),
+    /// Bytes of one block of a large file, absolute offsets.
+    Piece { number: u64, range: Range<u64> },
 }
 
 /// The sending half of a transfer.
@@ -137,9 +141,9 @@ pub(crate) struct Sender {
     unsettled: u64,
     ended: bool,
     queue: VecDeque<Item>,
+    steps: VecDeque<Step>,
     packs: BTreeMap<u64, Pack>,
     next_pack: u64,
-    packs_ahead: usize,
     loaded: Loaded,
     open: VecDeque<u64>,
     /// Large files that are not settled.
@@ -177,7 +181,7 @@ impl Sender {
             queue: VecDeque::new(),
             packs: BTreeMap::new(),
             next_pack: 0,
-            packs_ahead: 0,
+            steps: VecDeque::new(),
             loaded: Loaded::default(),
             open: VecDeque::new(),
             active: VecDeque::new(),
@@ -350,82 +354,6 @@ impl Sender {
         Some(entry)
     }
 
-    /// Queues content on the session, in manifest order.
-    fn feed(&mut self, session: &mut dyn Session) {
-        self.read_ahead();
-        while session.unsent() < UNSENT {
-            match self.queue.front() {
-                None => return,
-                Some(Item::Large(number)) => {
-                    let number = *number;
-                    let large = match self.table.get_mut(number).map(|s| &mut s.item.body) {
-                        Some(Body::Large(large)) if !large.mapped => return,
-                        Some(Body::Large(large)) => Some(large),
-                        _ => None,
-                    };
-                    match large.and_then(|l| next_piece(&mut l.to_send)) {
-                        Some(piece) => session.send(CONTENT, piece.start, piece.end - piece.start),
-                        None => drop(self.queue.pop_front()),
-                    }
-                }
-                Some(Item::Pack(id)) => {
-                    let id = *id;
-                    if self
-                        .packs
-                        .get(&id)
-                        .is_some_and(|p| p.state != PackState::Loaded)
-                    {
-                        return;
-                    }
-                    if let Some(pack) = self.packs.remove(&id) {
-                        for r in &pack.wanted {
-                            session.send(CONTENT, r.start, r.end - r.start);
-                        }
-                        self.packs_ahead -= 1;
-                        self.read_ahead();
-                    }
-                    self.queue.pop_front();
-                }
-            }
-        }
-    }
-
-    /// Starts to read the next packs.
-    fn read_ahead(&mut self) {
-        if self.packs_ahead >= PACKS_AHEAD {
-            return;
-        }
-        let ids: Vec<u64> = self
-            .packs
-            .iter()
-            .filter(|(_, p)| p.state == PackState::Waiting)
-            .map(|(id, _)| *id)
-            .take(PACKS_AHEAD - self.packs_ahead)
-            .collect();
-        for id in ids {
-            let Some(pack) = self.packs.get_mut(&id) else {
-                continue;
-            };
-            pack.state = PackState::Reading;
-            // What is over by now is not read, and the pack starts behind it.
-            let first = pack.first.max(self.table.first());
-            let upto = pack.upto;
-            pack.start = self.table.get(first).map_or(pack.start, |s| s.range.start);
-            let file = |number: u64| {
-                let item = &self.table.get(number)?.item;
-                matches!(item.body, Body::Small).then(|| PackFile {
-                    number,
-                    root: Arc::clone(&self.roots[item.source]),
-                    rel: item.rel.clone(),
-                    identity: item.identity(),
-                })
-            };
-            let files: Vec<_> = (first..upto).filter_map(file).collect();
-            self.packs_ahead += 1;
-            self.pool.push(ReadJob::Pack { id, files });
-        }
-    }
-
     /// Hashes blocks of large files behind the data.
     fn hash(&mut self) {
         let room = self.pool.threads() * 2;
@@ -500,6 +428,7 @@ impl Sender {
     fn done(&mut self, done: ReadDone) {
         match done {
             ReadDone::Pack { id, bytes, results } => self.pack_done(id, bytes, results),
+            ReadDone::Piece(piece) => self.piece_done(piece),
             ReadDone::Block {
                 number,
                 index,
@@ -519,31 +448,6 @@ impl Sender {
                 }
             }
             ReadDone::Extents { number, data } => self.mapped(number, &data),
-        }
-    }
-
-    fn pack_done(&mut self, id: u64, bytes: Vec<u8>, results: Vec<(u64, io::Result<Hash>)>) {
-        let start = self.packs.get_mut(&id).map(|pack| {
-            pack.state = PackState::Loaded;
-            pack.start
-        });
-        if let Some(start) = start {
-            self.loaded.insert(start, bytes);
-        }
-        for (number, result) in results {
-            match result {
-                Ok(root) => self.settle(number, root, false),
-                Err(e) => {
-                    if let (Some(slot), Some(pack)) =
-                        (self.table.get(number), self.packs.get_mut(&id))
-                    {
-                        let mut wanted: RangeSet = pack.wanted.drain(..).collect();
-                        wanted.remove(slot.range.clone());
-                        pack.wanted.extend(wanted.iter());
-                    }
-                    self.fail_read(number, &e);
-                }
-            }
         }
     }
 
@@ -646,16 +550,4 @@ impl Sender {
             }
         }
     }
-}
-
-/// The next piece to queue.
-fn next_piece(to_send: &mut VecDeque<Range<u64>>) -> Option<Range<u64>> {
-    let front = to_send.front_mut()?;
-    let end = front.end.min(front.start + PIECE);
-    let piece = front.start..end;
-    front.start = end;
-    if front.is_empty() {
-        to_send.pop_front();
-    }
-    Some(piece)
 }
