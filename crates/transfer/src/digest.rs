@@ -122,13 +122,11 @@ impl Leaves {
     /// The block's chaining value, once every leaf's is known.
     pub(crate) fn value(&self) -> Option<Hash> {
         fn join(values: &[Hash]) -> Hash {
-            match values {
-                [one] => *one,
-                _ => {
-                    let (left, right) = values.split_at(values.len().next_power_of_two() / 2);
-                    merge(&join(left), &join(right))
-                }
+            if let [one] = values {
+                return *one;
             }
+            let (left, right) = values.split_at(values.len().next_power_of_two() / 2);
+            merge(&join(left), &join(right))
         }
         let all = self.unknown().next().is_none();
         all.then(|| join(&self.values[..self.count]))
@@ -292,11 +290,21 @@ mod tests {
             let data = content(len);
             let (index, size) = (3, 3 * BLOCK + len as u64);
             let mut leaves = Leaves::new(len as u64);
-            for (i, bytes) in data.chunks(leaf).enumerate().collect::<Vec<_>>().iter().rev() {
+            for (i, bytes) in data
+                .chunks(leaf)
+                .enumerate()
+                .collect::<Vec<_>>()
+                .iter()
+                .rev()
+            {
                 assert_eq!(leaves.value(), None);
                 leaves.set(*i, leaf_hash(index * BLOCK + *i as u64 * LEAF, bytes));
             }
-            assert_eq!(leaves.value(), Some(block_hash(index, size, &data)), "{len}");
+            assert_eq!(
+                leaves.value(),
+                Some(block_hash(index, size, &data)),
+                "{len}"
+            );
         }
     }
 

@@ -192,7 +192,7 @@ impl Receiver {
                 index,
                 size,
                 file,
-                leaves,
+                leaves: Box::new(leaves),
             }),
             Err(e) => self.fail(number, Code::of_write(&e), &e),
         }

@@ -92,7 +92,7 @@ pub(crate) enum WriteJob {
         index: u64,
         size: u64,
         file: Arc<File>,
-        leaves: Leaves,
+        leaves: Box<Leaves>,
     },
     /// Do these blocks of an earlier run hold what it claimed?
     Verify {
@@ -183,7 +183,7 @@ impl Job for WriteJob {
             } => WriteDone::Block {
                 number,
                 index,
-                value: hash_rest(&file, index, size, leaves, scratch),
+                value: hash_rest(&file, index, size, *leaves, scratch),
             },
             Self::Verify {
                 number,
@@ -334,7 +334,9 @@ fn hash_rest(
         file.read_exact_at(scratch, at)?;
         leaves.set(leaf, leaf_hash(at, scratch));
     }
-    leaves.value().ok_or_else(|| io::ErrorKind::InvalidData.into())
+    leaves
+        .value()
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 fn check(target: &Target, size: u64, scratch: &mut Vec<u8>) -> io::Result<Hash> {

@@ -116,13 +116,15 @@ impl Journal {
                     mtime_nanos: r.u32()?,
                 };
                 let name = r.rest().to_vec();
-                self.claims.insert(
-                    name.clone(),
-                    Claim {
-                        identity,
-                        blocks: BTreeMap::new(),
-                    },
-                );
+                let claim = self.claims.entry(name.clone()).or_insert_with(|| Claim {
+                    identity,
+                    blocks: BTreeMap::new(),
+                });
+                // A run that ended before it had checked what the one before left takes nothing away.
+                if claim.identity != identity {
+                    claim.identity = identity;
+                    claim.blocks.clear();
+                }
                 names.insert(number, name);
             }
             BLOCK => {

@@ -15,8 +15,8 @@ use crate::digest::{BLOCK, Hash, LEAF, leaf_hash};
 
 /// Bytes in a load: they stay in the cache of the core that fetches them.
 const LOAD: usize = 512 << 10;
-/// Loads being filled, written or waiting: 32 MiB.
-const LOADS: usize = 64;
+/// Loads being filled, written or waiting: 16 MiB.
+const LOADS: usize = 32;
 
 /// Consecutive bytes of one file.
 #[derive(Debug)]
@@ -170,7 +170,11 @@ impl Staging {
     ) -> Option<Load> {
         let new = end > self.frontier;
         self.frontier = self.frontier.max(end);
-        let load = if new { &mut self.ahead } else { &mut self.behind };
+        let load = if new {
+            &mut self.ahead
+        } else {
+            &mut self.behind
+        };
         load.append(into, offset, pieces);
         (load.bytes.len() >= LOAD).then(|| self.take(new, !new))
     }
@@ -195,7 +199,11 @@ impl Staging {
     fn take(&mut self, new: bool, whole: bool) -> Load {
         let mut next = self.spare.pop().unwrap_or_default();
         next.bytes.reserve(LOAD + (64 << 10));
-        let load = if new { &mut self.ahead } else { &mut self.behind };
+        let load = if new {
+            &mut self.ahead
+        } else {
+            &mut self.behind
+        };
         if !whole {
             load.move_tail(&mut next);
         }

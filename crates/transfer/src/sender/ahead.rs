@@ -24,9 +24,9 @@ use crate::{
 };
 
 /// Bytes in memory; beyond that the oldest are given up. Only what is queued twice is ever that old.
-const KEPT: u64 = 48 << 20;
+const KEPT: u64 = 24 << 20;
 /// Empty buffers kept.
-const SPARE: usize = 40;
+const SPARE: usize = 8;
 /// Starts remembered before those that have gone are forgotten.
 const STARTS: usize = 4_096;
 
@@ -131,7 +131,7 @@ impl Sender {
 
     /// Starts to read what comes next.
     fn read_ahead(&mut self) {
-        while self.steps.len() < AHEAD
+        while self.steps.len() < AHEAD + self.pool.threads()
             && let Some(item) = self.queue.front()
         {
             let (what, reads) = match *item {
@@ -139,19 +139,18 @@ impl Sender {
                     self.queue.pop_front();
                     (Ahead::Pack(id), self.read_pack(id))
                 }
-                Item::Large(number) => match self.table.get_mut(number).map(|s| &mut s.item.body) {
-                    Some(Body::Large(large)) if !large.mapped => return,
-                    _ => match self.next_piece(number) {
-                        Some(range) => {
-                            let reads = self.read_piece(number, &range);
-                            (Ahead::Piece { number, range }, reads)
-                        }
-                        None => {
-                            self.queue.pop_front();
-                            continue;
-                        }
-                    },
-                },
+                Item::Large(number) => {
+                    let body = self.table.get(number).map(|s| &s.item.body);
+                    if matches!(body, Some(Body::Large(large)) if !large.mapped) {
+                        return;
+                    }
+                    let Some(range) = self.next_piece(number) else {
+                        self.queue.pop_front();
+                        continue;
+                    };
+                    let reads = self.read_piece(number, &range);
+                    (Ahead::Piece { number, range }, reads)
+                }
             };
             self.steps.push_back(Step {
                 what,

@@ -44,9 +44,9 @@ pub(crate) const NOT_LISTED: u64 = farhaul_core::codec::VARINT_MAX;
 /// Manifest bytes in the stream before more are written.
 const UNWRITTEN: usize = 1 << 20;
 /// Content bytes queued on the session before more are. They are in memory.
-const UNSENT: u64 = 16 << 20;
-/// Packs and blocks being read or waiting to be queued.
-const AHEAD: usize = 16;
+const UNSENT: u64 = 4 << 20;
+/// Packs and blocks being read or waiting to be queued, beyond one per worker.
+const AHEAD: usize = 2;
 /// Files per pack.
 const PACK_FILES: usize = 256;
 /// Large files hashed at the same time.
@@ -126,7 +126,10 @@ struct Step {
 enum Ahead {
     Pack(u64),
     /// Bytes of one block of a large file, absolute offsets.
-    Piece { number: u64, range: Range<u64> },
+    Piece {
+        number: u64,
+        range: Range<u64>,
+    },
 }
 
 /// The sending half of a transfer.

@@ -1,107 +1,15 @@
-//! `farhaul cp` against `farhaul serve` on the loopback: real processes, real sockets, real signals.
+//! Files there and back, keys, mistakes, interrupts.
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read as _},
+    io::Read as _,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
 };
 
 use serde_json::Value;
 
-/// A folder for one test, with a configuration of its own.
-struct Place(tempfile::TempDir);
-
-impl Place {
-    fn new() -> Self {
-        let place = Self(tempfile::tempdir().expect("a temporary folder"));
-        fs::create_dir(place.path("share")).expect("a share");
-        place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
-        command
-            .args(args)
-            .current_dir(self.0.path())
-            .env("XDG_CONFIG_HOME", self.path("config"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().expect("the program starts")
-    }
-
-    /// Starts a server; where it listens.
-    fn serve(&self, more: &[&str]) -> Served {
-        let share = format!("s={}:rw", self.path("share").display());
-        let args = [
-            &["serve", "--listen", "127.0.0.1:0", "--share", &share],
-            more,
-        ]
-        .concat();
-        let mut child = self.command(&args).spawn().expect("the program starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-        let said = lines
-            .by_ref()
-            .map_while(Result::ok)
-            .find(|l| l.starts_with("listening on"));
-        let said = said.expect("the server says where it listens");
-        let mut words = said.split([' ', '/']);
-        let at = words.nth(2).expect("an address").to_string();
-        let key = said.rsplit(' ').next().expect("a key").to_string();
-        // Whatever it says later must not fill the pipe.
-        std::thread::spawn(move || lines.for_each(drop));
-        Served { child, at, key }
-    }
-}
-
-struct Served {
-    child: Child,
-    at: String,
-    key: String,
-}
-
-impl Served {
-    fn to(&self, path: &str) -> String {
-        format!("{}::s/{path}", self.at)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _gone = self.child.kill();
-        let _reaped = self.child.wait();
-    }
-}
-
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut rng = farhaul_core::rng::Rng::new(seed);
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8))
-        .flat_map(|_| rng.next_u64().to_le_bytes())
-        .collect();
-    bytes.truncate(len);
-    bytes
-}
-
-fn code(output: &Output) -> i32 {
-    output
-        .status
-        .code()
-        .unwrap_or_else(|| panic!("ended by a signal: {output:?}"))
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use crate::place::{Place, code, end_when, noise, said};
 
 /// Paths, sizes, modes, times and contents below `dir`.
 fn tree(dir: &Path) -> Vec<(PathBuf, u32, i64, i64, Vec<u8>)> {
@@ -252,74 +160,6 @@ fn mistakes_have_their_codes() {
     fs::write(place.path("share/file"), "x").unwrap();
     let out = place.run(&["cp", "--trust-any", "f", "f", &server.to("file")]);
     assert_eq!(code(&out), 4, "{}", said(&out));
-}
-
-/// Ends a client or server once the share holds `bytes` of a part, by `signal`.
-fn end_when(place: &Place, bytes: u64, into: &str, child: &mut Child, signal: &str) {
-    let part_bytes = || {
-        let entries = fs::read_dir(place.path(into))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let parts = entries.filter(|e| e.file_name().to_string_lossy().ends_with("-part"));
-        parts
-            .filter_map(|e| e.metadata().ok())
-            .map(|m| m.blocks() * 512)
-            .sum::<u64>()
-    };
-    while part_bytes() < bytes {
-        assert!(
-            child.try_wait().expect("our own child").is_none(),
-            "it ended before it could be ended"
-        );
-        std::thread::yield_now();
-    }
-    let id = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args([signal, &id])
-            .status()
-            .expect("kill exists")
-            .success()
-    );
-}
-
-#[test]
-fn killed_at_either_end_it_continues() {
-    const SIZE: usize = 160 << 20;
-    let place = Place::new();
-    fs::write(place.path("big"), noise(1, SIZE)).unwrap();
-    let mut server = place.serve(&["--allow", "any"]);
-    let mut sent = 0;
-    for (round, kills_server) in [(1, false), (2, true), (3, false)] {
-        let mut args = vec!["cp", "--trust-any", "--max-rate", "2Gbit", "big"];
-        let to = server.to("");
-        args.push(&to);
-        let mut client = place.command(&args).spawn().unwrap();
-        let mark = round * (36 << 20);
-        if kills_server {
-            end_when(&place, mark, "share", &mut server.child, "-KILL");
-            client.kill().unwrap();
-            client.wait().unwrap();
-            server = place.serve(&["--allow", "any"]);
-        } else {
-            end_when(&place, mark, "share", &mut client, "-KILL");
-            client.wait().unwrap();
-            // The server hears nothing more; the next run takes over from the dead one.
-        }
-        sent = mark;
-    }
-    let out = place.run(&["cp", "--trust-any", "--json", "big", &server.to("")]);
-    assert_eq!(code(&out), 0, "{}", said(&out));
-    let word: Value = serde_json::from_slice(&out.stdout).unwrap();
-    let resumed = word["resumed_bytes"].as_u64().unwrap();
-    assert!(resumed + (64 << 20) >= sent, "resumed {resumed} of {sent}");
-    assert!(fs::read(place.path("share/big")).unwrap() == fs::read(place.path("big")).unwrap());
-    assert_eq!(
-        fs::read_dir(place.path("share")).unwrap().count(),
-        1,
-        "nothing is left behind"
-    );
 }
 
 #[test]

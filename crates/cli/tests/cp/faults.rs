@@ -1,0 +1,212 @@
+//! What can go wrong with the files at either end: each has its message, its code, and leaves nothing
+//! half-written under a final name.
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    process::{Command, Output, Stdio},
+    thread,
+};
+
+use serde_json::Value;
+
+use crate::place::{Place, Served, code, noise, part_bytes, said};
+
+/// A server whose share is a file system of its own, mounted with `options`; `None` where that is not
+/// allowed.
+fn serve_on(place: &Place, options: &str) -> Option<Served> {
+    let may = Command::new("unshare").args(["-rm", "true"]).output();
+    if !may.is_ok_and(|o| o.status.success()) {
+        return None;
+    }
+    let share = place.path("share");
+    let serve = format!(
+        "mount -t tmpfs -o {options} none {share} && exec {program} serve --listen 127.0.0.1:0 --allow any --share s={share}:rw",
+        share = share.display(),
+        program = env!("CARGO_BIN_EXE_farhaul"),
+    );
+    let mut command = Command::new("unshare");
+    command
+        .args(["-rm", "sh", "-c", &serve])
+        .env("XDG_CONFIG_HOME", place.path("config"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    Some(Place::serve_by(command))
+}
+
+/// The share as its server sees it.
+fn inside(server: &Served, place: &Place) -> std::path::PathBuf {
+    let root = format!("/proc/{}/root", server.child.id());
+    std::path::Path::new(&root).join(place.path("share").strip_prefix("/").expect("absolute"))
+}
+
+fn json(out: &Output) -> Value {
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
+}
+
+fn copy(place: &Place, args: &[&str]) -> Output {
+    place.run(&[&["cp", "--trust-any", "--json"], args].concat())
+}
+
+#[test]
+fn a_disk_too_small_is_refused_before_anything_is_sent() {
+    let place = Place::new();
+    fs::write(place.path("big"), noise(1, 20 << 20)).unwrap();
+    let Some(server) = serve_on(&place, "size=8m") else {
+        println!("skipped: no user namespaces");
+        return;
+    };
+    let out = copy(&place, &["big", &server.to("")]);
+    assert_eq!(code(&out), 8, "{}", said(&out));
+    assert!(said(&out).contains("are free"), "{}", said(&out));
+    assert_eq!(json(&out)["bytes_payload"], 0);
+    assert_eq!(fs::read_dir(inside(&server, &place)).unwrap().count(), 0);
+}
+
+#[test]
+fn a_disk_that_fills_up_stops_the_file_and_it_continues_later() {
+    let place = Place::new();
+    fs::write(place.path("big"), noise(1, 24 << 20)).unwrap();
+    let Some(server) = serve_on(&place, "size=40m") else {
+        println!("skipped: no user namespaces");
+        return;
+    };
+    let share = inside(&server, &place);
+    let to = server.to("");
+    let args = [
+        "cp",
+        "--trust-any",
+        "--json",
+        "--max-rate",
+        "400Mbit",
+        "big",
+        &to,
+    ];
+    let client = place.command(&args).spawn().unwrap();
+    while part_bytes(&share) < 4 << 20 {
+        thread::yield_now();
+    }
+    // Somebody else takes what is left.
+    let filler = share.join("filler");
+    let filled = fs::write(&filler, vec![1; 40 << 20]).unwrap_err();
+    assert_eq!(filled.kind(), std::io::ErrorKind::StorageFull);
+    let out = client.wait_with_output().unwrap();
+    assert_eq!(code(&out), 8, "{}", said(&out));
+    assert!(said(&out).contains("free some space"), "{}", said(&out));
+    assert!(!share.join("big").exists());
+    fs::remove_file(&filler).unwrap();
+    let out = copy(&place, &["big", &to]);
+    assert_eq!(code(&out), 0, "{}", said(&out));
+    assert!(
+        json(&out)["resumed_bytes"].as_u64().unwrap() > 1 << 20,
+        "{out:?}"
+    );
+    assert!(fs::read(share.join("big")).unwrap() == fs::read(place.path("big")).unwrap());
+}
+
+#[test]
+fn a_read_only_destination_says_so() {
+    let place = Place::new();
+    fs::write(place.path("f"), "content").unwrap();
+    let Some(server) = serve_on(&place, "ro") else {
+        println!("skipped: no user namespaces");
+        return;
+    };
+    let out = copy(&place, &["f", &server.to("")]);
+    assert_eq!(code(&out), 4, "{}", said(&out));
+    assert!(said(&out).contains("Read-only"), "{}", said(&out));
+    assert!(said(&out).contains("can be written"), "{}", said(&out));
+}
+
+#[test]
+fn what_is_in_the_way_stays_and_missing_parents_are_made() {
+    let place = Place::new();
+    fs::write(place.path("f"), "content").unwrap();
+    fs::create_dir_all(place.path("share/dir/f")).unwrap();
+    fs::write(place.path("share/file"), "old").unwrap();
+    let server = place.serve(&["--allow", "any"]);
+    let out = copy(&place, &["f", &server.to("dir/")]);
+    assert_eq!(code(&out), 4, "{}", said(&out));
+    assert!(said(&out).contains("directory"), "{}", said(&out));
+    assert_eq!(fs::read_dir(place.path("share/dir")).unwrap().count(), 1);
+    let out = copy(&place, &["f", &server.to("file/f")]);
+    assert_eq!(code(&out), 4, "{}", said(&out));
+    assert_eq!(fs::read(place.path("share/file")).unwrap(), b"old");
+    let out = copy(&place, &["f", &server.to("new/and/deep/g")]);
+    assert_eq!(code(&out), 0, "{}", said(&out));
+    assert_eq!(
+        fs::read(place.path("share/new/and/deep/g")).unwrap(),
+        b"content"
+    );
+}
+
+#[test]
+fn a_source_that_cannot_be_read_is_named_and_the_others_arrive() {
+    let place = Place::new();
+    fs::create_dir(place.path("src")).unwrap();
+    for name in ["a", "b", "shut"] {
+        fs::write(place.path(&format!("src/{name}")), name).unwrap();
+    }
+    let bits = fs::Permissions::from_mode;
+    fs::set_permissions(place.path("src/shut"), bits(0)).unwrap();
+    fs::set_permissions(place.0.path(), bits(0o755)).unwrap();
+    let server = place.serve(&["--allow", "any"]);
+    let to = server.to("");
+    let args = ["cp", "--trust-any", "--json", "src", &to];
+    let mut command = place.command(&args);
+    if fs::File::open(place.path("src/shut")).is_ok() {
+        // The super-user reads everything.
+        command.uid(65_534).env("XDG_CONFIG_HOME", "/nonexistent");
+    }
+    let out = command.output().unwrap();
+    assert_eq!(code(&out), 5, "{}", said(&out));
+    assert!(
+        said(&out).contains("shut: Permission denied"),
+        "{}",
+        said(&out)
+    );
+    assert_eq!(json(&out)["files"]["failed"], 1);
+    assert_eq!(fs::read(place.path("share/src/b")).unwrap(), b"b");
+    assert_eq!(fs::read_dir(place.path("share/src")).unwrap().count(), 2);
+}
+
+#[test]
+fn a_source_that_keeps_changing_is_not_left_under_its_name() {
+    let place = Place::new();
+    fs::write(place.path("log"), noise(1, 80 << 20)).unwrap();
+    let server = place.serve(&["--allow", "any"]);
+    let to = server.to("");
+    let args = [
+        "cp",
+        "--trust-any",
+        "--json",
+        "--max-rate",
+        "800Mbit",
+        "log",
+        &to,
+    ];
+    let mut client = place.command(&args).spawn().unwrap();
+    let file = fs::OpenOptions::new()
+        .append(true)
+        .open(place.path("log"))
+        .unwrap();
+    while part_bytes(&place.path("share")) < 1 << 20 {
+        thread::yield_now();
+    }
+    let mut time = std::time::UNIX_EPOCH;
+    while client.try_wait().unwrap().is_none() {
+        time += std::time::Duration::from_secs(1);
+        file.set_modified(time).unwrap();
+        thread::yield_now();
+    }
+    let out = client.wait_with_output().unwrap();
+    assert_eq!(code(&out), 6, "{}", said(&out));
+    assert!(
+        said(&out).contains("changed while it was read"),
+        "{}",
+        said(&out)
+    );
+    assert!(said(&out).contains("at rest"), "{}", said(&out));
+    assert_eq!(fs::read_dir(place.path("share")).unwrap().count(), 0);
+}

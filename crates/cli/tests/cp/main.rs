@@ -1,0 +1,11 @@
+//! `farhaul cp` against `farhaul serve` on the loopback: real processes, real sockets, real signals.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "tests; a skipped one says why, a random one its seed"
+)]
+
+mod copies;
+mod faults;
+mod kills;
+mod place;

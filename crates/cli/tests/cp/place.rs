@@ -1,0 +1,137 @@
+//! A folder with a share, a configuration of its own, and servers.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+/// A folder for one test, with a configuration of its own.
+pub(crate) struct Place(pub(crate) tempfile::TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let place = Self(tempfile::tempdir().expect("a temporary folder"));
+        fs::create_dir(place.path("share")).expect("a share");
+        place
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+        command
+            .args(args)
+            .current_dir(self.0.path())
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().expect("the program starts")
+    }
+
+    /// Starts a server on any port.
+    pub(crate) fn serve(&self, more: &[&str]) -> Served {
+        self.serve_at("127.0.0.1:0", more)
+    }
+
+    /// Starts a server.
+    pub(crate) fn serve_at(&self, at: &str, more: &[&str]) -> Served {
+        let share = format!("s={}:rw", self.path("share").display());
+        let args = [&["serve", "--listen", at, "--share", &share], more].concat();
+        Self::serve_by(self.command(&args))
+    }
+
+    /// Starts a server by this command.
+    pub(crate) fn serve_by(mut command: Command) -> Served {
+        let mut child = command.spawn().expect("the program starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let said = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find(|l| l.starts_with("listening on"));
+        let said = said.expect("the server says where it listens");
+        let mut words = said.split([' ', '/']);
+        let at = words.nth(2).expect("an address").to_string();
+        let key = said.rsplit(' ').next().expect("a key").to_string();
+        // Whatever it says later must not fill the pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Served { child, at, key }
+    }
+}
+
+pub(crate) struct Served {
+    pub(crate) child: Child,
+    pub(crate) at: String,
+    pub(crate) key: String,
+}
+
+impl Served {
+    pub(crate) fn to(&self, path: &str) -> String {
+        format!("{}::s/{path}", self.at)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = farhaul_core::rng::Rng::new(seed);
+    let mut bytes: Vec<u8> = (0..len.div_ceil(8))
+        .flat_map(|_| rng.next_u64().to_le_bytes())
+        .collect();
+    bytes.truncate(len);
+    bytes
+}
+
+pub(crate) fn code(output: &Output) -> i32 {
+    output
+        .status
+        .code()
+        .unwrap_or_else(|| panic!("ended by a signal: {output:?}"))
+}
+
+pub(crate) fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Bytes stored in parts of files in this folder.
+pub(crate) fn part_bytes(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let parts = entries.filter(|e| e.file_name().to_string_lossy().ends_with("-part"));
+    parts
+        .filter_map(|e| e.metadata().ok())
+        .map(|m| m.blocks() * 512)
+        .sum()
+}
+
+/// Ends a client or server once the share holds `bytes` of a part, by `signal`.
+pub(crate) fn end_when(place: &Place, bytes: u64, into: &str, child: &mut Child, signal: &str) {
+    while part_bytes(&place.path(into)) < bytes {
+        assert!(
+            child.try_wait().expect("our own child").is_none(),
+            "it ended before it could be ended"
+        );
+        std::thread::yield_now();
+    }
+    let id = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args([signal, &id])
+            .status()
+            .expect("kill exists")
+            .success()
+    );
+}
