@@ -5,12 +5,13 @@ mod udt;
 
 use std::sync::OnceLock;
 
-use farhaul_congestion::{Parameter, ParameterError, Values};
+use farhaul_congestion::{Parameter, ParameterError, Values, lookup};
 use farhaul_core::{
     protocol::{Descriptor, Protocol},
     units::Rate,
 };
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
+use farhaul_protocols::tcp::{self, Tcp};
 
 use crate::nearest;
 
@@ -116,13 +117,17 @@ impl Entry {
 /// # Panics
 /// If a protocol refuses its own defaults, which its tests would have found.
 pub fn protocols() -> &'static [Entry] {
-    static PROTOCOLS: OnceLock<[Entry; 3]> = OnceLock::new();
+    static PROTOCOLS: OnceLock<Vec<Entry>> = OnceLock::new();
     PROTOCOLS.get_or_init(|| {
         let haul_itself = Haul::client(HaulConfig::new(SIMULATED_SEED))
             .expect("the default configuration is valid");
-        let haul = Entry::new(haul_itself.descriptor(), "haul", true, &[], haul);
-        let [udt4, tuned] = udt::entries();
-        [haul, udt4, tuned]
+        [
+            Entry::new(haul_itself.descriptor(), "haul", true, &[], haul),
+            Entry::new(&tcp::DESCRIPTOR, "cubic", true, tcp::PARAMETERS, make_tcp),
+        ]
+        .into_iter()
+        .chain(udt::entries())
+        .collect()
     })
 }
 
@@ -169,6 +174,21 @@ fn haul(choice: &Choice, _: &Values, end: End) -> Result<Box<dyn Protocol>, Choi
     Ok(Box::new(haul.map_err(|e| refused(&e))?))
 }
 
+fn make_tcp(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
+    let law = lookup(choice.law.as_deref().unwrap_or("cubic"))
+        .map_err(|e| ChoiceError::Refused(e.to_string()))?;
+    if !choice.peers.is_empty() {
+        let text = "tcp is in clear and cannot tell who its peers are: choose haul, or allow any";
+        return Err(ChoiceError::Refused(text.into()));
+    }
+    let mut config = tcp::Config::new(law, values);
+    config.max_rate = choice.max_rate;
+    Ok(match end {
+        End::Client => Box::new(Tcp::client(config)),
+        End::Server => Box::new(Tcp::server(config)),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,8 +200,28 @@ mod tests {
         assert!(entry.client(&Choice::default()).is_ok());
         let error = protocol("hual").err().unwrap().to_string();
         assert!(error.contains("did you mean 'haul'?"), "{error}");
-        let error = protocol("tcp").err().unwrap().to_string();
-        assert!(error.contains("there are: haul, udt4"), "{error}");
+        let error = protocol("quux").err().unwrap().to_string();
+        assert!(error.contains("there are: haul, tcp, udt4"), "{error}");
+    }
+
+    #[test]
+    fn parameters_are_checked_like_laws() {
+        let entry = protocol("tcp:recovery=newreno,window=16MiB").unwrap();
+        assert!(entry.client(&Choice::default()).is_ok());
+        let error = protocol("tcp:recovry=rack").err().unwrap().to_string();
+        assert!(error.contains("did you mean 'recovery'?"), "{error}");
+        let error = protocol("haul:x=1").err().unwrap().to_string();
+        assert!(error.starts_with("haul has no parameter 'x'"), "{error}");
+    }
+
+    #[test]
+    fn peers_of_a_plain_protocol_are_not_checked_and_so_refused() {
+        let peers = Choice {
+            peers: vec!["fh-pub1whatever".into()],
+            ..Choice::default()
+        };
+        let error = protocol("tcp").unwrap().server(&peers).err().unwrap();
+        assert!(error.to_string().contains("cannot tell who"), "{error}");
     }
 
     #[test]

@@ -92,6 +92,8 @@ pub struct Node {
     pub events: Vec<Event>,
     /// What was read from the ordered stream so far.
     pub stream: Vec<u8>,
+    /// Its application reads the ordered stream.
+    pub reads: bool,
     sent: u64,
 }
 
@@ -104,6 +106,7 @@ impl Node {
             store: Pattern::new(seed),
             events: Vec::new(),
             stream: Vec::new(),
+            reads: true,
             sent: 0,
         }
     }
@@ -276,7 +279,9 @@ impl Pair {
                 while let Some(event) = session.poll_event() {
                     node.events.push(event);
                 }
-                session.read(&mut node.stream);
+                if node.reads {
+                    session.read(&mut node.stream);
+                }
                 return;
             };
             let segments: Vec<Vec<u8>> = self.out.segments().map(|(s, _)| s.to_vec()).collect();

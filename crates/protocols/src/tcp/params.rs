@@ -151,9 +151,7 @@ pub enum Reduction {
 }
 
 /// Laws that mean little without their rate.
-const RATE_LAWS: [&str; 10] = [
-    "haul", "fixed", "bbr", "bbr1", "bbr3", "copa", "pcc", "vivace", "udt", "fast",
-];
+const RATE_LAWS: [&str; 6] = ["haul", "fixed", "bbr", "daimd", "sabul", "tfrc"];
 
 /// An endpoint's settings.
 #[derive(Clone, Debug)]

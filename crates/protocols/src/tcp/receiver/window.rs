@@ -1,0 +1,141 @@
+//! How much does the receiver take? A fixed window, or one that grows to twice what the application
+//! read in a round trip (dynamic right-sizing, Fisk and Feng 2001). What was announced is never taken
+//! back (RFC 9293 §3.8.6).
+
+use std::time::Duration;
+
+use farhaul_core::time::Instant;
+
+use crate::tcp::{Growth, Profile, wire::MAX_SHIFT};
+
+/// Where a growing window starts.
+const START: u64 = 65_535;
+
+/// The announced window.
+#[derive(Debug)]
+pub(super) struct Window {
+    limit: u64,
+    growth: Growth,
+    datagram: u64,
+    /// What the buffer has grown to.
+    size: u64,
+    /// What is announced of it at most ([`Growth::Ramped`]).
+    ramp: u64,
+    /// One past the highest sequence number announced.
+    announced: u64,
+    /// Bytes in order that the application has not read.
+    unread: u64,
+    /// Smoothed, µs.
+    rtt_us: Option<u64>,
+    /// When the current measure began, and at which sequence number.
+    since: Option<(Instant, u64)>,
+    /// Bytes read in the last measured round trip.
+    read: u64,
+}
+
+impl Window {
+    pub(super) fn new(profile: &Profile, datagram: u64) -> Self {
+        let limit = profile.window.max(2 * datagram);
+        let size = match profile.growth {
+            Growth::Fixed => limit,
+            Growth::Autotuned | Growth::Ramped => START.max(10 * datagram).min(limit),
+        };
+        let ramp = match profile.growth {
+            Growth::Fixed | Growth::Autotuned => u64::MAX,
+            Growth::Ramped => (4 * datagram).min(limit),
+        };
+        Self {
+            limit,
+            growth: profile.growth,
+            datagram,
+            size,
+            ramp,
+            announced: size.min(ramp).min(u64::from(u16::MAX)),
+            unread: 0,
+            rtt_us: None,
+            since: None,
+            read: 0,
+        }
+    }
+
+    /// By how much announced windows are shifted: no more than the limit needs.
+    pub(super) fn shift(&self) -> u8 {
+        let needed = (0..=MAX_SHIFT).find(|s| u16::try_from(self.limit >> s).is_ok());
+        needed.unwrap_or(MAX_SHIFT)
+    }
+
+    pub(super) const fn announced(&self) -> u64 {
+        self.announced
+    }
+
+    /// Announces: one past the highest sequence number taken when everything below `next` arrived.
+    pub(super) fn edge(&mut self, next: u64) -> u64 {
+        let window = self.size.min(self.ramp).saturating_sub(self.unread);
+        // Whole units of the shift, so that the peer sees what is meant.
+        let unit = 1_u64 << self.shift();
+        let edge = next + window / unit * unit;
+        self.announced = self.announced.max(edge);
+        self.announced
+    }
+
+    pub(super) const fn set_unread(&mut self, unread: u64) {
+        self.unread = unread;
+    }
+
+    /// The application read; true if the peer should hear that more is taken (RFC 9293
+    /// §3.8.6.2.2).
+    pub(super) fn on_read(&mut self, next: u64, unread: u64) -> bool {
+        self.unread = unread;
+        let open = self.announced.saturating_sub(next);
+        let could = self.size.min(self.ramp).saturating_sub(unread);
+        let worth = self.datagram.min(self.limit / 2).max(1);
+        open < 2 * self.datagram && could >= open + worth
+    }
+
+    /// `bytes` arrived in order up to `next`; `steady` if no hole was filled. True if the ramp rose.
+    pub(super) fn on_data(
+        &mut self,
+        now: Instant,
+        next: u64,
+        bytes: u64,
+        rtt_us: Option<u32>,
+        steady: bool,
+    ) -> bool {
+        if self.growth == Growth::Fixed {
+            return false;
+        }
+        if let Some(sample) = rtt_us.map(u64::from) {
+            let smoothed = self.rtt_us.map_or(sample, |rtt| (rtt * 7 + sample) / 8);
+            self.rtt_us = Some(smoothed.max(1));
+        }
+        self.resize(now, next);
+        let rises = self.growth == Growth::Ramped && steady && self.ramp < self.size;
+        if rises {
+            self.ramp = (self.ramp + 2 * bytes.min(self.datagram)).min(self.size);
+        }
+        rises
+    }
+
+    /// Once per round trip.
+    fn resize(&mut self, now: Instant, next: u64) {
+        let (began, at) = *self.since.get_or_insert((now, next));
+        let Some(rtt) = self.rtt_us.map(Duration::from_micros) else {
+            return;
+        };
+        if now.since(began) < rtt {
+            return;
+        }
+        let read = next - at;
+        if read > self.read {
+            let mut size = 2 * read + 16 * self.datagram;
+            if self.growth == Growth::Autotuned && self.read > 0 {
+                let more = u128::from(size) * u128::from(read - self.read) / u128::from(self.read);
+                let more = u64::try_from(more).unwrap_or(u64::MAX);
+                size = size.saturating_add(more.saturating_mul(2));
+            }
+            self.size = self.size.max(size.min(self.limit));
+            self.read = read;
+        }
+        self.since = Some((now, next));
+    }
+}

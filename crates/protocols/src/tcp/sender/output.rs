@@ -1,0 +1,261 @@
+//! What leaves, and may it? Repairs first, then new data, within the window of the law, of the
+//! episode and of the peer; at the law's rate if it is paced.
+
+use farhaul_core::{
+    send::Piece as New,
+    stats::Why,
+    time::Instant,
+    units::{Rate, Size},
+};
+
+use super::{INITIAL_SEGMENTS, Probe, Sender, episode::Phase};
+use crate::tcp::scoreboard::{Fate, Segment};
+
+/// May anything leave?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permit {
+    /// Not now.
+    Hold(Why),
+    /// So many segments.
+    Send(u64),
+}
+
+/// A segment about to leave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) seq: u64,
+    pub(crate) object: u32,
+    pub(crate) offset: u64,
+    pub(crate) len: u32,
+}
+
+impl Sender {
+    /// The next segment to send again.
+    fn repair(&mut self) -> Option<u64> {
+        while let Some(index) = self.repairs.front() {
+            let lost = self.board.get(*index).is_some_and(|s| s.fate == Fate::Lost);
+            if lost {
+                return Some(*index);
+            }
+            self.repairs.pop_front();
+        }
+        None
+    }
+
+    /// The rate to keep to, if any.
+    fn rate(&self) -> Rate {
+        let most = self.config.max_rate.unwrap_or(Rate::UNLIMITED);
+        if self.config.pacing {
+            self.law.allowance().rate.min(most)
+        } else {
+            most
+        }
+    }
+
+    /// When the pacer lets the next segments go, if it is what holds them.
+    pub(super) fn wake(&self) -> Option<Instant> {
+        let quantum = self.law.allowance().quantum.bytes();
+        self.paced.then(|| self.pacer.wake(self.rate(), quantum))?
+    }
+
+    /// How much may leave at `now`?
+    pub(crate) fn permit(&mut self, now: Instant) -> Permit {
+        self.paced = false;
+        if self.probe_due {
+            return Permit::Send(1);
+        }
+        let repair = self.repair().is_some();
+        if !repair {
+            if self.outbox.peek().is_none() {
+                let next = self.rack.next_serial();
+                self.path.delivery.app_limited(next);
+                return Permit::Hold(Why::Application);
+            }
+            self.restart(now);
+        }
+        let datagram = u64::from(self.path.datagram);
+        let (flight, window) = (self.in_flight(), self.window());
+        // Windows are counted in whole segments, to the nearest.
+        let fit = (window.saturating_add(datagram / 2).saturating_sub(flight) / datagram)
+            .max(u64::from(flight == 0));
+        if fit == 0 {
+            return Permit::Hold(Why::Window);
+        }
+        if !repair && !self.peer_takes() {
+            return Permit::Hold(Why::Peer);
+        }
+        let quantum = self.law.allowance().quantum.bytes();
+        match self.pacer.grant(now, self.rate(), quantum) {
+            None => {
+                self.paced = true;
+                Permit::Hold(Why::Pacing)
+            }
+            Some(bytes) => Permit::Send(fit.min((bytes / datagram).max(1))),
+        }
+    }
+
+    /// The peer takes a segment that is worth sending (RFC 9293 §3.8.6.2.1).
+    fn peer_takes(&self) -> bool {
+        let room = self.peer.edge.saturating_sub(self.board.nxt());
+        room >= u64::from(self.payload()) || room > 0 && self.board.outstanding() == 0
+    }
+
+    /// After idle time the window starts again (RFC 5681 §4.1).
+    fn restart(&mut self, now: Instant) {
+        let Some(last) = self
+            .timers
+            .last_sent
+            .filter(|_| self.board.outstanding() == 0)
+        else {
+            return;
+        };
+        let idle = now.since(last);
+        if self.config.idle_restart && idle > self.rto() {
+            self.timers.last_sent = Some(now);
+            let cap = INITIAL_SEGMENTS * u64::from(self.path.datagram);
+            if cap < self.window() {
+                self.episode.restart(cap);
+            }
+            self.law.tell(now, |law| law.on_idle_restart(now, idle));
+        }
+    }
+
+    /// The next segment, with at most `room` bytes; it counts as sent.
+    pub(crate) fn next(&mut self, now: Instant, room: u32, stamp: u32) -> Option<Piece> {
+        if std::mem::take(&mut self.probe_due) {
+            return self.next_probe(now, room, stamp);
+        }
+        if let Some(index) = self.repair() {
+            return self.resend(now, index, room, stamp);
+        }
+        self.next_new(now, room)
+    }
+
+    fn next_new(&mut self, now: Instant, room: u32) -> Option<Piece> {
+        if !self.peer_takes() {
+            return None;
+        }
+        let grant = self.peer.edge.saturating_sub(self.board.nxt());
+        let room = room.min(u32::try_from(grant).unwrap_or(u32::MAX));
+        let New {
+            object,
+            offset,
+            len,
+            ..
+        } = self.outbox.next(room)?;
+        let mut segment = Segment {
+            seq: self.board.nxt(),
+            len,
+            object,
+            offset,
+            serial: self.rack.next_serial(),
+            sent_bytes: 0,
+            facts: self.facts(now),
+            sends: 1,
+            fate: Fate::InFlight,
+        };
+        let wire = segment.wire();
+        segment.sent_bytes = self.count.sent_bytes + wire;
+        segment.facts.in_flight += Size::from_bytes(wire);
+        let index = self.board.push(segment);
+        self.count.data_sent += u64::from(len);
+        self.left(index, wire);
+        Some(piece(&segment))
+    }
+
+    fn resend(&mut self, now: Instant, index: u64, room: u32, stamp: u32) -> Option<Piece> {
+        let mut index = index;
+        if self.board.get(index).is_some_and(|s| s.len > room) {
+            self.cut(room);
+            index = self.repair()?;
+        }
+        let segment = *self.board.get(index)?;
+        self.repairs.pop_front();
+        self.send_again(now, index, &segment, stamp);
+        Some(piece(&segment))
+    }
+
+    /// Headers or paths left less room than there was: what is outstanding is cut to fit.
+    pub(super) fn cut(&mut self, room: u32) {
+        self.board.split(room);
+        self.rack.forget();
+        self.repairs.clear();
+        let all = self.board.base()..self.board.end();
+        let lost = |i: &u64| self.board.get(*i).is_some_and(|s| s.fate == Fate::Lost);
+        self.repairs.extend(all.filter(lost));
+        self.judged = 0;
+    }
+
+    fn send_again(&mut self, now: Instant, index: u64, segment: &Segment, stamp: u32) {
+        let mut facts = self.facts(now);
+        let wire = segment.wire();
+        facts.in_flight += Size::from_bytes(wire);
+        let serial = self.rack.next_serial();
+        self.board
+            .resent(index, serial, self.count.sent_bytes + wire, facts);
+        self.count.repaired += u64::from(segment.len);
+        self.count.retransmits += 1;
+        if self.episode.phase != Phase::Open {
+            self.episode.repaired(stamp, segment.end());
+        }
+        self.left(index, wire);
+    }
+
+    /// One segment past the window, to learn whether the tail arrived (RFC 8985 §7.3).
+    fn next_probe(&mut self, now: Instant, room: u32, stamp: u32) -> Option<Piece> {
+        let new = self.outbox.peek().is_some() && self.peer_takes();
+        let sent = if new {
+            self.next_new(now, room)
+        } else {
+            let index = self.board.end().checked_sub(1)?;
+            let segment = *self.board.get(index).filter(|s| s.len <= room)?;
+            self.send_again(now, index, &segment, stamp);
+            Some(piece(&segment))
+        }?;
+        self.probe = Some(Probe {
+            end: sent.seq + u64::from(sent.len),
+            again: !new,
+        });
+        Some(sent)
+    }
+
+    /// Segment `index` left.
+    fn left(&mut self, index: u64, wire: u64) {
+        self.rack.sent(index);
+        self.count.sent_bytes += wire;
+        if self.episode.phase == Phase::Recovery {
+            self.episode.sent(wire);
+        }
+    }
+
+    /// A batch of `bytes` left: the pacer is charged, the law told, timers set.
+    pub(crate) fn batch_sent(&mut self, now: Instant, bytes: u64) {
+        let rate = self.rate();
+        if rate != Rate::UNLIMITED {
+            self.pacer.charge(now, bytes, rate);
+        }
+        self.timers.last_sent = Some(now);
+        if self.timers.rto.is_none() {
+            self.timers.rto = Some(now + self.rto());
+        }
+        if self.timers.pto.is_none() {
+            self.arm_probe(now);
+        }
+        let view = self.view();
+        self.law.on_sent(now, Size::from_bytes(bytes), &view);
+    }
+
+    /// The peer is to be told that the window was reduced for its mark.
+    pub(crate) fn take_reduced(&mut self) -> bool {
+        std::mem::take(&mut self.marks.reduced)
+    }
+}
+
+const fn piece(segment: &Segment) -> Piece {
+    Piece {
+        seq: segment.seq,
+        object: segment.object,
+        offset: segment.offset,
+        len: segment.len,
+    }
+}

@@ -1,0 +1,176 @@
+//! What does silence mean? A segment overtaken in time (RACK), a tail that needs a probe, a timeout,
+//! or a peer that takes nothing more.
+
+use std::time::Duration;
+
+use farhaul_core::{stats::Why, time::Instant};
+
+use super::{HEADER, Losses, Sender, episode::Phase};
+use crate::tcp::scoreboard::Fate;
+
+/// What a receiver may hold an acknowledgement back for at most (RFC 8985 §7.2).
+const WORST_DELAY: Duration = Duration::from_millis(200);
+/// Datagrams to which the path may narrow, one after the other (RFC 4821 §7.7).
+const NARROWER: [u32; 3] = [1_472, 1_200, 548];
+/// Timeouts in a row after which the path is believed to be narrower than what is sent.
+const BLACK_HOLE: u32 = 3;
+
+impl Sender {
+    /// Sets the timers after an acknowledgement; `progress` if it told of arrivals.
+    pub(super) fn rearm(&mut self, now: Instant, progress: bool) {
+        if self.board.outstanding() == 0 {
+            self.timers.rto = None;
+            self.timers.pto = None;
+            self.timers.reorder = None;
+        } else if progress {
+            self.timers.rto = Some(now + self.rto());
+            self.arm_probe(now);
+        }
+        if self.peer.edge > self.board.nxt() {
+            self.peer.probe_at = None;
+        }
+    }
+
+    /// Sets the probe's timer if the tail may need one (RFC 8985 §7.2).
+    pub(super) fn arm_probe(&mut self, now: Instant) {
+        let wanted = self.config.tlp
+            && self.sack
+            && self.episode.phase == Phase::Open
+            && self.probe.is_none()
+            && self.board.sacked_segments() == 0
+            && self.board.outstanding() > 0;
+        self.timers.pto = wanted.then(|| {
+            let mut wait = self
+                .path
+                .rtt
+                .sampled()
+                .map_or(Duration::from_secs(1), |r| r * 2);
+            if self.board.outstanding() == 1 {
+                wait += WORST_DELAY;
+            }
+            now + wait.max(Duration::from_millis(2))
+        });
+        // No later than the timeout, which it then puts off.
+        if let (Some(pto), Some(rto)) = (&mut self.timers.pto, self.timers.rto) {
+            *pto = rto.min(*pto);
+        }
+    }
+
+    /// Deadlines that passed.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if due(self.law.next_tick()) {
+            self.law.tell(now, |law| law.on_tick(now));
+        }
+        if due(self.timers.reorder) {
+            let before = self.in_flight();
+            let mut losses = Losses::default();
+            self.detect(now, &mut losses);
+            let was_open = self.episode.phase == Phase::Open;
+            self.tell_losses(now, &losses, before);
+            if was_open && losses.packets > 0 {
+                self.timers.pto = None;
+                self.force_repair();
+            }
+        }
+        if due(self.timers.pto) {
+            self.timers.pto = None;
+            self.probe_due = true;
+            self.timers.rto = Some(now + self.rto());
+        }
+        if due(self.timers.rto) {
+            self.expire(now);
+        }
+    }
+
+    /// Recovery begins without an acknowledgement that would have moved its window.
+    fn force_repair(&mut self) {
+        let step = super::episode::Step {
+            delivered: 0,
+            flight: self.in_flight(),
+            target: self.law.allowance().window.bytes(),
+            safe: false,
+            datagram: u64::from(self.path.datagram),
+        };
+        self.episode.step(&step, true);
+    }
+
+    /// The retransmission timeout (RFC 6298 §5.4 to 5.7): everything not acknowledged is lost.
+    fn expire(&mut self, now: Instant) {
+        self.count.timeouts += 1;
+        self.path.rtt.back_off();
+        if self.board.first().is_some_and(|s| s.fate == Fate::Sacked) {
+            self.board.renege();
+        }
+        self.narrow();
+        let mut losses = Losses::default();
+        let before = self.in_flight();
+        self.duplicates = 0;
+        self.repairs.clear();
+        self.rack.forget();
+        for index in self.board.base()..self.board.end() {
+            match self.board.get(index).map(|s| s.fate) {
+                Some(Fate::InFlight) => self.lose(index, &mut losses),
+                Some(Fate::Lost) => self.repairs.push_back(index),
+                _ => {}
+            }
+        }
+        if self.path.rtt.backoff() <= 1 || self.episode.phase != Phase::Loss {
+            self.episode.enter(Phase::Loss, self.board.nxt(), before);
+        }
+        self.judged = self.board.end();
+        self.probe = None;
+        self.probe_due = false;
+        self.timers.pto = None;
+        self.timers.reorder = None;
+        let backoff = self.path.rtt.backoff();
+        self.law.tell(now, |law| law.on_timeout(now, backoff));
+        self.timers.rto = Some(now + self.rto());
+    }
+
+    /// A path that swallows every full datagram may be narrower than thought.
+    fn narrow(&mut self) {
+        if self.path.rtt.backoff() < BLACK_HOLE || self.path.proven >= self.payload() {
+            return;
+        }
+        if let Some(narrower) = NARROWER.into_iter().find(|n| *n < self.path.datagram) {
+            self.path.datagram = narrower;
+            self.cut(narrower - HEADER);
+        }
+    }
+
+    /// The peer's window is shut: ask after a while, ever less often (RFC 9293 §3.8.6.1). True if it
+    /// is to be asked now.
+    pub(crate) fn window_probe(&mut self, now: Instant) -> bool {
+        let shut = self.board.outstanding() == 0
+            && self.outbox.peek().is_some()
+            && self.peer.edge <= self.board.nxt();
+        if !shut {
+            self.peer.probe_at = None;
+            return false;
+        }
+        let due = self.peer.probe_at.is_some_and(|at| at <= now);
+        if due {
+            self.peer.probes += 1;
+        }
+        if due || self.peer.probe_at.is_none() {
+            let wait = self.rto() * (1 << self.peer.probes.min(6));
+            self.peer.probe_at = Some(now + wait.min(Duration::from_mins(1)));
+        }
+        due
+    }
+
+    /// When to call [`Self::on_timeout`].
+    pub(crate) fn next_timeout(&self) -> Option<(Instant, Why)> {
+        let repair = [self.timers.rto, self.timers.pto, self.timers.reorder];
+        let repair = repair.into_iter().flatten().map(|at| (at, Why::Repair));
+        let pacing = self.wake().map(|at| (at, Why::Pacing));
+        let law = self.law.next_tick().map(|at| (at, Why::Law));
+        let peer = self.peer.probe_at.map(|at| (at, Why::Peer));
+        repair
+            .chain(pacing)
+            .chain(law)
+            .chain(peer)
+            .min_by_key(|(at, _)| *at)
+    }
+}

@@ -1,0 +1,313 @@
+//! How are losses, windows and marks dealt with? One rule at a time.
+
+use std::{cell::Cell, rc::Rc, time::Duration};
+
+use farhaul_core::{protocol::Event, time::Instant};
+use farhaul_protocols::tcp::wire::Header;
+use farhaul_testkit::{Fate, Pair, Side};
+
+use crate::kit::{deliver, ms, offer, open, pair, payload, stats};
+
+/// Drops the data segments of the client with these indices, counted from 0.
+fn drop_data(pair: &mut Pair, which: &'static [u64]) {
+    let mut count = 0;
+    pair.set_script(move |d| {
+        if d.from == Side::Server || payload(d.bytes) == 0 {
+            return Fate::Deliver;
+        }
+        count += 1;
+        if which.contains(&(count - 1)) {
+            Fate::Drop
+        } else {
+            Fate::Deliver
+        }
+    });
+}
+
+/// Sends 200 kB over 20 ms with those data segments lost; the client's counters.
+fn lossy(settings: &str, which: &'static [u64]) -> (Pair, farhaul_core::stats::Stats) {
+    let mut pair = pair(settings, ms(10));
+    open(&mut pair);
+    drop_data(&mut pair, which);
+    offer(&mut pair, 200_000);
+    deliver(&mut pair, Duration::from_secs(30));
+    assert!(pair.server.store.has(1, 200_000));
+    let stats = stats(&mut pair, Side::Client);
+    (pair, stats)
+}
+
+#[test]
+fn every_rule_repairs_a_hole_without_a_timeout() {
+    for recovery in ["rack", "rfc6675", "fack", "newreno"] {
+        let (_, stats) = lossy(&format!("recovery={recovery}"), &[20]);
+        assert_eq!((stats.timeouts, stats.retransmits), (0, 1), "{recovery}");
+        assert_eq!((stats.packets_lost, stats.episodes), (1, 1), "{recovery}");
+        assert!(stats.duplicate_acks >= 3, "{recovery}: {stats:?}");
+    }
+}
+
+#[test]
+fn several_holes_cost_one_episode() {
+    for recovery in ["rack", "rfc6675", "fack", "newreno"] {
+        let (_, stats) = lossy(&format!("recovery={recovery}"), &[20, 22, 25]);
+        assert_eq!((stats.timeouts, stats.retransmits), (0, 3), "{recovery}");
+        assert_eq!(stats.episodes, 1, "{recovery}");
+    }
+}
+
+#[test]
+fn a_lost_repair_needs_rack_or_a_timeout() {
+    // After 31 segments a round has ended: the next to leave is the repair of number 20.
+    let find = |recovery: &str| {
+        let mut pair = pair(&format!("recovery={recovery}"), ms(10));
+        open(&mut pair);
+        let mut lost = 0;
+        let mut hole = None;
+        let mut count = 0;
+        pair.set_script(move |d| {
+            let (header, len) = Header::decode(d.bytes).unwrap();
+            if d.from == Side::Server || len == d.bytes.len() {
+                return Fate::Deliver;
+            }
+            count += 1;
+            let again = hole == Some(header.seq);
+            if count == 21 || again && lost < 2 {
+                hole = Some(header.seq);
+                lost += 1;
+                return Fate::Drop;
+            }
+            Fate::Deliver
+        });
+        offer(&mut pair, 200_000);
+        deliver(&mut pair, Duration::from_secs(30));
+        stats(&mut pair, Side::Client).timeouts
+    };
+    assert_eq!(find("rack"), 0);
+    assert_eq!(find("rfc6675"), 1);
+}
+
+#[test]
+fn a_lost_tail_is_probed_in_two_round_trips() {
+    // 200 kB are 141 segments; the last is never followed by anything.
+    let last = &[140];
+    let (pair, stats) = lossy("", last);
+    assert_eq!(
+        (stats.timeouts, stats.retransmits, stats.episodes),
+        (0, 1, 1)
+    );
+    assert!(
+        pair.now < Instant::from_nanos(600_000_000),
+        "{:?}",
+        pair.now
+    );
+    let (_, stats) = lossy("tlp=off", last);
+    assert_eq!((stats.timeouts, stats.retransmits), (1, 1));
+}
+
+#[test]
+fn reordering_is_not_loss() {
+    let mut pair = pair("", ms(20));
+    open(&mut pair);
+    let mut count = 0_u64;
+    pair.set_script(move |d| {
+        count += 1;
+        if d.from == Side::Client && count.is_multiple_of(7) {
+            Fate::Late(ms(8))
+        } else {
+            Fate::Deliver
+        }
+    });
+    offer(&mut pair, 1_000_000);
+    deliver(&mut pair, Duration::from_secs(30));
+    let learnt = stats(&mut pair, Side::Client);
+    pair.client.events.clear();
+    offer(&mut pair, 2_000_000);
+    deliver(&mut pair, Duration::from_secs(30));
+    let stats = stats(&mut pair, Side::Client);
+    assert_eq!(stats.timeouts, 0, "{stats:?}");
+    assert_eq!(stats.packets_lost, learnt.packets_lost, "it happens once");
+    assert_eq!(stats.ssthresh, None, "and is taken back: {stats:?}");
+}
+
+#[test]
+fn a_timeout_for_nothing_is_taken_back() {
+    let run = |settings: &str| {
+        let mut pair = pair(settings, ms(20));
+        open(&mut pair);
+        offer(&mut pair, 3_000_000);
+        pair.run(ms(200), |_| false);
+        let window = stats(&mut pair, Side::Client).window;
+        // Everything is held up for longer than the timeout, and then arrives.
+        let until = pair.now + ms(600);
+        pair.set_script(move |d| Fate::Late(until.since(d.at)));
+        pair.run(ms(700), |_| false);
+        pair.set_script(|_| Fate::Deliver);
+        pair.run(ms(100), |_| false);
+        let after = stats(&mut pair, Side::Client);
+        assert!(after.timeouts > 0);
+        (window, after.window)
+    };
+    let (before, after) = run("tlp=off");
+    assert!(after >= before, "{before} {after}");
+    let (before, after) = run("tlp=off,undo=off");
+    assert!(after < before, "{before} {after}");
+}
+
+#[test]
+fn acknowledgements_are_held_back_by_number_and_time() {
+    let acks = |settings: &str, len: u64| {
+        let mut pair = pair(settings, ms(10));
+        open(&mut pair);
+        let count = Rc::new(Cell::new(0_u64));
+        let counter = Rc::clone(&count);
+        pair.set_script(move |d| {
+            if d.from == Side::Server {
+                counter.set(counter.get() + 1);
+            }
+            Fate::Deliver
+        });
+        offer(&mut pair, len);
+        deliver(&mut pair, Duration::from_secs(30));
+        (count.get(), pair.now)
+    };
+    // 100 segments.
+    let len = 100 * 1_428;
+    let every = |n: u64| acks(&format!("stretch=off,quickack=0,delack={n}"), len).0;
+    assert!((100..=102).contains(&every(1)), "{}", every(1));
+    assert!((50..=66).contains(&every(2)), "{}", every(2));
+    assert!(every(8) < 30, "{}", every(8));
+    let quick = acks("stretch=off,quickack=1000,window=16MiB", len).0;
+    assert!((100..=102).contains(&quick), "{quick}");
+    assert!(acks("stretch=on,quickack=0", len).0 < 30);
+    let wait = |settings: &str| acks(settings, 100).1;
+    let slow = wait("quickack=0,delack_ms=200").since(wait("quickack=0,delack_ms=40"));
+    assert_eq!(slow, ms(160));
+}
+
+#[test]
+fn a_fixed_window_limits_and_autotuning_grows() {
+    let longest = |settings: &str| {
+        let mut pair = pair(settings, ms(50));
+        open(&mut pair);
+        offer(&mut pair, 20_000_000);
+        let mut most = 0;
+        pair.run(Duration::from_secs(4), |p| {
+            most = most.max(stats(p, Side::Client).in_flight);
+            false
+        });
+        assert_eq!(stats(&mut pair, Side::Client).retransmits, 0);
+        most
+    };
+    let fixed = longest("window=256KiB");
+    assert!((200_000..=280_000).contains(&fixed), "{fixed}");
+    let tuned = longest("");
+    assert!(tuned > 4_000_000, "{tuned}");
+    let ramped = longest("profile=linux-2.6.29");
+    assert!(ramped > 2_000_000, "{ramped}");
+}
+
+#[test]
+fn a_reader_that_stops_shuts_the_window_and_is_asked() {
+    let mut pair = pair("window=32KiB", ms(10));
+    open(&mut pair);
+    let written: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
+    pair.client.session().unwrap().write(&written);
+    pair.server.reads = false;
+    pair.settle(Side::Client);
+    pair.run(Duration::from_secs(20), |_| false);
+    let shut = stats(&mut pair, Side::Client);
+    assert!(shut.data_acked <= 33_000, "{shut:?}");
+    assert_eq!(shut.peer_window.map(|w| w < 1_500), Some(true));
+    assert_eq!(shut.timeouts, 0, "asking is no timeout");
+    // Even if the news of the open window are lost, the next question brings them.
+    pair.set_script(|d| {
+        if d.from == Side::Server {
+            Fate::Drop
+        } else {
+            Fate::Deliver
+        }
+    });
+    pair.server.reads = true;
+    pair.settle(Side::Server);
+    pair.set_script(|_| Fate::Deliver);
+    deliver(&mut pair, Duration::from_mins(2));
+    assert_eq!(pair.server.stream, written);
+}
+
+#[test]
+fn marks_are_echoed_and_reacted_to_once() {
+    let mut pair = pair("ecn=on", ms(10));
+    open(&mut pair);
+    let mut count = 0;
+    pair.set_script(move |d| {
+        count += u64::from(d.from == Side::Client);
+        if d.from == Side::Client && (40..60).contains(&count) {
+            Fate::Mark
+        } else {
+            Fate::Deliver
+        }
+    });
+    offer(&mut pair, 100_000);
+    pair.run(ms(60), |_| false);
+    let grown = stats(&mut pair, Side::Client).window;
+    deliver(&mut pair, Duration::from_secs(5));
+    let stats = stats(&mut pair, Side::Client);
+    assert!(
+        stats.ssthresh.is_some(),
+        "the law was told: {grown} {stats:?}"
+    );
+    assert_eq!(stats.retransmits, 0);
+}
+
+#[test]
+fn a_narrow_path_is_found_out() {
+    let mut pair = pair("mtu=9000", ms(10));
+    pair.connect(Some(9_000));
+    pair.set_script(|d| {
+        if d.bytes.len() > 1_472 {
+            Fate::Drop
+        } else {
+            Fate::Deliver
+        }
+    });
+    let connected = |p: &mut Pair| !p.server.events.is_empty();
+    assert!(pair.run(Duration::from_secs(5), connected));
+    offer(&mut pair, 100_000);
+    deliver(&mut pair, Duration::from_mins(1));
+    assert_eq!(stats(&mut pair, Side::Client).datagram_size, 1_472);
+    assert!(pair.server.store.has(1, 100_000));
+}
+
+#[test]
+fn both_directions_and_the_stream_share_a_connection() {
+    let mut pair = pair("stretch=off", ms(10));
+    open(&mut pair);
+    let mut count = 0_u64;
+    pair.set_script(move |_| {
+        count += 1;
+        if count.is_multiple_of(41) {
+            Fate::Drop
+        } else {
+            Fate::Deliver
+        }
+    });
+    for side in [Side::Client, Side::Server] {
+        let session = pair.node(side).session().unwrap();
+        session.send(3, 5, 900_000);
+        session.write(b"words");
+        session.send(4, 0, 10);
+        session.write(b", in order");
+        pair.settle(side);
+    }
+    let through = |p: &mut Pair| {
+        [&p.client, &p.server]
+            .iter()
+            .all(|n| n.events.contains(&Event::Delivered))
+    };
+    assert!(pair.run(Duration::from_mins(1), through), "{pair:#?}");
+    for node in [&pair.client, &pair.server] {
+        assert_eq!(node.store.received(3), 900_000);
+        assert_eq!(node.store.received(4), 10);
+        assert_eq!(node.stream, b"words, in order");
+    }
+}
