@@ -174,7 +174,11 @@ pub(super) struct Document {
 impl Document {
     pub(super) fn read(top: &Fields<'_>) -> Result<Self, Problem> {
         let frame = frame(top)?;
-        let of_link: Vec<&str> = PATH.iter().chain(&["name", "back"]).copied().collect();
+        let of_link: Vec<&str> = PATH
+            .iter()
+            .chain(&["name", "back", "rtt"])
+            .copied()
+            .collect();
         let links = top.tables("link", &of_link)?;
         let document = Self {
             hosts: each(&top.tables("host", &HOST)?, |f| host(f, frame.mtu))?,
@@ -250,10 +254,13 @@ pub fn seeds(text: &str) -> Result<(u64, u64), String> {
     Ok((first, last))
 }
 
+/// Preamble, header, check sequence and gap.
+const ETHERNET: u32 = 38;
+
 fn framing(text: &str) -> Result<u32, String> {
     match text {
         "none" => Ok(0),
-        "ethernet" => Ok(38),
+        "ethernet" => Ok(ETHERNET),
         _ => Err(format!(
             "'{text}' is not a framing: ethernet (38 bytes) or none"
         )),
@@ -367,7 +374,14 @@ fn clean(fields: &Fields<'_>, mtu: u32) -> Direction {
 fn link(fields: &Fields<'_>, mtu: u32) -> Result<Link, Problem> {
     let name = fields.needed("name", "\"bottleneck\"")?;
     fields.needed("rate", "\"1Gbit\"")?;
-    let forward = direction(fields, clean(fields, mtu))?;
+    let mut base = clean(fields, mtu);
+    if let Some(rtt) = fields.duration("rtt")? {
+        if fields.has("delay") {
+            return Err(fields.problem("rtt", "rtt and delay say the same: give one of them"));
+        }
+        base.config.delay = rtt / 2;
+    }
+    let forward = direction(fields, base)?;
     let back = match fields.table("back", &PATH)? {
         Some(back) => direction(&back, forward.clone())?,
         None => forward.clone(),

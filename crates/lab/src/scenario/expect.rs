@@ -65,7 +65,7 @@ pub struct Verdict {
     pub max: Option<f64>,
     /// Share of the seeds within the bounds, where the expectation is about that.
     pub share: Option<f64>,
-    /// Whether it is as expected; nothing if it was not run.
+    /// Whether it is as expected; nothing if it was not run, or is for comparison only.
     pub holds: Option<bool>,
     /// Why it is known not to hold.
     pub known: Option<String>,
@@ -121,8 +121,10 @@ fn expectation(fields: &Fields<'_>, plans: &[Plan]) -> Result<Expectation, Probl
     };
     let bound = |key: &str| fields.parse(key, |text| unit.parse(text));
     let (min, max) = (bound("min")?, bound("max")?);
-    if min.is_none() && max.is_none() {
-        return Err(fields.problem("metric", "an expectation needs min or max, or both"));
+    let paper = bound("paper")?;
+    if min.is_none() && max.is_none() && paper.is_none() {
+        let text = "an expectation needs min or max, or both, or what the paper says";
+        return Err(fields.problem("metric", text));
     }
     if let (Some(low), Some(high)) = (min, max)
         && low > high
@@ -148,7 +150,7 @@ fn expectation(fields: &Fields<'_>, plans: &[Plan]) -> Result<Expectation, Probl
         share: fields.share("share")?,
         min,
         max,
-        paper: bound("paper")?,
+        paper,
         source: fields.text("source")?.map_or_else(String::new, |t| t.value),
         known: fields.text("known")?.map(|t| t.value),
         unit,
@@ -270,7 +272,8 @@ impl Expectation {
     }
 
     fn verdict(&self, case: &Case, ours: Option<f64>, share: Option<f64>) -> Verdict {
-        let holds = match (ours, self.share) {
+        let bounded = self.min.is_some() || self.max.is_some();
+        let holds = match (ours.filter(|_| bounded), self.share) {
             (None, _) => None,
             (Some(_), Some(wanted)) => share.map(|share| share >= wanted - 1e-9),
             (Some(ours), None) => Some(self.within(ours)),

@@ -233,7 +233,7 @@ pair = [{ a = "cubic", b = "reno" }, { a = "reno", b = "reno" }]
 [[link]]
 name = "line"
 rate = "10Mbit"
-delay = "{rtt}"
+rtt = "{rtt}"
 [[host]]
 name = "near"
 nic = "20Mbit"
@@ -275,6 +275,11 @@ cross = "udp"
 share = "50%"
 max = "50%"
 [[expect]]
+metric = "utilisation"
+link = "line"
+when = { rtt = "40ms" }
+paper = "50%"
+[[expect]]
 metric = "log2_error"
 max = 1
 "#;
@@ -309,11 +314,18 @@ fn cases_multiply_and_every_expectation_has_its_verdicts() {
     );
     assert!(spread.iter().all(|v| !v.fails()), "it is known");
     assert!(of("loss of udp").iter().all(|v| v.share == Some(1.0)));
+    let compared = of("utilisation of line");
+    assert!(
+        compared
+            .iter()
+            .all(|v| v.ours > Some(0.5) && v.holds.is_none())
+    );
     let error = of("median |log2")[0];
     let ours: Vec<f64> = totals
         .iter()
         .map(|v| (v.ours.unwrap() / 9e6).log2().abs())
         .collect();
+    let ours = ours.into_iter().chain([1.0]).collect::<Vec<_>>();
     assert!(error.ours.unwrap() <= ours.iter().copied().fold(0.0, f64::max));
     let only = file
         .only(&Case::from([("rtt".into(), "40ms".into())]))
@@ -370,5 +382,41 @@ fn series_traces_and_events_are_written() {
     for name in ["cross-udp.csv", "b.sqlog", "report.json", "line.pcapng"] {
         let size = std::fs::metadata(run.join(name)).unwrap().len();
         assert!(size > 200, "{name}: {size}");
+    }
+}
+
+#[test]
+fn every_stored_scenario_can_be_read() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/scenarios");
+    let mut read = 0;
+    for folder in [root] {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|e| e == "toml") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let file = File::read(&path.display().to_string(), &text);
+                let file = file.unwrap_or_else(|problem| panic!("{problem}"));
+                assert!(!file.expectations.is_empty(), "{}", file.name);
+                read += 1;
+            }
+        }
+    }
+    assert!(read >= 3, "{read}");
+}
+
+proptest::proptest! {
+    #[test]
+    fn a_damaged_file_is_refused_with_a_place_in_it_or_read(
+        at in 0..VARIED.len(),
+        gone in 0..12_usize,
+        put in "[-a-z0-9{}\"=.\\[\\]\n %é]{0,6}",
+    ) {
+        // The file is ASCII, so every index is a boundary.
+        let end = (at + gone).min(VARIED.len());
+        let text = format!("{}{put}{}", &VARIED[..at], &VARIED[end..]);
+        if let Err(problem) = File::read("f.toml", &text) {
+            proptest::prop_assert!((1..=text.lines().count() + 1).contains(&problem.line));
+            proptest::prop_assert!(problem.column >= 1 && !problem.message.is_empty());
+        }
     }
 }

@@ -181,11 +181,12 @@ fn tell(file: &File, summary: &Summary) {
     let count =
         |wanted: fn(&Verdict) -> bool| summary.verdicts.iter().filter(|v| wanted(v)).count();
     out::line(format!(
-        "{} hold, {} deviate, {} deviate as known, {} were not run",
+        "{} hold, {} deviate, {} deviate as known, {} only compared, {} were not run",
         count(|v| v.holds == Some(true)),
         count(Verdict::fails),
         count(|v| v.holds == Some(false) && !v.fails()),
-        count(|v| v.holds.is_none()),
+        count(|v| v.holds.is_none() && v.ours.is_some()),
+        count(|v| v.ours.is_none()),
     ));
 }
 
@@ -264,7 +265,8 @@ fn tell_verdict(verdict: &Verdict) {
             format!("{} to {}", verdict.unit.show(min), verdict.unit.show(max))
         }
         (Some(min), None) => format!("at least {}", verdict.unit.show(min)),
-        (None, max) => format!("at most {}", show(max)),
+        (None, Some(max)) => format!("at most {}", verdict.unit.show(max)),
+        (None, None) => String::new(),
     };
     let share = verdict.share.map_or_else(String::new, |s| {
         format!(" in {:.0} % of the seeds", s * 100.0)
@@ -273,11 +275,16 @@ fn tell_verdict(verdict: &Verdict) {
         (Some(true), _) => "holds".into(),
         (Some(false), None) => "DEVIATES".into(),
         (Some(false), Some(why)) => format!("deviates, as known: {why}"),
-        (None, _) => "not run".to_string(),
+        (None, _) => match (verdict.ours, verdict.paper) {
+            (Some(ours), Some(paper)) => format!("{:.2} times the paper's", ours / paper),
+            (Some(_), None) => "nothing to compare with".into(),
+            (None, _) => "not run".into(),
+        },
     };
+    let colon = if bounds.is_empty() { "" } else { ": " };
     out::line(format!("{} [{}]", verdict.what, verdict.case));
     out::line(format!(
-        "  {:<39} {:<14} {:<14} {bounds}{share}: {word}",
+        "  {:<39} {:<14} {:<14} {bounds}{share}{colon}{word}",
         verdict.source,
         show(verdict.paper),
         show(verdict.ours),
