@@ -194,6 +194,15 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
         self
     }
 
+    /// `law` in its avoidance, with a window of `bytes`.
+    pub(crate) fn resumed(start: S, law: G, bytes: f64, datagram: u32) -> Self {
+        let mut resumed = Self::new(start, law);
+        resumed.window = Window::initial(datagram);
+        resumed.window.set(bytes, 2.0);
+        resumed.window.ssthresh = resumed.window.bytes;
+        resumed
+    }
+
     /// The window.
     pub const fn window(&self) -> &Window {
         &self.window

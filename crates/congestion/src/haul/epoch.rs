@@ -1,0 +1,167 @@
+//! What does a stretch of time say about the link? Evidence is gathered over an epoch, at least 100 ms
+//! and a round trip, so that no single late packet speaks.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    congestion::{AckEvent, RateSample},
+    time::Instant,
+};
+
+/// The least length of an epoch.
+pub(super) const EPOCH: Duration = Duration::from_millis(100);
+/// The largest random loss that is compensated by sending more.
+const MAX_COMPENSATED: f64 = 0.025;
+/// The largest loss that is held for usual, unless it proves to be.
+const MAX_USUAL: f64 = 0.025;
+/// Epochs over which the usual loss is the least.
+const MEMORY: usize = 16;
+/// Loss beyond the usual that says the link is full.
+const EXCESS: f64 = 0.01;
+/// When the estimate fell below this part of what it was, and loss did not, loss is usual.
+const YIELDED: f64 = 0.25;
+/// That much of the loss must have stayed.
+const STAYED: f64 = 0.7;
+/// In so many epochs in a row.
+const INSISTENT: u32 = 3;
+
+/// What was seen since the epoch began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Epoch {
+    pub(super) began: Option<Instant>,
+    round: u64,
+    received: f64,
+    sent: f64,
+    loss: f64,
+    samples: u32,
+    pub(super) least_queue: Option<Duration>,
+    pub(super) least_rtt: Option<Duration>,
+    pub(super) marked: bool,
+    pub(super) app_limited: bool,
+}
+
+impl Epoch {
+    pub(super) const fn new(began: Option<Instant>, round: u64) -> Self {
+        Self {
+            began,
+            round,
+            received: 0.0,
+            sent: 0.0,
+            loss: 0.0,
+            samples: 0,
+            least_queue: None,
+            least_rtt: None,
+            marked: false,
+            app_limited: false,
+        }
+    }
+
+    /// Takes what a feedback packet told; true when the epoch is over.
+    pub(super) fn take(&mut self, ack: &AckEvent, least: Duration) -> bool {
+        if let Some(queue) = ack.queue_delay {
+            self.least_queue = Some(self.least_queue.map_or(queue, |q| q.min(queue)));
+        }
+        if let Some(rtt) = ack.rtt {
+            self.least_rtt = Some(self.least_rtt.map_or(rtt, |r| r.min(rtt)));
+        }
+        self.marked |= ack.ce > 0;
+        if let Some(sample) = &ack.rate {
+            self.sample(sample);
+        }
+        let began = *self.began.get_or_insert(ack.now);
+        ack.round > self.round && ack.now.since(began) >= least
+    }
+
+    fn sample(&mut self, sample: &RateSample) {
+        self.samples += 1;
+        self.received += sample.rate.as_f64();
+        self.sent += sample.sent.as_f64();
+        self.loss += sample.loss;
+        self.app_limited |= sample.app_limited;
+    }
+
+    pub(super) const fn round(&self) -> u64 {
+        self.round
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.samples == 0
+    }
+
+    /// Delivered over sent, 0 to 1.
+    pub(super) fn delivered(&self) -> f64 {
+        if self.sent > 0.0 {
+            (self.received / self.sent).min(1.0)
+        } else {
+            1.0
+        }
+    }
+
+    /// Mean delivery rate, bit/s.
+    pub(super) fn rate(&self) -> f64 {
+        self.received / f64::from(self.samples.max(1))
+    }
+
+    /// Share lost, 0 to 1.
+    pub(super) fn loss(&self) -> f64 {
+        self.loss / f64::from(self.samples.max(1))
+    }
+}
+
+/// The share that is lost whatever is sent: the mean of the better half of the last epochs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UsualLoss {
+    recent: [f64; MEMORY],
+    filled: usize,
+    share: f64,
+    /// Epochs in a row beyond the usual.
+    beyond: u32,
+    /// Estimate and loss when that began.
+    began: Option<(f64, f64)>,
+    /// Loss that stayed although much less was sent.
+    proven: f64,
+}
+
+impl UsualLoss {
+    /// What is made up for by sending more, 0 to 0.025.
+    pub(super) const fn compensated(&self) -> f64 {
+        self.share.min(MAX_COMPENSATED)
+    }
+
+    /// 0 to 0.025, or what proved to be usual.
+    pub(super) const fn share(&self) -> f64 {
+        self.share
+    }
+
+    /// Takes an epoch's loss, and the estimate then; true when that and those before were beyond the usual.
+    pub(super) fn take(&mut self, loss: f64, bandwidth: f64) -> bool {
+        let usual = self.share;
+        self.proven = self.proven.min(loss * 2.0 + EXCESS);
+        self.recent.rotate_right(1);
+        self.recent[0] = loss;
+        self.filled = MEMORY.min(self.filled + 1);
+        let mut sorted = self.recent;
+        let sorted = &mut sorted[..self.filled];
+        sorted.sort_unstable_by(f64::total_cmp);
+        let half = &sorted[..self.filled.div_ceil(2)];
+        let mean = half
+            .iter()
+            .zip(1_u32..)
+            .fold(0.0, |mean, (loss, n)| mean + (loss - mean) / f64::from(n));
+        self.share = mean.min(MAX_USUAL.max(self.proven));
+        if loss <= usual + EXCESS.max(usual / 2.0) {
+            self.beyond = 0;
+            self.began = None;
+            return false;
+        }
+        let (then, before) = *self.began.get_or_insert((bandwidth, loss));
+        if bandwidth < then * YIELDED {
+            if loss > before * STAYED {
+                self.proven = loss;
+            }
+            self.began = None;
+        }
+        self.beyond += 1;
+        self.beyond >= INSISTENT
+    }
+}

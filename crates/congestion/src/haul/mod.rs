@@ -1,0 +1,568 @@
+//! How much does the path carry, whatever it loses, and what part of it is ours? The flagship's own
+//! law: a model of the path made of delivery rate, propagation delay and queueing delay. Loss by
+//! itself is no evidence: a path that loses two packets in a hundred at any load is full when the
+//! *delivery rate* stops rising with the sending rate or the *queue* stands.
+//!
+//! - **Startup** ([`start`]): short bursts, each four times what the last one proved.
+//! - **Cruise** at the estimate, plus the share that is usually lost on the way.
+//! - **Probe** ([`probe`]): at equal times for all, a train above that; part of what was found is taken.
+//!   Then **rest** below it for as long as it takes to give the queue back.
+//! - **Drain** when a queue stands, and multiply the estimate by what was delivered of what was sent:
+//!   a factor which all flows of a link see alike.
+//! - **Compete** ([`rival`]) when drains do not help, since another fills the queue again; now and then
+//!   **look** whether it still does.
+//!
+//! Equal steps up, equal factors down: `docs/laws/haul.md` shows where that settles.
+//!
+//! Own design after the published ideas of BBR (Cardwell et al.), packet-train dispersion, AIMD (Chiu
+//! and Jain) and mode switching (Copa: Arun and Balakrishnan; Nimbus: Goyal et al.).
+
+mod epoch;
+mod probe;
+mod rival;
+mod start;
+
+use std::time::Duration;
+
+use epoch::{EPOCH, Epoch, UsualLoss};
+use farhaul_core::{
+    congestion::{
+        AckEvent, Allowance, CcState, CongestionController, LossEvent, PathView, RateSample,
+    },
+    time::Instant,
+    units::{Rate, Size},
+};
+use probe::Probe;
+use rival::Rival;
+use start::{BURST_GAIN, Start};
+
+use crate::registry::Law;
+
+/// How the registry knows it.
+pub(crate) const LAW: Law = Law {
+    name: "haul",
+    summary: "delivery rate and queueing delay; no response to random loss",
+    citation: "farhaul, docs/laws/haul.md",
+    parameters: &[],
+    make: |_| Box::new(Haul::default()),
+};
+
+/// Least length of a startup burst in time and in datagrams.
+const BURST: (Duration, u64) = (Duration::from_millis(20), 32);
+/// The longest burst.
+const LONGEST: Duration = Duration::from_millis(250);
+/// From probe to probe, unless the path is longer. The same for short and long paths, so that they
+/// grow alike.
+const CYCLE: Duration = Duration::from_millis(500);
+/// What part of a probe's find is taken on a link that was full within [`CALM`]; else all of it.
+const CAUTIOUS: f64 = 0.25;
+const CALM: Duration = Duration::from_secs(1);
+/// Sent less while a queue is given back: least and most.
+const DRAIN: (f64, f64) = (0.15, 0.5);
+/// The depth of a drain is that at which it takes so long.
+const DRAIN_TIME: Duration = Duration::from_millis(250);
+/// Drains in a row that did not help before somebody else is held to fill the queue.
+const MAX_VAIN_DRAINS: u32 = 4;
+/// A queue that stands again within so long, besides a round trip, was not emptied by a drain.
+const SOON: Duration = Duration::from_millis(400);
+/// The same within [`RECENT`] of somebody who did.
+const MAX_VAIN_AGAIN: u32 = 2;
+const RECENT: Duration = Duration::from_secs(10);
+/// The estimate is multiplied by this besides when a drain did not help.
+const GIVE: f64 = 0.97;
+/// In flight while looking, as a share of what the path holds without a queue.
+const LOOK_SHARE: f64 = 0.9;
+/// How long somebody who makes room waits for others to see it, besides two round trips.
+const LOOK: Duration = Duration::from_millis(200);
+/// The least estimate.
+const LEAST: Rate = Rate::mbit(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// A startup burst is being sent.
+    Burst,
+    /// Its outcome is awaited.
+    Confirm,
+    Cruise,
+    Probe,
+    /// A probe's queue is given back.
+    Rest,
+    /// The outcome of a probe is awaited.
+    Verify,
+    Drain,
+    Compete,
+    /// Room is made, to see who fills it.
+    Look,
+}
+
+impl Phase {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Burst => "burst",
+            Self::Confirm => "confirm",
+            Self::Cruise => "cruise",
+            Self::Probe => "probe",
+            Self::Rest => "rest",
+            Self::Verify => "verify",
+            Self::Drain => "drain",
+            Self::Compete => "compete",
+            Self::Look => "look",
+        }
+    }
+}
+
+/// The flagship's law.
+#[derive(Clone, Debug)]
+pub struct Haul {
+    phase: Phase,
+    /// When the phase ends by itself.
+    until: Option<Instant>,
+    start: Start,
+    /// The estimate: what the receiver gets of this flow.
+    bandwidth: Rate,
+    usual_loss: UsualLoss,
+    probe: Probe,
+    /// When the outcome of the last probe is known.
+    outcome_at: Instant,
+    /// When the next probe is due.
+    probe_at: Instant,
+    /// When the link was last seen full.
+    full_at: Option<Instant>,
+    /// Depth of the present drain, and the queue it was to empty.
+    depth: f64,
+    drained: Duration,
+    /// When its outcome is known.
+    drained_at: Instant,
+    /// Drains in a row after which the queue stood as before.
+    vain_drains: u32,
+    /// What is seen before is the past: the last drain has not shown yet.
+    blind_until: Instant,
+    rival: Option<Rival>,
+    competed_at: Option<Instant>,
+    epoch: Epoch,
+    /// The longest queue seen, slowly forgotten.
+    peak: Duration,
+    path: PathView,
+    allowance: Allowance,
+}
+
+impl Default for Haul {
+    fn default() -> Self {
+        let ms = Duration::from_millis;
+        Self {
+            phase: Phase::Burst,
+            until: None,
+            start: Start::default(),
+            bandwidth: LEAST,
+            usual_loss: UsualLoss::default(),
+            probe: Probe::default(),
+            outcome_at: Instant::EPOCH,
+            probe_at: Instant::EPOCH,
+            full_at: None,
+            depth: DRAIN.0,
+            drained: Duration::ZERO,
+            drained_at: Instant::EPOCH,
+            vain_drains: 0,
+            blind_until: Instant::EPOCH,
+            rival: None,
+            competed_at: None,
+            epoch: Epoch::new(None, 0),
+            peak: Duration::ZERO,
+            path: PathView {
+                datagram: 1_200,
+                srtt: ms(100),
+                min_rtt: ms(100),
+                feedback_interval: ms(5),
+                in_flight: Size::ZERO,
+            },
+            allowance: Allowance {
+                window: Size::from_bytes(131_072),
+                rate: Rate::mbit(52),
+                quantum: Size::from_bytes(2_400),
+            },
+        }
+    }
+}
+
+impl Haul {
+    const fn competing(&self) -> bool {
+        matches!(self.phase, Phase::Compete | Phase::Look)
+    }
+
+    const fn starting(&self) -> bool {
+        matches!(self.phase, Phase::Burst | Phase::Confirm)
+    }
+
+    /// What must be sent for the receiver to get the estimate.
+    fn base(&self) -> Rate {
+        let estimate = if self.starting() {
+            self.start.proven
+        } else {
+            self.bandwidth
+        };
+        estimate.scale(1.0 / (1.0 - self.usual_loss.compensated()))
+    }
+
+    fn pace(&self) -> Rate {
+        let gain = match self.phase {
+            Phase::Burst => BURST_GAIN,
+            Phase::Probe => 1.0 + self.probe.gain,
+            Phase::Rest | Phase::Drain => 1.0 - self.depth,
+            Phase::Confirm | Phase::Cruise | Phase::Verify | Phase::Compete | Phase::Look => 1.0,
+        };
+        self.base().scale(gain)
+    }
+
+    /// The rtt without a queue.
+    fn empty_rtt(&self) -> Duration {
+        let rival = self.rival.as_ref().filter(|_| self.competing());
+        rival.map_or(self.path.min_rtt, |rival| rival.empty_rtt)
+    }
+
+    /// A standing queue longer than this is congestion: an eighth of the propagation delay, between
+    /// 4 and 10 ms, but no more than half of the longest queue seen lately, for the link may have
+    /// room for no longer one.
+    fn queue_target(&self) -> Duration {
+        let ms = Duration::from_millis;
+        let packets = self.base().time_for(10 * u64::from(self.path.datagram));
+        (self.empty_rtt() / 8)
+            .clamp(ms(4), ms(10))
+            .min((self.peak / 2).max(ms(2)))
+            .max(packets)
+    }
+
+    /// How long a burst or probe at the present rate lasts.
+    fn train(&self) -> Duration {
+        let (base, datagram) = (self.base(), self.path.datagram);
+        if self.starting() {
+            let (least, datagrams) = BURST;
+            base.scale(BURST_GAIN)
+                .time_for(datagrams * u64::from(datagram))
+                .clamp(least, LONGEST)
+        } else {
+            self.probe.length(base, datagram)
+        }
+    }
+
+    /// When the outcome of what is sent until `at` is known.
+    fn outcome(&self, at: Instant) -> Instant {
+        at + self.path.srtt + self.path.feedback_interval * 3 + Duration::from_millis(2)
+    }
+
+    fn enter(&mut self, phase: Phase, until: Option<Instant>) {
+        self.phase = phase;
+        self.until = until;
+    }
+
+    fn burst(&mut self, now: Instant) {
+        self.start.burst();
+        self.phase = Phase::Burst;
+        self.until = Some(now + self.train());
+    }
+
+    /// The outcome of a burst is known, or as good as.
+    fn judge_burst(&mut self, now: Instant) {
+        if !self.start.is_full() {
+            self.burst(now);
+            return;
+        }
+        // The start is over: empties the queue it made, then looks for what is left.
+        self.bandwidth = self.start.proven.max(LEAST);
+        self.epoch = Epoch::new(Some(now), 0);
+        self.drain(now, self.queue_target());
+        self.probe_at = now;
+    }
+
+    fn cruise(&mut self, now: Instant) {
+        self.enter(Phase::Cruise, Some(self.probe_at.max(now)));
+    }
+
+    /// From probe to probe.
+    fn cycle(&self) -> Duration {
+        CYCLE.max(self.path.min_rtt.mul_f64(1.25))
+    }
+
+    fn probe(&mut self, now: Instant) {
+        self.probe_at = now + self.cycle().mul_f64(0.75 + spread(now) / 2.0);
+        self.probe.begin(self.base());
+        self.enter(Phase::Probe, Some(now + self.train()));
+    }
+
+    /// Sends less by what the probe sent more.
+    fn rest(&mut self, now: Instant) {
+        self.outcome_at = self.outcome(now);
+        self.depth = DRAIN.0;
+        let lasts = self.train().mul_f64(self.probe.gain / self.depth);
+        self.enter(Phase::Rest, Some((now + lasts).min(self.outcome_at)));
+    }
+
+    fn judge_probe(&mut self, now: Instant) {
+        let Some(outcome) = self.probe.judge(self.usual_loss.share()) else {
+            self.cruise(now);
+            return;
+        };
+        let calm = self.full_at.is_none_or(|at| now.since(at) > CALM);
+        let step = if calm && (outcome.free || outcome.alone) {
+            1.0
+        } else {
+            CAUTIOUS
+        };
+        if outcome.found > 0.0 {
+            self.bandwidth = self.bandwidth.scale(1.0 + step * outcome.found);
+        }
+        if outcome.free && calm {
+            self.probe(now);
+            return;
+        }
+        self.cruise(now);
+    }
+
+    fn sample(&mut self, now: Instant, sample: &RateSample) {
+        if !self.starting() {
+            self.probe.sample(sample);
+        } else if self.start.sample(sample, self.path.datagram) {
+            self.judge_burst(now);
+        }
+    }
+
+    fn end_epoch(&mut self, now: Instant, round: u64) {
+        let epoch = std::mem::replace(&mut self.epoch, Epoch::new(Some(now), round));
+        if epoch.is_empty() || self.starting() {
+            return;
+        }
+        let usual = self.usual_loss.share();
+        let lossy = self.usual_loss.take(epoch.loss(), self.bandwidth.as_f64());
+        self.peak = self.peak.mul_f64(0.98);
+        if self.competing() {
+            self.end_competing_epoch(now, &epoch);
+            return;
+        }
+        if epoch.began < Some(self.blind_until) {
+            return;
+        }
+        let stands = epoch.marked || epoch.least_queue.is_some_and(|q| q > self.queue_target());
+        if stands || lossy {
+            self.full_at = Some(now);
+            if !epoch.app_limited {
+                let share = (epoch.delivered() / (1.0 - usual)).min(1.0);
+                self.bandwidth = self.bandwidth.scale(share).max(LEAST);
+                // What is on its way was sent before this cut, and must not cut again.
+                self.blind_until = self.outcome(now);
+            }
+        }
+        if stands {
+            self.on_standing_queue(now, epoch.least_queue.unwrap_or_default());
+        } else if now.since(self.drained_at) > CYCLE * 2 {
+            self.vain_drains = 0;
+        }
+    }
+
+    fn on_standing_queue(&mut self, now: Instant, queue: Duration) {
+        if matches!(self.phase, Phase::Drain | Phase::Probe) {
+            return;
+        }
+        let soon = now.since(self.drained_at) < SOON + self.path.min_rtt;
+        if soon && queue > self.drained / 2 {
+            self.vain_drains += 1;
+            self.bandwidth = self.bandwidth.scale(GIVE).max(LEAST);
+        }
+        let most = if self.recently_competed(now) {
+            MAX_VAIN_AGAIN
+        } else {
+            MAX_VAIN_DRAINS
+        };
+        if self.vain_drains >= most {
+            self.compete(now);
+        } else {
+            self.drain(now, queue);
+        }
+    }
+
+    /// Sends less for as long as it takes to empty `queue`.
+    fn drain(&mut self, now: Instant, queue: Duration) {
+        let queue = queue.max(Duration::from_millis(5));
+        let depth = queue.as_secs_f64() / DRAIN_TIME.as_secs_f64();
+        self.depth = depth.clamp(DRAIN.0, DRAIN.1);
+        self.drained = queue;
+        let until = now + queue.mul_f64(1.0 / self.depth).min(DRAIN_TIME * 2);
+        self.drained_at = self.outcome(until);
+        self.blind_until = self.drained_at;
+        // Who then fills the queue is somebody else, for our kind hold still.
+        let hold = SOON + self.path.min_rtt + self.cycle().mul_f64(spread(now));
+        self.probe_at = self.probe_at.max(self.blind_until + hold);
+        self.enter(Phase::Drain, Some(until));
+    }
+
+    /// Somebody else fills the queue.
+    fn compete(&mut self, now: Instant) {
+        if !self.recently_competed(now) {
+            let bytes = self.base().as_f64() / 8.0 * self.path.srtt.as_secs_f64();
+            self.rival = Some(Rival::new(now, bytes, &self.path));
+        }
+        self.compete_on(now);
+    }
+
+    fn recently_competed(&self, now: Instant) -> bool {
+        self.competed_at.is_some_and(|at| now.since(at) < RECENT)
+    }
+
+    /// Keeps no more in flight than fits the path without a queue, and sees whether that empties it.
+    fn look(&mut self, now: Instant) {
+        let lasts = self.path.srtt * 2 + LOOK;
+        self.enter(Phase::Look, Some(now + lasts));
+        self.epoch = Epoch::new(Some(now), self.epoch.round());
+    }
+
+    fn compete_on(&mut self, now: Instant) {
+        if let Some(rival) = &mut self.rival {
+            rival.resume(now);
+            let at = rival.look_at;
+            self.enter(Phase::Compete, Some(at));
+        }
+    }
+
+    fn end_competing_epoch(&mut self, now: Instant, epoch: &Epoch) {
+        if self.phase == Phase::Compete && !epoch.app_limited {
+            let rate = Rate::from_f64(epoch.rate()).max(LEAST);
+            self.bandwidth = rate;
+        }
+        let (Some(rival), Some(rtt)) = (&mut self.rival, epoch.least_rtt) else {
+            return;
+        };
+        let queue = rival.queue(rtt);
+        let rival_crest = rival.crest;
+        rival.epoch(rtt, self.phase == Phase::Look);
+        if self.phase == Phase::Compete && rival.dipped(queue) {
+            self.look(now);
+        } else if queue <= self.queue_target().max(rival_crest / 8) {
+            self.competed_at = Some(now);
+            self.vain_drains = 0;
+            self.drained = Duration::ZERO;
+            self.probe_at = now + CYCLE;
+            self.cruise(now);
+        }
+    }
+
+    /// What may be sent, for the phase the law is in.
+    fn allow(&mut self) {
+        if let Some(rival) = self.rival.as_ref().filter(|_| self.phase == Phase::Compete) {
+            self.allowance = rival.allowance();
+            return;
+        }
+        let (rate, base) = (self.pace(), self.base());
+        let slack = self.path.feedback_interval * 2 + Duration::from_millis(4);
+        let train = self.train();
+        let extra = rate.bytes_in(train).saturating_sub(base.bytes_in(train));
+        let window = if self.phase == Phase::Look {
+            base.bytes_in(self.empty_rtt().mul_f64(LOOK_SHARE))
+        } else {
+            base.bytes_in(self.path.min_rtt.mul_f64(1.25) + slack) + extra
+        } + 16 * u64::from(self.path.datagram);
+        let floor = 2 * u64::from(self.path.datagram);
+        let quantum = rate
+            .bytes_in(Duration::from_micros(500))
+            .clamp(floor, 1 << 20);
+        self.allowance = Allowance {
+            window: Size::from_bytes(window),
+            rate,
+            quantum: Size::from_bytes(quantum),
+        };
+    }
+}
+
+/// From 0 to 1, by the clock's own digits: flows should not probe in step.
+fn spread(now: Instant) -> f64 {
+    let mixed = now.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    u32::try_from(mixed).map_or(1.0, |mixed| f64::from(mixed) / f64::from(u32::MAX))
+}
+
+impl CongestionController for Haul {
+    fn name(&self) -> &'static str {
+        LAW.name
+    }
+
+    fn on_start(&mut self, now: Instant, path: &PathView) {
+        *self = Self {
+            path: *path,
+            ..Self::default()
+        };
+        self.burst(now);
+        self.allow();
+    }
+
+    fn on_ack(&mut self, ack: &AckEvent) {
+        self.path = ack.path;
+        if let Some(rival) = self.rival.as_mut().filter(|_| self.phase == Phase::Compete) {
+            rival.on_ack(ack);
+        }
+        if let Some(queue) = ack.queue_delay {
+            self.peak = queue.max(self.peak);
+        }
+        if let Some(sample) = &ack.rate {
+            self.sample(ack.now, sample);
+        }
+        if self.epoch.began < Some(self.blind_until)
+            && ack.now >= self.blind_until
+            && !self.competing()
+        {
+            self.epoch = Epoch::new(Some(ack.now), self.epoch.round());
+        }
+        if self.epoch.take(ack, EPOCH.max(self.train())) {
+            self.end_epoch(ack.now, ack.round);
+        }
+        self.allow();
+    }
+
+    fn on_loss(&mut self, loss: &LossEvent) {
+        self.path = loss.path;
+        let compete = self.phase == Phase::Compete;
+        if let Some(rival) = self.rival.as_mut().filter(|_| compete)
+            && rival.on_loss(loss)
+        {
+            self.look(loss.now);
+        }
+        self.allow();
+    }
+
+    fn on_tick(&mut self, now: Instant) {
+        if self.until.is_none_or(|at| at > now) {
+            return;
+        }
+        match self.phase {
+            Phase::Burst => self.enter(Phase::Confirm, Some(self.outcome(now))),
+            Phase::Confirm => self.judge_burst(now),
+            Phase::Cruise => self.probe(now),
+            Phase::Probe => self.rest(now),
+            Phase::Rest => self.enter(Phase::Verify, Some(self.outcome_at)),
+            Phase::Verify => self.judge_probe(now),
+            Phase::Drain => self.cruise(now),
+            Phase::Compete => self.look(now),
+            Phase::Look => self.compete_on(now),
+        }
+        self.allow();
+    }
+
+    fn next_tick(&self) -> Option<Instant> {
+        self.until
+    }
+
+    fn sample_window(&self) -> Option<Duration> {
+        // So short that samples fit within a train.
+        let share = if self.starting() { 0.8 } else { 0.5 };
+        Some(self.train().mul_f64(share))
+    }
+
+    fn allowance(&self) -> Allowance {
+        self.allowance
+    }
+
+    fn observe(&self) -> CcState {
+        CcState {
+            phase: self.phase.name(),
+            ssthresh: None,
+            bandwidth: Some(Rate::from_f64(
+                self.base().as_f64() * (1.0 - self.usual_loss.compensated()),
+            )),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! How much more could be had? A probe is a short train above the base rate. When the link is full, a
+//! train that adds a share `s` of the *link's* rate gets `1 / (1 + s)` of itself delivered, whatever
+//! the mix of flows: the shortfall shows what part of the link the train was. Its gain is steered so
+//! that this part is the same for a flow with much and a flow with little. That makes the steps
+//! additive, and equal among flows, without anyone knowing the link's rate.
+
+use std::time::Duration;
+
+use farhaul_core::{congestion::RateSample, units::Rate};
+
+/// The part of the link that a probe should add.
+const PART: f64 = 0.1;
+/// What a probe adds to the base rate, least and most.
+const GAIN: (f64, f64) = (0.125, 1.0);
+/// How much the gain changes from probe to probe.
+const STEP: f64 = 1.5;
+/// A flow with this share of the link is alone on it.
+const ALONE: f64 = 0.85;
+/// Least length in time and in datagrams, and the longest.
+const LENGTH: (Duration, u64, Duration) =
+    (Duration::from_millis(40), 64, Duration::from_millis(250));
+
+/// What a probe showed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Outcome {
+    /// What was delivered above the base rate, as a share of that; negative if less than that was.
+    pub(super) found: f64,
+    /// Nearly all of it got through.
+    pub(super) free: bool,
+    /// The link seems to be this flow's alone.
+    pub(super) alone: bool,
+}
+
+/// The present or next probe.
+#[derive(Clone, Debug)]
+pub(super) struct Probe {
+    /// What it adds to the base rate, as a share of that.
+    pub(super) gain: f64,
+    /// This flow's share of the link while that was full, smoothed.
+    share: f64,
+    /// The base rate, bit/s, while a train is on its way.
+    base: Option<f64>,
+    samples: f64,
+    sent: f64,
+    received: f64,
+}
+
+impl Default for Probe {
+    fn default() -> Self {
+        Self {
+            gain: GAIN.0,
+            share: 1.0,
+            base: None,
+            samples: 0.0,
+            sent: 0.0,
+            received: 0.0,
+        }
+    }
+}
+
+impl Probe {
+    /// How long a train over `base` lasts.
+    pub(super) fn length(&self, base: Rate, datagram: u32) -> Duration {
+        let (least, datagrams, most) = LENGTH;
+        base.scale(1.0 + self.gain)
+            .time_for(datagrams * u64::from(datagram))
+            .clamp(least, most)
+    }
+
+    /// A train begins above `base`.
+    pub(super) fn begin(&mut self, base: Rate) {
+        *self = Self {
+            gain: self.gain,
+            share: self.share,
+            base: Some(base.as_f64()),
+            ..Self::default()
+        };
+    }
+
+    /// Takes a sample, which may or may not be of the train.
+    pub(super) fn sample(&mut self, sample: &RateSample) {
+        let within = |base: f64| sample.sent.as_f64() >= base * (1.0 + self.gain / 2.0);
+        if self.base.is_some_and(within) {
+            self.samples += 1.0;
+            self.sent += sample.sent.as_f64();
+            self.received += sample.rate.as_f64();
+        }
+    }
+
+    /// The end; `None` if no sample fell within the train.
+    pub(super) fn judge(&mut self, usual_loss: f64) -> Option<Outcome> {
+        let base = self.base.take()?;
+        if self.received <= 0.0 {
+            return None;
+        }
+        let delivered = (self.received / self.sent / (1.0 - usual_loss)).min(1.0);
+        let sent = self.sent / self.samples / base;
+        // A sample may reach beyond the train.
+        let part = (1.0 / delivered - 1.0) * self.gain / (sent - 1.0);
+        let free = part < PART / 4.0;
+        if !free {
+            // Room left on the link makes the share look smaller, so that the larger is believed more.
+            let share = (part / self.gain).min(1.0);
+            let weight = if share > self.share { 0.5 } else { 0.25 };
+            self.share += (share - self.share) * weight;
+        }
+        if part > PART * 3.0 {
+            self.gain /= STEP * STEP;
+        } else if part > PART {
+            self.gain /= STEP;
+        } else if free {
+            self.gain *= STEP * STEP;
+        } else if part < PART / 2.0 {
+            self.gain *= STEP;
+        }
+        self.gain = self.gain.clamp(GAIN.0, GAIN.1);
+        Some(Outcome {
+            found: sent.min(1.0 + self.gain) * delivered - 1.0,
+            free,
+            alone: self.share > ALONE,
+        })
+    }
+}

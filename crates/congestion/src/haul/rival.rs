@@ -1,0 +1,129 @@
+//! What when somebody else keeps the queue full? Leaving would only make room for them. Then the law
+//! follows CUBIC's window, and cuts it for losses while the queue is near its recent most; a loss
+//! with a shorter queue is random and ignored.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    congestion::{AckEvent, Allowance, CongestionController, LossEvent, PathView},
+    time::Instant,
+};
+
+use crate::{cubic::Cubic, slow_start::Classic, window::Windowed};
+
+/// Losses while the queue is above this part of its recent most are taken for congestion.
+const NEAR_FULL: f64 = 0.7;
+/// The first time, earlier: perhaps the route became longer, and nobody is there.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
+/// A queue that shrinks by less while room is made is none.
+const TOUCHED: Duration = Duration::from_millis(1);
+/// For so long the rtt without a queue is remembered.
+const MEMORY: Duration = Duration::from_mins(1);
+/// A queue below this part of its recent most shows that somebody made room.
+const DIP: f64 = 0.6;
+/// After so long without a loss it is time to see who else is there.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The window that follows CUBIC.
+#[derive(Clone, Debug)]
+pub(super) struct Rival {
+    window: Windowed<Classic, Cubic>,
+    /// The rtt without a queue; remembered, since here nobody empties it for long.
+    pub(super) empty_rtt: Duration,
+    /// When that is too old to be true.
+    renew_at: Instant,
+    queue: Duration,
+    peak: Duration,
+    /// The longest queue since the last look.
+    pub(super) crest: Duration,
+    /// The least rtt of the last epoch in competition, and while looking.
+    competed: Option<Duration>,
+    looked: Option<Duration>,
+    /// Losses before this belong to the last cut.
+    deaf_until: Instant,
+    /// When to look who else is there, losses or not.
+    pub(super) look_at: Instant,
+}
+
+impl Rival {
+    /// Begins at `bytes`.
+    pub(super) fn new(now: Instant, bytes: f64, path: &PathView) -> Self {
+        Self {
+            window: Windowed::resumed(Classic, Cubic::default(), bytes, path.datagram),
+            empty_rtt: path.min_rtt,
+            renew_at: now + MEMORY,
+            queue: Duration::ZERO,
+            peak: Duration::ZERO,
+            crest: Duration::ZERO,
+            competed: None,
+            looked: None,
+            deaf_until: now,
+            look_at: now + FIRST_LOOK,
+        }
+    }
+
+    pub(super) fn on_ack(&mut self, ack: &AckEvent) {
+        if ack.now >= self.renew_at {
+            self.empty_rtt = ack.path.min_rtt;
+            self.renew_at = ack.now + MEMORY;
+        }
+        self.empty_rtt = self.empty_rtt.min(ack.path.min_rtt);
+        if let Some(rtt) = ack.rtt {
+            let queue = rtt.saturating_sub(self.empty_rtt);
+            self.queue = queue;
+            // Forgotten by a thousandth per report: within some seconds.
+            self.peak = queue.max(self.peak.mul_f64(0.999));
+            self.crest = self.crest.max(queue);
+        }
+        self.window.on_ack(ack);
+    }
+
+    /// Takes losses; true if they made it cut.
+    pub(super) fn on_loss(&mut self, loss: &LossEvent) -> bool {
+        let full = self.queue >= self.peak.mul_f64(NEAR_FULL);
+        if !full || loss.now < self.deaf_until {
+            return false;
+        }
+        self.window.on_loss(&LossEvent {
+            new_episode: true,
+            ..*loss
+        });
+        self.deaf_until = loss.now + loss.path.srtt;
+        self.look_at = loss.now + PATIENCE;
+        true
+    }
+
+    /// The queue at an rtt of `rtt`.
+    pub(super) const fn queue(&self, rtt: Duration) -> Duration {
+        rtt.saturating_sub(self.empty_rtt)
+    }
+
+    /// Takes the least rtt of an epoch, in competition or while looking.
+    pub(super) const fn epoch(&mut self, rtt: Duration, looking: bool) {
+        if looking {
+            self.looked = Some(rtt);
+        } else {
+            self.competed = Some(rtt);
+        }
+    }
+
+    /// Has somebody made room, since the shortest queue of late is `least`?
+    pub(super) fn dipped(&self, least: Duration) -> bool {
+        least < self.crest.mul_f64(DIP)
+    }
+
+    /// Goes on after a look. If making room moved nothing, the path itself has become longer.
+    pub(super) fn resume(&mut self, now: Instant) {
+        if let (Some(before), Some(after)) = (self.competed, self.looked.take())
+            && after + TOUCHED >= before
+        {
+            self.empty_rtt = after;
+        }
+        self.crest = Duration::ZERO;
+        self.look_at = now + PATIENCE;
+    }
+
+    pub(super) fn allowance(&self) -> Allowance {
+        self.window.allowance()
+    }
+}

@@ -1,0 +1,80 @@
+//! How fast may a connection begin? Bursts at four times the proven rate; what the path delivered of a
+//! burst is proven for the next. A burst carries so little that the overshoot on the last one is a few
+//! ms of the link, not a round trip of it.
+
+use farhaul_core::{congestion::RateSample, units::Rate};
+
+/// Burst rate over proven rate.
+pub(super) const BURST_GAIN: f64 = 4.0;
+/// Rate of the first burst: 128 KiB in one burst's time.
+const FIRST_BURST: Rate = Rate::mbit(52);
+/// Loss in a burst that, with delivery short of sending, says the path is full.
+const HEAVY_LOSS: f64 = 0.08;
+/// Packets in a sample for it to say that the path is full.
+const TELLING: u64 = 200;
+
+/// What the bursts have shown so far.
+#[derive(Clone, Debug)]
+pub(super) struct Start {
+    /// The rate proven so far.
+    pub(super) proven: Rate,
+    /// Bursts in a row that proved nothing new.
+    vain: u32,
+    /// Best delivery since the burst began, and the rate at which that was sent.
+    seen: Rate,
+    sent: Rate,
+    /// It covered enough packets to say whether the path is full.
+    telling: bool,
+    /// Largest loss in a sample since then.
+    worst_loss: f64,
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        Self {
+            proven: FIRST_BURST.scale(1.0 / BURST_GAIN),
+            vain: 0,
+            seen: Rate::ZERO,
+            sent: Rate::ZERO,
+            telling: false,
+            worst_loss: 0.0,
+        }
+    }
+}
+
+impl Start {
+    /// A burst begins.
+    pub(super) fn burst(&mut self) {
+        *self = Self {
+            proven: self.proven,
+            vain: self.vain,
+            ..Self::default()
+        };
+    }
+
+    /// Takes a sample; says whether the burst is as good as delivered.
+    pub(super) fn sample(&mut self, sample: &RateSample, datagram: u32) -> bool {
+        if sample.rate > self.seen {
+            self.seen = sample.rate;
+            self.sent = sample.sent.min(self.proven.scale(BURST_GAIN));
+            let packets = sample.sent.bytes_in(sample.interval) / u64::from(datagram.max(1));
+            self.telling = packets >= TELLING;
+        }
+        self.worst_loss = self.worst_loss.max(sample.loss);
+        !sample.app_limited && sample.rate >= self.proven.scale(BURST_GAIN * 0.9)
+    }
+
+    /// The outcome of a burst is known: is the path full?
+    pub(super) fn is_full(&mut self) -> bool {
+        let grew = self.seen >= self.proven.scale(1.3);
+        let short = self.seen < self.sent.scale(0.8);
+        self.vain = if grew && !short { 0 } else { self.vain + 1 };
+        if short && self.telling && self.worst_loss > HEAVY_LOSS {
+            // The best of many samples on a full path flatters it; probing finds the rest.
+            self.proven = self.proven.max(self.seen.scale(0.85)).min(self.seen);
+            return true;
+        }
+        self.proven = self.proven.max(self.seen);
+        self.vain >= 2
+    }
+}
