@@ -16,6 +16,9 @@ const LIKELY: [usize; 8] = [8_972, 8_952, 4_432, 2_976, 1_472, 1_452, 1_432, 1_3
 const COPIES: usize = 2;
 /// Pause before larger sizes are tried again (RFC 8899 §5.1.1).
 const RAISE: Duration = Duration::from_mins(10);
+/// The same after a search in which nothing got through at all, which may have met the end of the
+/// handshake or a blackout; four times as long after each in a row.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Timeouts in a row that make large datagrams suspect.
 const SUSPECT: u32 = 3;
 
@@ -28,6 +31,8 @@ pub(crate) struct Mtu {
     queue: VecDeque<usize>,
     flying: Vec<(u64, usize)>,
     raise_at: Option<Instant>,
+    /// Pause after a search without any success.
+    again: Duration,
     fallen: bool,
 }
 
@@ -49,6 +54,7 @@ impl Mtu {
             queue: VecDeque::new(),
             flying: Vec::new(),
             raise_at: None,
+            again: AGAIN,
             fallen: false,
         };
         let most = interface.unwrap_or(usize::MAX).max(BASE_DATAGRAM);
@@ -102,9 +108,18 @@ impl Mtu {
         }
         if self.flying.is_empty() && self.queue.is_empty() {
             let more = self.candidates.first().is_some_and(|c| *c > self.size);
-            self.raise_at = more.then(|| now + RAISE);
+            self.raise_at = more.then(|| now + self.pause());
         }
         grown
+    }
+
+    fn pause(&mut self) -> Duration {
+        if self.size > BASE_DATAGRAM {
+            return RAISE;
+        }
+        let pause = self.again;
+        self.again = (pause * 4).min(RAISE);
+        pause
     }
 
     /// Timeouts in a row; true if the size fell back.
@@ -180,6 +195,24 @@ mod tests {
         assert_eq!(search(1_420, 1_392), 1_392);
         assert_eq!(search(65_536, 70_000), 9_216);
         assert_eq!(search(576, 70_000), 1_200);
+    }
+
+    #[test]
+    fn a_search_without_any_success_is_repeated_soon_and_then_less_often() {
+        let mut mtu = Mtu::new(Some(9_000), true, 9_216);
+        mtu.search();
+        let mut now = NOW;
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            assert_eq!(settle(&mut mtu, 1_200), 1_200);
+            let due = mtu.due().expect("larger sizes are tried again");
+            pauses.push(due.since(NOW).as_secs());
+            now = now.max(due);
+            mtu.on_timeout(now);
+        }
+        assert_eq!(pauses, [1, 4, 16, 64, 256, 600, 600]);
+        assert_eq!(settle(&mut mtu, 1_472), 1_472);
+        assert_eq!(mtu.due().map(|at| at.since(NOW)), Some(RAISE));
     }
 
     #[test]
