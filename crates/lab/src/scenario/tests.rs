@@ -389,7 +389,7 @@ fn series_traces_and_events_are_written() {
 fn every_stored_scenario_can_be_read() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/scenarios");
     let mut read = 0;
-    for folder in [root] {
+    for folder in [root.clone(), root.join("iwanaga")] {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|e| e == "toml") {
@@ -401,7 +401,7 @@ fn every_stored_scenario_can_be_read() {
             }
         }
     }
-    assert!(read >= 3, "{read}");
+    assert!(read >= 10, "{read}");
 }
 
 proptest::proptest! {

@@ -1,0 +1,186 @@
+//! Does the TCP session behave as a kernel's TCP does? In the simulator: against the formulas of its
+//! laws, its timers, and the ceilings of named receivers.
+//!
+//! The runs move gigabytes: `cargo test --profile sim -p farhaul-lab --test tcp`.
+
+use std::time::Duration;
+
+use farhaul_core::units::{Rate, Size};
+use farhaul_lab::registry::{self, Choice};
+use farhaul_link::{Loss, PathConfig, QueueLimit};
+use farhaul_sim::{FlowConfig, FlowReport, Scenario};
+
+const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// A path with loss of data but not of acknowledgements.
+fn path(rate: Rate, rtt: u64, mtu: u32, loss: f64) -> Scenario {
+    let back = PathConfig {
+        rate,
+        delay: ms(rtt) / 2,
+        mtu: Some(mtu),
+        queue: QueueLimit::Bytes(Size::from_bytes(rate.bytes_in(ms(rtt.max(20))))),
+        ..PathConfig::default()
+    };
+    Scenario {
+        forward: PathConfig {
+            loss: if loss > 0.0 {
+                Loss::Random(loss)
+            } else {
+                Loss::None
+            },
+            ..back.clone()
+        },
+        back,
+        interface_mtu: Some(mtu),
+        interval: Duration::ZERO,
+        ..Scenario::default()
+    }
+}
+
+fn run(mut scenario: Scenario, secs: u64, protocol: &str, law: &str) -> FlowReport {
+    scenario.duration = Duration::from_secs(secs);
+    let entry = registry::protocol(protocol).expect("a protocol");
+    let choice = Choice {
+        law: Some(law.into()),
+        simulated: true,
+        ..Choice::default()
+    };
+    let made = "the settings are valid";
+    let mut make = |_| {
+        (
+            entry.client(&choice).expect(made),
+            entry.server(&choice).expect(made),
+        )
+    };
+    let report = farhaul_sim::run(&scenario, &mut make).expect("the scenario is valid");
+    let flow = report.flows.into_iter().next().expect("one flow");
+    eprintln!(
+        "{protocol} {law}: {:.1} Mbit/s, {:?}",
+        flow.goodput_bits_per_second / 1e6,
+        flow.sender
+    );
+    flow
+}
+
+/// Mbit/s.
+fn mbps(flow: &FlowReport) -> f64 {
+    flow.goodput_bits_per_second / 1e6
+}
+
+#[test]
+fn reno_keeps_the_square_root_law() {
+    for (rtt, loss, secs, settings) in [
+        (20, 1e-3, 300, ""),
+        (20, 1e-4, 600, ""),
+        (20, 1e-3, 300, ":recovery=rfc6675,tlp=off"),
+        (20, 1e-3, 300, ":recovery=newreno"),
+    ] {
+        let scenario = path(Rate::gbit(10), rtt, 1_500, loss);
+        let flow = run(scenario, secs, &format!("tcp{settings}"), "reno");
+        // RFC 5348 §3.1 without its timeouts, every byte counted: 1.22 / sqrt(p) segments per rtt.
+        let expected = 1_428.0 * 8.0 / ms(rtt).as_secs_f64() * (1.5 / loss).sqrt() / 1e6;
+        let ratio = mbps(&flow) / expected;
+        assert!(
+            (0.85..=1.15).contains(&ratio),
+            "{settings} at {loss}: {ratio:.3} of {expected:.1}"
+        );
+        if !settings.contains("newreno") {
+            assert_eq!(flow.sender.timeouts, 0, "{settings} at {loss}");
+        }
+    }
+}
+
+/// Rate halving never sends beyond one segment more than what is in flight, and leaves an episode with
+/// what that came to: several losses in one window cost more than a half.
+#[test]
+fn rate_halving_costs_more_than_half() {
+    let settings = "tcp:recovery=fack,reduction=halving,stretch=off";
+    let halving = mbps(&run(
+        path(Rate::gbit(10), 20, 1_500, 1e-3),
+        300,
+        settings,
+        "reno",
+    ));
+    let prr = mbps(&run(
+        path(Rate::gbit(10), 20, 1_500, 1e-3),
+        300,
+        "tcp",
+        "reno",
+    ));
+    assert!((0.4..0.9).contains(&(halving / prr)), "{halving} and {prr}");
+}
+
+#[test]
+fn cubic_keeps_its_law() {
+    // The law is of evenly spaced losses; long gaps between random ones favour a window that grows with
+    // the cube of time.
+    // RFC 9438 §5.2: (C (3 + beta) / (4 (1 - beta)))^(1/4) rtt^(3/4) / p^(3/4) segments.
+    let (rtt, loss) = (200, 1e-4_f64);
+    let flow = run(path(Rate::gbit(10), rtt, 9_000, loss), 600, "tcp", "cubic");
+    let seconds = ms(rtt).as_secs_f64();
+    let window = (0.4 * 3.7 / 1.2_f64).powf(0.25) * seconds.powf(0.75) / loss.powf(0.75);
+    let expected = window * 8_928.0 * 8.0 / seconds / 1e6;
+    let ratio = mbps(&flow) / expected;
+    assert!(
+        (0.80..=1.60).contains(&ratio),
+        "{ratio:.3} of {expected:.1}"
+    );
+}
+
+#[test]
+fn random_loss_of_one_percent_causes_no_timeout() {
+    let flow = run(path(Rate::gbit(1), 50, 1_500, 0.01), 120, "tcp", "reno");
+    let sender = &flow.sender;
+    assert!(sender.packets_lost > 200, "{sender:?}");
+    assert!(sender.timeouts <= 1, "{sender:?}");
+    assert_eq!(sender.packets_spurious, 0, "{sender:?}");
+}
+
+#[test]
+fn a_clean_path_is_filled_and_nothing_is_repaired_twice() {
+    for law in ["reno", "cubic"] {
+        let flow = run(path(Rate::mbit(100), 40, 1_500, 0.0), 60, "tcp", law);
+        let share = mbps(&flow) / 100.0;
+        assert!(share > 0.90, "{law}: {share}");
+        assert_eq!(flow.sender.timeouts, 0, "{law}");
+        assert_eq!(flow.sender.packets_spurious, 0, "{law}");
+    }
+}
+
+#[test]
+fn a_lost_tail_needs_no_timeout() {
+    for seed in 0..20 {
+        let mut scenario = path(Rate::mbit(100), 60, 1_500, 0.05);
+        scenario.seed = seed;
+        scenario.flows = vec![FlowConfig {
+            bytes: Some(30_000),
+            ..FlowConfig::default()
+        }];
+        let flow = run(scenario, 60, "tcp", "cubic");
+        let took = flow.delivered.expect("it ends");
+        let timeouts = flow.sender.timeouts;
+        assert!(
+            timeouts <= 1 && took < 2.5,
+            "seed {seed}: {took} s, {timeouts}"
+        );
+    }
+}
+
+#[test]
+fn receivers_have_the_ceilings_of_their_profiles() {
+    // Iwanaga et al. §III: one flow over 1 Gbit/s; figures of the packet model the profiles are from.
+    for (profile, low, high) in [
+        ("linux-2.6.29", 850.0, 942.0),
+        ("windows-7", 850.0, 942.0),
+        ("windows-vista-sp2", 300.0, 450.0),
+        ("windows-xp-x64", 130.0, 260.0),
+    ] {
+        let scenario = path(Rate::gbit(1), 50, 1_500, 0.0);
+        let protocol = format!("tcp:profile={profile},reduction=halving,recovery=fack");
+        let flow = run(scenario, 100, &protocol, "cubic");
+        let got = mbps(&flow);
+        assert!((low..=high).contains(&got), "{profile}: {got:.0} Mbit/s");
+    }
+}
