@@ -210,6 +210,40 @@ fn unknown_names_get_the_nearest_one() {
 }
 
 #[test]
+fn fairness_refuses_what_only_grids_have_and_grids_what_only_it_has() {
+    let cases: &[(&[&str], i32, &str)] = &[
+        (
+            &["lab", "run", "cells", "--quick"],
+            2,
+            "farhaul lab run fairness",
+        ),
+        (&["lab", "run", "fairness", "--cc", "reno"], 2, "--law"),
+        (
+            &["lab", "run", "fairness", "--law", "cubik"],
+            2,
+            "did you mean 'cubic'",
+        ),
+        (&["lab", "run", "fairness", "--rate", "5Mbit"], 2, "10"),
+        (
+            &["lab", "run", "fairness", "--backend", "emu"],
+            2,
+            "simulator only",
+        ),
+        (
+            &["lab", "check", "fairness", "--write", "b"],
+            2,
+            "lab/reference/fairness.json",
+        ),
+        (
+            &["lab", "report", "fairness"],
+            3,
+            "farhaul lab run fairness",
+        ),
+    ];
+    refused(cases, true);
+}
+
+#[test]
 fn what_contradicts_itself_is_refused() {
     let cases: &[(&[&str], i32, &str)] = &[
         (

@@ -10,16 +10,19 @@
 //! - [`scenario`]: networks, flows and expectations from a file, simulated over many seeds
 //! - [`results`]: the fixed table of cells, kept and quoted
 //! - [`mod@grid`]: named grids of paths: run, kept, shown, checked
+//! - [`fairness`]: every law among itself, against others, and when the path breaks
 //! - [`nearest`]: the name somebody probably meant
 
 pub mod bench;
 pub mod course;
 pub mod doctor;
+pub mod fairness;
 pub mod grid;
 pub mod host;
 pub mod iperf;
 pub mod measure;
 mod nearest;
+mod parallel;
 pub mod registry;
 pub mod results;
 pub mod scenario;

@@ -296,6 +296,9 @@ impl<'a> Network<'a> {
             observer.on_packet(&Packet {
                 at,
                 link,
+                flow: Some(segment.from as usize)
+                    .filter(|end| *end < self.ends)
+                    .map(|end| end / 2),
                 from: way.from,
                 to: way.to,
                 ecn: segment.ecn,

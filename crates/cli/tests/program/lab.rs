@@ -81,6 +81,70 @@ fn a_grid_is_run_resumed_shown_and_checked() {
 }
 
 #[test]
+fn fairness_is_asked_resumed_shown_and_checked() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    let ask = ["lab", "run", "fairness", "--quick", "--rate", "10Mbit"];
+    let ask = [
+        &ask[..],
+        &["--law", "reno:beta=0.6,slow_start=classic", "--out", "r"],
+    ]
+    .concat();
+    let first = object(place, &[&ask[..], &["--json"]].concat(), 0);
+    // Ten questions, and three standards alone.
+    assert_eq!(
+        (&first["ran"], &first["invalid"]),
+        (&Value::from(13), &Value::from(0))
+    );
+    assert_eq!(
+        run(place, &ask).status.code(),
+        Some(2),
+        "not again by accident"
+    );
+    let again = object(place, &[&ask[..], &["--resume", "--json"]].concat(), 0);
+    assert_eq!(again["ran"], 0);
+
+    let text = told(place, &["lab", "report", "fairness", "--out", "r"], 0);
+    assert!(
+        text.contains("| reno:beta=0.6,slow_start=classic |"),
+        "{text}"
+    );
+    let csv = told(
+        place,
+        &["lab", "report", "fairness", "--out", "r", "--csv"],
+        0,
+    );
+    assert!(csv.starts_with("law,case,"), "{csv}");
+    assert!(csv.contains("\"reno:beta=0.6,slow_start=classic\",2 flows,10000000,true,1,jain,"));
+    let json = object(
+        place,
+        &["lab", "report", "fairness", "--out", "r", "--json"],
+        0,
+    );
+    assert_eq!(json["harm"].as_array().map(Vec::len), Some(3));
+
+    // Nothing is owed by this law, which is no success; a bound that nothing can reach is a deviation.
+    let check = ["lab", "check", "fairness", "--out", "r", "--json"];
+    assert_eq!(object(place, &check, 22)["verdict"]["compared"], 0);
+    let runs = place.join("r/fairness-sim/runs.jsonl");
+    let full = fs::read_to_string(&runs)
+        .expect("kept")
+        .replace("\"quick\":true", "\"quick\":false");
+    fs::write(&runs, full).expect("ours");
+    let bounds = r#"{"schema":"farhaul.fairness.bounds/1","bounds":[{"law":"reno:beta=0.6,slow_start=classic",
+        "case":"among","flows":2,"figure":"jain","at_least":1.1}]}"#;
+    fs::write(place.join("b.json"), bounds).expect("ours");
+    let against = [&check[..], &["--reference", "b.json"]].concat();
+    let verdict = object(place, &against, 22);
+    assert_eq!(
+        verdict["verdict"]["deviations"].as_array().map(Vec::len),
+        Some(1)
+    );
+    fs::write(place.join("b.json"), bounds.replace("1.1", "0.1")).expect("ours");
+    assert_eq!(object(place, &against, 0)["verdict"]["compared"], 1);
+}
+
+#[test]
 fn grids_are_listed_with_their_cells() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let list = object(place.path(), &["lab", "list", "--json"], 0);

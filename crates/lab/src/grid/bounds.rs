@@ -19,8 +19,8 @@ pub enum BoundsError {
     #[error("not bounds as `lab check --write` writes them: {0}")]
     Shape(#[from] serde_json::Error),
     /// Another version.
-    #[error("these bounds are '{0}', not '{SCHEMA}'")]
-    Schema(String),
+    #[error("these bounds are '{0}', not '{1}'")]
+    Schema(String, &'static str),
 }
 
 /// Bounds of many runs.
@@ -62,7 +62,7 @@ impl Bounds {
         if bounds.schema == SCHEMA {
             Ok(bounds)
         } else {
-            Err(BoundsError::Schema(bounds.schema))
+            Err(BoundsError::Schema(bounds.schema, SCHEMA))
         }
     }
 
@@ -213,6 +213,6 @@ mod tests {
     fn other_files_are_refused() {
         assert!(matches!(Bounds::parse("{}"), Err(BoundsError::Shape(_))));
         let other = r#"{"schema":"x/1","bounds":[]}"#;
-        assert!(matches!(Bounds::parse(other), Err(BoundsError::Schema(_))));
+        assert!(matches!(Bounds::parse(other), Err(BoundsError::Schema(..))));
     }
 }

@@ -14,7 +14,7 @@ use farhaul_core::units::Rate;
 
 pub use bounds::{Bounds, BoundsError, Verdict};
 pub use plan::{Plan, PlanError};
-pub use shelf::{Backend, Shelf, System, Trial};
+pub use shelf::{Backend, Kept, Shelf, System, Trial};
 
 use crate::{
     nearest,

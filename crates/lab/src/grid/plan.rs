@@ -1,24 +1,15 @@
 //! How is a grid run? In the simulator on as many cores as there are, in the emulator one run after
 //! the other, since it needs the whole machine. A run that fails is a result too.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    path::PathBuf,
-    sync::{
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
-    thread,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
 
 use farhaul_sim::{FlowReport, Scenario};
 
-use super::{Backend, Grid, System, Trial};
+use super::{Backend, Grid, Kept as _, System, Trial};
 use crate::{
     bench::Report,
     course::{Course, CourseError, network},
+    parallel,
     registry::{self, Choice, ChoiceError},
     results::Cell,
 };
@@ -79,7 +70,12 @@ impl Plan {
         let answered = |q: &Trial| done.iter().any(|t| t.asks(q) && t.invalid.is_none());
         let open: Vec<_> = self.questions().filter(|q| !answered(q)).collect();
         match self.backend {
-            Backend::Sim => self.simulate_all(&open, keep)?,
+            Backend::Sim => parallel::answer(
+                self.jobs,
+                &open,
+                |question| self.simulate(question.clone()),
+                keep,
+            )?,
             Backend::Emu => {
                 for question in &open {
                     keep(self.emulate(question.clone()))?;
@@ -111,31 +107,6 @@ impl Plan {
             limited_by: BTreeMap::new(),
             trace_hash: None,
             invalid: None,
-        })
-    }
-
-    /// Workers take one question after the other; the answers are kept here, in the order in which they
-    /// come.
-    fn simulate_all(
-        &self,
-        open: &[Trial],
-        keep: &mut dyn FnMut(Trial) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let next = &AtomicUsize::new(0);
-        let (tell, told) = mpsc::channel();
-        thread::scope(|scope| {
-            for _ in 0..self.jobs.clamp(1, open.len().max(1)) {
-                let tell = tell.clone();
-                // Once nobody listens any more, no further question is taken.
-                scope.spawn(move || {
-                    while let Some(question) = open.get(next.fetch_add(1, Ordering::Relaxed))
-                        && tell.send(self.simulate(question.clone())).is_ok()
-                    {}
-                });
-            }
-            // The workers hold the only senders left, so that the loop ends with them.
-            drop(tell);
-            told.into_iter().try_for_each(&mut *keep)
         })
     }
 

@@ -7,10 +7,11 @@ use std::{
     fmt,
     fs::{self, File, OpenOptions},
     io::{self, BufRead as _, BufReader, ErrorKind, Write as _},
+    marker::PhantomData,
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{host::Host, results::Cell};
 
@@ -94,9 +95,14 @@ pub struct Trial {
     pub invalid: Option<String>,
 }
 
-impl Trial {
+/// A run that can be kept.
+pub trait Kept: Serialize + DeserializeOwned {
     /// Whether this run answers the same question as `other`, whatever the answers are.
-    pub fn asks(&self, other: &Self) -> bool {
+    fn asks(&self, other: &Self) -> bool;
+}
+
+impl Kept for Trial {
+    fn asks(&self, other: &Self) -> bool {
         self.backend == other.backend
             && self.system == other.system
             && self.cell == other.cell
@@ -106,17 +112,19 @@ impl Trial {
     }
 }
 
-/// A folder of runs.
+/// A folder of runs of one kind.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct Shelf<T = Trial> {
     folder: PathBuf,
+    kind: PhantomData<T>,
 }
 
-impl Shelf {
+impl<T: Kept> Shelf<T> {
     /// The folder of `grid` and `backend` below `below`; it need not exist.
     pub fn new(below: &Path, grid: &str, backend: Backend) -> Self {
         Self {
             folder: below.join(format!("{grid}-{}", backend.name())),
+            kind: PhantomData,
         }
     }
 
@@ -131,7 +139,7 @@ impl Shelf {
 
     /// Every run kept so far, in order; none if there is no folder. A last line cut short by a crash is
     /// left out.
-    pub fn trials(&self) -> io::Result<Vec<Trial>> {
+    pub fn trials(&self) -> io::Result<Vec<T>> {
         let file = match File::open(self.file()) {
             Ok(file) => file,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -177,7 +185,7 @@ impl Shelf {
     }
 
     /// Keeps a run.
-    pub fn keep(&self, trial: &Trial) -> io::Result<()> {
+    pub fn keep(&self, trial: &T) -> io::Result<()> {
         let mut line = serde_json::to_vec(trial)?;
         line.push(b'\n');
         let mut file = OpenOptions::new()
@@ -188,8 +196,8 @@ impl Shelf {
     }
 
     /// The last run of every question, in the order in which they were first asked.
-    pub fn latest(&self) -> io::Result<Vec<Trial>> {
-        let mut latest: Vec<Trial> = Vec::new();
+    pub fn latest(&self) -> io::Result<Vec<T>> {
+        let mut latest: Vec<T> = Vec::new();
         for trial in self.trials()? {
             match latest.iter_mut().find(|t| t.asks(&trial)) {
                 Some(earlier) => *earlier = trial,

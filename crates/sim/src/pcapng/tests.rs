@@ -44,6 +44,7 @@ fn packet(head: &[u8], dropped: Option<DropCause>) -> Packet<'_> {
     Packet {
         at: Instant::EPOCH + Duration::from_nanos(5_000_000_001),
         link: 3,
+        flow: Some(0),
         from: "10.99.0.1:20000".parse().unwrap(),
         to: "10.99.0.2:17992".parse().unwrap(),
         ecn: Ecn::Ect0,

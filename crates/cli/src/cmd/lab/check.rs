@@ -2,10 +2,10 @@
 
 use std::{fs, path::PathBuf};
 
-use farhaul_lab::grid::Bounds;
+use farhaul_lab::grid::{Bounds, BoundsError, Verdict};
 use serde_json::json;
 
-use super::{Where, disk};
+use super::{Where, disk, fairness};
 use crate::{
     exit::{Exit, Failure},
     out,
@@ -35,11 +35,14 @@ pub(crate) struct Check {
 
 impl Check {
     pub(super) fn run(&self) -> Result<(), Failure> {
+        if fairness::asked(&self.place)? {
+            return self.run_fairness();
+        }
         let trials = self.place.kept()?;
         if let Some(file) = &self.write {
             let reached = Bounds::of(&trials, self.tolerance);
             let earlier = if file.exists() {
-                read(file)?.with(reached)
+                read(file, Bounds::parse)?.with(reached)
             } else {
                 reached
             };
@@ -55,11 +58,30 @@ impl Check {
             return Ok(());
         }
         let bounds = match &self.reference {
-            Some(file) => read(file)?,
+            Some(file) => read(file, Bounds::parse)?,
             None => Bounds::parse(REACHED)
                 .map_err(|e| Failure::new(Exit::Internal, format!("our own bounds: {e}")))?,
         };
-        let verdict = bounds.check(&trials);
+        self.judged(&bounds.check(&trials), trials.len())
+    }
+
+    /// Bounds of fairness are owed; they are not written from what was reached.
+    fn run_fairness(&self) -> Result<(), Failure> {
+        if self.write.is_some() {
+            return Err(Failure::usage(
+                "--write is for grids: bounds of fairness are owed, not reached; \
+                 edit a copy of lab/reference/fairness.json and give it with --reference",
+            ));
+        }
+        let runs = fairness::kept(&self.place)?;
+        let bounds = match &self.reference {
+            Some(file) => read(file, farhaul_lab::fairness::Bounds::parse)?,
+            None => farhaul_lab::fairness::Bounds::owed(),
+        };
+        self.judged(&bounds.check(&runs), runs.len())
+    }
+
+    fn judged(&self, verdict: &Verdict, runs: usize) -> Result<(), Failure> {
         let mut object = json!({
             "schema": "farhaul.lab.check/1",
             "ok": true,
@@ -70,8 +92,12 @@ impl Check {
         });
         let text = match (verdict.compared, verdict.deviations.len()) {
             (0, _) => format!(
-                "none of {} runs has a bound; give --reference FILE, written by `lab check --write`",
-                trials.len()
+                "none of {runs} runs has a bound; {}",
+                if self.place.name == fairness::NAME {
+                    "quick ones have none, nor have laws other than haul; or give --reference FILE"
+                } else {
+                    "give --reference FILE, written by `lab check --write`"
+                }
             ),
             (compared, 0) => {
                 let without = match verdict.without {
@@ -107,8 +133,11 @@ impl Check {
     }
 }
 
-fn read(file: &PathBuf) -> Result<Bounds, Failure> {
+fn read<B>(
+    file: &PathBuf,
+    parse: impl FnOnce(&str) -> Result<B, BoundsError>,
+) -> Result<B, Failure> {
     let text = fs::read_to_string(file)
         .map_err(|e| Failure::new(Exit::SourceMissing, format!("{}: {e}", file.display())))?;
-    Bounds::parse(&text).map_err(|e| Failure::new(Exit::Config, format!("{}: {e}", file.display())))
+    parse(&text).map_err(|e| Failure::new(Exit::Config, format!("{}: {e}", file.display())))
 }

@@ -5,12 +5,12 @@ use std::{env, thread};
 use farhaul_core::units::Rate;
 use farhaul_emu::wan;
 use farhaul_lab::{
-    grid::{Backend, Plan, PlanError, Trial, grids},
+    grid::{Backend, Kept, Plan, PlanError, Trial, grids},
     host::Host,
 };
 use serde_json::json;
 
-use super::{Where, disk};
+use super::{Where, disk, fairness};
 use crate::{
     exit::{Exit, Failure},
     out,
@@ -30,7 +30,7 @@ impl List {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let all = grids();
         if self.json {
-            let objects: Vec<_> = all
+            let mut objects: Vec<_> = all
                 .iter()
                 .map(|g| {
                     json!({
@@ -39,6 +39,7 @@ impl List {
                     })
                 })
                 .collect();
+            objects.push(fairness::listed());
             out::json(&json!({ "schema": "farhaul.lab.list/1", "ok": true, "grids": objects }));
             return Ok(());
         }
@@ -52,6 +53,7 @@ impl List {
                 grid.about
             ));
         }
+        out::line(fairness::line());
         Ok(())
     }
 }
@@ -61,8 +63,8 @@ impl List {
 pub(crate) struct Run {
     #[command(flatten)]
     place: Where,
-    /// The protocols to run, one after the other
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_values = ["haul"])]
+    /// The protocols to run, one after the other [default: haul]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     protocol: Vec<String>,
     /// The congestion law of all of them, as NAME or NAME:PARAMETER=VALUE,...
     #[arg(long, value_name = "LAW")]
@@ -82,10 +84,16 @@ pub(crate) struct Run {
     /// One JSON object with every run, instead of a line for each
     #[arg(long, short = 'J')]
     json: bool,
+    #[command(flatten)]
+    fairness: fairness::Flags,
 }
 
 impl Run {
     pub(super) fn run(&self) -> Result<(), Failure> {
+        if fairness::asked(&self.place)? {
+            return self.run_fairness();
+        }
+        self.fairness.refused()?;
         let grid = self.place.grid()?;
         let backend = self.place.backend;
         if backend == Backend::Emu && self.jobs.is_some_and(|n| n > 1) {
@@ -93,8 +101,12 @@ impl Run {
                 "--jobs is for the simulator: an emulated run needs the whole machine",
             ));
         }
-        let systems = self
-            .protocol
+        let protocols = if self.protocol.is_empty() {
+            &["haul".to_string()][..]
+        } else {
+            &self.protocol
+        };
+        let systems = protocols
             .iter()
             .map(|p| Plan::system(p, self.cc.as_deref()));
         let systems: Result<Vec<_>, _> = systems.collect();
@@ -122,10 +134,7 @@ impl Run {
             backend,
             systems,
             seed: self.seed,
-            jobs: self.jobs.map_or_else(
-                || thread::available_parallelism().map_or(1, usize::from),
-                |n| usize::try_from(n).unwrap_or(1),
-            ),
+            jobs: self.jobs(),
             program: env::current_exe().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?,
         };
         let mut failed = 0;
@@ -147,8 +156,37 @@ impl Run {
         )
     }
 
-    fn end(&self, latest: &[Trial], ran: usize, failed: usize) -> Result<(), Failure> {
-        let folder = self.place.shelf().folder().display().to_string();
+    fn jobs(&self) -> usize {
+        self.jobs.map_or_else(
+            || thread::available_parallelism().map_or(1, usize::from),
+            |n| usize::try_from(n).unwrap_or(1),
+        )
+    }
+
+    /// Every law meets the same questions over the same protocol for the same time.
+    fn run_fairness(&self) -> Result<(), Failure> {
+        let fixed = [
+            (!self.protocol.is_empty(), "--protocol"),
+            (self.cc.is_some(), "--cc"),
+            (self.secs.is_some(), "--secs"),
+        ];
+        if let Some((_, flag)) = fixed.iter().find(|(given, _)| *given) {
+            return Err(Failure::usage(format!(
+                "fairness has no {flag}: choose with --law, --rate and --quick"
+            )));
+        }
+        let terms = fairness::Terms {
+            seed: self.seed,
+            jobs: self.jobs(),
+            resume: self.resume,
+            told: !self.json,
+        };
+        let (latest, ran, failed) = self.fairness.run(&self.place, terms)?;
+        self.end(&latest, ran, failed)
+    }
+
+    fn end<T: Kept>(&self, latest: &[T], ran: usize, failed: usize) -> Result<(), Failure> {
+        let folder = self.place.shelf::<T>().folder().display().to_string();
         let object = |failure: Option<&Failure>| {
             let mut object = json!({
                 "schema": "farhaul.lab.run/1",

@@ -1,14 +1,15 @@
 //! `farhaul lab`: named grids of paths, run in the simulator or the emulator, kept, shown, and held
-//! against what was reached before.
+//! against what was reached before; and the questions about fairness, which are no paths.
 
 mod check;
+mod fairness;
 mod grids;
 mod report;
 mod results;
 
 use std::path::{Path, PathBuf};
 
-use farhaul_lab::grid::{self, Backend, Grid, Shelf, Trial};
+use farhaul_lab::grid::{self, Backend, Grid, Kept, Shelf, Trial};
 
 use crate::exit::{Exit, Failure};
 
@@ -53,13 +54,18 @@ impl Where {
         grid::grid(&self.name).map_err(Failure::usage)
     }
 
-    fn shelf(&self) -> Shelf {
+    fn shelf<T: Kept>(&self) -> Shelf<T> {
         Shelf::new(&self.out, &self.name, self.backend)
     }
 
     /// The latest run of every question; at least one.
     fn kept(&self) -> Result<Vec<Trial>, Failure> {
         self.grid()?;
+        self.latest()
+    }
+
+    /// The same of any kind of run.
+    fn latest<T: Kept>(&self) -> Result<Vec<T>, Failure> {
         let shelf = self.shelf();
         let unreadable =
             |e| Failure::new(Exit::Config, format!("{}: {e}", shelf.folder().display()));

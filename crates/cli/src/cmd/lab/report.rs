@@ -4,7 +4,7 @@
 use farhaul_lab::grid::Trial;
 use serde_json::json;
 
-use super::Where;
+use super::{Where, fairness};
 use crate::{exit::Failure, out};
 
 /// Arguments.
@@ -22,6 +22,9 @@ pub(crate) struct Report {
 
 impl Report {
     pub(super) fn run(&self) -> Result<(), Failure> {
+        if fairness::asked(&self.place)? {
+            return fairness::report(&self.place, self.csv, self.json);
+        }
         let trials = self.place.kept()?;
         if self.json {
             out::json(&json!({
@@ -88,7 +91,7 @@ fn csv(t: &Trial) -> String {
 }
 
 /// As RFC 4180 has it.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

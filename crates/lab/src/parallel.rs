@@ -1,0 +1,37 @@
+//! How are many simulations run at once? Workers take one question after the other; the answers are
+//! handed over on the caller's thread, in the order in which they come.
+
+use std::{
+    io,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+};
+
+/// Answers every question on `jobs` threads (at least one), and hands each answer to `keep` until that
+/// fails.
+pub(crate) fn answer<Q: Sync, A: Send>(
+    jobs: usize,
+    questions: &[Q],
+    answer: impl Fn(&Q) -> A + Sync,
+    keep: &mut dyn FnMut(A) -> io::Result<()>,
+) -> io::Result<()> {
+    let (next, answer) = (&AtomicUsize::new(0), &answer);
+    let (tell, told) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, questions.len().max(1)) {
+            let tell = tell.clone();
+            // Once nobody listens any more, no further question is taken.
+            scope.spawn(move || {
+                while let Some(question) = questions.get(next.fetch_add(1, Ordering::Relaxed))
+                    && tell.send(answer(question)).is_ok()
+                {}
+            });
+        }
+        // The workers hold the only senders left, so that the loop ends with them.
+        drop(tell);
+        told.into_iter().try_for_each(&mut *keep)
+    })
+}
