@@ -51,6 +51,8 @@ pub(crate) const LAW: Law = Law {
 pub struct Cubic {
     beta: f64,
     c: f64,
+    /// Of the Reno flow of the same average.
+    alpha: f64,
     fast_convergence: bool,
     /// Window before the last cut, lowered by fast convergence.
     w_max: f64,
@@ -82,6 +84,7 @@ impl Cubic {
         Self {
             beta,
             c,
+            alpha: 3.0 * (1.0 - beta) / (1.0 + beta),
             fast_convergence: true,
             w_max: 0.0,
             prior: 0.0,
@@ -135,7 +138,7 @@ impl Growth for Cubic {
         let alpha = if epoch.w_est >= self.prior {
             1.0
         } else {
-            3.0 * (1.0 - self.beta) / (1.0 + self.beta)
+            self.alpha
         };
         epoch.w_est += alpha * n / w;
         if curve(t) < epoch.w_est {

@@ -117,7 +117,7 @@ impl OldCubic {
     /// Datagrams to add in a round at a window of `w`, `t` seconds after the cut.
     fn step(&self, epoch: &Epoch, w: f64, t: f64, rtt_min: f64) -> f64 {
         let beyond = t - epoch.k;
-        let target = self.c.mul_add(beyond.powi(3), epoch.plateau);
+        let target = self.c * beyond.powi(3) + epoch.plateau;
         let mut step = (target - w).max(CREEP);
         if beyond >= 0.0 {
             step = step.min(self.max_increment * rtt_min / 0.1);

@@ -196,8 +196,7 @@ impl Daimd {
         if spare <= 0.0 {
             return 0.01;
         }
-        let order = (spare * mss * 8.0).log10().ceil();
-        (10_f64.powf(order) * 1.5e-6 / mss).max(0.01)
+        (power_of_ten(spare * mss * 8.0) * 1.5e-6 / mss).max(0.01)
     }
 
     /// A rate-control period, or several, passed without a loss.
@@ -231,6 +230,15 @@ impl Daimd {
             self.cuts = self.cuts.saturating_add(1);
         }
     }
+}
+
+/// The least power of ten that is not below `x`, of those that matter to [`Daimd::step`].
+fn power_of_ten(x: f64) -> f64 {
+    const POWERS: [f64; 14] = [
+        1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    ];
+    let least = POWERS.iter().find(|power| **power >= x);
+    least.copied().unwrap_or(1e17)
 }
 
 /// Runs of losses told apart at most: each would have been a NAK.

@@ -71,7 +71,8 @@ impl Window {
     /// dw/da = alpha mss / w, integrated.
     pub fn additive(&self, acked: Size, alpha: f64) -> f64 {
         let twice = 2.0 * alpha * self.datagram * float(acked.bytes());
-        twice / (self.bytes.mul_add(self.bytes, twice).sqrt() + self.bytes)
+        // No `mul_add`: without FMA in the target it is a call.
+        twice / ((self.bytes * self.bytes + twice).sqrt() + self.bytes)
     }
 
     /// `bytes` in full datagrams.

@@ -12,6 +12,7 @@ mod scenarios {
     mod kit;
     mod liveness;
     mod queue;
+    mod rates;
     mod sharing;
     mod tail;
 }

@@ -3,6 +3,8 @@
 //!
 //! Source: draft-ietf-ccwg-bbr §5.3.3.
 
+use std::time::Duration;
+
 use farhaul_core::{congestion::AckEvent, rng::Rng, time::Instant};
 
 use super::{Bbr, Phase, model::Sample};
@@ -28,9 +30,8 @@ enum Acks {
 pub(super) struct Cycle {
     rng: Rng,
     acks: Acks,
-    began: Option<Instant>,
-    /// Seconds.
-    wait: f64,
+    /// When the next probe is due, however few rounds it has been.
+    probe_at: Option<Instant>,
     rounds: f64,
     /// Losses now speak about a probe.
     samples: bool,
@@ -48,8 +49,7 @@ impl Cycle {
         Self {
             rng: Rng::new(seed),
             acks: Acks::Init,
-            began: None,
-            wait: 0.0,
+            probe_at: None,
             rounds: 0.0,
             samples: false,
             prev_too_high: false,
@@ -84,8 +84,8 @@ impl Bbr {
         let cycle = &mut self.cycle;
         cycle.up_per_byte = f64::INFINITY;
         cycle.rounds = if cycle.rng.chance(0.5) { 1.0 } else { 0.0 };
-        cycle.wait = self.set.wait + cycle.rng.unit();
-        cycle.began = Some(now);
+        let wait = self.set.wait + cycle.rng.unit();
+        cycle.probe_at = Some(now + Duration::from_secs_f64(wait));
         cycle.acks = Acks::Stopping;
         self.model.start_round();
         self.phase = Phase::Down;
@@ -104,9 +104,8 @@ impl Bbr {
         self.phase = Phase::Refill;
     }
 
-    pub(super) fn start_up(&mut self, now: Instant) {
+    pub(super) fn start_up(&mut self) {
         self.cycle.acks = Acks::Starting;
-        self.cycle.began = Some(now);
         self.model.start_round();
         self.phase = Phase::Up;
         self.raise_slope();
@@ -129,7 +128,7 @@ impl Bbr {
             Phase::Refill if self.model.round_start => {
                 self.cycle.begin_samples();
                 self.model.full.reset(sample.bandwidth.unwrap_or(0.0));
-                self.start_up(sample.now);
+                self.start_up();
             }
             Phase::Up => self.check_up(sample),
             _ => {}
@@ -142,12 +141,9 @@ impl Bbr {
     }
 
     fn time_to_probe(&self, sample: &Sample) -> bool {
-        let elapsed = self
-            .cycle
-            .began
-            .is_some_and(|at| sample.now.since(at).as_secs_f64() > self.cycle.wait);
-        let reno = (self.target() / self.datagram()).min(MAX_ROUNDS);
-        elapsed || self.cycle.rounds >= reno
+        let elapsed = self.cycle.probe_at.is_some_and(|at| sample.now > at);
+        let most = MAX_ROUNDS * self.datagram();
+        elapsed || self.cycle.rounds * self.datagram() >= self.target().min(most)
     }
 
     fn check_up(&mut self, sample: &Sample) {

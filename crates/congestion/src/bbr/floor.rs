@@ -22,6 +22,8 @@ const GAIN: f64 = 0.5;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Floor {
     min_rtt: Option<(Duration, Instant)>,
+    /// The same, s.
+    seconds: Option<f64>,
     /// The least since the last probe.
     probed: Option<(Duration, Instant)>,
     done_at: Option<Instant>,
@@ -32,8 +34,8 @@ pub(super) struct Floor {
 
 impl Floor {
     /// Seconds.
-    pub(super) fn min_rtt(&self) -> Option<f64> {
-        self.min_rtt.map(|(rtt, _)| rtt.as_secs_f64().max(1e-6))
+    pub(super) const fn min_rtt(&self) -> Option<f64> {
+        self.seconds
     }
 
     /// A packet sent when so much was delivered says nothing against the bandwidth.
@@ -60,6 +62,7 @@ impl Floor {
                 || self.min_rtt.is_some_and(|(min, _)| least < min))
         {
             self.min_rtt = self.probed;
+            self.seconds = Some(least.as_secs_f64().max(1e-6));
         }
         expired
     }

@@ -185,6 +185,8 @@ pub struct Bbr {
     floor: Floor,
     saved: Option<Saved>,
     path: PathView,
+    /// The path's feedback interval, s.
+    interval: f64,
     /// Bytes.
     window: f64,
     /// The window before a timeout or a probe of the rtt.
@@ -210,6 +212,7 @@ impl Bbr {
             floor: Floor::default(),
             saved: None,
             path,
+            interval: path.feedback_interval.as_secs_f64(),
             window: 0.0,
             prior_window: 0.0,
             timeout_at: None,
@@ -250,9 +253,16 @@ impl Bbr {
         self.bdp(self.model.bandwidth()).min(self.window)
     }
 
+    fn learn(&mut self, path: &PathView) {
+        if path.feedback_interval != self.path.feedback_interval {
+            self.interval = path.feedback_interval.as_secs_f64();
+        }
+        self.path = *path;
+    }
+
     /// Bytes that have arrived and wait to be reported: in flight, but not in the network.
     fn waiting(&self) -> f64 {
-        self.model.bandwidth() * self.path.feedback_interval.as_secs_f64()
+        self.model.bandwidth() * self.interval
     }
 
     /// The upper bound with room left for others.
@@ -295,7 +305,7 @@ impl Bbr {
             newest: ack.newest,
             round_start: ack.round_start,
             in_flight: float(ack.path.in_flight.bytes()),
-            hold: self.floor.min_rtt().unwrap_or(0.0) + self.path.feedback_interval.as_secs_f64(),
+            hold: self.floor.min_rtt().unwrap_or(0.0) + self.interval,
             window_limited: peak + 2.0 * self.datagram() >= self.window,
         }
     }
@@ -392,20 +402,20 @@ impl CongestionController for Bbr {
 
     fn on_start(&mut self, now: Instant, path: &PathView) {
         *self = Self {
-            path: *path,
             cycle: Cycle::new(now.as_nanos()),
             ..Self::new(self.set)
         };
+        self.learn(path);
         self.begin();
     }
 
     fn on_sent(&mut self, _now: Instant, _bytes: Size, path: &PathView) {
-        self.path = *path;
+        self.learn(path);
         self.peak = self.peak.max(float(path.in_flight.bytes()));
     }
 
     fn on_ack(&mut self, ack: &AckEvent) {
-        self.path = ack.path;
+        self.learn(&ack.path);
         let sample = self.sample(ack);
         self.recover(ack);
         if ack.ce > 0 {
@@ -424,7 +434,7 @@ impl CongestionController for Bbr {
     }
 
     fn on_loss(&mut self, loss: &LossEvent) {
-        self.path = loss.path;
+        self.learn(&loss.path);
         if loss.new_episode {
             self.saved = Some(Saved {
                 phase: self.phase,
@@ -453,7 +463,7 @@ impl CongestionController for Bbr {
         self.window = float(self.path.in_flight.bytes()) + self.datagram();
     }
 
-    fn on_undo(&mut self, now: Instant) {
+    fn on_undo(&mut self, _now: Instant) {
         let Some(saved) = self.saved.take() else {
             return;
         };
@@ -465,7 +475,7 @@ impl CongestionController for Bbr {
                     self.model.full.reached = false;
                     self.phase = Phase::Startup;
                 }
-                Phase::Up => self.start_up(now),
+                Phase::Up => self.start_up(),
                 _ => {}
             }
         }

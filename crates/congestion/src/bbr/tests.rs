@@ -172,6 +172,6 @@ impl Bbr {
     /// In the middle of a probe.
     fn in_a_probe(&mut self) {
         self.cycle.begin_samples();
-        self.start_up(Instant::from_nanos(3));
+        self.start_up();
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Intervals {
     len: usize,
     /// Packets heard of since the last event.
     open: f64,
+    /// Weighted sum and weights of the closed intervals, as the newest and as those after an open one.
+    sums: [(f64, f64); 2],
     /// Number and time of leaving of the packet whose loss began the last event.
     last: Option<(u64, Instant)>,
 }
@@ -63,6 +65,12 @@ impl Intervals {
         self.closed.rotate_right(1);
         self.closed[0] = (packets.max(1.0), 1.0);
         self.len = (self.len + 1).min(WEIGHTS.len());
+        self.sums = [self.sum(0, self.len, 1.0), self.sum(1, self.older(), 1.0)];
+    }
+
+    /// How many closed intervals count beside the open one.
+    fn older(&self) -> usize {
+        self.len.min(WEIGHTS.len() - 1)
     }
 
     /// Weighted sum and weights of `count` closed intervals, weighed as if they began at `from`.
@@ -76,7 +84,7 @@ impl Intervals {
 
     /// When the open interval is long the older ones count less: RFC 5348 §5.5.
     fn discount(&self) -> f64 {
-        let (sum, weights) = self.sum(0, self.len, 1.0);
+        let (sum, weights) = self.sums[0];
         let mean = sum / weights;
         if self.open > 2.0 * mean {
             (2.0 * mean / self.open).max(LEAST_DISCOUNT)
@@ -90,10 +98,14 @@ impl Intervals {
         if !self.begun() {
             return None;
         }
-        let (sum, weights) = self.sum(0, self.len, 1.0);
+        let (sum, weights) = self.sums[0];
         // The open interval counts only if it raises the mean.
-        let older = self.len.min(WEIGHTS.len() - 1);
-        let (past, past_weights) = self.sum(1, older, self.discount());
+        let discount = self.discount();
+        let (past, past_weights) = if discount < 1.0 {
+            self.sum(1, self.older(), discount)
+        } else {
+            self.sums[1]
+        };
         let with_open = (past + self.open * WEIGHTS[0]) / (past_weights + WEIGHTS[0]);
         Some(1.0 / (sum / weights).max(with_open).max(1.0))
     }
