@@ -29,6 +29,7 @@ mod tfrc;
 mod vegas;
 mod westwood;
 mod window;
+mod xcp;
 
 pub use bbr::Bbr;
 pub use bic::Bic;
@@ -54,3 +55,4 @@ pub use tfrc::Tfrc;
 pub use vegas::Vegas;
 pub use westwood::Westwood;
 pub use window::{Cause, Counting, Cut, Growth, Window, Windowed};
+pub use xcp::{Xcp, XcpReceiver};

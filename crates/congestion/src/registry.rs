@@ -14,6 +14,7 @@ use crate::{
     slow_start::{Classic, HyStart, Limited},
     tfrc, vegas, westwood,
     window::{Counting, Growth, Windowed},
+    xcp,
 };
 
 /// Every law, in the order of their listing.
@@ -36,6 +37,7 @@ static LAWS: &[Law] = &[
     daimd::LAW,
     sabul::LAW,
     tfrc::LAW,
+    xcp::LAW,
     fixed::LAW,
 ];
 
@@ -71,6 +73,11 @@ impl Factory {
     /// The law.
     pub const fn law(&self) -> &'static Law {
         self.law
+    }
+
+    /// Does the law live by what routers write into its packets? Then only a simulator has them.
+    pub fn needs_routers(&self) -> bool {
+        self.make().congestion_header().is_some()
     }
 
     /// A new controller.

@@ -1,6 +1,8 @@
 //! What moves between engine and world? Batches: up to 64 equal segments that share one system call.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
+
+use crate::units::Size;
 
 /// The most segments in a batch (Linux `UDP_MAX_SEGMENTS` of older kernels).
 pub const MAX_SEGMENTS: usize = 64;
@@ -43,6 +45,21 @@ impl Ecn {
     }
 }
 
+/// What a sender and the routers on its way tell each other of congestion (XCP: Katabi, Handley, Rohrs,
+/// SIGCOMM 2002, §3.1). It travels beside the bytes of a datagram and not in them, so that it exists in
+/// the simulator only: on real paths there is nobody to write it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CongestionHeader {
+    /// The sender's window.
+    pub window: Size,
+    /// The sender's rtt, with the time that feedback waits.
+    pub rtt: Duration,
+    /// Bytes by which the window is to change: the sender's wish, or less by a router's word.
+    pub feedback: f64,
+    /// A router has had its word; without, the wish means nothing.
+    pub written: bool,
+}
+
 /// One send call; its bytes are in the [`TxBuf`]. All segments are equal but the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
@@ -63,6 +80,9 @@ pub struct Received<'a> {
     pub segment: usize,
     /// The datagrams; opened in place.
     pub bytes: &'a mut [u8],
+    /// Bytes by which routers change the sender's window for these, in sum; `None` where no router
+    /// wrote ([`CongestionHeader`]), as on any real path.
+    pub granted: Option<f64>,
 }
 
 /// A driver-owned buffer in which a session writes one batch.
@@ -74,6 +94,7 @@ pub struct TxBuf {
     max_segments: usize,
     solid: [u16; MAX_SEGMENTS],
     count: usize,
+    header: Option<CongestionHeader>,
 }
 
 impl Default for TxBuf {
@@ -92,6 +113,7 @@ impl TxBuf {
             max_segments: max_segments.clamp(1, MAX_SEGMENTS),
             solid: [0; MAX_SEGMENTS],
             count: 0,
+            header: None,
         }
     }
 
@@ -100,7 +122,18 @@ impl TxBuf {
         self.segment = segment.clamp(1, MAX_BATCH);
         self.len = 0;
         self.count = 0;
+        self.header = None;
         self.max_segments.min(MAX_BATCH / self.segment)
+    }
+
+    /// Each segment of the batch begun travels with `header`, where there are routers to read it.
+    pub const fn set_header(&mut self, header: Option<CongestionHeader>) {
+        self.header = header;
+    }
+
+    /// What each segment travels with.
+    pub const fn header(&self) -> Option<CongestionHeader> {
+        self.header
     }
 
     /// Where the next segment starts in [`Self::raw`].

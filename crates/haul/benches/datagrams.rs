@@ -53,6 +53,7 @@ impl End {
                 ecn,
                 segment,
                 bytes,
+                granted: None,
             };
             let (rng, store) = (&mut self.rng, &mut Hollow);
             let mut turn = Turn { now, rng, store };

@@ -77,6 +77,12 @@ pub enum ConfigError {
     /// The congestion law.
     #[error("congestion law: {0}")]
     Law(#[from] farhaul_congestion::Error),
+    /// The congestion law is for the simulator.
+    #[error(
+        "congestion law {0} needs routers that write into packets, and no real path has them: \
+         run it by `farhaul sim run` over a link with router = \"{0}\", or choose another law, such as haul"
+    )]
+    NeedsRouters(&'static str),
     /// The TLS library.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),

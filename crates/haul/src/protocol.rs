@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use farhaul_congestion::lookup;
+use farhaul_congestion::{XcpReceiver, lookup};
 use farhaul_core::{
     arq::Sender,
     codec::{NoRoom, Writer},
@@ -93,7 +93,14 @@ impl Haul {
         }
         let identity = Identity::from_seed(&config.identity)?;
         let law = lookup(&config.law)?;
+        if law.needs_routers() && !config.plain {
+            return Err(ConfigError::NeedsRouters(law.law().name));
+        }
         let law = Law::new(move || law.make());
+        let mut receivers = Receivers::default();
+        if config.plain {
+            receivers.add(XcpReceiver::NAME, || Box::<XcpReceiver>::default());
+        }
         let suite: Arc<dyn Suite> = if config.plain {
             Arc::new(Plain::new(identity.public(), config.peers.clone()))
         } else {
@@ -104,7 +111,7 @@ impl Haul {
             suite,
             config,
             law,
-            receivers: Receivers::default(),
+            receivers,
             key: identity.public(),
             tokens: 0,
             live: BTreeMap::new(),

@@ -207,6 +207,7 @@ impl<A: App> Shard<A> {
                             ecn: message.ecn,
                             segment: message.segment,
                             bytes: message.bytes,
+                            granted: None,
                         };
                         seat.receive(self.now, batch);
                         self.seats.queue(slot);

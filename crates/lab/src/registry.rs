@@ -225,6 +225,27 @@ mod tests {
     }
 
     #[test]
+    fn a_law_for_the_simulator_is_refused_on_real_sockets() {
+        let entry = protocol("haul").unwrap();
+        let real = Choice {
+            law: Some("xcp".into()),
+            ..Choice::default()
+        };
+        for refused in [entry.client(&real), entry.server(&real)] {
+            let error = refused.err().unwrap().to_string();
+            assert!(
+                error.contains("needs routers") && error.contains("or choose another law"),
+                "{error}"
+            );
+        }
+        let simulated = Choice {
+            simulated: true,
+            ..real
+        };
+        assert!(entry.client(&simulated).is_ok() && entry.server(&simulated).is_ok());
+    }
+
+    #[test]
     fn laws_and_keys_are_checked_before_anything_is_sent() {
         let entry = protocol("haul").unwrap();
         let law = Choice {

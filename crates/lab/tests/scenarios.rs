@@ -15,4 +15,5 @@ mod scenarios {
     mod rates;
     mod sharing;
     mod tail;
+    mod xcp;
 }

@@ -149,6 +149,11 @@ impl Bottleneck {
         bytes(self.backlog_from(now.as_nanos()))
     }
 
+    /// The rate in force at the last arrival.
+    pub(crate) fn rate(&self) -> Rate {
+        Rate::from_bps(self.pieces[self.arriving].bps)
+    }
+
     /// How long a packet arriving now would wait.
     pub(crate) fn wait(&self, now: Instant) -> Duration {
         Duration::from_nanos(self.free.saturating_sub(now.as_nanos()))

@@ -44,6 +44,8 @@ pub struct PathConfig {
     pub blackouts: Vec<Window>,
     /// Queue management; none is tail drop.
     pub aqm: Option<Aqm>,
+    /// A router that writes into packets; only the simulator's have anything to write into.
+    pub router: Option<Router>,
 }
 
 impl Default for PathConfig {
@@ -64,6 +66,7 @@ impl Default for PathConfig {
             corrupt: 0.0,
             blackouts: Vec::new(),
             aqm: None,
+            router: None,
         }
     }
 }
@@ -130,6 +133,14 @@ pub struct Window {
     pub from: Duration,
     /// Its length.
     pub lasts: Duration,
+}
+
+/// A router in front of the queue that tells senders what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Router {
+    /// The explicit control protocol of Katabi, Handley and Rohrs (SIGCOMM 2002), for senders under the
+    /// law `xcp`.
+    Xcp,
 }
 
 /// Active queue management. Marks packets that can be marked, drops the others.
@@ -203,6 +214,9 @@ pub enum ConfigError {
 /// Longer delays and waits than this are refused; they would be a typing error.
 const MAX_DELAY: Duration = Duration::from_hours(1);
 
+/// A router shares out its link's rate, so that has to be one.
+const MAX_ROUTED: Rate = Rate::gbit(100_000);
+
 impl PathConfig {
     /// Refuses what cannot be meant.
     pub fn validate(&self) -> Result<(), ConfigError> {
@@ -231,6 +245,13 @@ impl PathConfig {
         {
             if rate == Rate::ZERO {
                 return Err(zero("the rate", "; for a dark link use a blackout"));
+            }
+            if self.router.is_some() && rate > MAX_ROUTED {
+                let what = "the rate of a link with a router";
+                return Err(ConfigError::TooLarge {
+                    what,
+                    max: "100Tbit",
+                });
             }
         }
         in_order("rate steps", &self.rate_steps)?;

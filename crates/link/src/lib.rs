@@ -19,9 +19,11 @@ mod path;
 mod preset;
 mod queue_management;
 mod shares;
+mod xcp;
 
 pub use config::{
-    Aqm, ConfigError, Jitter, LossPlace, PathConfig, Policer, QueueLimit, Reorder, Step, Window,
+    Aqm, ConfigError, Jitter, LossPlace, PathConfig, Policer, QueueLimit, Reorder, Router, Step,
+    Window,
 };
 pub use counters::{Counters, DropCause};
 pub use farhaul_core::datagram::Ecn;

@@ -6,7 +6,7 @@ use std::{str::FromStr, time::Duration};
 use farhaul_core::units::{ParseUnitError, Size};
 
 use crate::{
-    config::{Aqm, Jitter, Policer, QueueLimit, Reorder, Step, Window},
+    config::{Aqm, Jitter, Policer, QueueLimit, Reorder, Router, Step, Window},
     loss::Loss,
 };
 
@@ -220,6 +220,18 @@ impl<T> Step<T> {
             at: duration(at)?,
             to: value(to).map_err(Into::into)?,
         })
+    }
+}
+
+impl FromStr for Router {
+    type Err = ParseError;
+
+    /// `xcp`.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text {
+            "xcp" => Ok(Self::Xcp),
+            _ => Err(malformed(text, "a router that writes into packets: xcp")),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use farhaul_core::{
-    datagram::Ecn,
+    datagram::{CongestionHeader, Ecn},
     rng::Rng,
     time::{Instant, nanos},
     units::Size,
@@ -12,11 +12,12 @@ use farhaul_core::{
 
 use crate::{
     bottleneck::{Arrival, Bottleneck},
-    config::{Jitter, LossPlace, PathConfig, Policer, Step, Window},
+    config::{Jitter, LossPlace, PathConfig, Policer, Router, Step, Window},
     counters::{Counters, DropCause},
     loss::LossState,
     queue_management::{QueueManagement, Signal},
     shares::Share,
+    xcp::XcpRouter,
 };
 
 /// What becomes of a packet.
@@ -53,6 +54,7 @@ pub struct Path {
     mtu: u32,
     policer: Option<TokenBucket>,
     management: Option<QueueManagement>,
+    router: Option<XcpRouter>,
     bottleneck: Bottleneck,
     blackouts: Vec<Window>,
     loss: LossState,
@@ -91,6 +93,7 @@ impl Path {
             management: config
                 .aqm
                 .map(|aqm| QueueManagement::new(aqm, config.mtu.unwrap_or(1_500))),
+            router: config.router.map(|Router::Xcp| XcpRouter::default()),
             bottleneck: Bottleneck::new(config.rate, &config.rate_steps, config.queue),
             blackouts: config.blackouts.clone(),
             loss: LossState::new(&config.loss),
@@ -116,9 +119,22 @@ impl Path {
     /// back between calls.
     #[inline]
     pub fn offer(&mut self, now: Instant, wire_bytes: u32, ecn: Ecn) -> Verdict {
+        self.offer_with_header(now, wire_bytes, ecn, None)
+    }
+
+    /// [`Self::offer`] for a packet that carries a congestion header, which the path's router writes if
+    /// it has one.
+    #[inline]
+    pub fn offer_with_header(
+        &mut self,
+        now: Instant,
+        wire_bytes: u32,
+        ecn: Ecn,
+        header: Option<&mut CongestionHeader>,
+    ) -> Verdict {
         self.counters.offered += 1;
         self.counters.offered_bytes += u64::from(wire_bytes);
-        match self.carry(now, wire_bytes, ecn) {
+        match self.carry(now, wire_bytes, ecn, header) {
             Ok(verdict) => {
                 self.counters.passed += 1;
                 self.counters.passed_bytes += u64::from(wire_bytes);
@@ -147,7 +163,13 @@ impl Path {
         self.bottleneck.wait(now)
     }
 
-    fn carry(&mut self, now: Instant, len: u32, ecn: Ecn) -> Result<Verdict, DropCause> {
+    fn carry(
+        &mut self,
+        now: Instant,
+        len: u32,
+        ecn: Ecn,
+        header: Option<&mut CongestionHeader>,
+    ) -> Result<Verdict, DropCause> {
         if len > self.mtu {
             return Err(DropCause::Mtu);
         }
@@ -159,7 +181,7 @@ impl Path {
         {
             return Err(DropCause::Policer);
         }
-        let (left, ecn) = self.queue(now, len, ecn)?;
+        let (left, ecn) = self.queue(now, len, ecn, header)?;
         if self.blackouts.iter().any(|window| dark(*window, left)) {
             return Err(DropCause::Blackout);
         }
@@ -174,8 +196,17 @@ impl Path {
     }
 
     /// Through the queue: when the last bit leaves the bottleneck, and the ECN bits then.
-    fn queue(&mut self, now: Instant, len: u32, ecn: Ecn) -> Result<(Instant, Ecn), DropCause> {
+    fn queue(
+        &mut self,
+        now: Instant,
+        len: u32,
+        ecn: Ecn,
+        header: Option<&mut CongestionHeader>,
+    ) -> Result<(Instant, Ecn), DropCause> {
         let arrival = self.bottleneck.arrive(now, len);
+        if let Some(router) = &mut self.router {
+            router.pass(now, len, &arrival, self.bottleneck.rate(), header);
+        }
         if !arrival.fits {
             return Err(DropCause::Queue);
         }

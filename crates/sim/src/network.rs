@@ -11,7 +11,7 @@
 use std::{mem, net::SocketAddr, time::Duration};
 
 use farhaul_core::{
-    datagram::{Ecn, MAX_BATCH, MAX_SEGMENTS, TxBuf},
+    datagram::{CongestionHeader, Ecn, MAX_BATCH, MAX_SEGMENTS, TxBuf},
     rng::Rng,
     time::Instant,
 };
@@ -41,6 +41,8 @@ pub(crate) struct Parcel {
     /// When they are where they go next.
     due: Instant,
     pub(crate) ecn: Ecn,
+    /// Of all datagrams, with the sum of their feedback.
+    header: Option<CongestionHeader>,
     /// Bytes from one datagram to the next.
     stride: usize,
     /// Bytes of the last datagram.
@@ -59,6 +61,7 @@ impl Default for Parcel {
             batch: 0,
             due: Instant::EPOCH,
             ecn: Ecn::NotEct,
+            header: None,
             stride: 1,
             last: 0,
             solids: Vec::new(),
@@ -89,6 +92,12 @@ impl Parcel {
         } else {
             self.stride
         }
+    }
+
+    /// Bytes by which routers change the sender's window for these datagrams.
+    pub(crate) fn granted(&self) -> Option<f64> {
+        let written = self.header.filter(|header| header.written);
+        written.map(|header| header.feedback)
     }
 
     /// Puts the heads in their places; what lies between them is whatever was there.
@@ -130,6 +139,7 @@ struct Way {
 struct Segment<'a> {
     from: u32,
     ecn: Ecn,
+    header: Option<CongestionHeader>,
     head: &'a [u8],
     len: usize,
 }
@@ -228,25 +238,25 @@ impl<'a> Network<'a> {
         self.note(now, Mark::Batch, from, out.bytes().len());
         self.batch = self.batch.wrapping_add(1);
         for (bytes, solid) in out.segments() {
-            let head = &bytes[..solid];
-            let segment = Segment {
+            let mut segment = Segment {
                 from,
                 ecn,
-                head,
+                header: out.header(),
+                head: &bytes[..solid],
                 len: bytes.len(),
             };
-            let Some((at, again, ecn)) = self.offer(now, link, &segment) else {
+            let Some((at, again, ecn)) = self.offer(now, link, &mut segment) else {
                 continue;
             };
             if let Some(again) = again {
                 let copy = self.append(from, None, again, ecn, stride);
-                self.parcels[copy.index as usize].push(head, bytes.len());
+                self.parcels[copy.index as usize].push(&segment);
                 self.ship(link, copy);
             }
             // Between links packets travel alone, so that they meet others at their own times.
             let with = if way.hops == 1 { open.take() } else { None };
             let joined = self.append(from, with, at, ecn, stride);
-            self.parcels[joined.index as usize].push(head, bytes.len());
+            self.parcels[joined.index as usize].push(&segment);
             if way.hops == 1 {
                 open = Some(joined);
             } else {
@@ -258,16 +268,19 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// Offers one packet to a link: when it comes out, when its copy does, and its mark.
+    /// Offers one packet to a link, whose router may write its header: when it comes out, when its copy
+    /// does, and its mark.
     #[inline]
     fn offer(
         &mut self,
         now: Instant,
         link: usize,
-        segment: &Segment<'_>,
+        segment: &mut Segment<'_>,
     ) -> Option<(Instant, Option<Instant>, Ecn)> {
         let len = u32::try_from(segment.len).unwrap_or(u32::MAX - self.framing);
-        let verdict = self.links[link].offer(now, self.framing + len, segment.ecn);
+        let wire = self.framing + len;
+        let header = segment.header.as_mut();
+        let verdict = self.links[link].offer_with_header(now, wire, segment.ecn, header);
         if self.observer.is_some() {
             self.show(now, link, segment, &verdict);
         }
@@ -333,6 +346,7 @@ impl<'a> Network<'a> {
         parcel.hop = 1;
         parcel.batch = self.batch;
         parcel.ecn = ecn;
+        parcel.header = None;
         parcel.stride = stride;
         parcel.solids.clear();
         parcel.heads.clear();
@@ -396,24 +410,25 @@ impl<'a> Network<'a> {
     fn forward(&mut self, now: Instant, index: u32) {
         let parcel = &mut self.parcels[index as usize];
         let (from, hop, len, ecn) = (parcel.from, parcel.hop, parcel.last, parcel.ecn);
-        let (stride, batch) = (parcel.stride, parcel.batch);
+        let (stride, batch, header) = (parcel.stride, parcel.batch, parcel.header);
         let way = self.ways[from as usize];
         let link = self.hops[way.first + hop as usize] as usize;
         let heads = mem::take(&mut parcel.heads);
         self.note(now, Mark::Hop, from, len);
-        let segment = Segment {
+        let mut segment = Segment {
             from,
             ecn,
+            header,
             head: &heads,
             len,
         };
-        if let Some((at, again, ecn)) = self.offer(now, link, &segment) {
+        if let Some((at, again, ecn)) = self.offer(now, link, &mut segment) {
             let last = hop + 1 == way.hops;
             if let Some(again) = again {
                 let copy = self.append(from, None, again, ecn, stride);
                 let parcel = &mut self.parcels[copy.index as usize];
                 (parcel.hop, parcel.batch) = (hop + 1, batch);
-                parcel.push(&heads, len);
+                parcel.push(&segment);
                 self.ship(link, copy);
             }
             let arrived = Segment { ecn, ..segment };
@@ -423,6 +438,7 @@ impl<'a> Network<'a> {
                 let parcel = &mut self.parcels[index as usize];
                 parcel.hop = hop + 1;
                 parcel.ecn = ecn;
+                parcel.header = segment.header;
                 let open = Open {
                     index,
                     first: at,
@@ -460,7 +476,7 @@ impl<'a> Network<'a> {
         }
         open.last = at;
         parcel.due = at + way.extra_delay;
-        parcel.push(segment.head, segment.len);
+        parcel.push(segment);
         true
     }
 
@@ -476,16 +492,17 @@ impl<'a> Network<'a> {
         self.note(now, Mark::Cross, from, len);
         let way = self.ways[from as usize];
         let link = self.hops[way.first] as usize;
-        let segment = Segment {
+        let mut segment = Segment {
             from,
             ecn: Ecn::NotEct,
+            header: None,
             head: &[],
             len,
         };
-        match self.offer(now, link, &segment) {
+        match self.offer(now, link, &mut segment) {
             Some((at, ..)) => {
                 let open = self.append(from, None, at, Ecn::NotEct, len.max(1));
-                self.parcels[open.index as usize].push(&[], len);
+                self.parcels[open.index as usize].push(&segment);
                 self.ship(link, open);
             }
             None => self.lost(from),
@@ -514,11 +531,19 @@ impl<'a> Network<'a> {
 }
 
 impl Parcel {
-    fn push(&mut self, head: &[u8], len: usize) {
-        self.heads.extend_from_slice(head);
+    fn push(&mut self, segment: &Segment<'_>) {
+        self.header = match (self.header, segment.header) {
+            (Some(sum), Some(one)) => Some(CongestionHeader {
+                feedback: sum.feedback + one.feedback,
+                ..one
+            }),
+            (sum, one) => one.or(sum),
+        };
+        self.heads.extend_from_slice(segment.head);
+        let solid = u16::try_from(segment.head.len());
         self.solids
-            .push(u16::try_from(head.len()).expect("a solid head is counted in 16 bits"));
-        self.last = len;
+            .push(solid.expect("a solid head is counted in 16 bits"));
+        self.last = segment.len;
     }
 }
 

@@ -187,6 +187,7 @@ impl<'a> World<'a> {
             ecn: parcel.ecn,
             segment: parcel.segment(),
             bytes: &mut self.scratch[..len],
+            granted: parcel.granted(),
         };
         self.network.recycle(index);
         self.network.note(self.now, Mark::Delivery, e, len);

@@ -386,6 +386,7 @@ impl Pair {
             ecn,
             segment: segment.max(1),
             bytes,
+            granted: None,
         };
         session.handle_datagrams(&mut turn, batch);
     }

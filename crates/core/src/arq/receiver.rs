@@ -78,12 +78,13 @@ impl Receiver {
         self.tell(now, |_| {});
     }
 
-    /// A batch of datagrams has been noted.
-    pub fn batch_received(&mut self, now: Instant) {
+    /// A batch of datagrams has been noted, with what routers `granted` for it.
+    pub fn batch_received(&mut self, now: Instant, granted: Option<f64>) {
         if self.law.is_some() && self.arrival.packets > 0 {
             let arrival = Arrival {
                 now,
                 end: self.arrivals.end(),
+                granted,
                 ..self.arrival
             };
             self.tell(now, |law| law.on_arrival(&arrival));

@@ -9,6 +9,7 @@ use std::{collections::VecDeque, time::Duration};
 use super::{Report, tail::Tail};
 use crate::{
     congestion::{CongestionController, Facts, Guard, Mail, PathView, RateSample},
+    datagram::CongestionHeader,
     loss::Ranges,
     path::{QueueDelay, Rtt},
     rate::Delivery,
@@ -364,6 +365,11 @@ impl Sender {
     /// A want waits to be sent.
     pub fn want_due(&self) -> bool {
         self.coverage.want.is_some()
+    }
+
+    /// What routers are told with each datagram of the next batch.
+    pub fn congestion_header(&self) -> Option<CongestionHeader> {
+        self.law.law().congestion_header()
     }
 
     /// After how many packets feedback is wished for, if not by time alone.

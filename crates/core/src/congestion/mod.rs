@@ -13,6 +13,7 @@ pub use mail::Mail;
 pub use receiver::{Arrival, ReceiverLaw};
 
 use crate::{
+    datagram::CongestionHeader,
     time::Instant,
     units::{Rate, Size},
 };
@@ -257,6 +258,13 @@ pub trait CongestionController: Send {
     /// Silence after which the engine calls [`Self::on_timeout`] and probes (`None`: its own, after
     /// RFC 9002 §6.2). Asked again for each; the engine doubles it for each in a row.
     fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    /// What routers are told with each datagram of a batch, for a law that lives by their answer; asked
+    /// once per batch. Only the simulator has such routers: a law that says something here is refused
+    /// on real sockets.
+    fn congestion_header(&self) -> Option<CongestionHeader> {
         None
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::time::Instant;
 
 /// What one received batch brought.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Arrival {
     /// Now.
     pub now: Instant,
@@ -25,6 +25,8 @@ pub struct Arrival {
     pub received: u64,
     /// Datagrams marked "congestion experienced".
     pub ce: u32,
+    /// Bytes by which routers change the sender's window, in sum; `None` where none wrote.
+    pub granted: Option<f64>,
 }
 
 /// The receiving half of a law.

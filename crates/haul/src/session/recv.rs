@@ -79,7 +79,7 @@ impl HaulSession {
             at = end;
         }
         self.place(turn, &mut gather, batch.bytes);
-        self.receiver.batch_received(turn.now);
+        self.receiver.batch_received(turn.now, batch.granted);
         if self.seal.is_some() && self.life.is_open() {
             self.settle(turn.now);
         }

@@ -178,6 +178,7 @@ impl End {
             ecn: Ecn::NotEct,
             segment,
             bytes,
+            granted: None,
         };
         session.handle_datagrams(&mut turn, batch);
         None

@@ -30,7 +30,7 @@ pub(super) const TOP: [&str; 18] = [
     "expect",
     "vary",
 ];
-const PATH: [&str; 14] = [
+const PATH: [&str; 15] = [
     "rate",
     "rate_steps",
     "delay",
@@ -44,6 +44,7 @@ const PATH: [&str; 14] = [
     "blackout",
     "policer",
     "aqm",
+    "router",
     "mtu",
 ];
 const HOST: [&str; 4] = ["name", "nic", "nic_queue", "nic_jitter"];
@@ -326,6 +327,7 @@ fn direction(fields: &Fields<'_>, base: Direction) -> Result<Direction, Problem>
     config.corrupt = fields.share("corrupt")?.unwrap_or(config.corrupt);
     config.policer = fields.parse("policer", str::parse)?.or(config.policer);
     config.aqm = fields.parse("aqm", str::parse)?.or(config.aqm);
+    config.router = fields.parse("router", str::parse)?.or(config.router);
     if let Some(mtu) = fields.number("mtu", 576..65_522)? {
         config.mtu = Some(u32::try_from(mtu).expect("bounded"));
     }

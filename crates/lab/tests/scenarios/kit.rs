@@ -17,6 +17,8 @@ use farhaul_testkit::bare;
 pub(crate) enum Who {
     /// The flagship.
     Haul,
+    /// The flagship's session under this law.
+    HaulUnder(&'static str),
     /// The bare engine under this law.
     Bare(&'static str),
 }
@@ -91,17 +93,8 @@ pub(crate) fn run(scenario: &Scenario, who: &[Who]) -> SimReport {
 
 fn ends(who: Who, mtu: u16) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
     match who {
-        Who::Haul => {
-            let entry = registry::protocol("haul").expect("haul is there");
-            let choice = Choice {
-                simulated: true,
-                ..Choice::default()
-            };
-            (
-                entry.client(&choice).expect("defaults are fine"),
-                entry.server(&choice).expect("defaults are fine"),
-            )
-        }
+        Who::Haul => haul_ends(None),
+        Who::HaulUnder(law) => haul_ends(Some(law)),
         Who::Bare(spec) => {
             let bare = || {
                 let law = lookup(spec).expect("the law exists");
@@ -110,6 +103,19 @@ fn ends(who: Who, mtu: u16) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
             (bare(), bare())
         }
     }
+}
+
+fn haul_ends(law: Option<&str>) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
+    let entry = registry::protocol("haul").expect("haul is there");
+    let choice = Choice {
+        simulated: true,
+        law: law.map(Into::into),
+        ..Choice::default()
+    };
+    (
+        entry.client(&choice).expect("the law exists"),
+        entry.server(&choice).expect("the law exists"),
+    )
 }
 
 /// Mean goodput of flow `flow` in the points of time `from..=to` (s), as a share of `rate`.

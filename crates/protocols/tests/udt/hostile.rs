@@ -129,6 +129,7 @@ impl End {
             ecn: Ecn::NotEct,
             segment,
             bytes,
+            granted: None,
         };
         self.session.handle_datagrams(&mut turn, batch);
         self.drain()
