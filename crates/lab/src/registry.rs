@@ -5,7 +5,7 @@ mod udt;
 
 use std::sync::OnceLock;
 
-use farhaul_congestion::{Parameter, ParameterError, Values, lookup};
+use farhaul_congestion::{Factory, Parameter, ParameterError, Values, lookup};
 use farhaul_core::{
     protocol::{Descriptor, Protocol},
     units::Rate,
@@ -103,12 +103,27 @@ impl Entry {
 
     /// An endpoint that opens sessions.
     pub fn client(&self, choice: &Choice) -> Result<Box<dyn Protocol>, ChoiceError> {
-        (self.make)(choice, &self.values, End::Client)
+        self.endpoint(choice, End::Client)
     }
 
     /// An endpoint that accepts them.
     pub fn server(&self, choice: &Choice) -> Result<Box<dyn Protocol>, ChoiceError> {
-        (self.make)(choice, &self.values, End::Server)
+        self.endpoint(choice, End::Server)
+    }
+
+    fn endpoint(&self, choice: &Choice, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
+        let law = choice.law.as_deref().and_then(|law| lookup(law).ok());
+        if let Some(law) = law.filter(Factory::needs_routers)
+            && self.descriptor.name != "haul"
+        {
+            let (law, name) = (law.law().name, self.descriptor.name);
+            let text = format!(
+                "{name} does not carry what routers write, which congestion law {law} needs: \
+                 choose protocol haul, or another law"
+            );
+            return Err(ChoiceError::Refused(text));
+        }
+        (self.make)(choice, &self.values, end)
     }
 }
 
@@ -243,6 +258,11 @@ mod tests {
             ..real
         };
         assert!(entry.client(&simulated).is_ok() && entry.server(&simulated).is_ok());
+        let error = protocol("tcp").unwrap().client(&simulated).err().unwrap();
+        assert!(
+            error.to_string().contains("choose protocol haul"),
+            "{error}"
+        );
     }
 
     #[test]
