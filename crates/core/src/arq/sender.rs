@@ -22,8 +22,10 @@ use crate::{
 
 /// Packets by which a later one must have overtaken to call an earlier one lost (RFC 9002 §6.1.1).
 const PACKET_THRESHOLD: u64 = 3;
-/// Packets a timeout re-sends beyond the window.
+/// Packets a first timeout re-sends beyond the window; twice as many after each in a row, up to eight a
+/// second, so that a burst of losses that ends after so many packets does end.
 const PROBES: u32 = 2;
+const MOST_PROBES: u32 = 8;
 /// The longest pause between tail probes.
 const MAX_TIMEOUT: Duration = Duration::from_secs(1);
 

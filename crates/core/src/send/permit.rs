@@ -26,7 +26,7 @@ pub struct Budget<'a> {
     pub in_flight: u64,
     /// Something waits to be sent.
     pub has_data: bool,
-    /// Packets that may leave regardless of the window (tail probes).
+    /// Packets that may leave regardless of window and pacing (probes after a timeout).
     pub probes: u32,
 }
 
@@ -44,6 +44,8 @@ impl Budget<'_> {
             .pacer
             .grant(now, self.allowance.rate, self.allowance.quantum.bytes())
         {
+            // A law may pace a packet a minute; the engine stays alive regardless.
+            None if self.probes > 0 => Permit::Send { bytes: 1 },
             None => Permit::Hold(Why::Pacing),
             Some(paced) => Permit::Send {
                 bytes: paced.min(window - self.in_flight.min(window)),

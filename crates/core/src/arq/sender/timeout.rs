@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Change, MAX_TIMEOUT, PROBES, Sender};
+use super::{Change, MAX_TIMEOUT, MOST_PROBES, PROBES, Sender};
 use crate::{send::State, stats::Why, time::Instant};
 
 /// The shortest silence that a law can ask to be told of.
@@ -23,14 +23,15 @@ impl Sender {
         self.clocks.progress_at = Some(now);
         let backoff = self.clocks.backoff;
         self.law.tell(now, |law| law.on_timeout(now, backoff));
-        self.clocks.probes = PROBES;
+        let probes = (PROBES << backoff.saturating_sub(1).min(8)).min(MOST_PROBES);
+        self.clocks.probes = probes;
         self.coverage.want = Some(self.coverage.end.max(self.log.first()));
         self.coverage.asked_at = Some(now);
-        self.repair_oldest();
+        self.repair_oldest(probes);
     }
 
     /// Re-sends the oldest outstanding pieces without waiting to hear of them.
-    fn repair_oldest(&mut self) {
+    fn repair_oldest(&mut self, probes: u32) {
         let mut change = Change::default();
         let mut found = 0;
         for number in self.log.first()..self.log.next() {
@@ -40,7 +41,7 @@ impl Sender {
             if sent.state == State::Outstanding {
                 self.lose(number, &mut change);
                 found += 1;
-                if found == PROBES {
+                if found == probes {
                     break;
                 }
             }
