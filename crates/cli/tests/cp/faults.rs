@@ -157,6 +157,7 @@ fn a_source_that_cannot_be_read_is_named_and_the_others_arrive() {
     let mut command = place.command(&args);
     if fs::File::open(place.path("src/shut")).is_ok() {
         // The super-user reads everything.
+        command = place.copied_command(&args);
         command.uid(65_534).env("XDG_CONFIG_HOME", "/nonexistent");
     }
     let out = command.output().unwrap();

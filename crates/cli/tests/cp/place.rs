@@ -23,7 +23,18 @@ impl Place {
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_farhaul"));
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_farhaul")), args)
+    }
+
+    /// The same with a copy of the program, for users that may not look where it was built.
+    pub(crate) fn copied_command(&self, args: &[&str]) -> Command {
+        let copy = self.path("farhaul-copy");
+        fs::copy(env!("CARGO_BIN_EXE_farhaul"), &copy).expect("the program can be copied");
+        self.command_of(&copy, args)
+    }
+
+    fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command
             .args(args)
             .current_dir(self.0.path())
