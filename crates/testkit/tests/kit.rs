@@ -36,7 +36,6 @@ fn the_skeleton_is_live_under_every_law() {
             };
             (bare() as Box<dyn Protocol>, bare() as Box<dyn Protocol>)
         };
-        println!("{}", law.name);
         assert_live(make, seeds(25));
     }
 }
