@@ -10,6 +10,7 @@ use std::{
 };
 
 use farhaul_core::datagram::Ecn;
+use farhaul_haul::crypto::cipher;
 use farhaul_io::clock;
 use farhaul_udp::{Inbox, Outgoing, ReceiveOutcome, SocketOptions, UdpSocket, netns};
 use serde::Serialize;
@@ -62,7 +63,7 @@ impl Finding {
 
 /// Looks at everything that can be looked at without a peer.
 pub fn examine(host: &Host) -> Vec<Finding> {
-    let mut findings = vec![build(host), sealing(host), cores(host), clock_cost(host)];
+    let mut findings = vec![build(host), sealing(), cores(host), clock_cost(host)];
     findings.extend(buffers());
     findings.extend(offloads());
     findings.push(namespaces());
@@ -80,20 +81,38 @@ fn build(host: &Host) -> Finding {
     }
 }
 
-fn sealing(host: &Host) -> Finding {
-    let has = |name| host.instructions.contains(&name);
-    if has("vaes") && has("vpclmulqdq") {
-        Finding::new(
-            "sealing",
-            Grade::Good,
-            "AES-128-GCM, several blocks at a time (VAES)",
-        )
-    } else if has("aes") {
-        Finding::new("sealing", Grade::Good, "AES-128-GCM in hardware")
-    } else {
-        let text = "no AES instructions: ChaCha20-Poly1305, about four times the cost";
-        Finding::new("sealing", Grade::Fair, text)
+/// Seals full datagrams for some milliseconds.
+fn sealing() -> Finding {
+    const DATAGRAM: usize = 8_900;
+    const HEADER: usize = 20;
+    const COUNT: u64 = 1_000;
+    let by = cipher::sealing();
+    let Some(key) = cipher::key_for_timing() else {
+        return Finding::new("sealing", Grade::Bad, "no cipher: this build cannot seal");
+    };
+    let mut datagram = vec![0; DATAGRAM];
+    let begin = clock::now();
+    for number in 0..COUNT {
+        key.seal(number, &mut datagram, HEADER);
     }
+    let nanos = clock::now().since(begin).as_nanos().max(1);
+    let gigabits = u128::from(COUNT) * DATAGRAM as u128 * 8 / nanos;
+    let text = format!(
+        "{} by {}{}: {gigabits} Gbit/s a core",
+        by.cipher,
+        by.library,
+        if by.wide {
+            ", several blocks at a time"
+        } else {
+            ""
+        },
+    );
+    let grade = if gigabits < 10 {
+        Grade::Fair
+    } else {
+        Grade::Good
+    };
+    Finding::new("sealing", grade, text)
 }
 
 fn cores(host: &Host) -> Finding {

@@ -4,6 +4,7 @@
 //!
 //! `Key` is an enum rather than a trait so that the plain twin costs nothing per datagram.
 
+pub mod cipher;
 pub mod plain;
 pub mod tls;
 

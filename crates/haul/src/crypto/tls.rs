@@ -24,7 +24,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-use super::{Change, Crypto, Key, KeyPair, Ratchet, Refusal, Side, Suite};
+use super::{Change, Crypto, Key, KeyPair, Ratchet, Refusal, Side, Suite, cipher};
 use crate::{
     config::PeerPolicy,
     identity::{Identity, PublicKey},
@@ -35,28 +35,12 @@ use rustls::crypto::aws_lc_rs as backend;
 #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
 use rustls::crypto::ring as backend;
 
-use backend::cipher_suite::{
-    TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
-};
-
 const ALPN: &[u8] = b"farhaul/1";
 
-/// The provider that the crate was built with, ciphers in this machine's order of preference.
+/// The provider that the crate was built with, ciphers as this machine likes them.
 pub(crate) fn provider() -> CryptoProvider {
     CryptoProvider {
-        cipher_suites: if aes_hardware() {
-            vec![
-                TLS13_AES_128_GCM_SHA256,
-                TLS13_AES_256_GCM_SHA384,
-                TLS13_CHACHA20_POLY1305_SHA256,
-            ]
-        } else {
-            vec![
-                TLS13_CHACHA20_POLY1305_SHA256,
-                TLS13_AES_128_GCM_SHA256,
-                TLS13_AES_256_GCM_SHA384,
-            ]
-        },
+        cipher_suites: cipher::suites(),
         kx_groups: groups(),
         ..backend::default_provider()
     }
@@ -71,24 +55,6 @@ fn groups() -> Vec<&'static dyn SupportedKxGroup> {
 #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
 fn groups() -> Vec<&'static dyn SupportedKxGroup> {
     vec![backend::kx_group::X25519]
-}
-
-/// The CPU encrypts AES itself.
-fn aes_hardware() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    {
-        std::arch::is_x86_feature_detected!("aes")
-            && std::arch::is_x86_feature_detected!("pclmulqdq")
-    }
-    #[cfg(target_arch = "aarch64")]
-    {
-        std::arch::is_aarch64_feature_detected!("aes")
-            && std::arch::is_aarch64_feature_detected!("pmull")
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    {
-        false
-    }
 }
 
 /// The sealed suite.
@@ -126,7 +92,7 @@ impl Tls {
         server.alpn_protocols = vec![ALPN.to_vec()];
         server.send_tls13_tickets = 0;
         // A client's order stands unless AES would cost this side dearly.
-        server.ignore_client_order = !aes_hardware();
+        server.ignore_client_order = !cipher::aes_hardware();
         Ok(Self {
             client: Arc::new(client),
             server: Arc::new(server),
@@ -143,9 +109,7 @@ impl Tls {
 
 /// Keys that anyone can derive, always AES-128-GCM as in QUIC.
 fn derive(secret: &[u8], side: Side) -> Keys {
-    let suite = TLS13_AES_128_GCM_SHA256
-        .tls13()
-        .expect("the suite is of TLS 1.3");
+    let suite = cipher::aes128().tls13().expect("the suite is of TLS 1.3");
     let algorithm = suite.quic.expect("the suite is one of QUIC's");
     let side = match side {
         Side::Client => rustls::Side::Client,
