@@ -15,6 +15,20 @@ use farhaul_core::{
 use farhaul_transfer::{Phase, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Style {
+    /// A bar on a terminal, nothing elsewhere.
+    #[default]
+    Auto,
+    /// A line every ten seconds.
+    Line,
+    /// Nothing.
+    None,
+}
+
+/// Between two lines.
+const PAUSE: Duration = Duration::from_secs(10);
 /// Between two drawings.
 const TICK: Duration = Duration::from_millis(125);
 /// Drawings that a rate is averaged over.
@@ -27,36 +41,52 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    /// Starts to draw; draws nothing if `quiet` or stderr is no terminal.
-    pub(crate) fn start(progress: Arc<Progress>, quiet: bool) -> Self {
-        if quiet || !std::io::stderr().is_terminal() {
-            return Self {
-                stop: None,
-                thread: None,
-            };
-        }
+    /// Starts to draw.
+    pub(crate) fn start(progress: Arc<Progress>, style: Style) -> Self {
+        let terminal = std::io::stderr().is_terminal();
         let (stop, stopped) = mpsc::channel();
-        let thread = thread::Builder::new().name("bar".into()).spawn(move || {
-            let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("{bar:24} {percent:>3}%  {msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            let mut marks = Vec::new();
-            while stopped.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
-                marks.push(progress.bytes_done());
-                if marks.len() > WINDOW {
-                    marks.remove(0);
-                }
-                bar.set_length(progress.bytes_total());
-                bar.set_position(progress.bytes_done() + progress.bytes_resumed());
-                bar.set_message(line(&progress, &marks));
-            }
-            bar.finish_and_clear();
-        });
+        let thread = match style {
+            Style::Line => Some(lines(progress, stopped)),
+            Style::Auto if terminal => Some(bar(progress, stopped)),
+            Style::Auto | Style::None => None,
+        };
         Self {
-            stop: Some(stop),
-            thread: thread.ok(),
+            stop: thread.is_some().then_some(stop),
+            thread: thread.and_then(std::io::Result::ok),
         }
     }
+}
+
+type Drawer = std::io::Result<thread::JoinHandle<()>>;
+
+fn lines(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
+    thread::Builder::new().name("lines".into()).spawn(move || {
+        let mut before = 0;
+        while stopped.recv_timeout(PAUSE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let marks = [before, progress.bytes_done()];
+            before = marks[1];
+            eprintln!("{}", line(&progress, &marks, PAUSE));
+        }
+    })
+}
+
+fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
+    thread::Builder::new().name("bar".into()).spawn(move || {
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{bar:24} {percent:>3}%  {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let mut marks = Vec::new();
+        while stopped.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
+            marks.push(progress.bytes_done());
+            if marks.len() > WINDOW {
+                marks.remove(0);
+            }
+            bar.set_length(progress.bytes_total());
+            bar.set_position(progress.bytes_done() + progress.bytes_resumed());
+            bar.set_message(line(&progress, &marks, TICK));
+        }
+        bar.finish_and_clear();
+    })
 }
 
 impl Drop for Bar {
@@ -70,7 +100,7 @@ impl Drop for Bar {
 }
 
 /// Bytes, files, rate, time left, and what holds it up.
-fn line(progress: &Progress, marks: &[u64]) -> String {
+fn line(progress: &Progress, marks: &[u64], apart: Duration) -> String {
     let (done, total) = (
         progress.bytes_done() + progress.bytes_resumed(),
         progress.bytes_total(),
@@ -95,7 +125,7 @@ fn line(progress: &Progress, marks: &[u64]) -> String {
     if let (Some(first), Some(last)) = (marks.first(), marks.last())
         && last > first
     {
-        let span = TICK * u32::try_from(marks.len() - 1).unwrap_or(1).max(1);
+        let span = apart * u32::try_from(marks.len() - 1).unwrap_or(1).max(1);
         let rate = Rate::of(last - first, span);
         parts.push(format!("{}/s ({rate})", Size::from_bytes(rate.bps() / 8)));
         if progress.is_scanned() {
@@ -136,8 +166,8 @@ mod tests {
     #[test]
     fn a_line_says_what_is_known() {
         let progress = Progress::default();
-        assert_eq!(line(&progress, &[]), "0 B of >=0 B  connecting");
-        let text = line(&progress, &[0, 12_500_000]);
+        assert_eq!(line(&progress, &[], TICK), "0 B of >=0 B  connecting");
+        let text = line(&progress, &[0, 12_500_000], TICK);
         assert!(text.contains("(800.0 Mbit/s)"), "{text}");
         assert_eq!(clock(Duration::from_secs(3723)), "1:02:03");
         assert_eq!(clock(Duration::from_secs(63)), "1:03");

@@ -8,16 +8,22 @@
 //! allow = ["fh-pub1..."]
 //! ```
 //!
-//! - `/etc/farhaul/config.toml` < the user's `config.toml` < `FARHAUL_CP_MAX_RATE=...` < the command line.
+//! - `/etc/farhaul/config.toml` < the user's `config.toml` < `[host."..."]` < `FARHAUL_CP_MAX_RATE=...` <
+//!   the command line.
+//! - `[host."*.example.org"]` holds flags for every command that goes to such a host and has them. As in
+//!   ssh's configuration the first section that matches and says something wins; the user's file is
+//!   asked before the system's.
 //! - A default is the flag's own: what the command line refuses is refused here, with file and line.
 //! - What nobody should do without saying so (`--trust-any`, `--force`) cannot be a default.
 
 use std::{
-    env, fs, io,
+    env,
+    ffi::OsString,
+    fs, io,
     path::{Path, PathBuf},
 };
 
-use clap::{Arg, ArgAction, Command, error::ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
 use farhaul_lab::nearest;
 use toml::{
     Spanned,
@@ -27,6 +33,7 @@ use toml::{
 use crate::{
     exit::{Exit, Failure},
     keys,
+    place::{self, Place},
 };
 
 const SYSTEM: &str = "/etc/farhaul/config.toml";
@@ -36,7 +43,7 @@ const NEVER: [&str; 6] = ["json", "trust-any", "force", "help", "version", "i-kn
 /// A flag's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
-    /// The command, as in `["bench", "serve"]`.
+    /// The command, as in `["bench", "serve"]`; `["host", PATTERN]` for those that go to such hosts.
     pub(crate) command: Vec<String>,
     /// The flag without its dashes.
     pub(crate) flag: String,
@@ -68,20 +75,119 @@ pub(crate) fn files() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Every setting that holds now, each checked against `definition`.
-pub(crate) fn effective(definition: &Command) -> Result<Vec<Setting>, Failure> {
-    let mut all = Vec::new();
+/// Every setting that holds now for commands that go to `host`, each checked against `definition`.
+pub(crate) fn effective(definition: &Command, host: Option<&str>) -> Result<Vec<Setting>, Failure> {
+    let (mut all, mut sections) = (Vec::new(), Vec::new());
     for file in files() {
-        all.extend(read(&file)?.into_iter().flatten());
+        let found = read(&file)?.unwrap_or_default();
+        let (of_hosts, of_commands): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(Setting::is_of_host);
+        all.extend(of_commands);
+        sections.splice(..0, of_hosts);
     }
-    all.extend(from_environment(definition));
+    for setting in all.iter().chain(&sections) {
+        check(definition, setting)?;
+    }
+    if let Some(host) = host {
+        // The first that matches is put last, where it is the strongest.
+        let matching = sections.iter().filter(|s| s.is_for(host));
+        let matching: Vec<_> = matching.flat_map(|s| s.spread(definition)).collect();
+        all.extend(matching.into_iter().rev());
+    }
+    let from_environment = from_environment(definition);
+    for setting in &from_environment {
+        check(definition, setting)?;
+    }
+    all.extend(from_environment);
     let mut effective: Vec<Setting> = Vec::new();
     for setting in all {
-        check(definition, &setting)?;
         effective.retain(|s| s.name() != setting.name());
         effective.push(setting);
     }
     Ok(effective)
+}
+
+/// Commands that go to a host.
+const TO_HOSTS: [&str; 3] = ["cp", "bench", "doctor"];
+
+impl Setting {
+    fn is_of_host(&self) -> bool {
+        self.command.first().is_some_and(|word| word == HOST)
+    }
+
+    /// Whether its section is for `host`.
+    fn is_for(&self, host: &str) -> bool {
+        self.command.get(1).is_some_and(|p| matches(p, host))
+    }
+
+    /// The same for each command that has the flag.
+    fn spread(&self, definition: &Command) -> Vec<Self> {
+        let has = |name: &str| {
+            let command = definition.find_subcommand(name);
+            command.is_some_and(|c| argument(c, &self.flag).is_some())
+        };
+        let commands = TO_HOSTS.iter().filter(|name| has(name));
+        let setting = |name: &&str| Self {
+            command: vec![(*name).to_string()],
+            ..self.clone()
+        };
+        commands.map(setting).collect()
+    }
+}
+
+/// The table of hosts.
+const HOST: &str = "host";
+
+/// Whether a host's name fits a pattern with `*` and `?`, whatever the case.
+fn matches(pattern: &str, host: &str) -> bool {
+    let (pattern, host) = (pattern.as_bytes(), host.as_bytes());
+    // Where to go on when what follows a `*` does not fit: that much more is the star's.
+    let mut back = None;
+    let (mut p, mut h) = (0, 0);
+    while h < host.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                back = Some((p + 1, h + 1));
+                p += 1;
+            }
+            Some(c) if *c == b'?' || c.eq_ignore_ascii_case(&host[h]) => (p, h) = (p + 1, h + 1),
+            _ => match back {
+                Some((after, taken)) => {
+                    (p, h) = (after, taken);
+                    back = Some((after, taken + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == b'*')
+}
+
+/// The host that the command line goes to, as it was typed there.
+pub(crate) fn host_of(matches: &ArgMatches) -> Option<String> {
+    let (name, command) = matches.subcommand()?;
+    match name {
+        "cp" => {
+            let mut paths = command.get_many::<OsString>("paths")?;
+            paths.find_map(|p| match place::parse(p).ok()? {
+                Place::Far(far) => Some(far.host),
+                Place::Local(_) => None,
+            })
+        }
+        "bench" | "doctor" => {
+            let host = command.get_one::<String>("host")?;
+            Some(without_port(host).to_string())
+        }
+        _ => None,
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    match (host.strip_prefix('['), host.rsplit_once(':')) {
+        (Some(rest), _) => rest.split(']').next().unwrap_or(rest),
+        (None, Some((name, _))) if !name.contains(':') => name,
+        _ => host,
+    }
 }
 
 /// The settings of one file; none if it does not exist.
@@ -172,6 +278,9 @@ fn from_environment(definition: &Command) -> Vec<Setting> {
 
 /// Refuses what the command line would refuse.
 pub(crate) fn check(definition: &Command, setting: &Setting) -> Result<(), Failure> {
+    if setting.is_of_host() {
+        return check_host(definition, setting);
+    }
     let mut command = definition;
     for word in &setting.command {
         command = command.find_subcommand(word).ok_or_else(|| {
@@ -225,6 +334,36 @@ pub(crate) fn check(definition: &Command, setting: &Setting) -> Result<(), Failu
     }
 }
 
+/// A flag of a host's section is one of some command that goes to hosts, and each of them takes it.
+fn check_host(definition: &Command, setting: &Setting) -> Result<(), Failure> {
+    if setting.command.len() != 2 {
+        let why = "write the flags below [host.\"NAME\"], where NAME may have * and ?";
+        return Err(setting.refused(why));
+    }
+    let spread = setting.spread(definition);
+    if spread.is_empty() {
+        let commands = TO_HOSTS
+            .iter()
+            .filter_map(|c| definition.find_subcommand(c));
+        let flags = commands.flat_map(|c| c.get_arguments().filter(|a| !a.is_hide_set()));
+        let mut names: Vec<_> = flags.filter_map(Arg::get_long).collect();
+        names.retain(|f| !NEVER.contains(f));
+        names.sort_unstable();
+        names.dedup();
+        return Err(setting.refused(unknown("flag", &setting.flag, names.into_iter())));
+    }
+    spread.iter().try_for_each(|s| {
+        let as_written = |e: Failure| {
+            let why = e
+                .text
+                .split_once(": ")
+                .and_then(|(_, rest)| rest.split_once(": "));
+            setting.refused(why.map_or(e.text.as_str(), |(_, why)| why))
+        };
+        check(definition, s).map_err(as_written)
+    })
+}
+
 fn argument<'a>(command: &'a Command, flag: &str) -> Option<&'a Arg> {
     command.get_arguments().find(|a| a.get_long() == Some(flag))
 }
@@ -264,71 +403,4 @@ fn with(command: Command, path: &[String], setting: &Setting) -> Command {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn settings(text: &str) -> Result<Vec<Setting>, Failure> {
-        let found = parse(text, Path::new("c"))?;
-        for setting in &found {
-            check(&crate::definition(), setting)?;
-        }
-        Ok(found)
-    }
-
-    #[test]
-    fn a_setting_becomes_the_flags_default() {
-        let found =
-            settings("[cp]\nmax-rate = '2Gbit'\nquiet = true\n[bench.serve]\nallow = ['any']\n");
-        let definition = apply(crate::definition(), &found.unwrap());
-        let parsed = |words: &[&str]| definition.clone().try_get_matches_from(words).unwrap();
-        let matches = parsed(&["farhaul", "cp", "a", "h::s"]);
-        let cp = matches.subcommand().unwrap().1;
-        assert!(cp.get_flag("quiet"));
-        let rate = cp.get_one::<farhaul_core::units::Rate>("max_rate");
-        assert_eq!(rate.map(|r| r.bps()), Some(2_000_000_000));
-        // The command line is stronger.
-        let matches = parsed(&["farhaul", "cp", "--max-rate", "1Gbit", "a", "h::s"]);
-        let cp = matches.subcommand().unwrap().1;
-        let rate = cp.get_one::<farhaul_core::units::Rate>("max_rate");
-        assert_eq!(rate.map(|r| r.bps()), Some(1_000_000_000));
-    }
-
-    #[test]
-    fn a_required_flag_may_come_from_the_file() {
-        let found = settings("[serve]\nshare = ['a=/tmp', 'b=/tmp:rw']\n").unwrap();
-        let definition = apply(crate::definition(), &found);
-        let matches = definition
-            .try_get_matches_from(["farhaul", "serve"])
-            .unwrap();
-        let serve = matches.subcommand().unwrap().1;
-        assert_eq!(
-            serve.get_many::<std::ffi::OsString>("share").unwrap().len(),
-            2
-        );
-    }
-
-    #[test]
-    fn mistakes_are_named_with_their_line() {
-        for (text, expected) in [
-            (
-                "[cp]\n\nmax-rat = '1Gbit'",
-                "c:3: cp.max-rat: no flag 'max-rat' (did you mean 'max-rate'?)",
-            ),
-            ("[cpp]\nquiet = true", "c:2: cpp.quiet: no command 'cpp'"),
-            ("[cp]\nmax-rate = 100", "100Mbit or 100MB"),
-            ("[cp]\nquiet = 'yes'", "write true or false"),
-            ("[cp]\ntrust-any = true", "only be said on the command line"),
-            ("[cp]\nmax-rate = { a = 1 }", "no command 'max-rate'"),
-            ("[cp\n", "c:1: "),
-            ("[cp]\nmax-rate = []", "an empty array"),
-            (
-                "[cp]\nmax-rate = ['1Gbit', '2Gbit']",
-                "cannot be used multiple times",
-            ),
-        ] {
-            let e = settings(text).unwrap_err();
-            assert_eq!(e.exit, Exit::Config);
-            assert!(e.text.contains(expected), "{text}: {}", e.text);
-        }
-    }
-}
+mod tests;

@@ -6,6 +6,8 @@ use std::{fmt, process::ExitCode};
 use farhaul_transfer::Code;
 use serde_json::{Value, json};
 
+use crate::interrupt;
+
 /// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
@@ -89,6 +91,9 @@ impl Exit {
             Self::Limit => (19, "limit", true),
             Self::Protocol => (20, "protocol", false),
             Self::Threshold => (22, "threshold", false),
+            Self::Signal(1) => (129, "hup", true),
+            Self::Signal(2) => (130, "int", true),
+            Self::Signal(15) => (143, "term", true),
             Self::Signal(n) => (128 + n, "signal", true),
             Self::Program(code) => (code, "program", false),
         }
@@ -97,6 +102,11 @@ impl Exit {
     /// The number.
     pub(crate) const fn code(self) -> u8 {
         self.row().0
+    }
+
+    /// Its name.
+    pub(crate) const fn name(self) -> &'static str {
+        self.row().1
     }
 
     /// The `exit` member of JSON output.
@@ -125,8 +135,9 @@ impl From<Code> for Exit {
             Code::UdpBlocked => Self::UdpBlocked,
             Code::ConnectionLost => Self::ConnectionLost,
             Code::Busy => Self::Busy,
+            Code::Limit => Self::Limit,
             Code::Protocol => Self::Protocol,
-            Code::Interrupted => Self::Signal(2),
+            Code::Interrupted => Self::Signal(interrupt::signal()),
             _ => Self::Internal,
         }
     }

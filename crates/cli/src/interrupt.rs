@@ -1,23 +1,39 @@
 //! What happens on Ctrl-C? The first interrupt asks politely, through a [`Stop`]; the second ends the
-//! program at once.
+//! program at once. Which signal it was decides the exit code.
 
 use std::{
     io::{self, Read as _},
     os::unix::net::UnixStream,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
 };
 
 use farhaul_io::Stop;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
+    flag,
     low_level::pipe,
 };
+
+/// The number of the last signal.
+static LAST: LazyLock<Arc<AtomicUsize>> =
+    LazyLock::new(|| Arc::new(AtomicUsize::new(SIGINT.unsigned_abs() as usize)));
+
+/// The number of the signal that asked to stop; that of an interrupt if none did.
+pub(crate) fn signal() -> u8 {
+    u8::try_from(LAST.load(Ordering::Relaxed)).unwrap_or(2)
+}
 
 /// A [`Stop`] that the first SIGINT, SIGTERM or SIGHUP sets.
 pub(crate) fn stop() -> io::Result<Stop> {
     let stop = Stop::new()?;
     let (mut inbox, outbox) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // Before the pipe wakes anybody.
+        flag::register_usize(signal, Arc::clone(&LAST), signal.unsigned_abs() as usize)?;
         pipe::register(signal, outbox.try_clone()?)?;
     }
     let asked = stop.clone();
@@ -27,7 +43,7 @@ pub(crate) fn stop() -> io::Result<Stop> {
             let mut byte = [0];
             while matches!(inbox.read(&mut byte), Ok(1)) {
                 if asked.is_set() {
-                    std::process::exit(130);
+                    std::process::exit(i32::from(128 + signal()));
                 }
                 asked.set();
             }

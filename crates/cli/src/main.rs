@@ -88,8 +88,17 @@ fn with_defaults() -> Result<clap::Command, Failure> {
     {
         return Ok(definition());
     }
-    let settings = config::effective(&definition())?;
-    Ok(config::apply(definition(), &settings))
+    let settings = config::effective(&definition(), None)?;
+    let with = config::apply(definition(), &settings);
+    // Which sections for hosts hold is known once the host is.
+    let host = with.clone().try_get_matches();
+    match host.ok().and_then(|matches| config::host_of(&matches)) {
+        None => Ok(with),
+        Some(host) => {
+            let settings = config::effective(&definition(), Some(&host))?;
+            Ok(config::apply(definition(), &settings))
+        }
+    }
 }
 
 /// The definition of the whole command line, for completions and manual pages.

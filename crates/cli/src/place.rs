@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
+    fmt,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::PathBuf,
 };
@@ -42,6 +43,16 @@ impl Far {
             format!("[{}]:{}", self.host, self.port)
         } else {
             format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl fmt::Display for Far {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = String::from_utf8_lossy(&self.remote.path);
+        match &self.login {
+            Some(login) => write!(f, "{login}:{path}"),
+            None => write!(f, "{}::{}/{path}", self.server(), self.remote.share),
         }
     }
 }

@@ -35,6 +35,9 @@ pub(crate) struct Ask {
     pub(crate) put: bool,
     /// As typed, in hex.
     pub(crate) path: String,
+    /// The UDP ports to try, first and last.
+    #[serde(default)]
+    pub(crate) ports: Option<(u16, u16)>,
 }
 
 /// What the far end says.
@@ -50,6 +53,43 @@ pub(crate) struct Answer {
     pub(crate) address: Option<IpAddr>,
     /// Why it cannot, and the exit code.
     pub(crate) refusal: Option<(String, u8)>,
+}
+
+/// How ssh is called.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    program: OsString,
+    /// Before the host.
+    flags: Vec<OsString>,
+    /// What farhaul is called there.
+    remote: String,
+    ports: Option<(u16, u16)>,
+}
+
+impl Call {
+    /// `program`, or what `FARHAUL_SSH` says, or `ssh`, with `flags`; `remote`, or what
+    /// `FARHAUL_REMOTE_BIN` says, or `farhaul` there, on one of `ports`.
+    pub(crate) fn new(
+        program: Option<OsString>,
+        flags: Vec<OsString>,
+        remote: Option<String>,
+        ports: Option<(u16, u16)>,
+    ) -> Self {
+        let program = program.or_else(|| env::var_os("FARHAUL_SSH"));
+        let remote = remote.or_else(|| env::var("FARHAUL_REMOTE_BIN").ok());
+        Self {
+            program: program.unwrap_or_else(|| OsString::from("ssh")),
+            flags,
+            remote: remote.unwrap_or_else(|| "farhaul".into()),
+            ports,
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.flags);
+        command
+    }
 }
 
 /// The name of the only share.
@@ -86,24 +126,24 @@ pub(crate) struct Bridge {
 
 impl Bridge {
     /// Starts a server at `login`, which is `[user@]host`, for `path` there.
-    pub(crate) fn open(login: &str, path: &[u8], put: bool) -> Result<Self, Failure> {
+    pub(crate) fn open(call: &Call, login: &str, path: &[u8], put: bool) -> Result<Self, Failure> {
         if login.starts_with('-') {
             let text = format!("'{login}' is no host: ssh would take it for a flag");
             return Err(Failure::usage(text));
         }
         let internal = |e: &dyn std::fmt::Display| Failure::new(Exit::Internal, e.to_string());
         let identity = Identity::generate().map_err(|e| internal(&e))?;
-        let ssh = env::var_os("FARHAUL_SSH").unwrap_or_else(|| OsString::from("ssh"));
-        let mut child = Command::new(&ssh)
+        let mut child = call
+            .command()
             .arg(login)
-            .arg(far_command())
+            .arg(far_command(&call.remote))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|e| {
                 let text = format!(
-                    "cannot start {}: {e}; install it, or name it in FARHAUL_SSH",
-                    ssh.to_string_lossy()
+                    "cannot start {}: {e}; install it, or name it with --ssh",
+                    call.program.to_string_lossy()
                 );
                 Failure::new(Exit::Ssh, text)
             })?;
@@ -115,6 +155,7 @@ impl Bridge {
             key: identity.public().to_string(),
             put,
             path: to_hex(path),
+            ports: call.ports,
         };
         let line = serde_json::to_string(&ask).map_err(|e| internal(&e))?;
         // An ssh that has ended already says why by its status.
@@ -145,7 +186,7 @@ impl Bridge {
             )
         };
         Ok(Self {
-            hosts: hosts(&ssh, login, answer.address),
+            hosts: hosts(call, login, answer.address),
             port: answer.port,
             key: answer.key.parse().map_err(|_| odd())?,
             path: from_hex(&answer.path).ok_or_else(odd)?,
@@ -164,9 +205,8 @@ impl Drop for Bridge {
     }
 }
 
-/// One word for the shell there; it holds nothing that was typed, unless `FARHAUL_REMOTE_BIN` did.
-fn far_command() -> String {
-    let bin = env::var("FARHAUL_REMOTE_BIN").unwrap_or_else(|_| "farhaul".into());
+/// One word for the shell there; of what was typed it holds the program's name, quoted.
+fn far_command(bin: &str) -> String {
     let bin = format!("'{}'", bin.replace('\'', r"'\''"));
     format!(
         "PATH=\"{PLACES}\"; export PATH; command -v {bin} >/dev/null || exit 127; exec {bin} _serve"
@@ -197,7 +237,7 @@ fn silent(login: &str, child: &mut Child, noise: &str) -> Failure {
     if status == Some(127) {
         let text = format!(
             "{login}: farhaul is not there; install it (cargo install --path crates/cli), put it into \
-             ~/.local/bin, or say where it is with FARHAUL_REMOTE_BIN"
+             ~/.local/bin, or say where it is with --remote-bin"
         );
         return Failure::new(Exit::RemoteMissing, text);
     }
@@ -215,8 +255,9 @@ fn silent(login: &str, child: &mut Child, noise: &str) -> Failure {
 }
 
 /// What ssh's own configuration calls the host, then what was typed, then where ssh arrived.
-fn hosts(ssh: &OsString, login: &str, arrived: Option<IpAddr>) -> Vec<String> {
-    let asked = Command::new(ssh)
+fn hosts(call: &Call, login: &str, arrived: Option<IpAddr>) -> Vec<String> {
+    let asked = call
+        .command()
         .args(["-G", login])
         .stdin(Stdio::null())
         .stderr(Stdio::null())
@@ -273,7 +314,8 @@ mod tests {
 
     #[test]
     fn flags_are_no_hosts() {
-        let e = Bridge::open("-oProxyCommand=x", b"", true).unwrap_err();
+        let call = Call::new(None, Vec::new(), None, None);
+        let e = Bridge::open(&call, "-oProxyCommand=x", b"", true).unwrap_err();
         assert_eq!(e.exit, Exit::Usage);
     }
 }

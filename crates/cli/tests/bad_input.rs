@@ -85,6 +85,49 @@ fn every_rate_needs_its_unit() {
 }
 
 #[test]
+fn what_to_copy_and_how_is_checked_before_anything_is_connected() {
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["cp", "--min-size", "5x", "f", "h::s"], 2, "not a size"),
+        (
+            &["cp", "--min-size", "2GB", "--max-size", "1GB", "f", "h::s"],
+            2,
+            "no file is as large",
+        ),
+        (&["cp", "--exclude", "[z-a]", "f", "h::s"], 2, "[z-a]"),
+        (&["cp", "--include", "!x", "f", "h::s"], 2, "--exclude"),
+        (&["cp", "--exclude-from", "none", "f", "h::s"], 2, "none"),
+        (&["cp", "--files-from", "none", "f", "h::s"], 2, "none"),
+        (&["cp", "--files-from", "x", "h::s", "f"], 2, "for sending"),
+        (&["cp", "-0", "f", "h::s"], 2, "--files-from"),
+        (&["cp", "--remote-port", "5-3", "f", "h:"], 2, "write 3-5"),
+        (&["cp", "--remote-port", "0", "f", "h:"], 2, "a port"),
+        (&["cp", "--max-time", "5", "f", "h::s"], 2, UNIT),
+        (&["cp", "--max-time", "0s", "f", "h::s"], 2, "more than no"),
+        (&["cp", "-4", "-6", "f", "h::s"], 2, "cannot be used with"),
+        (&["cp", "-u", "--no-clobber", "f", "h::s"], 2, "cannot be"),
+        (&["cp", "--progress", "always", "f", "h::s"], 2, "auto"),
+        (
+            &["cp", "--policy", "x", "f", "h::s"],
+            2,
+            "low, fair or high",
+        ),
+        (&["cp", "-n", "none", "h::s"], 3, "none"),
+        (&["bench", "h", "--policy", "x"], 2, "low, fair or high"),
+        (
+            &["bench", "h", "--policy", "low", "--cc", "cubic"],
+            2,
+            "--cc ledbat",
+        ),
+        (
+            &["bench", "h", "--policy", "low", "--protocol", "tcp"],
+            2,
+            "--cc ledbat",
+        ),
+    ];
+    refused(cases, true);
+}
+
+#[test]
 fn sizes_times_shares_and_counts_are_checked() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&["bench", "h", "-n", "5x"], 2, "not a size"),

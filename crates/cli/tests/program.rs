@@ -1,5 +1,7 @@
 //! Does the program do what its help says? Real processes, real sockets, folders of their own.
 
+#![expect(clippy::print_stdout, reason = "tests; a skipped one says why")]
+
 #[path = "program/faults.rs"]
 mod faults;
 #[path = "program/kit.rs"]
@@ -10,3 +12,5 @@ mod lab;
 mod names;
 #[path = "program/ssh.rs"]
 mod ssh;
+#[path = "program/sshd.rs"]
+mod sshd;

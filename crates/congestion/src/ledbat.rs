@@ -59,7 +59,7 @@ const RECENT: usize = 4;
 
 /// Queueing delay from round trips, s.
 #[derive(Clone, Copy, Debug)]
-struct Delay {
+pub(crate) struct Delay {
     recent: [f64; RECENT],
     at: usize,
     minutes: [f64; MINUTES],
@@ -69,7 +69,7 @@ struct Delay {
 }
 
 impl Delay {
-    const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             recent: [f64::INFINITY; RECENT],
             at: 0,
@@ -80,7 +80,7 @@ impl Delay {
         }
     }
 
-    fn update(&mut self, ack: &AckEvent) {
+    pub(crate) fn update(&mut self, ack: &AckEvent) {
         let Some(rtt) = ack.rtt.map(|rtt| rtt.as_secs_f64().max(1e-6)) else {
             return;
         };
@@ -98,7 +98,7 @@ impl Delay {
     }
 
     /// Zero before the first sample.
-    fn queue(&self) -> f64 {
+    pub(crate) fn queue(&self) -> f64 {
         let now = self.recent.iter().copied().fold(f64::INFINITY, f64::min);
         if now.is_finite() {
             now - self.base

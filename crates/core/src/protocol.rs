@@ -4,11 +4,13 @@
 use std::{fmt, net::SocketAddr};
 
 use crate::{
+    congestion::Sharing,
     datagram::{Received, Transmit, TxBuf},
     rng::Rng,
     stats::{Stats, Why},
     store::{ObjectId, Store},
     time::Instant,
+    units::Rate,
 };
 
 /// One call into the engine at one instant.
@@ -119,6 +121,12 @@ pub trait Session: Send {
 
     /// Appends what has arrived on the ordered stream to `into`.
     fn read(&mut self, into: &mut Vec<u8>);
+
+    /// Sends no faster than `max_rate` from now on, and claims this much of shared links; false, and
+    /// nothing is changed, if this session cannot.
+    fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {
+        max_rate == Rate::UNLIMITED && sharing == Sharing::Fair
+    }
 
     /// Ends the session: tells the peer `code` and `text`. Data in flight is abandoned.
     fn close(&mut self, now: Instant, code: u32, text: &str);

@@ -88,6 +88,7 @@ impl Relay {
             trains: Vec::new(),
             late: Histogram::new(),
             clock: Clock::start(),
+            began: false,
             stop: Arc::clone(&stop),
             wake: Arc::clone(&wake),
         };
@@ -192,6 +193,8 @@ struct Loop {
     trains: Vec<Train>,
     late: Histogram,
     clock: Clock,
+    /// Something was heard: what the paths do over time counts from then.
+    began: bool,
     stop: Arc<AtomicBool>,
     wake: Arc<OwnedFd>,
 }
@@ -239,6 +242,9 @@ impl Loop {
     fn hear_clients(&mut self, inbox: &mut Inbox) -> io::Result<()> {
         if !matches!(self.listener.receive(inbox), ReceiveOutcome::Some { .. }) {
             return Ok(());
+        }
+        if !std::mem::replace(&mut self.began, true) {
+            self.clock = Clock::start();
         }
         let now = self.clock.now();
         for message in inbox.messages() {

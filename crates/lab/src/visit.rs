@@ -21,10 +21,9 @@ use farhaul_udp::Capabilities;
 const CALM_RTTS: u32 = 4;
 /// ... and for at least this long.
 const CALM: Duration = Duration::from_millis(400);
-/// How long the first answer to a probe may take at least.
-const UNHEARD: Duration = Duration::from_secs(1);
-/// Sessions that are tried: probes that overtake the end of the handshake are not answered.
-const TRIES: u32 = 3;
+/// How long the first answer to a probe may take at least: probes that overtake the end of the handshake
+/// are not answered, and are sent again after a second.
+const UNHEARD: Duration = Duration::from_secs(3);
 /// No visit is longer.
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -62,23 +61,8 @@ pub struct Visit {
     pub interface_mtu: Option<u32>,
 }
 
-/// Visits the server at `to`; once more if no probe was answered.
+/// Visits the server at `to`.
 pub fn visit(
-    to: SocketAddr,
-    protocol: &mut dyn FnMut() -> Box<dyn Protocol>,
-    stop: Option<&Stop>,
-) -> Result<Visit, VisitError> {
-    let mut seen = once(to, protocol(), stop.cloned())?;
-    for _ in 1..TRIES {
-        if seen.stats.rtt_min.is_some() {
-            break;
-        }
-        seen = once(to, protocol(), stop.cloned())?;
-    }
-    Ok(seen)
-}
-
-fn once(
     to: SocketAddr,
     protocol: Box<dyn Protocol>,
     stop: Option<Stop>,

@@ -11,6 +11,7 @@ mod scenarios {
     mod faults;
     mod kit;
     mod liveness;
+    mod policy;
     mod queue;
     mod rates;
     mod sharing;

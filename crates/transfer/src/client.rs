@@ -13,22 +13,27 @@ use std::{
 };
 
 use farhaul_core::{
+    congestion::Sharing,
     protocol::{Event, Session},
     store::{Extent, Store, StoreError},
     time::Instant,
+    units::Rate,
 };
 use farhaul_io::App;
 
 use crate::{
+    ask::{Ask, Existing},
     error::{Code, TransferError},
+    filter::{Filter, Spec},
     half::{Half, Side},
     ledger::Outbox,
     message::{Direction, Message, VERSION},
     path::Tag,
+    plan::{Lister, Planned, Planner},
     pool::Wake,
     progress::Phase,
-    receiver::{Base, Receiver, Rules},
-    scan,
+    receiver::{Base, Look, Receiver, Rules},
+    scan::{self, Selection},
     sender::Sender,
     summary::Handle,
 };
@@ -54,9 +59,26 @@ pub struct Options {
     pub server: String,
     /// Files reach the disk before they count.
     pub sync: bool,
+    /// Which files are meant.
+    pub filter: Filter,
+    /// Of an upload with one folder: only these paths below it, as bytes.
+    pub list: Option<Arc<Vec<Vec<u8>>>>,
+    /// What becomes of files that are there.
+    pub existing: Existing,
+    /// Files of the same size are compared by content, whatever their times.
+    pub checksum: bool,
+    /// The side that sends never sends faster. An upload is paced by its own session's configuration.
+    pub max_rate: Option<Rate>,
+    /// How much of a shared link the side that sends claims; likewise.
+    pub sharing: Sharing,
+    /// Nothing is transferred; this is told what would be.
+    pub plan: Option<Plan>,
     /// Decides on the server's public key before anything is said to it.
     pub check: Option<PeerCheck>,
 }
+
+/// Is told what would be done, entry by entry.
+pub type Plan = Arc<dyn Fn(Planned) + Send + Sync>;
 
 /// Says why a server's public key is not accepted, if it is not.
 pub type PeerCheck = Arc<dyn Fn(Option<&[u8]>) -> Result<(), TransferError> + Send + Sync>;
@@ -68,6 +90,13 @@ impl Default for Options {
             wake: None,
             server: String::new(),
             sync: true,
+            filter: Filter::default(),
+            list: None,
+            existing: Existing::default(),
+            checksum: false,
+            max_rate: None,
+            sharing: Sharing::default(),
+            plan: None,
             check: None,
         }
     }
@@ -76,6 +105,26 @@ impl Default for Options {
 impl Options {
     fn wake(&self) -> Option<&Wake> {
         self.wake.as_ref()
+    }
+
+    fn ask(&self, one_file: bool) -> Ask {
+        Ask {
+            one_file,
+            dry: self.plan.is_some(),
+            existing: self.existing,
+            checksum: self.checksum,
+            max_rate: self.max_rate,
+            sharing: self.sharing,
+            spec: Spec::default(),
+        }
+    }
+
+    fn selection(&self) -> Selection {
+        Selection {
+            filter: self.filter.clone(),
+            list: self.list.clone(),
+            tell: self.plan.is_some(),
+        }
     }
 }
 
@@ -116,24 +165,40 @@ impl Upload {
             .map(|s| std::path::absolute(s).unwrap_or_else(|_| s.clone()))
             .collect();
         let names = full.iter().map(|p| p.as_os_str().as_bytes());
+        if options.list.is_some() && (found.len() != 1 || found[0].is_file || sources.len() != 1) {
+            let e = TransferError::new(Code::Usage, "a list needs one source, which is a folder");
+            return Err(e.fix("name the folder that the paths in the list are in"));
+        }
+        let one_file = found.len() == 1 && found[0].is_file && sources.len() == 1;
         let request = Message::Request {
             version: VERSION,
             direction: Direction::Put,
-            one_file: found.len() == 1 && found[0].is_file && sources.len() == 1,
+            ask: Box::new(options.ask(one_file)),
             tag: tag_of(std::iter::once(host.nodename().to_bytes()).chain(names)),
             share: to.share.clone().into_bytes(),
             path: to.path.clone(),
         };
         let mut side = Side::new(true);
         let progress = Arc::clone(side.handle.progress());
-        let sender = Sender::new(found, progress, options.wake());
-        let mut sender = sender.map_err(|e| {
+        let selection = options.selection();
+        let half = if let Some(sink) = options.plan.clone() {
+            Lister::new(found, selection, progress, Some(sink)).map(|mut lister| {
+                for problem in &problems {
+                    lister.note(problem);
+                }
+                Half::Lists(Box::new(lister))
+            })
+        } else {
+            Sender::new(found, selection, progress, options.wake()).map(|mut sender| {
+                for problem in &problems {
+                    sender.note(problem);
+                }
+                Half::Sends(Box::new(sender))
+            })
+        };
+        side.half = Some(half.map_err(|e| {
             TransferError::new(Code::Internal, format!("cannot start a thread: {e}"))
-        })?;
-        for problem in &problems {
-            sender.note(problem);
-        }
-        side.half = Some(Half::Sends(Box::new(sender)));
+        })?);
         Ok(Self(Client {
             side,
             request,
@@ -151,13 +216,15 @@ impl Upload {
 
 impl Download {
     /// Fetches `from` to the local path `to`. The destination is looked at when the server has said
-    /// what it sends.
-    pub fn new(from: &Remote, to: &Path, options: Options) -> Self {
+    /// what it sends; an error if the filter is too long to be told.
+    pub fn new(from: &Remote, to: &Path, options: Options) -> Result<Self, TransferError> {
+        let mut ask = options.ask(false);
+        ask.spec = options.filter.to_send()?;
         let here = std::path::absolute(to).unwrap_or_else(|_| to.to_path_buf());
         let request = Message::Request {
             version: VERSION,
             direction: Direction::Get,
-            one_file: false,
+            ask: Box::new(ask),
             tag: tag_of([
                 options.server.as_bytes(),
                 from.share.as_bytes(),
@@ -168,13 +235,13 @@ impl Download {
             path: from.path.clone(),
         };
         let to = Some(to.to_path_buf());
-        Self(Client {
+        Ok(Self(Client {
             side: Side::new(false),
             request,
             options,
             to,
             accepted: false,
-        })
+        }))
     }
 
     /// For other threads.
@@ -220,13 +287,21 @@ impl Client {
     }
 
     fn receive(&mut self, to: &Path, one_file: bool) -> Result<(), TransferError> {
+        let progress = Arc::clone(self.side.handle.progress());
+        if let Some(sink) = self.options.plan.clone() {
+            let (look, ask) = (Look::local(to, one_file)?, self.options.ask(one_file));
+            let planner = Planner::new(look, ask, progress, Some(sink))?;
+            self.side.half = Some(Half::Plans(Box::new(planner)));
+            return Ok(());
+        }
         let base = Base::local(to, one_file)?;
         let Message::Request { tag, .. } = &self.request else {
             return Err(TransferError::new(Code::Internal, "no request was made"));
         };
-        let progress = Arc::clone(self.side.handle.progress());
         let rules = Rules {
             sync: self.options.sync,
+            existing: self.options.existing,
+            checksum: self.options.checksum,
         };
         let receiver = Receiver::new(base, *tag, rules, progress, self.options.wake())?;
         self.side.half = Some(Half::Receives(Box::new(receiver)));

@@ -47,6 +47,8 @@ pub enum Code {
     ConnectionLost = 17,
     /// The server is full.
     Busy = 18,
+    /// A limit that the user set was reached.
+    Limit = 19,
     /// The peer violated the protocol.
     Protocol = 20,
     /// Stopped by SIGINT after a clean journal.
@@ -54,7 +56,7 @@ pub enum Code {
 }
 
 impl Code {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::Ok,
         Self::Internal,
         Self::Usage,
@@ -72,6 +74,7 @@ impl Code {
         Self::UdpBlocked,
         Self::ConnectionLost,
         Self::Busy,
+        Self::Limit,
         Self::Protocol,
         Self::Interrupted,
     ];
@@ -106,6 +109,7 @@ impl Code {
             Self::UdpBlocked => "udp_blocked",
             Self::ConnectionLost => "connection_lost",
             Self::Busy => "busy",
+            Self::Limit => "limit",
             Self::Protocol => "protocol",
             Self::Interrupted => "int",
         }
@@ -123,6 +127,7 @@ impl Code {
                 | Self::NetSetup
                 | Self::ConnectionLost
                 | Self::Busy
+                | Self::Limit
                 | Self::Interrupted
         )
     }

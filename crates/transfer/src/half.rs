@@ -11,8 +11,10 @@ use farhaul_core::{
 };
 
 use crate::{
+    ask::{Meter, Usage},
     error::{Code, TransferError},
     message::{Inbox, Message},
+    plan::{Lister, Planner},
     receiver::Receiver,
     sender::Sender,
     summary::{Facts, Handle, Outcome, Summary},
@@ -27,6 +29,8 @@ const LOOK_BACK: Duration = Duration::from_secs(1);
 pub(crate) enum Half {
     Sends(Box<Sender>),
     Receives(Box<Receiver>),
+    Lists(Box<Lister>),
+    Plans(Box<Planner>),
 }
 
 /// One side of one transfer.
@@ -41,6 +45,9 @@ pub(crate) struct Side {
     held: Held,
     looked: Instant,
     error: Option<TransferError>,
+    meter: Meter,
+    /// What the other side used.
+    theirs: Option<Usage>,
 }
 
 impl Side {
@@ -56,6 +63,8 @@ impl Side {
             held: Held::default(),
             looked: Instant::EPOCH,
             error: None,
+            meter: Meter::new(),
+            theirs: None,
         }
     }
 
@@ -83,7 +92,12 @@ impl Side {
 
     /// A message for the half.
     pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+        if let Message::Finished { usage, .. } | Message::Bye { usage } = &message {
+            self.theirs = Some(*usage);
+        }
         match &mut self.half {
+            Some(Half::Lists(lister)) => lister.handle(message),
+            Some(Half::Plans(planner)) => planner.handle(message),
             Some(Half::Sends(sender)) => sender.handle(message),
             Some(Half::Receives(receiver)) => receiver.handle(message),
             None => Err(TransferError::protocol(
@@ -97,6 +111,8 @@ impl Side {
         match &mut self.half {
             Some(Half::Sends(sender)) => sender.poll(session),
             Some(Half::Receives(receiver)) => receiver.poll(self.now, session),
+            Some(Half::Lists(lister)) => lister.poll(session),
+            Some(Half::Plans(planner)) => planner.poll(session),
             None => {}
         }
         self.stats = session.stats();
@@ -116,7 +132,8 @@ impl Side {
             Some(Half::Sends(sender)) => sender.is_waiting().then(|| self.now + LOOK_AGAIN),
             Some(Half::Receives(receiver)) if receiver.is_waiting() => Some(self.now + LOOK_AGAIN),
             Some(Half::Receives(receiver)) => receiver.next_wake(),
-            None => None,
+            Some(Half::Lists(lister)) => lister.is_waiting().then(|| self.now + LOOK_AGAIN),
+            Some(Half::Plans(_)) | None => None,
         }
     }
 
@@ -125,6 +142,8 @@ impl Side {
         match &self.half {
             Some(Half::Sends(sender)) => sender.finished,
             Some(Half::Receives(receiver)) => receiver.is_over(),
+            Some(Half::Lists(lister)) => lister.finished,
+            Some(Half::Plans(planner)) => planner.is_over(),
             None => false,
         }
     }
@@ -134,6 +153,8 @@ impl Side {
         match &self.half {
             Some(Half::Sends(sender)) => sender.finished,
             Some(Half::Receives(receiver)) => receiver.is_finished(),
+            Some(Half::Lists(lister)) => lister.finished,
+            Some(Half::Plans(planner)) => planner.is_finished(),
             None => false,
         }
     }
@@ -158,6 +179,8 @@ impl Side {
         let (tally, ledger, root) = match &self.half {
             Some(Half::Sends(s)) => (s.tally, Some(&s.ledger), s.last_root),
             Some(Half::Receives(r)) => (r.tally, Some(&r.ledger), r.last_root),
+            Some(Half::Lists(l)) => (l.tally, Some(&l.ledger), None),
+            Some(Half::Plans(p)) => (p.tally, Some(&p.ledger), None),
             None => Default::default(),
         };
         let single = tally.files_ok + tally.files_skipped == 1;
@@ -171,6 +194,9 @@ impl Side {
             progress: self.handle.progress(),
             ledger,
             root: root.filter(|_| single),
+            ours: self.meter.usage(),
+            theirs: self.theirs,
+            sends: matches!(self.half, Some(Half::Sends(_) | Half::Lists(_))),
         };
         let verdict = || ledger.and_then(|l| l.verdict(&tally));
         let error = self.error.clone().or_else(verdict);

@@ -4,20 +4,24 @@
 //! object of the session, so small files share datagrams and nothing costs a round trip per file.
 //!
 //! - for callers: [`client`] (copy), [`server`] (shares), [`Progress`], [`Summary`], [`TransferError`]
-//! - what is said: `message` (the ordered stream), `table` (offsets to entries), `digest` (BLAKE3)
-//! - who does it: `scan` and `sender`, `receiver` (with its journal), `pool` (threads)
+//! - what is said: `message` and `ask` (the ordered stream), `table` (offsets to entries), `digest` (BLAKE3)
+//! - who does it: `scan` (with its `filter`) and `sender`, `receiver` (with its journal), `pool`
+//!   (threads); `plan`, which only tells what they would do
 //! - what may be named: `path`, `confine`
 
 pub mod client;
 pub mod server;
 
+mod ask;
 mod confine;
 mod digest;
 mod error;
+mod filter;
 mod half;
 mod ledger;
 mod message;
 mod path;
+mod plan;
 mod pool;
 mod progress;
 mod ranges;
@@ -27,9 +31,12 @@ mod sender;
 mod summary;
 mod table;
 
+pub use ask::Existing;
 pub use error::{Code, TransferError};
+pub use filter::Filter;
 pub use ledger::Failure;
 #[doc(hidden)]
 pub use message::fuzz_messages;
+pub use plan::{Action, Planned};
 pub use progress::{Phase, Progress};
-pub use summary::{Exit, Files, Handle, Outcome, Rtt, Summary, Verify};
+pub use summary::{End, Exit, Files, Handle, Outcome, Rtt, Summary, Verify};

@@ -10,10 +10,16 @@ use std::ops::Range;
 
 use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
 
-use crate::{digest::Hash, error::Code, path};
+use crate::{
+    ask::{Ask, Usage},
+    digest::Hash,
+    error::Code,
+    path,
+    plan::Action,
+};
 
 /// Version of these messages.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Longest frame, without its length.
 pub(crate) const MAX_FRAME: usize = 64 << 10;
 /// Bodies are cut near this size, which leaves room for one largest item.
@@ -75,14 +81,14 @@ pub(crate) struct Tally {
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Client: what is wanted. `one_file`: the source is a single file, which `path` may rename.
+    /// Client: what is wanted.
     Request {
         version: u16,
         direction: Direction,
-        one_file: bool,
         tag: path::Tag,
         share: Vec<u8>,
         path: Vec<u8>,
+        ask: Box<Ask>,
     },
     /// Server: go on.
     Accepted { version: u16, one_file: bool },
@@ -128,20 +134,24 @@ pub(crate) enum Message {
     /// Receiver: how far it is; entries below `resolved` are over.
     Report { resolved: u64, tally: Tally },
     /// Receiver: all entries are over.
-    Finished { tally: Tally },
+    Finished { tally: Tally, usage: Usage },
     /// Sender: heard `Finished`.
-    Bye,
+    Bye { usage: Usage },
+    /// Receiver, when nothing is to be changed: what it would do with each entry from `first` on.
+    Verdicts { first: u64, actions: Vec<Action> },
+    /// Sender, when nothing is to be changed: what its filter leaves out.
+    Excluded { paths: Vec<Vec<u8>> },
 }
 
 /// Appends fields to a frame.
-struct Out<'a>(&'a mut Vec<u8>);
+pub(crate) struct Out<'a>(&'a mut Vec<u8>);
 
 impl Out<'_> {
-    fn u8(&mut self, v: u8) {
+    pub(crate) fn u8(&mut self, v: u8) {
         self.0.push(v);
     }
 
-    fn varint(&mut self, v: u64) {
+    pub(crate) fn varint(&mut self, v: u64) {
         let v = v.min(VARINT_MAX);
         match v {
             0..0x40 => self.0.push(v.to_be_bytes()[7]),
@@ -155,7 +165,7 @@ impl Out<'_> {
         }
     }
 
-    fn prefixed(&mut self, bytes: &[u8]) {
+    pub(crate) fn prefixed(&mut self, bytes: &[u8]) {
         self.varint(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
     }
@@ -237,7 +247,9 @@ impl Message {
             Self::Repair { .. } => 13,
             Self::Report { .. } => 14,
             Self::Finished { .. } => 15,
-            Self::Bye => 16,
+            Self::Bye { .. } => 16,
+            Self::Verdicts { .. } => 17,
+            Self::Excluded { .. } => 18,
         }
     }
 
@@ -258,17 +270,17 @@ impl Message {
             Self::Request {
                 version,
                 direction,
-                one_file,
                 tag,
                 share,
                 path,
+                ask,
             } => {
                 out.varint(u64::from(*version));
                 out.u8(u8::from(*direction == Direction::Get));
-                out.u8(u8::from(*one_file));
                 out.0.extend_from_slice(tag);
                 out.prefixed(share);
                 out.prefixed(path);
+                ask.encode(out);
             }
             Self::Accepted { version, one_file } => {
                 out.varint(u64::from(*version));
@@ -305,7 +317,10 @@ impl Message {
             | Self::Trouble { .. }
             | Self::Repair { .. }
             | Self::Report { .. }
-            | Self::Finished { .. } => self.rest_of_body(out),
+            | Self::Finished { .. }
+            | Self::Bye { .. }
+            | Self::Verdicts { .. }
+            | Self::Excluded { .. } => self.rest_of_body(out),
             Self::AskBlocks { file } => out.varint(*file),
             Self::Blocks {
                 file,
@@ -319,7 +334,6 @@ impl Message {
                     out.0.extend_from_slice(value);
                 }
             }
-            Self::Bye => {}
         }
     }
 
@@ -349,7 +363,24 @@ impl Message {
                 out.varint(*resolved);
                 out.tally(tally);
             }
-            Self::Finished { tally } => out.tally(tally),
+            Self::Finished { tally, usage } => {
+                out.tally(tally);
+                usage.encode(out);
+            }
+            Self::Bye { usage } => usage.encode(out),
+            Self::Verdicts { first, actions } => {
+                out.varint(*first);
+                out.varint(actions.len() as u64);
+                for action in actions {
+                    out.u8(*action as u8);
+                }
+            }
+            Self::Excluded { paths } => {
+                out.varint(paths.len() as u64);
+                for path in paths {
+                    out.prefixed(path);
+                }
+            }
             _ => {}
         }
     }
@@ -360,8 +391,8 @@ impl Message {
         let kind = r.u8()?;
         let message = match kind {
             1..=3 => Self::opening(kind, &mut r)?,
-            4 | 5 | 7..=9 | 12 | 16 => Self::of_sender(kind, &mut r)?,
-            6 | 10 | 11 | 13..=15 => Self::of_receiver(kind, &mut r)?,
+            4 | 5 | 7..=9 | 12 | 16 | 18 => Self::of_sender(kind, &mut r)?,
+            6 | 10 | 11 | 13..=15 | 17 => Self::of_receiver(kind, &mut r)?,
             _ => return Err(DecodeError::Malformed("message kind")),
         };
         if r.is_empty() {
@@ -380,10 +411,10 @@ impl Message {
                 } else {
                     Direction::Put
                 },
-                one_file: flag(r)?,
                 tag: array(r)?,
                 share: text(r)?,
                 path: text(r)?,
+                ask: Box::new(Ask::decode(r)?),
             },
             2 => Self::Accepted {
                 version: version(r)?,
@@ -431,7 +462,14 @@ impl Message {
                     values,
                 }
             }
-            _ => Self::Bye,
+            16 => Self::Bye {
+                usage: Usage::decode(r)?,
+            },
+            _ => {
+                let count = r.varint()?;
+                let paths = (0..count).map(|_| text(r)).collect::<Result<_, _>>()?;
+                Self::Excluded { paths }
+            }
         })
     }
 
@@ -455,7 +493,17 @@ impl Message {
                 resolved: r.varint()?,
                 tally: tally(r)?,
             },
-            _ => Self::Finished { tally: tally(r)? },
+            15 => Self::Finished {
+                tally: tally(r)?,
+                usage: Usage::decode(r)?,
+            },
+            _ => {
+                let (first, count) = (r.varint()?, r.varint()?);
+                let action =
+                    |_| Action::from_number(r.u8()?).ok_or(DecodeError::Malformed("action"));
+                let actions = (0..count).map(action).collect::<Result<_, _>>()?;
+                Self::Verdicts { first, actions }
+            }
         })
     }
 }

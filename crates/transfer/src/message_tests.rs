@@ -1,6 +1,8 @@
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
+use crate::{ask::Existing, filter::Spec};
+use farhaul_core::{congestion::Sharing, units::Rate};
 
 fn a_name() -> impl Strategy<Value = Vec<u8>> {
     vec(prop_oneof![b'a'..=b'z', 0x80u8..0xff], 1..12)
@@ -51,33 +53,60 @@ fn a_tally() -> impl Strategy<Value = Tally> {
     })
 }
 
+fn a_usage() -> impl Strategy<Value = Usage> {
+    (0u64..1 << 60, 0u64..1 << 60).prop_map(|(cpu_micros, max_rss)| Usage {
+        cpu_micros,
+        max_rss,
+    })
+}
+
+fn an_ask() -> impl Strategy<Value = Ask> {
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let choices = (0usize..3, 0usize..3, 0u64..1 << 60);
+    (flags, choices, "[a-z*\\n]{0,20}", "[a-z]{0,9}", 0u64..9).prop_map(
+        |((one_file, dry, checksum), (existing, sharing, rate), exclude, include, least)| Ask {
+            one_file,
+            dry,
+            checksum,
+            existing: [Existing::Replace, Existing::Keep, Existing::KeepNewer][existing],
+            max_rate: (rate > 0).then(|| Rate::from_bps(rate)),
+            sharing: Sharing::ALL[sharing],
+            spec: Spec {
+                exclude,
+                include,
+                least,
+                ..Spec::default()
+            },
+        },
+    )
+}
+
+fn a_request() -> impl Strategy<Value = Message> {
+    (any::<u16>(), an_ask(), any::<[u8; 8]>(), a_name(), a_path()).prop_map(
+        |(version, ask, tag, share, path)| {
+            let direction = if ask.one_file {
+                Direction::Get
+            } else {
+                Direction::Put
+            };
+            Message::Request {
+                version,
+                direction,
+                tag,
+                share,
+                path,
+                ask: Box::new(ask),
+            }
+        },
+    )
+}
+
 fn a_message() -> impl Strategy<Value = Message> {
     let n = 0u64..1 << 60;
     let hashes = vec(any::<[u8; 32]>(), 0..9);
     let code = prop_oneof![Just(Code::Ok), Just(Code::NoSpace), Just(Code::Interrupted)];
     prop_oneof![
-        (
-            any::<u16>(),
-            any::<bool>(),
-            any::<[u8; 8]>(),
-            a_name(),
-            a_path()
-        )
-            .prop_map(|(version, one_file, tag, share, path)| {
-                let direction = if one_file {
-                    Direction::Get
-                } else {
-                    Direction::Put
-                };
-                Message::Request {
-                    version,
-                    direction,
-                    one_file,
-                    tag,
-                    share,
-                    path,
-                }
-            }),
+        a_request(),
         (any::<u16>(), any::<bool>())
             .prop_map(|(version, one_file)| Message::Accepted { version, one_file }),
         (code.clone(), a_path(), a_path()).prop_map(|(code, text, fix)| Message::Refused {
@@ -119,8 +148,14 @@ fn a_message() -> impl Strategy<Value = Message> {
         }),
         (n.clone(), some_ranges()).prop_map(|(file, ranges)| Message::Repair { file, ranges }),
         (n, a_tally()).prop_map(|(resolved, tally)| Message::Report { resolved, tally }),
-        a_tally().prop_map(|tally| Message::Finished { tally }),
-        Just(Message::Bye),
+        (a_tally(), a_usage()).prop_map(|(tally, usage)| Message::Finished { tally, usage }),
+        a_usage().prop_map(|usage| Message::Bye { usage }),
+        (0u64..1 << 60, vec(0u8..8, 0..50)).prop_map(|(first, actions)| {
+            let action = |n| Action::from_number(n).unwrap();
+            let actions = actions.into_iter().map(action).collect();
+            Message::Verdicts { first, actions }
+        }),
+        vec(a_path(), 0..20).prop_map(|paths| Message::Excluded { paths }),
     ]
 }
 

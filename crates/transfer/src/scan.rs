@@ -4,8 +4,10 @@
 //! - Every directory is opened beneath its source's root without following links, so a tree that is
 //!   changed while it is walked cannot lead out of it.
 //! - The files of a directory come together, in byte order; sub-directories follow.
+//! - What a filter leaves out is not opened. A list takes the place of the walk.
 
 use std::{
+    collections::HashSet,
     io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -17,6 +19,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use crate::{
     confine::{self, Dir},
     error::{Code, TransferError},
+    filter::Filter,
     message::{Entry, Kind},
     path,
     progress::Progress,
@@ -90,6 +93,16 @@ impl Source {
     }
 }
 
+/// What of the sources is meant.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selection {
+    pub(crate) filter: Filter,
+    /// Paths below the only source, which is a directory; nothing else is listed.
+    pub(crate) list: Option<Arc<Vec<Vec<u8>>>>,
+    /// What is left out is told.
+    pub(crate) tell: bool,
+}
+
 /// Looks up sources before anything is connected. Some may be missing as long as one is there.
 pub(crate) fn resolve(paths: &[PathBuf]) -> Result<(Vec<Source>, Vec<Problem>), TransferError> {
     let mut sources = Vec::new();
@@ -143,11 +156,14 @@ pub(crate) struct Scanned {
 pub(crate) enum Found {
     Entry(Box<Scanned>),
     Problem(Problem),
+    /// Left out: the path within the source.
+    Excluded(Vec<u8>),
 }
 
 /// Starts the scanner; its channel ends when everything was listed.
 pub(crate) fn start(
     sources: Vec<Source>,
+    selection: Selection,
     progress: Arc<Progress>,
 ) -> io::Result<mpsc::Receiver<Vec<Found>>> {
     let (to, from) = mpsc::sync_channel(DEPTH);
@@ -157,6 +173,8 @@ pub(crate) fn start(
             let mut scanner = Scanner {
                 to,
                 batch: Vec::new(),
+                selection,
+                ancestors: Vec::new(),
                 progress,
             };
             for (i, source) in sources.iter().enumerate() {
@@ -178,7 +196,17 @@ struct Gone;
 struct Scanner {
     to: mpsc::SyncSender<Vec<Found>>,
     batch: Vec<Found>,
+    selection: Selection,
+    /// Directories around the present one that are listed once something in them is.
+    ancestors: Vec<Ancestor>,
     progress: Arc<Progress>,
+}
+
+/// A directory that is not listed yet.
+struct Ancestor {
+    rel: Vec<u8>,
+    name: Vec<u8>,
+    stat: Stat,
 }
 
 impl Scanner {
@@ -211,9 +239,13 @@ impl Scanner {
     }
 
     fn source(&mut self, index: usize, source: &Source) -> Result<(), Gone> {
+        self.ancestors.clear();
+        if let Some(list) = self.selection.list.clone() {
+            return self.listed((index, source), &list);
+        }
         if source.is_file {
             return match confine::stat(&source.root, &source.rel) {
-                Ok(Some(stat)) => self.entry((index, source), &source.rel, &source.name, &stat),
+                Ok(Some(stat)) => self.child((index, source), &source.rel, &source.name, &stat),
                 Ok(None) => self.problem(&source.rel, Code::SourceChanged, &"vanished"),
                 Err(e) => self.problem(&source.rel, Code::Partial, &e),
             };
@@ -241,13 +273,28 @@ impl Scanner {
             Ok(found) => found,
             Err(e) => return Ok(Err(e)),
         };
-        self.entry(source, rel, name, &stat)?;
+        if self.selection.filter.is_choosy() {
+            let below = |a: &[u8]| rel.starts_with(a) && rel.get(a.len()) == Some(&b'/');
+            let around = |a: &Ancestor| a.rel.is_empty() || below(&a.rel);
+            let depth = self.ancestors.iter().take_while(|a| around(a)).count();
+            self.ancestors.truncate(depth);
+            let (rel, name) = (rel.to_vec(), name.to_vec());
+            self.ancestors.push(Ancestor { rel, name, stat });
+        } else {
+            self.entry(source, rel, name, &stat)?;
+        }
         for child in names {
             let child_rel = path::join(rel, &child);
             let child_name = path::join(name, &child);
             match confine::stat(&fd, &child) {
-                Ok(Some(stat)) if is_dir(&stat) => stack.push((child_rel, child_name)),
-                Ok(Some(stat)) => self.entry(source, &child_rel, &child_name, &stat)?,
+                Ok(Some(stat)) if is_dir(&stat) => {
+                    if self.selection.filter.enters(within(source.1, &child_rel)) {
+                        stack.push((child_rel, child_name));
+                    } else {
+                        self.excluded(source.1, &child_rel)?;
+                    }
+                }
+                Ok(Some(stat)) => self.child(source, &child_rel, &child_name, &stat)?,
                 Ok(None) => {
                     self.problem(&child_rel, Code::SourceChanged, &"vanished after listing")?;
                 }
@@ -255,6 +302,85 @@ impl Scanner {
             }
         }
         Ok(Ok(()))
+    }
+
+    fn excluded(&mut self, source: &Source, rel: &[u8]) -> Result<(), Gone> {
+        if self.selection.tell {
+            self.push(Found::Excluded(within(source, rel).to_vec()))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Hands over one entry that is no directory, if it is meant, and the directories around it.
+    fn child(
+        &mut self,
+        source: (usize, &Source),
+        rel: &[u8],
+        name: &[u8],
+        stat: &Stat,
+    ) -> Result<(), Gone> {
+        let size = (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+            .then(|| stat.st_size.cast_unsigned());
+        let path = if source.1.is_file {
+            path::split(rel).1
+        } else {
+            within(source.1, rel)
+        };
+        if !self.selection.filter.takes(path, size) {
+            return self.excluded(source.1, rel);
+        }
+        for around in std::mem::take(&mut self.ancestors) {
+            self.entry(source, &around.rel, &around.name, &around.stat)?;
+        }
+        self.entry(source, rel, name, stat)
+    }
+
+    /// Lists these paths below a directory, each after the directories around it.
+    fn listed(&mut self, source: (usize, &Source), list: &[Vec<u8>]) -> Result<(), Gone> {
+        let mut told: HashSet<&[u8]> = HashSet::new();
+        for path in list {
+            if let Some(why) = path::refusal(path) {
+                self.problem(path, Code::Partial, &why)?;
+                continue;
+            }
+            let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
+            let around = slashes.map(|(i, _)| &path[..i]);
+            for part in std::iter::once(&path[..0]).chain(around).chain([&path[..]]) {
+                if told.insert(part) {
+                    let (rel, name) = (
+                        path::join(&source.1.rel, part),
+                        path::join(&source.1.name, part),
+                    );
+                    self.one_listed(source, &rel, &name)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn one_listed(
+        &mut self,
+        source: (usize, &Source),
+        rel: &[u8],
+        name: &[u8],
+    ) -> Result<(), Gone> {
+        // A link at the end is sent as it is, one on the way is not followed.
+        let (above, last) = path::split(rel);
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let found = confine::open_beneath(&source.1.root, above, flags, Mode::empty())
+            .and_then(|dir| confine::stat(&dir, if last.is_empty() { b"." } else { last }))
+            .and_then(|stat| stat.ok_or_else(|| io::ErrorKind::NotFound.into()));
+        match found {
+            Ok(stat) if is_dir(&stat) => self.entry(source, rel, name, &stat),
+            Ok(stat) => self.child(source, rel, name, &stat),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => self.problem(
+                rel,
+                Code::Partial,
+                &"not in the source, though it is listed",
+            ),
+            Err(e) => self.problem(rel, Code::Partial, &e),
+        }
     }
 
     /// Hands over one entry.
@@ -290,6 +416,12 @@ impl Scanner {
         let (source, rel) = (source.0, rel.to_vec());
         self.push(Found::Entry(Box::new(Scanned { entry, source, rel })))
     }
+}
+
+/// The path within the source.
+fn within<'a>(source: &Source, rel: &'a [u8]) -> &'a [u8] {
+    let rest = rel.strip_prefix(&source.rel[..]).unwrap_or(rel);
+    rest.strip_prefix(b"/").unwrap_or(rest)
 }
 
 fn is_dir(stat: &Stat) -> bool {
@@ -344,84 +476,4 @@ fn list(root: &Dir, rel: &[u8]) -> io::Result<(std::os::fd::OwnedFd, Stat, Vec<V
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{fs, os::unix::fs::symlink};
-
-    use super::*;
-
-    fn walk(sources: Vec<Source>) -> (Vec<(Kind, String, u64)>, Vec<Problem>) {
-        let progress = Arc::new(Progress::default());
-        let (mut entries, mut problems) = (Vec::new(), Vec::new());
-        for found in start(sources, Arc::clone(&progress))
-            .unwrap()
-            .iter()
-            .flatten()
-        {
-            match found {
-                Found::Entry(s) => {
-                    entries.push((s.entry.kind, path::show(&s.entry.path), s.entry.size));
-                }
-                Found::Problem(p) => problems.push(p),
-            }
-        }
-        (entries, problems)
-    }
-
-    #[test]
-    fn a_tree_is_listed_by_the_slash_rule() {
-        let tmp = tempfile::tempdir().unwrap();
-        let base = tmp.path().join("src");
-        fs::create_dir_all(base.join("b/empty")).unwrap();
-        fs::write(base.join("b/2"), "22").unwrap();
-        fs::write(base.join("a"), "").unwrap();
-        fs::write(base.join(".x.00000000.farhaul-part"), "own").unwrap();
-        symlink("b/2", base.join("good")).unwrap();
-        symlink("/etc", base.join("bad")).unwrap();
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            base.join("fifo"),
-            FileType::Fifo,
-            Mode::from_raw_mode(0o600),
-            0,
-        )
-        .unwrap();
-        let (entries, problems) = walk(vec![Source::local(&base).unwrap()]);
-        let names: Vec<_> = entries.iter().map(|(_, n, s)| (n.as_str(), *s)).collect();
-        assert_eq!(
-            names,
-            [
-                ("src", 0),
-                ("src/a", 0),
-                ("src/good", 0),
-                ("src/b", 0),
-                ("src/b/2", 2),
-                ("src/b/empty", 0)
-            ]
-        );
-        assert_eq!(
-            problems.iter().map(|p| p.code).collect::<Vec<_>>(),
-            [Code::Ok, Code::Partial]
-        );
-        let slash = tmp.path().join("src/");
-        let (contents, _) = walk(vec![Source::local(&slash).unwrap()]);
-        assert_eq!(contents[0], (Kind::Dir, String::new(), 0));
-        assert_eq!(contents[1].1, "a");
-        let (one, _) = walk(vec![Source::local(&base.join("b/2")).unwrap()]);
-        assert_eq!(one, [(Kind::File, "2".into(), 2)]);
-        let root = confine::open_root(tmp.path()).unwrap();
-        let (far, _) = walk(vec![Source::beneath(Arc::clone(&root), b"src/b").unwrap()]);
-        assert_eq!(far.last().unwrap().1, "b/empty");
-        assert!(Source::beneath(Arc::clone(&root), b"src/../../x").is_err());
-        assert!(Source::beneath(root, b"src/bad/hostname").is_err());
-    }
-
-    #[test]
-    fn missing_sources_are_named() {
-        let e = resolve(&["/nonexistent/a".into(), "/nonexistent/b".into()]).unwrap_err();
-        assert_eq!(e.code, Code::SourceMissing);
-        assert!(e.text.contains("/nonexistent/a") && e.text.contains("/nonexistent/b"));
-        let tmp = tempfile::tempdir().unwrap();
-        let (sources, problems) = resolve(&[tmp.path().into(), "/nonexistent/b".into()]).unwrap();
-        assert_eq!((sources.len(), problems.len()), (1, 1));
-    }
-}
+mod tests;

@@ -15,22 +15,27 @@ use std::{
 };
 
 use farhaul_core::{
+    congestion::Sharing,
     protocol::{Event, Session},
     store::{Extent, Store, StoreError},
     time::Instant,
+    units::Rate,
 };
 use farhaul_io::App;
 
 use crate::{
+    ask::Ask,
     confine::{self, Dir},
     error::{Code, TransferError},
+    filter::Filter,
     half::{Half, Side},
     ledger::{Outbox, short},
     message::{Direction, Message, VERSION},
     path::{self, Tag},
+    plan::{Lister, Planner},
     pool::Wake,
-    receiver::{Base, Receiver, Rules},
-    scan::Source,
+    receiver::{Base, Look, Receiver, Rules},
+    scan::{Selection, Source},
     sender::Sender,
     summary::Handle,
 };
@@ -118,6 +123,7 @@ pub struct Policy {
     shares: Vec<Share>,
     allow: Allow,
     sync: bool,
+    sharing: Sharing,
     /// Deliveries under way.
     live: Arc<Mutex<BTreeMap<Tag, Seat>>>,
 }
@@ -129,8 +135,16 @@ impl Policy {
             shares,
             allow,
             sync,
+            sharing: Sharing::Fair,
             live: Arc::default(),
         }
+    }
+
+    /// The same; peers may claim as much of shared links, and no more.
+    #[must_use]
+    pub fn up_to(mut self, sharing: Sharing) -> Self {
+        self.sharing = sharing;
+        self
     }
 
     /// The shares.
@@ -178,10 +192,10 @@ const AGAIN: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 struct Request {
     direction: Direction,
-    one_file: bool,
     tag: Tag,
     share: Vec<u8>,
     path: Vec<u8>,
+    ask: Box<Ask>,
 }
 
 /// A request that cannot be answered yet.
@@ -206,6 +220,8 @@ pub struct Server {
     answered: bool,
     /// A request that waits for another session to let go.
     waits: Option<Waiting>,
+    /// How the session is to send, if that must be told.
+    govern: Option<(Rate, Sharing)>,
     holds: Option<(Tag, Arc<Holder>)>,
     heard: u64,
     now: Instant,
@@ -223,6 +239,7 @@ impl Server {
             peer: Vec::new(),
             answered: false,
             waits: None,
+            govern: None,
             holds: None,
             heard: 0,
             now: Instant::EPOCH,
@@ -241,6 +258,14 @@ impl Server {
             if let Err(e) = self.messages() {
                 self.side.fail(e, session);
             }
+            if let Some((rate, sharing)) = self.govern.take()
+                && !session.govern(rate, sharing)
+            {
+                let text = format!("the server cannot send by policy {sharing} or below a rate");
+                let e = TransferError::new(Code::Usage, text);
+                self.side
+                    .fail(e.fix("leave --policy and --max-rate out"), session);
+            }
         }
     }
 
@@ -252,10 +277,10 @@ impl Server {
                 Message::Request {
                     version,
                     direction,
-                    one_file,
                     tag,
                     share,
                     path,
+                    ask,
                 } if !self.answered => {
                     self.answered = true;
                     self.side.set_put(direction == Direction::Put);
@@ -269,10 +294,10 @@ impl Server {
                     }
                     self.answer(Request {
                         direction,
-                        one_file,
                         tag,
                         share,
                         path,
+                        ask,
                     });
                 }
                 // A client lists its files before it knows that it was refused.
@@ -286,6 +311,7 @@ impl Server {
     fn answer(&mut self, request: Request) {
         let made = self
             .admit(request.direction, &request.share)
+            .and_then(|root| self.permit(&request).map(|()| root))
             .and_then(|root| self.begin(&root, &request));
         match made {
             Ok(one_file) => self.out.push(&Message::Accepted {
@@ -334,14 +360,34 @@ impl Server {
         }
     }
 
+    /// Whether the peer may share links as it asks to.
+    fn permit(&self, request: &Request) -> Result<(), TransferError> {
+        let (asked, most) = (request.ask.sharing, self.policy.sharing);
+        if asked as u8 > most as u8 {
+            let text = format!("policy {asked} is not allowed by this server, {most} is");
+            let fix = "leave --policy out, or have the server started with --max-policy high";
+            return Err(TransferError::new(Code::Auth, text).fix(fix));
+        }
+        Ok(())
+    }
+
     /// Takes up a role; says whether a single file is sent.
     fn begin(&mut self, root: &Dir, request: &Request) -> Result<bool, TransferError> {
         let progress = Arc::clone(self.side.handle.progress());
-        let (rel, one_file) = (request.path.as_slice(), request.one_file);
+        let ask = &*request.ask;
+        let (rel, one_file) = (request.path.as_slice(), ask.one_file);
+        if request.direction == Direction::Put && ask.dry {
+            let look = Look::beneath(root, rel, one_file)?;
+            let planner = Planner::new(look, ask.clone(), progress, None)?;
+            self.side.half = Some(Half::Plans(Box::new(planner)));
+            return Ok(one_file);
+        }
         if request.direction == Direction::Put {
             let base = Base::beneath(root, rel, one_file)?;
             let rules = Rules {
                 sync: self.policy.sync,
+                existing: ask.existing,
+                checksum: ask.checksum,
             };
             let tag = self.own_tag(request);
             let receiver = Receiver::new(base, tag, rules, progress, self.wake.as_ref())?;
@@ -363,11 +409,23 @@ impl Server {
                 .fix("check the path; links are not followed in a share")
         })?;
         let one_file = source.is_file;
-        let sender = Sender::new(vec![source], progress, self.wake.as_ref());
-        let sender = sender.map_err(|e| {
+        if ask.max_rate.is_some() || ask.sharing != Sharing::Fair {
+            self.govern = Some((ask.max_rate.unwrap_or(Rate::UNLIMITED), ask.sharing));
+        }
+        let selection = Selection {
+            filter: Filter::from_spec(ask.spec.clone())?,
+            list: None,
+            tell: ask.dry,
+        };
+        let half = if ask.dry {
+            Lister::new(vec![source], selection, progress, None).map(|l| Half::Lists(Box::new(l)))
+        } else {
+            Sender::new(vec![source], selection, progress, self.wake.as_ref())
+                .map(|s| Half::Sends(Box::new(s)))
+        };
+        self.side.half = Some(half.map_err(|e| {
             TransferError::new(Code::Busy, format!("the server cannot start a thread: {e}"))
-        })?;
-        self.side.half = Some(Half::Sends(Box::new(sender)));
+        })?);
         Ok(one_file)
     }
 

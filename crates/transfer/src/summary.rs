@@ -13,6 +13,7 @@ use farhaul_core::{
 use serde::Serialize;
 
 use crate::{
+    ask::Usage,
     digest::Hash,
     error::{Code, TransferError},
     ledger::{Failure, Ledger},
@@ -49,6 +50,20 @@ pub struct Exit {
     pub fix: String,
 }
 
+impl Exit {
+    /// The same ending by another error.
+    #[must_use]
+    pub fn with(&self, error: &TransferError) -> Self {
+        Self {
+            code: error.code.number(),
+            name: error.code.name(),
+            retryable: error.code.retryable(),
+            text: error.text.clone(),
+            fix: error.fix.clone(),
+        }
+    }
+}
+
 /// Round-trip times in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Rtt {
@@ -65,6 +80,34 @@ pub struct Verify {
     pub alg: &'static str,
     /// Root of the file, for a transfer of one file without holes.
     pub root: Option<String>,
+}
+
+/// What a transfer cost one end's process; null where that end did not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct End {
+    /// Processor time during the transfer.
+    pub cpu_seconds: Option<f64>,
+    /// The same over the content that was placed.
+    pub cpu_percent_per_gbps: Option<f64>,
+    /// The most memory the process has held.
+    pub max_rss_bytes: Option<u64>,
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "ratios are shown with a few digits"
+)]
+impl End {
+    fn new(usage: Option<Usage>, bytes: u64) -> Self {
+        let seconds = usage.map(|u| u.cpu_micros as f64 / 1e6);
+        Self {
+            cpu_seconds: seconds,
+            cpu_percent_per_gbps: seconds
+                .filter(|_| bytes > 0)
+                .map(|s| s * 100.0 / (bytes as f64 * 8.0 / 1e9)),
+            max_rss_bytes: usage.map(|u| u.max_rss).filter(|n| *n > 0),
+        }
+    }
 }
 
 /// The end of a transfer, as far as this side knows it. Unknown values are null, numbers finite.
@@ -108,6 +151,10 @@ pub struct Summary {
     pub retries: u64,
     /// How content was verified.
     pub verify: Verify,
+    /// What it cost the side that has the files.
+    pub sender: End,
+    /// What it cost the side that gets them.
+    pub receiver: End,
     /// Share of time for which sending was held, by reason.
     pub limited_by: BTreeMap<&'static str, f64>,
     /// Files that are not in place; at most 1,000.
@@ -134,6 +181,9 @@ impl Summary {
             stats,
             elapsed,
             progress,
+            ours,
+            theirs,
+            sends,
             ..
         } = *facts;
         let seconds = elapsed.as_secs_f64();
@@ -179,6 +229,8 @@ impl Summary {
                 alg: "blake3",
                 root: facts.root.map(|r| path::hex(&r)),
             },
+            sender: End::new(if sends { Some(ours) } else { theirs }, tally.bytes),
+            receiver: End::new(if sends { theirs } else { Some(ours) }, tally.bytes),
             limited_by: held
                 .map(|(why, d)| (why.name(), (d.as_secs_f64() / seconds).min(1.0)))
                 .collect(),
@@ -204,6 +256,9 @@ impl Summary {
             progress: &Progress::default(),
             ledger: None,
             root: None,
+            ours: Usage::default(),
+            theirs: None,
+            sends: put,
         };
         Self::new(&facts, Some(error))
     }
@@ -248,6 +303,47 @@ impl Summary {
         )
     }
 
+    /// More lines for people: what went over the wire, and what it cost.
+    pub fn details(&self) -> String {
+        let percent =
+            |share: Option<f64>| share.map_or("-".into(), |s| format!("{:.2} %", s * 100.0));
+        let ms = |s: Option<f64>| s.map_or("-".into(), |s| format!("{:.1} ms", s * 1e3));
+        let over = self.bytes_wire_sent.max(self.bytes_wire_received);
+        let end = |end: &End| {
+            let cpu = end.cpu_percent_per_gbps;
+            let cpu = cpu.map_or("-".into(), |c| format!("{c:.1} % of a core per Gbit/s"));
+            let rss = end
+                .max_rss_bytes
+                .map_or("-".into(), |n| Size::from_bytes(n).to_string());
+            format!("{cpu}, {rss} of memory")
+        };
+        let feedback = self.feedback_kib_per_gib;
+        let mut text = format!(
+            "wire: {} one way, retransmitted {}, lost {}, feedback {} KiB per GiB\n\
+             path: rtt {} at least, {} at the end, datagrams of {} bytes\n\
+             sender: {}\nreceiver: {}\n",
+            Size::from_bytes(over),
+            percent(self.retransmit_ratio),
+            percent(self.loss_ratio),
+            feedback.map_or("-".into(), |f| format!("{f:.1}")),
+            ms(self.rtt_s.min),
+            ms(self.rtt_s.smoothed),
+            self.datagram_bytes,
+            end(&self.sender),
+            end(&self.receiver),
+        );
+        let held = self.limited_by.iter().filter(|(_, share)| **share >= 0.005);
+        let held: Vec<_> = held
+            .map(|(why, share)| format!("{why} {:.0} %", share * 100.0))
+            .collect();
+        if !held.is_empty() {
+            text += "held: ";
+            text += &held.join(", ");
+            text.push('\n');
+        }
+        text
+    }
+
     /// What held the sender most, if anything did.
     pub fn limit(&self) -> Option<(&'static str, f64)> {
         self.limited_by
@@ -267,6 +363,10 @@ pub(crate) struct Facts<'a> {
     pub(crate) progress: &'a Progress,
     pub(crate) ledger: Option<&'a Ledger>,
     pub(crate) root: Option<Hash>,
+    pub(crate) ours: Usage,
+    pub(crate) theirs: Option<Usage>,
+    /// This side has the files.
+    pub(crate) sends: bool,
 }
 
 /// How a transfer ended.

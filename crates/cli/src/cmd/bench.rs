@@ -8,6 +8,7 @@ use std::{
 };
 
 use farhaul_core::{
+    congestion::Sharing,
     protocol::CloseReason,
     time::nanos,
     units::{Rate, Size},
@@ -54,6 +55,9 @@ struct Serve {
     /// Whom to serve: a public key, any number of times, or "any"
     #[arg(long, value_name = "KEY|any", default_value = "any")]
     allow: Vec<String>,
+    /// How much of shared links clients may claim at most
+    #[arg(long, value_name = "low|fair|high", default_value_t)]
+    max_policy: Sharing,
     /// The longest run a client may ask for, with its unit
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time)]
     max_time: Duration,
@@ -73,6 +77,10 @@ struct How {
     /// Never send faster than this
     #[arg(long, short = 'b', value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<Rate>,
+    /// How much of a link to claim that others use too: low (what they leave), fair (as much as each
+    /// of them) or high (as much as two, if the server allows it); of haul's own law
+    #[arg(long, value_name = "low|fair|high", default_value_t)]
+    policy: Sharing,
     /// Be who this key file says, rather than somebody new each time
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
@@ -139,13 +147,29 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 impl How {
+    /// The law, which is haul's own if it has a policy.
+    fn law(&self) -> Result<Option<String>, Failure> {
+        if self.policy == Sharing::Fair {
+            return Ok(self.cc.clone());
+        }
+        let other = self.cc.as_deref().is_some_and(|cc| cc != "haul");
+        if other || self.protocol.split(':').next() != Some("haul") {
+            return Err(Failure::usage(format!(
+                "--policy {} is a policy of haul's own law: leave --cc and --protocol out, or choose a \
+                 law that does as much, such as --cc ledbat",
+                self.policy
+            )));
+        }
+        Ok(Some(format!("haul:policy={}", self.policy)))
+    }
+
     fn choice(&self) -> Result<Choice, Failure> {
         let identity = self
             .identity
             .as_deref()
             .map(|file| keys::identity(Some(file)));
         Ok(Choice {
-            law: self.cc.clone(),
+            law: self.law()?,
             max_rate: self.rate,
             identity: identity.transpose()?.map(|id| id.seed().to_vec()),
             ..Choice::default()
@@ -163,6 +187,7 @@ impl Serve {
         let protocol = entry.server(&choice).map_err(usage)?;
         let bounds = Bounds {
             time: self.max_time,
+            sharing: self.max_policy,
             ..Bounds::default()
         };
         let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
@@ -241,6 +266,8 @@ impl Client {
             lanes: self.lanes,
             omit: self.omit,
             interval: self.interval,
+            max_rate: self.how.rate,
+            sharing: self.how.policy,
         })
     }
 }
@@ -328,7 +355,7 @@ fn failure(error: BenchError) -> Failure {
             CloseReason::Version(_) => Exit::Version,
             CloseReason::Auth(_) => Exit::Auth,
             CloseReason::Protocol(_) => Exit::Protocol,
-            CloseReason::Local { .. } => Exit::Signal(2),
+            CloseReason::Local { .. } => Exit::Signal(interrupt::signal()),
             CloseReason::Peer { .. } => Exit::Busy,
             CloseReason::Store(_) => Exit::VerifyFailed,
             // Timed out, or something newer.

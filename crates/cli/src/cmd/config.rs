@@ -13,7 +13,7 @@ use crate::{
 /// Arguments.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example of a file:\n  [cp]\n  max-rate = \"2Gbit\"\n  [bench.serve]\n  allow = [\"fh-pub1...\"]"
+    after_help = "Example of a file:\n  [cp]\n  max-rate = \"2Gbit\"\n  [bench.serve]\n  allow = [\"fh-pub1...\"]\n  [host.\"*.example.org\"]\n  policy = \"low\""
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -24,6 +24,9 @@ pub(crate) struct Args {
 enum Verb {
     /// Every default that holds, with the file and line or the variable it comes from
     Show {
+        /// With the sections for this host
+        #[arg(value_name = "HOST")]
+        host: Option<String>,
         /// One JSON object instead of text
         #[arg(long, short = 'J')]
         json: bool,
@@ -42,8 +45,8 @@ enum Verb {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let definition = crate::definition();
     match &args.verb {
-        Verb::Show { json } => {
-            let mut settings = config::effective(&definition)?;
+        Verb::Show { host, json } => {
+            let mut settings = config::effective(&definition, host.as_deref())?;
             settings.sort_by_key(config::Setting::name);
             if *json {
                 let objects: Vec<_> = settings
@@ -82,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             ));
         }
         Verb::Check { file: None } => {
-            let n = config::effective(&definition)?.len();
+            let n = config::effective(&definition, None)?.len();
             out::line(format!("{n} settings, all fine"));
         }
         Verb::Path => {

@@ -137,10 +137,9 @@ fn attempt(args: &Args, to: SocketAddr) -> Result<(Visit, Known), Failure> {
     };
     let unmade = |e: registry::ChoiceError| Failure::new(Exit::Internal, e.to_string());
     let entry = registry::protocol("haul").map_err(unmade)?;
-    entry.client(&choice).map_err(unmade)?;
-    let mut protocol = || entry.client(&choice).expect("was made a moment ago");
+    let protocol = entry.client(&choice).map_err(unmade)?;
     let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
-    let visit = visit(to, &mut protocol, Some(&stop)).map_err(|e| failure(&e, to))?;
+    let visit = visit(to, protocol, Some(stop)).map_err(|e| failure(&e, to))?;
     Ok((visit, known))
 }
 
@@ -172,7 +171,7 @@ fn failure(error: &VisitError, to: SocketAddr) -> Failure {
             Failure::new(Exit::Version, format!("{to} is reached, but: {text}"))
         }
         VisitError::Closed(CloseReason::Local { .. }) => {
-            Failure::new(Exit::Signal(2), "interrupted")
+            Failure::new(Exit::Signal(interrupt::signal()), "interrupted")
         }
         VisitError::Shard(e) => Failure::new(Exit::NetSetup, e.to_string()),
         other => Failure::new(Exit::ConnectionLost, format!("{to}: {other}")),

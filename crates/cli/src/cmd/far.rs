@@ -11,6 +11,7 @@ use std::{
     thread,
 };
 
+use farhaul_core::congestion::Sharing;
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
 use farhaul_io::{App, ShardError, Waker, server::Listener};
 use farhaul_transfer::server::{Access, Allow, Policy, Server, Share};
@@ -68,9 +69,10 @@ impl Opened {
             .map_err(|e| Failure::new(Exit::DestError, format!("{}: {e}", root.display())))?;
         let allow = Allow::Keys(vec![peer.as_bytes().to_vec()]);
         let identity = Identity::generate().map_err(|e| internal(&e))?;
-        let policy = Arc::new(Policy::new(vec![share], allow, true));
+        let policy = Arc::new(Policy::new(vec![share], allow, true).up_to(Sharing::High));
+        let (first, end) = ask.ports.unwrap_or((*PORTS.start(), *PORTS.end()));
         let mut last = None;
-        for port in PORTS {
+        for port in first..=end {
             match listen(port, &identity, peer, &policy) {
                 Ok(listener) => {
                     return Ok(Self {
@@ -84,7 +86,6 @@ impl Opened {
             }
         }
         let why = last.map_or_else(String::new, |e| format!(": {e}"));
-        let (first, end) = (PORTS.start(), PORTS.end());
         let text = format!("no UDP port from {first} to {end} is free{why}");
         Err(Failure::new(Exit::NetSetup, text))
     }

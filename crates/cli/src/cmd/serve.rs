@@ -9,9 +9,11 @@ use std::{
 };
 
 use farhaul_core::{
+    congestion::Sharing,
     protocol::{Event, Session},
     store::{Extent, Store, StoreError},
     time::Instant,
+    units::Rate,
 };
 use farhaul_haul::{Haul, HaulConfig, PeerPolicy, PublicKey};
 use farhaul_io::{App, Waker, server::Listener};
@@ -40,6 +42,12 @@ pub(crate) struct Args {
     /// Who may ask: a public key (any number of times), or "any"; nobody if not given
     #[arg(long, value_name = "KEY|any")]
     allow: Vec<String>,
+    /// Never send faster than this, to each peer
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    max_rate: Option<Rate>,
+    /// How much of shared links peers may claim at most: low, fair or high
+    #[arg(long, value_name = "low|fair|high", default_value_t)]
+    max_policy: Sharing,
     /// Sessions at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     max_sessions: u32,
@@ -73,6 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let identity = keys::identity(args.identity.as_deref())?;
     let mut config = HaulConfig::new(*identity.seed());
     config.peers = peers;
+    config.max_rate = args.max_rate;
     let haul = Haul::server(config).map_err(|e| Failure::new(Exit::Config, e.to_string()))?;
     let system = |e: std::io::Error| Failure::new(Exit::Internal, e.to_string());
     let stop = interrupt::stop().map_err(system)?;
@@ -80,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut options = farhaul_io::server::Options::new(args.listen);
     options.max_sessions = usize::try_from(args.max_sessions).unwrap_or(usize::MAX);
     options.waker = Some(waker.clone());
-    let policy = Arc::new(Policy::new(shares, allow, !args.no_sync));
+    let policy = Arc::new(Policy::new(shares, allow, !args.no_sync).up_to(args.max_policy));
     let quiet = args.quiet;
     let factory = {
         let policy = Arc::clone(&policy);

@@ -169,17 +169,15 @@ fn interrupted_it_says_how_to_continue() {
     fs::write(place.path("share/big"), noise(1, 120 << 20)).unwrap();
     let server = place.serve(&["--allow", "any"]);
     let args = ["cp", "--trust-any", &server.to("big"), "into"];
-    let mut client = place.command(&args).spawn().unwrap();
-    end_when(&place, 20 << 20, "into", &mut client, "-INT");
-    let mut text = String::new();
-    client
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut text)
-        .unwrap();
-    assert_eq!(client.wait().unwrap().code(), Some(130), "{text}");
-    assert!(text.contains("same command again"), "{text}");
+    for (signal, expected, bytes) in [("-INT", 130, 20), ("-TERM", 143, 40), ("-HUP", 129, 60)] {
+        let mut client = place.command(&args).spawn().unwrap();
+        end_when(&place, bytes << 20, "into", &mut client, signal);
+        let mut text = String::new();
+        let mut stderr = client.stderr.take().unwrap();
+        stderr.read_to_string(&mut text).unwrap();
+        assert_eq!(client.wait().unwrap().code(), Some(expected), "{text}");
+        assert!(text.contains("same command again"), "{text}");
+    }
     let out = place.run(&args);
     assert_eq!(code(&out), 0, "{}", said(&out));
     assert!(said(&out).contains("need not be sent"), "{}", said(&out));

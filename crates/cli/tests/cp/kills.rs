@@ -122,7 +122,7 @@ fn run(seed: u64, put: bool, source: &Path) {
         assert!(kept >= before.blocks * BLOCK, "{context}: forgotten");
         assert!(!dir.join("big").exists(), "{context}: named too early");
     }
-    let kept = journal(&dir).blocks * BLOCK;
+    let (stored, kept) = (part_bytes(&dir), journal(&dir).blocks * BLOCK);
     let out = place.run(&args);
     assert_eq!(code(&out), 0, "seed {seed}: {}", said(&out));
     let word: Value = serde_json::from_slice(&out.stdout).expect("JSON");
@@ -130,6 +130,12 @@ fn run(seed: u64, put: bool, source: &Path) {
     let (sent, resumed) = (number("bytes_payload"), number("resumed_bytes"));
     assert_eq!(sent + resumed, SIZE, "seed {seed}");
     assert!(resumed >= kept, "seed {seed}: {resumed} of {kept} resumed");
+    // What had not been stored was in flight; of the rest little is sent again.
+    let again = (sent + stored).saturating_sub(SIZE);
+    assert!(
+        again < LOSS,
+        "seed {seed}: {again} sent again of {stored} stored"
+    );
     assert!(
         fs::read(dir.join("big")).expect("a file") == fs::read(source).expect("a file"),
         "seed {seed}"

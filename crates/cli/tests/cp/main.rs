@@ -9,3 +9,4 @@ mod copies;
 mod faults;
 mod kills;
 mod place;
+mod selection;

@@ -28,6 +28,8 @@ impl Two {
         // What is asked with -G is answered; anything else must be one host and one command.
         let script = format!(
             "#!/bin/sh\n\
+             while :; do case \"$1\" in -F|-i|-o) echo \"$1 $2\" >> {near}/flags; shift 2;; \
+             -4|-6) shift;; *) break;; esac; done\n\
              if [ \"$1\" = -G ]; then echo user me; echo hostname 127.0.0.1; exit 0; fi\n\
              [ $# -eq 2 ] || {{ echo \"ssh: $# words\" >&2; exit 255; }}\n\
              echo \"$1\" >> {near}/hosts\n\
@@ -117,6 +119,42 @@ fn files_go_there_and_back() {
 }
 
 #[test]
+fn flags_of_ssh_reach_it_and_ports_the_far_end() {
+    let two = Two::new("");
+    fs::write(two.near("f"), "content").expect("ours");
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("bound").port();
+    let range = format!("{port}-{port}");
+    let flags = [
+        "-i",
+        "key",
+        "-F",
+        "config",
+        "-o",
+        "A=b",
+        "-4",
+        "--remote-port",
+        &range,
+        "f",
+        "there:",
+    ];
+    let said = two.copy(&flags, 11);
+    assert!(said.contains(&format!("from {port} to {port}")), "{said}");
+    drop(free);
+    two.copy(&flags, 0);
+    same(&two.near("f"), &two.far("f"));
+    let told = fs::read_to_string(two.near("flags")).expect("ssh was asked");
+    assert!(told.starts_with("-F config\n-i key\n-o A=b\n"), "{told}");
+    let ssh = two.ssh.to_str().expect("text").to_owned();
+    let program = env!("CARGO_BIN_EXE_farhaul");
+    let named = ["--ssh", &ssh, "--remote-bin", program, "f", "there:g"];
+    let args = [&["cp"], &named[..]].concat();
+    let output = command(two.near.path(), &args).output().expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+    same(&two.near("f"), &two.far("g"));
+}
+
+#[test]
 fn what_a_login_shell_prints_is_skipped() {
     let two = Two::new("echo 'Welcome to somewhere!'; echo");
     fs::write(two.near("f"), "content").expect("ours");
@@ -135,7 +173,6 @@ fn what_can_go_wrong_there_has_its_code() {
     );
     let said = two.copy(&["somewhere:none", "here"], 3);
     assert!(said.contains("none"), "{said}");
-    two.copy(&["-i", "key", "f", "somewhere:"], 2);
     two.copy(&["f", "--", "-oProxyCommand=x:y"], 2);
     two.copy(&["f", "somewhere:/proc/none/x"], 4);
     let output = two

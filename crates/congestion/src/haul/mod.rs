@@ -18,6 +18,7 @@
 //! and Jain) and mode switching (Copa: Arun and Balakrishnan; Nimbus: Goyal et al.).
 
 mod epoch;
+mod manner;
 mod probe;
 mod rival;
 mod start;
@@ -28,23 +29,33 @@ use epoch::{EPOCH, Epoch, UsualLoss};
 use farhaul_core::{
     congestion::{
         AckEvent, Allowance, CcState, CongestionController, LossEvent, PathView, RateSample,
+        Sharing,
     },
     time::Instant,
     units::{Rate, Size},
 };
+use manner::Manner;
 use probe::Probe;
 use rival::Rival;
 use start::{BURST_GAIN, Start};
 
-use crate::registry::Law;
+use crate::registry::{Kind, Law, Parameter, Values};
 
 /// How the registry knows it.
 pub(crate) const LAW: Law = Law {
     name: "haul",
     summary: "delivery rate and queueing delay; no response to random loss",
     citation: "farhaul, docs/laws/haul.md",
-    parameters: &[],
-    make: |_| Box::new(Haul::default()),
+    parameters: &[Parameter {
+        name: "policy",
+        about: "claim to a shared link: what nobody else wants, as much as each other, as much as two",
+        kind: Kind::Choice(&["low", "fair", "high"]),
+        default: "fair",
+    }],
+    make: |values: &Values| -> Box<dyn CongestionController> {
+        let sharing = values.choice("policy").parse().unwrap_or_default();
+        Box::new(Haul::new(sharing))
+    },
 };
 
 /// Least length of a startup burst in time and in datagrams.
@@ -114,6 +125,7 @@ impl Phase {
 /// The flagship's law.
 #[derive(Clone, Debug)]
 pub struct Haul {
+    manner: Manner,
     phase: Phase,
     /// When the phase ends by itself.
     until: Option<Instant>,
@@ -150,6 +162,7 @@ impl Default for Haul {
     fn default() -> Self {
         let ms = Duration::from_millis;
         Self {
+            manner: Manner::default(),
             phase: Phase::Burst,
             until: None,
             start: Start::default(),
@@ -185,6 +198,14 @@ impl Default for Haul {
 }
 
 impl Haul {
+    /// A flow that claims this much of shared links.
+    pub fn new(sharing: Sharing) -> Self {
+        Self {
+            manner: Manner::new(sharing),
+            ..Self::default()
+        }
+    }
+
     const fn competing(&self) -> bool {
         matches!(self.phase, Phase::Compete | Phase::Look)
     }
@@ -225,10 +246,10 @@ impl Haul {
     fn queue_target(&self) -> Duration {
         let ms = Duration::from_millis;
         let packets = self.base().time_for(10 * u64::from(self.path.datagram));
-        (self.empty_rtt() / 8)
+        let target = (self.empty_rtt() / 8)
             .clamp(ms(4), ms(10))
-            .min((self.peak / 2).max(ms(2)))
-            .max(packets)
+            .min((self.peak / 2).max(ms(2)));
+        self.manner.target(target).max(packets)
     }
 
     /// How long a burst or probe at the present rate lasts.
@@ -305,9 +326,11 @@ impl Haul {
         let step = if calm && (outcome.free || outcome.alone) {
             1.0
         } else {
-            CAUTIOUS
+            self.manner.step()
         };
-        if outcome.found > 0.0 {
+        if let Some(kept) = self.manner.kept_beside(outcome.free, self.probe.share) {
+            self.bandwidth = self.bandwidth.scale(kept).max(LEAST);
+        } else if outcome.found > 0.0 {
             self.bandwidth = self.bandwidth.scale(1.0 + step * outcome.found);
         }
         if outcome.free && calm {
@@ -345,7 +368,8 @@ impl Haul {
             self.full_at = Some(now);
             if !epoch.app_limited {
                 let share = (epoch.delivered() / (1.0 - usual)).min(1.0);
-                self.bandwidth = self.bandwidth.scale(share).max(LEAST);
+                let kept = share * self.manner.kept(self.probe.share);
+                self.bandwidth = self.bandwidth.scale(kept).max(LEAST);
                 // What is on its way was sent before this cut, and must not cut again.
                 self.blind_until = self.outcome(now);
             }
@@ -364,17 +388,21 @@ impl Haul {
         let soon = now.since(self.drained_at) < SOON + self.path.min_rtt;
         if soon && queue > self.drained / 2 {
             self.vain_drains += 1;
-            self.bandwidth = self.bandwidth.scale(GIVE).max(LEAST);
+            let kept = self.manner.kept_in_vain(GIVE);
+            self.bandwidth = self.bandwidth.scale(kept).max(LEAST);
         }
         let most = if self.recently_competed(now) {
             MAX_VAIN_AGAIN
         } else {
             MAX_VAIN_DRAINS
         };
-        if self.vain_drains >= most {
+        if self.vain_drains >= most && self.manner.competes() {
             self.compete(now);
         } else {
             self.drain(now, queue);
+            if !self.manner.competes() && self.vain_drains > 0 {
+                self.probe_at = self.probe_at.max(now + manner::ASIDE);
+            }
         }
     }
 
@@ -397,7 +425,7 @@ impl Haul {
     fn compete(&mut self, now: Instant) {
         if !self.recently_competed(now) {
             let bytes = self.base().as_f64() / 8.0 * self.path.srtt.as_secs_f64();
-            self.rival = Some(Rival::new(now, bytes, &self.path));
+            self.rival = Some(Rival::new(now, bytes, &self.path, self.manner.rival()));
         }
         self.compete_on(now);
     }
@@ -481,8 +509,14 @@ impl CongestionController for Haul {
         LAW.name
     }
 
+    fn set_sharing(&mut self, sharing: Sharing) -> bool {
+        self.manner.sharing = sharing;
+        true
+    }
+
     fn on_start(&mut self, now: Instant, path: &PathView) {
         *self = Self {
+            manner: Manner::new(self.manner.sharing),
             path: *path,
             ..Self::default()
         };
@@ -495,6 +529,10 @@ impl CongestionController for Haul {
         if let Some(rival) = self.rival.as_mut().filter(|_| self.phase == Phase::Compete) {
             rival.on_ack(ack);
         }
+        let ack = &AckEvent {
+            queue_delay: self.manner.queue(ack),
+            ..*ack
+        };
         if let Some(queue) = ack.queue_delay {
             self.peak = queue.max(self.peak);
         }

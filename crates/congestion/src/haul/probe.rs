@@ -37,7 +37,7 @@ pub(super) struct Probe {
     /// What it adds to the base rate, as a share of that.
     pub(super) gain: f64,
     /// This flow's share of the link while that was full, smoothed.
-    share: f64,
+    pub(super) share: f64,
     /// The base rate, bit/s, while a train is on its way.
     base: Option<f64>,
     samples: f64,

@@ -47,9 +47,9 @@ pub(super) struct Rival {
 
 impl Rival {
     /// Begins at `bytes`.
-    pub(super) fn new(now: Instant, bytes: f64, path: &PathView) -> Self {
+    pub(super) fn new(now: Instant, bytes: f64, path: &PathView, law: Cubic) -> Self {
         Self {
-            window: Windowed::resumed(Classic, Cubic::default(), bytes, path.datagram),
+            window: Windowed::resumed(Classic, law, bytes, path.datagram),
             empty_rtt: path.min_rtt,
             renew_at: now + MEMORY,
             queue: Duration::ZERO,

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use super::{Report, tail::Tail};
 use crate::{
-    congestion::{CongestionController, Facts, Guard, Mail, PathView, RateSample},
+    congestion::{CongestionController, Facts, Guard, Mail, PathView, RateSample, Sharing},
     datagram::CongestionHeader,
     loss::Ranges,
     path::{QueueDelay, Rtt},
@@ -144,6 +144,16 @@ impl Sender {
             stream_acked: Ranges::default(),
             probe_results: VecDeque::new(),
         }
+    }
+
+    /// Never faster than `max_rate` from now on, besides what it was made with; and this much of
+    /// shared links. False, and nothing is changed, if the law cannot.
+    pub fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {
+        let can = self.law.set_sharing(sharing);
+        if can {
+            self.max_rate = self.max_rate.min(max_rate);
+        }
+        can
     }
 
     /// The path opened: `datagram` is the UDP payload of a full datagram, `rtt` what the handshake

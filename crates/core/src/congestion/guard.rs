@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{AckEvent, Allowance, CongestionController, LossEvent, Mail, PathView};
+use super::{AckEvent, Allowance, CongestionController, LossEvent, Mail, PathView, Sharing};
 use crate::{
     time::Instant,
     units::{Rate, Size},
@@ -77,6 +77,11 @@ impl Guard {
     /// How often the law answered what cannot be, and the last of it in words.
     pub const fn faults(&self) -> (u64, Option<&'static str>) {
         (self.faults, self.fault)
+    }
+
+    /// Claims this much of shared links, if the law can.
+    pub fn set_sharing(&mut self, sharing: Sharing) -> bool {
+        self.law.set_sharing(sharing)
     }
 
     /// The connection opened.

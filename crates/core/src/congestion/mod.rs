@@ -5,12 +5,14 @@
 mod guard;
 mod mail;
 mod receiver;
+mod sharing;
 
 use std::time::Duration;
 
 pub use guard::Guard;
 pub use mail::Mail;
 pub use receiver::{Arrival, ReceiverLaw};
+pub use sharing::{NotASharing, Sharing};
 
 use crate::{
     datagram::CongestionHeader,
@@ -196,6 +198,11 @@ pub enum RepairOrder {
 pub trait CongestionController: Send {
     /// The name by which it is chosen.
     fn name(&self) -> &'static str;
+
+    /// Claims this much of shared links from now on; false if the law knows but one way.
+    fn set_sharing(&mut self, sharing: Sharing) -> bool {
+        sharing == Sharing::Fair
+    }
 
     /// The connection opened, or moved to another path; the path is known as far as the handshake
     /// shows it.

@@ -9,11 +9,13 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use farhaul_core::{
     arq::{Receiver, Report, STREAM, Sender},
+    congestion::Sharing,
     datagram::{Received, Transmit, TxBuf},
     protocol::{CloseReason, Event, Session, Turn},
     stats::{Stats, Why},
     store::ObjectId,
     time::Instant,
+    units::Rate,
 };
 
 use crate::{
@@ -368,6 +370,10 @@ impl Session for HaulSession {
 
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {
+        self.sender.govern(max_rate, sharing)
     }
 
     fn send(&mut self, object: ObjectId, offset: u64, len: u64) {

@@ -7,6 +7,7 @@ use farhaul_core::{
     protocol::{CloseReason, Event, Session},
     store::{Extent, Store, StoreError},
     time::{Instant, nanos},
+    units::Rate,
 };
 use farhaul_io::{App, Stop};
 
@@ -76,6 +77,8 @@ impl Client {
             interval: nanos(self.wish.interval),
             lanes: self.wish.lanes,
             lane: self.lane,
+            max_rate: self.wish.max_rate.map(Rate::bps),
+            policy: self.wish.sharing.to_string(),
         };
         say(session, &Message::Hello(hello));
         if self.wish.reverse {

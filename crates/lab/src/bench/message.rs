@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::measure::RttMs;
 
 /// The version of these messages.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The longest message accepted, bytes.
 pub const MAX: usize = 64 << 10;
 
@@ -46,6 +46,10 @@ pub struct Hello {
     pub lanes: u32,
     /// This session's number among them.
     pub lane: u32,
+    /// Of a server that sends: never faster, bit/s.
+    pub max_rate: Option<u64>,
+    /// How much of shared links the sender claims.
+    pub policy: String,
 }
 
 /// How far the receiver is.
@@ -213,6 +217,8 @@ mod tests {
                 interval: 3,
                 lanes: 4,
                 lane: 0,
+                max_rate: None,
+                policy: "low".into(),
             }),
         ];
         let mut stream = Vec::new();

@@ -24,7 +24,7 @@ mod tests;
 use std::time::Duration;
 
 pub use client::Client;
-use farhaul_core::protocol::CloseReason;
+use farhaul_core::{congestion::Sharing, protocol::CloseReason, units::Rate};
 pub use message::{Limit, Mark};
 pub use report::{Cost, Report};
 pub use run::{BenchError, Progress, Target, run, serve};
@@ -43,6 +43,10 @@ pub struct Wish {
     pub omit: Duration,
     /// How often progress is told.
     pub interval: Duration,
+    /// Of a server that sends: never faster. This end's sessions have it of their own.
+    pub max_rate: Option<Rate>,
+    /// How much of shared links the sender claims; likewise.
+    pub sharing: Sharing,
 }
 
 impl Default for Wish {
@@ -53,6 +57,8 @@ impl Default for Wish {
             lanes: 1,
             omit: Duration::ZERO,
             interval: Duration::from_secs(1),
+            max_rate: None,
+            sharing: Sharing::Fair,
         }
     }
 }

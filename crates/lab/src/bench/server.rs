@@ -3,9 +3,11 @@
 use std::{sync::mpsc::Sender, time::Duration};
 
 use farhaul_core::{
+    congestion::Sharing,
     protocol::{Event, Session},
     store::{Extent, Store, StoreError},
     time::Instant,
+    units::Rate,
 };
 use farhaul_io::App;
 
@@ -28,6 +30,8 @@ pub struct Bounds {
     pub bytes: u64,
     /// Most lanes.
     pub lanes: u32,
+    /// The largest claim to shared links.
+    pub sharing: Sharing,
 }
 
 impl Default for Bounds {
@@ -36,6 +40,7 @@ impl Default for Bounds {
             time: Duration::from_hours(24),
             bytes: 1 << 60,
             lanes: 256,
+            sharing: Sharing::Fair,
         }
     }
 }
@@ -59,6 +64,12 @@ impl Bounds {
                 "at most {:?} or {} bytes at a time here",
                 self.time, self.bytes
             ))
+        } else if sharing(hello).is_none_or(|s| s as u8 > self.sharing as u8) {
+            Some(format!(
+                "policy {} is not allowed here, {} is: the server's --max-policy says so",
+                hello.policy.escape_debug(),
+                self.sharing
+            ))
         } else if hello.lanes == 0 || hello.lanes > self.lanes || hello.lane >= hello.lanes {
             Some(format!("from 1 to {} lanes here", self.lanes))
         } else if hello.interval > 0 && hello.interval < 10_000_000 {
@@ -67,6 +78,10 @@ impl Bounds {
             None
         }
     }
+}
+
+fn sharing(hello: &Hello) -> Option<Sharing> {
+    hello.policy.parse().ok()
 }
 
 /// One lane of a bench's server.
@@ -107,6 +122,13 @@ impl Server {
     fn on_hello(&mut self, now: Instant, hello: &Hello, session: &mut dyn Session) {
         if let Some(text) = self.bounds.refusal(hello) {
             session.close(now, REFUSED, &text);
+            return;
+        }
+        let rate = hello.max_rate.map_or(Rate::UNLIMITED, Rate::from_bps);
+        if hello.reverse && !session.govern(rate, sharing(hello).unwrap_or_default()) {
+            let text =
+                "this server's protocol cannot be told a rate or policy: give them to the server";
+            session.close(now, REFUSED, text);
             return;
         }
         self.greeted = true;

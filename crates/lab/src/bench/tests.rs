@@ -194,6 +194,8 @@ fn a_server_refuses_what_is_beyond_its_bounds_and_what_is_out_of_turn() {
         interval: 0,
         lanes: 1,
         lane: 0,
+        max_rate: None,
+        policy: "fair".into(),
     };
     let fine = Message::Hello(Hello {
         limit: Limit::Bytes(1),

@@ -1,7 +1,13 @@
 //! Where do arriving files go? The destination as it was typed, by rsync's rule, becomes a directory
 //! handle and, for a single file that gets a new name, that name.
 
-use std::{io, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+use std::{
+    ffi::OsStr,
+    io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use rustix::fs::{FileType, Mode, OFlags};
 
@@ -22,6 +28,131 @@ pub(crate) struct Base {
 impl Base {
     /// `rel` beneath the share `root`.
     pub(crate) fn beneath(root: &Dir, rel: &[u8], one_file: bool) -> Result<Self, TransferError> {
+        let error = |e: &io::Error| dest_error(rel, e);
+        let make = |rel: &[u8]| confine::make_path(root, rel).map_err(|e| error(&e));
+        Ok(match Site::beneath(root, rel, one_file)? {
+            Site::There(dir) => Self { dir, rename: None },
+            Site::Make(rel) => Self {
+                dir: make(&rel)?,
+                rename: None,
+            },
+            Site::Name(parent, name) => Self {
+                dir: make(&parent)?,
+                rename: Some(name),
+            },
+        })
+    }
+
+    /// `to` on this machine.
+    pub(crate) fn local(to: &Path, one_file: bool) -> Result<Self, TransferError> {
+        let error = |e: &io::Error| dest_error(to.as_os_str().as_bytes(), e);
+        let make = |dir: &[u8]| {
+            let dir = here(dir);
+            std::fs::create_dir_all(&dir)
+                .and_then(|()| confine::open_root(&dir))
+                .map_err(|e| error(&e))
+        };
+        Ok(match Site::local(to, one_file)? {
+            Site::There(dir) => Self { dir, rename: None },
+            Site::Make(dir) => Self {
+                dir: make(&dir)?,
+                rename: None,
+            },
+            Site::Name(parent, name) => Self {
+                dir: make(&parent)?,
+                rename: Some(name),
+            },
+        })
+    }
+}
+
+/// A destination that nothing was done to.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    /// The directory, if it is there.
+    pub(crate) dir: Option<Dir>,
+    /// The single file would be called this.
+    pub(crate) rename: Option<Vec<u8>>,
+    /// The directory, or the nearest one above that is there.
+    pub(crate) near: Dir,
+}
+
+impl Look {
+    /// `rel` beneath the share `root`.
+    pub(crate) fn beneath(root: &Dir, rel: &[u8], one_file: bool) -> Result<Self, TransferError> {
+        let open = |rel: &[u8]| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            confine::open_beneath(root, rel, flags, Mode::empty()).map(Arc::new)
+        };
+        let error = |e: &io::Error| dest_error(rel, e);
+        Self::at(Site::beneath(root, rel, one_file)?, open).map_err(|e| error(&e))
+    }
+
+    /// `to` on this machine.
+    pub(crate) fn local(to: &Path, one_file: bool) -> Result<Self, TransferError> {
+        let open = |dir: &[u8]| confine::open_root(&here(dir));
+        let error = |e: &io::Error| dest_error(to.as_os_str().as_bytes(), e);
+        Self::at(Site::local(to, one_file)?, open).map_err(|e| error(&e))
+    }
+
+    fn at(site: Site, open: impl Fn(&[u8]) -> io::Result<Dir>) -> io::Result<Self> {
+        let (wanted, rename) = match site {
+            Site::There(dir) => {
+                return Ok(Self {
+                    near: Arc::clone(&dir),
+                    dir: Some(dir),
+                    rename: None,
+                });
+            }
+            Site::Make(dir) => (dir, None),
+            Site::Name(parent, name) => (parent, Some(name)),
+        };
+        let mut near = wanted.clone();
+        loop {
+            match open(&near) {
+                Ok(dir) => {
+                    let there = near == wanted;
+                    return Ok(Self {
+                        dir: there.then(|| Arc::clone(&dir)),
+                        rename,
+                        near: dir,
+                    });
+                }
+                Err(e) if e.kind() == io::ErrorKind::NotFound && !near.is_empty() => {
+                    let cut = near.len() - path::split(&near).1.len();
+                    near.truncate(cut);
+                    // "/" stays.
+                    while near.len() > 1 && near.ends_with(b"/") {
+                        near.pop();
+                    }
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+/// A path on this machine as bytes; nothing means the current directory.
+fn here(dir: &[u8]) -> PathBuf {
+    if dir.is_empty() {
+        PathBuf::from(".")
+    } else {
+        PathBuf::from(OsStr::from_bytes(dir))
+    }
+}
+
+/// What a destination means, by rsync's rule.
+enum Site {
+    /// A directory that is there.
+    There(Dir),
+    /// A directory that is to be made.
+    Make(Vec<u8>),
+    /// A name for the single file, in a directory that may have to be made.
+    Name(Vec<u8>, Vec<u8>),
+}
+
+impl Site {
+    fn beneath(root: &Dir, rel: &[u8], one_file: bool) -> Result<Self, TransferError> {
         let wants_dir = rel.is_empty() || rel.ends_with(b"/");
         let rel = rel.strip_suffix(b"/").unwrap_or(rel);
         if let Some(why) = path::refusal(rel) {
@@ -42,55 +173,32 @@ impl Base {
             None => None,
         };
         match (there, kind) {
-            (Some(fd), Some(FileType::Directory)) => Ok(Self {
-                dir: Arc::new(fd),
-                rename: None,
-            }),
+            (Some(fd), Some(FileType::Directory)) => Ok(Self::There(Arc::new(fd))),
             (Some(_), _) if wants_dir || !one_file => Err(not_a_dir(rel)),
-            (None, _) if wants_dir || !one_file => {
-                let dir = confine::make_path(root, rel).map_err(|e| error(&e))?;
-                Ok(Self { dir, rename: None })
-            }
+            (None, _) if wants_dir || !one_file => Ok(Self::Make(rel.to_vec())),
             _ => {
                 let (parent, name) = path::split(rel);
-                let dir = confine::make_path(root, parent).map_err(|e| error(&e))?;
-                Ok(Self {
-                    dir,
-                    rename: Some(name.to_vec()),
-                })
+                Ok(Self::Name(parent.to_vec(), name.to_vec()))
             }
         }
     }
 
-    /// `to` on this machine.
-    pub(crate) fn local(to: &Path, one_file: bool) -> Result<Self, TransferError> {
+    fn local(to: &Path, one_file: bool) -> Result<Self, TransferError> {
         let bytes = to.as_os_str().as_bytes();
         let error = |e: &io::Error| dest_error(bytes, e);
         let wants_dir = bytes.ends_with(b"/") || bytes.ends_with(b"/.") || to.file_name().is_none();
-        let open = |dir: &Path| confine::open_root(dir).map_err(|e| error(&e));
         match to.metadata() {
-            Ok(meta) if meta.is_dir() => Ok(Self {
-                dir: open(to)?,
-                rename: None,
-            }),
+            Ok(meta) if meta.is_dir() => {
+                let dir = confine::open_root(to).map_err(|e| error(&e))?;
+                Ok(Self::There(dir))
+            }
             Ok(_) if wants_dir || !one_file => Err(not_a_dir(bytes)),
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(error(&e)),
-            Err(_) if wants_dir || !one_file => {
-                std::fs::create_dir_all(to).map_err(|e| error(&e))?;
-                Ok(Self {
-                    dir: open(to)?,
-                    rename: None,
-                })
-            }
+            Err(_) if wants_dir || !one_file => Ok(Self::Make(bytes.to_vec())),
             _ => {
-                let parent = to.parent().filter(|p| !p.as_os_str().is_empty());
-                let parent = parent.unwrap_or(Path::new("."));
-                std::fs::create_dir_all(parent).map_err(|e| error(&e))?;
-                let name = to.file_name().map(|n| n.as_bytes().to_vec());
-                Ok(Self {
-                    dir: open(parent)?,
-                    rename: name,
-                })
+                let parent = to.parent().map_or(&b""[..], |p| p.as_os_str().as_bytes());
+                let name = to.file_name().unwrap_or_default();
+                Ok(Self::Name(parent.to_vec(), name.as_bytes().to_vec()))
             }
         }
     }
@@ -114,6 +222,41 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn a_look_changes_nothing_and_finds_the_nearest() {
+        let tmp = tempfile::tempdir().unwrap();
+        fs::create_dir(tmp.path().join("dir")).unwrap();
+        fs::write(tmp.path().join("file"), "").unwrap();
+        let root = confine::open_root(tmp.path()).unwrap();
+        let of = |dir: &Dir| rustix::fs::fstat(dir).unwrap().st_ino;
+        let inode = |name: &str| {
+            let dir = confine::open_root(&tmp.path().join(name)).unwrap();
+            of(&dir)
+        };
+        for (rel, one, there, rename, near) in [
+            ("dir", true, true, None, "dir"),
+            ("file", true, true, Some("file"), "."),
+            ("dir/new", true, true, Some("new"), "dir"),
+            ("dir/a/b/", true, false, None, "dir"),
+            ("dir/a/b/c", true, false, Some("c"), "dir"),
+            ("tree", false, false, None, "."),
+        ] {
+            let far = Look::beneath(&root, rel.as_bytes(), one).unwrap();
+            let text = format!("{}/{rel}", tmp.path().display());
+            let local = Look::local(Path::new(&text), one).unwrap();
+            for look in [far, local] {
+                assert_eq!(look.dir.is_some(), there, "{rel}");
+                assert_eq!(look.rename.as_deref(), rename.map(str::as_bytes), "{rel}");
+                assert_eq!(of(&look.near), inode(near), "{rel}");
+            }
+        }
+        assert!(Look::beneath(&root, b"file/x", true).is_err());
+        assert!(Look::local(&tmp.path().join("file/"), true).is_err());
+        assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 2);
+        assert!(Look::local(Path::new("nothing here"), true).is_ok());
+        assert!(Look::local(Path::new("/nothing/here/"), true).is_ok());
+    }
 
     #[test]
     fn the_slash_rule_holds_in_a_share_and_here() {

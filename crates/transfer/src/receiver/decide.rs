@@ -14,6 +14,7 @@ use crate::{
     message::{Entry, Kind, Message},
     path,
     ranges::RangeSet,
+    sender::Identity,
 };
 
 /// Ranges per message.
@@ -121,9 +122,18 @@ impl Receiver {
         let (parent, _) = path::split(&slot.item.path);
         let fresh = self.fresh.contains(parent);
         let target = self.target(number)?;
-        if !fresh
-            && let Some(there) = confine::stat(&target.dir, &target.name)?
-            && self.is_candidate(number, &there)?
+        let there = if fresh {
+            None
+        } else {
+            confine::stat(&target.dir, &target.name)?
+        };
+        if let Some(there) = &there
+            && self.stays(number, there)
+        {
+            return Ok(());
+        }
+        if let Some(there) = &there
+            && self.is_candidate(number, there)?
         {
             let size = entry.size;
             self.pool.push(WriteJob::Check {
@@ -153,6 +163,24 @@ impl Receiver {
         Ok(())
     }
 
+    /// What has the entry's name stays as it is, by the client's wish.
+    fn stays(&mut self, number: u64, there: &Stat) -> bool {
+        let dir = FileType::from_raw_mode(there.st_mode) == FileType::Directory;
+        let wish = |id: Identity| !dir && id.stays(self.rules.existing, there);
+        if !self.identity(number).is_some_and(wish) {
+            return false;
+        }
+        // Without a word: it is no warning, and need not be hashed there.
+        self.out.push(&Message::Trouble {
+            file: number,
+            code: Code::Ok,
+            text: Vec::new(),
+        });
+        self.tally.files_skipped += 1;
+        self.abandon(number, Code::Ok);
+        true
+    }
+
     /// Something has the entry's name: could it be the same file?
     fn is_candidate(&mut self, number: u64, there: &Stat) -> io::Result<bool> {
         let kind = FileType::from_raw_mode(there.st_mode);
@@ -161,7 +189,7 @@ impl Receiver {
         }
         let same = self
             .identity(number)
-            .is_some_and(|id| id.size > 0 && id.is_of(there));
+            .is_some_and(|id| id.may_be(self.rules.checksum, there));
         let same = same && kind == FileType::RegularFile;
         if let Some(slot) = self.table.get_mut(number) {
             slot.item.replaces = true;

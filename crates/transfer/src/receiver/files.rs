@@ -35,6 +35,9 @@ impl Receiver {
                     self.last_root = Some(root.hash);
                     self.tally.resumed += size;
                     self.tally.files_skipped += 1;
+                    if self.rules.checksum {
+                        self.set_time(number);
+                    }
                 } else {
                     self.want_anew(number);
                 }
@@ -51,6 +54,32 @@ impl Receiver {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// The content is the same, the time perhaps not.
+    fn set_time(&mut self, number: u64) {
+        let set = self.target(number).and_then(|target| {
+            let time = rustix::fs::Timespec {
+                tv_sec: target.meta.mtime,
+                tv_nsec: target.meta.mtime_nanos.into(),
+            };
+            let times = rustix::fs::Timestamps {
+                last_access: time,
+                last_modification: time,
+            };
+            let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+            Ok(rustix::fs::utimensat(
+                &target.dir,
+                target.name.as_slice(),
+                &times,
+                flags,
+            )?)
+        });
+        if let (Err(e), Some(slot)) = (set, self.table.get(number)) {
+            let name = path::show(&slot.item.path);
+            self.ledger
+                .add(Code::Ok, format!("{name}: its time cannot be set: {e}"));
         }
     }
 

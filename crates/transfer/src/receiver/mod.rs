@@ -18,6 +18,7 @@ use std::{
 use farhaul_core::{protocol::Session, time::Instant};
 
 use crate::{
+    ask::{Existing, Meter},
     confine::{Dir, Tree},
     digest::{BlockTree, Hash, Leaves},
     error::{Code, TransferError},
@@ -39,7 +40,7 @@ mod journal;
 mod place;
 mod staging;
 
-pub(crate) use base::Base;
+pub(crate) use base::{Base, Look};
 use job::{Meta, Small, Target, WriteDone, WriteJob};
 use journal::Journal;
 use staging::Staging;
@@ -131,6 +132,9 @@ impl Gathering {
 pub(crate) struct Rules {
     /// Files reach the disk before they count.
     pub(crate) sync: bool,
+    pub(crate) existing: Existing,
+    /// Files of the same size are compared by content, whatever their times.
+    pub(crate) checksum: bool,
 }
 
 /// How far a transfer is, as its receiver sees it.
@@ -179,6 +183,7 @@ pub(crate) struct Receiver {
     pub(crate) tally: Tally,
     /// Root of the last file, for a transfer of one.
     pub(crate) last_root: Option<Hash>,
+    meter: Meter,
     progress: Arc<Progress>,
 }
 
@@ -220,6 +225,7 @@ impl Receiver {
             ledger: Ledger::default(),
             tally: Tally::default(),
             last_root: None,
+            meter: Meter::new(),
             progress,
         })
     }
@@ -331,7 +337,7 @@ impl Receiver {
                 self.compare(file, first, &values);
                 Ok(())
             }
-            Message::Bye if self.is_finished() => {
+            Message::Bye { .. } if self.is_finished() => {
                 self.stage = Stage::Farewell;
                 Ok(())
             }
@@ -472,7 +478,10 @@ impl Receiver {
                     });
                 }
                 self.progress.set(&self.tally);
-                self.out.push(&Message::Finished { tally: self.tally });
+                self.out.push(&Message::Finished {
+                    tally: self.tally,
+                    usage: self.meter.usage(),
+                });
                 self.stage = Stage::Finished;
             }
         }

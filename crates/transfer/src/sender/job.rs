@@ -26,6 +26,15 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// As it was listed.
+    pub(crate) const fn of(entry: &crate::message::Entry) -> Self {
+        Self {
+            size: entry.size,
+            mtime: entry.mtime,
+            mtime_nanos: entry.mtime_nanos,
+        }
+    }
+
     /// True if `file` is still what was listed.
     pub(crate) fn holds(&self, file: &File) -> io::Result<bool> {
         Ok(self.is_of(&rustix::fs::fstat(file)?))

@@ -17,6 +17,7 @@ use std::{
 use farhaul_core::protocol::Session;
 
 use crate::{
+    ask::Meter,
     confine::{self, Dir},
     digest::{BLOCK, BlockTree, Hash, block_count, block_range},
     error::{Code, TransferError},
@@ -26,7 +27,7 @@ use crate::{
     pool::{Pool, Wake},
     progress::{Phase, Progress},
     ranges::RangeSet,
-    scan::{self, Found, Scanned, Source},
+    scan::{self, Found, Scanned, Selection, Source},
     table::{Table, WINDOW},
 };
 
@@ -67,17 +68,7 @@ struct Outgoing {
 
 impl Outgoing {
     const fn identity(&self) -> Identity {
-        let Entry {
-            size,
-            mtime,
-            mtime_nanos,
-            ..
-        } = self.entry;
-        Identity {
-            size,
-            mtime,
-            mtime_nanos,
-        }
+        Identity::of(&self.entry)
     }
 }
 
@@ -160,6 +151,7 @@ pub(crate) struct Sender {
     pub(crate) finished: bool,
     /// Root of the last file, for a transfer of one.
     pub(crate) last_root: Option<Hash>,
+    meter: Meter,
     progress: Arc<Progress>,
 }
 
@@ -167,12 +159,13 @@ impl Sender {
     /// Starts to scan `sources`.
     pub(crate) fn new(
         sources: Vec<Source>,
+        selection: Selection,
         progress: Arc<Progress>,
         wake: Option<&Wake>,
     ) -> io::Result<Self> {
         Ok(Self {
             roots: sources.iter().map(|s| Arc::clone(&s.root)).collect(),
-            found: Some(scan::start(sources, Arc::clone(&progress))?),
+            found: Some(scan::start(sources, selection, Arc::clone(&progress))?),
             pool: Pool::new("farhaul-read", wake)?,
             progress,
             table: Table::default(),
@@ -195,6 +188,7 @@ impl Sender {
             tally: Tally::default(),
             finished: false,
             last_root: None,
+            meter: Meter::new(),
         })
     }
 
@@ -245,18 +239,23 @@ impl Sender {
                 Ok(())
             }
             Message::Trouble { file, code, text } => {
-                let text = String::from_utf8_lossy(&text).into_owned();
-                self.ledger.add(code, text);
-                if code != Code::Ok {
+                // Without a word: what is there stays.
+                let kept = code == Code::Ok && text.is_empty();
+                if !kept {
+                    let text = String::from_utf8_lossy(&text).into_owned();
+                    self.ledger.add(code, text);
+                }
+                if kept || code != Code::Ok {
                     self.give_up(file);
                 }
                 Ok(())
             }
             Message::Report { resolved, tally } => self.report(resolved, &tally),
-            Message::Finished { tally } => {
+            Message::Finished { tally, .. } => {
                 self.note_tally(&tally);
                 self.finished = true;
-                self.out.push(&Message::Bye);
+                let usage = self.meter.usage();
+                self.out.push(&Message::Bye { usage });
                 Ok(())
             }
             _ => Err(TransferError::protocol(
@@ -306,6 +305,7 @@ impl Sender {
                             self.note(&problem);
                             continue;
                         }
+                        Some(Found::Excluded(_)) => continue,
                         None => break,
                     },
                 };

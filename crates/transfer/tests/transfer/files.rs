@@ -154,7 +154,8 @@ fn killed_transfers_continue_and_send_little_twice() {
                     &pair::remote("src"),
                     &target,
                     pair::options(),
-                );
+                )
+                .unwrap();
                 let handle = client.handle();
                 let mut server = pair::server(tmp.path(), farhaul_transfer::server::Access::Read);
                 pair::run(&mut client, &mut server, &mut way);

@@ -321,7 +321,7 @@ pub(crate) fn put(sources: &[PathBuf], root: &Path, path: &str, way: &mut Way) -
 
 /// Fetches `path` of the share `root` to `to`.
 pub(crate) fn get(root: &Path, path: &str, to: &Path, way: &mut Way) -> Outcome {
-    let mut client = Download::new(&remote(path), to, options());
+    let mut client = Download::new(&remote(path), to, options()).unwrap();
     let handle = client.handle();
     run(&mut client, &mut server(root, Access::Read), way);
     handle.outcome().expect("the client knows how it ended")

@@ -9,13 +9,13 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use farhaul_core::{
     protocol::{CloseReason, Event, Session},
     store::{Extent, Store, StoreError},
     time::Instant,
-    units::Rate,
 };
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
 use farhaul_io::{App, Stop, Waker, client};
@@ -25,8 +25,14 @@ use farhaul_transfer::{
 };
 use serde_json::Value;
 
+mod args;
+mod plan;
+
+pub(crate) use args::Args;
+use plan::Told;
+
 use crate::{
-    bar::Bar,
+    bar::{Bar, Style},
     exit::{Exit, Failure},
     interrupt,
     keys::{self, Known},
@@ -34,52 +40,6 @@ use crate::{
     place::{self, Far, Place},
     ssh::Bridge,
 };
-
-const PLACES: &str = "Sources and destination, one side elsewhere: [user@]host:path through ssh, or on \
-    a server host[:port]::share/path or farhaul://host[:port]/share/path. A source that ends in / means \
-    its contents";
-
-/// Arguments.
-#[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
-pub(crate) struct Args {
-    /// Sources and destination
-    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"], help = PLACES)]
-    paths: Vec<OsString>,
-    /// Folders are copied with everything in them anyway
-    #[arg(short, long, hide_short_help = true)]
-    recursive: bool,
-    /// Mode and time are kept anyway
-    #[arg(short, long, hide_short_help = true)]
-    preserve: bool,
-    /// Never send faster than this
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    max_rate: Option<Rate>,
-    /// This user's key file
-    #[arg(short = 'i', long, value_name = "FILE")]
-    identity: Option<PathBuf>,
-    /// Talk to the server whatever its key
-    #[arg(long)]
-    trust_any: bool,
-    /// Do not wait for the disk before a received file counts
-    #[arg(long)]
-    no_sync: bool,
-    /// Say nothing but errors
-    #[arg(short, long)]
-    quiet: bool,
-    /// One JSON object on stdout
-    #[arg(long, short = 'J')]
-    json: bool,
-    /// Not needed; farhaul measures it
-    #[arg(long, hide = true)]
-    rtt: Option<String>,
-    /// Not needed; farhaul measures it
-    #[arg(long, hide = true)]
-    bandwidth: Option<String>,
-    /// Not needed; farhaul measures it
-    #[arg(long, hide = true)]
-    window: Option<String>,
-}
 
 /// What is copied where.
 enum Job {
@@ -107,21 +67,18 @@ impl Job {
 
 /// Copies.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let needless = [
-        ("--rtt", &args.rtt),
-        ("--bandwidth", &args.bandwidth),
-        ("--window", &args.window),
-    ];
-    if let Some((flag, _)) = needless.iter().find(|(_, v)| v.is_some()) {
-        return Err(Failure::usage(format!(
-            "{flag} is not needed: farhaul measures it"
-        )));
-    }
+    args.refuse_needless()?;
     let job = job(&args.paths)?;
+    let put = job.is_put();
+    let mut options = args.options(put)?;
+    let told = Told::default();
+    options.plan = args.dry_run.then(|| told.sink(args.json, args.quiet));
     let mut run = Run {
         args,
-        put: job.is_put(),
+        put,
         job,
+        options,
+        told,
         bridge: None,
     };
     run.through_ssh()?;
@@ -173,6 +130,10 @@ struct Run<'a> {
     args: &'a Args,
     job: Job,
     put: bool,
+    /// What every attempt is made with.
+    options: Options,
+    /// What a dry run would do.
+    told: Told,
     /// The server that ssh started for this copy.
     bridge: Option<Bridge>,
 }
@@ -180,11 +141,16 @@ struct Run<'a> {
 impl Run<'_> {
     fn say(&self, summary: &Summary) {
         if self.args.json {
-            out::json(summary);
+            out::json(&self.object(summary));
+        } else if !self.args.quiet && self.args.dry_run {
+            eprintln!("{}", self.told.line(summary, &self.destination()));
         } else if !self.args.quiet {
             eprintln!("{}", summary.line());
             if let Some((why, share)) = summary.limit().filter(|(_, share)| *share >= 0.1) {
                 eprintln!("limited by: {why} ({:.0} % of the time)", share * 100.0);
+            }
+            if self.args.verbose {
+                eprint!("{}", summary.details());
             }
         }
         if !self.args.quiet {
@@ -194,14 +160,29 @@ impl Run<'_> {
         }
     }
 
+    /// Where it all goes, for people.
+    fn destination(&self) -> String {
+        match &self.job {
+            Job::Get(_, to) => to.display().to_string(),
+            Job::Put(_, far) => far.to_string(),
+        }
+    }
+
+    fn object(&self, summary: &Summary) -> Value {
+        let mut object = serde_json::to_value(summary).unwrap_or(Value::Null);
+        if self.args.dry_run {
+            self.told.add_to(&mut object);
+        }
+        object
+    }
+
     fn failure(&self, summary: Option<&Summary>, e: &TransferError) -> Failure {
         if let Some(summary) = summary {
-            for failure in
-                summary
-                    .failures
-                    .iter()
-                    .take(if summary.failures.len() > 1 { 20 } else { 0 })
-            {
+            if self.args.dry_run && !self.args.json && !self.args.quiet {
+                eprintln!("{}", self.told.line(summary, &self.destination()));
+            }
+            let several = summary.failures.len() > 1 && !self.args.dry_run;
+            for failure in summary.failures.iter().take(if several { 20 } else { 0 }) {
                 eprintln!("farhaul: {}", failure.text);
             }
         }
@@ -213,8 +194,12 @@ impl Run<'_> {
         } else {
             format!("{}: {}", e.text, e.fix)
         };
-        let object = serde_json::to_value(&owned).unwrap_or(Value::Null);
-        Failure::new(e.code.into(), text).told(object)
+        let exit = Exit::from(e.code);
+        let mut object = self.object(&owned);
+        // The transfer knows that it was interrupted, not by which signal.
+        object["exit"]["code"] = exit.code().into();
+        object["exit"]["name"] = exit.name().into();
+        Failure::new(exit, text).told(object)
     }
 
     /// Has ssh start a server, if that is how the far side is reached.
@@ -222,17 +207,12 @@ impl Run<'_> {
         let Some(login) = self.job.far().login.clone() else {
             return Ok(());
         };
-        if self.args.identity.is_some() {
-            return Err(Failure::usage(
-                "-i is for servers: through ssh, ssh's own keys say who you are",
-            ));
-        }
         // What is missing here is said before anything is connected.
-        self.app(&Options::default())
+        self.app(&self.options)
             .map_err(|e| self.failure(None, &e))?;
-        let put = self.put;
+        let (put, call) = (self.put, self.args.call());
         let far = self.job.far_mut();
-        let bridge = Bridge::open(&login, &far.remote.path, put)?;
+        let bridge = Bridge::open(&call, &login, &far.remote.path, put)?;
         far.port = bridge.port;
         far.remote.path.clone_from(&bridge.path);
         self.bridge = Some(bridge);
@@ -242,6 +222,7 @@ impl Run<'_> {
     /// Where to try.
     fn addresses(&self) -> Result<Vec<SocketAddr>, TransferError> {
         let far = self.job.far();
+        let resolve = |host: &str, port| self.family(resolve(host, port)?, host);
         let Some(bridge) = &self.bridge else {
             return resolve(&far.host, far.port);
         };
@@ -259,12 +240,34 @@ impl Run<'_> {
         }
     }
 
+    /// Those of the family that was asked for.
+    fn family(
+        &self,
+        mut found: Vec<SocketAddr>,
+        host: &str,
+    ) -> Result<Vec<SocketAddr>, TransferError> {
+        let (four, six) = (self.args.ipv4, self.args.ipv6);
+        found.retain(|a| {
+            if four {
+                a.is_ipv4()
+            } else {
+                !six || a.is_ipv6()
+            }
+        });
+        if found.is_empty() {
+            let (family, flag) = if four { ("IPv4", "-4") } else { ("IPv6", "-6") };
+            let text = format!("{host} has no {family} address");
+            return Err(TransferError::new(Code::NetSetup, text).fix(format!("leave {flag} out")));
+        }
+        Ok(found)
+    }
+
     /// Connects, perhaps asks about the key, transfers.
     fn to_the_end(&self) -> Result<Outcome, TransferError> {
         let far = self.job.far();
         let server = far.server();
         // What is missing here is said before anything is connected.
-        let first = self.app(&Options::default())?;
+        let first = self.app(&self.options)?;
         drop(first);
         let identity = self.identity()?;
         let mut trusted = match &self.bridge {
@@ -322,11 +325,7 @@ impl Run<'_> {
             Job::Put(sources, far) => {
                 Upload::new(sources, &far.remote, options.clone()).map(Copier::Up)
             }
-            Job::Get(far, to) => Ok(Copier::Down(Download::new(
-                &far.remote,
-                to,
-                options.clone(),
-            ))),
+            Job::Get(far, to) => Download::new(&far.remote, to, options.clone()).map(Copier::Down),
         }
     }
 
@@ -348,25 +347,32 @@ impl Run<'_> {
             cancel: Arc::clone(&cancel),
             wake: Some(Arc::new(move || wake.wake())),
             server: far.server(),
-            sync: !self.args.no_sync,
             check: (!pinned).then(|| unknown_key(Arc::clone(&seen))),
+            ..self.options.clone()
         };
         let app = self.app(&options)?;
         let handle = app.handle();
         let mut config = HaulConfig::new(*identity.seed());
         config.peers = peers;
         config.max_rate = self.args.max_rate;
+        config.law = format!("haul:policy={}", self.args.policy);
         let haul = Haul::client(config).map_err(|e| internal(&e))?;
         let mut how = client::Options::new(to);
         how.stop = Some(stop.clone());
         let bar = Bar::start(
             Arc::clone(handle.progress()),
-            self.args.quiet || self.args.json,
+            if self.args.quiet || self.args.json || self.args.dry_run {
+                Style::None
+            } else {
+                self.args.progress
+            },
         );
         let app = Stoppable {
             app,
             stop: stop.clone(),
             cancel,
+            lasts: self.args.max_time,
+            began: None,
         };
         let ended = client::run(&how, Box::new(haul), app, &waker);
         drop(bar);
@@ -383,8 +389,19 @@ impl Run<'_> {
         if let (Some(_), Some(error)) = (&self.bridge, &mut outcome.error)
             && error.code == Code::UdpBlocked
         {
-            error.fix = "ssh gets there, UDP does not: open ports 17992 to 18055/udp there".into();
+            error.fix = format!(
+                "ssh gets there, UDP does not: open port {}/udp there (it is the first free one of those that --remote-port names)",
+                far.port
+            );
             outcome.summary.exit.fix.clone_from(&error.fix);
+        }
+        if let Some(error) = &mut outcome.error
+            && error.code == Code::Interrupted
+            && !stop.is_set()
+        {
+            error.code = Code::Limit;
+            error.text = "the time given by --max-time is over".into();
+            outcome.summary.exit = outcome.summary.exit.with(error);
         }
         let unknown = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(Ended { outcome, unknown })
@@ -524,6 +541,9 @@ struct Stoppable {
     app: Copier,
     stop: Stop,
     cancel: Arc<AtomicBool>,
+    /// It may last so long.
+    lasts: Option<Duration>,
+    began: Option<Instant>,
 }
 
 impl Store for Stoppable {
@@ -545,14 +565,23 @@ impl App for Stoppable {
         if self.stop.is_set() {
             self.cancel.store(true, Ordering::Relaxed);
         }
+        let began = *self.began.get_or_insert(now);
+        if self.lasts.is_some_and(|lasts| now.since(began) >= lasts) {
+            self.cancel.store(true, Ordering::Relaxed);
+        }
         self.app.app().poll(now, session);
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        match &self.app {
+        let app = match &self.app {
             Copier::Up(app) => app.next_wake(),
             Copier::Down(app) => app.next_wake(),
-        }
+        };
+        let end = self
+            .began
+            .zip(self.lasts)
+            .map(|(began, lasts)| began + lasts);
+        app.into_iter().chain(end).min()
     }
 }
 

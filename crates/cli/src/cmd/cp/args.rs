@@ -1,0 +1,334 @@
+//! What can be asked of `farhaul cp`? Its flags, and what they mean to a transfer.
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, Read as _},
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use farhaul_core::{
+    congestion::Sharing,
+    units::{Rate, Size},
+};
+use farhaul_transfer::{Existing, Filter, client::Options};
+
+use crate::{bar::Style, exit::Failure, ssh};
+
+const PLACES: &str = "Sources and destination, one side elsewhere: [user@]host:path through ssh, or on \
+    a server host[:port]::share/path or farhaul://host[:port]/share/path. A source that ends in / means \
+    its contents";
+
+const SSH: &str = "The program to call; FARHAUL_SSH says so too [default: ssh]";
+const REMOTE: &str =
+    "What farhaul is called there; FARHAUL_REMOTE_BIN says so too [default: farhaul]";
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+pub(crate) struct Args {
+    /// Sources and destination
+    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"], help = PLACES)]
+    pub(super) paths: Vec<OsString>,
+    /// Folders are copied with everything in them anyway
+    #[arg(short, long, hide_short_help = true)]
+    recursive: bool,
+    /// Mode and time are kept anyway
+    #[arg(short, long, hide_short_help = true)]
+    preserve: bool,
+    /// Change nothing; say what would be done with each file
+    #[arg(short = 'n', long)]
+    pub(super) dry_run: bool,
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    there: There,
+    #[command(flatten)]
+    pub(super) ssh: Through,
+    /// Never send faster than this
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub(super) max_rate: Option<Rate>,
+    /// How much of a link to claim that others use too: low (what they leave), fair (as much as each
+    /// of them), high (as much as two; a server must allow it)
+    #[arg(long, value_name = "low|fair|high", default_value_t)]
+    pub(super) policy: Sharing,
+    /// End after this long, with its unit; the same command goes on where it was
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
+    pub(super) max_time: Option<Duration>,
+    /// This user's key file; through ssh, that of ssh
+    #[arg(short = 'i', long, value_name = "FILE")]
+    pub(super) identity: Option<PathBuf>,
+    /// Talk to the server whatever its key
+    #[arg(long)]
+    pub(super) trust_any: bool,
+    /// Only over IPv4
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    pub(super) ipv4: bool,
+    /// Only over IPv6
+    #[arg(short = '6', long)]
+    pub(super) ipv6: bool,
+    /// Do not wait for the disk before a received file counts
+    #[arg(long)]
+    no_sync: bool,
+    /// How progress is shown: a bar, a line every ten seconds, nothing, or a bar on a terminal
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    pub(super) progress: Style,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+    /// Say more at the end
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub(super) verbose: bool,
+    /// One JSON object on stdout
+    #[arg(long, short = 'J')]
+    pub(super) json: bool,
+    /// Not needed; farhaul measures it
+    #[arg(long, hide = true)]
+    rtt: Option<String>,
+    /// Not needed; farhaul measures it
+    #[arg(long, hide = true)]
+    bandwidth: Option<String>,
+    /// Not needed; farhaul measures it
+    #[arg(long, hide = true)]
+    window: Option<String>,
+}
+
+/// Which files.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Which files")]
+struct Which {
+    /// Leave out what matches, as a line of .gitignore would; folders with everything in them
+    #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
+    exclude: Vec<String>,
+    /// The same for every line of a file
+    #[arg(long, value_name = "FILE")]
+    exclude_from: Vec<PathBuf>,
+    /// Send what matches although it is excluded; without any exclusion, send nothing else
+    #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
+    include: Vec<String>,
+    /// Leave out smaller files
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    min_size: Option<Size>,
+    /// Leave out larger files
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    max_size: Option<Size>,
+    /// Send only the paths listed in FILE (- for stdin), which are below the one source; folders
+    /// among them without what is in them
+    #[arg(long, value_name = "FILE")]
+    files_from: Option<PathBuf>,
+    /// They end in NUL, as from find -print0, and not in newlines
+    #[arg(short = '0', long, requires = "files_from")]
+    null: bool,
+}
+
+/// What is there already.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "What is there already")]
+struct There {
+    /// Leave files alone whose name is taken
+    #[arg(long, visible_alias = "no-clobber", conflicts_with = "update")]
+    ignore_existing: bool,
+    /// Leave files alone that are newer there
+    #[arg(short, long)]
+    update: bool,
+    /// Compare content wherever the size is the same, whatever the times
+    #[arg(short, long)]
+    checksum: bool,
+}
+
+/// How ssh is called.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Through ssh")]
+pub(super) struct Through {
+    #[arg(long, value_name = "PROGRAM", help = SSH)]
+    ssh: Option<OsString>,
+    /// ssh's own -F: another file than ~/.ssh/config
+    #[arg(short = 'F', long, value_name = "FILE")]
+    ssh_config: Option<PathBuf>,
+    /// ssh's own -o, any number of times
+    #[arg(short = 'o', long, value_name = "OPTION")]
+    ssh_option: Vec<String>,
+    #[arg(long, value_name = "PROGRAM", help = REMOTE)]
+    remote_bin: Option<String>,
+    /// UDP ports to try there, as in 20000 or 20000-20010 [default: 17992-18055]
+    #[arg(long, value_name = "PORT[-PORT]", value_parser = ports)]
+    remote_port: Option<(u16, u16)>,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time = farhaul_link::duration(text).map_err(|e| e.to_string())?;
+    if time.is_zero() {
+        return Err("give more than no time".into());
+    }
+    Ok(time)
+}
+
+fn ports(text: &str) -> Result<(u16, u16), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let port = |text: &str| text.parse::<u16>().ok().filter(|p| *p > 0);
+    match (port(first), port(last)) {
+        (Some(first), Some(last)) if first <= last => Ok((first, last)),
+        (Some(first), Some(last)) => Err(format!("{first} is above {last}: write {last}-{first}")),
+        _ => Err("write a port or a range of them, as in 20000-20010".into()),
+    }
+}
+
+impl Args {
+    /// Refuses what other programs need and this one does not.
+    pub(super) fn refuse_needless(&self) -> Result<(), Failure> {
+        let needless = [
+            ("--rtt", &self.rtt),
+            ("--bandwidth", &self.bandwidth),
+            ("--window", &self.window),
+        ];
+        match needless.iter().find(|(_, v)| v.is_some()) {
+            Some((flag, _)) => Err(Failure::usage(format!(
+                "{flag} is not needed: farhaul measures it"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// What is the same for every attempt.
+    pub(super) fn options(&self, put: bool) -> Result<Options, Failure> {
+        if !put && self.which.files_from.is_some() {
+            return Err(Failure::usage(
+                "--files-from is for sending: to fetch, name a folder and --include what is meant",
+            ));
+        }
+        let existing = if self.there.ignore_existing {
+            Existing::Keep
+        } else if self.there.update {
+            Existing::KeepNewer
+        } else {
+            Existing::Replace
+        };
+        Ok(Options {
+            sync: !self.no_sync,
+            filter: self.which.filter()?,
+            list: self.which.list()?.map(Arc::new),
+            existing,
+            checksum: self.there.checksum,
+            max_rate: self.max_rate,
+            sharing: self.policy,
+            ..Options::default()
+        })
+    }
+
+    /// How ssh is called.
+    pub(super) fn call(&self) -> ssh::Call {
+        let mut flags: Vec<OsString> = Vec::new();
+        if let Some(file) = &self.ssh.ssh_config {
+            flags.extend(["-F".into(), file.clone().into()]);
+        }
+        if let Some(file) = &self.identity {
+            flags.extend(["-i".into(), file.clone().into()]);
+        }
+        for option in &self.ssh.ssh_option {
+            flags.extend(["-o".into(), option.into()]);
+        }
+        for (on, flag) in [(self.ipv4, "-4"), (self.ipv6, "-6")] {
+            if on {
+                flags.push(flag.into());
+            }
+        }
+        ssh::Call::new(
+            self.ssh.ssh.clone(),
+            flags,
+            self.ssh.remote_bin.clone(),
+            self.ssh.remote_port,
+        )
+    }
+}
+
+impl Which {
+    fn filter(&self) -> Result<Filter, Failure> {
+        let mut exclude = Vec::new();
+        for file in &self.exclude_from {
+            let text = fs::read_to_string(file)
+                .map_err(|e| Failure::usage(format!("--exclude-from {}: {e}", file.display())))?;
+            exclude.extend(text.lines().map(str::to_owned));
+        }
+        exclude.extend(self.exclude.iter().cloned());
+        let (least, most) = (
+            self.min_size.map(Size::bytes),
+            self.max_size.map(Size::bytes),
+        );
+        Filter::new(&exclude, &self.include, (least, most)).map_err(|e| {
+            let fix = if e.fix.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", e.fix)
+            };
+            Failure::usage(format!("{}{fix}", e.text))
+        })
+    }
+
+    /// The paths of `--files-from`, as bytes.
+    fn list(&self) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+        let Some(file) = &self.files_from else {
+            return Ok(None);
+        };
+        let read = if file == Path::new("-") {
+            let mut bytes = Vec::new();
+            io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+        } else {
+            fs::read(file)
+        };
+        let bytes = read.map_err(|e| {
+            let name = String::from_utf8_lossy(file.as_os_str().as_bytes()).into_owned();
+            Failure::usage(format!("--files-from {name}: {e}"))
+        })?;
+        let end = if self.null { 0 } else { b'\n' };
+        let paths = bytes.split(|b| *b == end).map(plain);
+        Ok(Some(paths.filter(|p| !p.is_empty()).collect()))
+    }
+}
+
+/// As `find` prints it, without what says "here" and "a folder".
+fn plain(path: &[u8]) -> Vec<u8> {
+    let mut path = path;
+    while let Some(rest) = path.strip_prefix(b"./") {
+        path = rest;
+    }
+    while let Some(rest) = path.strip_suffix(b"/").filter(|rest| !rest.is_empty()) {
+        path = rest;
+    }
+    if path == b"." {
+        Vec::new()
+    } else {
+        path.to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_one_or_a_range() {
+        assert_eq!(ports("5"), Ok((5, 5)));
+        assert_eq!(ports("5-7"), Ok((5, 7)));
+        for bad in ["", "0", "7-5", "x", "5-", "70000", "1-2-3"] {
+            assert!(ports(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_find_prints_is_a_path() {
+        for (printed, path) in [
+            ("./a/b", "a/b"),
+            ("././a/", "a"),
+            (".", ""),
+            ("./", ""),
+            ("/abs", "/abs"),
+            ("../x", "../x"),
+            ("a b ", "a b "),
+        ] {
+            assert_eq!(plain(printed.as_bytes()), path.as_bytes(), "{printed}");
+        }
+    }
+}

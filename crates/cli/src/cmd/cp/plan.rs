@@ -1,0 +1,108 @@
+//! How is it told what a copy would do? A line per file as it is known, or one object at the end.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use farhaul_core::units::Size;
+use farhaul_transfer::{Action, Planned, Summary, client::Plan};
+use serde_json::{Value, json};
+
+use crate::out;
+
+/// What was told.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told(Arc<Mutex<Count>>);
+
+#[derive(Debug, Default)]
+struct Count {
+    files: u64,
+    bytes: u64,
+    entries: Vec<Value>,
+}
+
+impl Told {
+    /// Where the transfer tells its plan: to lines now, or kept for the end.
+    pub(super) fn sink(&self, json: bool, quiet: bool) -> Plan {
+        let told = self.clone();
+        Arc::new(move |planned| told.tell(&planned, json, quiet))
+    }
+
+    fn tell(&self, planned: &Planned, json: bool, quiet: bool) {
+        let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(planned.action, Action::Send | Action::Replace) {
+            count.files += 1;
+            count.bytes += planned.bytes;
+        }
+        let (action, path) = (planned.action.name(), show(&planned.path));
+        if json {
+            count.entries.push(json!({
+                "action": action,
+                "path": String::from_utf8_lossy(&planned.path),
+                "bytes": planned.bytes,
+                "why": planned.why,
+            }));
+        } else if !quiet {
+            let size = match planned.action {
+                Action::Send | Action::Replace | Action::Compare => {
+                    Size::from_bytes(planned.bytes).to_string()
+                }
+                _ => String::new(),
+            };
+            let why = if planned.why.is_empty() {
+                String::new()
+            } else {
+                format!("  ({})", planned.why)
+            };
+            out::line(format!("{action:8}{size:>12}  {path}{why}"));
+        }
+    }
+
+    /// One line for people.
+    pub(super) fn line(&self, summary: &Summary, to: &str) -> String {
+        let count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = summary.files.skipped;
+        let mut line = format!(
+            "would write {} in {} {} to {to}, {there} would stay or be compared",
+            Size::from_bytes(count.bytes),
+            count.files,
+            if count.files == 1 { "file" } else { "files" },
+        );
+        if summary.files.failed > 0 {
+            line += ", ";
+            line += &summary.files.failed.to_string();
+            line += " would fail";
+        }
+        line
+    }
+
+    /// What the summary's object has besides.
+    pub(super) fn add_to(&self, object: &mut Value) {
+        let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        object["dry_run"] = true.into();
+        object["would_send"] = json!({ "files": count.files, "bytes": count.bytes });
+        object["plan"] = std::mem::take(&mut count.entries).into();
+    }
+}
+
+/// A path for a terminal: control characters are escaped.
+fn show(path: &[u8]) -> String {
+    String::from_utf8_lossy(path)
+        .chars()
+        .map(|c| {
+            if c.is_control() {
+                c.escape_default().to_string()
+            } else {
+                c.to_string()
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_from_elsewhere_do_not_steer_the_terminal() {
+        assert_eq!(show(b"a\x1b[2Jb\n"), "a\\u{1b}[2Jb\\n");
+    }
+}

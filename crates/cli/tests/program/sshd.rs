@@ -1,0 +1,169 @@
+//! Does a copy through ssh work with a real ssh and a real sshd? One on a port of its own, with keys
+//! and a configuration that live as long as the test. Where there is no sshd it says so and passes.
+
+use std::{
+    env, fs,
+    io::{BufRead as _, BufReader},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+};
+
+use super::kit::command;
+
+const SSHD: &str = "/usr/sbin/sshd";
+/// Made by the service that usually starts sshd; it insists when it runs as root.
+const EMPTY: &str = "/run/sshd";
+
+/// An sshd and how to reach it.
+struct Daemon {
+    child: Child,
+    place: tempfile::TempDir,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+fn output(program: &str, args: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(args).output().ok()?;
+    let fine = output.status.success();
+    fine.then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+impl Daemon {
+    /// Starts it; why not, where that cannot be.
+    fn start() -> Result<Self, String> {
+        if !Path::new(SSHD).exists() {
+            return Err(format!("no {SSHD}: install openssh-server"));
+        }
+        let user = output("id", &["-un"]).ok_or("no name for this user")?;
+        if user == "root" {
+            fs::create_dir_all(EMPTY).map_err(|e| format!("{EMPTY}: {e}"))?;
+        }
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let path = |name: &str| place.path().join(name);
+        for key in ["host", "user", "stranger"] {
+            let file = path(key);
+            let file = file.to_str().expect("text");
+            output("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", file])
+                .ok_or("no ssh-keygen: install openssh-client")?;
+        }
+        fs::copy(path("user.pub"), path("authorized")).expect("ours");
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("bound").port();
+        drop(free);
+        let at = place.path().display();
+        let config = format!(
+            "ListenAddress 127.0.0.1:{port}\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized\n\
+             PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n\
+             KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\nPrintMotd no\n"
+        );
+        fs::write(path("sshd_config"), config).expect("ours");
+        let host = fs::read_to_string(path("host.pub")).expect("ours");
+        fs::write(path("known"), format!("[127.0.0.1]:{port} {host}")).expect("ours");
+        let config = format!(
+            "Host box\n  HostName 127.0.0.1\n  Port {port}\n  User {user}\n  IdentityFile {at}/user\n\
+             Host *\n  UserKnownHostsFile {at}/known\n  GlobalKnownHostsFile /dev/null\n\
+             \x20 StrictHostKeyChecking yes\n  IdentitiesOnly yes\n  BatchMode yes\n"
+        );
+        fs::write(path("ssh_config"), config).expect("ours");
+        let mut child = Command::new(SSHD)
+            .args(["-D", "-e", "-f"])
+            .arg(path("sshd_config"))
+            .stderr(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .map_err(|e| format!("{SSHD}: {e}"))?;
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let mut said = Vec::new();
+        for line in lines.by_ref().map_while(Result::ok) {
+            let ready = line.contains("Server listening on");
+            said.push(line);
+            if ready {
+                thread::spawn(move || lines.for_each(drop));
+                return Ok(Self { child, place });
+            }
+        }
+        panic!("sshd did not start: {said:?}");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn cp(&self, args: &[&str]) -> Output {
+        let config = self.path("ssh_config");
+        let config = config.to_str().expect("text");
+        let ours = [
+            "cp",
+            "-F",
+            config,
+            "--remote-bin",
+            env!("CARGO_BIN_EXE_farhaul"),
+        ];
+        let mut command = command(self.place.path(), &[&ours[..], args].concat());
+        command
+            .env_remove("FARHAUL_SSH")
+            .env_remove("SSH_AUTH_SOCK");
+        command.output().expect("the program starts")
+    }
+
+    fn copy(&self, args: &[&str], code: i32) -> String {
+        let output = self.cp(args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        said
+    }
+}
+
+#[test]
+fn files_go_through_a_real_sshd_both_ways() {
+    let daemon = match Daemon::start() {
+        Ok(daemon) => daemon,
+        Err(why) => {
+            println!("skipped: {why}");
+            return;
+        }
+    };
+    let read = |name: &str| fs::read(daemon.path(name)).expect("it is there");
+    fs::create_dir_all(daemon.path("src/deep")).expect("ours");
+    fs::write(daemon.path("src/big"), vec![5; 5_000_000]).expect("ours");
+    fs::write(daemon.path("src/deep/it's $HOME"), "odd").expect("ours");
+    let far = |name: &str| format!("box:{}", daemon.path(name).display());
+
+    daemon.copy(&["src", &far("new/far/")], 0);
+    assert!(read("new/far/src/big") == read("src/big"));
+    assert_eq!(read("new/far/src/deep/it's $HOME"), b"odd");
+    daemon.copy(&[&far("new/far/src/"), "back"], 0);
+    assert!(read("back/big") == read("src/big"));
+    assert_eq!(read("back/deep/it's $HOME"), b"odd");
+    daemon.copy(&["-n", "src", &far("dry")], 0);
+    assert!(!daemon.path("dry").exists());
+
+    let said = daemon.copy(&[&far("none"), "here"], 3);
+    assert!(said.contains("none"), "{said}");
+    let said = daemon.copy(&["--remote-bin", "/none", "src", "box:x"], 2);
+    assert!(said.contains("--remote-bin"), "given twice: {said}");
+    // Another host's key, and a user who is not let in: what ssh says is shown, and the code is its.
+    let known = fs::read_to_string(daemon.path("known")).expect("ours");
+    let other = fs::read_to_string(daemon.path("stranger.pub")).expect("ours");
+    let (name, _) = known.split_once(' ').expect("a name and a key");
+    fs::write(daemon.path("known"), format!("{name} {other}")).expect("ours");
+    let said = daemon.copy(&["src/big", &far("x")], 12);
+    assert!(said.contains("Host key verification failed"), "{said}");
+    fs::write(daemon.path("known"), known).expect("ours");
+    fs::write(daemon.path("authorized"), other).expect("ours");
+    let said = daemon.copy(&["src/big", &far("x")], 12);
+    assert!(said.contains("Permission denied"), "{said}");
+    let key = daemon.path("stranger");
+    daemon.copy(
+        &["-i", key.to_str().expect("text"), "src/big", &far("x")],
+        0,
+    );
+    assert!(read("x") == read("src/big"));
+}

@@ -1,0 +1,115 @@
+//! How much of a shared link does the flow claim? `fair` is the law as it is; `high` takes larger
+//! steps up, and among window laws the window of two; `low` steps aside.
+//!
+//! A low flow whose probe shows that the link is full, and not by itself alone, takes a step *down*. It
+//! gives way to a queue half as long, gives up more, never competes, and remembers for ten minutes how short the path was (as LEDBAT++ does): whoever keeps a queue full for
+//! as long is not forgotten.
+
+use std::time::Duration;
+
+use farhaul_core::congestion::{AckEvent, Sharing};
+
+use super::CAUTIOUS;
+use crate::{cubic::Cubic, ledbat::Delay};
+
+/// A low flow with less than this share of a full link is not alone on it.
+const BESIDE: f64 = 0.6;
+/// What a low flow keeps when a probe shows that others fill the link too.
+const KEPT_BESIDE: f64 = 0.85;
+/// A high flow's steps over a fair one's. With steps `k` times as large, `x / (1 - x)` of two flows
+/// differ by `k` where they settle (`docs/laws/haul.md`): 1.7 to 1 for two flows, `k` to 1 among many.
+const LARGER: f64 = 3.0;
+/// What a low flow keeps when a queue stands, besides what that queue says.
+const KEPT: f64 = 0.7;
+/// The same when draining did not empty it.
+const KEPT_IN_VAIN: f64 = 0.5;
+/// A low flow's queue is shorter by this.
+const SHORT: u32 = 2;
+/// How long a low flow holds still when draining did not help.
+pub(super) const ASIDE: Duration = Duration::from_secs(1);
+/// CUBIC's constants for the window of two: half of the cut, and steeper, so that the mean window,
+/// which goes with the fourth root of `c (3 + beta) / (4 (1 - beta))` (RFC 9438 §5.1), doubles.
+const OF_TWO: (f64, f64) = (0.85, 3.1);
+
+/// The claim, and what it makes the law remember.
+#[derive(Clone, Debug)]
+pub(super) struct Manner {
+    pub(super) sharing: Sharing,
+    delay: Delay,
+}
+
+impl Default for Manner {
+    fn default() -> Self {
+        Self::new(Sharing::default())
+    }
+}
+
+impl Manner {
+    pub(super) const fn new(sharing: Sharing) -> Self {
+        Self {
+            sharing,
+            delay: Delay::new(),
+        }
+    }
+
+    const fn is_low(&self) -> bool {
+        matches!(self.sharing, Sharing::Low)
+    }
+
+    /// Whether a queue that others fill is fought for.
+    pub(super) const fn competes(&self) -> bool {
+        !self.is_low()
+    }
+
+    /// What part of a probe's find is taken on a link that was full lately.
+    pub(super) const fn step(&self) -> f64 {
+        match self.sharing {
+            Sharing::Low | Sharing::Fair => CAUTIOUS,
+            Sharing::High => LARGER * CAUTIOUS,
+        }
+    }
+
+    /// What is kept of the estimate after a probe that was not `free` and showed this `share` of the
+    /// link; nothing if that is no reason.
+    pub(super) fn kept_beside(&self, free: bool, share: f64) -> Option<f64> {
+        (self.is_low() && !free && share < BESIDE).then_some(KEPT_BESIDE)
+    }
+
+    /// What a flow with this `share` of the link keeps when a queue stands, besides what that queue says.
+    pub(super) fn kept(&self, share: f64) -> f64 {
+        if self.is_low() && share < BESIDE {
+            KEPT
+        } else {
+            1.0
+        }
+    }
+
+    /// What is kept when draining did not empty it; `fair` for who then competes.
+    pub(super) const fn kept_in_vain(&self, fair: f64) -> f64 {
+        if self.is_low() { KEPT_IN_VAIN } else { fair }
+    }
+
+    /// The queue that is given way to.
+    pub(super) fn target(&self, fair: Duration) -> Duration {
+        if self.is_low() { fair / SHORT } else { fair }
+    }
+
+    /// The window law among window laws.
+    pub(super) fn rival(&self) -> Cubic {
+        match self.sharing {
+            Sharing::High => Cubic::new(OF_TWO.0, OF_TWO.1),
+            _ => Cubic::default(),
+        }
+    }
+
+    /// What the law should take for the queue that this feedback shows.
+    pub(super) fn queue(&mut self, ack: &AckEvent) -> Option<Duration> {
+        if !self.is_low() {
+            return ack.queue_delay;
+        }
+        self.delay.update(ack);
+        let remembered = Duration::try_from_secs_f64(self.delay.queue()).ok();
+        ack.queue_delay
+            .max(remembered.filter(|_| ack.rtt.is_some()))
+    }
+}

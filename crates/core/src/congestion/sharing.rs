@@ -1,0 +1,64 @@
+//! How much of a link that others use too does a sender claim?
+
+use std::{fmt, str::FromStr};
+
+/// A claim to a shared link. All of them use a link that nobody else wants in full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// What nobody else wants.
+    Low,
+    /// As much as each of the others.
+    #[default]
+    Fair,
+    /// As much as two of the others.
+    High,
+}
+
+impl Sharing {
+    /// All of them, the least claim first.
+    pub const ALL: [Self; 3] = [Self::Low, Self::Fair, Self::High];
+
+    /// The word used on command lines and in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Fair => "fair",
+            Self::High => "high",
+        }
+    }
+}
+
+impl fmt::Display for Sharing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Not a claim that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write low, fair or high")]
+pub struct NotASharing;
+
+impl FromStr for Sharing {
+    type Err = NotASharing;
+
+    fn from_str(text: &str) -> Result<Self, NotASharing> {
+        Self::ALL
+            .into_iter()
+            .find(|s| s.name() == text)
+            .ok_or(NotASharing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        for sharing in Sharing::ALL {
+            assert_eq!(sharing.to_string().parse(), Ok(sharing));
+        }
+        assert_eq!("fixed".parse::<Sharing>(), Err(NotASharing));
+    }
+}

@@ -1,0 +1,97 @@
+//! Does `--policy` mean what it says? `low` has a link that nobody else wants, leaves it to everybody
+//! who does, and comes back; `high` gets more than `fair`, and leaves `fair` its part.
+
+use farhaul_core::units::Rate;
+use farhaul_link::Loss;
+use farhaul_sim::{FlowConfig, Scenario, SimReport};
+
+use super::kit::{Who, over, path, run, seconds, secs, share};
+
+const RATE: Rate = Rate::mbit(500);
+const LOW: Who = Who::HaulUnder("haul:policy=low");
+const HIGH: Who = Who::HaulUnder("haul:policy=high");
+
+/// Flow 0 for the whole time, flow 1 from 10 s on until `stop`.
+fn beside(rtt_ms: u64, loss: f64, who: [Who; 2], stop: u64, lasts: u64) -> SimReport {
+    let mut link = path(RATE, rtt_ms, 9_000);
+    if loss > 0.0 {
+        link.loss = Loss::Random(loss);
+    }
+    let second = FlowConfig {
+        start: secs(10),
+        stop: Some(secs(stop)),
+        ..FlowConfig::default()
+    };
+    let scenario = Scenario {
+        flows: vec![FlowConfig::default(), second],
+        ..over(link, secs(lasts))
+    };
+    run(&scenario, &who)
+}
+
+#[test]
+fn low_has_an_idle_link() {
+    for (rtt_ms, loss, owed) in [
+        (10, 0.0, 0.93),
+        (100, 0.0, 0.93),
+        (100, 0.01, 0.93),
+        (200, 0.02, 0.85),
+    ] {
+        let mut link = path(RATE, rtt_ms, 9_000);
+        if loss > 0.0 {
+            link.loss = Loss::Random(loss);
+        }
+        let report = run(&over(link, secs(40)), &[LOW]);
+        let got = share(&report, 0, 10, 40, RATE);
+        eprintln!("{rtt_ms} ms, loss {loss}: {got:.3}");
+        assert!(
+            got >= owed,
+            "{rtt_ms} ms, loss {loss}: {}",
+            seconds(&report, 0, RATE)
+        );
+    }
+}
+
+#[test]
+fn low_gives_way_and_comes_back() {
+    for (rtt_ms, loss, other) in [
+        (20, 0.0, Who::Haul),
+        (100, 0.0, Who::Haul),
+        (100, 0.01, Who::Haul),
+        (20, 0.0, Who::Bare("cubic")),
+        (100, 0.0, Who::Bare("cubic")),
+        (100, 0.0, Who::Bare("bbr")),
+    ] {
+        let report = beside(rtt_ms, loss, [LOW, other], 60, 100);
+        let lines = [0, 1].map(|flow| seconds(&report, flow, RATE));
+        let during = share(&report, 0, 30, 60, RATE);
+        let its = share(&report, 1, 30, 60, RATE);
+        let after = share(&report, 0, 75, 100, RATE);
+        eprintln!(
+            "{rtt_ms} ms, loss {loss}, {other:?}: beside it {during:.3} (the other {its:.3}), after it {after:.3}\n{lines:#?}"
+        );
+        assert!(during <= 0.13, "{rtt_ms} ms, {other:?}: {lines:#?}");
+        assert!(its >= 0.8, "{rtt_ms} ms, {other:?}: {lines:#?}");
+        assert!(after >= 0.88, "{rtt_ms} ms, {other:?}: {lines:#?}");
+    }
+}
+
+#[test]
+fn high_gets_more_than_fair_and_leaves_it_some() {
+    for rtt_ms in [20, 100] {
+        let mut ratios = Vec::new();
+        for order in [[HIGH, Who::Haul], [Who::Haul, HIGH]] {
+            let report = beside(rtt_ms, 0.0, order, 130, 130);
+            let high = usize::from(order[0] != HIGH);
+            let [a, b] = [high, 1 - high].map(|flow| share(&report, flow, 50, 130, RATE));
+            eprintln!(
+                "{rtt_ms} ms, {order:?}: high {a:.3}, fair {b:.3}, {:.2}",
+                a / b
+            );
+            assert!(a + b >= 0.88, "{rtt_ms} ms: {a:.3} and {b:.3}");
+            ratios.push(a / b);
+        }
+        let mean = (ratios[0] * ratios[1]).sqrt();
+        assert!((1.2..=3.0).contains(&mean), "{rtt_ms} ms: {ratios:.2?}");
+    }
+}

@@ -1,0 +1,151 @@
+//! What is asked of the other side besides a share and a path, and what does it answer at the end? How
+//! files that are there are treated, which files are meant, how the link is shared; and what it cost.
+
+use farhaul_core::{
+    codec::{DecodeError, Reader, VARINT_MAX},
+    congestion::Sharing,
+    units::Rate,
+};
+use farhaul_io::cpu;
+
+use crate::{filter::Spec, message::Out};
+
+/// What becomes of a file that has the name already?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// It is replaced unless it is the same.
+    #[default]
+    Replace,
+    /// It stays as it is.
+    Keep,
+    /// It stays if it is as new as the one that would replace it, or newer.
+    KeepNewer,
+}
+
+/// A client's wishes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ask {
+    /// The source is a single file, which the path may rename.
+    pub(crate) one_file: bool,
+    /// Nothing is to be changed; only told.
+    pub(crate) dry: bool,
+    pub(crate) existing: Existing,
+    /// Files of the same size are compared by content, whatever their times.
+    pub(crate) checksum: bool,
+    /// For a sender.
+    pub(crate) max_rate: Option<Rate>,
+    /// For a sender, and for a server to allow.
+    pub(crate) sharing: Sharing,
+    /// For a sender.
+    pub(crate) spec: Spec,
+}
+
+const ONE_FILE: u8 = 1;
+const DRY: u8 = 2;
+const KEEP: u8 = 4;
+const KEEP_NEWER: u8 = 8;
+const CHECKSUM: u8 = 16;
+const ALL: u8 = 31;
+
+impl Ask {
+    pub(crate) fn encode(&self, out: &mut Out<'_>) {
+        let keep = match self.existing {
+            Existing::Replace => 0,
+            Existing::Keep => KEEP,
+            Existing::KeepNewer => KEEP_NEWER,
+        };
+        let flag = |on, bit| if on { bit } else { 0 };
+        out.u8(flag(self.one_file, ONE_FILE)
+            | flag(self.dry, DRY)
+            | keep
+            | flag(self.checksum, CHECKSUM));
+        out.varint(self.max_rate.map_or(0, Rate::bps));
+        out.u8(self.sharing as u8);
+        let Spec {
+            exclude,
+            include,
+            least,
+            most,
+        } = &self.spec;
+        out.prefixed(exclude.as_bytes());
+        out.prefixed(include.as_bytes());
+        out.varint(*least);
+        out.varint(*most);
+    }
+
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let flags = r.u8()?;
+        let existing = match flags & (KEEP | KEEP_NEWER) {
+            0 => Existing::Replace,
+            KEEP => Existing::Keep,
+            KEEP_NEWER => Existing::KeepNewer,
+            _ => return Err(DecodeError::Malformed("flags")),
+        };
+        if flags & !ALL != 0 {
+            return Err(DecodeError::Malformed("flags"));
+        }
+        let rate = r.varint()?;
+        let sharing = Sharing::ALL.get(usize::from(r.u8()?)).copied();
+        Ok(Self {
+            one_file: flags & ONE_FILE != 0,
+            dry: flags & DRY != 0,
+            existing,
+            checksum: flags & CHECKSUM != 0,
+            sharing: sharing.ok_or(DecodeError::Malformed("sharing"))?,
+            max_rate: (rate > 0).then(|| Rate::from_bps(rate)),
+            spec: Spec {
+                exclude: utf8(r)?,
+                include: utf8(r)?,
+                least: r.varint()?,
+                most: r.varint()?.min(VARINT_MAX),
+            },
+        })
+    }
+}
+
+fn utf8(r: &mut Reader<'_>) -> Result<String, DecodeError> {
+    let bytes = r.prefixed()?;
+    let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::Malformed("filter"))?;
+    Ok(text.to_owned())
+}
+
+/// What a transfer cost one end's process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Processor time during the transfer, µs.
+    pub(crate) cpu_micros: u64,
+    /// The most memory the process has held, bytes; 0 if unknown.
+    pub(crate) max_rss: u64,
+}
+
+impl Usage {
+    pub(crate) fn encode(&self, out: &mut Out<'_>) {
+        out.varint(self.cpu_micros);
+        out.varint(self.max_rss);
+    }
+
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            cpu_micros: r.varint()?,
+            max_rss: r.varint()?,
+        })
+    }
+}
+
+/// Counts what this process uses from now on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meter(std::time::Duration);
+
+impl Meter {
+    pub(crate) fn new() -> Self {
+        Self(cpu::process_time())
+    }
+
+    pub(crate) fn usage(self) -> Usage {
+        let cpu = cpu::process_time().saturating_sub(self.0);
+        Usage {
+            cpu_micros: u64::try_from(cpu.as_micros()).unwrap_or(VARINT_MAX),
+            max_rss: cpu::max_rss().unwrap_or(0),
+        }
+    }
+}

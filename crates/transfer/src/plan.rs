@@ -1,0 +1,520 @@
+//! What would a transfer do? Both sides go through the manifest as if it were one; the receiver says
+//! what it would do with each entry, and changes nothing.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    sync::{Arc, mpsc},
+};
+
+use farhaul_core::{protocol::Session, units::Size};
+use rustix::fs::{Access, AtFlags, FileType};
+
+use crate::{
+    ask::{Ask, Existing, Meter},
+    confine::{self, Tree},
+    error::{Code, TransferError},
+    ledger::{Ledger, Outbox, short},
+    message::{Entry, Kind, Message, TARGET_FRAME, Tally},
+    path,
+    progress::{Phase, Progress},
+    receiver::Look,
+    scan::{self, Found, Selection, Source},
+    sender::{Identity, NOT_LISTED},
+    table::WINDOW,
+};
+
+/// What would become of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Action {
+    /// A file that is not there would be sent.
+    Send = 0,
+    /// A file would be sent and replace another.
+    Replace = 1,
+    /// Size and time are the same; the content would be compared, and sent only if it differs.
+    Compare = 2,
+    /// What is there would stay.
+    Keep = 3,
+    /// A folder would be made.
+    Make = 4,
+    /// A link would be made.
+    Link = 5,
+    /// It could not be done.
+    Fail = 6,
+    /// The filter leaves it out.
+    Exclude = 7,
+}
+
+impl Action {
+    const ALL: [Self; 8] = [
+        Self::Send,
+        Self::Replace,
+        Self::Compare,
+        Self::Keep,
+        Self::Make,
+        Self::Link,
+        Self::Fail,
+        Self::Exclude,
+    ];
+
+    pub(crate) fn from_number(n: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(n)).copied()
+    }
+
+    /// The word used in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Replace => "replace",
+            Self::Compare => "compare",
+            Self::Keep => "keep",
+            Self::Make => "make",
+            Self::Link => "link",
+            Self::Fail => "fail",
+            Self::Exclude => "exclude",
+        }
+    }
+}
+
+/// One entry and what would become of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// What.
+    pub action: Action,
+    /// Relative to the destination, as bytes; that of the source if it is left out.
+    pub path: Vec<u8>,
+    /// Bytes of a file.
+    pub bytes: u64,
+    /// Why it could not be done.
+    pub why: String,
+}
+
+/// Is told what would be done, entry by entry.
+pub(crate) type Sink = Arc<dyn Fn(Planned) + Send + Sync>;
+
+fn tell(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
+    if let Some(sink) = sink
+        && !entry.path.is_empty()
+    {
+        sink(Planned {
+            action,
+            path: entry.path.clone(),
+            bytes: entry.size,
+            why,
+        });
+    }
+}
+
+fn tell_excluded(sink: Option<&Sink>, path: Vec<u8>) {
+    if let Some(sink) = sink {
+        sink(Planned {
+            action: Action::Exclude,
+            path,
+            bytes: 0,
+            why: String::new(),
+        });
+    }
+}
+
+/// The side that has the files.
+pub(crate) struct Lister {
+    found: Option<mpsc::Receiver<Vec<Found>>>,
+    backlog: VecDeque<Found>,
+    /// Listed, not judged.
+    listed: VecDeque<Entry>,
+    /// Number of the first of them.
+    first: u64,
+    troubles: BTreeMap<u64, String>,
+    ended: bool,
+    out: Outbox,
+    sink: Option<Sink>,
+    pub(crate) ledger: Ledger,
+    pub(crate) tally: Tally,
+    pub(crate) finished: bool,
+    meter: Meter,
+    progress: Arc<Progress>,
+}
+
+impl Lister {
+    /// Starts to scan `sources`.
+    pub(crate) fn new(
+        sources: Vec<Source>,
+        selection: Selection,
+        progress: Arc<Progress>,
+        sink: Option<Sink>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            found: Some(scan::start(sources, selection, Arc::clone(&progress))?),
+            backlog: VecDeque::new(),
+            listed: VecDeque::new(),
+            first: 0,
+            troubles: BTreeMap::new(),
+            ended: false,
+            out: Outbox::default(),
+            sink,
+            ledger: Ledger::default(),
+            tally: Tally::default(),
+            finished: false,
+            meter: Meter::new(),
+            progress,
+        })
+    }
+
+    pub(crate) const fn is_waiting(&self) -> bool {
+        self.found.is_some()
+    }
+
+    /// A problem found by the scan or before.
+    pub(crate) fn note(&mut self, problem: &scan::Problem) {
+        self.out.push(&Message::Failed {
+            file: NOT_LISTED,
+            code: problem.code,
+            again: false,
+            text: short(&problem.text),
+        });
+        self.ledger.add(problem.code, problem.text.clone());
+    }
+
+    /// Moves everything on.
+    pub(crate) fn poll(&mut self, session: &mut dyn Session) {
+        while self.listed.len() < WINDOW && self.refill() {
+            self.list();
+        }
+        let listed = self.found.is_none() && self.backlog.is_empty();
+        if listed && self.listed.is_empty() && !self.ended {
+            self.ended = true;
+            self.out.push(&Message::End {
+                entries: self.first,
+            });
+            self.progress.set_phase(Phase::Finishing);
+        }
+        self.out.flush(session);
+    }
+
+    /// True if there is something to list.
+    fn refill(&mut self) -> bool {
+        if let Some(found) = &self.found
+            && self.backlog.is_empty()
+        {
+            match found.try_recv() {
+                Ok(batch) => self.backlog.extend(batch),
+                Err(mpsc::TryRecvError::Empty) => {}
+                Err(mpsc::TryRecvError::Disconnected) => self.found = None,
+            }
+        }
+        !self.backlog.is_empty()
+    }
+
+    fn list(&mut self) {
+        let first = self.first + self.listed.len() as u64;
+        let (mut entries, mut paths) = (Vec::new(), Vec::new());
+        let mut bytes = 0;
+        while bytes < TARGET_FRAME && self.listed.len() < WINDOW {
+            match self.backlog.pop_front() {
+                Some(Found::Entry(scanned)) => {
+                    let entry = scanned.entry;
+                    bytes += entry.path.len() + entry.target.len() + 48;
+                    self.listed.push_back(entry.clone());
+                    entries.push(entry);
+                }
+                Some(Found::Problem(problem)) => self.note(&problem),
+                Some(Found::Excluded(path)) => {
+                    bytes += path.len() + 8;
+                    paths.push(path);
+                }
+                None => break,
+            }
+        }
+        for path in &paths {
+            tell_excluded(self.sink.as_ref(), path.clone());
+        }
+        if !paths.is_empty() {
+            self.out.push(&Message::Excluded { paths });
+        }
+        if !entries.is_empty() {
+            self.out.push(&Message::Entries { first, entries });
+        }
+    }
+
+    /// Takes a message from the receiver.
+    pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+        match message {
+            Message::Verdicts { first, actions }
+                if first == self.first && actions.len() <= self.listed.len() =>
+            {
+                for action in actions {
+                    let why = self.troubles.remove(&self.first).unwrap_or_default();
+                    if let Some(entry) = self.listed.pop_front() {
+                        tell(self.sink.as_ref(), action, &entry, why);
+                    }
+                    self.first += 1;
+                }
+                Ok(())
+            }
+            Message::Trouble { file, code, text } => {
+                let text = String::from_utf8_lossy(&text).into_owned();
+                let listed = self.first..self.first + self.listed.len() as u64;
+                if listed.contains(&file) {
+                    self.troubles.insert(file, text.clone());
+                }
+                self.ledger.add(code, text);
+                Ok(())
+            }
+            Message::Finished { tally, .. } => {
+                self.tally = tally;
+                self.progress.set(&tally);
+                self.finished = true;
+                let usage = self.meter.usage();
+                self.out.push(&Message::Bye { usage });
+                Ok(())
+            }
+            _ => Err(TransferError::protocol(
+                "the peer sent a message that has no place in a plan",
+            )),
+        }
+    }
+}
+
+/// The side that would get the files.
+pub(crate) struct Planner {
+    /// The destination, if it is there.
+    tree: Option<Tree>,
+    rename: Option<Vec<u8>>,
+    ask: Ask,
+    /// Bytes that can be taken.
+    free: u64,
+    next: u64,
+    finished: bool,
+    over: bool,
+    out: Outbox,
+    sink: Option<Sink>,
+    pub(crate) ledger: Ledger,
+    pub(crate) tally: Tally,
+    meter: Meter,
+    progress: Arc<Progress>,
+}
+
+impl Planner {
+    /// Looks at the destination.
+    pub(crate) fn new(
+        look: Look,
+        ask: Ask,
+        progress: Arc<Progress>,
+        sink: Option<Sink>,
+    ) -> Result<Self, TransferError> {
+        let error = |e: rustix::io::Errno| {
+            let e = io::Error::from(e);
+            TransferError::new(Code::DestError, format!("destination: {e}"))
+                .fix("choose a destination that can be written")
+        };
+        rustix::fs::accessat(&look.near, ".", Access::WRITE_OK, AtFlags::empty()).map_err(error)?;
+        // Where it cannot be asked, writing will tell.
+        let free = rustix::fs::fstatvfs(&look.near)
+            .map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
+        Ok(Self {
+            tree: look.dir.map(Tree::new),
+            rename: look.rename,
+            ask,
+            free,
+            next: 0,
+            finished: false,
+            over: false,
+            out: Outbox::default(),
+            sink,
+            ledger: Ledger::default(),
+            tally: Tally::default(),
+            meter: Meter::new(),
+            progress,
+        })
+    }
+
+    pub(crate) const fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    pub(crate) const fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Moves everything on.
+    pub(crate) fn poll(&mut self, session: &mut dyn Session) {
+        self.progress.set(&self.tally);
+        self.out.flush(session);
+    }
+
+    /// Takes a message from the sender.
+    pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+        match message {
+            Message::Entries { first, entries } if first == self.next && !self.finished => {
+                let mut actions = Vec::with_capacity(entries.len());
+                for entry in &entries {
+                    actions.push(self.judge(entry)?);
+                    self.next += 1;
+                }
+                self.out.push(&Message::Verdicts { first, actions });
+                Ok(())
+            }
+            Message::Excluded { paths } => {
+                for path in paths {
+                    tell_excluded(self.sink.as_ref(), path);
+                }
+                Ok(())
+            }
+            Message::Failed { code, text, .. } => {
+                self.tally.files_failed += u64::from(code != Code::Ok);
+                self.ledger.add(code, path::show(&text));
+                Ok(())
+            }
+            Message::End { entries } if entries == self.next && !self.finished => {
+                self.finished = true;
+                self.out.push(&Message::Finished {
+                    tally: self.tally,
+                    usage: self.meter.usage(),
+                });
+                Ok(())
+            }
+            Message::Bye { .. } if self.finished => {
+                self.over = true;
+                Ok(())
+            }
+            _ => Err(TransferError::protocol(
+                "the peer sent a message that has no place in a plan",
+            )),
+        }
+    }
+
+    fn judge(&mut self, entry: &Entry) -> Result<Action, TransferError> {
+        let name = match &self.rename {
+            None => entry.path.clone(),
+            Some(name) if entry.kind == Kind::File && !entry.path.contains(&b'/') => name.clone(),
+            Some(_) => {
+                return Err(TransferError::protocol(
+                    "a single file was announced, a tree was listed",
+                ));
+            }
+        };
+        let (code, why) = match self.look_at(&name, entry) {
+            Ok(action) => {
+                tell(self.sink.as_ref(), action, entry, String::new());
+                let there = matches!(action, Action::Compare | Action::Keep);
+                self.tally.files_skipped += u64::from(there && entry.kind == Kind::File);
+                return Ok(action);
+            }
+            Err((code, why)) => (code, why),
+        };
+        let text = format!("{}: {why}", path::show(&entry.path));
+        self.out.push(&Message::Trouble {
+            file: self.next,
+            code,
+            text: short(&text),
+        });
+        self.tally.files_failed += u64::from(code != Code::Ok);
+        self.ledger.add(code, text);
+        tell(self.sink.as_ref(), Action::Fail, entry, why);
+        Ok(Action::Fail)
+    }
+
+    fn look_at(&mut self, name: &[u8], entry: &Entry) -> Result<Action, (Code, String)> {
+        if name.split(|b| *b == b'/').any(path::is_own) {
+            let why = "the name is reserved for transfers under way";
+            return Err((Code::DestError, why.into()));
+        }
+        if entry.kind == Kind::Symlink
+            && let Some(why) = path::link_refusal(&entry.path, &entry.target)
+        {
+            return Err((Code::Ok, format!("{why}: skipped")));
+        }
+        let there = self
+            .stat(name)
+            .map_err(|e| (Code::DestError, e.to_string()))?;
+        let kind = there.as_ref().map(|s| FileType::from_raw_mode(s.st_mode));
+        let is_dir = kind == Some(FileType::Directory);
+        match entry.kind {
+            Kind::Dir if is_dir || name.is_empty() => return Ok(Action::Keep),
+            Kind::Dir if kind.is_some() => {
+                let why = io::Error::from(io::ErrorKind::NotADirectory);
+                return Err((Code::DestError, why.to_string()));
+            }
+            Kind::Dir => return Ok(Action::Make),
+            _ if is_dir => {
+                let why = io::Error::from(io::ErrorKind::IsADirectory);
+                return Err((Code::DestError, why.to_string()));
+            }
+            Kind::Symlink => return Ok(Action::Link),
+            Kind::File => {}
+        }
+        if let Some(there) = &there {
+            let identity = Identity::of(entry);
+            if identity.stays(self.ask.existing, there) {
+                return Ok(Action::Keep);
+            }
+            let file = kind == Some(FileType::RegularFile);
+            if file && identity.may_be(self.ask.checksum, there) {
+                return Ok(Action::Compare);
+            }
+        }
+        if entry.allocated > self.free {
+            let (need, free) = (
+                Size::from_bytes(entry.allocated),
+                Size::from_bytes(self.free),
+            );
+            return Err((Code::NoSpace, format!("needs {need}, {free} would be free")));
+        }
+        self.free -= entry.allocated;
+        Ok(if there.is_some() {
+            Action::Replace
+        } else {
+            Action::Send
+        })
+    }
+
+    fn stat(&mut self, name: &[u8]) -> io::Result<Option<rustix::fs::Stat>> {
+        let Some(tree) = &mut self.tree else {
+            return Ok(None);
+        };
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let (parent, name) = path::split(name);
+        match tree.dir(parent) {
+            Ok(dir) => confine::stat(&dir, name),
+            // Its folder would be made first, or cannot be, which has been said.
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl Identity {
+    /// Whether what is there stays by the client's wish.
+    pub(crate) fn stays(&self, existing: Existing, there: &rustix::fs::Stat) -> bool {
+        let mtime = (
+            there.st_mtime,
+            u32::try_from(there.st_mtime_nsec).unwrap_or(0),
+        );
+        match existing {
+            Existing::Replace => false,
+            Existing::Keep => true,
+            // The same time is left to the comparison.
+            Existing::KeepNewer => mtime > (self.mtime, self.mtime_nanos),
+        }
+    }
+
+    /// Whether the content of what is there is worth comparing.
+    pub(crate) fn may_be(&self, checksum: bool, there: &rustix::fs::Stat) -> bool {
+        let same = if checksum {
+            there.st_size.cast_unsigned() == self.size
+        } else {
+            self.is_of(there)
+        };
+        same && self.size > 0
+    }
+}

@@ -1,0 +1,163 @@
+use std::{fs, os::unix::fs::symlink};
+
+use super::*;
+
+fn walk(sources: Vec<Source>) -> (Vec<(Kind, String, u64)>, Vec<Problem>) {
+    let (entries, problems, _) = walk_some(sources, Selection::default());
+    (entries, problems)
+}
+
+type Walked = (Vec<(Kind, String, u64)>, Vec<Problem>, Vec<String>);
+
+fn walk_some(sources: Vec<Source>, selection: Selection) -> Walked {
+    let mut excluded = Vec::new();
+    let progress = Arc::new(Progress::default());
+    let (mut entries, mut problems) = (Vec::new(), Vec::new());
+    for found in start(sources, selection, Arc::clone(&progress))
+        .unwrap()
+        .iter()
+        .flatten()
+    {
+        match found {
+            Found::Entry(s) => {
+                entries.push((s.entry.kind, path::show(&s.entry.path), s.entry.size));
+            }
+            Found::Problem(p) => problems.push(p),
+            Found::Excluded(path) => excluded.push(path::show(&path)),
+        }
+    }
+    (entries, problems, excluded)
+}
+
+#[test]
+fn a_tree_is_listed_by_the_slash_rule() {
+    let tmp = tempfile::tempdir().unwrap();
+    let base = tmp.path().join("src");
+    fs::create_dir_all(base.join("b/empty")).unwrap();
+    fs::write(base.join("b/2"), "22").unwrap();
+    fs::write(base.join("a"), "").unwrap();
+    fs::write(base.join(".x.00000000.farhaul-part"), "own").unwrap();
+    symlink("b/2", base.join("good")).unwrap();
+    symlink("/etc", base.join("bad")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        base.join("fifo"),
+        FileType::Fifo,
+        Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let (entries, problems) = walk(vec![Source::local(&base).unwrap()]);
+    let names: Vec<_> = entries.iter().map(|(_, n, s)| (n.as_str(), *s)).collect();
+    assert_eq!(
+        names,
+        [
+            ("src", 0),
+            ("src/a", 0),
+            ("src/good", 0),
+            ("src/b", 0),
+            ("src/b/2", 2),
+            ("src/b/empty", 0)
+        ]
+    );
+    assert_eq!(
+        problems.iter().map(|p| p.code).collect::<Vec<_>>(),
+        [Code::Ok, Code::Partial]
+    );
+    let slash = tmp.path().join("src/");
+    let (contents, _) = walk(vec![Source::local(&slash).unwrap()]);
+    assert_eq!(contents[0], (Kind::Dir, String::new(), 0));
+    assert_eq!(contents[1].1, "a");
+    let (one, _) = walk(vec![Source::local(&base.join("b/2")).unwrap()]);
+    assert_eq!(one, [(Kind::File, "2".into(), 2)]);
+    let root = confine::open_root(tmp.path()).unwrap();
+    let (far, _) = walk(vec![Source::beneath(Arc::clone(&root), b"src/b").unwrap()]);
+    assert_eq!(far.last().unwrap().1, "b/empty");
+    assert!(Source::beneath(Arc::clone(&root), b"src/../../x").is_err());
+    assert!(Source::beneath(root, b"src/bad/hostname").is_err());
+}
+
+fn names_of(walked: &Walked) -> Vec<&str> {
+    walked.0.iter().map(|(_, n, _)| n.as_str()).collect()
+}
+
+#[test]
+fn what_is_left_out_is_not_opened() {
+    let tmp = tempfile::tempdir().unwrap();
+    let base = tmp.path().join("src");
+    fs::create_dir_all(base.join("a/deep/er")).unwrap();
+    fs::create_dir_all(base.join("b")).unwrap();
+    for file in ["a/1.tmp", "a/deep/er/2.bam", "b/3.bam", "b/4"] {
+        fs::write(base.join(file), file).unwrap();
+    }
+    // The order in which a name sorts must not hide that "a" is around "a/deep" and not "a.x".
+    fs::create_dir(base.join("a.x")).unwrap();
+    let select = |exclude: &[&str], include: &[&str]| {
+        let owned = |p: &[&str]| p.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>();
+        let filter = Filter::new(&owned(exclude), &owned(include), (None, None)).unwrap();
+        let selection = Selection {
+            filter,
+            list: None,
+            tell: true,
+        };
+        walk_some(vec![Source::local(&base).unwrap()], selection)
+    };
+    let walked = select(&["*.tmp", "deep"], &[]);
+    assert_eq!(
+        names_of(&walked),
+        ["src", "src/a", "src/a.x", "src/b", "src/b/3.bam", "src/b/4"]
+    );
+    assert_eq!(walked.2, ["a/1.tmp", "a/deep"]);
+    let walked = select(&[], &["*.bam"]);
+    assert_eq!(
+        names_of(&walked),
+        [
+            "src",
+            "src/a",
+            "src/a/deep",
+            "src/a/deep/er",
+            "src/a/deep/er/2.bam",
+            "src/b",
+            "src/b/3.bam"
+        ]
+    );
+    assert_eq!(names_of(&select(&[], &["nothing"])), [""; 0]);
+}
+
+#[test]
+fn a_list_takes_the_place_of_the_walk() {
+    let tmp = tempfile::tempdir().unwrap();
+    let base = tmp.path().join("src");
+    fs::create_dir_all(base.join("a/b")).unwrap();
+    fs::write(base.join("a/b/1"), "1").unwrap();
+    fs::write(base.join("a/2"), "2").unwrap();
+    symlink("b", base.join("a/link")).unwrap();
+    let list = [
+        "a/b/1", "a/b/1", "a/link", "a/link/1", "../x", "none", "a/b",
+    ];
+    let list = list.map(|p| p.as_bytes().to_vec()).to_vec();
+    let selection = Selection {
+        list: Some(Arc::new(list)),
+        ..Selection::default()
+    };
+    let walked = walk_some(vec![Source::local(&base).unwrap()], selection);
+    assert_eq!(
+        names_of(&walked),
+        ["src", "src/a", "src/a/b", "src/a/b/1", "src/a/link"]
+    );
+    let texts: Vec<_> = walked.1.iter().map(|p| p.text.as_str()).collect();
+    assert_eq!(texts.len(), 3, "{texts:?}");
+    assert!(texts[0].starts_with("a/link/1"), "{texts:?}");
+    assert!(texts[1].starts_with("../x"), "{texts:?}");
+    assert!(texts[2].starts_with("none"), "{texts:?}");
+}
+
+#[test]
+fn missing_sources_are_named() {
+    let e = resolve(&["/nonexistent/a".into(), "/nonexistent/b".into()]).unwrap_err();
+    assert_eq!(e.code, Code::SourceMissing);
+    assert!(e.text.contains("/nonexistent/a") && e.text.contains("/nonexistent/b"));
+    let tmp = tempfile::tempdir().unwrap();
+    let (sources, problems) = resolve(&[tmp.path().into(), "/nonexistent/b".into()]).unwrap();
+    assert_eq!((sources.len(), problems.len()), (1, 1));
+}
