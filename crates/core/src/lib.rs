@@ -6,13 +6,14 @@
 //! `poll_event` until `None`, then it sleeps until `poll_timeout`.
 //!
 //! - vocabulary: [`time`], [`units`], [`rng`], [`codec`], [`datagram`], [`store`], [`stats`]
-//! - the plug-in contract: [`congestion`] (laws), [`protocol`] (sessions)
+//! - the plug-in contract: [`congestion`] (laws), [`protocol`] (sessions), [`control`] (TCP beside them)
 //! - structures: [`send`], [`recv`], [`loss`], [`rate`], [`path`]
 //! - skeletons that join them into half a protocol: [`arq`]; into all of a small one: [`plain`]
 
 pub mod arq;
 pub mod codec;
 pub mod congestion;
+pub mod control;
 pub mod datagram;
 pub mod loss;
 pub mod path;

@@ -5,6 +5,7 @@ use std::{fmt, net::SocketAddr};
 
 use crate::{
     congestion::Sharing,
+    control::{Control, Token},
     datagram::{Received, Transmit, TxBuf},
     rng::Rng,
     stats::{Stats, Why},
@@ -53,6 +54,8 @@ pub enum CloseReason {
     Protocol(String),
     /// The application's store failed.
     Store(String),
+    /// One of the session's two lanes, datagrams and control, does not work while the other does.
+    Lane(String),
 }
 
 impl fmt::Display for CloseReason {
@@ -65,7 +68,7 @@ impl fmt::Display for CloseReason {
             Self::Version(text) => write!(f, "no common version: {text}"),
             Self::Auth(text) => write!(f, "not authenticated: {text}"),
             Self::Protocol(text) => write!(f, "the peer violated the protocol: {text}"),
-            Self::Store(text) => f.write_str(text),
+            Self::Store(text) | Self::Lane(text) => f.write_str(text),
         }
     }
 }
@@ -128,6 +131,19 @@ pub trait Session: Send {
         max_rate == Rate::UNLIMITED && sharing == Sharing::Fair
     }
 
+    /// What joins this session's datagrams to its control lane: a client's, if its protocol
+    /// ([`Descriptor::control_lane`]) has one.
+    fn control_token(&self) -> Option<Token> {
+        None
+    }
+
+    /// Something happened on the control lane.
+    fn handle_control(&mut self, _turn: &mut Turn<'_>, _control: Control<'_>) {}
+
+    /// Appends what is to leave on the control lane, at most `room` bytes; asked after every turn
+    /// while the lane is open. Nothing appended: nothing waits, or it does not fit.
+    fn poll_control(&mut self, _now: Instant, _room: usize, _into: &mut Vec<u8>) {}
+
     /// Ends the session: tells the peer `code` and `text`. Data in flight is abandoned.
     fn close(&mut self, now: Instant, code: u32, text: &str);
 
@@ -176,7 +192,7 @@ pub struct Descriptor {
     pub citation: &'static str,
     /// Every datagram is authenticated and encrypted.
     pub sealed: bool,
-    /// Needs a TCP side channel.
+    /// Its feedback needs a TCP connection beside the datagrams ([`crate::control`]).
     pub control_lane: bool,
 }
 
@@ -185,6 +201,8 @@ pub struct Descriptor {
 pub enum Route {
     /// To the session with this id.
     Known(u64),
+    /// To the session whose peer it came from, or to none yet: the protocol's packets do not say.
+    Peer,
     /// To no session yet; see [`Protocol::accept`].
     New,
     /// Not of this protocol.
@@ -208,6 +226,12 @@ pub trait Protocol: Send {
 
     /// Where a datagram belongs, from its first bytes.
     fn route(&self, datagram: &[u8]) -> Route;
+
+    /// The token by which a first datagram asks to join a control lane; [`Self::accept`] is then asked
+    /// only if a lane with that token waits.
+    fn control_token(&self, _datagram: &[u8]) -> Option<Token> {
+        None
+    }
 
     /// Opens a session to `to`; `interface_mtu` is the IP MTU of the way out, if known.
     fn connect(

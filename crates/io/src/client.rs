@@ -14,6 +14,7 @@ use crate::{
     Buffers, ShardError,
     app::App,
     host::HostStats,
+    lanes::Lanes,
     seats::{Seat, Seats},
     shard::{self, Admission, Door, Shard},
     waker::{Stop, Waker},
@@ -84,14 +85,27 @@ pub fn run<A: App>(
     let mut shard = Shard::new(socket, Some(waker.clone()), options.stop.clone());
     let mut rng = shard::seed();
     let (id, session) = protocol.connect(shard.now(), &mut rng, options.to, mtu);
+    let token = session.control_token();
     let seat = Seat::new(id, session, app, rng);
     let mut door = Single {
         slot: shard.seats.add(seat).unwrap_or_default(),
         left: None,
     };
+    if let Some(token) = token {
+        let failed = |e| ShardError::Connect(options.to, e);
+        let mut lanes = Lanes::new().map_err(|e| ShardError::System("no control lanes", e))?;
+        let lane = lanes
+            .connect(options.to, token, door.slot)
+            .map_err(failed)?;
+        if let Some(seat) = shard.seats.get(door.slot) {
+            seat.lane = Some(lane);
+        }
+        shard.seats.lanes = Some(Box::new(lanes));
+    }
     loop {
         shard.turn(&mut door)?;
-        let refused = shard.refused() >= REFUSALS;
+        let lane_refused = shard.seats.lanes.as_ref().is_some_and(|l| l.refused());
+        let refused = shard.refused() >= REFUSALS || lane_refused;
         if refused && let Some(mut seat) = shard.seats.remove_if(door.slot, |seat| !seat.heard) {
             let reason = seat.conclude(shard.now(), CloseReason::NoAnswer);
             door.left(seat, reason);

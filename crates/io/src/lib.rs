@@ -7,7 +7,8 @@
 //! - what others call: [`client`], [`server`], [`Waker`], [`Stop`]
 //! - what rides on a session: [`App`]
 //! - what the machine was asked for: [`HostStats`], [`cpu`], [`clock`]
-//! - inside: `shard` (the turn), `seats` (sessions and their deadlines), `poller` (sleep)
+//! - inside: `shard` (the turn), `seats` (sessions and their deadlines), `poller` (sleep), `lanes` (TCP connections of
+//!   protocols that need one)
 
 pub mod client;
 pub mod clock;
@@ -17,6 +18,7 @@ pub mod server;
 mod app;
 mod deadlines;
 mod host;
+mod lanes;
 mod poller;
 mod seats;
 mod shard;
@@ -69,6 +71,9 @@ pub enum ShardError {
     /// The socket could not be opened or bound.
     #[error("cannot bind {0}: {1}")]
     Bind(std::net::SocketAddr, std::io::Error),
+    /// The protocol's control lanes could not be listened for.
+    #[error("cannot listen for control connections at TCP {0}: {1}")]
+    Lanes(std::net::SocketAddr, std::io::Error),
     /// There is no way to the peer.
     #[error("cannot reach {0}: {1}")]
     Connect(std::net::SocketAddr, std::io::Error),

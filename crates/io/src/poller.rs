@@ -1,10 +1,14 @@
-//! What is a shard waiting for? Its socket to be readable, or writable again; a wake; a stop; or a
-//! deadline, to the nanosecond.
+//! What is a shard waiting for? Its socket to be readable, or writable again; a control lane; a wake; a
+//! stop; or a deadline, to the nanosecond.
 //!
-//! `ppoll` over three descriptors: it takes nanoseconds on every kernel, and with so few descriptors
+//! `ppoll` over four descriptors: it takes nanoseconds on every kernel, and with so few descriptors
 //! an epoll instance saves 0.1 us of the several that a sleep costs.
 
-use std::{io, num::NonZeroU64, os::fd::AsFd};
+use std::{
+    io,
+    num::NonZeroU64,
+    os::fd::{AsFd, BorrowedFd},
+};
 
 use farhaul_core::time::Instant;
 use rustix::{
@@ -30,6 +34,8 @@ pub(crate) struct Awaited<'a, S> {
     pub(crate) readable: bool,
     /// The socket taking more counts as well.
     pub(crate) writable: bool,
+    /// Control lanes having something; they are asked in every turn.
+    pub(crate) lanes: Option<BorrowedFd<'a>>,
     pub(crate) waker: Option<&'a Waker>,
     pub(crate) stop: Option<&'a Stop>,
 }
@@ -58,13 +64,14 @@ pub(crate) fn wait<S: AsFd>(
     };
     let waker = or_nothing(awaited.waker.map(AsFd::as_fd));
     let stop = or_nothing(awaited.stop.map(AsFd::as_fd));
-    let mut fds = [socket, waker, stop];
+    let lanes = or_nothing(awaited.lanes);
+    let mut fds = [socket, waker, stop, lanes];
     match poll(&mut fds, timeout.as_ref()) {
         Ok(_) => {}
         Err(Errno::INTR) => return Ok(Readiness::default()),
         Err(error) => return Err(error.into()),
     }
-    let [socket, waker, stop] = fds;
+    let [socket, waker, stop, _] = fds;
     Ok(Readiness {
         // An error is picked up by receiving. Writable needs no note: a parked batch is tried in
         // every turn.

@@ -6,17 +6,22 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
 };
 
 use farhaul_core::{
+    control::Control,
     datagram::Received,
     protocol::{CloseReason, Event, Session, Turn},
     rng::Rng,
     time::Instant,
 };
 
-use crate::{app::App, deadlines::Deadlines};
+use crate::{
+    app::App,
+    deadlines::Deadlines,
+    lanes::{Lanes, News},
+};
 
 /// One session with its app.
 pub(crate) struct Seat<A> {
@@ -30,6 +35,10 @@ pub(crate) struct Seat<A> {
     pub(crate) heard: bool,
     /// Why it ended, once it has said so.
     pub(crate) reason: Option<CloseReason>,
+    /// Its control lane.
+    pub(crate) lane: Option<usize>,
+    /// Where its peer is, if its protocol's packets do not say whose they are.
+    pub(crate) peer: Option<SocketAddr>,
     queued: bool,
     /// The deadline that brought it into the queue.
     fired: Option<Instant>,
@@ -45,6 +54,8 @@ impl<A: App> Seat<A> {
             local: None,
             heard: false,
             reason: None,
+            lane: None,
+            peer: None,
             queued: false,
             fired: None,
         }
@@ -64,6 +75,11 @@ impl<A: App> Seat<A> {
         self.heard = true;
         let (session, mut turn) = self.turn(now);
         session.handle_datagrams(&mut turn, batch);
+    }
+
+    fn control(&mut self, now: Instant, control: Control<'_>) {
+        let (session, mut turn) = self.turn(now);
+        session.handle_control(&mut turn, control);
     }
 
     /// Hands the session's events to the app; true if there were any.
@@ -90,6 +106,23 @@ impl<A: App> Seat<A> {
         otherwise
     }
 
+    /// The session hears what came on its lane, up to a bound.
+    fn listen(&mut self, now: Instant, index: usize, lanes: &mut Lanes) {
+        for _ in 0..READS {
+            match lanes.read(index) {
+                Some(Ok(bytes)) => self.control(now, Control::Bytes(bytes)),
+                Some(Err(why)) => return self.hang_up(now, index, &why, lanes),
+                None => return,
+            }
+        }
+    }
+
+    fn hang_up(&mut self, now: Instant, index: usize, why: &str, lanes: &mut Lanes) {
+        self.lane = None;
+        lanes.close(index);
+        self.control(now, Control::Closed(why));
+    }
+
     fn deadline(&self) -> Option<Instant> {
         let session = self.session.poll_timeout().map(|(at, _)| at);
         session.into_iter().chain(self.app.next_wake()).min()
@@ -101,6 +134,9 @@ pub(crate) struct Seats<A> {
     slots: Vec<Option<Seat<A>>>,
     free: Vec<usize>,
     ids: HashMap<u64, usize>,
+    peers: HashMap<SocketAddr, usize>,
+    /// Control lanes, where the protocol has them.
+    pub(crate) lanes: Option<Box<Lanes>>,
     deadlines: Deadlines,
     ready: VecDeque<usize>,
 }
@@ -111,6 +147,8 @@ impl<A: App> Seats<A> {
             slots: Vec::new(),
             free: Vec::new(),
             ids: HashMap::new(),
+            peers: HashMap::new(),
+            lanes: None,
             deadlines: Deadlines::default(),
             ready: VecDeque::new(),
         }
@@ -130,6 +168,9 @@ impl<A: App> Seats<A> {
             self.slots.push(None);
         }
         self.ids.insert(seat.id, slot);
+        if let Some(peer) = seat.peer {
+            self.peers.insert(peer, slot);
+        }
         self.slots[slot] = Some(seat);
         self.queue(slot);
         Some(slot)
@@ -137,6 +178,10 @@ impl<A: App> Seats<A> {
 
     pub(crate) fn by_id(&self, id: u64) -> Option<usize> {
         self.ids.get(&id).copied()
+    }
+
+    pub(crate) fn by_peer(&self, peer: SocketAddr) -> Option<usize> {
+        self.peers.get(&peer).copied()
     }
 
     pub(crate) fn get(&mut self, slot: usize) -> Option<&mut Seat<A>> {
@@ -147,6 +192,12 @@ impl<A: App> Seats<A> {
     pub(crate) fn remove(&mut self, slot: usize) -> Option<Seat<A>> {
         let seat = self.slots.get_mut(slot)?.take()?;
         self.ids.remove(&seat.id);
+        if let Some(peer) = seat.peer.filter(|p| self.peers.get(p) == Some(&slot)) {
+            self.peers.remove(&peer);
+        }
+        if let (Some(index), Some(lanes)) = (seat.lane, &mut self.lanes) {
+            lanes.close(index);
+        }
         self.deadlines.set(slot, None);
         self.ready.retain(|s| *s != slot);
         self.free.push(slot);
@@ -192,6 +243,54 @@ impl<A: App> Seats<A> {
             seat.session.close(now, 0, text);
         }
         self.queue_all();
+    }
+
+    /// The session in `slot` gets the lane `index`, which is open.
+    pub(crate) fn join(&mut self, now: Instant, slot: usize, index: usize) {
+        if let (Some(lanes), Some(Some(seat))) = (&mut self.lanes, self.slots.get_mut(slot)) {
+            lanes.seat(index, slot);
+            seat.lane = Some(index);
+            seat.control(now, Control::Opened);
+        }
+    }
+
+    /// Tells sessions what happened on their lanes, and queues them.
+    pub(crate) fn attend(&mut self, now: Instant) {
+        let Some(mut lanes) = self.lanes.take() else {
+            return;
+        };
+        for event in 0..lanes.poll(now) {
+            let (index, news) = lanes.news(now, event);
+            let slot = match &news {
+                News::Nothing => continue,
+                News::Opened(slot)
+                | News::Readable(slot)
+                | News::Writable(slot)
+                | News::Over(slot, _) => *slot,
+            };
+            let Some(Some(seat)) = self.slots.get_mut(slot) else {
+                continue;
+            };
+            match news {
+                News::Opened(_) => seat.control(now, Control::Opened),
+                News::Readable(_) => seat.listen(now, index, &mut lanes),
+                News::Over(_, why) => seat.hang_up(now, index, &why, &mut lanes),
+                News::Writable(_) | News::Nothing => {}
+            }
+            self.queue(slot);
+        }
+        self.lanes = Some(lanes);
+    }
+
+    /// Lets the session say on its lane what it has to.
+    pub(crate) fn pump(&mut self, slot: usize, now: Instant) {
+        if let Some(lanes) = &mut self.lanes
+            && let Some(Some(seat)) = self.slots.get_mut(slot)
+            && let Some(index) = seat.lane
+        {
+            let session = &mut seat.session;
+            lanes.fill(index, |room, into| session.poll_control(now, room, into));
+        }
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -243,5 +342,7 @@ impl<A: App> Seats<A> {
     }
 }
 
+/// Reads of one lane in one turn.
+const READS: usize = 8;
 /// How long a deadline that did not move is put off.
 const PUT_OFF: std::time::Duration = std::time::Duration::from_millis(1);

@@ -2,7 +2,7 @@
 //! belongs, once per message: the kernel coalesces datagrams of one flow only, so a message is
 //! routed by its first datagram, and a stray behind it is the session's to drop.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 
 use farhaul_core::{
     protocol::{Accepted, CloseReason, Protocol, Route},
@@ -15,6 +15,7 @@ use crate::{
     Buffers, ShardError,
     app::App,
     host::HostStats,
+    lanes::Lanes,
     seats::{Seat, Seats},
     shard::{self, Admission, Door, Shard},
     waker::{Stop, Waker},
@@ -82,6 +83,7 @@ pub type Factory = Box<dyn FnMut(SocketAddr) -> Box<dyn App> + Send>;
 pub struct Listener {
     socket: UdpSocket,
     waker: Option<Waker>,
+    lanes: Option<Box<Lanes>>,
     door: Hall,
 }
 
@@ -96,8 +98,14 @@ impl Listener {
         let mut how = options.buffers.socket(options.listen);
         how.reuse_port = options.reuse_port;
         let socket = UdpSocket::bind(&how).map_err(|e| ShardError::Bind(options.listen, e))?;
+        let lanes = if protocol.descriptor().control_lane {
+            Some(Box::new(control_lanes(&socket, &options)?))
+        } else {
+            None
+        };
         Ok(Self {
             socket,
+            lanes,
             waker: options.waker,
             door: Hall {
                 protocol,
@@ -125,6 +133,7 @@ impl Listener {
     pub fn run(self, stop: &Stop) -> Result<ListenerStats, ShardError> {
         let mut door = self.door;
         let mut shard = Shard::new(self.socket, self.waker, Some(stop.clone()));
+        shard.seats.lanes = self.lanes;
         let mut until = None;
         loop {
             shard.turn(&mut door)?;
@@ -146,6 +155,17 @@ impl Listener {
             shard.sleep(until)?;
         }
     }
+}
+
+/// TCP at the same port, for a protocol with control lanes.
+fn control_lanes(socket: &UdpSocket, options: &Options) -> Result<Lanes, ShardError> {
+    let refuse = |error| ShardError::Bind(options.listen, error);
+    if options.reuse_port {
+        let text = "control lanes and datagrams would reach different listeners on a shared port";
+        return Err(refuse(io::Error::new(io::ErrorKind::Unsupported, text)));
+    }
+    let at = socket.local_addr().map_err(refuse)?;
+    Lanes::listening(at).map_err(|e| ShardError::Lanes(at, e))
 }
 
 /// Routes messages to sessions, and admits new ones.
@@ -185,6 +205,15 @@ impl Hall {
         }
         reply.clear();
         let first = &message.bytes[..message.segment.min(message.bytes.len())];
+        let mut lane = None;
+        if let Some(lanes) = &seats.lanes {
+            // Who has no control connection from the same address is not answered.
+            let token = self.protocol.control_token(first);
+            lane = token.and_then(|token| lanes.find(token, message.from.ip()));
+            if lane.is_none() {
+                return self.stray();
+            }
+        }
         let accepted = self
             .protocol
             .accept(now, &mut self.rng, message.from, first, reply);
@@ -192,9 +221,14 @@ impl Hall {
             Accepted::Session(id, session) => {
                 let app = (self.factory)(message.from);
                 let rng = Rng::new(self.rng.next_u64());
-                match seats.add(Seat::new(id, session, app, rng)) {
+                let mut seat = Seat::new(id, session, app, rng);
+                seat.peer = (self.protocol.route(first) == Route::Peer).then_some(message.from);
+                match seats.add(seat) {
                     Some(slot) => {
                         self.accepted += 1;
+                        if let Some(lane) = lane {
+                            seats.join(now, slot, lane);
+                        }
                         Admission::Seat(slot)
                     }
                     None => self.stray(),
@@ -224,6 +258,10 @@ impl Door<Box<dyn App>> for Hall {
             Route::Known(id) => match seats.by_id(id) {
                 Some(slot) => Admission::Seat(slot),
                 // An id that nobody has: the protocol may answer, for instance with a reset.
+                None => self.welcome(seats, now, message, reply),
+            },
+            Route::Peer => match seats.by_peer(message.from) {
+                Some(slot) => Admission::Seat(slot),
                 None => self.welcome(seats, now, message, reply),
             },
             Route::New => self.welcome(seats, now, message, reply),

@@ -6,7 +6,7 @@
 //! bounded, so neither starves the other; a batch the socket did not take is kept and nothing else
 //! is sent until it has left; the thread sleeps whenever no session has anything to send.
 
-use std::{io, time::Duration};
+use std::{io, os::fd::AsFd, time::Duration};
 
 use farhaul_core::{
     datagram::{Received, Transmit, TxBuf},
@@ -157,6 +157,7 @@ impl<A: App> Shard<A> {
             self.receive(door)?;
         }
         self.now = clock::now();
+        self.seats.attend(self.now);
         self.seats.expire(self.now);
         self.unpark();
         self.serve(door);
@@ -245,6 +246,7 @@ impl<A: App> Shard<A> {
             let share = SHARE.min(sends);
             let used = self.transmit(slot, share);
             sends -= used;
+            self.seats.pump(slot, self.now);
             let Some(seat) = self.seats.get(slot) else {
                 continue;
             };
@@ -360,12 +362,14 @@ impl<A: App> Shard<A> {
         let retry = self.parked.and_then(|p| p.until);
         let asleep_since = clock::now();
         let rest = self.rest_until.filter(|at| *at > asleep_since);
-        let deadline = [self.seats.first_deadline(), retry, rest, until];
+        let lanes = self.seats.lanes.as_ref().and_then(|lanes| lanes.deadline());
+        let deadline = [self.seats.first_deadline(), retry, rest, until, lanes];
         let deadline = deadline.into_iter().flatten().min();
         let awaited = Awaited {
             socket: &self.socket,
             readable: rest.is_none(),
             writable: self.parked.is_some() && retry.is_none(),
+            lanes: self.seats.lanes.as_deref().map(AsFd::as_fd),
             waker: self.waker.as_ref(),
             stop: self.stop.as_ref(),
         };

@@ -6,6 +6,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use farhaul_core::{
+    control::{Control, PREAMBLE, Token, read_preamble},
     datagram::{Received, Transmit, TxBuf},
     protocol::{Accepted, CloseReason, Event, Protocol, Route, Session, Turn},
     rng::Rng,
@@ -53,6 +54,8 @@ pub(crate) struct End {
     rng: Rng,
     pub(crate) sink: Sink,
     peer: SocketAddr,
+    /// At a server: the token of the control lane that waits for its session.
+    waiting: Option<Token>,
     /// The session's deadline when it was last at rest.
     deadline: Option<Instant>,
     /// The earliest pending timer event of this end that is not stale.
@@ -71,6 +74,7 @@ impl End {
             rng,
             sink: Sink::default(),
             peer: address(index ^ 1),
+            waiting: None,
             deadline: None,
             armed: None,
             closed: None,
@@ -105,11 +109,18 @@ impl End {
             return Heard::Nothing;
         }
         if self.session.is_none() {
+            let joins = self.protocol.control_token(first);
+            if self.has_lane() && (joins.is_none() || joins != self.waiting) {
+                return Heard::Nothing;
+            }
             let from = batch.from;
             match self.protocol.accept(now, &mut self.rng, from, first, reply) {
                 Accepted::Session(id, session) => self.session = Some((id, session)),
                 Accepted::Reply => return Heard::Reply,
                 Accepted::Drop => return Heard::Nothing,
+            }
+            if self.has_lane() {
+                self.control(now, Control::Opened);
             }
         }
         let Some((_, session)) = &mut self.session else {
@@ -125,6 +136,36 @@ impl End {
         };
         session.handle_datagrams(&mut turn, batch);
         Heard::Session
+    }
+
+    /// The protocol has a control lane.
+    pub(crate) fn has_lane(&self) -> bool {
+        self.protocol.descriptor().control_lane
+    }
+
+    /// Bytes came on the control lane of an end that has no session yet: the token.
+    pub(crate) fn greet(&mut self, bytes: &[u8]) {
+        let said: Option<&[u8; PREAMBLE]> = bytes.try_into().ok();
+        self.waiting = said.and_then(read_preamble);
+    }
+
+    /// A token was said.
+    pub(crate) const fn greeted(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// The session is told of its control lane.
+    pub(crate) fn control(&mut self, now: Instant, control: Control<'_>) {
+        if let Some((_, session)) = &mut self.session
+            && !(self.closed.is_some() && session.is_closed())
+        {
+            let mut turn = Turn {
+                now,
+                rng: &mut self.rng,
+                store: &mut self.sink,
+            };
+            session.handle_control(&mut turn, control);
+        }
     }
 
     pub(crate) fn peer(&self) -> SocketAddr {

@@ -15,6 +15,8 @@ use crate::{
 pub(crate) struct Flow {
     pub(crate) config: FlowConfig,
     pub(crate) start: Instant,
+    /// Without queues: from the client to the server, and back.
+    pub(crate) delays: [Duration; 2],
     /// The link on the way there that leaves this flow the least.
     pub(crate) bottleneck: usize,
     pub(crate) supply: Supply,
@@ -37,16 +39,16 @@ impl Flow {
     pub(crate) fn new(scenario: &Scenario, config: &FlowConfig) -> Self {
         let start = Instant::EPOCH + config.start;
         let ways = scenario.ways(config);
-        let delays = ways.iter().flat_map(|way| way.iter());
-        let rtt = delays
-            .filter_map(|link| scenario.link(*link))
-            .map(|link| link.delay)
-            .sum::<Duration>()
-            + 2 * config.extra_delay;
+        let delays = ways.map(|way| {
+            let links = way.iter().filter_map(|link| scenario.link(*link));
+            links.map(|link| link.delay).sum::<Duration>() + config.extra_delay
+        });
+        let rtt = delays[0] + delays[1];
         let (bottleneck, share) = slowest(scenario, ways[0]);
         Self {
             config: *config,
             start,
+            delays,
             supply: Supply::new(config.bytes),
             climb: Climb::new(start, rtt, share),
             bottleneck,

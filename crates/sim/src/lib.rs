@@ -13,6 +13,7 @@ mod app;
 mod cross;
 mod end;
 mod flow;
+mod lane;
 mod network;
 mod observe;
 mod pcapng;

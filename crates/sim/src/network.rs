@@ -26,6 +26,8 @@ use crate::{
     trace::{Mark, Trace},
 };
 
+mod control;
+
 /// What IPv4 and UDP put in front of a payload.
 pub(crate) const HEADERS: u32 = 28;
 
@@ -161,6 +163,8 @@ pub(crate) struct Network<'a> {
     /// By way: the parcel at its receiver that later segments of the same batch may join.
     gathering: Vec<Option<Open>>,
     ends: usize,
+    /// Index of the first way of a control lane.
+    controls: usize,
     framing: u32,
     coalesce: Duration,
     /// Batches sent so far, modulo 2^32.
@@ -187,6 +191,7 @@ impl<'a> Network<'a> {
             drops: Vec::new(),
             gathering: Vec::new(),
             ends: 2 * scenario.flows.len(),
+            controls: 2 * scenario.flows.len() + scenario.cross.len(),
             framing: HEADERS + scenario.framing,
             coalesce: scenario.coalesce,
             batch: 0,
@@ -206,6 +211,13 @@ impl<'a> Network<'a> {
             let at = Instant::EPOCH + config.start;
             network.queue.push(at, What::Cross(index(i)));
             network.add_way(&config.links, Duration::ZERO, cross_addresses(i));
+        }
+        for (flow, config) in scenario.flows.iter().enumerate() {
+            for (side, links) in scenario.ways(config).into_iter().enumerate() {
+                let from = index(2 * flow + side);
+                let ends = [address(from), address(from ^ 1)].map(beside);
+                network.add_way(links, config.extra_delay, ends.into());
+            }
         }
         network
     }
@@ -305,13 +317,12 @@ impl<'a> Network<'a> {
             Verdict::Drop(cause) => Some(*cause),
             Verdict::Pass { .. } | Verdict::Twice { .. } => None,
         };
+        let end = self.end_of(segment.from);
         if let Some(observer) = &mut self.observer {
             observer.on_packet(&Packet {
                 at,
                 link,
-                flow: Some(segment.from as usize)
-                    .filter(|end| *end < self.ends)
-                    .map(|end| end / 2),
+                flow: end.map(|end| end / 2),
                 from: way.from,
                 to: way.to,
                 ecn: segment.ecn,
@@ -397,7 +408,7 @@ impl<'a> Network<'a> {
                 *gathering = None;
             }
         }
-        if parcel.from as usize >= self.ends {
+        if (self.ends..self.controls).contains(&(parcel.from as usize)) {
             let source = parcel.from as usize - self.ends;
             self.cross[source].arrived += parcel.count() as u64;
             self.recycle(index);
@@ -510,8 +521,9 @@ impl<'a> Network<'a> {
     }
 
     fn lost(&mut self, from: u32) {
-        if let Some(source) = (from as usize).checked_sub(self.ends) {
-            self.cross[source].dropped += 1;
+        let source = (from as usize).checked_sub(self.ends);
+        if let Some(cross) = source.and_then(|source| self.cross.get_mut(source)) {
+            cross.dropped += 1;
         }
     }
 
@@ -562,6 +574,12 @@ fn links(scenario: &Scenario, rng: &Rng) -> Vec<Path> {
             Some(Path::new(&config, &rng.fork(&named(number))))
         })
         .collect()
+}
+
+/// Where a control lane is in captures: at the next port.
+const fn beside(mut at: SocketAddr) -> SocketAddr {
+    at.set_port(at.port() + 1);
+    at
 }
 
 fn index(n: usize) -> u32 {

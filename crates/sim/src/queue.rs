@@ -18,6 +18,8 @@ pub(crate) enum What {
     Parcel(u32),
     /// The timer of this end.
     Timer(u32),
+    /// This end's control lane may have to send again.
+    Control(u32),
     /// This flow begins.
     Start(u32),
     /// This flow is stopped.

@@ -11,6 +11,7 @@ pub(crate) enum Mark {
     Drop,
     Hop,
     Cross,
+    Control,
 }
 
 /// A running hash of everything that happened.

@@ -16,6 +16,7 @@ use crate::{
     cross::Cross,
     end::{End, Heard},
     flow::Flow,
+    lane::{Kind, Stream},
     network::Network,
     observe::{Moment, Observer, Side},
     queue::What,
@@ -23,6 +24,8 @@ use crate::{
     scenario::{Error, Scenario},
     trace::Mark,
 };
+
+mod control;
 
 /// Makes the protocols of a flow's client and server, given the flow's index.
 pub type Maker<'a> = &'a mut dyn FnMut(usize) -> (Box<dyn Protocol>, Box<dyn Protocol>);
@@ -68,6 +71,8 @@ struct World<'a> {
     /// Flow `i` is between ends `2 * i`, the client, and `2 * i + 1`.
     ends: Vec<End>,
     flows: Vec<Flow>,
+    /// By end: what it says on its control lane, where there is one.
+    lanes: Vec<Option<Stream>>,
     running: usize,
     out: TxBuf,
     scratch: Box<[u8]>,
@@ -83,14 +88,20 @@ impl<'a> World<'a> {
     ) -> Self {
         let rng = Rng::new(scenario.seed);
         let mut network = Network::new(scenario, &rng, observer);
-        let (mut ends, mut flows) = (Vec::new(), Vec::new());
+        let (mut ends, mut flows, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
         for (i, config) in scenario.flows.iter().enumerate() {
             let (client, server) = make(i);
             let index = u32::try_from(i).expect("flows are bounded by the scenario");
             let flow = rng.fork(&format!("flow/{i}"));
             ends.push(End::new(2 * index, client, flow.fork("client")));
             ends.push(End::new(2 * index + 1, server, flow.fork("server")));
-            flows.push(Flow::new(scenario, config));
+            let timed = Flow::new(scenario, config);
+            let rtt = timed.delays[0] + timed.delays[1];
+            for side in 0..2 {
+                let has = ends[2 * i + side].has_lane();
+                lanes.push(has.then(|| Stream::new(rtt, timed.delays[1 - side])));
+            }
+            flows.push(timed);
             network
                 .queue
                 .push(Instant::EPOCH + config.start, What::Start(index));
@@ -115,6 +126,7 @@ impl<'a> World<'a> {
             running: flows.len(),
             ends,
             flows,
+            lanes,
             out: TxBuf::new(scenario.max_segments),
             scratch: vec![0; SCRATCH].into_boxed_slice(),
             reply: Vec::new(),
@@ -134,10 +146,14 @@ impl<'a> World<'a> {
             match what {
                 What::Parcel(index) => {
                     if self.network.arrives(at, index) {
-                        self.deliver(index)?;
+                        match self.network.control_in(index) {
+                            Some((from, number)) => self.control(index, from, number)?,
+                            None => self.deliver(index)?,
+                        }
                     }
                 }
                 What::Timer(e) => self.expire(e)?,
+                What::Control(e) => self.resend(e),
                 What::Start(flow) => self.start(flow)?,
                 What::Stop(flow) => self.stop(flow)?,
                 What::Sample => self.sample(),
@@ -159,6 +175,10 @@ impl<'a> World<'a> {
         let client = 2 * flow;
         self.ends[client as usize].connect(self.now, self.scenario.interface_mtu);
         self.show(client, Moment::Started);
+        if let Some(lane) = &mut self.lanes[client as usize] {
+            lane.write_mark(self.now, Kind::Opening);
+            self.flush(client);
+        }
         self.drain(client)
     }
 
@@ -204,8 +224,13 @@ impl<'a> World<'a> {
             }
             Heard::Session => {}
         }
+        let joined = e & 1 == 1 && self.lanes[e as usize].is_some();
         if e & 1 == 1 {
             flow.on_received(self.now, end.sink.bytes);
+        }
+        if joined {
+            // The lane may have had more to say than the token.
+            self.hear(e);
         }
         self.drain(e)
     }
@@ -229,6 +254,7 @@ impl<'a> World<'a> {
         let was_closed = self.ends[e as usize].closed.is_some();
         loop {
             self.transmit(e)?;
+            self.pump(e);
             if !self.listen(e) {
                 break;
             }

@@ -10,6 +10,6 @@ mod steady;
 
 pub use bare::{Bare, BareWire, bare};
 pub use live::{assert_live, seeds};
-pub use pair::{Datagram, Fate, Node, Pair, Side};
+pub use pair::{Datagram, Fate, Node, Pair, Said, Side};
 pub use pattern::Pattern;
 pub use steady::Steady;

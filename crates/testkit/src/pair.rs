@@ -13,6 +13,7 @@ use std::{
 };
 
 use farhaul_core::{
+    control::{Control, ROOM, Token},
     datagram::{Ecn, MAX_SEGMENTS, Received, TxBuf},
     protocol::{Accepted, Event, Protocol, Route, Session, Turn},
     rng::Rng,
@@ -119,6 +120,21 @@ impl Node {
         }
     }
 
+    fn has_lane(&self) -> bool {
+        self.protocol.descriptor().control_lane
+    }
+
+    fn hear(&mut self, now: Instant, control: Control<'_>) {
+        if let Some((_, session)) = &mut self.session {
+            let mut turn = Turn {
+                now,
+                rng: &mut self.rng,
+                store: &mut self.store,
+            };
+            session.handle_control(&mut turn, control);
+        }
+    }
+
     fn deadline(&self) -> Option<Instant> {
         let (_, session) = self.session.as_ref()?;
         session.poll_timeout().map(|(at, _)| at)
@@ -130,6 +146,26 @@ struct Flying {
     to: Side,
     ecn: Ecn,
     bytes: Vec<u8>,
+}
+
+/// What happens on a control lane: it opens, says something, ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It is open.
+    Opened,
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// No more.
+    Ended,
+}
+
+/// The control lane between the two: ordered, and as slow as datagrams.
+#[derive(Debug, Default)]
+struct Lane {
+    flying: BTreeMap<(Instant, u64), (Side, Said)>,
+    /// What a server without a session has not heard.
+    unheard: Vec<Said>,
+    ended: [bool; 2],
 }
 
 /// Two sessions and the space between them.
@@ -144,6 +180,7 @@ pub struct Pair {
     script: Script,
     /// By due time, then by order of sending.
     flying: BTreeMap<(Instant, u64), Flying>,
+    lane: Lane,
     serial: u64,
     out: TxBuf,
     turns: u64,
@@ -182,6 +219,7 @@ impl Pair {
             delay,
             script: Box::new(|_| Fate::Deliver),
             flying: BTreeMap::new(),
+            lane: Lane::default(),
             serial: 0,
             out: TxBuf::default(),
             turns: 0,
@@ -206,6 +244,11 @@ impl Pair {
         let to = Side::Server.address();
         let session = client.protocol.connect(self.now, &mut client.rng, to, mtu);
         client.session = Some(session);
+        if client.has_lane() {
+            // A round trip opens it at the client.
+            let due = self.now + 2 * self.delay;
+            self.say(due, Side::Client, Said::Opened);
+        }
         self.settle(Side::Client);
     }
 
@@ -225,7 +268,8 @@ impl Pair {
     /// Moves to the next thing that happens, but not beyond `limit`; false if nothing happens by then.
     pub fn step(&mut self, limit: Instant) -> bool {
         let flying = self.flying.first_key_value().map(|((at, _), _)| *at);
-        let next = [flying, self.client.deadline(), self.server.deadline()]
+        let said = self.lane.flying.first_key_value().map(|((at, _), _)| *at);
+        let next = [flying, said, self.client.deadline(), self.server.deadline()]
             .into_iter()
             .flatten()
             .min();
@@ -236,6 +280,9 @@ impl Pair {
         self.now = self.now.max(next);
         if flying.is_some_and(|at| at <= self.now) {
             self.arrive();
+        }
+        if said.is_some_and(|at| at <= self.now) {
+            self.listen();
         }
         for side in [Side::Client, Side::Server] {
             self.expire(side);
@@ -276,6 +323,13 @@ impl Pair {
                 store: &mut node.store,
             };
             let Some(transmit) = session.poll_transmit(&mut turn, &mut self.out) else {
+                if node.has_lane() && self.talk(side) {
+                    continue;
+                }
+                let node = self.node(side);
+                let Some((_, session)) = &mut node.session else {
+                    return;
+                };
                 while let Some(event) = session.poll_event() {
                     node.events.push(event);
                 }
@@ -290,6 +344,65 @@ impl Pair {
             }
         }
         panic!("the {side:?} never stops sending at {:?}", self.now);
+    }
+
+    /// Takes what `side` has to say on its control lane; true if there was something.
+    fn talk(&mut self, side: Side) -> bool {
+        let (now, due) = (self.now, self.now + self.delay);
+        let mut bytes = Vec::new();
+        let Some((_, session)) = &mut self.node(side).session else {
+            return false;
+        };
+        session.poll_control(now, ROOM, &mut bytes);
+        let closed = session.is_closed();
+        let ended = &mut self.lane.ended[side as usize];
+        let ends = bytes.is_empty() && closed && !std::mem::replace(ended, closed);
+        if !bytes.is_empty() {
+            self.say(due, side.other(), Said::Bytes(bytes));
+            return true;
+        }
+        if ends {
+            self.say(due, side.other(), Said::Ended);
+        }
+        false
+    }
+
+    /// `to` will hear this on its control lane; also how a test says what no session says.
+    pub fn say(&mut self, due: Instant, to: Side, said: Said) {
+        self.serial += 1;
+        self.lane.flying.insert((due, self.serial), (to, said));
+    }
+
+    /// Hands over what is due on the control lane.
+    fn listen(&mut self) {
+        let now = self.now;
+        while let Some(entry) = self.lane.flying.first_entry()
+            && entry.key().0 <= now
+        {
+            let (to, said) = entry.remove();
+            if self.node(to).session.is_none() {
+                self.lane.unheard.push(said);
+                continue;
+            }
+            self.tell(to, &said);
+            self.settle(to);
+        }
+    }
+
+    fn tell(&mut self, to: Side, said: &Said) {
+        self.turns += 1;
+        let now = self.now;
+        let control = match said {
+            Said::Opened => Control::Opened,
+            Said::Bytes(bytes) => Control::Bytes(bytes),
+            Said::Ended => Control::Closed("the peer closed the control connection"),
+        };
+        self.node(to).hear(now, control);
+    }
+
+    /// The token of the client's session, if it has one.
+    fn token(&mut self) -> Option<Token> {
+        self.client.session()?.control_token()
     }
 
     fn launch(&mut self, from: Side, ecn: Ecn, mut bytes: Vec<u8>) {
@@ -362,6 +475,12 @@ impl Pair {
         if node.protocol.route(first) == Route::Foreign {
             return;
         }
+        let joins = node.protocol.control_token(first);
+        if node.session.is_none() && node.has_lane() && (joins.is_none() || joins != self.token()) {
+            return;
+        }
+        let node = self.node(to);
+        let first = &bytes[..segment.min(bytes.len())];
         if node.session.is_none() {
             let mut reply = Vec::new();
             match node
@@ -372,7 +491,14 @@ impl Pair {
                 Accepted::Reply => return self.launch(to, Ecn::NotEct, reply),
                 Accepted::Drop => return,
             }
+            if node.has_lane() {
+                node.hear(now, Control::Opened);
+                for said in std::mem::take(&mut self.lane.unheard) {
+                    self.tell(to, &said);
+                }
+            }
         }
+        let node = self.node(to);
         let Some((_, session)) = &mut node.session else {
             return;
         };

@@ -351,7 +351,7 @@ fn failure(error: BenchError) -> Failure {
         BenchError::Shard(_) => Exit::NetSetup,
         BenchError::Refused(_) => Exit::UdpBlocked,
         BenchError::Closed(reason) => match reason {
-            CloseReason::NoAnswer => Exit::UdpBlocked,
+            CloseReason::NoAnswer | CloseReason::Lane(_) => Exit::UdpBlocked,
             CloseReason::Version(_) => Exit::Version,
             CloseReason::Auth(_) => Exit::Auth,
             CloseReason::Protocol(_) => Exit::Protocol,

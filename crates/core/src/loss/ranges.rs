@@ -94,6 +94,41 @@ impl Ranges {
         (*e > n).then_some(*s..*e)
     }
 
+    /// Removes `range`; returns how many of its numbers were there.
+    pub fn remove(&mut self, range: Range<u64>) -> u64 {
+        let mut taken = 0;
+        while let Some((&s, &e)) = self.map.range(..range.end).next_back() {
+            if e <= range.start || range.is_empty() {
+                break;
+            }
+            self.map.remove(&s);
+            if s < range.start {
+                self.map.insert(s, range.start);
+            }
+            if e > range.end {
+                self.map.insert(range.end, e);
+            }
+            taken += e.min(range.end) - s.max(range.start);
+        }
+        self.total -= taken;
+        taken
+    }
+
+    /// The smallest number.
+    pub fn first(&self) -> Option<u64> {
+        self.map.first_key_value().map(|(s, _)| *s)
+    }
+
+    /// The parts of `range` in the set, ascending.
+    pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let before = self.map.range(..=range.start).next_back();
+        let from = before.map_or(range.start, |(s, _)| *s);
+        self.map
+            .range(from..range.end.max(from))
+            .map(move |(s, e)| (*s).max(range.start)..(*e).min(range.end))
+            .filter(|part| !part.is_empty())
+    }
+
     /// Removes everything below `floor`.
     pub fn trim(&mut self, floor: u64) {
         while let Some(first) = self.map.first_entry()
@@ -145,6 +180,15 @@ mod tests {
             let around = ranges.containing(a);
             let known = twin[usize::try_from(a).unwrap()];
             prop_assert_eq!(around.is_some_and(|r| r.contains(&a)), known);
+            let parts: Vec<u64> = ranges.within(a..a + n).flatten().collect();
+            let has: Vec<u64> = (a..a + n).filter(|k| twin[usize::try_from(*k).unwrap()]).collect();
+            prop_assert_eq!(&parts, &has);
+            prop_assert_eq!(ranges.first(), (0..300).find(|k| twin[usize::try_from(*k).unwrap()]));
+            let mut without = ranges.clone();
+            prop_assert_eq!(without.remove(a..a + n), has.len() as u64);
+            prop_assert_eq!(without.within(a..a + n).count(), 0);
+            prop_assert_eq!(without.iter().flatten().count() as u64, without.total());
+            prop_assert_eq!(without.total() + has.len() as u64, ranges.total());
             let mut above = ranges.clone();
             above.trim(a);
             let left = above.iter().flatten().count() as u64;

@@ -143,7 +143,7 @@ impl End {
         }
         let known = match self.protocol.route(bytes) {
             Route::Known(id) => self.session.is_some() && id == self.id,
-            Route::New => false,
+            Route::New | Route::Peer => false,
             Route::Foreign => return None,
         };
         if !known {

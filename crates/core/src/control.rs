@@ -1,0 +1,85 @@
+//! What if a protocol's feedback travels on a TCP connection beside its datagrams? Then its sessions
+//! have a *control lane*: a reliable, ordered stream of bytes each way, which the world carries: a real
+//! TCP connection on real sockets, a modelled one in the simulator. SABUL, RBUDP, Tsunami and their kin
+//! need it; who does not, pays nothing.
+//!
+//! The client draws a [`Token`]. It is the first thing on the connection ([`preamble`], written and read
+//! by the world) and in the client's first datagram (in the protocol's own format); so the listener
+//! knows which datagrams and which connection belong together, and makes no session before both have
+//! come from one address.
+//!
+//! Invariants: a world never keeps more than [`ROOM`] bytes of a lane unsent, and asks a session for no
+//! more than fit; what a session does with what it hears, it bounds itself.
+
+use crate::rng::Rng;
+
+/// The most bytes of one lane that a world keeps before they leave.
+pub const ROOM: usize = 64 << 10;
+/// Bytes before those of the session.
+pub const PREAMBLE: usize = 20;
+
+const MAGIC: [u8; 4] = *b"fhcl";
+
+/// What a control lane and datagrams have in common. It is sent in clear and is no secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token([u8; 16]);
+
+impl Token {
+    /// A new one.
+    pub fn draw(rng: &mut Rng) -> Self {
+        let mut bytes = [0; 16];
+        rng.fill(&mut bytes);
+        Self(bytes)
+    }
+
+    /// As read.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// To be written.
+    pub const fn bytes(&self) -> [u8; 16] {
+        self.0
+    }
+}
+
+/// The first bytes on a connection.
+pub fn preamble(token: Token) -> [u8; PREAMBLE] {
+    let mut bytes = [0; PREAMBLE];
+    bytes[..4].copy_from_slice(&MAGIC);
+    bytes[4..].copy_from_slice(&token.0);
+    bytes
+}
+
+/// The token in the first bytes of a connection; none if they are somebody else's.
+pub fn read_preamble(bytes: &[u8; PREAMBLE]) -> Option<Token> {
+    let (magic, token) = bytes.split_first_chunk::<4>()?;
+    let token = token.try_into().ok()?;
+    (*magic == MAGIC).then_some(Token(token))
+}
+
+/// What a world tells a session of its control lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control<'a> {
+    /// It is there; [`poll_control`](crate::protocol::Session::poll_control) will be asked from now on.
+    Opened,
+    /// The next bytes from the peer, cut anywhere.
+    Bytes(&'a [u8]),
+    /// It is over, for this reason: nothing more comes, and nothing more leaves.
+    Closed(&'a str),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preamble_gives_its_token_back_and_others_are_strangers() {
+        let token = Token::draw(&mut Rng::new(3));
+        let mut bytes = preamble(token);
+        assert_eq!(read_preamble(&bytes), Some(token));
+        bytes[0] ^= 1;
+        assert_eq!(read_preamble(&bytes), None);
+        assert_ne!(token, Token::draw(&mut Rng::new(4)));
+    }
+}

@@ -1,0 +1,438 @@
+//! Where do control lanes run on real sockets? Each is a TCP connection beside the UDP socket, on the
+//! same port number at the listener; all of a shard hang on one epoll descriptor, of which the shard
+//! asks once per turn. Shards without control lanes have none of this.
+//!
+//! Invariants: nothing blocks; a connection that has not said its token is read no further than that
+//! and holds no buffer; of those at most [`MAX_WAITING`] are kept, [`PATIENCE`] long, the oldest goes
+//! first; a token joins only datagrams from the address of the connection that said it.
+
+use std::{
+    collections::VecDeque,
+    io::{self, ErrorKind, Read, Write},
+    mem::MaybeUninit,
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
+};
+
+use farhaul_core::{
+    control::{PREAMBLE, ROOM, Token, preamble, read_preamble},
+    time::Instant,
+};
+use rustix::{
+    event::{
+        Timespec,
+        epoll::{self, EventData, EventFlags},
+    },
+    io::Errno,
+    net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt},
+};
+
+/// Connections at a listener that belong to no session yet.
+const MAX_WAITING: usize = 64;
+/// How long one may wait for its session.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Events taken per turn; what is left comes in the next.
+const EVENTS: usize = 64;
+/// Connections taken per turn.
+const ACCEPTS: usize = 16;
+/// Bytes read at once.
+const READ: usize = 16 << 10;
+/// Event data of the listener.
+const LISTENER: u64 = u64::MAX;
+
+/// How far a connection is.
+enum State {
+    /// The client's, not there yet.
+    Connecting { slot: usize },
+    /// At a listener: it has said this much of its token.
+    Greeting { said: [u8; PREAMBLE], len: usize },
+    /// At a listener: its datagrams have not come.
+    Waiting(Token),
+    /// It is a session's.
+    Seated { slot: usize },
+}
+
+struct Lane {
+    stream: TcpStream,
+    peer: IpAddr,
+    state: State,
+    /// Given up then, unless it is a session's.
+    until: Instant,
+    /// Bytes to leave, from `sent` on.
+    out: Vec<u8>,
+    sent: usize,
+    asked: EventFlags,
+}
+
+/// What happened on a lane, for its session.
+pub(crate) enum News {
+    /// Nothing that concerns a session.
+    Nothing,
+    /// It is connected.
+    Opened(usize),
+    /// It may have bytes.
+    Readable(usize),
+    /// It took what waited.
+    Writable(usize),
+    /// It is over.
+    Over(usize, String),
+}
+
+/// The control lanes of a shard.
+pub(crate) struct Lanes {
+    epoll: OwnedFd,
+    listener: Option<TcpListener>,
+    slots: Vec<Option<Lane>>,
+    free: Vec<usize>,
+    /// Those without a session, oldest first.
+    waiting: VecDeque<usize>,
+    /// What the kernel said in this turn: whose, and what.
+    events: Vec<(u64, EventFlags)>,
+    scratch: Box<[u8]>,
+    refused: bool,
+}
+
+impl Lanes {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            listener: None,
+            slots: Vec::new(),
+            free: Vec::new(),
+            waiting: VecDeque::new(),
+            events: Vec::with_capacity(EVENTS),
+            scratch: vec![0; READ].into_boxed_slice(),
+            refused: false,
+        })
+    }
+
+    /// Lanes that peers open at `at`.
+    pub(crate) fn listening(at: SocketAddr) -> io::Result<Self> {
+        let mut lanes = Self::new()?;
+        let listener = TcpListener::bind(at)?;
+        listener.set_nonblocking(true)?;
+        let data = EventData::new_u64(LISTENER);
+        epoll::add(&lanes.epoll, &listener, data, EventFlags::IN)?;
+        lanes.listener = Some(listener);
+        Ok(lanes)
+    }
+
+    /// Begins to connect to `to` for the session in `slot`; the number of the lane.
+    pub(crate) fn connect(
+        &mut self,
+        to: SocketAddr,
+        token: Token,
+        slot: usize,
+    ) -> io::Result<usize> {
+        let family = match to {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        match connect(&socket, &to) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            // Loopback refuses at once; it is told like any other refusal.
+            Err(Errno::CONNREFUSED) => self.refused = true,
+            Err(error) => return Err(error.into()),
+        }
+        let stream = TcpStream::from(socket);
+        stream.set_nodelay(true)?;
+        let index = self.add(
+            stream,
+            to.ip(),
+            State::Connecting { slot },
+            Instant::FAR_FUTURE,
+        )?;
+        if let Some(lane) = &mut self.slots[index] {
+            lane.out.extend(preamble(token));
+        }
+        Ok(index)
+    }
+
+    /// The peer's host said that nothing listens there.
+    pub(crate) const fn refused(&self) -> bool {
+        self.refused
+    }
+
+    fn add(
+        &mut self,
+        stream: TcpStream,
+        peer: IpAddr,
+        state: State,
+        until: Instant,
+    ) -> io::Result<usize> {
+        let asked = match state {
+            State::Connecting { .. } => EventFlags::OUT,
+            _ => EventFlags::IN,
+        };
+        let index = self.free.last().copied().unwrap_or(self.slots.len());
+        epoll::add(
+            &self.epoll,
+            &stream,
+            EventData::new_u64(index as u64),
+            asked,
+        )?;
+        if self.free.pop().is_none() {
+            self.slots.push(None);
+        }
+        self.slots[index] = Some(Lane {
+            stream,
+            peer: peer.to_canonical(),
+            state,
+            until,
+            out: Vec::new(),
+            sent: 0,
+            asked,
+        });
+        Ok(index)
+    }
+
+    /// Ends a lane; what the kernel has taken still leaves.
+    pub(crate) fn close(&mut self, index: usize) {
+        if let Some(mut lane) = self.slots.get_mut(index).and_then(Option::take) {
+            // Closing removes it from the epoll set. What was not read would reset the connection, and
+            // with it the last words.
+            lane.flush();
+            let _empty_or_over = lane.stream.read(&mut self.scratch);
+            self.free.push(index);
+            self.waiting.retain(|i| *i != index);
+        }
+    }
+
+    /// Looks what happened, without waiting; how many events there are for [`Self::news`].
+    pub(crate) fn poll(&mut self, now: Instant) -> usize {
+        self.give_up(now);
+        self.events.clear();
+        let at_once = Timespec::default();
+        let mut buffer = [const { MaybeUninit::uninit() }; EVENTS];
+        // Interrupted: they come in the next turn.
+        if let Ok((events, _)) = epoll::wait(&self.epoll, &mut buffer, Some(&at_once)) {
+            let said = events.iter().map(|event| (event.data.u64(), event.flags));
+            self.events.extend(said);
+        }
+        self.events.len()
+    }
+
+    /// When the oldest connection without a session is given up.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let oldest = self.waiting.front().and_then(|i| self.slots.get(*i));
+        oldest.and_then(Option::as_ref).map(|lane| lane.until)
+    }
+
+    fn give_up(&mut self, now: Instant) {
+        while self.deadline().is_some_and(|until| until <= now)
+            && let Some(index) = self.waiting.pop_front()
+        {
+            self.close(index);
+        }
+    }
+
+    /// What event number `event` means, and on which lane.
+    pub(crate) fn news(&mut self, now: Instant, event: usize) -> (usize, News) {
+        let Some((whose, flags)) = self.events.get(event).copied() else {
+            return (0, News::Nothing);
+        };
+        if whose == LISTENER {
+            self.accept(now);
+            return (0, News::Nothing);
+        }
+        let index = usize::try_from(whose).unwrap_or(usize::MAX);
+        (index, self.on_lane(index, flags))
+    }
+
+    fn on_lane(&mut self, index: usize, flags: EventFlags) -> News {
+        let Some(Some(lane)) = self.slots.get_mut(index) else {
+            return News::Nothing;
+        };
+        match lane.state {
+            State::Connecting { slot } => match lane.connected() {
+                Ok(()) => {
+                    lane.state = State::Seated { slot };
+                    lane.flush();
+                    self.ask(index);
+                    News::Opened(slot)
+                }
+                Err(error) => {
+                    self.refused |= error.kind() == ErrorKind::ConnectionRefused;
+                    News::Over(slot, format!("no control connection (TCP): {error}"))
+                }
+            },
+            State::Greeting { .. } => {
+                self.greet(index);
+                News::Nothing
+            }
+            State::Waiting(_) => {
+                // It asks for nothing, so this is its end.
+                self.close(index);
+                News::Nothing
+            }
+            State::Seated { slot } => {
+                if flags.contains(EventFlags::OUT) {
+                    lane.flush();
+                    self.ask(index);
+                }
+                if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+                    News::Readable(slot)
+                } else {
+                    News::Writable(slot)
+                }
+            }
+        }
+    }
+
+    /// Takes the connections that are there; too many push out the oldest.
+    fn accept(&mut self, now: Instant) {
+        for _ in 0..ACCEPTS {
+            let Some(Ok((stream, from))) = self.listener.as_ref().map(TcpListener::accept) else {
+                return;
+            };
+            if self.waiting.len() >= MAX_WAITING
+                && let Some(oldest) = self.waiting.pop_front()
+            {
+                self.close(oldest);
+            }
+            let ready = stream
+                .set_nonblocking(true)
+                .and_then(|()| stream.set_nodelay(true));
+            let said = [0; PREAMBLE];
+            let state = State::Greeting { said, len: 0 };
+            // One that cannot be watched is closed, which its client hears.
+            if ready.is_ok()
+                && let Ok(index) = self.add(stream, from.ip(), state, now + PATIENCE)
+            {
+                self.waiting.push_back(index);
+            }
+        }
+    }
+
+    /// Reads the token, and nothing behind it.
+    fn greet(&mut self, index: usize) {
+        let Some(Some(lane)) = self.slots.get_mut(index) else {
+            return;
+        };
+        let State::Greeting { said, len } = &mut lane.state else {
+            return;
+        };
+        let over = match lane.stream.read(&mut said[*len..]) {
+            Ok(0) => true,
+            Ok(n) => {
+                *len += n;
+                false
+            }
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        };
+        let whole = *len == PREAMBLE;
+        match read_preamble(said).filter(|_| whole) {
+            Some(token) => {
+                lane.state = State::Waiting(token);
+                self.ask(index);
+            }
+            None if over || whole => self.close(index),
+            None => {}
+        }
+    }
+
+    /// The connection from `peer` that said `token`.
+    pub(crate) fn find(&self, token: Token, peer: IpAddr) -> Option<usize> {
+        let peer = peer.to_canonical();
+        self.waiting.iter().copied().find(|index| {
+            let lane = self.slots.get(*index).and_then(Option::as_ref);
+            lane.is_some_and(|lane| {
+                lane.peer == peer && matches!(lane.state, State::Waiting(said) if said == token)
+            })
+        })
+    }
+
+    /// Gives the lane to the session in `slot`.
+    pub(crate) fn seat(&mut self, index: usize, slot: usize) {
+        if let Some(Some(lane)) = self.slots.get_mut(index) {
+            lane.state = State::Seated { slot };
+            self.waiting.retain(|i| *i != index);
+            self.ask(index);
+        }
+    }
+
+    /// What has come on the lane; nothing if that is all for now.
+    pub(crate) fn read(&mut self, index: usize) -> Option<Result<&[u8], String>> {
+        let lane = self.slots.get_mut(index)?.as_mut()?;
+        match lane.stream.read(&mut self.scratch) {
+            Ok(0) => Some(Err("the peer closed the control connection (TCP)".into())),
+            Ok(n) => Some(Ok(&self.scratch[..n])),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+            Err(error) if error.kind() == ErrorKind::Interrupted => None,
+            Err(error) => Some(Err(format!("the control connection (TCP) broke: {error}"))),
+        }
+    }
+
+    /// Lets `say` append what is to leave, as far as there is room, and sends it.
+    pub(crate) fn fill(&mut self, index: usize, mut say: impl FnMut(usize, &mut Vec<u8>)) {
+        let Some(Some(lane)) = self.slots.get_mut(index) else {
+            return;
+        };
+        if !matches!(lane.state, State::Seated { .. }) {
+            return;
+        }
+        loop {
+            let before = lane.out.len();
+            say(ROOM.saturating_sub(before - lane.sent), &mut lane.out);
+            if lane.out.len() == before {
+                break;
+            }
+            lane.flush();
+            if !lane.out.is_empty() {
+                break;
+            }
+        }
+        self.ask(index);
+    }
+
+    /// Asks the kernel for what the lane waits for now.
+    fn ask(&mut self, index: usize) {
+        let Some(Some(lane)) = self.slots.get_mut(index) else {
+            return;
+        };
+        let mut wanted = EventFlags::empty();
+        wanted.set(EventFlags::IN, !matches!(lane.state, State::Waiting(_)));
+        wanted.set(EventFlags::OUT, !lane.out.is_empty());
+        if wanted != lane.asked {
+            lane.asked = wanted;
+            let data = EventData::new_u64(index as u64);
+            // It fails only for a descriptor that is not in the set, and this one is.
+            let _in_the_set = epoll::modify(&self.epoll, &lane.stream, data, wanted);
+        }
+    }
+}
+
+impl Lane {
+    /// Is it, now that it is said to be?
+    fn connected(&self) -> io::Result<()> {
+        match sockopt::socket_error(&self.stream)? {
+            Ok(()) => self.stream.peer_addr().map(|_| ()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes what waits. An error is told by the next event, and by reading.
+    fn flush(&mut self) {
+        while self.sent < self.out.len() {
+            match self.stream.write(&self.out[self.sent..]) {
+                Ok(n) => self.sent += n,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    self.sent = self.out.len();
+                    break;
+                }
+            }
+        }
+        self.out.drain(..self.sent);
+        self.sent = 0;
+    }
+}
+
+impl AsFd for Lanes {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
