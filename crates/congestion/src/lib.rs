@@ -48,7 +48,7 @@ pub use parameters::{Kind, Parameter, ParameterError, Values};
 pub use registry::{Error, Factory, Law, laws, lookup};
 pub use reno::Reno;
 pub use rounds::{Base, Round, Rounds};
-pub use sabul::Sabul;
+pub use sabul::{SIGNAL as SABUL_SIGNAL, Sabul};
 pub use scalable::Scalable;
 pub use slow_start::{Backlog, Classic, HyStart, Limited, Skip, SlowStart, Start};
 pub use tfrc::Tfrc;

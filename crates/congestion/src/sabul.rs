@@ -5,9 +5,10 @@
 //! Invariants: the gap stays between its bounds; a window of a fixed number of packets.
 //!
 //! Source: Gu, Hong, Mazzucco and Grossman, SABUL: A High Performance Data Transfer Protocol, IEEE
-//! Communications Letters, 2003; SABUL 2.0 and 2.3 as read. Other than there: the receiver's 10 ms
-//! signal, of which the sender used the time only, is a timer at the sender; a report of losses is one
-//! of its ERR packets.
+//! Communications Letters, 2003; SABUL 2.0 and 2.3 as read. The receiver's 10 ms signal, of
+//! which the sender used the time only, is a message ([`SIGNAL`]) in the protocol of that name. Other
+//! than there: over protocols without it, it is a timer at the sender; a report of losses is one of its
+//! ERR packets; the longest gap holds always, and not after an increase only.
 
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ pub(crate) const LAW: Law = Law {
     parameters: &[
         Parameter {
             name: "variant",
-            about: "mimd as in the papers (2.0), or aimd as in 2.3",
+            about: "mimd as in the papers (2.0), or aimd as in the releases 2.1 to 2.3",
             kind: Kind::Choice(&["mimd", "aimd"]),
             default: "mimd",
         },
@@ -72,6 +73,9 @@ const MIMD: (f64, f64, f64, f64, f64) = (0.1, 10.0, 0.5, 0.01, 0.1);
 /// 2.3: factor of the gap on loss, and reports of losses (as a power of two) until the next.
 const AIMD: (f64, u32) = (1.125, 4);
 
+/// What a receiver's signal is to the law; see [`CongestionController::on_message`].
+pub const SIGNAL: &[u8] = b"SYN";
+
 /// SABUL's rate control.
 #[derive(Clone, Debug)]
 pub struct Sabul {
@@ -87,6 +91,8 @@ pub struct Sabul {
     sent: u64,
     lost: u64,
     tick: Option<Instant>,
+    /// The receiver signals its periods.
+    signalled: bool,
     frozen: bool,
     /// Losses of packets sent before this have been answered.
     decreased_at: Option<Instant>,
@@ -108,6 +114,7 @@ impl Sabul {
             sent: 0,
             lost: 0,
             tick: None,
+            signalled: false,
             frozen: false,
             decreased_at: None,
             reports: 0,
@@ -151,6 +158,7 @@ impl Sabul {
             self.set_gap(self.gap * AIMD.0);
             self.decreased_at = Some(loss.now);
             self.frozen = true;
+            self.tick = Some(self.tick.unwrap_or(loss.now + PERIOD));
             self.reports = 1;
             self.exponent = AIMD.1;
             return;
@@ -159,6 +167,23 @@ impl Sabul {
         if self.exponent < 31 && self.reports >= 1 << self.exponent {
             self.exponent += 1;
             self.set_gap(self.gap * AIMD.0);
+        }
+    }
+
+    /// A rate-control period is over.
+    fn period(&mut self) {
+        let sent = float(std::mem::take(&mut self.sent)) / self.datagram;
+        let lost = float(std::mem::take(&mut self.lost));
+        if sent <= 0.0 && lost <= 0.0 {
+            // A period in which nothing happened proves nothing.
+            return;
+        }
+        let share = lost / sent.max(lost);
+        self.history = self.history * (1.0 - NEWEST) + share * NEWEST;
+        if self.mimd {
+            self.scale();
+        } else {
+            self.add();
         }
     }
 }
@@ -193,20 +218,19 @@ impl CongestionController for Sabul {
         if self.tick.is_none_or(|at| at > now) {
             return;
         }
-        self.tick = Some(now + PERIOD);
         self.frozen = false;
-        let sent = float(std::mem::take(&mut self.sent)) / self.datagram;
-        let lost = float(std::mem::take(&mut self.lost));
-        if sent <= 0.0 && lost <= 0.0 {
-            // A period in which nothing happened proves nothing.
-            return;
+        self.tick = (!self.signalled).then(|| now + PERIOD);
+        if !self.signalled {
+            self.period();
         }
-        let share = lost / sent.max(lost);
-        self.history = self.history * (1.0 - NEWEST) + share * NEWEST;
-        if self.mimd {
-            self.scale();
-        } else {
-            self.add();
+    }
+
+    fn on_message(&mut self, now: Instant, bytes: &[u8]) {
+        if bytes == SIGNAL {
+            self.signalled = true;
+            // What is frozen thaws by the clock: signals may be late.
+            self.tick = self.frozen.then(|| self.tick.unwrap_or(now + PERIOD));
+            self.period();
         }
     }
 

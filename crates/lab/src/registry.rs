@@ -1,6 +1,7 @@
 //! Which protocol does a name mean? Every protocol that can be run, made from one kind of [`Choice`],
 //! so that commands know none of them.
 
+mod sabul;
 mod udt;
 
 use std::sync::OnceLock;
@@ -142,6 +143,7 @@ pub fn protocols() -> &'static [Entry] {
         ]
         .into_iter()
         .chain(udt::entries())
+        .chain([sabul::entry()])
         .collect()
     })
 }

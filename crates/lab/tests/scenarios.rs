@@ -14,6 +14,7 @@ mod scenarios {
     mod policy;
     mod queue;
     mod rates;
+    mod sabul;
     mod sharing;
     mod tail;
     mod xcp;

@@ -1,5 +1,6 @@
 //! Published transport protocols, one folder each: `wire` (formats), `policy` (decisions), the session.
 //! None of them knows whether it runs in the simulator or on sockets.
 
+pub mod sabul;
 pub mod tcp;
 pub mod udt;

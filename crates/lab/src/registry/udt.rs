@@ -53,7 +53,7 @@ fn tuned(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>
     clippy::cast_sign_loss,
     reason = "the bounds of the parameter are those of the integer"
 )]
-fn whole(values: &Values, name: &str) -> u32 {
+pub(super) fn whole(values: &Values, name: &str) -> u32 {
     values.number(name) as u32
 }
 

@@ -1,0 +1,21 @@
+//! SABUL 2.x, UDT's ancestor: data in datagrams, everything that is said about them on a TCP connection
+//! ([`farhaul_core::control`]). Losses are told one by one, the rate follows the share of them.
+//!
+//! - packets and messages: [`wire`]; the numbers in them, which wrap: [`seq`]
+//! - choices: [`Config`]; the endpoint: [`Sabul`]
+//! - inside: `send` and `recv` (the two halves), `stream` (what was written), `session` (opening, end
+//!   and the two lanes joined)
+//!
+//! Source: Gu, Hong, Mazzucco and Grossman, IEEE Communications Letters, 2003; the 2.x sources of 2003
+//! as read. `docs/protocols/sabul.md` says what is the original's and what is farhaul's.
+
+pub mod seq;
+pub mod wire;
+
+mod protocol;
+mod recv;
+mod send;
+mod session;
+mod stream;
+
+pub use self::protocol::{Config, ConfigError, DESCRIPTOR, Sabul};

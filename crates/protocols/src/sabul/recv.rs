@@ -1,0 +1,309 @@
+//! The receiving half: which packets are missing, and what is said of it, when. A gap is told at once,
+//! number by number, and again as long as it lasts, a "round trip" later each time; what has arrived in
+//! order is told every 100 ms, and at once when a run of data is complete or the window is overrun; a
+//! signal every 10 ms counts what came.
+//!
+//! Invariants: what is beyond the window is dropped, so that there are never more gaps than packets in
+//! it; nothing is said while nothing comes.
+//!
+//! Source: SABUL 2.x as read, 2003. Other than there: acknowledgements are sent only if something came
+//! since the last, signals for a second after it; a gap is told again on its own time and not at the
+//! next of a 20 ms timer's.
+
+use std::{collections::VecDeque, ops::Range, time::Duration};
+
+use farhaul_core::{loss::Ranges, time::Instant};
+
+use super::{
+    seq,
+    wire::{MAX_LOSSES, Message, put_losses},
+};
+
+/// Between acknowledgements.
+pub(super) const ACK: Duration = Duration::from_millis(100);
+/// Between signals.
+pub(super) const SYN: Duration = Duration::from_millis(10);
+/// Signals go on so long after the last packet.
+const QUIET: Duration = Duration::from_secs(1);
+/// A gap is not told again before.
+const LEAST_REPEAT: Duration = Duration::from_millis(20);
+
+/// What a packet was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// New.
+    New,
+    /// It was there.
+    Again,
+    /// More than may be under way.
+    Beyond,
+}
+
+/// The receiving half of a session.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    window: u64,
+    /// Between reports of the same gap.
+    repeat: Duration,
+    /// One more than the highest number seen.
+    next: u64,
+    missing: Ranges,
+    /// Gaps not told yet.
+    fresh: VecDeque<Range<u64>>,
+    /// Gaps told, and when they are told again, in that order.
+    told: VecDeque<(Instant, Range<u64>)>,
+    /// Everything below was acknowledged.
+    acked: u64,
+    ack_at: Option<Instant>,
+    syn_at: Option<Instant>,
+    last_packet: Instant,
+    counted: u32,
+    /// Something that is due did not fit.
+    stalled: bool,
+}
+
+impl Receiver {
+    /// For a sender that may have `window` packets under way.
+    pub(super) fn new(now: Instant, window: u32) -> Self {
+        Self {
+            window: window.into(),
+            repeat: LEAST_REPEAT,
+            next: seq::FIRST,
+            missing: Ranges::default(),
+            fresh: VecDeque::new(),
+            told: VecDeque::new(),
+            acked: seq::FIRST,
+            ack_at: None,
+            syn_at: None,
+            last_packet: now,
+            counted: 0,
+            stalled: false,
+        }
+    }
+
+    /// There and back takes `exchange`.
+    pub(super) fn time_path(&mut self, exchange: Duration) {
+        self.repeat = (exchange * 3 / 2).max(LEAST_REPEAT);
+    }
+
+    /// The number before which everything has arrived.
+    fn prefix(&self) -> u64 {
+        self.missing.first().unwrap_or(self.next)
+    }
+
+    /// A packet with this number on the wire, the last of a run of data or not.
+    pub(super) fn on_packet(&mut self, now: Instant, sequence: u32, last: bool) -> Arrival {
+        let prefix = self.prefix();
+        let number = seq::expand(sequence, prefix);
+        self.last_packet = now;
+        self.counted = self.counted.saturating_add(1);
+        self.syn_at.get_or_insert(now + SYN);
+        let ack_at = *self.ack_at.get_or_insert(now + ACK);
+        let arrival = if number >= prefix + self.window {
+            self.ack_at = Some(now);
+            Arrival::Beyond
+        } else if number >= self.next {
+            let gap = self.next..number;
+            if !gap.is_empty() {
+                self.missing.insert(gap.clone());
+                self.fresh.push_back(gap);
+            }
+            self.next = number + 1;
+            Arrival::New
+        } else if self.missing.remove(number..number + 1) > 0 {
+            Arrival::New
+        } else {
+            Arrival::Again
+        };
+        if last && self.missing.is_empty() {
+            self.ack_at = Some(ack_at.min(now));
+        }
+        arrival
+    }
+
+    /// When something is to be said.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if self.stalled {
+            // There is room again when the world asks again.
+            return None;
+        }
+        if !self.fresh.is_empty() {
+            return Some(self.last_packet);
+        }
+        let told = self.told.front().map(|(at, _)| *at);
+        [self.ack_at, self.syn_at, told].into_iter().flatten().min()
+    }
+
+    /// Appends what is to be said now, at most `room` bytes.
+    pub(super) fn say(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
+        let most = into.len() + room;
+        self.stalled = !(self.say_gaps(now, most, into) && self.say_counts(now, most, into));
+    }
+
+    /// False if not everything fitted.
+    fn say_gaps(&mut self, now: Instant, most: usize, into: &mut Vec<u8>) -> bool {
+        while let Some(gap) = self.fresh.pop_front() {
+            // One report for each gap, unless it is too long for one.
+            let rest = self.report(now, [gap], most, into);
+            if !rest.is_empty() {
+                rest.into_iter()
+                    .rev()
+                    .for_each(|gap| self.fresh.push_front(gap));
+                return false;
+            }
+        }
+        let due = self.told.partition_point(|(at, _)| *at <= now);
+        if due > 0 {
+            let again: Vec<Range<u64>> = self.told.drain(..due).map(|(_, gap)| gap).collect();
+            let still: Vec<Range<u64>> = again
+                .into_iter()
+                .flat_map(|gap| self.missing.within(gap))
+                .collect();
+            let rest = self.report(now, still, most, into);
+            let stalled = !rest.is_empty();
+            rest.into_iter()
+                .rev()
+                .for_each(|gap| self.told.push_front((now, gap)));
+            return !stalled;
+        }
+        true
+    }
+
+    /// Writes reports of `gaps`; gives back what did not fit.
+    fn report(
+        &mut self,
+        now: Instant,
+        gaps: impl IntoIterator<Item = Range<u64>>,
+        most: usize,
+        into: &mut Vec<u8>,
+    ) -> Vec<Range<u64>> {
+        let mut gaps: VecDeque<Range<u64>> = gaps.into_iter().collect();
+        while let Some(first) = gaps.front() {
+            let room = most.saturating_sub(into.len() + 8) / 4;
+            let mut left = room.min(MAX_LOSSES) as u64;
+            if left == 0 || first.is_empty() {
+                break;
+            }
+            let mut now_told: Vec<Range<u64>> = Vec::new();
+            while left > 0
+                && let Some(gap) = gaps.front_mut()
+            {
+                let end = gap.end.min(gap.start + left);
+                left -= end - gap.start;
+                now_told.push(gap.start..end);
+                gap.start = end;
+                if gap.is_empty() {
+                    gaps.pop_front();
+                }
+            }
+            put_losses(into, now_told.iter().cloned().flatten().map(seq::wrap));
+            let again = now + self.repeat;
+            self.told
+                .extend(now_told.into_iter().map(|gap| (again, gap)));
+        }
+        gaps.into()
+    }
+
+    /// Acknowledgement and signal, if they are due; false if they did not fit.
+    fn say_counts(&mut self, now: Instant, most: usize, into: &mut Vec<u8>) -> bool {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if due(self.ack_at) {
+            if into.len() + 8 > most {
+                return false;
+            }
+            self.ack_at = None;
+            self.acked = self.prefix();
+            Message::Ack(seq::wrap(self.acked)).encode(into);
+        }
+        if due(self.syn_at) {
+            if into.len() + 8 > most {
+                return false;
+            }
+            Message::Syn(std::mem::take(&mut self.counted)).encode(into);
+            let goes_on = now.since(self.last_packet) < QUIET;
+            self.syn_at = goes_on.then(|| now + SYN);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::EPOCH + Duration::from_millis(ms)
+    }
+
+    fn receiver() -> Receiver {
+        let mut receiver = Receiver::new(at(0), 1_000);
+        receiver.time_path(Duration::from_millis(40));
+        receiver
+    }
+
+    /// Types and attributes, and the numbers of reports.
+    fn said(receiver: &mut Receiver, now: Instant, room: usize) -> Vec<Vec<u32>> {
+        let mut bytes = Vec::new();
+        receiver.say(now, room, &mut bytes);
+        assert!(bytes.len() <= room);
+        let (mut used, mut all) = (0, Vec::new());
+        while let Some((message, len)) = Message::decode(&bytes[used..]).unwrap() {
+            all.push(match message {
+                Message::Ack(next) => vec![1, next],
+                Message::Err(losses) => [2].into_iter().chain(losses.iter()).collect(),
+                Message::Syn(n) => vec![4, n],
+                other => panic!("{other:?}"),
+            });
+            used += len;
+        }
+        assert_eq!(used, bytes.len());
+        all
+    }
+
+    #[test]
+    fn a_gap_is_told_at_once_and_again_until_it_is_filled() {
+        let mut receiver = receiver();
+        for sequence in [0, 1, 5, 6, 8] {
+            assert_eq!(receiver.on_packet(at(0), sequence, false), Arrival::New);
+        }
+        assert_eq!(
+            said(&mut receiver, at(0), 999),
+            [vec![2, 2, 3, 4], vec![2, 7]]
+        );
+        assert_eq!(said(&mut receiver, at(9), 999), Vec::<Vec<u32>>::new());
+        assert_eq!(said(&mut receiver, at(10), 999), [[4, 5]]);
+        receiver.on_packet(at(11), 3, false);
+        assert_eq!(receiver.on_packet(at(11), 3, false), Arrival::Again);
+        let again = said(&mut receiver, at(60), 999);
+        assert_eq!(again[0], [2, 2, 4, 7], "one and a half exchanges later");
+        assert_eq!(said(&mut receiver, at(100), 999)[0], [1, 2]);
+    }
+
+    #[test]
+    fn the_end_of_a_run_and_an_overrun_are_acknowledged_at_once() {
+        let mut receiver = receiver();
+        receiver.on_packet(at(0), 0, false);
+        assert_eq!(receiver.deadline(), Some(at(10)));
+        receiver.on_packet(at(1), 1, true);
+        assert_eq!(said(&mut receiver, at(1), 999), [[1, 2]]);
+        assert_eq!(receiver.on_packet(at(2), 1_002, false), Arrival::Beyond);
+        assert_eq!(said(&mut receiver, at(2), 999), [[1, 2]]);
+        let late = said(&mut receiver, at(1_500), 999);
+        assert_eq!(late, [[4, 3]]);
+        assert_eq!(receiver.deadline(), None, "silence is not told");
+    }
+
+    #[test]
+    fn without_room_nothing_is_due_and_nothing_forgotten() {
+        let mut receiver = receiver();
+        receiver.on_packet(at(0), 900, false);
+        assert_eq!(said(&mut receiver, at(0), 20), [[2, 0, 1, 2]]);
+        assert_eq!(receiver.deadline(), None);
+        let rest = said(&mut receiver, at(1), 1 << 16);
+        assert_eq!(
+            rest.iter().map(|r| r.len() - 1).collect::<Vec<_>>(),
+            [366, 366, 165]
+        );
+        assert_eq!(receiver.deadline(), Some(at(10)));
+    }
+}

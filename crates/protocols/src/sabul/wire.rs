@@ -1,0 +1,324 @@
+//! What is on the wire? Data in datagrams: a sequence number and bytes. Everything else in words of
+//! four bytes, big-endian, on a TCP stream: a block of options first, then messages of type, attribute
+//! and what the type has behind them.
+//!
+//! Decoding never panics and allocates nothing; whatever decodes is bounded.
+//!
+//! Source: SABUL 2.x as read, 2003. Farhaul's own: the record before a packet's bytes, the datagrams
+//! that join a control lane, and the messages from type 16 on; `docs/protocols/sabul.md` §2.
+
+use farhaul_core::{
+    codec::{DecodeError, NoRoom, Reader, Writer},
+    control::Token,
+    store::ObjectId,
+};
+
+use super::seq::{HALF, MODULUS};
+
+/// Bytes before a packet's data: sequence number, object, offset.
+pub const HEADER: usize = 16;
+/// Bytes of a datagram that joins.
+pub const JOIN: usize = 20;
+/// Numbers in one report of losses at most.
+pub const MAX_LOSSES: usize = 366;
+/// Bytes of the options.
+pub const OPTIONS: usize = 40;
+/// Bytes of the ordered stream in one message at most.
+pub const MAX_STREAM: usize = 1_024;
+/// Bytes of a farewell's words.
+pub const MAX_WORDS: usize = 400;
+/// The longest message.
+pub const MAX_MESSAGE: usize = 8 + 4 * MAX_LOSSES;
+
+/// In place of a sequence number: the sender asks to join its control lane, or is told that it did.
+const JOINS: u32 = 0xffff_fff0;
+const JOINED: u32 = 0xffff_fff1;
+
+/// A datagram without its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Datagram {
+    /// Data.
+    Data {
+        /// Below [`MODULUS`].
+        sequence: u32,
+        /// Which object.
+        object: ObjectId,
+        /// Place of the first byte.
+        offset: u64,
+    },
+    /// "My control lane said this token."
+    Joins(Token),
+    /// "I have it."
+    Joined(Token),
+}
+
+impl Datagram {
+    /// Reads what precedes the data.
+    pub fn decode(datagram: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(datagram);
+        let word = r.u32()?;
+        if word < MODULUS {
+            return Ok(Self::Data {
+                sequence: word,
+                object: r.u32()?,
+                offset: r.u64()?,
+            });
+        }
+        let token: [u8; 16] = r
+            .rest()
+            .try_into()
+            .map_err(|_| DecodeError::Malformed("token"))?;
+        match word {
+            JOINS => Ok(Self::Joins(Token::from_bytes(token))),
+            JOINED => Ok(Self::Joined(Token::from_bytes(token))),
+            _ => Err(DecodeError::Malformed("sequence number")),
+        }
+    }
+
+    /// Writes what precedes the data.
+    pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        match self {
+            Self::Data {
+                sequence,
+                object,
+                offset,
+            } => {
+                w.u32(*sequence)?;
+                w.u32(*object)?;
+                w.u64(*offset)
+            }
+            Self::Joins(token) => {
+                w.u32(JOINS)?;
+                w.put(&token.bytes())
+            }
+            Self::Joined(token) => {
+                w.u32(JOINED)?;
+                w.put(&token.bytes())
+            }
+        }
+    }
+}
+
+/// The ten words with which both ends begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// UDP port of the receiver; 0: where its datagrams come from.
+    pub data_port: u32,
+    /// TCP port; 0: this connection's.
+    pub control_port: u32,
+    /// UDP payload bytes of a full packet, 64 to 65,507.
+    pub packet: u32,
+    /// Of these, behind the sequence number.
+    pub payload: u32,
+    /// Numbers in a report of losses.
+    pub max_losses: u32,
+    /// Calls may block.
+    pub blockable: u32,
+    /// Bytes.
+    pub send_buffer: u32,
+    /// Bytes.
+    pub receive_buffer: u32,
+    /// Packets that may be unacknowledged, 1 to 25,000,000.
+    pub window: u32,
+    /// It talks.
+    pub verbose: u32,
+}
+
+impl Options {
+    /// The original's defaults, with packets of `packet` bytes and `window` of them.
+    pub const fn new(packet: u32, window: u32) -> Self {
+        Self {
+            data_port: 0,
+            control_port: 0,
+            packet,
+            payload: packet.saturating_sub(4),
+            max_losses: 366,
+            blockable: 1,
+            send_buffer: 40_960_000,
+            receive_buffer: 40_960_000,
+            window,
+            verbose: 0,
+        }
+    }
+
+    const fn words(&self) -> [u32; 10] {
+        [
+            self.data_port,
+            self.control_port,
+            self.packet,
+            self.payload,
+            self.max_losses,
+            self.blockable,
+            self.send_buffer,
+            self.receive_buffer,
+            self.window,
+            self.verbose,
+        ]
+    }
+
+    /// Appends them.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        for word in self.words() {
+            into.extend(word.to_be_bytes());
+        }
+    }
+
+    /// Reads them; packets or windows that nobody can have are refused.
+    pub fn decode(bytes: &[u8; OPTIONS]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let options = Self {
+            data_port: r.u32()?,
+            control_port: r.u32()?,
+            packet: r.u32()?,
+            payload: r.u32()?,
+            max_losses: r.u32()?,
+            blockable: r.u32()?,
+            send_buffer: r.u32()?,
+            receive_buffer: r.u32()?,
+            window: r.u32()?,
+            verbose: r.u32()?,
+        };
+        if !(64..=65_507).contains(&options.packet) {
+            return Err(DecodeError::Malformed("packet size"));
+        }
+        if !(1..=HALF / 2).contains(&options.window) {
+            return Err(DecodeError::Malformed("window"));
+        }
+        Ok(options)
+    }
+}
+
+/// A message on the control lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// 1, ACK: everything before this number has arrived.
+    Ack(u32),
+    /// 2, ERR: these are missing.
+    Err(Losses<'a>),
+    /// 4, SYN: packets that arrived since the last one.
+    Syn(u32),
+    /// 16: bytes of the ordered stream.
+    Stream(&'a [u8]),
+    /// 17: the end, with a code and words.
+    Close(u32, &'a [u8]),
+    /// 18: still there.
+    Alive,
+    /// 19: a client has the listener's options.
+    Ready,
+    /// 20: bytes of the ordered stream read so far, modulo 2^32.
+    Heard(u32),
+}
+
+/// Missing numbers, all below [`MODULUS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Losses<'a>(&'a [u8]);
+
+impl<'a> Losses<'a> {
+    /// The numbers, in the order told.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + use<'a> {
+        let words = self.0.as_chunks::<4>().0.iter();
+        words.map(|word| u32::from_be_bytes(*word))
+    }
+}
+
+/// Appends a report of the missing `numbers`; at most [`MAX_LOSSES`] are told.
+pub fn put_losses(into: &mut Vec<u8>, numbers: impl Iterator<Item = u32>) {
+    let at = into.len();
+    put_words(into, &[2, 0]);
+    let mut count = 0_u32;
+    for number in numbers.take(MAX_LOSSES) {
+        into.extend(number.to_be_bytes());
+        count += 1;
+    }
+    into[at + 4..at + 8].copy_from_slice(&count.to_be_bytes());
+}
+
+fn put_words(into: &mut Vec<u8>, words: &[u32]) {
+    for word in words {
+        into.extend(word.to_be_bytes());
+    }
+}
+
+impl<'a> Message<'a> {
+    /// Appends it; bytes and words beyond their most are cut.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        let count = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(0);
+        match self {
+            Self::Ack(next) => put_words(into, &[1, *next]),
+            Self::Err(losses) => put_losses(into, losses.iter()),
+            Self::Syn(received) => put_words(into, &[4, *received]),
+            Self::Stream(bytes) => {
+                let bytes = &bytes[..bytes.len().min(MAX_STREAM)];
+                put_words(into, &[16, count(bytes)]);
+                into.extend(bytes);
+            }
+            Self::Close(code, words) => {
+                let words = &words[..words.len().min(MAX_WORDS)];
+                put_words(into, &[17, *code, count(words)]);
+                into.extend(words);
+            }
+            Self::Alive => put_words(into, &[18, 0]),
+            Self::Ready => put_words(into, &[19, 0]),
+            Self::Heard(bytes) => put_words(into, &[20, *bytes]),
+        }
+    }
+
+    /// The first message in `bytes` and its length; none if it is not all there. Never asks for more
+    /// than [`MAX_MESSAGE`] bytes.
+    pub fn decode(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let (Ok(kind), Ok(attribute)) = (r.u32(), r.u32()) else {
+            return Ok(None);
+        };
+        let below = |most: usize, unit: usize, what| {
+            let n = usize::try_from(attribute).unwrap_or(usize::MAX);
+            (n <= most)
+                .then_some(n * unit)
+                .ok_or(DecodeError::Malformed(what))
+        };
+        let message = match kind {
+            1 if attribute < MODULUS => Self::Ack(attribute),
+            1 => return Err(DecodeError::Malformed("acknowledgement")),
+            2 => {
+                let n = below(MAX_LOSSES, 4, "length of a loss list")?;
+                let Ok(list) = r.take(n) else {
+                    return Ok(None);
+                };
+                let losses = Losses(list);
+                if list.is_empty() || losses.iter().any(|number| number >= MODULUS) {
+                    return Err(DecodeError::Malformed("loss list"));
+                }
+                Self::Err(losses)
+            }
+            4 => Self::Syn(attribute),
+            16 => {
+                let n = below(MAX_STREAM, 1, "length of a piece of the stream")?;
+                let Ok(piece) = r.take(n) else {
+                    return Ok(None);
+                };
+                Self::Stream(piece)
+            }
+            17 => {
+                let Ok(n) = r.u32() else {
+                    return Ok(None);
+                };
+                let n = usize::try_from(n).unwrap_or(usize::MAX);
+                if n > MAX_WORDS {
+                    return Err(DecodeError::Malformed("length of a farewell"));
+                }
+                let Ok(words) = r.take(n) else {
+                    return Ok(None);
+                };
+                Self::Close(attribute, words)
+            }
+            18 => Self::Alive,
+            19 => Self::Ready,
+            20 => Self::Heard(attribute),
+            _ => return Err(DecodeError::Malformed("type of a control message")),
+        };
+        Ok(Some((message, bytes.len() - r.rest().len())))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! What do the tests share?
+
+use std::time::Duration;
+
+use farhaul_core::protocol::{CloseReason, Event, Protocol};
+use farhaul_protocols::sabul::{Config, Sabul};
+use farhaul_testkit::{Pair, Side};
+
+pub(crate) const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+pub(crate) fn config(law: &str) -> Config {
+    Config {
+        law: law.into(),
+        ..Config::default()
+    }
+}
+
+pub(crate) fn ends(config: &Config) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
+    (
+        Box::new(Sabul::client(config.clone()).expect("a valid configuration")),
+        Box::new(Sabul::server(config.clone()).expect("a valid configuration")),
+    )
+}
+
+pub(crate) fn pair(config: &Config, delay: Duration) -> Pair {
+    let (client, server) = ends(config);
+    Pair::new(client, server, delay, 7)
+}
+
+/// Opens a pair.
+pub(crate) fn open(pair: &mut Pair) {
+    pair.connect(Some(9_000));
+    let both = |p: &mut Pair| !p.client.events.is_empty() && !p.server.events.is_empty();
+    assert!(pair.run(Duration::from_secs(4), both), "{pair:#?}");
+    for side in [Side::Client, Side::Server] {
+        let first = &pair.node(side).events[0];
+        assert_eq!(*first, Event::Connected { peer_key: None });
+    }
+}
+
+/// `side` sends `len` bytes of object 1.
+pub(crate) fn offer(pair: &mut Pair, side: Side, len: u64) {
+    pair.node(side).session().expect("open").send(1, 0, len);
+    pair.settle(side);
+}
+
+pub(crate) fn deliver(pair: &mut Pair, side: Side, limit: Duration) {
+    let done = |p: &mut Pair| p.node(side).events.contains(&Event::Delivered);
+    assert!(pair.run(limit, done), "{pair:#?}");
+}
+
+/// Why `side` ended, within `limit`.
+pub(crate) fn end(pair: &mut Pair, side: Side, limit: Duration) -> CloseReason {
+    let reason = |p: &mut Pair| {
+        let events = &p.node(side).events;
+        events.iter().find_map(|event| match event {
+            Event::Closed(reason) => Some(reason.clone()),
+            _ => None,
+        })
+    };
+    assert!(pair.run(limit, |p| reason(p).is_some()), "{pair:#?}");
+    reason(pair).expect("just seen")
+}

@@ -1,0 +1,181 @@
+//! What if a lane fails, or what comes over it is not SABUL?
+
+use std::time::Duration;
+
+use farhaul_core::{
+    control::Token,
+    protocol::{Accepted, CloseReason, Protocol, Route},
+    rng::Rng,
+    time::Instant,
+};
+use farhaul_protocols::sabul::{
+    Config, Sabul,
+    wire::{Datagram, JOIN, Message, put_losses},
+};
+use farhaul_testkit::{Fate, Pair, Said, Side};
+
+use crate::ends::{config, end, ms, offer, open, pair};
+
+fn opened() -> Pair {
+    let mut pair = pair(&config("sabul"), ms(10));
+    open(&mut pair);
+    pair
+}
+
+fn say(pair: &mut Pair, to: Side, bytes: Vec<u8>) {
+    let now = pair.now;
+    pair.say(now, to, Said::Bytes(bytes));
+}
+
+#[test]
+fn datagrams_that_never_arrive_are_named() {
+    for (blocked, words) in [
+        (Side::Client, "block UDP, or is it not SABUL"),
+        (Side::Server, "none comes back"),
+    ] {
+        let mut pair = pair(&config("sabul"), ms(10)).with_script(move |d| {
+            if d.from == blocked {
+                Fate::Drop
+            } else {
+                Fate::Deliver
+            }
+        });
+        pair.connect(Some(1_500));
+        let reason = end(&mut pair, Side::Client, Duration::from_secs(6));
+        assert!(
+            matches!(&reason, CloseReason::Lane(text) if text.contains(words)),
+            "{reason:?}"
+        );
+        assert!(pair.run(Duration::from_secs(3), |p| {
+            p.client.session().unwrap().is_closed()
+        }));
+    }
+}
+
+#[test]
+fn datagrams_that_stop_arriving_in_mid_transfer_are_named_at_both_ends() {
+    let mut pair = opened();
+    offer(&mut pair, Side::Client, 1 << 30);
+    pair.run(ms(500), |_| false);
+    pair.set_script(|_| Fate::Drop);
+    let reason = end(&mut pair, Side::Client, Duration::from_secs(40));
+    let words = "no datagram has reached the peer for 30 s";
+    assert!(
+        matches!(&reason, CloseReason::Lane(text) if text.contains(words)),
+        "{reason:?}"
+    );
+    let reason = end(&mut pair, Side::Server, Duration::from_secs(1));
+    assert!(
+        matches!(&reason, CloseReason::Peer { text, .. } if text.contains(words)),
+        "{reason:?}"
+    );
+}
+
+#[test]
+fn a_control_lane_that_is_cut_in_mid_transfer_ends_the_session_there() {
+    for side in [Side::Client, Side::Server] {
+        let mut pair = opened();
+        offer(&mut pair, Side::Client, 1 << 30);
+        pair.run(ms(300), |_| false);
+        let now = pair.now;
+        pair.say(now, side, Said::Ended);
+        let reason = end(&mut pair, side, ms(50));
+        assert!(
+            matches!(&reason, CloseReason::Lane(text) if text.contains("closed")),
+            "{reason:?}"
+        );
+        assert!(pair.node(side).session().unwrap().is_closed());
+    }
+}
+
+#[test]
+fn what_cannot_be_on_the_control_lane_ends_the_session_with_words() {
+    let message = |message: Message<'_>| {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        bytes
+    };
+    let mut never = Vec::new();
+    put_losses(&mut never, [7_000_000].into_iter());
+    for (bytes, words) in [
+        (
+            b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+            "type of a control message",
+        ),
+        (vec![0; 64], "type of a control message"),
+        (vec![0xff; 64], "type of a control message"),
+        (message(Message::Ack(9_000_000)), "never sent"),
+        (never, "never sent"),
+        (message(Message::Ready), "out of turn"),
+        (message(Message::Heard(12)), "more of the stream heard"),
+    ] {
+        let mut pair = opened();
+        offer(&mut pair, Side::Client, 1 << 20);
+        say(&mut pair, Side::Client, bytes);
+        let reason = end(&mut pair, Side::Client, ms(50));
+        assert!(
+            matches!(&reason, CloseReason::Protocol(text) if text.contains(words)),
+            "{reason:?}"
+        );
+        let told = end(&mut pair, Side::Server, ms(50));
+        assert!(
+            matches!(told, CloseReason::Peer { code: u32::MAX, .. }),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
+fn options_that_nobody_has_and_talk_before_the_greeting_are_refused() {
+    for bytes in [vec![0; 40], vec![0xff; 40]] {
+        let mut pair = pair(&config("sabul"), ms(10));
+        pair.connect(Some(1_500));
+        pair.run(ms(25), |_| false);
+        say(&mut pair, Side::Client, bytes);
+        let reason = end(&mut pair, Side::Client, ms(50));
+        assert!(matches!(reason, CloseReason::Protocol(_)), "{reason:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_nobody_reads_is_bounded() {
+    let mut pair = opened();
+    let mut flood = Vec::new();
+    for _ in 0..1_025 {
+        Message::Stream(&[7; 1_024]).encode(&mut flood);
+    }
+    pair.server.reads = false;
+    say(&mut pair, Side::Server, flood);
+    let reason = end(&mut pair, Side::Server, ms(50));
+    let words = "more of the stream than was asked for";
+    assert!(
+        matches!(&reason, CloseReason::Protocol(text) if text.contains(words)),
+        "{reason:?}"
+    );
+}
+
+#[test]
+fn only_a_token_makes_a_session() {
+    let mut sabul = Sabul::server(Config::default()).unwrap();
+    let from = "192.0.2.1:9".parse().unwrap();
+    let mut accept = |bytes: &[u8]| {
+        let now = Instant::EPOCH;
+        sabul.accept(now, &mut Rng::new(1), from, bytes, &mut Vec::new())
+    };
+    for stranger in [&[0; 1_472][..], &[0xff; 20], b"", &[7; 19]] {
+        assert!(matches!(accept(stranger), Accepted::Drop));
+    }
+    let mut bytes = [0; JOIN];
+    let joins = Datagram::Joins(Token::from_bytes([5; 16]));
+    joins
+        .encode(&mut farhaul_core::codec::Writer::new(&mut bytes))
+        .unwrap();
+    assert!(matches!(accept(&bytes), Accepted::Session(..)));
+    let client = Sabul::client(Config::default()).unwrap();
+    assert_eq!(client.route(&bytes), Route::Peer);
+    assert_eq!(
+        client.control_token(&bytes),
+        Some(Token::from_bytes([5; 16]))
+    );
+    assert_eq!(client.route(b"GET / HTTP/1.1\r\n\r\n"), Route::Foreign);
+}
