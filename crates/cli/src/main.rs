@@ -42,6 +42,9 @@ fn main() -> ExitCode {
             Ok(cli) => cmd::run(cli.command),
             // Help and version are no failure.
             Err(e) if !e.use_stderr() => e.exit(),
+            Err(e) if meant_to_copy(&e) => Err(Failure::usage(
+                "no such command; to copy, write `farhaul cp SRC DST`",
+            )),
             Err(e) if !json => e.exit(),
             Err(e) => Err(Failure::usage(plain(&e.to_string()))),
         }
@@ -58,6 +61,13 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// Whether what stands in place of a command is something to copy.
+fn meant_to_copy(e: &clap::Error) -> bool {
+    let word = std::env::args_os().nth(1).unwrap_or_default();
+    e.kind() == clap::error::ErrorKind::InvalidSubcommand
+        && (std::path::Path::new(&word).exists() || word.to_string_lossy().contains(':'))
 }
 
 /// Whether `--json` was given, for when the arguments cannot be understood.

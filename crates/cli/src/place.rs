@@ -65,6 +65,11 @@ pub(crate) fn parse(text: &OsStr) -> Result<Place, Failure> {
     if bytes.is_empty() {
         return Err(Failure::usage("an empty path"));
     }
+    if bytes == b"-" {
+        return Err(Failure::usage(
+            "streams cannot be copied: write to a file first (one that is called - is written ./-)",
+        ));
+    }
     if let Some(rest) = bytes.strip_prefix(b"farhaul://") {
         return url(rest).map(Place::Far);
     }

@@ -112,6 +112,10 @@ fn what_to_copy_and_how_is_checked_before_anything_is_connected() {
             "low, fair or high",
         ),
         (&["cp", "-n", "none", "h::s"], 3, "none"),
+        (&["cp", "-", "h::s/x"], 2, "streams"),
+        (&["cp", "h::s/x", "-"], 2, "streams"),
+        (&["h:a", "b"], 2, "farhaul cp SRC DST"),
+        (&["/", "h:"], 2, "farhaul cp SRC DST"),
         (&["bench", "h", "--policy", "x"], 2, "low, fair or high"),
         (
             &["bench", "h", "--policy", "low", "--cc", "cubic"],

@@ -21,9 +21,8 @@ use farhaul_udp::Capabilities;
 const CALM_RTTS: u32 = 4;
 /// ... and for at least this long.
 const CALM: Duration = Duration::from_millis(400);
-/// How long the first answer to a probe may take at least: probes that overtake the end of the handshake
-/// are not answered, and are sent again after a second.
-const UNHEARD: Duration = Duration::from_secs(3);
+/// How long the first answer to a probe may take at least.
+const UNHEARD: Duration = Duration::from_secs(1);
 /// No visit is longer.
 const LONGEST: Duration = Duration::from_secs(10);
 

@@ -8,5 +8,6 @@
 mod copies;
 mod faults;
 mod kills;
+mod odd;
 mod place;
 mod selection;

@@ -126,8 +126,8 @@ impl World {
     }
 }
 
-/// Sends `total` bytes over the script; panics if that takes more than 1,000 virtual seconds.
-fn transfer(total: u64, script: &mut Script<'_>) -> World {
+/// Both halves, the path just opened.
+fn world() -> World {
     let allowance = Allowance {
         window: Size::from_bytes(2_000_000),
         rate: Rate::mbit(80),
@@ -141,6 +141,12 @@ fn transfer(total: u64, script: &mut Script<'_>) -> World {
         reports: 0,
     };
     w.sender.start(w.now, LEN, Duration::from_millis(40));
+    w
+}
+
+/// Sends `total` bytes over the script; panics if that takes more than 1,000 virtual seconds.
+fn transfer(total: u64, script: &mut Script<'_>) -> World {
+    let mut w = world();
     w.sender.send(1, 0, total);
     let mut flying: BTreeMap<Reverse<(Instant, u64)>, Flying> = BTreeMap::new();
     let mut serial = 0;
@@ -293,4 +299,38 @@ fn the_tail_is_sent_twice_rather_than_waited_for() {
     }
     // Without copies two in three would have to wait for a repair.
     assert!(late <= 10, "{late} of 200 took more than a round trip");
+}
+
+#[test]
+fn probes_into_silence_are_over_with_the_first_timeout() {
+    let mut w = world();
+    for _ in 0..18 {
+        w.sender.log(w.now, Content::Probe, LEN);
+    }
+    let (at, _) = w.sender.next_timeout().expect("silence has an end");
+    w.sender.on_timeout(at);
+    let results: Vec<_> = std::iter::from_fn(|| w.sender.probe_result()).collect();
+    assert_eq!(results.len(), 18);
+    assert!(results.iter().all(|(_, acked)| !acked));
+    assert_eq!(w.sender.in_flight(), 0);
+}
+
+#[test]
+fn feedback_that_arrives_last_shows_how_far_it_is() {
+    let mut w = world();
+    let number = w.sender.log(w.now, Content::Probe, LEN);
+    let last = w.sender.log(w.now, Content::Quiet, LEN);
+    let arrived = w.now + DELAY;
+    for (number, eliciting) in [(number, true), (last, false)] {
+        w.receiver
+            .on_packet(arrived, number, LEN, eliciting, Ecn::NotEct);
+    }
+    let report = w
+        .receiver
+        .report(arrived)
+        .expect("something arrived")
+        .clone();
+    w.sender.on_report(arrived + DELAY, &report).unwrap();
+    assert_eq!(stats(&w.sender).rtt_min, Some(DELAY * 2));
+    assert_eq!(w.sender.probe_result(), Some((number, true)));
 }

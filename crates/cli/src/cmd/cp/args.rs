@@ -42,12 +42,6 @@ pub(crate) struct Args {
     /// Change nothing; say what would be done with each file
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
-    #[command(flatten)]
-    which: Which,
-    #[command(flatten)]
-    there: There,
-    #[command(flatten)]
-    pub(super) ssh: Through,
     /// Never send faster than this
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(super) max_rate: Option<Rate>,
@@ -94,6 +88,13 @@ pub(crate) struct Args {
     /// Not needed; farhaul measures it
     #[arg(long, hide = true)]
     window: Option<String>,
+    // Their headings hold for all that follows.
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    there: There,
+    #[command(flatten)]
+    ssh: Through,
 }
 
 /// Which files.
@@ -142,7 +143,7 @@ struct There {
 /// How ssh is called.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Through ssh")]
-pub(super) struct Through {
+struct Through {
     #[arg(long, value_name = "PROGRAM", help = SSH)]
     ssh: Option<OsString>,
     /// ssh's own -F: another file than ~/.ssh/config

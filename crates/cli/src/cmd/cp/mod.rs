@@ -178,7 +178,8 @@ impl Run<'_> {
 
     fn failure(&self, summary: Option<&Summary>, e: &TransferError) -> Failure {
         if let Some(summary) = summary {
-            if self.args.dry_run && !self.args.json && !self.args.quiet {
+            let quiet = self.args.json || self.args.quiet || self.told.is_empty(summary);
+            if self.args.dry_run && !quiet {
                 eprintln!("{}", self.told.line(summary, &self.destination()));
             }
             let several = summary.failures.len() > 1 && !self.args.dry_run;

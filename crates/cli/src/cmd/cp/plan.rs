@@ -74,6 +74,12 @@ impl Told {
         line
     }
 
+    /// True if nothing was looked at.
+    pub(super) fn is_empty(&self, summary: &Summary) -> bool {
+        let count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        count.files + summary.files.skipped + summary.files.failed == 0
+    }
+
     /// What the summary's object has besides.
     pub(super) fn add_to(&self, object: &mut Value) {
         let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);

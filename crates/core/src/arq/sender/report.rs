@@ -289,18 +289,33 @@ impl Sender {
         }
     }
 
+    /// Without any sample yet, feedback of ours that arrived as the last will do: where both ends send
+    /// little, every report may end in it.
+    fn measure_by_quiet(&mut self, now: Instant, report: &Report) {
+        let quiet = self.log.get(report.largest);
+        let quiet = quiet.filter(|sent| sent.state == State::Quiet);
+        if let (None, Some(sent)) = (self.path.rtt.min_ever(), quiet) {
+            let held = Duration::from_micros(report.delay_us);
+            let sample = now.since(sent.at).saturating_sub(held);
+            if !sample.is_zero() {
+                self.path.rtt.update(now, sample);
+            }
+        }
+    }
+
     fn measure(
         &mut self,
         now: Instant,
         report: &Report,
         change: &Change,
     ) -> (Option<Duration>, Option<Duration>) {
-        let Some((number, sent)) = change.newest.filter(|(n, _)| *n == report.largest) else {
-            return (None, None);
-        };
         if report.delay_us == Report::NO_DELAY {
             return (None, None);
         }
+        let Some((number, sent)) = change.newest.filter(|(n, _)| *n == report.largest) else {
+            self.measure_by_quiet(now, report);
+            return (None, None);
+        };
         let sample = now
             .since(sent.at)
             .saturating_sub(Duration::from_micros(report.delay_us));

@@ -4,7 +4,11 @@
 use std::time::Duration;
 
 use super::{Change, MAX_TIMEOUT, MOST_PROBES, PROBES, Sender};
-use crate::{send::State, stats::Why, time::Instant};
+use crate::{
+    send::{Content, State},
+    stats::Why,
+    time::Instant,
+};
 
 /// The shortest silence that a law can ask to be told of.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
@@ -30,7 +34,9 @@ impl Sender {
         self.repair_oldest(probes);
     }
 
-    /// Re-sends the oldest outstanding pieces without waiting to hear of them.
+    /// Re-sends the oldest outstanding pieces without waiting to hear of them. Path MTU probes among them
+    /// are over: nothing is sent again for them, so that they do not count, and their size may be tried
+    /// again soon.
     fn repair_oldest(&mut self, probes: u32) {
         let mut change = Change::default();
         let mut found = 0;
@@ -39,8 +45,9 @@ impl Sender {
                 break;
             };
             if sent.state == State::Outstanding {
+                let probe = sent.content == Content::Probe;
                 self.lose(number, &mut change);
-                found += 1;
+                found += u32::from(!probe);
                 if found == probes {
                     break;
                 }

@@ -1,0 +1,133 @@
+//! Trees and files of odd shapes: many small files, one huge file of holes, deep folders, nothing at
+//! all, and things that are no files.
+
+use std::{
+    fs,
+    io::{Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::{fs::MetadataExt as _, net::UnixListener},
+    path::PathBuf,
+};
+
+use serde_json::Value;
+
+use crate::place::{Place, code, noise, said};
+
+fn object(place: &Place, args: &[&str], expected: i32) -> Value {
+    let out = place.run(&[&["cp", "--trust-any", "--json"], args].concat());
+    assert_eq!(code(&out), expected, "{args:?}: {}", said(&out));
+    serde_json::from_slice(&out.stdout).expect("one object")
+}
+
+#[test]
+fn a_hundred_gib_of_holes_cost_what_is_in_them() {
+    const GIB: u64 = 1 << 30;
+    let place = Place::new();
+    let mut file = fs::File::create(place.path("sparse")).unwrap();
+    if let Err(e) = file.set_len(100 * GIB) {
+        println!("skipped: no file so long here: {e}");
+        return;
+    }
+    let pieces = [
+        0,
+        (1 << 20) + 5,
+        7 * GIB,
+        50 * GIB + 12_345,
+        100 * GIB - 300_000,
+    ];
+    for (seed, at) in (0..).zip(pieces) {
+        file.seek(SeekFrom::Start(at)).unwrap();
+        file.write_all(&noise(seed, 300_000)).unwrap();
+    }
+    drop(file);
+    let server = place.serve(&["--allow", "any"]);
+    let word = object(&place, &["sparse", &server.to("")], 0);
+    assert!(word["bytes_payload"].as_u64().unwrap() < 32 << 20, "{word}");
+    object(&place, &[&server.to("sparse"), "back"], 0);
+    for name in ["share/sparse", "back"] {
+        let mut file = fs::File::open(place.path(name)).unwrap();
+        let facts = file.metadata().unwrap();
+        assert_eq!(facts.len(), 100 * GIB);
+        assert!(
+            facts.blocks() * 512 < 64 << 20,
+            "{name}: its holes are filled"
+        );
+        for (seed, at) in (0..).zip(pieces) {
+            let mut bytes = vec![0; 300_000];
+            file.seek(SeekFrom::Start(at)).unwrap();
+            file.read_exact(&mut bytes).unwrap();
+            assert!(bytes == noise(seed, 300_000), "{name} at {at}");
+        }
+    }
+}
+
+#[test]
+fn thousands_of_small_files_arrive_each_with_its_content() {
+    let place = Place::new();
+    for dir in 0..30 {
+        fs::create_dir_all(place.path(&format!("src/{dir}"))).unwrap();
+        for i in 0..100 {
+            let text = format!("{dir} {i}").repeat(i);
+            fs::write(place.path(&format!("src/{dir}/{i}")), text).unwrap();
+        }
+        fs::write(place.path(&format!("src/{dir}/64k")), noise(dir, 65_536)).unwrap();
+    }
+    let server = place.serve(&["--allow", "any"]);
+    let word = object(&place, &["src", &server.to("")], 0);
+    assert_eq!(word["files"]["sent"], 30 * 101);
+    object(&place, &[&server.to("src/"), "back"], 0);
+    for dir in 0..30 {
+        for i in 0..100 {
+            let read = fs::read_to_string(place.path(&format!("back/{dir}/{i}"))).unwrap();
+            assert_eq!(read, format!("{dir} {i}").repeat(i));
+        }
+        let read = fs::read(place.path(&format!("back/{dir}/64k"))).unwrap();
+        assert!(read == noise(dir, 65_536));
+    }
+    let word = object(&place, &["src/", &server.to("src/")], 0);
+    assert_eq!(word["bytes_payload"], 0);
+}
+
+#[test]
+fn nothing_deep_and_empty_simply_work() {
+    let place = Place::new();
+    fs::create_dir(place.path("empty")).unwrap();
+    fs::write(place.path("zero"), "").unwrap();
+    let deep: PathBuf = std::iter::repeat_n("d", 255).collect();
+    fs::create_dir_all(place.path("deep").join(&deep)).unwrap();
+    fs::write(place.path("deep").join(&deep).join("f"), "at the bottom").unwrap();
+    let server = place.serve(&["--allow", "any"]);
+    let word = object(&place, &["empty", "zero", "deep", &server.to("")], 0);
+    assert_eq!(
+        (&word["ok"], &word["files"]["sent"]),
+        (&Value::Bool(true), &Value::from(2))
+    );
+    assert_eq!(fs::read_dir(place.path("share/empty")).unwrap().count(), 0);
+    assert_eq!(fs::metadata(place.path("share/zero")).unwrap().len(), 0);
+    let bottom = place.path("share/deep").join(&deep).join("f");
+    assert_eq!(fs::read(bottom).unwrap(), b"at the bottom");
+    object(&place, &[&server.to("empty/"), "back"], 0);
+    assert_eq!(fs::read_dir(place.path("back")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_no_file_is_named_and_the_rest_arrives() {
+    let place = Place::new();
+    fs::create_dir(place.path("src")).unwrap();
+    fs::write(place.path("src/f"), "content").unwrap();
+    let _socket = UnixListener::bind(place.path("src/socket")).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", place.path("src/out")).unwrap();
+    let server = place.serve(&["--allow", "any"]);
+    let word = object(&place, &["src", &server.to("")], 5);
+    let failures = word["failures"].to_string();
+    assert!(
+        failures.contains("socket") && failures.contains("not a file"),
+        "{word}"
+    );
+    let warnings = word["warnings"].to_string();
+    assert!(
+        warnings.contains("out") && warnings.contains("skipped"),
+        "{word}"
+    );
+    assert_eq!(fs::read(place.path("share/src/f")).unwrap(), b"content");
+    assert_eq!(fs::read_dir(place.path("share/src")).unwrap().count(), 1);
+}
