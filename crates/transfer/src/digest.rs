@@ -26,7 +26,7 @@ pub(crate) const LEAVES: usize = 16;
 pub(crate) type Hash = [u8; 32];
 
 /// Stands for a block without stored content.
-const HOLE: ChainingValue = *b"farhaul: this block is a hole...";
+pub(crate) const HOLE: ChainingValue = *b"farhaul: this block is a hole...";
 
 /// Blocks in a file of `size` bytes; an empty file has one (empty) block.
 pub(crate) const fn block_count(size: u64) -> u64 {
@@ -154,6 +154,15 @@ impl BlockTree {
     pub(crate) fn set(&mut self, index: u64, value: Hash) {
         self.holes.remove(index..index + 1);
         self.values.insert(index, value);
+    }
+
+    /// Notes a block that was hashed, which may have proved a hole.
+    pub(crate) fn learn(&mut self, index: u64, value: Hash) {
+        if value == HOLE {
+            self.set_hole(&block_range(index, self.size));
+        } else {
+            self.set(index, value);
+        }
     }
 
     /// Marks every block that lies wholly in `bytes` as a hole, and says which.

@@ -43,6 +43,21 @@ fn a_hundred_gib_of_holes_cost_what_is_in_them() {
     let word = object(&place, &["sparse", &server.to("")], 0);
     assert!(word["bytes_payload"].as_u64().unwrap() < 32 << 20, "{word}");
     object(&place, &[&server.to("sparse"), "back"], 0);
+    // Nor does it cost more to see that it is there, even where what was a hole is stored zeros.
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .open(place.path("share/sparse"))
+        .unwrap();
+    let time = file.metadata().unwrap().modified().unwrap();
+    file.seek(SeekFrom::Start(3 * GIB)).unwrap();
+    file.write_all(&vec![0; 3 << 20]).unwrap();
+    file.set_modified(time).unwrap();
+    drop(file);
+    let word = object(&place, &["sparse", &server.to("")], 0);
+    assert_eq!(
+        (&word["bytes_payload"], &word["files"]["skipped"]),
+        (&0.into(), &1.into())
+    );
     for name in ["share/sparse", "back"] {
         let mut file = fs::File::open(place.path(name)).unwrap();
         let facts = file.metadata().unwrap();

@@ -140,6 +140,7 @@ impl Receiver {
                 number,
                 target,
                 size,
+                zeros: entry.allocated < size,
             });
             return Ok(());
         }

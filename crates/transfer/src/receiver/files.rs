@@ -29,10 +29,10 @@ impl Receiver {
         match &item.state {
             State::Memory { left: 0, .. } => self.settle_small(number),
             State::Checking(Some(ours)) => {
-                if *ours == root.hash && !root.sparse {
+                if *ours == (root.hash, root.sparse) {
                     let size = slot.range.end - slot.range.start;
                     item.state = State::Over;
-                    self.last_root = Some(root.hash);
+                    self.last_root = Some(root.hash).filter(|_| !root.sparse);
                     self.tally.resumed += size;
                     self.tally.files_skipped += 1;
                     if self.rules.checksum {
@@ -269,7 +269,7 @@ impl Receiver {
         self.settle(number);
     }
 
-    pub(super) fn checked(&mut self, number: u64, root: Option<Hash>) {
+    pub(super) fn checked(&mut self, number: u64, root: Option<(Hash, bool)>) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };

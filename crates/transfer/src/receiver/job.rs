@@ -13,10 +13,11 @@ use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 use super::staging::{Load, Written};
 use crate::{
     confine::{self, Dir},
-    digest::{BLOCK, Hash, LEAF, Leaves, block_count, block_range, leaf_hash},
+    digest::{BLOCK, BlockTree, Hash, LEAF, Leaves, block_count, block_range, leaf_hash},
     path::{self, Tag},
     pool::Job,
-    sender::hash_block,
+    ranges::RangeSet,
+    sender::{extents, hash_block, hash_content},
 };
 
 /// Permissions and time of an entry.
@@ -101,11 +102,12 @@ pub(crate) enum WriteJob {
         file: Arc<File>,
         blocks: Vec<(u64, Hash)>,
     },
-    /// What is the root of the file that is there already?
+    /// What is the root of the file that is there already? Blocks of zeros count as holes if `zeros`.
     Check {
         number: u64,
         target: Target,
         size: u64,
+        zeros: bool,
     },
     /// Puts a complete part in place, or aside if it is `bad`.
     Commit {
@@ -153,7 +155,7 @@ pub(crate) enum WriteDone {
     },
     Checked {
         number: u64,
-        root: io::Result<Hash>,
+        root: io::Result<Checked>,
     },
     Committed {
         number: u64,
@@ -202,10 +204,15 @@ impl Job for WriteJob {
                 number,
                 target,
                 size,
-            } => WriteDone::Checked {
-                number,
-                root: check(&target, size, scratch),
-            },
+                zeros,
+            } => {
+                let root = if zeros && size > BLOCK {
+                    check_sparse(&target, size, scratch)
+                } else {
+                    check(&target, size, scratch).map(|root| (root, false))
+                };
+                WriteDone::Checked { number, root }
+            }
             Self::Commit {
                 number,
                 file,
@@ -337,6 +344,29 @@ fn hash_rest(
     leaves
         .value()
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// The root of what is there, and whether blocks went into it as holes.
+pub(super) type Checked = (Hash, bool);
+
+fn check_sparse(target: &Target, size: u64, scratch: &mut Vec<u8>) -> io::Result<Checked> {
+    let file = confine::open_to_read(&target.dir, &target.name)?;
+    // Where the file system does not tell, the blocks themselves do.
+    let data: RangeSet = extents(&file, size)
+        .unwrap_or_else(|_| std::iter::once(0..size).collect())
+        .into_iter()
+        .collect();
+    let mut tree = BlockTree::new(size);
+    for index in 0..block_count(size) {
+        let range = block_range(index, size);
+        if data.overlaps(range.clone()) {
+            tree.learn(index, hash_content(&file, index, size, scratch)?);
+        } else {
+            tree.set_hole(&range);
+        }
+    }
+    let root = tree.root().ok_or(io::ErrorKind::UnexpectedEof)?;
+    Ok((root, tree.has_holes()))
 }
 
 fn check(target: &Target, size: u64, scratch: &mut Vec<u8>) -> io::Result<Hash> {

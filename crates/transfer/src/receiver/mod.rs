@@ -77,8 +77,8 @@ enum State {
     },
     /// A worker has it.
     Working,
-    /// What is there may be the same; its root once known.
-    Checking(Option<Hash>),
+    /// What is there may be the same; its root once known, and whether holes went into it as such.
+    Checking(Option<(Hash, bool)>),
     Part(Box<Part>),
 }
 

@@ -88,14 +88,15 @@ impl Sender {
             return;
         };
         let (size, start) = (slot.item.entry.size, slot.range.start);
-        // Content that the receiver only checks is hashed as it is, holes too.
-        let sparse = slot.item.entry.allocated < size && !pieces.is_empty();
+        let sparse = slot.item.entry.allocated < size;
+        let zeros = sparse && pieces.is_empty();
         let within = |p: &Range<u64>| p.start - start..p.end - start;
         let unread: RangeSet = pieces.iter().map(within).collect();
         slot.item.body = Body::Large(Box::new(Large {
             file: None,
             to_send: pieces.into(),
             mapped: !sparse,
+            zeros,
             unread,
             tree: BlockTree::new(size),
             next_block: 0,
@@ -167,6 +168,7 @@ impl Sender {
         self.progress.retry();
         if let Body::Large(large) = &mut slot.item.body {
             // From here on every block counts as it is stored.
+            large.zeros = false;
             let size = slot.item.entry.size;
             let holes: Vec<u64> = if large.tree.has_holes() {
                 (0..crate::digest::block_count(size))
@@ -199,11 +201,21 @@ impl Sender {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
-        let start = slot.range.start;
+        let (start, size) = (slot.range.start, slot.item.entry.size);
         let Body::Large(large) = &mut slot.item.body else {
             return;
         };
         large.mapped = true;
+        if large.zeros {
+            let mut rest: RangeSet = std::iter::once(0..size).collect();
+            for r in data {
+                rest.remove(r.clone());
+            }
+            for hole in rest.iter() {
+                large.tree.set_hole(&hole);
+            }
+            return;
+        }
         let mut wanted: RangeSet = large.to_send.drain(..).collect();
         let mut send = Vec::new();
         for r in data {

@@ -110,12 +110,13 @@ pub(crate) enum ReadJob {
     },
     /// Reads bytes of a large file, and hashes them in passing if they are a whole block.
     Piece { piece: Piece, file: Arc<File> },
-    /// Hashes one block.
+    /// Hashes one block; one of zeros counts as a hole if `zeros`.
     Block {
         number: u64,
         index: u64,
         size: u64,
         file: Arc<File>,
+        zeros: bool,
     },
     /// Finds what is stored.
     Extents {
@@ -161,8 +162,13 @@ impl Job for ReadJob {
                 index,
                 size,
                 file,
+                zeros,
             } => {
-                let value = hash_block(&file, index, size, scratch);
+                let value = if zeros {
+                    hash_content(&file, index, size, scratch)
+                } else {
+                    hash_block(&file, index, size, scratch)
+                };
                 ReadDone::Block {
                     number,
                     index,
@@ -202,6 +208,28 @@ pub(crate) fn hash_block(
         at += len as u64;
     }
     Ok(digest.value())
+}
+
+/// The same; [`digest::HOLE`] if the block is nothing but zeros, however it is stored.
+pub(crate) fn hash_content(
+    file: &File,
+    index: u64,
+    size: u64,
+    scratch: &mut Vec<u8>,
+) -> io::Result<Hash> {
+    let range = digest::block_range(index, size);
+    let mut digest = BlockDigest::new(index, size);
+    let mut at = range.start;
+    let mut zeros = true;
+    while at < range.end {
+        let len = usize::try_from(range.end - at).unwrap_or(STEP).min(STEP);
+        scratch.resize(len, 0);
+        read_at(file, scratch, at)?;
+        zeros = zeros && scratch.iter().all(|b| *b == 0);
+        digest.update(scratch);
+        at += len as u64;
+    }
+    Ok(if zeros { digest::HOLE } else { digest.value() })
 }
 
 /// Fills `into`, trying again after errors that may pass.
@@ -244,7 +272,7 @@ pub(crate) fn changed() -> io::Error {
 }
 
 /// The stored ranges of a file, in order.
-fn extents(file: &File, size: u64) -> io::Result<Vec<Range<u64>>> {
+pub(crate) fn extents(file: &File, size: u64) -> io::Result<Vec<Range<u64>>> {
     let mut all = Vec::new();
     let mut at = 0;
     while at < size {

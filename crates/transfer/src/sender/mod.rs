@@ -37,7 +37,7 @@ mod decide;
 mod job;
 
 use ahead::Loaded;
-pub(crate) use job::{Identity, hash_block};
+pub(crate) use job::{Identity, extents, hash_block, hash_content};
 use job::{ReadDone, ReadJob};
 
 /// "File number" of a problem with something that was never listed.
@@ -86,6 +86,8 @@ struct Large {
     to_send: VecDeque<Range<u64>>,
     /// Holes are known.
     mapped: bool,
+    /// Only checked by the receiver, and stores less than its size: blocks of zeros count as holes.
+    zeros: bool,
     /// Wanted and not read for sending yet, within the file: hashing follows behind.
     unread: RangeSet,
     tree: BlockTree,
@@ -391,7 +393,7 @@ impl Sender {
             if settled {
                 return Ok(false);
             }
-            let count = block_count(size);
+            let (count, zeros) = (block_count(size), large.zeros);
             while large.next_block < count && large.tree.get(large.next_block).is_some() {
                 large.next_block += 1;
             }
@@ -423,6 +425,7 @@ impl Sender {
                 index,
                 size,
                 file,
+                zeros,
             });
         }
         Ok(true)
@@ -444,7 +447,7 @@ impl Sender {
                             self.table.get_mut(number).map(|s| &mut s.item.body)
                         {
                             large.hashing -= 1;
-                            large.tree.set(index, value);
+                            large.tree.learn(index, value);
                         }
                     }
                     Err(e) => self.fail_read(number, &e),
