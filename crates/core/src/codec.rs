@@ -39,21 +39,25 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Reads from the start of `bytes`.
+    #[inline]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
     /// What has not been read.
+    #[inline]
     pub const fn rest(&self) -> &'a [u8] {
         self.bytes
     }
 
     /// True when everything has been read.
+    #[inline]
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
     /// The next `n` bytes.
+    #[inline]
     pub fn take(&mut self, n: usize) -> Result<&'a [u8], DecodeError> {
         let (head, tail) = self
             .bytes
@@ -63,6 +67,7 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let (head, tail) = self
             .bytes
@@ -73,21 +78,25 @@ impl<'a> Reader<'a> {
     }
 
     /// One byte.
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, DecodeError> {
         self.array::<1>().map(|[b]| b)
     }
 
     /// Two bytes, big-endian.
+    #[inline]
     pub fn u16(&mut self) -> Result<u16, DecodeError> {
         self.array().map(u16::from_be_bytes)
     }
 
     /// Four bytes, big-endian.
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(u32::from_be_bytes)
     }
 
     /// Eight bytes, big-endian.
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, DecodeError> {
         self.array().map(u64::from_be_bytes)
     }
@@ -118,32 +127,38 @@ pub struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Writes from the start of `bytes`.
+    #[inline]
     pub const fn new(bytes: &'a mut [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
     /// Bytes written.
+    #[inline]
     pub const fn len(&self) -> usize {
         self.at
     }
 
     /// True before the first write.
+    #[inline]
     pub const fn is_empty(&self) -> bool {
         self.at == 0
     }
 
     /// Bytes that still fit.
+    #[inline]
     pub const fn room(&self) -> usize {
         self.bytes.len() - self.at
     }
 
     /// Appends `data`.
+    #[inline]
     pub fn put(&mut self, data: &[u8]) -> Result<(), NoRoom> {
         self.reserve(data.len())?.copy_from_slice(data);
         Ok(())
     }
 
     /// The next `n` bytes, to be filled by the caller.
+    #[inline]
     pub fn reserve(&mut self, n: usize) -> Result<&mut [u8], NoRoom> {
         let end = self.at.checked_add(n).ok_or(NoRoom)?;
         let slice = self.bytes.get_mut(self.at..end).ok_or(NoRoom)?;
@@ -152,21 +167,25 @@ impl<'a> Writer<'a> {
     }
 
     /// One byte.
+    #[inline]
     pub fn u8(&mut self, value: u8) -> Result<(), NoRoom> {
         self.put(&[value])
     }
 
     /// Two bytes, big-endian.
+    #[inline]
     pub fn u16(&mut self, value: u16) -> Result<(), NoRoom> {
         self.put(&value.to_be_bytes())
     }
 
     /// Four bytes, big-endian.
+    #[inline]
     pub fn u32(&mut self, value: u32) -> Result<(), NoRoom> {
         self.put(&value.to_be_bytes())
     }
 
     /// Eight bytes, big-endian.
+    #[inline]
     pub fn u64(&mut self, value: u64) -> Result<(), NoRoom> {
         self.put(&value.to_be_bytes())
     }

@@ -26,46 +26,50 @@ impl Instant {
     pub const FAR_FUTURE: Self = Self(NonZeroU64::MAX);
 
     /// The instant `nanos` ns after the epoch; saturates at [`Self::FAR_FUTURE`].
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(NonZeroU64::MIN.saturating_add(nanos))
     }
 
     /// ns since the epoch.
+    #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0.get() - 1
     }
 
     /// Time passed since `earlier`; zero if `earlier` is later.
+    #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }
 
     /// `self` moved back by `d`, not before the epoch.
     #[must_use]
+    #[inline]
     pub const fn earlier_by(self, d: Duration) -> Self {
         Self::from_nanos(self.as_nanos().saturating_sub(nanos(d)))
     }
 }
 
 /// A duration as whole ns in 64 bits (584 years), saturating.
-#[expect(clippy::cast_possible_truncation, reason = "checked against u64::MAX")]
+#[inline]
 pub const fn nanos(d: Duration) -> u64 {
-    let n = d.as_nanos();
-    if n > u64::MAX as u128 {
-        u64::MAX
-    } else {
-        n as u64
+    match d.as_secs().checked_mul(1_000_000_000) {
+        Some(whole) => whole.saturating_add(d.subsec_nanos() as u64),
+        None => u64::MAX,
     }
 }
 
 impl Add<Duration> for Instant {
     type Output = Self;
+    #[inline]
     fn add(self, d: Duration) -> Self {
         Self(self.0.saturating_add(nanos(d)))
     }
 }
 
 impl AddAssign<Duration> for Instant {
+    #[inline]
     fn add_assign(&mut self, d: Duration) {
         *self = *self + d;
     }
@@ -73,6 +77,7 @@ impl AddAssign<Duration> for Instant {
 
 impl Sub for Instant {
     type Output = Duration;
+    #[inline]
     fn sub(self, earlier: Self) -> Duration {
         self.since(earlier)
     }

@@ -10,6 +10,9 @@ use std::{
 
 use crate::time::nanos;
 
+/// Bits in a byte times ns in a second. What fits 64 bits is divided there: 128 bits cost ten times more.
+const PER_BYTE: u64 = 8_000_000_000;
+
 /// A data rate in bit/s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u64);
@@ -41,6 +44,7 @@ impl Rate {
         clippy::cast_sign_loss,
         reason = "a float-to-int `as` saturates, which is what is documented"
     )]
+    #[inline]
     pub fn from_f64(bps: f64) -> Self {
         Self(bps as u64)
     }
@@ -52,41 +56,55 @@ impl Rate {
 
     /// bit/s as a float, for laws and reports.
     #[expect(clippy::cast_precision_loss, reason = "a rate is not exact to 2^-53")]
+    #[inline]
     pub const fn as_f64(self) -> f64 {
         self.0 as f64
     }
 
     /// The rate of `bytes` over `d`; unlimited over no time.
     #[expect(clippy::cast_possible_truncation, reason = "clamped to u64::MAX first")]
+    #[inline]
     pub fn of(bytes: u64, d: Duration) -> Self {
-        let ns = u128::from(nanos(d));
+        let ns = nanos(d);
         if ns == 0 {
             return Self::UNLIMITED;
         }
-        let bps = u128::from(bytes) * 8_000_000_000 / ns;
+        if let Some(bits) = bytes.checked_mul(PER_BYTE) {
+            return Self(bits / ns);
+        }
+        let bps = u128::from(bytes) * u128::from(PER_BYTE) / u128::from(ns);
         Self(bps.min(u128::from(u64::MAX)) as u64)
     }
 
     /// Time to send `bytes`, rounded down to the ns; links that must not drift carry the remainder
     /// themselves. A zero rate takes for ever.
     #[expect(clippy::cast_possible_truncation, reason = "clamped to u64::MAX first")]
+    #[inline]
     pub fn time_for(self, bytes: u64) -> Duration {
         if self.0 == 0 {
             return Duration::from_nanos(u64::MAX);
         }
-        let ns = u128::from(bytes) * 8_000_000_000 / u128::from(self.0);
+        if let Some(bits) = bytes.checked_mul(PER_BYTE) {
+            return Duration::from_nanos(bits / self.0);
+        }
+        let ns = u128::from(bytes) * u128::from(PER_BYTE) / u128::from(self.0);
         Duration::from_nanos(ns.min(u128::from(u64::MAX)) as u64)
     }
 
     /// Bytes sent in `d`, rounded down.
     #[expect(clippy::cast_possible_truncation, reason = "clamped to u64::MAX first")]
+    #[inline]
     pub fn bytes_in(self, d: Duration) -> u64 {
-        let bytes = u128::from(self.0) * u128::from(nanos(d)) / 8_000_000_000;
+        if let Some(bits) = self.0.checked_mul(nanos(d)) {
+            return bits / PER_BYTE;
+        }
+        let bytes = u128::from(self.0) * u128::from(nanos(d)) / u128::from(PER_BYTE);
         bytes.min(u128::from(u64::MAX)) as u64
     }
 
     /// This rate times `factor`.
     #[must_use]
+    #[inline]
     pub fn scale(self, factor: f64) -> Self {
         if self == Self::UNLIMITED {
             self
@@ -132,12 +150,14 @@ impl Size {
 
 impl Add for Size {
     type Output = Self;
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Size {
+    #[inline]
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
@@ -145,6 +165,7 @@ impl AddAssign for Size {
 
 impl Sub for Size {
     type Output = Self;
+    #[inline]
     fn sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }

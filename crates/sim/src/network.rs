@@ -8,7 +8,9 @@
 //! the solid heads of segments are kept. A parcel's buffers are reused, so a run settles to no
 //! allocation at all.
 
-use std::{mem, net::SocketAddr, time::Duration};
+mod parcel;
+
+use std::{net::SocketAddr, time::Duration};
 
 use farhaul_core::{
     datagram::{CongestionHeader, Ecn, MAX_BATCH, MAX_SEGMENTS, TxBuf},
@@ -16,6 +18,8 @@ use farhaul_core::{
     time::Instant,
 };
 use farhaul_link::{Path, Verdict};
+
+pub(crate) use self::parcel::Parcel;
 
 use crate::{
     cross::Cross,
@@ -30,89 +34,6 @@ mod control;
 
 /// What IPv4 and UDP put in front of a payload.
 pub(crate) const HEADERS: u32 = 28;
-
-/// Datagrams that arrive together.
-#[derive(Debug)]
-pub(crate) struct Parcel {
-    /// The end that sent them, or the number of ends and of the cross traffic.
-    from: u32,
-    /// Links crossed.
-    hop: u32,
-    /// The batch in which it was sent.
-    batch: u32,
-    /// When they are where they go next.
-    due: Instant,
-    pub(crate) ecn: Ecn,
-    /// Of all datagrams, with the sum of their feedback.
-    header: Option<CongestionHeader>,
-    /// Bytes from one datagram to the next.
-    stride: usize,
-    /// Bytes of the last datagram.
-    last: usize,
-    /// Length of each datagram's solid head.
-    solids: Vec<u16>,
-    /// The solid heads, one after the other.
-    heads: Vec<u8>,
-}
-
-impl Default for Parcel {
-    fn default() -> Self {
-        Self {
-            from: 0,
-            hop: 0,
-            batch: 0,
-            due: Instant::EPOCH,
-            ecn: Ecn::NotEct,
-            header: None,
-            stride: 1,
-            last: 0,
-            solids: Vec::new(),
-            heads: Vec::new(),
-        }
-    }
-}
-
-impl Parcel {
-    /// The end they are for.
-    pub(crate) const fn to(&self) -> u32 {
-        self.from ^ 1
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.solids.len()
-    }
-
-    /// Bytes from the first datagram's begin to the last one's end.
-    pub(crate) fn len(&self) -> usize {
-        (self.count() - 1) * self.stride + self.last
-    }
-
-    /// Bytes from one datagram to the next; a lone one has its own length.
-    pub(crate) fn segment(&self) -> usize {
-        if self.count() == 1 {
-            self.last
-        } else {
-            self.stride
-        }
-    }
-
-    /// Bytes by which routers change the sender's window for these datagrams.
-    pub(crate) fn granted(&self) -> Option<f64> {
-        let written = self.header.filter(|header| header.written);
-        written.map(|header| header.feedback)
-    }
-
-    /// Puts the heads in their places; what lies between them is whatever was there.
-    pub(crate) fn unpack(&self, into: &mut [u8]) {
-        let mut heads = &self.heads[..];
-        for (i, solid) in self.solids.iter().enumerate() {
-            let (head, rest) = heads.split_at(usize::from(*solid));
-            let at = i * self.stride;
-            into[at..at + head.len()].copy_from_slice(head);
-            heads = rest;
-        }
-    }
-}
 
 /// A parcel still open for more segments of its batch.
 #[derive(Clone, Copy, Debug)]
@@ -353,14 +274,7 @@ impl<'a> Network<'a> {
             index(self.parcels.len() - 1)
         });
         let parcel = &mut self.parcels[index as usize];
-        parcel.from = from;
-        parcel.hop = 1;
-        parcel.batch = self.batch;
-        parcel.ecn = ecn;
-        parcel.header = None;
-        parcel.stride = stride;
-        parcel.solids.clear();
-        parcel.heads.clear();
+        parcel.renew(from, self.batch, ecn, stride);
         Open {
             index,
             first: at,
@@ -420,17 +334,18 @@ impl<'a> Network<'a> {
     /// Takes the lone packet in the parcel `index` over its next link.
     fn forward(&mut self, now: Instant, index: u32) {
         let parcel = &mut self.parcels[index as usize];
-        let (from, hop, len, ecn) = (parcel.from, parcel.hop, parcel.last, parcel.ecn);
-        let (stride, batch, header) = (parcel.stride, parcel.batch, parcel.header);
+        let (from, hop, len, ecn) = (parcel.from, parcel.hop, parcel.last(), parcel.ecn);
+        let (stride, batch, header) = (parcel.stride(), parcel.batch, parcel.header());
         let way = self.ways[from as usize];
         let link = self.hops[way.first + hop as usize] as usize;
-        let heads = mem::take(&mut parcel.heads);
+        let head = parcel.take_head();
+        let mut routed = None;
         self.note(now, Mark::Hop, from, len);
         let mut segment = Segment {
             from,
             ecn,
             header,
-            head: &heads,
+            head: head.bytes(),
             len,
         };
         if let Some((at, again, ecn)) = self.offer(now, link, &mut segment) {
@@ -449,7 +364,7 @@ impl<'a> Network<'a> {
                 let parcel = &mut self.parcels[index as usize];
                 parcel.hop = hop + 1;
                 parcel.ecn = ecn;
-                parcel.header = segment.header;
+                routed = Some(segment.header);
                 let open = Open {
                     index,
                     first: at,
@@ -465,7 +380,11 @@ impl<'a> Network<'a> {
             self.lost(from);
             self.recycle(index);
         }
-        self.parcels[index as usize].heads = heads;
+        let parcel = &mut self.parcels[index as usize];
+        parcel.give_head(head);
+        if let Some(header) = routed {
+            parcel.set_header(header);
+        }
     }
 
     /// Puts a packet at the end of its way into the parcel that waits there, if it fits.
@@ -479,7 +398,7 @@ impl<'a> Network<'a> {
             || at < open.last
             || open.ecn != segment.ecn
             || at.since(open.first) > self.coalesce
-            || parcel.last != parcel.stride
+            || parcel.last() != parcel.stride()
             || parcel.len() + segment.len > MAX_BATCH
             || parcel.count() == MAX_SEGMENTS
         {
@@ -539,23 +458,6 @@ impl<'a> Network<'a> {
     pub(crate) fn note(&mut self, now: Instant, mark: Mark, target: u32, len: usize) {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         self.trace.note(now.as_nanos(), mark, target, len);
-    }
-}
-
-impl Parcel {
-    fn push(&mut self, segment: &Segment<'_>) {
-        self.header = match (self.header, segment.header) {
-            (Some(sum), Some(one)) => Some(CongestionHeader {
-                feedback: sum.feedback + one.feedback,
-                ..one
-            }),
-            (sum, one) => one.or(sum),
-        };
-        self.heads.extend_from_slice(segment.head);
-        let solid = u16::try_from(segment.head.len());
-        self.solids
-            .push(solid.expect("a solid head is counted in 16 bits"));
-        self.last = segment.len;
     }
 }
 
