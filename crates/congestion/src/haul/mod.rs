@@ -17,9 +17,11 @@
 //! Own design after the published ideas of BBR (Cardwell et al.), packet-train dispersion, AIMD (Chiu
 //! and Jain) and mode switching (Copa: Arun and Balakrishnan; Nimbus: Goyal et al.).
 
+mod allowance;
 mod epoch;
 mod manner;
 mod probe;
+mod response;
 mod rival;
 mod start;
 
@@ -37,7 +39,7 @@ use farhaul_core::{
 use manner::Manner;
 use probe::Probe;
 use rival::Rival;
-use start::{BURST_GAIN, Start};
+use start::Start;
 
 use crate::registry::{Kind, Law, Parameter, Values};
 
@@ -58,10 +60,6 @@ pub(crate) const LAW: Law = Law {
     },
 };
 
-/// Least length of a startup burst in time and in datagrams.
-const BURST: (Duration, u64) = (Duration::from_millis(20), 32);
-/// The longest burst.
-const LONGEST: Duration = Duration::from_millis(250);
 /// From probe to probe, unless the path is longer. The same for short and long paths, so that they
 /// grow alike.
 const CYCLE: Duration = Duration::from_millis(500);
@@ -70,21 +68,6 @@ const CAUTIOUS: f64 = 0.25;
 const CALM: Duration = Duration::from_secs(1);
 /// Sent less while a queue is given back: least and most.
 const DRAIN: (f64, f64) = (0.15, 0.5);
-/// The depth of a drain is that at which it takes so long.
-const DRAIN_TIME: Duration = Duration::from_millis(250);
-/// Drains in a row that did not help before somebody else is held to fill the queue.
-const MAX_VAIN_DRAINS: u32 = 4;
-/// A queue that stands again within so long, besides a round trip, was not emptied by a drain.
-const SOON: Duration = Duration::from_millis(400);
-/// The same within [`RECENT`] of somebody who did.
-const MAX_VAIN_AGAIN: u32 = 2;
-const RECENT: Duration = Duration::from_secs(10);
-/// The estimate is multiplied by this besides when a drain did not help.
-const GIVE: f64 = 0.97;
-/// In flight while looking, as a share of what the path holds without a queue.
-const LOOK_SHARE: f64 = 0.9;
-/// How long somebody who makes room waits for others to see it, besides two round trips.
-const LOOK: Duration = Duration::from_millis(200);
 /// The least estimate.
 const LEAST: Rate = Rate::mbit(1);
 
@@ -214,62 +197,6 @@ impl Haul {
         matches!(self.phase, Phase::Burst | Phase::Confirm)
     }
 
-    /// What must be sent for the receiver to get the estimate.
-    fn base(&self) -> Rate {
-        let estimate = if self.starting() {
-            self.start.proven
-        } else {
-            self.bandwidth
-        };
-        estimate.scale(1.0 / (1.0 - self.usual_loss.compensated()))
-    }
-
-    fn pace(&self) -> Rate {
-        let gain = match self.phase {
-            Phase::Burst => BURST_GAIN,
-            Phase::Probe => 1.0 + self.probe.gain,
-            Phase::Rest | Phase::Drain => 1.0 - self.depth,
-            Phase::Confirm | Phase::Cruise | Phase::Verify | Phase::Compete | Phase::Look => 1.0,
-        };
-        self.base().scale(gain)
-    }
-
-    /// The rtt without a queue.
-    fn empty_rtt(&self) -> Duration {
-        let rival = self.rival.as_ref().filter(|_| self.competing());
-        rival.map_or(self.path.min_rtt, |rival| rival.empty_rtt)
-    }
-
-    /// A standing queue longer than this is congestion: an eighth of the propagation delay, between
-    /// 4 and 10 ms, but no more than half of the longest queue seen lately, for the link may have
-    /// room for no longer one.
-    fn queue_target(&self) -> Duration {
-        let ms = Duration::from_millis;
-        let packets = self.base().time_for(10 * u64::from(self.path.datagram));
-        let target = (self.empty_rtt() / 8)
-            .clamp(ms(4), ms(10))
-            .min((self.peak / 2).max(ms(2)));
-        self.manner.target(target).max(packets)
-    }
-
-    /// How long a burst or probe at the present rate lasts.
-    fn train(&self) -> Duration {
-        let (base, datagram) = (self.base(), self.path.datagram);
-        if self.starting() {
-            let (least, datagrams) = BURST;
-            base.scale(BURST_GAIN)
-                .time_for(datagrams * u64::from(datagram))
-                .clamp(least, LONGEST)
-        } else {
-            self.probe.length(base, datagram)
-        }
-    }
-
-    /// When the outcome of what is sent until `at` is known.
-    fn outcome(&self, at: Instant) -> Instant {
-        at + self.path.srtt + self.path.feedback_interval * 3 + Duration::from_millis(2)
-    }
-
     fn enter(&mut self, phase: Phase, until: Option<Instant>) {
         self.phase = phase;
         self.until = until;
@@ -346,155 +273,6 @@ impl Haul {
         } else if self.start.sample(sample, self.path.datagram) {
             self.judge_burst(now);
         }
-    }
-
-    fn end_epoch(&mut self, now: Instant, round: u64) {
-        let epoch = std::mem::replace(&mut self.epoch, Epoch::new(Some(now), round));
-        if epoch.is_empty() || self.starting() {
-            return;
-        }
-        let usual = self.usual_loss.share();
-        let lossy = self.usual_loss.take(epoch.loss(), self.bandwidth.as_f64());
-        self.peak = self.peak.mul_f64(0.98);
-        if self.competing() {
-            self.end_competing_epoch(now, &epoch);
-            return;
-        }
-        if epoch.began < Some(self.blind_until) {
-            return;
-        }
-        let stands = epoch.marked || epoch.least_queue.is_some_and(|q| q > self.queue_target());
-        if stands || lossy {
-            self.full_at = Some(now);
-            if !epoch.app_limited {
-                let share = (epoch.delivered() / (1.0 - usual)).min(1.0);
-                let kept = share * self.manner.kept(self.probe.share);
-                self.bandwidth = self.bandwidth.scale(kept).max(LEAST);
-                // What is on its way was sent before this cut, and must not cut again.
-                self.blind_until = self.outcome(now);
-            }
-        }
-        if stands {
-            self.on_standing_queue(now, epoch.least_queue.unwrap_or_default());
-        } else if now.since(self.drained_at) > CYCLE * 2 {
-            self.vain_drains = 0;
-        }
-    }
-
-    fn on_standing_queue(&mut self, now: Instant, queue: Duration) {
-        if matches!(self.phase, Phase::Drain | Phase::Probe) {
-            return;
-        }
-        let soon = now.since(self.drained_at) < SOON + self.path.min_rtt;
-        if soon && queue > self.drained / 2 {
-            self.vain_drains += 1;
-            let kept = self.manner.kept_in_vain(GIVE);
-            self.bandwidth = self.bandwidth.scale(kept).max(LEAST);
-        }
-        let most = if self.recently_competed(now) {
-            MAX_VAIN_AGAIN
-        } else {
-            MAX_VAIN_DRAINS
-        };
-        if self.vain_drains >= most && self.manner.competes() {
-            self.compete(now);
-        } else {
-            self.drain(now, queue);
-            if !self.manner.competes() && self.vain_drains > 0 {
-                self.probe_at = self.probe_at.max(now + manner::ASIDE);
-            }
-        }
-    }
-
-    /// Sends less for as long as it takes to empty `queue`.
-    fn drain(&mut self, now: Instant, queue: Duration) {
-        let queue = queue.max(Duration::from_millis(5));
-        let depth = queue.as_secs_f64() / DRAIN_TIME.as_secs_f64();
-        self.depth = depth.clamp(DRAIN.0, DRAIN.1);
-        self.drained = queue;
-        let until = now + queue.mul_f64(1.0 / self.depth).min(DRAIN_TIME * 2);
-        self.drained_at = self.outcome(until);
-        self.blind_until = self.drained_at;
-        // Who then fills the queue is somebody else, for our kind hold still.
-        let hold = SOON + self.path.min_rtt + self.cycle().mul_f64(spread(now));
-        self.probe_at = self.probe_at.max(self.blind_until + hold);
-        self.enter(Phase::Drain, Some(until));
-    }
-
-    /// Somebody else fills the queue.
-    fn compete(&mut self, now: Instant) {
-        if !self.recently_competed(now) {
-            let bytes = self.base().as_f64() / 8.0 * self.path.srtt.as_secs_f64();
-            self.rival = Some(Rival::new(now, bytes, &self.path, self.manner.rival()));
-        }
-        self.compete_on(now);
-    }
-
-    fn recently_competed(&self, now: Instant) -> bool {
-        self.competed_at.is_some_and(|at| now.since(at) < RECENT)
-    }
-
-    /// Keeps no more in flight than fits the path without a queue, and sees whether that empties it.
-    fn look(&mut self, now: Instant) {
-        let lasts = self.path.srtt * 2 + LOOK;
-        self.enter(Phase::Look, Some(now + lasts));
-        self.epoch = Epoch::new(Some(now), self.epoch.round());
-    }
-
-    fn compete_on(&mut self, now: Instant) {
-        if let Some(rival) = &mut self.rival {
-            rival.resume(now);
-            let at = rival.look_at;
-            self.enter(Phase::Compete, Some(at));
-        }
-    }
-
-    fn end_competing_epoch(&mut self, now: Instant, epoch: &Epoch) {
-        if self.phase == Phase::Compete && !epoch.app_limited {
-            let rate = Rate::from_f64(epoch.rate()).max(LEAST);
-            self.bandwidth = rate;
-        }
-        let (Some(rival), Some(rtt)) = (&mut self.rival, epoch.least_rtt) else {
-            return;
-        };
-        let queue = rival.queue(rtt);
-        let rival_crest = rival.crest;
-        rival.epoch(rtt, self.phase == Phase::Look);
-        if self.phase == Phase::Compete && rival.dipped(queue) {
-            self.look(now);
-        } else if queue <= self.queue_target().max(rival_crest / 8) {
-            self.competed_at = Some(now);
-            self.vain_drains = 0;
-            self.drained = Duration::ZERO;
-            self.probe_at = now + CYCLE;
-            self.cruise(now);
-        }
-    }
-
-    /// What may be sent, for the phase the law is in.
-    fn allow(&mut self) {
-        if let Some(rival) = self.rival.as_ref().filter(|_| self.phase == Phase::Compete) {
-            self.allowance = rival.allowance();
-            return;
-        }
-        let (rate, base) = (self.pace(), self.base());
-        let slack = self.path.feedback_interval * 2 + Duration::from_millis(4);
-        let train = self.train();
-        let extra = rate.bytes_in(train).saturating_sub(base.bytes_in(train));
-        let window = if self.phase == Phase::Look {
-            base.bytes_in(self.empty_rtt().mul_f64(LOOK_SHARE))
-        } else {
-            base.bytes_in(self.path.min_rtt.mul_f64(1.25) + slack) + extra
-        } + 16 * u64::from(self.path.datagram);
-        let floor = 2 * u64::from(self.path.datagram);
-        let quantum = rate
-            .bytes_in(Duration::from_micros(500))
-            .clamp(floor, 1 << 20);
-        self.allowance = Allowance {
-            window: Size::from_bytes(window),
-            rate,
-            quantum: Size::from_bytes(quantum),
-        };
     }
 }
 

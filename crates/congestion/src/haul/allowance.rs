@@ -1,0 +1,102 @@
+//! How much, how fast? What each phase makes of the estimate: rate, window, and the lengths of trains.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    congestion::Allowance,
+    time::Instant,
+    units::{Rate, Size},
+};
+
+use super::{Haul, Phase, start::BURST_GAIN};
+
+/// Least length of a startup burst in time and in datagrams.
+const BURST: (Duration, u64) = (Duration::from_millis(20), 32);
+/// The longest burst.
+const LONGEST: Duration = Duration::from_millis(250);
+/// In flight while looking, as a share of what the path holds without a queue.
+const LOOK_SHARE: f64 = 0.9;
+
+impl Haul {
+    /// What must be sent for the receiver to get the estimate.
+    pub(super) fn base(&self) -> Rate {
+        let estimate = if self.starting() {
+            self.start.proven
+        } else {
+            self.bandwidth
+        };
+        estimate.scale(1.0 / (1.0 - self.usual_loss.compensated()))
+    }
+
+    pub(super) fn pace(&self) -> Rate {
+        let gain = match self.phase {
+            Phase::Burst => BURST_GAIN,
+            Phase::Probe => 1.0 + self.probe.gain,
+            Phase::Rest | Phase::Drain => 1.0 - self.depth,
+            Phase::Confirm | Phase::Cruise | Phase::Verify | Phase::Compete | Phase::Look => 1.0,
+        };
+        self.base().scale(gain)
+    }
+
+    /// The rtt without a queue.
+    pub(super) fn empty_rtt(&self) -> Duration {
+        let rival = self.rival.as_ref().filter(|_| self.competing());
+        rival.map_or(self.path.min_rtt, |rival| rival.empty_rtt)
+    }
+
+    /// A standing queue longer than this is congestion: an eighth of the propagation delay, between
+    /// 4 and 10 ms, but no more than half of the longest queue seen lately, for the link may have
+    /// room for no longer one.
+    pub(super) fn queue_target(&self) -> Duration {
+        let ms = Duration::from_millis;
+        let packets = self.base().time_for(10 * u64::from(self.path.datagram));
+        let target = (self.empty_rtt() / 8)
+            .clamp(ms(4), ms(10))
+            .min((self.peak / 2).max(ms(2)));
+        self.manner.target(target).max(packets)
+    }
+
+    /// How long a burst or probe at the present rate lasts.
+    pub(super) fn train(&self) -> Duration {
+        let (base, datagram) = (self.base(), self.path.datagram);
+        if self.starting() {
+            let (least, datagrams) = BURST;
+            base.scale(BURST_GAIN)
+                .time_for(datagrams * u64::from(datagram))
+                .clamp(least, LONGEST)
+        } else {
+            self.probe.length(base, datagram)
+        }
+    }
+
+    /// When the outcome of what is sent until `at` is known.
+    pub(super) fn outcome(&self, at: Instant) -> Instant {
+        at + self.path.srtt + self.path.feedback_interval * 3 + Duration::from_millis(2)
+    }
+
+    /// What may be sent, for the phase the law is in.
+    pub(super) fn allow(&mut self) {
+        if let Some(rival) = self.rival.as_ref().filter(|_| self.phase == Phase::Compete) {
+            self.allowance = rival.allowance();
+            return;
+        }
+        let (rate, base) = (self.pace(), self.base());
+        let slack = self.path.feedback_interval * 2 + Duration::from_millis(4);
+        let train = self.train();
+        let extra = rate.bytes_in(train).saturating_sub(base.bytes_in(train));
+        let window = if self.phase == Phase::Look {
+            base.bytes_in(self.empty_rtt().mul_f64(LOOK_SHARE))
+        } else {
+            base.bytes_in(self.path.min_rtt.mul_f64(1.25) + slack) + extra
+        } + 16 * u64::from(self.path.datagram);
+        let floor = 2 * u64::from(self.path.datagram);
+        let quantum = rate
+            .bytes_in(Duration::from_micros(500))
+            .clamp(floor, 1 << 20);
+        self.allowance = Allowance {
+            window: Size::from_bytes(window),
+            rate,
+            quantum: Size::from_bytes(quantum),
+        };
+    }
+}

@@ -1,0 +1,147 @@
+//! What follows from an epoch? A standing queue is drained; one that comes back at once has somebody else
+//! behind it, with whom there is competition until a look shows that they are gone.
+
+use std::time::Duration;
+
+use farhaul_core::{time::Instant, units::Rate};
+
+use super::{CYCLE, DRAIN, Haul, LEAST, Phase, epoch::Epoch, manner, rival::Rival, spread};
+
+/// The depth of a drain is that at which it takes so long.
+const DRAIN_TIME: Duration = Duration::from_millis(250);
+/// Drains in a row that did not help before somebody else is held to fill the queue.
+const MAX_VAIN_DRAINS: u32 = 4;
+/// A queue that stands again within so long, besides a round trip, was not emptied by a drain.
+const SOON: Duration = Duration::from_millis(400);
+/// The same within [`RECENT`] of somebody who did.
+const MAX_VAIN_AGAIN: u32 = 2;
+const RECENT: Duration = Duration::from_secs(10);
+/// The estimate is multiplied by this besides when a drain did not help.
+const GIVE: f64 = 0.97;
+/// How long somebody who makes room waits for others to see it, besides two round trips.
+const LOOK: Duration = Duration::from_millis(200);
+
+impl Haul {
+    pub(super) fn end_epoch(&mut self, now: Instant, round: u64) {
+        let epoch = std::mem::replace(&mut self.epoch, Epoch::new(Some(now), round));
+        if epoch.is_empty() || self.starting() {
+            return;
+        }
+        let usual = self.usual_loss.share();
+        let lossy = self.usual_loss.take(epoch.loss(), self.bandwidth.as_f64());
+        self.peak = self.peak.mul_f64(0.98);
+        if self.competing() {
+            self.end_competing_epoch(now, &epoch);
+            return;
+        }
+        if epoch.began < Some(self.blind_until) {
+            return;
+        }
+        let stands = epoch.marked || epoch.least_queue.is_some_and(|q| q > self.queue_target());
+        if stands || lossy {
+            self.full_at = Some(now);
+            if !epoch.app_limited {
+                let share = (epoch.delivered() / (1.0 - usual)).min(1.0);
+                let kept = share * self.manner.kept(self.probe.share);
+                self.bandwidth = self.bandwidth.scale(kept).max(LEAST);
+                // What is on its way was sent before this cut, and must not cut again.
+                self.blind_until = self.outcome(now);
+            }
+        }
+        if stands {
+            self.on_standing_queue(now, epoch.least_queue.unwrap_or_default());
+        } else if now.since(self.drained_at) > CYCLE * 2 {
+            self.vain_drains = 0;
+        }
+    }
+
+    pub(super) fn on_standing_queue(&mut self, now: Instant, queue: Duration) {
+        if matches!(self.phase, Phase::Drain | Phase::Probe) {
+            return;
+        }
+        let soon = now.since(self.drained_at) < SOON + self.path.min_rtt;
+        if soon && queue > self.drained / 2 {
+            self.vain_drains += 1;
+            let kept = self.manner.kept_in_vain(GIVE);
+            self.bandwidth = self.bandwidth.scale(kept).max(LEAST);
+        }
+        let most = if self.recently_competed(now) {
+            MAX_VAIN_AGAIN
+        } else {
+            MAX_VAIN_DRAINS
+        };
+        if self.vain_drains >= most && self.manner.competes() {
+            self.compete(now);
+        } else {
+            self.drain(now, queue);
+            if !self.manner.competes() && self.vain_drains > 0 {
+                self.probe_at = self.probe_at.max(now + manner::ASIDE);
+            }
+        }
+    }
+
+    /// Sends less for as long as it takes to empty `queue`.
+    pub(super) fn drain(&mut self, now: Instant, queue: Duration) {
+        let queue = queue.max(Duration::from_millis(5));
+        let depth = queue.as_secs_f64() / DRAIN_TIME.as_secs_f64();
+        self.depth = depth.clamp(DRAIN.0, DRAIN.1);
+        self.drained = queue;
+        let until = now + queue.mul_f64(1.0 / self.depth).min(DRAIN_TIME * 2);
+        self.drained_at = self.outcome(until);
+        self.blind_until = self.drained_at;
+        // Who then fills the queue is somebody else, for our kind hold still.
+        let hold = SOON + self.path.min_rtt + self.cycle().mul_f64(spread(now));
+        self.probe_at = self.probe_at.max(self.blind_until + hold);
+        self.enter(Phase::Drain, Some(until));
+    }
+
+    /// Somebody else fills the queue.
+    pub(super) fn compete(&mut self, now: Instant) {
+        if !self.recently_competed(now) {
+            let bytes = self.base().as_f64() / 8.0 * self.path.srtt.as_secs_f64();
+            self.rival = Some(Rival::new(now, bytes, &self.path, self.manner.rival()));
+        }
+        self.compete_on(now);
+    }
+
+    pub(super) fn recently_competed(&self, now: Instant) -> bool {
+        self.competed_at.is_some_and(|at| now.since(at) < RECENT)
+    }
+
+    /// Keeps no more in flight than fits the path without a queue, and sees whether that empties it.
+    pub(super) fn look(&mut self, now: Instant) {
+        let lasts = self.path.srtt * 2 + LOOK;
+        self.enter(Phase::Look, Some(now + lasts));
+        self.epoch = Epoch::new(Some(now), self.epoch.round());
+    }
+
+    pub(super) fn compete_on(&mut self, now: Instant) {
+        if let Some(rival) = &mut self.rival {
+            rival.resume(now);
+            let at = rival.look_at;
+            self.enter(Phase::Compete, Some(at));
+        }
+    }
+
+    pub(super) fn end_competing_epoch(&mut self, now: Instant, epoch: &Epoch) {
+        if self.phase == Phase::Compete && !epoch.app_limited {
+            let rate = Rate::from_f64(epoch.rate()).max(LEAST);
+            self.bandwidth = rate;
+        }
+        let (Some(rival), Some(rtt)) = (&mut self.rival, epoch.least_rtt) else {
+            return;
+        };
+        let queue = rival.queue(rtt);
+        let rival_crest = rival.crest;
+        rival.epoch(rtt, self.phase == Phase::Look);
+        if self.phase == Phase::Compete && rival.dipped(queue) {
+            self.look(now);
+        } else if queue <= self.queue_target().max(rival_crest / 8) {
+            self.competed_at = Some(now);
+            self.vain_drains = 0;
+            self.drained = Duration::ZERO;
+            self.probe_at = now + CYCLE;
+            self.cruise(now);
+        }
+    }
+}
