@@ -16,8 +16,8 @@ pub enum Growth {
     /// Twice what the application read in one rtt (dynamic right-sizing), sooner by what that grew
     /// since the rtt before (Linux since 3.17).
     Autotuned,
-    /// Twice what the application read in one rtt, and no faster than two segments per segment
-    /// received in order; each such step grants one more immediate acknowledgement (Linux 2.6).
+    /// To a buffer set by hand, by two segments per segment received in order; each such step grants
+    /// one more immediate acknowledgement (Linux 2.6).
     Ramped,
 }
 
@@ -79,7 +79,7 @@ pub static PROFILES: [Profile; 5] = [
     LINUX,
     Profile {
         name: "linux-2.6.29",
-        about: "rules of acknowledgement from its source; guess: 100 us of interrupt moderation",
+        about: "acknowledges as its source does, 25 MB set by hand; guess: 100 us of interrupt moderation",
         stretch: false,
         window: 25_000_000,
         growth: Growth::Ramped,

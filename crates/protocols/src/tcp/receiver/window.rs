@@ -37,8 +37,9 @@ impl Window {
     pub(super) fn new(profile: &Profile, datagram: u64) -> Self {
         let limit = profile.window.max(2 * datagram);
         let size = match profile.growth {
-            Growth::Fixed => limit,
-            Growth::Autotuned | Growth::Ramped => START.max(10 * datagram).min(limit),
+            // A ramp has a buffer behind it that was set by hand.
+            Growth::Fixed | Growth::Ramped => limit,
+            Growth::Autotuned => START.max(10 * datagram).min(limit),
         };
         let ramp = match profile.growth {
             Growth::Fixed | Growth::Autotuned => u64::MAX,
