@@ -248,13 +248,10 @@ fn window(text: &str) -> Result<(f64, f64), String> {
 }
 
 impl Expectation {
-    /// Its terms in a run.
-    pub(super) fn measure(&self, plan: &Plan, trial: &farhaul_sim::SimReport) -> [Option<f64>; 2] {
-        let over = self.over.as_ref();
-        [
-            self.term.measure(plan, trial),
-            over.and_then(|over| over.measure(plan, trial)),
-        ]
+    /// What it is about: a figure, or two for a ratio.
+    pub(super) fn terms(&self) -> impl Iterator<Item = &Term> {
+        let all = [Some(&self.term), self.over.as_ref()].into_iter().flatten();
+        all.filter(|term| term.metric != Metric::Log2Error)
     }
 
     fn what(&self) -> String {
@@ -298,21 +295,23 @@ impl Expectation {
     }
 
     /// The figure in each seed of a case, in which it could be taken.
-    fn figures(&self, index: usize, case: &Case, plans: &[Plan], trials: &[Trial]) -> Vec<f64> {
-        let of = |case: &Case, side: usize| -> BTreeMap<u64, f64> {
+    fn figures(&self, case: &Case, plans: &[Plan], trials: &[Trial]) -> Vec<f64> {
+        let of = |case: &Case, term: &Term| -> BTreeMap<u64, f64> {
+            let words = term.to_string();
             trials
                 .iter()
-                .filter(|t| plans[t.plan].case == *case)
-                .filter_map(|t| Some((t.report.seed, t.terms[index][side]?)))
+                .map(|t| (&plans[t.plan].case, &t.outcome))
+                .filter(|(of, _)| *of == case)
+                .filter_map(|(_, o)| Some((o.seed, (*o.figures.get(&words)?)?)))
                 .collect()
         };
-        let upper = of(case, 0);
+        let upper = of(case, &self.term);
         let Some(over) = &self.over else {
             return upper.into_values().collect();
         };
         let mut other = case.clone();
         other.extend(over.when.clone());
-        let lower = of(&other, 1);
+        let lower = of(&other, over);
         upper
             .into_iter()
             .filter_map(|(seed, value)| Some(value / lower.get(&seed)?))
@@ -330,7 +329,7 @@ impl Expectation {
         })
     }
 
-    fn verdicts(&self, index: usize, plans: &[Plan], trials: &[Trial]) -> Vec<Verdict> {
+    fn verdicts(&self, plans: &[Plan], trials: &[Trial]) -> Vec<Verdict> {
         // By what is left of a case without the variable spread over: the figure of each.
         let mut groups: Vec<(Case, Vec<Vec<f64>>)> = Vec::new();
         for plan in plans.iter().filter(|p| fits(&p.case, &self.term.when)) {
@@ -338,7 +337,7 @@ impl Expectation {
             if let Some(variable) = &self.spread {
                 case.remove(variable);
             }
-            let figures = self.figures(index, &plan.case, plans, trials);
+            let figures = self.figures(&plan.case, plans, trials);
             match groups.iter_mut().find(|(known, _)| *known == case) {
                 Some((_, all)) => all.push(figures),
                 None => groups.push((case, vec![figures])),
@@ -369,9 +368,9 @@ pub(super) fn judge(
     trials: &[Trial],
 ) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    for (index, expectation) in expectations.iter().enumerate() {
+    for expectation in expectations {
         if expectation.term.metric != Metric::Log2Error {
-            verdicts.extend(expectation.verdicts(index, plans, trials));
+            verdicts.extend(expectation.verdicts(plans, trials));
         }
     }
     let errors: Vec<f64> = verdicts

@@ -76,6 +76,22 @@ impl Plan {
         scenario
     }
 
+    /// Of everything that the outcome depends on but the seed and the program. FNV-1a, 64 bits.
+    pub(super) fn fingerprint(&self) -> String {
+        let drivers = self.drivers.iter();
+        let drivers = drivers.map(|d| (&d.protocol, d.law(), d.choice.max_rate));
+        let text = format!(
+            "{:?} {:?} {:?}",
+            self.scenario,
+            self.start_spread,
+            drivers.collect::<Vec<_>>()
+        );
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        format!("{hash:016x}")
+    }
+
     pub(super) fn new(source: &Source<'_>, document: &Document) -> Result<Self, Problem> {
         let mut builder = Builder::new(source, document)?;
         let (mut drivers, mut flows) = (Vec::new(), Vec::new());

@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -18,10 +18,15 @@ use super::{
     CaseSummary, File, Summary,
     cases::label,
     expect::judge,
+    outcome::Outcome,
     output::{self, Output},
     plan::Plan,
 };
-use crate::registry::ChoiceError;
+use crate::{
+    grid::{Backend, Shelf},
+    host::Host,
+    registry::ChoiceError,
+};
 
 /// With which seeds, and how many at once.
 #[derive(Clone, Debug)]
@@ -32,6 +37,8 @@ pub struct Runs {
     pub jobs: usize,
     /// What to write.
     pub output: Option<Output>,
+    /// The folder that keeps a folder per scenario: runs that are there are not made again.
+    pub keep: Option<PathBuf>,
 }
 
 /// A run that has ended.
@@ -39,8 +46,8 @@ pub struct Runs {
 pub struct Done<'a> {
     /// Which case.
     pub case: &'a str,
-    /// What came out.
-    pub report: &'a SimReport,
+    /// With which seed.
+    pub seed: u64,
     /// How many have ended, this one included.
     pub ended: usize,
     /// How many there are.
@@ -72,15 +79,58 @@ pub enum RunError {
         /// Why.
         error: io::Error,
     },
+    /// Runs could not be kept, or what was kept not read.
+    #[error("{folder}: {error}")]
+    Keep {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
 }
 
-/// One run and what it came to; its series are gone.
+/// One run and what it came to.
 #[derive(Debug)]
 pub(super) struct Trial {
     pub(super) plan: usize,
-    pub(super) report: SimReport,
-    /// For every expectation its terms.
-    pub(super) terms: Vec<[Option<f64>; 2]>,
+    pub(super) outcome: Outcome,
+}
+
+/// The runs of a scenario that were made before.
+struct Before {
+    shelf: Option<Shelf<Outcome>>,
+    outcomes: Vec<Outcome>,
+}
+
+impl Before {
+    fn read(scenario: &str, keep: Option<&Path>) -> Result<Self, RunError> {
+        let Some(below) = keep else {
+            return Ok(Self {
+                shelf: None,
+                outcomes: Vec::new(),
+            });
+        };
+        let shelf = Shelf::new(below, scenario, Backend::Sim);
+        let failed = |error| unkept(&shelf, error);
+        shelf.prepare(&Host::read()).map_err(failed)?;
+        Ok(Self {
+            outcomes: shelf.latest().map_err(failed)?,
+            shelf: Some(shelf),
+        })
+    }
+
+    fn keep(&self, outcome: &Outcome) -> Result<(), RunError> {
+        self.shelf.as_ref().map_or(Ok(()), |shelf| {
+            shelf.keep(outcome).map_err(|error| unkept(shelf, error))
+        })
+    }
+}
+
+fn unkept(shelf: &Shelf<Outcome>, error: io::Error) -> RunError {
+    RunError::Keep {
+        folder: shelf.folder().to_path_buf(),
+        error,
+    }
 }
 
 impl File {
@@ -89,47 +139,75 @@ impl File {
     /// # Panics
     /// If a run panicked.
     pub fn run(&self, runs: &Runs, done: &(dyn Fn(&Done<'_>) + Sync)) -> Result<Summary, RunError> {
-        let seeds = || runs.seeds.0..=runs.seeds.1;
-        let jobs: Vec<(usize, u64)> = (0..self.plans.len())
-            .flat_map(|plan| seeds().map(move |seed| (plan, seed)))
-            .collect();
+        let before = Before::read(&self.name, runs.keep.as_deref())?;
+        let (mut jobs, mut trials) = (Vec::new(), Vec::new());
+        for (index, plan) in self.plans.iter().enumerate() {
+            for seed in runs.seeds.0..=runs.seeds.1 {
+                let answers = |o: &&Outcome| o.answers(&self.name, plan, &self.expectations, seed);
+                match before.outcomes.iter().find(answers) {
+                    Some(outcome) => trials.push(Trial {
+                        plan: index,
+                        outcome: outcome.clone(),
+                    }),
+                    None => jobs.push((index, seed)),
+                }
+            }
+        }
+        let kept = trials.len();
+        trials.extend(self.make(&jobs, &before, runs, done)?);
+        trials.sort_by_key(|trial| (trial.plan, trial.outcome.seed));
+        let mut summary = self.summary(&trials);
+        summary.kept = kept;
+        Ok(summary)
+    }
+
+    /// Makes the runs of `jobs`, several at once.
+    fn make(
+        &self,
+        jobs: &[(usize, u64)],
+        before: &Before,
+        runs: &Runs,
+        done: &(dyn Fn(&Done<'_>) + Sync),
+    ) -> Result<Vec<Trial>, RunError> {
         let (next, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let stop = AtomicBool::new(false);
         let results = Mutex::new(Vec::new());
+        let one = |(plan, seed): (usize, u64)| {
+            let trial = self.trial(plan, seed, runs.output.as_ref())?;
+            before.keep(&trial.outcome)?;
+            done(&Done {
+                case: &label(&self.plans[plan].case),
+                seed,
+                ended: ended.fetch_add(1, Ordering::Relaxed) + 1,
+                runs: jobs.len(),
+            });
+            Ok(trial)
+        };
         thread::scope(|scope| {
             for _ in 0..runs.jobs.clamp(1, jobs.len().max(1)) {
                 scope.spawn(|| {
                     while !stop.load(Ordering::Relaxed)
-                        && let Some((plan, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed))
+                        && let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed))
                     {
-                        let result = self.trial(*plan, *seed, runs.output.as_ref());
-                        match &result {
-                            Ok(trial) => done(&Done {
-                                case: &label(&self.plans[*plan].case),
-                                report: &trial.report,
-                                ended: ended.fetch_add(1, Ordering::Relaxed) + 1,
-                                runs: jobs.len(),
-                            }),
-                            Err(_) => stop.store(true, Ordering::Relaxed),
-                        }
+                        let result = one(*job);
+                        stop.fetch_or(result.is_err(), Ordering::Relaxed);
                         results.lock().expect("no run panicked").push(result);
                     }
                 });
             }
         });
         let results = results.into_inner().expect("no run panicked");
-        let mut trials = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-        trials.sort_by_key(|trial| (trial.plan, trial.report.seed));
-        Ok(self.summary(&trials))
+        results.into_iter().collect()
     }
 
     fn summary(&self, trials: &[Trial]) -> Summary {
         let case = |(i, plan): (usize, &Plan)| {
-            let of: Vec<_> = trials.iter().filter(|t| t.plan == i).collect();
-            CaseSummary::new(plan, &of)
+            let of = trials.iter().filter(|t| t.plan == i);
+            CaseSummary::new(plan, &of.map(|t| &t.outcome).collect::<Vec<_>>())
         };
         Summary {
             name: self.name.clone(),
+            kept: 0,
             cases: self.plans.iter().enumerate().map(case).collect(),
             verdicts: judge(&self.expectations, &self.plans, trials),
         }
@@ -137,25 +215,13 @@ impl File {
 
     fn trial(&self, index: usize, seed: u64, output: Option<&Output>) -> Result<Trial, RunError> {
         let plan = &self.plans[index];
-        let mut report = match output {
+        let report = match output {
             Some(output) => written(plan, seed, output)?,
             None => simulate(plan, seed, None)?,
         };
-        let terms = self
-            .expectations
-            .iter()
-            .map(|e| e.measure(plan, &report))
-            .collect();
-        for flow in &mut report.flows {
-            flow.series = Vec::new();
-        }
-        for cross in &mut report.cross {
-            cross.series = Vec::new();
-        }
         Ok(Trial {
             plan: index,
-            report,
-            terms,
+            outcome: Outcome::new(&self.name, plan, &self.expectations, &report),
         })
     }
 }

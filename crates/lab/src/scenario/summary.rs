@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use farhaul_sim::SimReport;
 use serde::Serialize;
 
 use super::{
     expect::Verdict,
-    measure::{exact, link, mean},
+    measure::{exact, mean},
+    outcome::{LinkOutcome, Outcome},
     plan::Plan,
-    run::Trial,
     source::Case,
 };
 
@@ -62,6 +61,8 @@ pub(super) fn jain(shares: &[f64]) -> f64 {
 pub struct Summary {
     /// The scenario.
     pub name: String,
+    /// Runs that were taken from those kept.
+    pub kept: usize,
     /// One per case, in the file's order.
     pub cases: Vec<CaseSummary>,
     /// One per expectation and case.
@@ -119,20 +120,19 @@ pub struct LinkSummary {
 }
 
 impl CaseSummary {
-    pub(super) fn new(plan: &Plan, trials: &[&Trial]) -> Self {
-        let reports: Vec<&SimReport> = trials.iter().map(|t| &t.report).collect();
+    pub(super) fn new(plan: &Plan, reports: &[&Outcome]) -> Self {
         let jains = reports.iter().map(|report| {
             let rates = report.flows.iter().map(|f| f.goodput_bits_per_second);
             jain(&rates.collect::<Vec<_>>())
         });
-        let links = (0..plan.links.len()).filter_map(|at| link_summary(plan, &reports, at));
+        let links = (0..plan.links.len()).filter_map(|at| link_summary(plan, reports, at));
         let cross = plan.cross.iter().enumerate().map(|(i, name)| {
-            let loss = reports.iter().filter_map(|r| r.cross.get(i)?.loss);
+            let loss = reports.iter().filter_map(|r| *r.cross_loss.get(i)?);
             (name.clone(), Spread::of(loss))
         });
         Self {
             case: plan.case.clone(),
-            flows: flow_summaries(plan, &reports),
+            flows: flow_summaries(plan, reports),
             jain: Spread::of(jains),
             links: links.collect(),
             cross_loss: cross.collect(),
@@ -145,7 +145,7 @@ impl CaseSummary {
     }
 }
 
-fn flow_summaries(plan: &Plan, reports: &[&SimReport]) -> Vec<FlowSummary> {
+fn flow_summaries(plan: &Plan, reports: &[&Outcome]) -> Vec<FlowSummary> {
     let one = |(i, driver): (usize, &super::plan::Driver)| {
         let flows = || reports.iter().filter_map(|r| r.flows.get(i));
         FlowSummary {
@@ -153,28 +153,29 @@ fn flow_summaries(plan: &Plan, reports: &[&SimReport]) -> Vec<FlowSummary> {
             protocol: driver.protocol.clone(),
             law: driver.law().map(Into::into),
             goodput_bits_per_second: Spread::of(flows().map(|f| f.goodput_bits_per_second)),
-            retransmits: Spread::of(flows().map(|f| exact(f.sender.retransmits))),
-            duplicate_acks: Spread::of(flows().map(|f| exact(f.sender.duplicate_acks))),
-            timeouts: Spread::of(flows().map(|f| exact(f.sender.timeouts))),
-            episodes: Spread::of(flows().map(|f| exact(f.sender.episodes))),
+            retransmits: Spread::of(flows().map(|f| exact(f.retransmits))),
+            duplicate_acks: Spread::of(flows().map(|f| exact(f.duplicate_acks))),
+            timeouts: Spread::of(flows().map(|f| exact(f.timeouts))),
+            episodes: Spread::of(flows().map(|f| exact(f.episodes))),
         }
     };
     plan.drivers.iter().enumerate().map(one).collect()
 }
 
-fn link_summary(plan: &Plan, reports: &[&SimReport], at: usize) -> Option<LinkSummary> {
-    let links: Vec<_> = reports.iter().filter_map(|r| link(r, at)).collect();
-    if links.iter().all(|l| l.offered == 0) {
+fn link_summary(plan: &Plan, reports: &[&Outcome], at: usize) -> Option<LinkSummary> {
+    let links = reports.iter().filter_map(|r| r.links.get(at)?.as_ref());
+    let links: Vec<&LinkOutcome> = links.collect();
+    if links.is_empty() {
         return None;
     }
-    let average = |of: &dyn Fn(&&farhaul_sim::LinkReport) -> f64| {
+    let average = |of: &dyn Fn(&&LinkOutcome) -> f64| {
         let values: Vec<f64> = links.iter().map(of).collect();
         mean(&values).unwrap_or_default()
     };
     let mut drops = BTreeMap::new();
     for link in &links {
         for cause in link.drops.keys() {
-            drops.entry((*cause).to_string()).or_insert_with(|| {
+            drops.entry(cause.clone()).or_insert_with(|| {
                 average(&|l| exact(l.drops.get(cause).copied().unwrap_or_default()))
             });
         }

@@ -31,6 +31,7 @@ fn runs(jobs: usize) -> Runs {
         seeds: (1, 2),
         jobs,
         output: None,
+        keep: None,
     }
 }
 
@@ -355,6 +356,7 @@ fn series_traces_and_events_are_written() {
         seeds: (3, 3),
         jobs: 1,
         output: Some(output),
+        keep: None,
     };
     file.run(&seeds, &|_| {}).unwrap();
     let run = dir.path().join("pair.a=cubic_pair.b=reno_rtt=10ms/seed-3");
@@ -383,6 +385,50 @@ fn series_traces_and_events_are_written() {
         let size = std::fs::metadata(run.join(name)).unwrap().len();
         assert!(size > 200, "{name}: {size}");
     }
+}
+
+#[test]
+fn what_was_kept_is_not_made_again_and_comes_to_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let keeping = Runs {
+        keep: Some(dir.path().into()),
+        ..runs(2)
+    };
+    let file = read(VARIED);
+    let when = Case::from([("rtt".into(), "10ms".into())]);
+    let some = file.clone().only(&when).unwrap();
+    let made = std::sync::atomic::AtomicUsize::new(0);
+    let count = |_: &Done<'_>| {
+        made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    };
+    let first = some.run(&keeping, &count).unwrap();
+    let before = made.swap(0, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!((first.kept, before), (0, 2 * some.plans.len()));
+    // The rest is made, and what was there is taken.
+    let all = file.run(&keeping, &count).unwrap();
+    let rest = 2 * (file.plans.len() - some.plans.len());
+    assert_eq!((all.kept, made.into_inner()), (before, rest));
+    let plain = file.run(&runs(2), &|_| {}).unwrap();
+    for (kept, made) in all.cases.iter().zip(&plain.cases) {
+        assert_eq!(
+            (&kept.case, &kept.trace_hash, kept.packets),
+            (&made.case, &made.trace_hash, made.packets)
+        );
+        assert_eq!(kept.links.len(), made.links.len());
+    }
+    assert_eq!(all.verdicts.len(), plain.verdicts.len());
+    for (kept, made) in all.verdicts.iter().zip(&plain.verdicts) {
+        assert_eq!((&kept.what, kept.holds), (&made.what, made.holds));
+        // A number that was written down may come back with another last digit.
+        let same = kept
+            .ours
+            .zip(made.ours)
+            .is_some_and(|(a, b)| (a / b - 1.0).abs() < 1e-12);
+        assert!(same, "{kept:?} {made:?}");
+    }
+    // Another link is another run, though it has the same name.
+    let other = read(&VARIED.replacen("20Mbit", "21Mbit", 1));
+    assert_eq!(other.run(&keeping, &|_| {}).unwrap().kept, 0);
 }
 
 #[test]

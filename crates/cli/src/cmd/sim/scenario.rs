@@ -1,6 +1,8 @@
 //! `farhaul sim run FILE.toml`: what does a scenario file come to? Every case with every seed, a table,
 //! and whether it came out as the file expects.
 
+mod told;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -10,17 +12,17 @@ use std::{
     thread,
 };
 
-use farhaul_lab::scenario::{
-    self, CaseSummary, Done, File, Output, RunError, Runs, Spread, Summary, Verdict,
-};
+use farhaul_lab::scenario::{self, Done, File, Output, RunError, Runs, Summary};
 use serde_json::{Value, json};
 
+use self::told::Tally;
 use crate::{
     exit::{Exit, Failure},
     out,
 };
 
 /// Arguments.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Scenario files; docs/scenarios.md is their reference
@@ -35,6 +37,10 @@ pub(crate) struct Args {
     /// Runs at once [default: one per core]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
+    /// Keep what every run came to in a folder per scenario here, and do not make again what is there
+    /// already
+    #[arg(long, value_name = "FOLDER", conflicts_with = "out")]
+    keep: Option<PathBuf>,
     /// Write a report, and a CSV per flow, below this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -51,6 +57,9 @@ pub(crate) struct Args {
     /// One JSON object instead of text
     #[arg(long, short = 'J')]
     json: bool,
+    /// Only what was expected and what came out, as tables in Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
 }
 
 fn setting(text: &str) -> Result<(String, String), String> {
@@ -68,28 +77,37 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         .map(|path| Ok((path, read(path, args)?)))
         .collect::<Result<Vec<_>, Failure>>()?;
     let mut objects = Vec::new();
-    let (mut failed, mut judged) = (0, 0);
+    let mut tally = Tally::default();
     for (path, file) in &files {
         let summary = simulate(file, args, files.len() > 1)?;
-        failed += summary.verdicts.iter().filter(|v| v.fails()).count();
-        judged += summary.verdicts.len();
+        tally.add(&summary.verdicts);
         if args.json {
             objects.push(object(&path.display().to_string(), file, &summary));
+        } else if args.markdown {
+            told::markdown(file, &summary);
         } else {
-            tell(file, &summary);
+            told::text(file, &summary);
         }
     }
-    let passed = failed == 0 || !args.check;
+    if files.len() > 1 && !args.json {
+        out::line(format!("\nin all: {tally}"));
+    }
+    let passed = tally.deviate == 0 || !args.check;
     let exit = if passed { Exit::Ok } else { Exit::Threshold };
     let whole = json!({
         "schema": "farhaul.scenarios/1",
         "ok": passed,
         "version": env!("CARGO_PKG_VERSION"),
+        "known_deviations": tally.known,
         "scenarios": objects,
         "exit": exit.object(),
     });
     if !passed {
-        let text = format!("{failed} of {judged} expectations do not hold");
+        let text = format!(
+            "{} of {} expectations do not hold",
+            tally.deviate,
+            tally.judged()
+        );
         return Err(Failure::new(exit, text).told(whole));
     }
     if args.json {
@@ -134,19 +152,20 @@ fn simulate(file: &File, args: &Args, several: bool) -> Result<Summary, Failure>
         seeds: args.seed.unwrap_or(file.seeds),
         jobs: args.jobs.map_or(cores, NonZeroUsize::get),
         output,
+        keep: args.keep.clone(),
     };
     let shown = io::stderr().is_terminal();
     let progress = |done: &Done<'_>| {
         if shown {
             eprintln!(
                 "{}/{} {}: {}, seed {}",
-                done.ended, done.runs, file.name, done.case, done.report.seed
+                done.ended, done.runs, file.name, done.case, done.seed
             );
         }
     };
     file.run(&runs, &progress).map_err(|error| {
         let exit = match &error {
-            RunError::Write { .. } => Exit::DestError,
+            RunError::Write { .. } | RunError::Keep { .. } => Exit::DestError,
             RunError::Choice(_) => Exit::Usage,
             _ => Exit::Internal,
         };
@@ -160,133 +179,8 @@ fn object(path: &str, file: &File, summary: &Summary) -> Value {
         "name": file.name,
         "about": file.about,
         "source": file.source,
+        "kept": summary.kept,
         "cases": summary.cases,
         "verdicts": summary.verdicts,
     })
-}
-
-fn tell(file: &File, summary: &Summary) {
-    out::line(format!("{}: {}", file.name, file.about));
-    for case in &summary.cases {
-        tell_case(case);
-    }
-    if summary.verdicts.is_empty() {
-        return;
-    }
-    out::line("");
-    out::line("expected                                  paper          ours           bounds");
-    for verdict in &summary.verdicts {
-        tell_verdict(verdict);
-    }
-    let count =
-        |wanted: fn(&Verdict) -> bool| summary.verdicts.iter().filter(|v| wanted(v)).count();
-    out::line(format!(
-        "{} hold, {} deviate, {} deviate as known, {} only compared, {} were not run",
-        count(|v| v.holds == Some(true)),
-        count(Verdict::fails),
-        count(|v| v.holds == Some(false) && !v.fails()),
-        count(|v| v.holds.is_none() && v.ours.is_some()),
-        count(|v| v.ours.is_none()),
-    ));
-}
-
-fn tell_case(case: &CaseSummary) {
-    let values: Vec<_> = case.case.iter().map(|(k, v)| format!("{k}={v}")).collect();
-    out::line("");
-    if !values.is_empty() {
-        out::line(values.join(" "));
-    }
-    let hashes: Vec<_> = case
-        .trace_hash
-        .iter()
-        .map(|(s, h)| format!("{s}:{h}"))
-        .collect();
-    out::line(format!(
-        "  {} seeds, {} packets, traces {}",
-        hashes.len(),
-        case.packets,
-        hashes.join(" ")
-    ));
-    out::line(
-        "  flow               Mbit/s: mean   median      min      max   retransmits  timeouts",
-    );
-    for flow in &case.flows {
-        let rate = flow.goodput_bits_per_second;
-        out::line(format!(
-            "  {:<22} {:>9.1} {:>8.1} {:>8.1} {:>8.1} {:>13.1} {:>9.1}  {}{}",
-            flow.name,
-            rate.mean / 1e6,
-            rate.median / 1e6,
-            rate.min / 1e6,
-            rate.max / 1e6,
-            flow.retransmits.mean,
-            flow.timeouts.mean,
-            flow.protocol,
-            flow.law
-                .as_ref()
-                .map_or_else(String::new, |law| format!(", {law}")),
-        ));
-    }
-    if case.flows.len() > 1 {
-        let Spread { mean, min, max, .. } = case.jain;
-        out::line(format!("  Jain's index {mean:.3} ({min:.3} to {max:.3})"));
-    }
-    for (name, loss) in &case.cross_loss {
-        let [mean, max] = [loss.mean, loss.max].map(|share| share * 100.0);
-        out::line(format!(
-            "  cross traffic {name}: {mean:.2} % lost, at most {max:.2} %"
-        ));
-    }
-    for link in &case.links {
-        let drops: Vec<_> = link
-            .drops
-            .iter()
-            .map(|(c, n)| format!("{c} {n:.1}"))
-            .collect();
-        out::line(format!(
-            "  link {:<17} {:>5.1} % used, queue {:.1} KiB, p95 {:.1} KiB; dropped: {}",
-            link.name,
-            link.utilisation * 100.0,
-            link.mean_queue_bytes / 1_024.0,
-            link.p95_queue_bytes / 1_024.0,
-            if drops.is_empty() {
-                "none".into()
-            } else {
-                drops.join(", ")
-            }
-        ));
-    }
-}
-
-fn tell_verdict(verdict: &Verdict) {
-    let show = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| verdict.unit.show(v));
-    let bounds = match (verdict.min, verdict.max) {
-        (Some(min), Some(max)) => {
-            format!("{} to {}", verdict.unit.show(min), verdict.unit.show(max))
-        }
-        (Some(min), None) => format!("at least {}", verdict.unit.show(min)),
-        (None, Some(max)) => format!("at most {}", verdict.unit.show(max)),
-        (None, None) => String::new(),
-    };
-    let share = verdict.share.map_or_else(String::new, |s| {
-        format!(" in {:.0} % of the seeds", s * 100.0)
-    });
-    let word = match (verdict.holds, &verdict.known) {
-        (Some(true), _) => "holds".into(),
-        (Some(false), None) => "DEVIATES".into(),
-        (Some(false), Some(why)) => format!("deviates, as known: {why}"),
-        (None, _) => match (verdict.ours, verdict.paper) {
-            (Some(ours), Some(paper)) => format!("{:.2} times the paper's", ours / paper),
-            (Some(_), None) => "nothing to compare with".into(),
-            (None, _) => "not run".into(),
-        },
-    };
-    let colon = if bounds.is_empty() { "" } else { ": " };
-    out::line(format!("{} [{}]", verdict.what, verdict.case));
-    out::line(format!(
-        "  {:<39} {:<14} {:<14} {bounds}{share}{colon}{word}",
-        verdict.source,
-        show(verdict.paper),
-        show(verdict.ours),
-    ));
 }
