@@ -1,7 +1,7 @@
 //! Which law does a name mean? `cubic:beta=0.8,slow_start=classic` is a law and its parameters, each
 //! typed, bounded and documented; what is misspelt is refused with the nearest name.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use farhaul_core::congestion::CongestionController;
 
@@ -61,12 +61,37 @@ pub struct Law {
     pub(crate) make: fn(&Values) -> Box<dyn CongestionController>,
 }
 
+/// Something put around every controller that is made, to look on.
+#[derive(Clone)]
+pub struct Wrap(Arc<Around>);
+
+type Around = dyn Fn(Box<dyn CongestionController>) -> Box<dyn CongestionController> + Send + Sync;
+
+impl Wrap {
+    /// Puts `around` around controllers.
+    pub fn new(
+        around: impl Fn(Box<dyn CongestionController>) -> Box<dyn CongestionController>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Self(Arc::new(around))
+    }
+}
+
+impl fmt::Debug for Wrap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wrap")
+    }
+}
+
 /// Makes controllers of one law with one set of parameters.
 #[derive(Clone, Debug)]
 pub struct Factory {
     law: &'static Law,
     values: Values,
     spec: String,
+    wrap: Option<Wrap>,
 }
 
 impl Factory {
@@ -82,7 +107,18 @@ impl Factory {
 
     /// A new controller.
     pub fn make(&self) -> Box<dyn CongestionController> {
-        (self.law.make)(&self.values)
+        let made = (self.law.make)(&self.values);
+        match &self.wrap {
+            Some(Wrap(around)) => around(made),
+            None => made,
+        }
+    }
+
+    /// The same with `wrap` around what it makes.
+    #[must_use]
+    pub fn wrapped(mut self, wrap: Wrap) -> Self {
+        self.wrap = Some(wrap);
+        self
     }
 }
 
@@ -130,6 +166,7 @@ pub fn lookup(spec: &str) -> Result<Factory, Error> {
         law,
         values,
         spec: spec.into(),
+        wrap: None,
     })
 }
 

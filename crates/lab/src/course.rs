@@ -94,6 +94,8 @@ pub struct Course {
     program: PathBuf,
     /// Where the programs keep their keys, so that nobody's own are touched.
     config: TempDir,
+    /// Clients run where the servers do.
+    together: bool,
 }
 
 /// What carries the packets.
@@ -123,7 +125,15 @@ impl Course {
             ground,
             program: program.to_path_buf(),
             config,
+            together: false,
         })
+    }
+
+    /// The same with both ends on the far host: packets take its loopback and no emulator.
+    #[must_use]
+    pub fn on_one_host(mut self) -> Self {
+        self.together = true;
+        self
     }
 
     /// Takes the network down and says how it went.
@@ -161,15 +171,42 @@ impl Course {
         report(&self.ask(self.own(&["_tcp", "blast", &listen, law, &time]))?)
     }
 
-    /// The kernel's TCP under `law` for `seconds`, driven by iperf3.
-    pub fn iperf3(&self, law: &str, seconds: u64) -> Result<Report, CourseError> {
+    /// Our TCP under `law` with packets of `mtu` bytes for `seconds`, with the rate of every second and
+    /// what the law takes.
+    pub fn bench_tcp(&self, law: &str, mtu: u32, seconds: u64) -> Result<Report, CourseError> {
+        let protocol = format!("tcp:mtu={mtu}");
+        let named = ["--protocol", &protocol];
+        let server = self.serve(&[&["bench", "serve", "-1"][..], &named].concat())?;
+        let time = seconds.to_string();
+        let args = [
+            "bench",
+            server.address(),
+            "-t",
+            &time,
+            "-i",
+            "1",
+            "--cc",
+            law,
+        ];
+        let more = ["--law-time", "--json"];
+        report(&self.ask(self.own(&[&args[..], &named, &more].concat()))?)
+    }
+
+    /// The kernel's TCP under `law` for `seconds`, driven by iperf3, with packets of `mtu` bytes if that
+    /// is given.
+    pub fn iperf3(&self, law: &str, seconds: u64, mtu: Option<u32>) -> Result<Report, CourseError> {
         let far = self.far()?;
         let mut server = Command::new("iperf3");
-        server.args(["-s", "-1"]);
+        server.args(["-s", "-1", "-J"]);
         let _server = start(far, server)?;
         let mut client = Command::new("iperf3");
         let (host, time) = (far.address().to_string(), seconds.to_string());
         client.args(["-c", &host, "-C", law, "-t", &time, "-J"]);
+        client.arg("--get-server-output");
+        if let Some(mtu) = mtu {
+            // Without the headers of IP and TCP.
+            client.args(["-M", &mtu.saturating_sub(40).to_string()]);
+        }
         let json = self.ask(client)?;
         iperf::read(&json, law).map_err(|e| CourseError::Failed("iperf3".into(), e))
     }
@@ -231,6 +268,7 @@ impl Course {
             .stderr(Stdio::piped());
         let failed = |e| CourseError::Start(words.clone(), e);
         let child = match &self.ground {
+            Ground::Hosts(wan) if self.together => wan.far().spawn(command),
             Ground::Hosts(wan) => wan.near().spawn(command),
             Ground::Relay(_) => command.spawn(),
         };

@@ -96,6 +96,15 @@ fn field(path: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_string())
 }
 
+/// Frequency of the processors, MHz: the mean of what each says.
+pub fn processor_mhz() -> Option<f64> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let each = text.lines().filter(|l| l.starts_with("cpu MHz"));
+    let each = each.filter_map(|l| l.split_once(':')?.1.trim().parse::<f64>().ok());
+    let (sum, count) = each.fold((0.0, 0.0), |(sum, count), mhz| (sum + mhz, count + 1.0));
+    (count > 0.0).then(|| sum / count)
+}
+
 fn memory() -> Option<u64> {
     let text = field("/proc/meminfo", "MemTotal")?;
     let kib: u64 = text.strip_suffix("kB")?.trim().parse().ok()?;

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::bench::{Cost, Report};
+use crate::bench::{Cost, Interval, Report};
 
 /// The result of `iperf3 -c HOST -J`, or what it complained of.
 pub fn read(json: &str, cc: &str) -> Result<Report, String> {
@@ -40,8 +40,25 @@ pub fn read(json: &str, cc: &str) -> Result<Report, String> {
         sender: cpu("host_total"),
         receiver: cpu("remote_total"),
         complete: true,
+        intervals: intervals(&root),
         ..Report::default()
     })
+}
+
+/// The receiver's parts of the run if it told them (`--get-server-output`), else the sender's.
+fn intervals(root: &Value) -> Vec<Interval> {
+    let told = &root["server_output_json"]["intervals"];
+    let own = &root["intervals"];
+    let parts = told.as_array().or_else(|| own.as_array());
+    let part = |part: &Value| {
+        let sum = &part["sum"];
+        Some(Interval {
+            from: sum["start"].as_f64()?,
+            to: sum["end"].as_f64()?,
+            goodput_bits_per_second: sum["bits_per_second"].as_f64()?,
+        })
+    };
+    parts.into_iter().flatten().filter_map(part).collect()
 }
 
 #[cfg(test)]
@@ -57,6 +74,11 @@ mod tests {
         assert_eq!(report.bytes, 6_250_000_000);
         assert_eq!(report.sender.cpu_percent_per_gbps, Some(4.0));
         assert_eq!(report.receiver.cpu_percent_per_gbps, Some(2.0));
+        let told = r#"{"end":{"sum_received":{"bits_per_second":1}},
+            "intervals":[{"sum":{"start":0,"end":1,"bits_per_second":7e9}}],
+            "server_output_json":{"intervals":[{"sum":{"start":0,"end":1,"bits_per_second":6e9}}]}}"#;
+        let part = read(told, "bbr").unwrap().intervals[0];
+        assert_eq!((part.to, part.goodput_bits_per_second), (1.0, 6e9));
         let complaint = read(r#"{"error":"unable to connect"}"#, "bbr");
         assert_eq!(complaint, Err("iperf3: unable to connect".into()));
         assert!(read("{}", "bbr").is_err());

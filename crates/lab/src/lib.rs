@@ -11,6 +11,8 @@
 //! - [`results`]: the fixed table of cells, kept and quoted
 //! - [`mod@grid`]: named grids of paths: run, kept, shown, checked
 //! - [`fairness`]: every law among itself, against others, and when the path breaks
+//! - [`utcp`]: TCP over our datagrams beside the kernel's
+//! - [`stopwatch`]: the time spent inside a law
 //! - [`nearest`]: the name somebody probably meant
 
 pub mod bench;
@@ -26,7 +28,9 @@ mod parallel;
 pub mod registry;
 pub mod results;
 pub mod scenario;
+pub mod stopwatch;
 pub mod tcp;
+pub mod utcp;
 pub mod visit;
 
 pub use nearest::nearest;

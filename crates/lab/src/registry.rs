@@ -14,7 +14,7 @@ use farhaul_core::{
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
 use farhaul_protocols::tcp::{self, Tcp};
 
-use crate::nearest;
+use crate::{nearest, stopwatch::Stopwatch};
 
 /// Who ends are where nobody looks.
 const SIMULATED_SEED: [u8; 32] = [7; 32];
@@ -32,6 +32,8 @@ pub struct Choice {
     pub peers: Vec<String>,
     /// For the simulator: no sealing.
     pub simulated: bool,
+    /// Measures the time spent inside the law; protocol `tcp` only.
+    pub stopwatch: Option<Stopwatch>,
 }
 
 /// Why a protocol could not be chosen or made.
@@ -113,6 +115,10 @@ impl Entry {
     }
 
     fn endpoint(&self, choice: &Choice, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
+        if choice.stopwatch.is_some() && self.descriptor.name != "tcp" {
+            let text = "only protocol tcp can be asked how long its law takes";
+            return Err(ChoiceError::Refused(text.into()));
+        }
         let law = choice.law.as_deref().and_then(|law| lookup(law).ok());
         if let Some(law) = law.filter(Factory::needs_routers)
             && self.descriptor.name != "haul"
@@ -192,8 +198,11 @@ fn haul(choice: &Choice, _: &Values, end: End) -> Result<Box<dyn Protocol>, Choi
 }
 
 fn make_tcp(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
-    let law = lookup(choice.law.as_deref().unwrap_or("cubic"))
+    let mut law = lookup(choice.law.as_deref().unwrap_or("cubic"))
         .map_err(|e| ChoiceError::Refused(e.to_string()))?;
+    if let Some(watch) = &choice.stopwatch {
+        law = law.wrapped(watch.wrap());
+    }
     if !choice.peers.is_empty() {
         let text = "tcp is in clear and cannot tell who its peers are: choose haul, or allow any";
         return Err(ChoiceError::Refused(text.into()));

@@ -17,6 +17,7 @@ fn target(to: SocketAddr) -> Target {
         protocol: "haul".into(),
         cc: "haul".into(),
         buffers: Buffers::default(),
+        stopwatch: None,
         stop: None,
     }
 }

@@ -32,6 +32,7 @@ fn bench(protocol: &str, law: &str, reverse: bool) -> Report {
         protocol: protocol.into(),
         cc: law.into(),
         buffers: Buffers::default(),
+        stopwatch: None,
         stop: None,
     };
     let wish = Wish {

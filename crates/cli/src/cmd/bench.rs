@@ -17,6 +17,7 @@ use farhaul_io::Buffers;
 use farhaul_lab::{
     bench::{self, BenchError, Bounds, Limit, Progress, Report, Target, Wish},
     registry::{self, Choice},
+    stopwatch::Stopwatch,
 };
 use serde_json::json;
 
@@ -112,6 +113,9 @@ struct Client {
     /// Between two lines; 0 for none
     #[arg(short = 'i', long, value_name = "TIME", default_value = "1", value_parser = seconds, allow_negative_numbers = true)]
     interval: Duration,
+    /// Measure what the congestion law costs this end; protocol tcp only
+    #[arg(long, conflicts_with = "reverse")]
+    law_time: bool,
     #[command(flatten)]
     how: How,
 }
@@ -218,7 +222,11 @@ impl Client {
         };
         let wish = self.wish()?;
         let entry = registry::protocol(&self.how.protocol).map_err(usage)?;
-        let choice = self.how.choice()?;
+        let stopwatch = self.law_time.then(Stopwatch::default);
+        let choice = Choice {
+            stopwatch: stopwatch.clone(),
+            ..self.how.choice()?
+        };
         let law = choice.law.as_deref().unwrap_or(entry.default_law);
         // Whatever cannot be made is refused here, before anything is sent.
         let mut made = Vec::new();
@@ -230,6 +238,7 @@ impl Client {
             protocol: self.how.protocol.clone(),
             cc: law.into(),
             buffers: Buffers::default(),
+            stopwatch,
             stop: Some(interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?),
         };
         let quiet = self.how.json;

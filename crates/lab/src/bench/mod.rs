@@ -26,7 +26,7 @@ use std::time::Duration;
 pub use client::Client;
 use farhaul_core::{congestion::Sharing, protocol::CloseReason, units::Rate};
 pub use message::{Limit, Mark};
-pub use report::{Cost, Report};
+pub use report::{Cost, Interval, LawTime, Report};
 pub use run::{BenchError, Progress, Target, run, serve};
 pub use server::{Bounds, Server};
 

@@ -25,6 +25,28 @@ pub struct Cost {
     pub max_rss_bytes: Option<u64>,
 }
 
+/// What arrived in a part of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Its beginning, s from the client's first act.
+    pub from: f64,
+    /// Its end, s.
+    pub to: f64,
+    /// At the receiver.
+    pub goodput_bits_per_second: f64,
+}
+
+/// What the congestion law cost the sending end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LawTime {
+    /// Calls into it.
+    pub calls: u64,
+    /// Time spent in them, less that of the clock, s.
+    pub seconds: f64,
+    /// The same over the processor time of the process.
+    pub share_of_cpu: f64,
+}
+
 /// The result of a bench.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -74,6 +96,12 @@ pub struct Report {
     pub limited_by: BTreeMap<String, f64>,
     /// Everything that was offered arrived.
     pub complete: bool,
+    /// The run in parts, if it was looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<Interval>,
+    /// What the law cost, if that was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub law: Option<LawTime>,
 }
 
 impl Report {
@@ -119,6 +147,8 @@ impl Report {
             rtt_ms: rtt(lanes),
             limited_by: limits(lanes),
             complete: !lanes.is_empty() && lanes.iter().all(|l| l.receiver.complete),
+            intervals: Vec::new(),
+            law: None,
         }
     }
 }
@@ -225,6 +255,14 @@ impl fmt::Display for Report {
             mib(self.sender.max_rss_bytes),
             mib(self.receiver.max_rss_bytes)
         )?;
+        if let Some(law) = &self.law {
+            writeln!(
+                f,
+                "law        {:.2} % of the sender's processor time, in {} calls",
+                law.share_of_cpu * 100.0,
+                law.calls
+            )?;
+        }
         write!(f, "limited by {}", self.limits())
     }
 }

@@ -9,10 +9,14 @@ use std::{
     time::Duration,
 };
 
-use farhaul_core::protocol::{CloseReason, Protocol};
+use farhaul_core::{
+    protocol::{CloseReason, Protocol},
+    units::Rate,
+};
 use farhaul_io::{App, Buffers, ShardError, Stop, Waker, client, server};
 
-use super::{Bounds, Client, Lane, Mark, News, Report, Served, Server, Wish};
+use super::{Bounds, Client, Interval, Lane, LawTime, Mark, News, Report, Served, Server, Wish};
+use crate::stopwatch::Stopwatch;
 
 /// Where to, and how.
 #[derive(Clone, Debug)]
@@ -27,6 +31,8 @@ pub struct Target {
     pub buffers: Buffers,
     /// Ends the run early when set.
     pub stop: Option<Stop>,
+    /// Stands around the law of every lane.
+    pub stopwatch: Option<Stopwatch>,
 }
 
 /// Why there is no result.
@@ -91,7 +97,18 @@ pub fn run(
         threads.push(thread.spawn(body).map_err(BenchError::Thread)?);
     }
     drop(send);
-    let gathered = gather(&news, wish.lanes, &stop, tell);
+    let mut intervals = Vec::new();
+    let mut heard = |progress| {
+        if let Progress::Interval { from, to, bytes } = progress {
+            intervals.push(Interval {
+                from: from.as_secs_f64(),
+                to: to.as_secs_f64(),
+                goodput_bits_per_second: Rate::of(bytes, to.saturating_sub(from)).as_f64(),
+            });
+        }
+        tell(progress);
+    };
+    let gathered = gather(&news, wish.lanes, &stop, &mut heard);
     for thread in threads {
         match thread.join() {
             Ok(ended) => ended?,
@@ -99,13 +116,17 @@ pub fn run(
         }
     }
     let (protocol, cc) = (&target.protocol, &target.cc);
-    Ok(Report::new(
-        protocol,
-        cc,
-        wish.reverse,
-        wish.omit,
-        &gathered?,
-    ))
+    let mut report = Report::new(protocol, cc, wish.reverse, wish.omit, &gathered?);
+    report.intervals = intervals;
+    report.law = target.stopwatch.as_ref().map(|watch| {
+        let (seconds, cpu) = (watch.spent().as_secs_f64(), report.sender.cpu_seconds);
+        LawTime {
+            calls: watch.calls(),
+            seconds,
+            share_of_cpu: if cpu > 0.0 { seconds / cpu } else { 0.0 },
+        }
+    });
+    Ok(report)
 }
 
 /// One lane's thread.

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use farhaul_lab::grid::{Bounds, BoundsError, Verdict};
 use serde_json::json;
 
-use super::{Where, disk, fairness};
+use super::{Where, disk, fairness, utcp};
 use crate::{
     exit::{Exit, Failure},
     out,
@@ -37,6 +37,15 @@ impl Check {
     pub(super) fn run(&self) -> Result<(), Failure> {
         if fairness::asked(&self.place)? {
             return self.run_fairness();
+        }
+        if utcp::asked(&self.place) {
+            if self.write.is_some() || self.reference.is_some() {
+                return Err(Failure::usage(
+                    "utcp owes one figure, which is in the program: leave out --write and --reference",
+                ));
+            }
+            let runs = utcp::kept(&self.place)?;
+            return self.judged(&farhaul_lab::utcp::check(&runs), runs.len());
         }
         let trials = self.place.kept()?;
         if let Some(file) = &self.write {
@@ -87,7 +96,7 @@ impl Check {
             "ok": true,
             "version": env!("CARGO_PKG_VERSION"),
             "grid": self.place.name,
-            "backend": self.place.backend.name(),
+            "backend": self.place.world().name(),
             "verdict": verdict,
         });
         let text = match (verdict.compared, verdict.deviations.len()) {

@@ -6,6 +6,7 @@ mod fairness;
 mod grids;
 mod report;
 mod results;
+mod utcp;
 
 use std::path::{Path, PathBuf};
 
@@ -54,8 +55,17 @@ impl Where {
         grid::grid(&self.name).map_err(Failure::usage)
     }
 
+    /// Processor time is of the real world only.
+    fn world(&self) -> Backend {
+        if utcp::asked(self) {
+            Backend::Emu
+        } else {
+            self.backend
+        }
+    }
+
     fn shelf<T: Kept>(&self) -> Shelf<T> {
-        Shelf::new(&self.out, &self.name, self.backend)
+        Shelf::new(&self.out, &self.name, self.world())
     }
 
     /// The latest run of every question; at least one.
@@ -75,7 +85,7 @@ impl Where {
                 "{} holds no runs: make some with `farhaul lab run {} --backend {}`",
                 shelf.folder().display(),
                 self.name,
-                self.backend.name()
+                self.world().name()
             );
             return Err(Failure::new(Exit::SourceMissing, text));
         }

@@ -4,7 +4,7 @@
 use farhaul_lab::grid::Trial;
 use serde_json::json;
 
-use super::{Where, fairness};
+use super::{Where, fairness, utcp};
 use crate::{exit::Failure, out};
 
 /// Arguments.
@@ -24,6 +24,9 @@ impl Report {
     pub(super) fn run(&self) -> Result<(), Failure> {
         if fairness::asked(&self.place)? {
             return fairness::report(&self.place, self.csv, self.json);
+        }
+        if utcp::asked(&self.place) {
+            return utcp::report(&self.place, self.csv, self.json);
         }
         let trials = self.place.kept()?;
         if self.json {

@@ -144,7 +144,7 @@ fn measure(cell: Cell, system: System, seconds: u64, program: &Path) -> Run {
         let course = Course::build(&network(cell, LINK, 1), program)?;
         let report = match system {
             System::Haul => course.bench(seconds, &["-i", "0"])?,
-            System::Bbr if have_iperf3() => course.iperf3("bbr", seconds)?,
+            System::Bbr if have_iperf3() => course.iperf3("bbr", seconds, None)?,
             System::Bbr => course.tcp("bbr", seconds)?,
         };
         Ok((report, course.finish()?))
