@@ -8,6 +8,7 @@
 //! - vocabulary: [`time`], [`units`], [`rng`], [`codec`], [`datagram`], [`store`], [`stats`]
 //! - the plug-in contract: [`congestion`] (laws), [`protocol`] (sessions), [`control`] (TCP beside them)
 //! - structures: [`send`], [`recv`], [`loss`], [`rate`], [`path`]
+//! - whether a session is alive: [`life`]
 //! - skeletons that join them into half a protocol: [`arq`]; into all of a small one: [`plain`]
 
 pub mod arq;
@@ -15,6 +16,7 @@ pub mod codec;
 pub mod congestion;
 pub mod control;
 pub mod datagram;
+pub mod life;
 pub mod loss;
 pub mod path;
 pub mod plain;

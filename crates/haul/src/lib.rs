@@ -6,7 +6,7 @@
 //! - [`Haul`] makes sessions from a [`HaulConfig`]; [`Identity`] and [`PublicKey`] are who one is
 //! - [`wire`]: bytes to fields and back, without state
 //! - `crypto`: the handshake and packet keys behind one trait, sealed (TLS) or plain (simulator)
-//! - `handshake`, `seal`, `stream`, `mtu`, `path`, `life`: the pieces of a session; `session` joins
+//! - `handshake`, `seal`, `stream`, `mtu`, `path`, `farewell`: the pieces of a session; `session` joins
 //!   them with the [`arq`](farhaul_core::arq) skeleton
 //!
 //! Invariants: nothing received panics or allocates by a peer's word alone; a packet number is sealed
@@ -17,10 +17,10 @@ compile_error!("haul needs a cryptographic provider: feature aws-lc-rs or ring")
 
 mod config;
 pub mod crypto;
+mod farewell;
 mod handshake;
 mod identity;
 mod laws;
-mod life;
 mod mtu;
 mod path;
 mod protocol;
@@ -30,6 +30,6 @@ mod stream;
 pub mod wire;
 
 pub use config::{ConfigError, HaulConfig, PeerPolicy};
+pub use farewell::{CODE_PROTOCOL, CODE_STORE};
 pub use identity::{Identity, KeyError, PublicKey};
-pub use life::{CODE_PROTOCOL, CODE_STORE};
 pub use protocol::Haul;

@@ -11,6 +11,7 @@ use farhaul_core::{
     arq::{Receiver, Report, STREAM, Sender},
     congestion::Sharing,
     datagram::{Received, Transmit, TxBuf},
+    life::Life,
     protocol::{CloseReason, Event, Session, Turn},
     stats::{Stats, Why},
     store::ObjectId,
@@ -20,9 +21,9 @@ use farhaul_core::{
 
 use crate::{
     crypto::Side,
+    farewell::{Farewell, farewell},
     handshake::{Agreed, Handshake, Ids},
     laws::Receivers,
-    life::{self, Life},
     mtu::Mtu,
     path::Path,
     seal::Seal,
@@ -110,7 +111,7 @@ pub(crate) struct HaulSession {
     streams: Streams,
     mtu: Mtu,
     path: Path,
-    life: Life,
+    life: Life<Farewell>,
     todo: Todo,
     /// The wish for feedback that the peer was told last.
     wished: Option<u32>,
@@ -126,7 +127,7 @@ impl HaulSession {
         sender: Sender,
         mtu: Mtu,
         path: Path,
-        life: Life,
+        life: Life<Farewell>,
     ) -> Self {
         Self {
             ids: handshake.ids(),
@@ -213,7 +214,7 @@ impl HaulSession {
             return;
         }
         let nothing_left = self.handshake.as_ref().is_some_and(|h| !h.sent_anything());
-        let farewell = life::farewell(&reason).filter(|_| self.seal.is_some() || !nothing_left);
+        let farewell = farewell(&reason).filter(|_| self.seal.is_some() || !nothing_left);
         match farewell {
             Some(farewell) => self.life.close(now, farewell, self.rtt()),
             None => self.life.end(),

@@ -15,8 +15,8 @@ use farhaul_core::{
 use super::{HaulSession, Marks};
 use crate::{
     crypto::{Refusal, Side},
+    farewell::told,
     handshake::Progress,
-    life::told,
     seal::Drop,
     wire::{
         feedback::Feedback,

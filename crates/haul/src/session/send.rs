@@ -15,7 +15,7 @@ use farhaul_core::{
 
 use super::{HaulSession, Marks};
 use crate::{
-    life::Farewell,
+    farewell::Farewell,
     wire::{
         BASE_DATAGRAM, TAG,
         feedback::{self},

@@ -3,7 +3,7 @@
 //! receivers of named operating systems. Specification: `docs/protocols/tcp.md`.
 
 mod cookie;
-mod life;
+mod farewell;
 mod params;
 mod profiles;
 mod protocol;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use farhaul_core::time::{Instant, nanos};
 
-pub use life::{CODE_PROTOCOL, CODE_STORE};
+pub use farewell::{CODE_PROTOCOL, CODE_STORE};
 pub use params::{Config, PARAMETERS, Recovery, Reduction};
 pub use profiles::{Growth, PROFILES, Profile, profile};
 pub use protocol::{DESCRIPTOR, Tcp};

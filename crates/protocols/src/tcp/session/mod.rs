@@ -8,6 +8,7 @@ use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use farhaul_core::{
     datagram::{Received, Transmit, TxBuf},
+    life::Life,
     protocol::{CloseReason, Event, Session, Turn},
     send::STREAM,
     stats::{Stats, Why},
@@ -17,13 +18,15 @@ use farhaul_core::{
 
 use super::{
     Config,
-    life::{Farewell, Life},
+    farewell::Farewell,
     receiver::Receiver,
     sender::Sender,
     stream::{Incoming, Outgoing},
     wire::{Hello, Open, Sequence},
 };
 
+/// Silence that ends a connection (keep-alives: RFC 9293 §3.8.4).
+const IDLE: Duration = Duration::from_mins(1);
 /// How long a client asks before it gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before a SYN is repeated (RFC 6298 §2.1); doubled each time.
@@ -78,7 +81,7 @@ pub(super) struct TcpSession {
     receiver: Receiver,
     out: Outgoing,
     inc: Incoming,
-    life: Life,
+    life: Life<Farewell>,
     /// A segment that asks the peer where it stands is to be sent.
     ask: bool,
     /// The application gave something that has not been announced as delivered.
@@ -101,7 +104,7 @@ impl TcpSession {
             receiver: Receiver::new(config.receiver),
             out: Outgoing::default(),
             inc: Incoming::default(),
-            life: Life::new(now),
+            life: Life::new(now, IDLE),
             ask: false,
             undelivered: false,
             held: None,
@@ -240,8 +243,8 @@ impl Session for TcpSession {
             self.ended(CloseReason::TimedOut);
             return;
         }
-        if now >= self.life.ask_at() {
-            self.life.on_asked(now);
+        if now >= self.life.ping_at() {
+            self.life.on_ping(now);
             self.ask = true;
         }
         self.sender.on_timeout(now);
@@ -261,7 +264,7 @@ impl Session for TcpSession {
         if self.numbers.is_none() {
             return knock;
         }
-        let life = self.life.idle_at().min(self.life.ask_at());
+        let life = self.life.idle_at().min(self.life.ping_at());
         [(life, Why::Liveness)]
             .into_iter()
             .chain(knock)

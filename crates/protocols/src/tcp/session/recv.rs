@@ -12,7 +12,7 @@ use farhaul_core::{
 
 use super::TcpSession;
 use crate::tcp::{
-    life::told,
+    farewell::{Farewell, told},
     receiver::{Arrival, Verdict},
     sender::Acknowledgement,
     since_stamp,
@@ -272,7 +272,8 @@ impl TcpSession {
             self.events.push_back(Event::Closed(reason));
             self.stats.held.set(now, None);
             self.sender.close(now);
-            self.life.answer(now);
+            self.life.close(now, Farewell::answer(), self.sender.srtt());
+            self.life.last_word(now);
         } else {
             self.life.end();
         }

@@ -13,7 +13,7 @@ use farhaul_core::{
 
 use super::TcpSession;
 use crate::tcp::{
-    life::Farewell,
+    farewell::Farewell,
     receiver::Answer,
     sender::{Permit, Piece},
     stamp,

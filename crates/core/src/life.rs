@@ -1,0 +1,207 @@
+//! Is a session alive, ending or over? Silence ends it, after the peer was asked for a word; a close
+//! is told to the peer and told again in answer to whatever still arrives, until the peer confirms or
+//! a few round trips have passed. What the farewell says (`F`) is the protocol's.
+
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// The longest a closing session lingers.
+const MAX_LINGER: Duration = Duration::from_secs(3);
+/// Silence after which the peer is asked for a word.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Debug)]
+enum State<F> {
+    Open,
+    Closing {
+        farewell: F,
+        send: bool,
+        again: Instant,
+        pause: Duration,
+        until: Instant,
+    },
+    Over,
+}
+
+/// Liveness of a session.
+#[derive(Clone, Debug)]
+pub struct Life<F> {
+    state: State<F>,
+    idle: Duration,
+    heard: Instant,
+    pinged: Instant,
+}
+
+impl<F: Clone> Life<F> {
+    /// Alive; over after `idle` of silence.
+    pub const fn new(now: Instant, idle: Duration) -> Self {
+        Self {
+            state: State::Open,
+            idle,
+            heard: now,
+            pinged: now,
+        }
+    }
+
+    /// The peer bears no more silence than `peer`; at least a second is borne whatever it says.
+    pub fn limit_idle(&mut self, peer: Duration) {
+        let floor = Duration::from_secs(1);
+        self.idle = self.idle.min(peer.max(floor));
+    }
+
+    /// Something authentic arrived.
+    pub const fn on_heard(&mut self, now: Instant) {
+        self.heard = now;
+    }
+
+    /// Neither closing nor over.
+    pub const fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+
+    /// Nothing more will be said.
+    pub const fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    /// Ends at once.
+    pub fn end(&mut self) {
+        self.state = State::Over;
+    }
+
+    /// Ends after the peer was told.
+    pub fn close(&mut self, now: Instant, farewell: F, rtt: Duration) {
+        let pause = rtt * 3 / 2 + Duration::from_millis(10);
+        self.state = State::Closing {
+            farewell,
+            send: true,
+            again: now + pause,
+            pause: pause * 2,
+            until: now + (pause * 5).min(MAX_LINGER),
+        };
+    }
+
+    /// The peer closed first: the farewell is said once, in answer.
+    pub const fn last_word(&mut self, now: Instant) {
+        if let State::Closing { again, until, .. } = &mut self.state {
+            (*again, *until) = (now, now);
+        }
+    }
+
+    /// Something arrived after the close: it is answered by the close.
+    pub const fn repeat(&mut self) {
+        if let State::Closing { send, .. } = &mut self.state {
+            *send = true;
+        }
+    }
+
+    /// The farewell, if it is time to send it.
+    pub fn take_farewell(&mut self) -> Option<F> {
+        match &mut self.state {
+            State::Closing { farewell, send, .. } if *send => {
+                *send = false;
+                Some(farewell.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// The peer is asked for a word at this time, if it says none before.
+    pub fn ping_at(&self) -> Instant {
+        let pause = KEEP_ALIVE.min(self.idle / 3);
+        (self.heard + pause).max(self.pinged + pause / 3)
+    }
+
+    /// The peer was asked.
+    pub const fn on_ping(&mut self, now: Instant) {
+        self.pinged = now;
+    }
+
+    /// The connection is lost at this time.
+    pub fn idle_at(&self) -> Instant {
+        self.heard + self.idle
+    }
+
+    /// When the state changes by itself.
+    pub fn due(&self) -> Option<Instant> {
+        match &self.state {
+            State::Open | State::Over => None,
+            State::Closing { again, until, .. } => Some(*again.min(until)),
+        }
+    }
+
+    /// Acts on [`Self::due`].
+    pub fn on_timeout(&mut self, now: Instant) {
+        let State::Closing {
+            send,
+            again,
+            pause,
+            until,
+            ..
+        } = &mut self.state
+        else {
+            return;
+        };
+        if *until <= now {
+            self.state = State::Over;
+        } else if *again <= now {
+            *send = true;
+            *again = now + *pause;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn a_silent_peer_is_asked_before_it_is_given_up() {
+        let mut life: Life<()> = Life::new(at(0), Duration::from_mins(1));
+        assert_eq!(life.ping_at(), at(10_000));
+        life.on_ping(at(10_000));
+        assert!(life.ping_at() > at(10_000) && life.ping_at() < life.idle_at());
+        life.on_heard(at(20_000));
+        assert_eq!(life.idle_at(), at(80_000));
+    }
+
+    #[test]
+    fn a_peer_cannot_ask_for_no_silence_at_all() {
+        let mut life: Life<()> = Life::new(at(0), Duration::from_mins(1));
+        life.limit_idle(Duration::ZERO);
+        assert_eq!(life.idle_at(), at(1_000));
+    }
+
+    #[test]
+    fn a_close_is_said_again_when_something_arrives_and_in_silence() {
+        let mut life = Life::new(at(0), Duration::from_mins(1));
+        life.close(at(0), "bye", Duration::from_millis(100));
+        assert_eq!(life.take_farewell(), Some("bye"));
+        assert_eq!(life.take_farewell(), None);
+        life.repeat();
+        assert_eq!(life.take_farewell(), Some("bye"));
+        let mut said = 0;
+        while !life.is_over() {
+            let due = life.due().unwrap();
+            life.on_timeout(due);
+            said += usize::from(life.take_farewell().is_some());
+        }
+        assert!((1..5).contains(&said), "{said}");
+        assert_eq!(life.due(), None);
+    }
+
+    #[test]
+    fn an_answer_is_said_once() {
+        let mut life = Life::new(at(0), Duration::from_mins(1));
+        life.close(at(0), (), Duration::from_millis(100));
+        life.last_word(at(0));
+        assert_eq!(life.take_farewell(), Some(()));
+        life.on_timeout(at(0));
+        assert!(life.is_over());
+    }
+}
