@@ -51,6 +51,7 @@ fn client(to: SocketAddr, reverse: bool, lanes: u32) -> Result<Report, BenchErro
         cc: "sabul".into(),
         buffers: Buffers::default(),
         stop: None,
+        stopwatch: None,
     };
     let wish = Wish {
         limit: Limit::Bytes(BYTES),

@@ -40,7 +40,7 @@ impl Network<'_> {
     pub(crate) fn control_in(&self, index: u32) -> Option<(u32, u64)> {
         let parcel = &self.parcels[index as usize];
         let end = (parcel.from as usize).checked_sub(self.controls)?;
-        let number = parcel.heads.first_chunk()?;
+        let number = parcel.first().first_chunk()?;
         Some((u32::try_from(end).ok()?, u64::from_be_bytes(*number)))
     }
 }

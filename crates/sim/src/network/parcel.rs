@@ -210,6 +210,16 @@ impl Parcel {
         }
     }
 
+    /// The head of the first datagram, if it lies within.
+    pub(super) fn first(&self) -> &[u8] {
+        let elsewhere = self.spilt && self.spill.as_deref().is_some_and(|spill| spill.first);
+        if elsewhere {
+            &[]
+        } else {
+            &self.first[..usize::from(self.solid)]
+        }
+    }
+
     /// The head of a lone datagram, until it is given back.
     pub(super) const fn take_head(&mut self) -> Head {
         Head {
