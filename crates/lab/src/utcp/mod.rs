@@ -32,7 +32,7 @@ pub const SECONDS: u64 = 10;
 /// The law of both.
 const LAW: &str = "cubic";
 /// Of the path between two hosts: what two cores carry beside both ends without being late.
-const LINK: Rate = Rate::gbit(4);
+const LINK: Rate = Rate::gbit(1);
 /// What we may cost over what the kernel costs, with packets of 9,000 bytes.
 pub const OWED: f64 = 1.5;
 
@@ -42,7 +42,7 @@ pub const OWED: f64 = 1.5;
 pub enum Ground {
     /// One host.
     Loopback,
-    /// Two hosts with the emulator between them: 4 Gbit/s, no delay of its own.
+    /// Two hosts with the emulator between them: 1 Gbit/s, no delay of its own.
     Namespaces,
 }
 

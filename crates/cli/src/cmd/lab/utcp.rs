@@ -132,5 +132,5 @@ pub(super) fn listed() -> Value {
 
 /// As `lab list` shows a grid.
 pub(super) fn line() -> String {
-    format!("{NAME:<12} questions on loopback and at 4 Gbit/s, {SECONDS} s each: {ABOUT}")
+    format!("{NAME:<12} questions on loopback and at 1 Gbit/s, {SECONDS} s each: {ABOUT}")
 }
