@@ -1,6 +1,10 @@
 //! Is the peer alive, and has it been told of the end? libudt counts expirations of a timer that gets
 //! longer each time and gives up after about 46 s of silence; the cured session says something at
-//! least every second, and gives up after 15 s without a word. A shutdown is said once by libudt, three times by the cured.
+//! least every second, less and less often while it hears nothing, and gives up after 15 s without a
+//! word. A shutdown is said once by libudt, three times by the cured.
+//!
+//! Less and less often: whatever libudt hears starts its timer anew, and that timer is all that makes
+//! it send again what a dark path has swallowed.
 
 use std::time::Duration;
 
@@ -13,9 +17,16 @@ const LAST: u32 = 16;
 const LEAST: Duration = Duration::from_secs(5);
 /// Unit of libudt's timer.
 const UNIT: Duration = Duration::from_millis(300);
-/// The cured session says something this often, and waits this long for a word.
+/// The cured session says something this often, and waits this long for a word; longer if answers
+/// take very long, but never longer than libudt.
 const WORD: Duration = Duration::from_secs(1);
 const GONE: Duration = Duration::from_secs(15);
+const NEVER_LONGER: Duration = Duration::from_secs(46);
+
+/// How long the cured session waits for a word.
+fn gone(rtt: &RoundTrip) -> Duration {
+    (rtt.patience() * 4).clamp(GONE, NEVER_LONGER)
+}
 
 /// What the timer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +79,10 @@ impl Life {
                 let answer = rtt.patience() * self.expired + SYN;
                 self.since + answer.max(UNIT * self.expired)
             }
-            Manner::Tuned => (self.since + GONE).min(self.spoke + WORD),
+            Manner::Tuned => {
+                let pause = (rtt.patience() + SYN * 2).max(WORD).min(NEVER_LONGER);
+                (self.since + gone(rtt)).min(self.spoke + pause * self.expired)
+            }
         }
     }
 
@@ -84,7 +98,7 @@ impl Life {
         }
         let dead = match self.manner {
             Manner::Libudt => self.expired > LAST && now.since(self.since) > LEAST,
-            Manner::Tuned => now >= self.since + GONE,
+            Manner::Tuned => now >= self.since + gone(rtt),
         };
         if dead {
             return Some(Silence::Dead);
@@ -162,6 +176,6 @@ mod tests {
         let (after, asked) = silent(Manner::Libudt);
         assert!((46..47).contains(&after.as_secs()), "{after:?}");
         assert_eq!(asked, 16);
-        assert_eq!(silent(Manner::Tuned), (Duration::from_secs(15), 14));
+        assert_eq!(silent(Manner::Tuned), (Duration::from_secs(15), 4));
     }
 }

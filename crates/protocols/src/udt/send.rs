@@ -85,6 +85,9 @@ pub(super) struct Sender {
     pair_due: bool,
     /// Packets beyond the last acknowledged that the peer takes.
     peer_window: u64,
+    /// Everything before is in the peer's hands: a full acknowledgement said so. What only a light
+    /// one covers libudt has, but not yet given to its reader; at a shutdown it throws that away.
+    confirmed: u64,
     /// UDP payload of a full datagram.
     datagram: u32,
     /// What the receiver measured last.
@@ -115,6 +118,7 @@ impl Sender {
             pacer: Pacer::new(),
             pair_due: false,
             peer_window: 0,
+            confirmed: 0,
             datagram: 0,
             rates: ReceiverRates {
                 arrival: Rate::ZERO,
@@ -147,6 +151,7 @@ impl Sender {
         self.book.start(seq::initial(isn));
         self.clocks.round_end = self.book.first();
         self.clocks.episode_end = self.book.first();
+        self.confirmed = self.book.first();
         self.datagram = datagram;
         self.peer_window = window.into();
         let view = self.view(rtt);
@@ -326,9 +331,9 @@ impl Sender {
         self.pair_due
     }
 
-    /// Everything given has been acknowledged.
+    /// Everything given has been acknowledged, and in full.
     pub(super) fn delivered_all(&self) -> bool {
-        self.book.is_empty() && self.out.is_empty()
+        self.book.is_empty() && self.out.is_empty() && self.confirmed == self.book.next()
     }
 
     /// Nothing is unacknowledged.

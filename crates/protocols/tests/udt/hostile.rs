@@ -157,6 +157,10 @@ impl End {
         self.hear(peer(), &mut datagram)
     }
 
+    fn delivered(&mut self) -> bool {
+        std::iter::from_fn(|| self.session.poll_event()).any(|e| e == Event::Delivered)
+    }
+
     fn closed(&mut self) -> Option<CloseReason> {
         std::iter::from_fn(|| self.session.poll_event()).find_map(|e| match e {
             Event::Closed(reason) => Some(reason),
@@ -254,6 +258,31 @@ fn what_was_never_sent_ends_the_session_with_words() {
         let mut end = accepted(config(manner, Framing::Records));
         end.control(&Control::Nak(LossList::new(&ISN.to_be_bytes()).unwrap()));
         assert!(matches!(end.closed(), Some(CloseReason::Protocol(t)) if t.contains("never sent")));
+    }
+}
+
+/// libudt hands to its reader what it has acknowledged in full, and throws the rest away at a shutdown.
+#[test]
+fn what_is_acknowledged_lightly_is_not_delivered_yet() {
+    for manner in MANNERS {
+        let mut end = accepted(config(manner, Framing::Records));
+        end.session.send(1, 0, 1_000);
+        end.control(&Control::KeepAlive);
+        let ack = |number, state| Control::Ack {
+            number,
+            next: ISN + 1,
+            state,
+        };
+        end.control(&ack(0, None));
+        assert!(!end.delivered(), "{manner:?}");
+        let state = AckState {
+            rtt_us: 1_000,
+            var_us: 10,
+            window: 500,
+            speed: None,
+        };
+        end.control(&ack(1, Some(state)));
+        assert!(end.delivered(), "{manner:?}");
     }
 }
 

@@ -32,6 +32,9 @@ impl Sender {
             return Err(NeverSent);
         }
         let newly = next.saturating_sub(self.book.first());
+        if state.is_some() {
+            self.confirmed = self.confirmed.max(next);
+        }
         match state {
             Some(state) if next >= self.book.first() => self.peer_window = state.window.into(),
             Some(_) => {}

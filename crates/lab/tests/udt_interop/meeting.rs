@@ -1,0 +1,88 @@
+//! Equals that meet: both ends connect, neither listens, whoever begins.
+
+use std::{
+    net::{SocketAddr, UdpSocket},
+    sync::mpsc,
+    thread,
+};
+
+use farhaul_io::client;
+use farhaul_protocols::udt::{Framing, Manner, UdtConfig};
+
+use super::{
+    HOSTS, MANNERS,
+    peer::{Peer, program},
+    run::{connect, words},
+    stream::{Role, Stream, Told},
+    together,
+};
+
+const BYTES: u64 = 700_000;
+
+/// A port that was free a moment ago.
+fn free_port(host: std::net::IpAddr) -> u16 {
+    let socket = UdpSocket::bind(SocketAddr::new(host, 0)).unwrap();
+    socket.local_addr().unwrap().port()
+}
+
+fn meet(manner: Manner, we_begin: bool, role: Role) {
+    let host = HOSTS[0];
+    let (ours, theirs) = (free_port(host), free_port(host));
+    let (told, heard) = mpsc::channel();
+    let mut options = client::Options::new(SocketAddr::new(host, theirs));
+    options.bind = Some(SocketAddr::new(host, ours));
+    let config = UdtConfig {
+        manner,
+        framing: Framing::Stream,
+        rendezvous: true,
+        ..UdtConfig::default()
+    };
+    let we = move || {
+        let app = Stream::new(role, BYTES, told);
+        thread::spawn(move || connect(&options, config, app))
+    };
+    let they = || {
+        let action = if role == Role::Takes { "send" } else { "recv" };
+        let action = words([action, &BYTES.to_string()]);
+        let mut peer = Peer::start(
+            &words(["-l", &theirs.to_string()]),
+            ("meet", host, ours),
+            &action,
+        );
+        assert_eq!(peer.port(), theirs);
+        peer
+    };
+    let (we, mut peer) = if we_begin {
+        let we = we();
+        (we, they())
+    } else {
+        let peer = they();
+        (we(), peer)
+    };
+    let what = format!("{manner:?} we_begin={we_begin} {role:?}");
+    match heard.iter().find(|told| matches!(told, Told::Over(..))) {
+        Some(Told::Over(BYTES, _)) => {}
+        other => panic!("{what}: {other:?}"),
+    }
+    let (well, said) = peer.end();
+    assert!(well, "{what}: the peer complains: {said}");
+    we.join().unwrap();
+}
+
+#[test]
+fn equals_meet_whoever_begins() {
+    if program().is_none() {
+        return;
+    }
+    let mut cases = Vec::new();
+    for manner in MANNERS {
+        for we_begin in [true, false] {
+            for role in [Role::Writes, Role::Takes] {
+                cases.push((manner, we_begin, role));
+            }
+        }
+    }
+    together(&cases, |&(manner, we_begin, role)| {
+        meet(manner, we_begin, role);
+    });
+}
