@@ -1,5 +1,6 @@
 //! What do the two applications of a flow do? The sender offers an object, endless or of a given
-//! length; the receiver counts which of its bytes have been placed.
+//! length; the receiver counts which of its bytes have been placed. An application that writes piece by
+//! piece calls them now one object, now another, in one space of offsets: so no packet holds two.
 //!
 //! Invariant: a byte placed twice is counted once.
 
@@ -13,12 +14,15 @@ use farhaul_core::{
     units::Rate,
 };
 
-/// The one object of a flow.
+/// The one object of a flow, and the other name of every second write.
 const OBJECT: ObjectId = 0;
+const OTHER: ObjectId = 1;
 /// An endless sender keeps at least this many bytes queued ...
 const LOW: u64 = 1 << 30;
 /// ... and queues so many at a time.
 const CHUNK: u64 = 1 << 32;
+/// One that writes keeps so many queued.
+const WRITTEN: u64 = 8 << 20;
 
 /// The sender's queue.
 #[derive(Debug)]
@@ -27,11 +31,19 @@ pub(crate) struct Supply {
     offered: u64,
     /// Bytes to send in all; endless if not said.
     limit: Option<u64>,
+    /// Bytes of a write.
+    write: Option<u64>,
+    object: ObjectId,
 }
 
 impl Supply {
-    pub(crate) const fn new(limit: Option<u64>) -> Self {
-        Self { offered: 0, limit }
+    pub(crate) const fn new(limit: Option<u64>, write: Option<u64>) -> Self {
+        Self {
+            offered: 0,
+            limit,
+            write,
+            object: OBJECT,
+        }
     }
 
     /// Everything there is has been queued.
@@ -41,6 +53,9 @@ impl Supply {
 
     /// Queues what there is; true if it queued anything.
     pub(crate) fn top_up(&mut self, session: &mut dyn Session) -> bool {
+        if let Some(write) = self.write {
+            return self.write(write, session);
+        }
         let more = match self.limit {
             Some(limit) => limit - self.offered,
             None if session.unsent() < LOW => CHUNK,
@@ -51,6 +66,21 @@ impl Supply {
             self.offered += more;
         }
         more > 0
+    }
+}
+
+impl Supply {
+    /// Writes until enough is queued; true if it wrote anything.
+    fn write(&mut self, bytes: u64, session: &mut dyn Session) -> bool {
+        let before = self.offered;
+        let limit = self.limit.unwrap_or(u64::MAX);
+        while self.offered < limit && session.unsent() < WRITTEN {
+            let len = bytes.min(limit - self.offered);
+            session.send(self.object, self.offered, len);
+            self.offered += len;
+            self.object = OBJECT + OTHER - self.object;
+        }
+        self.offered > before
     }
 }
 
@@ -69,7 +99,7 @@ impl Store for Sink {
 
     fn place(&mut self, extents: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         let mut run = 0..0;
-        for extent in extents.iter().filter(|e| e.object == OBJECT) {
+        for extent in extents.iter().filter(|e| e.object <= OTHER) {
             if extent.offset == run.end {
                 run.end = extent.end();
             } else {

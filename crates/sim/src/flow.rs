@@ -49,7 +49,7 @@ impl Flow {
             config: *config,
             start,
             delays,
-            supply: Supply::new(config.bytes),
+            supply: Supply::new(config.bytes, config.write),
             climb: Climb::new(start, rtt, share),
             bottleneck,
             connected: None,

@@ -71,6 +71,9 @@ pub struct FlowConfig {
     pub stop: Option<Duration>,
     /// How much it sends before it closes; endless if not said.
     pub bytes: Option<u64>,
+    /// The client sends in writes of so many bytes, of which no two share a packet; as much as fits
+    /// each packet if not said.
+    pub write: Option<u64>,
     /// One-way delay of this flow on top of the path's, in each direction.
     pub extra_delay: Duration,
     /// Index into [`Scenario::routes`]; over links 0 and 1 if not said.
@@ -263,6 +266,8 @@ impl Scenario {
         for (flow, config) in self.flows.iter().enumerate() {
             let problem = if config.bytes == Some(0) {
                 "it has nothing to send; give at least one byte"
+            } else if config.write == Some(0) {
+                "its writes have no bytes; give at least one"
             } else if config.stop.is_some_and(|stop| stop <= config.start) {
                 "it stops before it starts"
             } else if config.route.is_some_and(|r| r >= self.routes.len()) {

@@ -48,7 +48,8 @@ const PATH: [&str; 15] = [
     "mtu",
 ];
 const HOST: [&str; 4] = ["name", "nic", "nic_queue", "nic_jitter"];
-const FLOW: [&str; 14] = [
+const FLOW: [&str; 15] = [
+    "write",
     "name",
     "protocol",
     "law",
@@ -145,6 +146,7 @@ pub(super) struct Flow {
     pub(super) start: Duration,
     pub(super) stop: Option<Duration>,
     pub(super) bytes: Option<u64>,
+    pub(super) write: Option<u64>,
     pub(super) count: u64,
     pub(super) extra_delay: Duration,
 }
@@ -443,6 +445,10 @@ fn flow(fields: &Fields<'_>) -> Result<Flow, Problem> {
     if bytes == Some(0) {
         return Err(fields.problem("bytes", "it has nothing to send; give at least one byte"));
     }
+    let write = fields.size("write")?.map(Size::bytes);
+    if write == Some(0) {
+        return Err(fields.problem("write", "a write has at least one byte"));
+    }
     Ok(Flow {
         name: fields.needed("name", "\"first\"")?,
         ends: ends(fields, true)?,
@@ -455,6 +461,7 @@ fn flow(fields: &Fields<'_>) -> Result<Flow, Problem> {
         start,
         stop,
         bytes,
+        write,
         count: fields.number("count", 1..1_001)?.unwrap_or(1),
         extra_delay: fields.duration("extra_delay")?.unwrap_or_default(),
     })

@@ -11,6 +11,7 @@ use super::{plan::Plan, source::Case};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Metric {
     Goodput,
+    Feedback,
     Retransmits,
     Timeouts,
     DuplicateAcks,
@@ -50,8 +51,9 @@ pub(super) enum Whose {
 }
 
 impl Metric {
-    pub(super) const ALL: [(&str, Self); 15] = [
+    pub(super) const ALL: [(&str, Self); 16] = [
         ("goodput", Self::Goodput),
+        ("feedback", Self::Feedback),
         ("retransmits", Self::Retransmits),
         ("timeouts", Self::Timeouts),
         ("duplicate_acks", Self::DuplicateAcks),
@@ -97,7 +99,7 @@ impl Metric {
 
     /// Whether it can be taken over a part of the run.
     pub(super) const fn has_times(self) -> bool {
-        !matches!(self.whose(), Whose::Link | Whose::Nobody)
+        !matches!(self.whose(), Whose::Link | Whose::Nobody) && !matches!(self, Self::Feedback)
     }
 }
 
@@ -185,6 +187,7 @@ impl Term {
         };
         match self.metric {
             Metric::Goodput => Some(goodputs().iter().sum()),
+            Metric::Feedback => feedback(&flows),
             Metric::Jain => Some(super::summary::jain(&goodputs())),
             Metric::WindowMean => windows(mean),
             Metric::WindowMax => windows(greatest),
@@ -260,6 +263,18 @@ impl Term {
         let dropped: u64 = within().map(|p| p.dropped).sum();
         (sent > 0).then(|| exact(dropped) / exact(sent))
     }
+}
+
+/// What receivers sent, as an interface counts it, per GiB of goodput, in KiB.
+fn feedback(flows: &[&FlowReport]) -> Option<f64> {
+    /// Ethernet, IPv4 and UDP.
+    const HEADERS: u64 = 14 + 20 + 8;
+    let sent = flows
+        .iter()
+        .map(|f| f.receiver.wire_sent + HEADERS * f.receiver.datagrams_sent);
+    let received: u64 = flows.iter().map(|f| f.received_bytes).sum();
+    let kib = exact(sent.sum()) / 1_024.0;
+    (received > 0).then(|| kib / (exact(received) / exact(1 << 30)))
 }
 
 /// The link with this number.

@@ -103,6 +103,7 @@ impl Plan {
                     start: flow.start,
                     stop: flow.stop,
                     bytes: flow.bytes,
+                    write: flow.write,
                     extra_delay: flow.extra_delay,
                     route: Some(route),
                 });
