@@ -8,6 +8,7 @@
 //         meet      rendezvous, from local port -l
 // ACTION  send BYTES | recv BYTES           the stream, made and checked by `content`
 //         sendfile PATH | recvfile PATH BYTES
+//         ask NAME PATH | give FOLDER       as the samples `recvfile` and `sendfile`, numbers as this host has them
 //         sendmsg COUNT TTL ORDERED         messages, made and checked by `message`; TTL in ms or -1
 //         recvmsg COUNT                     that many, or with 0 all until the peer closes
 //         blast SECONDS | sink              as fast as it goes, with what it cost
@@ -122,6 +123,35 @@ void take_file(UDTSOCKET s, const std::string& path, int64_t size) {
     check(UDT::recvfile2(s, path.c_str(), &offset, size) == size, "recvfile");
 }
 
+void take_block(UDTSOCKET s, char* data, int n) {
+    for (int done = 0; done < n;) {
+        int got = UDT::recv(s, data + done, n - done, 0);
+        check(got != UDT::ERROR, "recv");
+        done += got;
+    }
+}
+
+void ask(UDTSOCKET s, const std::string& name, const std::string& path) {
+    int32_t len = static_cast<int32_t>(name.size());
+    send_block(s, reinterpret_cast<const char*>(&len), sizeof len);
+    send_block(s, name.data(), len);
+    int64_t size = 0;
+    take_block(s, reinterpret_cast<char*>(&size), sizeof size);
+    std::printf("%lld\n", static_cast<long long>(size));
+    if (size > 0) take_file(s, path, size);
+}
+
+void give(UDTSOCKET s, const std::string& folder) {
+    int32_t len = 0;
+    take_block(s, reinterpret_cast<char*>(&len), sizeof len);
+    std::string name(static_cast<size_t>(len), ' ');
+    take_block(s, &name[0], len);
+    std::ifstream file(folder + "/" + name, std::ios::binary | std::ios::ate);
+    int64_t size = file ? static_cast<int64_t>(file.tellg()) : -1;
+    send_block(s, reinterpret_cast<const char*>(&size), sizeof size);
+    if (size > 0) send_file(s, folder + "/" + name);
+}
+
 void send_messages(UDTSOCKET s, uint32_t count, int ttl, bool ordered) {
     for (uint32_t i = 0; i < count; ++i) {
         std::vector<char> m = message(i);
@@ -201,6 +231,8 @@ void act(UDTSOCKET s, const Words& w) {
     else if (what == "recv") take_all(s, number(1));
     else if (what == "sendfile") send_file(s, w.at(1));
     else if (what == "recvfile") take_file(s, w.at(1), static_cast<int64_t>(number(2)));
+    else if (what == "ask") ask(s, w.at(1), w.at(2));
+    else if (what == "give") give(s, w.at(1));
     else if (what == "sendmsg") send_messages(s, static_cast<uint32_t>(number(1)), std::atoi(w.at(2).c_str()), number(3) == 1);
     else if (what == "recvmsg") take_messages(s, static_cast<uint32_t>(number(1)));
     else if (what == "blast") blast(s, std::atof(w.at(1).c_str()));

@@ -7,6 +7,7 @@ mod layers;
 mod new;
 mod results;
 mod tidy;
+mod udt;
 
 use std::{
     env,
@@ -32,6 +33,7 @@ usage: cargo xtask <task>
   new-protocol NAME   a protocol with a wire format of its own, and its tests
 
   results [--quick]   measures the fixed table of cells and writes it to lab/results and README.md
+  udt4-bench [SECONDS] UDT beside libudt over emulated paths, for people to read
 ";
 
 /// What a task reports: nothing, or every complaint it has.
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         ["new-law", name] => new::law(&root, name),
         ["new-protocol", name] => new::protocol(&root, name),
         ["results", rest @ ..] => results::run(&root, rest),
+        ["udt4-bench", rest @ ..] => udt::run(&root, rest),
         [name] if ci::stage(name).is_some() => ci::run_one(&root, name),
         _ => {
             eprint!("{USAGE}");

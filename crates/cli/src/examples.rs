@@ -4,7 +4,7 @@
 use clap::Command;
 
 /// A command, and a line that can be typed.
-const EXAMPLES: [(&[&str], &str); 26] = [
+const EXAMPLES: [(&[&str], &str); 30] = [
     (&["demo"], "farhaul demo ~/dataset"),
     (&["cp"], "farhaul cp run7/ me@far.example.org:/scratch/"),
     (
@@ -23,6 +23,22 @@ const EXAMPLES: [(&[&str], &str); 26] = [
     (
         &["bench", "serve"],
         "farhaul bench serve --listen 0.0.0.0:17992",
+    ),
+    (
+        &["compat", "udt4", "sendfile"],
+        "farhaul compat udt4 sendfile --share data=/srv/data:ro --listen 0.0.0.0:9000",
+    ),
+    (
+        &["compat", "udt4", "recvfile"],
+        "farhaul compat udt4 recvfile far:9000 data/run7.tar run7.tar",
+    ),
+    (
+        &["compat", "udt4", "server"],
+        "farhaul compat udt4 server --one-off",
+    ),
+    (
+        &["compat", "udt4", "client"],
+        "farhaul compat udt4 client far:9000 -t 30 --json",
     ),
     (
         &["wan", "run"],

@@ -46,6 +46,65 @@ fn refused(cases: &[(&[&str], i32, &str)], json: bool) {
     }
 }
 
+#[test]
+fn programs_of_libudt() {
+    const FILE: [&str; 4] = ["compat", "udt4", "recvfile", "127.0.0.1:1"];
+    let recvfile = |more: &[&'static str]| [&FILE[..], more].concat();
+    let sendfile = |more: &[&'static str]| [&["compat", "udt4", "sendfile"], more].concat();
+    let client = |more: &[&'static str]| [&["compat", "udt4", "client"], more].concat();
+    let cases = [
+        (sendfile(&[]), 2, "--share"),
+        (sendfile(&["--share", "/tmp"]), 2, "NAME=PATH"),
+        (
+            sendfile(&["--share", "x=/nonexistent"]),
+            10,
+            "must be a directory",
+        ),
+        (sendfile(&["--share", "x=/tmp:wo"]), 2, "only fetches"),
+        (
+            sendfile(&["--share", "x=/tmp", "--share", "x=/"]),
+            2,
+            "two shares",
+        ),
+        (
+            sendfile(&["--share", "x=/tmp", "--listen", "9000"]),
+            2,
+            "ADDRESS:PORT",
+        ),
+        (
+            sendfile(&["--share", "x=/tmp", "--protocol", "haul"]),
+            2,
+            "udt4-tuned",
+        ),
+        (
+            sendfile(&["--share", "x=/tmp", "--protocol", "utd4"]),
+            2,
+            "udt4",
+        ),
+        (
+            recvfile(&["f", "g", "--protocol", "udt4:mss=10"]),
+            2,
+            "mss is from 76",
+        ),
+        (recvfile(&["f", "g", "--cc", "cubik"]), 2, "cubic"),
+        (recvfile(&["f"]), 2, "<LOCAL>"),
+        (recvfile(&["", "g"]), 2, "1 to 1023 bytes"),
+        (recvfile(&["f", "/"]), 4, "no file name"),
+        (recvfile(&["f", "/nonexistent/g"]), 4, "/nonexistent/g"),
+        (client(&["127.0.0.1:0"]), 2, "no host"),
+        (client(&["a.invalid"]), 11, "cannot find"),
+        (client(&["h", "-t", "-1"]), 2, "seconds"),
+        (client(&["h", "-n", "0"]), 2, "one byte"),
+        (
+            client(&["h", "-n", "1MB", "-t", "5"]),
+            2,
+            "cannot be used with",
+        ),
+    ];
+    let cases: Vec<(&[&str], i32, &str)> = cases.iter().map(|(a, c, t)| (&a[..], *c, *t)).collect();
+    refused(&cases, false);
+}
+
 const UNIT: &str = "a unit is needed";
 
 #[test]

@@ -29,6 +29,7 @@ pub mod registry;
 pub mod results;
 pub mod scenario;
 pub mod stopwatch;
+pub mod stream;
 pub mod tcp;
 pub mod utcp;
 pub mod visit;

@@ -2,7 +2,7 @@
 //! so that commands know none of them.
 
 mod sabul;
-mod udt;
+pub mod udt;
 
 use std::sync::OnceLock;
 

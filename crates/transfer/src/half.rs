@@ -226,7 +226,7 @@ impl Side {
 }
 
 /// What the end of a session means for a transfer that was not finished.
-fn error_of(reason: &CloseReason) -> TransferError {
+pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
     let resume = "run the same command again: it continues where it stopped";
     match reason {
         CloseReason::Peer { code, text } => {

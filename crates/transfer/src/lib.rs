@@ -4,12 +4,14 @@
 //! object of the session, so small files share datagrams and nothing costs a round trip per file.
 //!
 //! - for callers: [`client`] (copy), [`server`] (shares), [`Progress`], [`Summary`], [`TransferError`]
+//! - the file programs that come with libudt: [`samples`]
 //! - what is said: `message` and `ask` (the ordered stream), `table` (offsets to entries), `digest` (BLAKE3)
 //! - who does it: `scan` (with its `filter`) and `sender`, `receiver` (with its journal), `pool`
 //!   (threads); `plan`, which only tells what they would do
 //! - what may be named: `path`, `confine`
 
 pub mod client;
+pub mod samples;
 pub mod server;
 
 mod ask;

@@ -93,6 +93,19 @@ impl Share {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// Peers may fetch from it.
+    pub const fn may_be_fetched(&self) -> bool {
+        self.permits(Direction::Get)
+    }
+
+    pub(crate) const fn permits(&self, direction: Direction) -> bool {
+        self.access.permits(direction)
+    }
+
+    pub(crate) const fn root(&self) -> &Dir {
+        &self.root
+    }
 }
 
 /// Who may ask at all.

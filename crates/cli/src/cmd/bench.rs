@@ -126,7 +126,7 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// A time that is in seconds if it has no unit, as in iperf3.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(s) if (0.0..=1e6).contains(&s) => Ok(Duration::from_secs_f64(s)),
         Ok(_) => Err("give 0 to 1000000 seconds".into()),
@@ -134,7 +134,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     match text.parse::<Size>() {
         Ok(size) if size.bytes() > 0 => Ok(size.bytes()),
         Ok(_) => Err("give at least one byte".into()),
@@ -315,17 +315,22 @@ fn show(report: &Report, json: bool) {
 
 /// `HOST`, `HOST:PORT`, `1.2.3.4`, `::1` or `[::1]:PORT`.
 pub(crate) fn resolve(host: &str) -> Result<SocketAddr, Failure> {
+    resolve_at(host, PORT)
+}
+
+/// The same, with the port of who does not say one.
+pub(crate) fn resolve_at(host: &str, usual: u16) -> Result<SocketAddr, Failure> {
     let unbracketed = host
         .strip_prefix('[')
         .and_then(|h| h.strip_suffix(']'))
         .unwrap_or(host);
     if let Ok(ip) = unbracketed.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(ip, PORT));
+        return Ok(SocketAddr::new(ip, usual));
     }
     let named = if host.contains(':') {
         host.to_string()
     } else {
-        format!("{host}:{PORT}")
+        format!("{host}:{usual}")
     };
     let (name, port) = named.rsplit_once(':').unwrap_or((&named, ""));
     let odd = |c: char| c.is_whitespace() || "/@[]".contains(c);
@@ -335,7 +340,7 @@ pub(crate) fn resolve(host: &str) -> Result<SocketAddr, Failure> {
         || port.parse::<u16>().map_or(true, |p| p == 0)
     {
         return Err(Failure::usage(format!(
-            "'{host}' is no host: write HOST or HOST:PORT, an IPv6 address with a port as [::1]:{PORT}"
+            "'{host}' is no host: write HOST or HOST:PORT, an IPv6 address with a port as [::1]:{usual}"
         )));
     }
     let unknown = |why: String| {

@@ -1,6 +1,7 @@
 //! Which commands are there? Each has its arguments and a `run` in a file of its own.
 
 mod bench;
+mod compat;
 mod completions;
 mod config;
 mod cp;
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     Protocols(protocols::Args),
     /// Say whether this machine is fit, and what to change
     Doctor(doctor::Args),
+    /// Speak to the programs of other systems as they speak, in plain text
+    #[command(subcommand)]
+    Compat(compat::Args),
     /// Defaults of flags, from files and the environment
     Config(config::Args),
     /// Print the completions for a shell
@@ -70,6 +74,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Lab(args) => lab::run(args),
         Command::Protocols(args) => protocols::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Compat(args) => compat::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Far => far::run(),

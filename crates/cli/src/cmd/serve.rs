@@ -128,7 +128,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn share(text: &OsStr) -> Result<Share, Failure> {
+pub(super) fn share(text: &OsStr) -> Result<Share, Failure> {
     let bytes = text.as_bytes();
     let usage = || {
         Failure::usage(format!(

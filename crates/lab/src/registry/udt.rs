@@ -2,9 +2,9 @@
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::Protocol;
-use farhaul_protocols::udt::{Manner, Udt, UdtConfig};
+use farhaul_protocols::udt::{Framing, Manner, Udt, UdtConfig};
 
-use super::{Choice, ChoiceError, End, Entry};
+use super::{Choice, ChoiceError, End, Entry, protocol};
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
@@ -40,11 +40,11 @@ pub(super) fn entries() -> [Entry; 2] {
 }
 
 fn libudt(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
-    make(Manner::Libudt, choice, values, end)
+    make(Manner::Libudt, Framing::Records, choice, values, end)
 }
 
 fn tuned(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
-    make(Manner::Tuned, choice, values, end)
+    make(Manner::Tuned, Framing::Records, choice, values, end)
 }
 
 /// A bounded number without a fraction.
@@ -57,8 +57,28 @@ pub(super) fn whole(values: &Values, name: &str) -> u32 {
     values.number(name) as u32
 }
 
+/// A client or listener that speaks raw bytes in order, for programs that use libudt's stream sockets.
+pub fn stream(
+    spec: &str,
+    choice: &Choice,
+    listens: bool,
+) -> Result<Box<dyn Protocol>, ChoiceError> {
+    let entry = protocol(spec)?;
+    let manner = match entry.descriptor.name {
+        "udt4" => Manner::Libudt,
+        "udt4-tuned" => Manner::Tuned,
+        other => {
+            let text = format!("{other} is not UDT version 4: choose udt4 or udt4-tuned");
+            return Err(ChoiceError::Refused(text));
+        }
+    };
+    let end = if listens { End::Server } else { End::Client };
+    make(manner, Framing::Stream, choice, &entry.values, end)
+}
+
 fn make(
     manner: Manner,
+    framing: Framing,
     choice: &Choice,
     values: &Values,
     end: End,
@@ -66,6 +86,7 @@ fn make(
     let mss = whole(values, "mss");
     let config = UdtConfig {
         manner,
+        framing,
         law: choice.law.clone().unwrap_or_else(|| LAW.into()),
         max_rate: choice.max_rate,
         mss: (mss > 0).then_some(mss),

@@ -1,0 +1,300 @@
+//! `farhaul compat`: what other programs speak, as they speak it. Nothing here is sealed, verified or
+//! permitted to anybody in particular, so each of it runs only if asked for by name, and says so.
+
+use std::{
+    ffi::OsString,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::unix::ffi::OsStrExt as _,
+    path::PathBuf,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use clap::Subcommand;
+use farhaul_core::protocol::{CloseReason, Protocol};
+use farhaul_io::{App, Stop, Waker, client, server};
+use farhaul_lab::{
+    registry::{Choice, udt},
+    stream::{Blast, Measured, Sink},
+};
+use farhaul_transfer::{
+    TransferError,
+    samples::{RecvFile, SendFile, Tell},
+};
+
+use super::{
+    bench::{resolve_at, seconds, size},
+    serve::share,
+};
+use crate::{
+    exit::{Exit, Failure},
+    interrupt, out, typed,
+};
+
+/// Where the programs of libudt listen if they are told nothing.
+const PORT: u16 = 9_000;
+/// More than is ever sent.
+const ENDLESS: u64 = 1 << 60;
+const WARNING: &str = "warning: plain text: nobody is authenticated, nothing is encrypted, and files \
+                       come without a digest";
+
+/// What there is.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Args {
+    /// The sample programs that come with libudt 4, in plain text
+    #[command(subcommand)]
+    Udt4(Udt4),
+}
+
+/// The programs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Udt4 {
+    /// Serve files to `recvfile`, until told to stop
+    Sendfile(Sendfile),
+    /// Fetch one file from `sendfile`
+    Recvfile(Recvfile),
+    /// Take what `appclient` sends, count it and throw it away
+    Server(Taker),
+    /// Send to `appserver` as fast as it goes
+    Client(Sender),
+}
+
+/// How UDT is spoken.
+#[derive(Debug, clap::Args)]
+pub(crate) struct How {
+    /// udt4 or udt4-tuned, with parameters as in udt4:mss=1500
+    #[arg(long, value_name = "PROTOCOL", default_value = "udt4-tuned")]
+    protocol: String,
+    /// The congestion law, as NAME or NAME:PARAMETER=VALUE,...
+    #[arg(long, value_name = "LAW")]
+    cc: Option<String>,
+}
+
+/// `compat udt4 sendfile`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Sendfile {
+    /// A directory whose files may be fetched, as NAME/FILE
+    #[arg(long, value_name = "NAME=PATH[:ro]", required = true)]
+    share: Vec<OsString>,
+    /// Where to listen
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT), value_parser = typed::address)]
+    listen: SocketAddr,
+    #[command(flatten)]
+    how: How,
+}
+
+/// `compat udt4 recvfile`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Recvfile {
+    /// HOST or HOST:PORT of the server
+    host: String,
+    /// The name of the file there
+    remote: OsString,
+    /// The file to write; replaced once everything is here
+    local: PathBuf,
+    #[command(flatten)]
+    how: How,
+}
+
+/// `compat udt4 server`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Taker {
+    /// Where to listen
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT), value_parser = typed::address)]
+    listen: SocketAddr,
+    /// End after one client
+    #[arg(short = '1', long)]
+    one_off: bool,
+    /// One JSON object per client instead of text
+    #[arg(long, short = 'J')]
+    json: bool,
+    #[command(flatten)]
+    how: How,
+}
+
+/// `compat udt4 client`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Sender {
+    /// HOST or HOST:PORT of the server
+    host: String,
+    /// How long to send: seconds, or with a unit [default: 10]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes", allow_negative_numbers = true)]
+    time: Option<Duration>,
+    /// How much to send instead
+    #[arg(short = 'n', long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
+    bytes: Option<u64>,
+    /// One JSON object instead of text
+    #[arg(long, short = 'J')]
+    json: bool,
+    #[command(flatten)]
+    how: How,
+}
+
+/// Runs one of them.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let Args::Udt4(program) = args;
+    match program {
+        Udt4::Sendfile(args) => args.run(),
+        Udt4::Recvfile(args) => args.run(),
+        Udt4::Server(args) => args.run(),
+        Udt4::Client(args) => args.run(),
+    }
+}
+
+impl How {
+    fn endpoint(&self, listens: bool) -> Result<Box<dyn Protocol>, Failure> {
+        let choice = Choice {
+            law: self.cc.clone(),
+            ..Choice::default()
+        };
+        let made = udt::stream(&self.protocol, &choice, listens);
+        made.map_err(|e| Failure::usage(e.to_string()))
+    }
+
+    /// Connects and runs `app` until it is over.
+    fn connect<A: App>(&self, host: &str, app: A) -> Result<client::Outcome<A>, Failure> {
+        let to = resolve_at(host, PORT)?;
+        let protocol = self.endpoint(false)?;
+        eprintln!("{WARNING}");
+        let net = |e: String| Failure::new(Exit::NetSetup, e);
+        let waker = Waker::new().map_err(|e| net(e.to_string()))?;
+        let outcome = client::run(&client::Options::new(to), protocol, app, &waker)
+            .map_err(|e| net(e.to_string()))?;
+        match &outcome.reason {
+            CloseReason::NoAnswer => Err(Failure::new(
+                Exit::UdpBlocked,
+                format!(
+                    "no answer from {to}: does a UDT program listen there, and is its UDP port open?"
+                ),
+            )),
+            CloseReason::Protocol(text) => Err(Failure::new(Exit::Protocol, text.clone())),
+            _ => Ok(outcome),
+        }
+    }
+
+    /// Listens until `stop`.
+    fn listen(
+        &self,
+        at: SocketAddr,
+        stop: &Stop,
+        factory: impl FnMut(SocketAddr) -> Box<dyn App> + Send + 'static,
+    ) -> Result<(), Failure> {
+        let net = |e: String| Failure::new(Exit::NetSetup, e);
+        let protocol = self.endpoint(true)?;
+        eprintln!("{WARNING}");
+        let listener = server::Listener::bind(at, protocol, factory)
+            .map_err(|e| net(format!("{e}; choose another address with --listen")))?;
+        let at = listener.local_addr().map_err(|e| net(e.to_string()))?;
+        eprintln!("listening on {at}/udp");
+        listener.run(stop).map_err(|e| net(e.to_string()))?;
+        Ok(())
+    }
+}
+
+fn internal(e: &std::io::Error) -> Failure {
+    Failure::new(Exit::Internal, e.to_string())
+}
+
+fn told(error: &TransferError) -> Failure {
+    let text = if error.fix.is_empty() {
+        error.text.clone()
+    } else {
+        format!("{}; {}", error.text, error.fix)
+    };
+    Failure::new(error.code.into(), text)
+}
+
+impl Sendfile {
+    fn run(&self) -> Result<(), Failure> {
+        let mut shares = Vec::new();
+        for text in &self.share {
+            let share = share(text)?;
+            let name = share.name();
+            if shares
+                .iter()
+                .any(|s: &farhaul_transfer::server::Share| s.name() == name)
+            {
+                return Err(Failure::usage(format!("two shares are called '{name}'")));
+            }
+            if !share.may_be_fetched() {
+                return Err(Failure::usage(format!(
+                    "share '{name}' is for delivering only, but this framing only fetches: write :ro"
+                )));
+            }
+            shares.push(share);
+        }
+        let shares: Arc<[_]> = shares.into();
+        let stop = interrupt::stop().map_err(|e| internal(&e))?;
+        self.how.listen(self.listen, &stop, move |peer| {
+            let tell: Tell = Arc::new(move |line: &str| eprintln!("{peer}: {line}"));
+            Box::new(SendFile::new(Arc::clone(&shares), tell))
+        })
+    }
+}
+
+impl Recvfile {
+    fn run(&self) -> Result<(), Failure> {
+        self.how.endpoint(false)?;
+        let app = RecvFile::new(self.remote.as_bytes(), &self.local).map_err(|e| told(&e))?;
+        let outcome = self.how.connect(&self.host, app)?;
+        let bytes = outcome.app.result().map_err(|e| told(&e))?;
+        eprintln!("{}: {bytes} bytes, not verified", self.local.display());
+        Ok(())
+    }
+}
+
+fn show(measured: &Measured, json: bool) {
+    if json {
+        return out::json(measured);
+    }
+    out::line(format!(
+        "{} bytes in {:.2} s: {:.3} Gbit/s, {:.1} % of a core per Gbit/s",
+        measured.bytes,
+        measured.seconds,
+        measured.goodput_bits_per_second / 1e9,
+        measured.cpu_percent_per_gbps.unwrap_or(0.0),
+    ));
+}
+
+impl Taker {
+    fn run(&self) -> Result<(), Failure> {
+        let stop = interrupt::stop().map_err(|e| internal(&e))?;
+        let (ended, results) = mpsc::channel::<(Measured, CloseReason)>();
+        let (json, one_off, until) = (self.json, self.one_off, stop.clone());
+        let shown = std::thread::spawn(move || {
+            for (measured, _) in results {
+                show(&measured, json);
+                if one_off {
+                    until.set();
+                }
+            }
+        });
+        self.how.listen(self.listen, &stop, move |_| {
+            Box::new(Sink::new(ended.clone()))
+        })?;
+        shown
+            .join()
+            .map_err(|_| Failure::new(Exit::Internal, "the thread that prints has failed"))
+    }
+}
+
+impl Sender {
+    fn run(&self) -> Result<(), Failure> {
+        let (ended, results) = mpsc::channel();
+        let lasts = self
+            .bytes
+            .is_none()
+            .then(|| self.time.unwrap_or(Duration::from_secs(10)));
+        let app = Blast::new(self.bytes.unwrap_or(ENDLESS), lasts, ended);
+        let reason = self.how.connect(&self.host, app)?.reason;
+        let (measured, _) = results
+            .recv()
+            .map_err(|_| Failure::new(Exit::Internal, "the session said nothing at its end"))?;
+        if !measured.ok {
+            let text = format!("ended after {} bytes: {reason}", measured.bytes);
+            return Err(Failure::new(Exit::ConnectionLost, text));
+        }
+        show(&measured, self.json);
+        Ok(())
+    }
+}

@@ -1,0 +1,414 @@
+//! How do the file programs that come with libudt talk? `recvfile` connects and says the length of a
+//! name (four bytes) and the name; `sendfile` answers with the file's size (eight bytes, -1: there is
+//! none), then the file. Numbers are little-endian, as the programs' usual hosts have them.
+//!
+//! - There is no digest and no permission in it: a file is complete if as many bytes came as were
+//!   announced, and whoever can send a packet may ask.
+//! - Names are `SHARE/PATH` beneath a shared directory; nothing else can be opened.
+//! - The disk is read and written by the thread of the sessions, which is what such a program costs.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use farhaul_core::{
+    protocol::{CloseReason, Event, Session},
+    store::{Extent, ObjectId, Store, StoreError},
+    time::Instant,
+};
+use farhaul_io::App;
+
+use crate::{
+    confine,
+    error::{Code, TransferError},
+    half::error_of,
+    message::Direction,
+    path,
+    server::Share,
+};
+
+/// The longest name: the programs keep it in a kilobyte, with a zero at its end.
+pub const NAME_MAX: usize = 1_023;
+const OBJECT: ObjectId = 1;
+/// A client that has not asked by then is sent away.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// End of the name under which a file is collected.
+const PART: &str = ".farhaul-part";
+
+/// Where a session says how it ended, one line for people.
+pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Answers one client, as `sendfile` does.
+pub struct SendFile {
+    shares: Arc<[Share]>,
+    tell: Tell,
+    asked: Vec<u8>,
+    file: Option<File>,
+    /// What was answered, for the last line.
+    answer: Option<String>,
+    since: Option<Instant>,
+}
+
+impl SendFile {
+    /// Serves what the shares allow to be fetched.
+    pub const fn new(shares: Arc<[Share]>, tell: Tell) -> Self {
+        Self {
+            shares,
+            tell,
+            asked: Vec::new(),
+            file: None,
+            answer: None,
+            since: None,
+        }
+    }
+
+    /// The name, once it is whole.
+    fn name(&self) -> Result<Option<&[u8]>, TransferError> {
+        let Some((len, rest)) = self.asked.split_first_chunk() else {
+            return Ok(None);
+        };
+        let len = usize::try_from(i32::from_le_bytes(*len)).unwrap_or(usize::MAX);
+        if !(1..=NAME_MAX).contains(&len) || rest.len() > len {
+            return Err(TransferError::protocol("what it asks is no file name"));
+        }
+        Ok((rest.len() == len).then_some(rest))
+    }
+
+    fn open(&self, name: &[u8]) -> io::Result<(File, u64)> {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let slash = name.iter().position(|b| *b == b'/').ok_or_else(missing)?;
+        let (share, rest) = (&name[..slash], &name[slash + 1..]);
+        let share = self.shares.iter().find(|s| s.name().as_bytes() == share);
+        let share = share.filter(|s| s.permits(Direction::Get));
+        if rest.is_empty() || path::refusal(rest).is_some() {
+            return Err(missing());
+        }
+        let file = confine::open_to_read(share.ok_or_else(missing)?.root(), rest)?;
+        let about = file.metadata()?;
+        if !about.is_file() {
+            return Err(missing());
+        }
+        Ok((file, about.len()))
+    }
+
+    fn answer(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {
+        let Some(name) = self.name()? else {
+            return Ok(());
+        };
+        let shown = path::show(name);
+        match self.open(name) {
+            Ok((file, size)) => {
+                session.write(&size.to_le_bytes());
+                session.send(OBJECT, 0, size);
+                self.file = Some(file);
+                self.answer = Some(format!("sent {shown}, {size} bytes"));
+            }
+            Err(e) => {
+                session.write(&(-1_i64).to_le_bytes());
+                self.answer = Some(format!("refused {shown}: {e}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Store for SendFile {
+    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        let file = self.file.as_ref();
+        let file = file.ok_or_else(|| StoreError("no file is open".into()))?;
+        for extent in extents {
+            let read = file.read_exact_at(&mut batch[extent.range()], extent.offset);
+            read.map_err(|e| StoreError(format!("the file changed or cannot be read: {e}")))?;
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
+        Err(StoreError("a stream places nothing".into()))
+    }
+}
+
+impl App for SendFile {
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        match event {
+            Event::Connected { .. } => self.since = Some(now),
+            Event::Readable => {
+                session.read(&mut self.asked);
+                if self.asked.len() > 4 + NAME_MAX || self.answer.is_some() {
+                    session.close(now, Code::Protocol.number().into(), "more than one name");
+                } else if let Err(e) = self.answer(session) {
+                    session.close(now, e.code.number().into(), &e.text);
+                }
+            }
+            Event::Delivered => session.close(now, 0, "done"),
+            Event::Closed(reason) => {
+                let answer = self.answer.as_deref().unwrap_or("asked for nothing");
+                match reason {
+                    CloseReason::Local { code: 0, .. } => (self.tell)(answer),
+                    other => (self.tell)(&format!("{answer}; {}", error_of(&other).text)),
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        if self.next_wake().is_some_and(|at| at <= now) {
+            session.close(now, Code::Protocol.number().into(), "asked for nothing");
+            self.since = None;
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let waiting = self.since.filter(|_| self.answer.is_none());
+        waiting.map(|since| since + PATIENCE)
+    }
+}
+
+/// Fetches one file, as `recvfile` does. It is collected under another name beside its own.
+pub struct RecvFile {
+    name: Vec<u8>,
+    local: PathBuf,
+    part: Option<(PathBuf, File)>,
+    inbox: Vec<u8>,
+    size: Option<u64>,
+    got: u64,
+    result: Option<Result<u64, TransferError>>,
+}
+
+impl RecvFile {
+    /// Will fetch `name` to `local`, which may exist and is then replaced.
+    pub fn new(name: &[u8], local: &Path) -> Result<Self, TransferError> {
+        let refused = |code, text: String| TransferError::new(code, text);
+        if name.is_empty() || name.len() > NAME_MAX || name.contains(&0) {
+            let text = format!("a name has 1 to {NAME_MAX} bytes, none of them zero");
+            return Err(refused(Code::Usage, text));
+        }
+        let shown = local.display();
+        if local.is_dir() || local.file_name().is_none() {
+            let text = format!("{shown} is no file name");
+            return Err(refused(Code::DestError, text).fix("name the file to write"));
+        }
+        let mut part = local.as_os_str().to_owned();
+        part.push(PART);
+        let part = PathBuf::from(part);
+        let opened = OpenOptions::new().write(true).create_new(true).open(&part);
+        let file = opened.map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => refused(
+                Code::Locked,
+                format!(
+                    "{} exists: another run writes it, or one was ended",
+                    part.display()
+                ),
+            )
+            .fix("remove it if none does"),
+            _ => refused(Code::of_write(&e), format!("{}: {e}", part.display())),
+        })?;
+        Ok(Self {
+            name: name.to_vec(),
+            local: local.to_path_buf(),
+            part: Some((part, file)),
+            inbox: Vec::new(),
+            size: None,
+            got: 0,
+            result: None,
+        })
+    }
+
+    /// Bytes fetched, or why not.
+    pub fn result(mut self) -> Result<u64, TransferError> {
+        let lost = || TransferError::new(Code::ConnectionLost, "the session never ended");
+        self.result.take().unwrap_or_else(|| Err(lost()))
+    }
+
+    fn take(&mut self) -> Result<bool, TransferError> {
+        if self.size.is_none() {
+            let Some((size, rest)) = self.inbox.split_first_chunk() else {
+                return Ok(false);
+            };
+            let size = i64::from_le_bytes(*size);
+            let name = path::show(&self.name);
+            self.size = Some(u64::try_from(size).map_err(|_| match size {
+                -1 => {
+                    TransferError::new(Code::SourceMissing, format!("the server has no '{name}'"))
+                }
+                _ => TransferError::protocol(format!("'{name}' cannot have {size} bytes")),
+            })?);
+            let rest = rest.to_vec();
+            self.inbox = rest;
+        }
+        let size = self.size.unwrap_or(0);
+        self.got += self.inbox.len() as u64;
+        if self.got > size {
+            let text = format!("more than the {size} bytes that were announced");
+            return Err(TransferError::protocol(text));
+        }
+        if let Some((part, file)) = &mut self.part {
+            let written = file.write_all(&self.inbox);
+            written.map_err(|e| failed(part, &e))?;
+        }
+        self.inbox.clear();
+        if self.got < size {
+            return Ok(false);
+        }
+        if let Some((part, file)) = self.part.take() {
+            let kept = file
+                .sync_all()
+                .and_then(|()| std::fs::rename(&part, &self.local));
+            kept.map_err(|e| failed(&part, &e))?;
+        }
+        Ok(true)
+    }
+
+    fn end(&mut self, now: Instant, result: Result<u64, TransferError>, session: &mut dyn Session) {
+        let code = result.as_ref().err().map_or(0, |e| e.code.number().into());
+        let text = result.as_ref().err().map_or("done", |e| e.text.as_str());
+        session.close(now, code, text);
+        self.result.get_or_insert(result);
+    }
+}
+
+fn failed(path: &Path, e: &io::Error) -> TransferError {
+    TransferError::new(Code::of_write(e), format!("{}: {e}", path.display()))
+}
+
+impl Drop for RecvFile {
+    fn drop(&mut self) {
+        if let Some((part, _)) = self.part.take() {
+            // What is left of it would only be in the way; the failure has been told.
+            let _ = std::fs::remove_file(part);
+        }
+    }
+}
+
+impl Store for RecvFile {
+    fn fill(&mut self, _: &[Extent], _: &mut [u8]) -> Result<(), StoreError> {
+        Err(StoreError("a stream has no objects".into()))
+    }
+
+    fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
+        Err(StoreError("a stream places nothing".into()))
+    }
+}
+
+impl App for RecvFile {
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        match event {
+            Event::Connected { .. } => {
+                let len = i32::try_from(self.name.len()).unwrap_or(i32::MAX);
+                session.write(&len.to_le_bytes());
+                session.write(&self.name);
+            }
+            Event::Readable if self.result.is_none() => {
+                session.read(&mut self.inbox);
+                match self.take() {
+                    Ok(false) => {}
+                    Ok(true) => self.end(now, Ok(self.got), session),
+                    Err(e) => self.end(now, Err(e), session),
+                }
+            }
+            Event::Closed(reason) if self.result.is_none() => {
+                let mut error = error_of(&reason);
+                if let Some(size) = self.size {
+                    error.text = format!("{} after {} of {size} bytes", error.text, self.got);
+                }
+                error.fix = "run it again: this framing cannot be continued".into();
+                self.result = Some(Err(error));
+            }
+            Event::Readable | Event::Delivered | Event::Closed(_) => {}
+        }
+    }
+
+    fn poll(&mut self, _: Instant, _: &mut dyn Session) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Access;
+
+    fn server(folder: &Path, access: Access) -> SendFile {
+        let share = Share::open("s", folder, access).unwrap();
+        SendFile::new(Arc::new([share]), Arc::new(|_: &str| {}))
+    }
+
+    #[test]
+    fn only_files_beneath_a_share_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("d")).unwrap();
+        std::fs::write(folder.path().join("d/f"), b"12345").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
+        let reader = server(folder.path(), Access::Read);
+        assert_eq!(reader.open(b"s/d/f").unwrap().1, 5);
+        let bad: [&[u8]; 10] = [
+            b"s",
+            b"s/",
+            b"d/f",
+            b"s/d",
+            b"s/../s/d/f",
+            b"/etc/passwd",
+            b"s//etc/passwd",
+            b"s/link",
+            b"s/none",
+            b"s/d/f\0",
+        ];
+        for name in bad {
+            assert!(reader.open(name).is_err(), "{}", path::show(name));
+        }
+        let writer = server(folder.path(), Access::Write);
+        assert!(writer.open(b"s/d/f").is_err(), "nothing may be fetched");
+    }
+
+    #[test]
+    fn a_name_comes_in_pieces_and_lies_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut end = server(folder.path(), Access::Read);
+        for (piece, whole) in [(&b"\x03\0"[..], false), (b"\0\0ab", false), (b"c", true)] {
+            end.asked.extend(piece);
+            assert_eq!(end.name().unwrap(), whole.then_some(&b"abc"[..]));
+        }
+        for bad in [
+            &b"\0\0\0\0"[..],
+            b"\xff\xff\xff\xff",
+            b"\0\x04\0\0",
+            b"\x01\0\0\0ab",
+        ] {
+            end.asked = bad.to_vec();
+            assert_eq!(end.name().unwrap_err().code, Code::Protocol, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_taken_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let local = folder.path().join("f");
+        let fetch = |pieces: &[&[u8]]| {
+            let mut end = RecvFile::new(b"s/f", &local).unwrap();
+            let mut taken = Ok(false);
+            for piece in pieces {
+                end.inbox.extend(*piece);
+                taken = end.take();
+            }
+            taken.map_err(|e| e.code)
+        };
+        let five = 5_i64.to_le_bytes();
+        assert_eq!(fetch(&[&five, b"123"]), Ok(false));
+        assert_eq!(fetch(&[&five, b"123456"]), Err(Code::Protocol));
+        assert_eq!(fetch(&[&(-1_i64).to_le_bytes()]), Err(Code::SourceMissing));
+        assert_eq!(fetch(&[&(-2_i64).to_le_bytes()]), Err(Code::Protocol));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_eq!(fetch(&[&five[..4], &five[4..], b"123", b"45"]), Ok(true));
+        assert_eq!(std::fs::read(&local).unwrap(), b"12345");
+        let first = RecvFile::new(b"s/f", &local).unwrap();
+        let second = RecvFile::new(b"s/f", &local).err().unwrap();
+        assert_eq!(second.code, Code::Locked);
+        drop(first);
+        assert_eq!(RecvFile::new(b"", &local).err().unwrap().code, Code::Usage);
+        let error = RecvFile::new(b"s/f", folder.path()).err().unwrap();
+        assert_eq!(error.code, Code::DestError);
+    }
+}
