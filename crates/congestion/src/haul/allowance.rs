@@ -28,14 +28,14 @@ impl Haul {
         estimate.scale(1.0 / (1.0 - self.usual_loss.compensated()))
     }
 
-    pub(super) fn pace(&self) -> Rate {
-        let gain = match self.phase {
+    /// Pace over base.
+    fn gain(&self) -> f64 {
+        match self.phase {
             Phase::Burst => BURST_GAIN,
             Phase::Probe => 1.0 + self.probe.gain,
             Phase::Rest | Phase::Drain => 1.0 - self.depth,
             Phase::Confirm | Phase::Cruise | Phase::Verify | Phase::Compete | Phase::Look => 1.0,
-        };
-        self.base().scale(gain)
+        }
     }
 
     /// The rtt without a queue.
@@ -58,7 +58,11 @@ impl Haul {
 
     /// How long a burst or probe at the present rate lasts.
     pub(super) fn train(&self) -> Duration {
-        let (base, datagram) = (self.base(), self.path.datagram);
+        self.train_over(self.base())
+    }
+
+    fn train_over(&self, base: Rate) -> Duration {
+        let datagram = self.path.datagram;
         if self.starting() {
             let (least, datagrams) = BURST;
             base.scale(BURST_GAIN)
@@ -80,10 +84,15 @@ impl Haul {
             self.allowance = rival.allowance();
             return;
         }
-        let (rate, base) = (self.pace(), self.base());
+        let (base, gain) = (self.base(), self.gain());
+        let rate = base.scale(gain);
         let slack = self.path.feedback_interval * 2 + Duration::from_millis(4);
-        let train = self.train();
-        let extra = rate.bytes_in(train).saturating_sub(base.bytes_in(train));
+        let extra = if gain > 1.0 {
+            let train = self.train_over(base);
+            rate.bytes_in(train).saturating_sub(base.bytes_in(train))
+        } else {
+            0
+        };
         let window = if self.phase == Phase::Look {
             base.bytes_in(self.empty_rtt().mul_f64(LOOK_SHARE))
         } else {

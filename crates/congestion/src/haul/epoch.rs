@@ -56,8 +56,8 @@ impl Epoch {
         }
     }
 
-    /// Takes what a feedback packet told; true when the epoch is over.
-    pub(super) fn take(&mut self, ack: &AckEvent, least: Duration) -> bool {
+    /// Takes what a feedback packet told; how old the epoch is, once it has seen a round trip.
+    pub(super) fn take(&mut self, ack: &AckEvent) -> Option<Duration> {
         if let Some(queue) = ack.queue_delay {
             self.least_queue = Some(self.least_queue.map_or(queue, |q| q.min(queue)));
         }
@@ -69,7 +69,7 @@ impl Epoch {
             self.sample(sample);
         }
         let began = *self.began.get_or_insert(ack.now);
-        ack.round > self.round && ack.now.since(began) >= least
+        (ack.round > self.round).then(|| ack.now.since(began))
     }
 
     fn sample(&mut self, sample: &RateSample) {

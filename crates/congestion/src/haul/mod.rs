@@ -323,7 +323,8 @@ impl CongestionController for Haul {
         {
             self.epoch = Epoch::new(Some(ack.now), self.epoch.round());
         }
-        if self.epoch.take(ack, EPOCH.max(self.train())) {
+        let age = self.epoch.take(ack);
+        if age.is_some_and(|age| age >= EPOCH && age >= self.train()) {
             self.end_epoch(ack.now, ack.round);
         }
         self.allow();

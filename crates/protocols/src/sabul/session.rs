@@ -29,8 +29,9 @@ use super::{
     wire::{Datagram, HEADER, JOIN, Options},
 };
 
-/// A datagram that joins is repeated after this.
-const JOIN_AGAIN: Duration = Duration::from_millis(100);
+/// A datagram that joins is repeated after the first, then after twice as long, up to the second: it may
+/// overtake the token on the control lane.
+const JOIN_AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
 /// A session ends when nothing was heard for so long.
 const IDLE: Duration = Duration::from_secs(30);
 /// Something is said at least so often.
@@ -57,6 +58,7 @@ struct Opening {
     /// The peer's options came.
     agreed: bool,
     join_at: Option<Instant>,
+    join_wait: Duration,
     gives_up: Instant,
 }
 
@@ -100,6 +102,7 @@ impl SabulSession {
                 joined: false,
                 agreed: false,
                 join_at: None,
+                join_wait: JOIN_AGAIN[0],
                 gives_up: now + config.answer,
             },
             config,
@@ -242,7 +245,8 @@ impl SabulSession {
             self.joins_owed -= 1;
             Datagram::Joined(self.token)
         } else if self.opening.join_at.is_some_and(|at| at <= now) {
-            self.opening.join_at = Some(now + JOIN_AGAIN);
+            self.opening.join_at = Some(now + self.opening.join_wait);
+            self.opening.join_wait = (self.opening.join_wait * 2).min(JOIN_AGAIN[1]);
             Datagram::Joins(self.token)
         } else {
             return false;
