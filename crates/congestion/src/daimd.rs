@@ -39,11 +39,18 @@ pub(crate) const LAW: Law = Law {
             kind: Kind::Number(1.01, 2.0),
             default: "1.125",
         },
+        Parameter {
+            name: "first",
+            about: "estimates before the first report: UDT's seeds, or none",
+            kind: Kind::Choice(&["seeds", "none"]),
+            default: "seeds",
+        },
     ],
     make: |values: &Values| -> Box<dyn CongestionController> {
         Box::new(Daimd::new(
             values.number(WINDOW.name),
             values.number("decrease"),
+            values.choice("first") == "seeds",
         ))
     },
 };
@@ -64,8 +71,11 @@ const MIN_PERIOD: f64 = 1e-6;
 const MAX_PERIOD: f64 = 10.0;
 /// The window at first, packets.
 const FIRST_WINDOW: f64 = 16.0;
-/// Estimates before the first report, packets per second: arrival speed, capacity.
+/// UDT's estimates before the first report, packets per second: arrival speed, capacity. Smoothed with
+/// the first reports, they make it forget for seconds how fast it was.
 const SEEDS: (u64, u64) = (16, 1);
+/// Nothing is known: the first report is taken as it is.
+const UNKNOWN: (u64, u64) = (0, 0);
 /// The window over what arrives, where that is a mean.
 const SLACK: f64 = 1.25;
 /// A guess at the capacity holds for so long without loss before it is raised.
@@ -84,6 +94,8 @@ pub(crate) const MAX_QUANTUM: f64 = 65_536.0;
 pub struct Daimd {
     max_window: f64,
     decrease: f64,
+    /// Estimates before the first report.
+    first: (u64, u64),
     slow_start: bool,
     /// Seconds from packet to packet.
     period: f64,
@@ -115,16 +127,19 @@ pub struct Daimd {
 }
 
 impl Daimd {
-    /// At most `max_window` packets in flight; the period times `decrease` on a loss.
-    pub fn new(max_window: f64, decrease: f64) -> Self {
+    /// At most `max_window` packets in flight; the period times `decrease` on a loss; UDT's `seeds`, or
+    /// the first reports as they are.
+    pub fn new(max_window: f64, decrease: f64, seeds: bool) -> Self {
+        let first = if seeds { SEEDS } else { UNKNOWN };
         Self {
             max_window,
             decrease,
+            first,
             slow_start: true,
             period: MIN_PERIOD,
             window: FIRST_WINDOW,
-            arrival: SEEDS.0,
-            capacity: SEEDS.1,
+            arrival: first.0,
+            capacity: first.1,
             seen: SEEDS.1,
             last_at: None,
             acked: 0,
@@ -157,7 +172,11 @@ impl Daimd {
     }
 
     fn estimate(&mut self, ack: &AckEvent) {
-        let smooth = |old: u64, new: u64| if new > 0 { (old * 7 + new) >> 3 } else { old };
+        let smooth = |old: u64, new: u64| match (old, new) {
+            (_, 0) => old,
+            (0, _) => new,
+            _ => (old * 7 + new) >> 3,
+        };
         if let Some(told) = ack.receiver {
             self.arrival = smooth(self.arrival, self.packets(told.arrival));
             if let Some(capacity) = told.capacity {
@@ -254,7 +273,7 @@ impl CongestionController for Daimd {
     }
 
     fn on_start(&mut self, now: Instant, path: &PathView) {
-        *self = Self::new(self.max_window, self.decrease);
+        *self = Self::new(self.max_window, self.decrease, self.first == SEEDS);
         self.rng = Rng::new(now.as_nanos());
         self.last_at = Some(now);
         self.learn(path);

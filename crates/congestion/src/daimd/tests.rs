@@ -15,7 +15,7 @@ fn path() -> PathView {
 }
 
 fn started() -> Daimd {
-    let mut law = Daimd::new(25_600.0, 1.125);
+    let mut law = Daimd::new(25_600.0, 1.125, true);
     law.on_start(Instant::EPOCH, &path());
     law
 }
@@ -52,6 +52,38 @@ fn loss(ms: u64, sent_ms: u64) -> LossEvent {
         path: path(),
         ..LossEvent::default()
     }
+}
+
+/// After one report of `speed`, a loss: packets per second then.
+fn after_an_early_loss(seeds: bool, speed: u64) -> f64 {
+    let mut law = Daimd::new(25_600.0, 1.125, seeds);
+    law.on_start(Instant::EPOCH, &path());
+    law.on_ack(&ack(10, speed, Some(speed)));
+    law.on_loss(&loss(11, 1));
+    1.0 / law.period
+}
+
+#[test]
+fn without_seeds_an_early_loss_leaves_what_arrived() {
+    assert!((after_an_early_loss(false, 100_000) - 100_000.0).abs() < 1.0);
+    let seeded = after_an_early_loss(true, 100_000);
+    assert!(
+        (12_400.0..12_600.0).contains(&seeded),
+        "an eighth: {seeded}"
+    );
+}
+
+#[test]
+fn without_seeds_and_reports_an_early_loss_leaves_the_window_per_rtt() {
+    let mut law = Daimd::new(25_600.0, 1.125, false);
+    law.on_start(Instant::EPOCH, &path());
+    let rtt = path().srtt.as_secs_f64();
+    law.on_loss(&loss(1, 0));
+    assert!(
+        (law.period - (rtt + SYN) / FIRST_WINDOW).abs() < 1e-9,
+        "{}",
+        law.period
+    );
 }
 
 /// As printed by libudt 4.11's perfmon after a single early loss.
@@ -146,7 +178,7 @@ fn nothing_grows_in_a_period_with_a_loss() {
 
 #[test]
 fn slow_start_ends_at_the_flow_window() {
-    let mut law = Daimd::new(100.0, 1.125);
+    let mut law = Daimd::new(100.0, 1.125, true);
     law.on_start(Instant::EPOCH, &path());
     let mut event = ack(10, 1_000, Some(5_000));
     event.packets = 50;

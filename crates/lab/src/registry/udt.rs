@@ -21,8 +21,17 @@ const PARAMETERS: &[Parameter] = &[
     },
 ];
 
-/// The law of both; as UDT's own, but with a window as large as is asked of libudt for such paths.
+/// The law of `udt4`: UDT's own, but with a window as large as is asked of libudt for such paths.
 const LAW: &str = "daimd:window=131072";
+/// The law of `udt4-tuned`: the same, that knows nothing before it was told.
+const TUNED_LAW: &str = "daimd:window=131072,first=none";
+
+const fn law(manner: Manner) -> &'static str {
+    match manner {
+        Manner::Libudt => LAW,
+        Manner::Tuned => TUNED_LAW,
+    }
+}
 
 /// The two entries.
 pub(super) fn entries() -> [Entry; 2] {
@@ -35,7 +44,7 @@ pub(super) fn entries() -> [Entry; 2] {
             .expect("the default configuration is valid")
             .descriptor()
     };
-    let entry = |manner, make| Entry::new(descriptor(manner), LAW, true, PARAMETERS, make);
+    let entry = |manner, make| Entry::new(descriptor(manner), law(manner), true, PARAMETERS, make);
     [entry(Manner::Libudt, libudt), entry(Manner::Tuned, tuned)]
 }
 
@@ -87,7 +96,7 @@ fn make(
     let config = UdtConfig {
         manner,
         framing,
-        law: choice.law.clone().unwrap_or_else(|| LAW.into()),
+        law: choice.law.clone().unwrap_or_else(|| law(manner).into()),
         max_rate: choice.max_rate,
         mss: (mss > 0).then_some(mss),
         window: whole(values, "window"),
