@@ -370,7 +370,12 @@ fn failure(error: BenchError) -> Failure {
             CloseReason::Auth(_) => Exit::Auth,
             CloseReason::Protocol(_) => Exit::Protocol,
             CloseReason::Local { .. } => Exit::Signal(interrupt::signal()),
-            CloseReason::Peer { .. } => Exit::Busy,
+            CloseReason::Peer { code, .. } => match *code {
+                bench::REFUSED => Exit::Auth,
+                bench::OTHER_VERSION => Exit::Version,
+                bench::BROKEN => Exit::Protocol,
+                _ => Exit::Busy,
+            },
             CloseReason::Store(_) => Exit::VerifyFailed,
             // Timed out, or something newer.
             _ => Exit::ConnectionLost,

@@ -227,6 +227,17 @@ fn a_server_that_lets_nobody_in_is_told_from_one_that_is_not_there() {
 }
 
 #[test]
+fn a_bench_that_asks_for_more_than_is_allowed_is_refused_for_good() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let server = Served::start(place.path(), &["bench", "serve", "--listen", "127.0.0.1:0"]);
+    let greedy = ["bench", &server.1, "--policy", "high", "--json"];
+    let refused = object(place.path(), &greedy, 15);
+    assert_eq!(refused["exit"]["name"], "auth");
+    let error = refused["error"].as_str().unwrap_or_default();
+    assert!(error.contains("--max-policy"), "{error}");
+}
+
+#[test]
 fn defaults_come_from_the_file_and_the_environment() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let folder = place.path().join("config/farhaul");

@@ -12,14 +12,11 @@ use farhaul_core::{
 use farhaul_io::{App, Stop};
 
 use super::{
-    Lane, News, Wish,
+    BROKEN, Lane, News, Wish,
     ends::{Meter, Receiving, Sending, Times},
     message::{Hello, Inbox, Message, Side, VERSION, say},
     payload,
 };
-
-/// Code with which a client that cannot go on closes.
-const BROKEN: u32 = 1;
 
 /// One lane of a bench's client.
 pub struct Client {

@@ -28,7 +28,10 @@ use farhaul_core::{congestion::Sharing, protocol::CloseReason, units::Rate};
 pub use message::{Limit, Mark};
 pub use report::{Cost, Interval, LawTime, Report};
 pub use run::{BenchError, Progress, Target, run, serve};
-pub use server::{Bounds, Server};
+pub use server::{Bounds, OTHER_VERSION, REFUSED, Server};
+
+/// Code with which either end closes when the other's words make no sense.
+pub const BROKEN: u32 = 1;
 
 /// What a client is to do.
 #[derive(Clone, Copy, Debug)]

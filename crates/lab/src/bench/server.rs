@@ -12,14 +12,16 @@ use farhaul_core::{
 use farhaul_io::App;
 
 use super::{
-    Limit, Served,
+    BROKEN, Limit, Served,
     ends::{Meter, Receiving, Sending, Times},
     message::{Hello, Inbox, Message, VERSION, say},
     payload,
 };
 
-/// Code with which a server refuses.
-const REFUSED: u32 = 2;
+/// Code with which a server refuses what it is not allowed to do.
+pub const REFUSED: u32 = 2;
+/// Code with which a server refuses another version of the bench.
+pub const OTHER_VERSION: u32 = 3;
 
 /// What a client may ask for at most.
 #[derive(Clone, Copy, Debug)]
@@ -52,14 +54,7 @@ impl Bounds {
             Limit::Nanos(n) => n > time,
             Limit::Bytes(n) => n > self.bytes,
         };
-        if hello.version != VERSION {
-            Some(format!(
-                "this server speaks version {VERSION} of the bench, not {} (farhaul {} here, {} there)",
-                hello.version,
-                env!("CARGO_PKG_VERSION"),
-                hello.farhaul
-            ))
-        } else if too_much {
+        if too_much {
             Some(format!(
                 "at most {:?} or {} bytes at a time here",
                 self.time, self.bytes
@@ -120,6 +115,16 @@ impl Server {
     }
 
     fn on_hello(&mut self, now: Instant, hello: &Hello, session: &mut dyn Session) {
+        if hello.version != VERSION {
+            let text = format!(
+                "this server speaks version {VERSION} of the bench, not {} (farhaul {} here, {} there)",
+                hello.version,
+                env!("CARGO_PKG_VERSION"),
+                hello.farhaul
+            );
+            session.close(now, OTHER_VERSION, &text);
+            return;
+        }
         if let Some(text) = self.bounds.refusal(hello) {
             session.close(now, REFUSED, &text);
             return;
@@ -155,7 +160,7 @@ impl Server {
                 let side = self.meter.side(session);
                 say(session, &Message::Outcome(Box::new(side)));
             }
-            _ => session.close(now, REFUSED, "a message out of turn"),
+            _ => session.close(now, BROKEN, "a message out of turn"),
         }
     }
 }
@@ -181,7 +186,7 @@ impl App for Server {
                         Ok(Some(message)) => self.on_message(now, message, session),
                         Ok(None) => break,
                         Err(e) => {
-                            session.close(now, REFUSED, &e.to_string());
+                            session.close(now, BROKEN, &e.to_string());
                             break;
                         }
                     }
