@@ -41,13 +41,18 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
     quote(root, &folder).map_err(fail)
 }
 
-/// The folder whose name, which begins with the date, sorts last.
+/// The folder whose summary was written last: two machines may have measured on one day.
 fn newest(root: &Path) -> Option<PathBuf> {
     let folders = fs::read_dir(root.join("lab/results")).ok()?.flatten();
+    let written = |path: &PathBuf| {
+        let summary = path.join("summary.md").metadata().ok()?;
+        summary.modified().ok()
+    };
     folders
         .map(|entry| entry.path())
-        .filter(|path| path.join("summary.md").is_file())
+        .filter_map(|path| Some((written(&path)?, path)))
         .max()
+        .map(|(_, path)| path)
 }
 
 fn quote(root: &Path, folder: &Path) -> Result<(), String> {
