@@ -304,10 +304,10 @@ fn both_ends_say_what_they_used_and_policies_are_obeyed() {
 #[test]
 fn a_limit_of_time_ends_it_and_it_goes_on_later() {
     let place = Place::new();
-    fs::write(place.path("f"), noise(1, 30_000_000)).unwrap();
+    fs::write(place.path("f"), noise(1, 60_000_000)).unwrap();
     let server = place.serve(&["--allow", "any"]);
     let to = server.to("");
-    // 2.4 s of bytes in 1 s.
+    // 4.8 s of bytes in 3 s.
     let limited = [
         "cp",
         "--trust-any",
@@ -315,7 +315,7 @@ fn a_limit_of_time_ends_it_and_it_goes_on_later() {
         "--max-rate",
         "100Mbit",
         "--max-time",
-        "1s",
+        "3s",
     ];
     let out = place.run(&[&limited[..], &["f", &to]].concat());
     assert_eq!(code(&out), 19, "{}", said(&out));
