@@ -14,7 +14,7 @@ use farhaul_lab::{
     course::{Course, CourseError, network},
     host::Host,
     registry::{self, Choice},
-    results::{AGREEMENT, CELLS, COPY, Cell, Run, Store, What},
+    results::{AGREEMENT, AGREEMENT_LINK, CELLS, COPY, Cell, Run, Store, What},
 };
 use farhaul_sim::Scenario;
 
@@ -23,7 +23,7 @@ use crate::{
     out,
 };
 
-/// The link of every cell.
+/// The link of every cell, but for the comparison of worlds.
 const LINK: Rate = Rate::gbit(10);
 
 /// What of it, and where to.
@@ -67,7 +67,7 @@ impl Results {
             for cell in CELLS {
                 for system in [System::Haul, System::Bbr] {
                     keep(settled(self.attempts(), || {
-                        measure(cell, system, seconds, &program)
+                        measure(cell, LINK, system, seconds, &program)
                     }))?;
                 }
             }
@@ -81,6 +81,10 @@ impl Results {
         if wants("agreement") {
             for cell in AGREEMENT {
                 keep(simulate(cell, seconds)?)?;
+                keep(settled(self.attempts(), || Run {
+                    what: What::Emulated,
+                    ..measure(cell, AGREEMENT_LINK, System::Haul, seconds, &program)
+                }))?;
             }
         }
         let text = store
@@ -139,9 +143,9 @@ fn told(run: &Run) -> String {
 }
 
 /// One run on a network of its own. A failure is a result too.
-fn measure(cell: Cell, system: System, seconds: u64, program: &Path) -> Run {
+fn measure(cell: Cell, link: Rate, system: System, seconds: u64, program: &Path) -> Run {
     let attempt = || -> Result<(Report, WanReport), CourseError> {
-        let course = Course::build(&network(cell, LINK, 1), program)?;
+        let course = Course::build(&network(cell, link, 1), program)?;
         let report = match system {
             System::Haul => course.bench(seconds, &["-i", "0"])?,
             System::Bbr if have_iperf3() => course.iperf3("bbr", seconds, None)?,
@@ -249,7 +253,7 @@ fn simulate(cell: Cell, seconds: u64) -> Result<Run, Failure> {
         simulated: true,
         ..Choice::default()
     };
-    let config = network(cell, LINK, 1);
+    let config = network(cell, AGREEMENT_LINK, 1);
     let mut forward = config.near_to_far;
     forward.mtu = Some(cell.mtu);
     let scenario = Scenario {
