@@ -102,23 +102,10 @@ impl fmt::Display for Bound {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Question, *};
+    use super::*;
 
     fn run(case: Case, figures: &[(Figure, f64)]) -> Run {
-        Run {
-            question: Question {
-                law: "haul".into(),
-                case,
-                rate_bits_per_second: 100_000_000,
-                quick: false,
-                seed: 1,
-            },
-            version: "0".into(),
-            seconds: 90.0,
-            figures: figures.iter().copied().collect(),
-            trace_hash: None,
-            invalid: None,
-        }
+        Run::example("haul", case, figures)
     }
 
     const TWO: Case = Case::Among { flows: 2 };

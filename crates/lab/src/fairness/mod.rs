@@ -221,6 +221,25 @@ impl Run {
             seed: self.question.seed,
         }
     }
+
+    /// Of full length, as a test wants it.
+    #[cfg(test)]
+    fn example(law: &str, case: Case, figures: &[(Figure, f64)]) -> Self {
+        Self {
+            question: Question {
+                law: law.into(),
+                case,
+                rate_bits_per_second: 100_000_000,
+                quick: false,
+                seed: 1,
+            },
+            version: "0".into(),
+            seconds: 90.0,
+            figures: figures.iter().copied().collect(),
+            trace_hash: None,
+            invalid: None,
+        }
+    }
 }
 
 impl Kept for Run {

@@ -342,24 +342,7 @@ fn section(text: &mut String, title: &str, heads: &[String], rows: &[Vec<String>
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Question, *};
-
-    fn run(law: &str, case: Case, figures: &[(Figure, f64)]) -> Run {
-        Run {
-            question: Question {
-                law: law.into(),
-                case,
-                rate_bits_per_second: 100_000_000,
-                quick: false,
-                seed: 1,
-            },
-            version: "0".into(),
-            seconds: 90.0,
-            figures: figures.iter().copied().collect(),
-            trace_hash: None,
-            invalid: None,
-        }
-    }
+    use super::*;
 
     fn against(law: &str, queue_percent: u32, goodput: f64, wait: f64) -> Run {
         let case = Case::Against {
@@ -371,7 +354,7 @@ mod tests {
             (Figure::QueueMeanMs, wait),
             (Figure::Share, 0.7),
         ];
-        run(law, case, &figures)
+        Run::example(law, case, &figures)
     }
 
     fn reno_alone(goodput: f64, wait: f64) -> Run {
@@ -380,7 +363,7 @@ mod tests {
             (Figure::QueueMeanMs, wait),
             (Figure::Loss, 0.0),
         ];
-        run("reno", Case::Alone { queue_percent: 100 }, &figures)
+        Run::example("reno", Case::Alone { queue_percent: 100 }, &figures)
     }
 
     #[test]
@@ -418,12 +401,12 @@ mod tests {
     fn tables_are_aligned_and_say_what_never_happened() {
         let case = || Case::Among { flows: 2 };
         let runs = [
-            run(
+            Run::example(
                 "reno",
                 case(),
                 &[(Figure::Jain, 0.9876), (Figure::Utilisation, 0.95)],
             ),
-            run(
+            Run::example(
                 "haul",
                 case(),
                 &[(Figure::Jain, 1.0), (Figure::ConvergedSeconds, 4.0)],
@@ -446,7 +429,7 @@ mod tests {
     fn runs_without_a_valid_result_are_named() {
         let failed = Run {
             invalid: Some("a session ended: idle".into()),
-            ..run("reno", Case::RateStep, &[(Figure::UpSeconds, 1.0)])
+            ..Run::example("reno", Case::RateStep, &[(Figure::UpSeconds, 1.0)])
         };
         let text = tables(&[failed]);
         assert!(

@@ -165,22 +165,40 @@ impl Case {
     }
 }
 
+/// Every manner, listener and order, sent by us or by libudt.
+fn every(we_send: bool) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for manner in MANNERS {
+        for listens in BOTH {
+            for in_order in [true, false] {
+                cases.push(Case::new(manner, listens, we_send, in_order));
+            }
+        }
+    }
+    cases
+}
+
+/// The same over losses, with no time to lose.
+fn hurried(we_send: bool) -> Vec<Case> {
+    let hurry = |case: Case| case.over(trouble(0.03), SHORT);
+    every(we_send).into_iter().map(hurry).collect()
+}
+
 #[test]
 fn messages_arrive_whole_and_once() {
     if program().is_none() {
         return;
     }
     let mut cases = Vec::new();
-    for manner in MANNERS {
-        for listens in BOTH {
-            for we_send in [true, false] {
-                for in_order in [true, false] {
-                    let case = Case::new(manner, listens, we_send, in_order);
-                    cases.push(case.clone().over(trouble(0.01), None));
-                    cases.push(case);
-                }
-            }
-        }
+    for we_send in [true, false] {
+        let plain = every(we_send);
+        cases.extend(
+            plain
+                .iter()
+                .cloned()
+                .map(|case| case.over(trouble(0.01), None)),
+        );
+        cases.extend(plain);
     }
     together(&cases, Case::all_arrive);
 }
@@ -193,16 +211,7 @@ fn messages_whose_time_is_over_are_left_out_and_the_others_arrive() {
     if program().is_none() {
         return;
     }
-    let mut cases = Vec::new();
-    for manner in MANNERS {
-        for listens in BOTH {
-            for in_order in [true, false] {
-                let case = Case::new(manner, listens, true, in_order);
-                cases.push(case.over(trouble(0.03), SHORT));
-            }
-        }
-    }
-    together(&cases, |case| {
+    together(&hurried(true), |case| {
         let (mut numbers, reason) = case.run();
         let n = numbers.len();
         assert!((1..case.count as usize).contains(&n), "{case:?}: {n}");
@@ -221,16 +230,7 @@ fn what_libudt_gives_up_does_not_end_the_session() {
     if program().is_none() {
         return;
     }
-    let mut cases = Vec::new();
-    for manner in MANNERS {
-        for listens in BOTH {
-            for in_order in [true, false] {
-                let case = Case::new(manner, listens, false, in_order);
-                cases.push(case.over(trouble(0.03), SHORT));
-            }
-        }
-    }
-    together(&cases, |case| {
+    together(&hurried(false), |case| {
         let (numbers, reason) = case.run();
         let right = numbers.iter().flatten().count();
         assert!(right > 0, "{case:?}: {numbers:?}");

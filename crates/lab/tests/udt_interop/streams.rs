@@ -131,7 +131,6 @@ fn sixty_four_mebibytes() {
 }
 
 #[test]
-#[ignore = "1 GiB four times takes minutes in a debug build: by hand, with --release -- --ignored"]
 fn one_gibibyte() {
     large(1 << 30);
 }

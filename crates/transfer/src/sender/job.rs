@@ -197,16 +197,8 @@ pub(crate) fn hash_block(
     size: u64,
     scratch: &mut Vec<u8>,
 ) -> io::Result<Hash> {
-    let range = digest::block_range(index, size);
     let mut digest = BlockDigest::new(index, size);
-    let mut at = range.start;
-    while at < range.end {
-        let len = usize::try_from(range.end - at).unwrap_or(STEP).min(STEP);
-        scratch.resize(len, 0);
-        read_at(file, scratch, at)?;
-        digest.update(scratch);
-        at += len as u64;
-    }
+    read_block(file, index, size, scratch, |bytes| digest.update(bytes))?;
     Ok(digest.value())
 }
 
@@ -217,19 +209,33 @@ pub(crate) fn hash_content(
     size: u64,
     scratch: &mut Vec<u8>,
 ) -> io::Result<Hash> {
-    let range = digest::block_range(index, size);
     let mut digest = BlockDigest::new(index, size);
-    let mut at = range.start;
     let mut zeros = true;
+    read_block(file, index, size, scratch, |bytes| {
+        zeros = zeros && bytes.iter().all(|b| *b == 0);
+        digest.update(bytes);
+    })?;
+    Ok(if zeros { digest::HOLE } else { digest.value() })
+}
+
+/// Reads one block and shows it to `see`, step by step.
+fn read_block(
+    file: &File,
+    index: u64,
+    size: u64,
+    scratch: &mut Vec<u8>,
+    mut see: impl FnMut(&[u8]),
+) -> io::Result<()> {
+    let range = digest::block_range(index, size);
+    let mut at = range.start;
     while at < range.end {
         let len = usize::try_from(range.end - at).unwrap_or(STEP).min(STEP);
         scratch.resize(len, 0);
         read_at(file, scratch, at)?;
-        zeros = zeros && scratch.iter().all(|b| *b == 0);
-        digest.update(scratch);
+        see(scratch);
         at += len as u64;
     }
-    Ok(if zeros { digest::HOLE } else { digest.value() })
+    Ok(())
 }
 
 /// Fills `into`, trying again after errors that may pass.

@@ -44,7 +44,7 @@ impl Check {
                     "utcp owes one figure, which is in the program: leave out --write and --reference",
                 ));
             }
-            let runs = utcp::kept(&self.place)?;
+            let runs: Vec<farhaul_lab::utcp::Run> = self.place.latest()?;
             return self.judged(&farhaul_lab::utcp::check(&runs), runs.len());
         }
         let trials = self.place.kept()?;
@@ -82,7 +82,7 @@ impl Check {
                  edit a copy of lab/reference/fairness.json and give it with --reference",
             ));
         }
-        let runs = fairness::kept(&self.place)?;
+        let runs: Vec<farhaul_lab::fairness::Run> = self.place.latest()?;
         let bounds = match &self.reference {
             Some(file) => read(file, farhaul_lab::fairness::Bounds::parse)?,
             None => farhaul_lab::fairness::Bounds::owed(),

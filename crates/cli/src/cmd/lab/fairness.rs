@@ -112,14 +112,9 @@ fn told(run: &Run) -> String {
     text
 }
 
-/// The latest run of every question; at least one.
-pub(super) fn kept(place: &Where) -> Result<Vec<Run>, Failure> {
-    place.latest()
-}
-
 /// The tables, or all there is for programs.
 pub(super) fn report(place: &Where, csv: bool, json: bool) -> Result<(), Failure> {
-    let runs = kept(place)?;
+    let runs: Vec<Run> = place.latest()?;
     if json {
         out::json(&json!({
             "schema": "farhaul.lab.report/1",
