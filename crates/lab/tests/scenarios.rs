@@ -16,6 +16,7 @@ mod scenarios {
     mod rates;
     mod sabul;
     mod sharing;
+    mod stalls;
     mod tail;
     mod xcp;
 }

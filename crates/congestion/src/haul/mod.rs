@@ -66,6 +66,8 @@ const CYCLE: Duration = Duration::from_millis(500);
 /// What part of a probe's find is taken on a link that was full within [`CALM`]; else all of it.
 const CAUTIOUS: f64 = 0.25;
 const CALM: Duration = Duration::from_secs(1);
+/// Far from the estimate at which the link was last seen full, as shares of that.
+const ELSEWHERE: (f64, f64) = (0.25, 2.0);
 /// Sent less while a queue is given back: least and most.
 const DRAIN: (f64, f64) = (0.15, 0.5);
 /// The least estimate.
@@ -121,8 +123,8 @@ pub struct Haul {
     outcome_at: Instant,
     /// When the next probe is due.
     probe_at: Instant,
-    /// When the link was last seen full.
-    full_at: Option<Instant>,
+    /// When the link was last seen full, and the estimate then.
+    full: Option<(Instant, Rate)>,
     /// Depth of the present drain, and the queue it was to empty.
     depth: f64,
     drained: Duration,
@@ -154,7 +156,7 @@ impl Default for Haul {
             probe: Probe::default(),
             outcome_at: Instant::EPOCH,
             probe_at: Instant::EPOCH,
-            full_at: None,
+            full: None,
             depth: DRAIN.0,
             drained: Duration::ZERO,
             drained_at: Instant::EPOCH,
@@ -216,6 +218,7 @@ impl Haul {
         }
         // The start is over: empties the queue it made, then looks for what is left.
         self.bandwidth = self.start.proven.max(LEAST);
+        self.full = self.full.map(|(at, _)| (at, self.bandwidth));
         self.epoch = Epoch::new(Some(now), 0);
         self.drain(now, self.queue_target());
         self.probe_at = now;
@@ -249,7 +252,7 @@ impl Haul {
             self.cruise(now);
             return;
         };
-        let calm = self.full_at.is_none_or(|at| now.since(at) > CALM);
+        let calm = self.full.is_none_or(|(at, _)| now.since(at) > CALM);
         let step = if calm && (outcome.free || outcome.alone) {
             1.0
         } else {
@@ -260,11 +263,22 @@ impl Haul {
         } else if outcome.found > 0.0 {
             self.bandwidth = self.bandwidth.scale(1.0 + step * outcome.found);
         }
-        if outcome.free && calm {
+        if !outcome.free || !calm {
+            self.cruise(now);
+        } else if self.probe.is_widest() && self.is_elsewhere() {
+            self.start = Start::from(self.bandwidth);
+            self.burst(now);
+        } else {
             self.probe(now);
-            return;
         }
-        self.cruise(now);
+    }
+
+    /// The estimate is far from any at which the link was seen full: there may be far more.
+    fn is_elsewhere(&self) -> bool {
+        let (below, above) = ELSEWHERE;
+        self.full.is_none_or(|(_, at)| {
+            self.bandwidth < at.scale(below) || self.bandwidth > at.scale(above)
+        })
     }
 
     fn sample(&mut self, now: Instant, sample: &RateSample) {

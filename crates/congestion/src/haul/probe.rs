@@ -67,6 +67,11 @@ impl Probe {
             .clamp(least, most)
     }
 
+    /// It adds as much as a probe may.
+    pub(super) fn is_widest(&self) -> bool {
+        self.gain >= GAIN.1
+    }
+
     /// A train begins above `base`.
     pub(super) fn begin(&mut self, base: Rate) {
         *self = Self {

@@ -18,6 +18,10 @@ const MAX_VAIN_AGAIN: u32 = 2;
 const RECENT: Duration = Duration::from_secs(10);
 /// The estimate is multiplied by this besides when a drain did not help.
 const GIVE: f64 = 0.97;
+/// No single epoch takes more of the estimate: the path may only have held its breath.
+const LEAST_KEPT: f64 = 0.25;
+/// What was delivered after a cut proves at least this part of itself.
+const PROVEN: f64 = 0.5;
 /// How long somebody who makes room waits for others to see it, besides two round trips.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -35,15 +39,17 @@ impl Haul {
             return;
         }
         if epoch.began < Some(self.blind_until) {
+            let proven = Rate::from_f64(epoch.rate()).scale(PROVEN);
+            self.bandwidth = self.bandwidth.max(proven);
             return;
         }
         let stands = epoch.marked || epoch.least_queue.is_some_and(|q| q > self.queue_target());
         if stands || lossy {
-            self.full_at = Some(now);
+            self.full = Some((now, self.bandwidth));
             if !epoch.app_limited {
                 let share = (epoch.delivered() / (1.0 - usual)).min(1.0);
                 let kept = share * self.manner.kept(self.probe.share);
-                self.bandwidth = self.bandwidth.scale(kept).max(LEAST);
+                self.bandwidth = self.bandwidth.scale(kept.max(LEAST_KEPT)).max(LEAST);
                 // What is on its way was sent before this cut, and must not cut again.
                 self.blind_until = self.outcome(now);
             }

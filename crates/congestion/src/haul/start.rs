@@ -10,6 +10,10 @@ pub(super) const BURST_GAIN: f64 = 4.0;
 const FIRST_BURST: Rate = Rate::mbit(52);
 /// Loss in a burst that, with delivery short of sending, says the path is full.
 const HEAVY_LOSS: f64 = 0.08;
+/// A sample sent at this part of a burst's rate is of the burst.
+const HEARD: f64 = 0.5;
+/// Bursts of which nothing is heard in time say nothing of the path; after so many, what they proved stays.
+const MAX_UNHEARD: u32 = 8;
 /// Packets in a sample for it to say that the path is full.
 const TELLING: u64 = 200;
 
@@ -20,6 +24,10 @@ pub(super) struct Start {
     pub(super) proven: Rate,
     /// Bursts in a row that proved nothing new.
     vain: u32,
+    /// Bursts of which nothing was heard in time.
+    unheard: u32,
+    /// Something was heard of the present one.
+    heard: bool,
     /// Best delivery since the burst began, and the rate at which that was sent.
     seen: Rate,
     sent: Rate,
@@ -34,10 +42,22 @@ impl Default for Start {
         Self {
             proven: FIRST_BURST.scale(1.0 / BURST_GAIN),
             vain: 0,
+            unheard: 0,
+            heard: false,
             seen: Rate::ZERO,
             sent: Rate::ZERO,
             telling: false,
             worst_loss: 0.0,
+        }
+    }
+}
+
+impl From<Rate> for Start {
+    /// A start from a rate that is proven.
+    fn from(proven: Rate) -> Self {
+        Self {
+            proven,
+            ..Self::default()
         }
     }
 }
@@ -48,24 +68,31 @@ impl Start {
         *self = Self {
             proven: self.proven,
             vain: self.vain,
+            unheard: self.unheard,
             ..Self::default()
         };
     }
 
     /// Takes a sample; says whether the burst is as good as delivered.
     pub(super) fn sample(&mut self, sample: &RateSample, datagram: u32) -> bool {
+        let burst = self.proven.scale(BURST_GAIN);
+        self.heard |= sample.sent >= burst.scale(HEARD);
         if sample.rate > self.seen {
             self.seen = sample.rate;
-            self.sent = sample.sent.min(self.proven.scale(BURST_GAIN));
+            self.sent = sample.sent.min(burst);
             let packets = sample.sent.bytes_in(sample.interval) / u64::from(datagram.max(1));
             self.telling = packets >= TELLING;
         }
         self.worst_loss = self.worst_loss.max(sample.loss);
-        !sample.app_limited && sample.rate >= self.proven.scale(BURST_GAIN * 0.9)
+        !sample.app_limited && sample.rate >= burst.scale(0.9)
     }
 
     /// The outcome of a burst is known: is the path full?
     pub(super) fn is_full(&mut self) -> bool {
+        if !self.heard && self.unheard < MAX_UNHEARD {
+            self.unheard += 1;
+            return false;
+        }
         let grew = self.seen >= self.proven.scale(1.3);
         let short = self.seen < self.sent.scale(0.8);
         self.vain = if grew && !short { 0 } else { self.vain + 1 };
