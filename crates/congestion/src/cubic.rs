@@ -10,7 +10,7 @@ use farhaul_core::{
 
 use crate::{
     registry::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
-    window::{Cause, Cut, Growth, Window},
+    window::{Cause, Cut, Growth, Window, larger, smaller},
 };
 
 pub(crate) const LAW: Law = Law {
@@ -131,10 +131,11 @@ impl Growth for Cubic {
         epoch.seen = ack.now;
         let curve = |t: f64| self.c * (t - epoch.k).powi(3) + self.w_max;
         let t = ack.now.since(epoch.start).as_secs_f64();
-        let target = curve(t + ack.path.srtt.as_secs_f64()).clamp(w, 1.5 * w);
+        let ahead = curve(t + ack.path.srtt.as_secs_f64());
+        let target = smaller(larger(ahead, w), 1.5 * w);
         // dw/dn = (target - w) / w over n packets, by the midpoint.
-        let half = (w + (target - w) / w * n / 2.0).min(target);
-        let mut next = (w + (target - half) / half * n).min(target);
+        let half = smaller(w + (target - w) / w * n / 2.0, target);
+        let mut next = smaller(w + (target - half) / half * n, target);
         let alpha = if epoch.w_est >= self.prior {
             1.0
         } else {
@@ -142,7 +143,7 @@ impl Growth for Cubic {
         };
         epoch.w_est += alpha * n / w;
         if curve(t) < epoch.w_est {
-            next = next.max(epoch.w_est);
+            next = larger(next, epoch.w_est);
         }
         self.epoch = Some(epoch);
         (next - w) * window.datagram()

@@ -10,7 +10,7 @@ use farhaul_core::{
 use crate::{
     registry::{COUNTING, Kind, Law, Parameter, START, Values, with_start},
     rounds::Base,
-    window::{Cut, Growth, Window},
+    window::{Cut, Growth, Window, larger},
 };
 
 pub(crate) const LAW: Law = Law {
@@ -103,7 +103,7 @@ impl Throughput {
             self.max = sample;
         } else {
             self.smooth = 0.75 * self.smooth + 0.25 * sample;
-            self.max = self.max.max(self.smooth);
+            self.max = larger(self.smooth, self.max);
         }
         self.since = Some(now);
         self.packets = 0.0;
@@ -171,9 +171,9 @@ impl Growth for HTcp {
             return;
         };
         let srtt = ack.path.srtt.as_secs_f64();
-        self.rtt_max = self.rtt_max.max(rtt_min);
+        self.rtt_max = larger(self.rtt_max, rtt_min);
         if srtt <= self.rtt_max + MAX_RTT_STEP {
-            self.rtt_max = self.rtt_max.max(srtt);
+            self.rtt_max = larger(self.rtt_max, srtt);
         }
         let settling = self.since_cut <= 3.0 * rtt_min;
         let packets = window.count(ack.acked);

@@ -309,7 +309,7 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
             }
             Start::Grow(share) => {
                 let room = self.window.ssthresh - self.window.bytes;
-                let used = acked.min(room / share);
+                let used = smaller(room / share, acked);
                 self.window.set(self.window.bytes + used * share, 1.0);
                 acked - used
             }
@@ -395,9 +395,10 @@ impl<S: SlowStart, G: Growth> CongestionController for Windowed<S, G> {
 
     fn allowance(&self) -> Allowance {
         let rate = self.pacing_rate();
-        let burst = (rate / 8_000.0)
-            .min(MAX_QUANTUM)
-            .max(2.0 * self.window.datagram);
+        let burst = larger(
+            (rate / 8_000.0).min(MAX_QUANTUM),
+            2.0 * self.window.datagram,
+        );
         Allowance {
             window: size(self.window.bytes),
             rate: Rate::from_f64(rate),
@@ -427,6 +428,17 @@ impl<S: SlowStart, G: Growth> CongestionController for Windowed<S, G> {
             bandwidth: None,
         }
     }
+}
+
+/// The larger of two numbers; `b` if `a` is none. One instruction: `f64::max` takes five, for it asks of
+/// both whether they are numbers.
+pub(crate) const fn larger(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
+}
+
+/// The smaller of two numbers; `b` if `a` is none. See [`larger`].
+pub(crate) const fn smaller(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
 }
 
 /// Bytes as a float.

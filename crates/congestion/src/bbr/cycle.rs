@@ -8,7 +8,7 @@ use std::time::Duration;
 use farhaul_core::{congestion::AckEvent, rng::Rng, time::Instant};
 
 use super::{Bbr, Phase, model::Sample};
-use crate::window::float;
+use crate::window::{float, larger, smaller};
 
 /// The most rounds between probes: those of a Reno flow on a path of 25 Mbit/s and 30 ms.
 const MAX_ROUNDS: f64 = 63.0;
@@ -143,7 +143,7 @@ impl Bbr {
     fn time_to_probe(&self, sample: &Sample) -> bool {
         let elapsed = self.cycle.probe_at.is_some_and(|at| sample.now > at);
         let most = MAX_ROUNDS * self.datagram();
-        elapsed || self.cycle.rounds * self.datagram() >= self.target().min(most)
+        elapsed || self.cycle.rounds * self.datagram() >= smaller(self.target(), most)
     }
 
     fn check_up(&mut self, sample: &Sample) {
@@ -192,7 +192,7 @@ impl Bbr {
             return self.phase != was;
         }
         if self.model.inflight_hi.is_finite() {
-            self.model.inflight_hi = self.model.inflight_hi.max(in_flight);
+            self.model.inflight_hi = larger(self.model.inflight_hi, in_flight);
             if self.phase == Phase::Up {
                 self.raise_bound(sample);
             }

@@ -31,7 +31,7 @@ use farhaul_core::{
 use crate::{
     daimd::ranges,
     registry::{Kind, Law, Parameter, Values},
-    window::{MAX_WINDOW, Window, float, size},
+    window::{MAX_WINDOW, Window, float, larger, size, smaller},
 };
 use cycle::Cycle;
 use floor::Floor;
@@ -250,7 +250,7 @@ impl Bbr {
 
     /// What the phase wants in flight.
     fn target(&self) -> f64 {
-        self.bdp(self.model.bandwidth()).min(self.window)
+        smaller(self.bdp(self.model.bandwidth()), self.window)
     }
 
     fn learn(&mut self, path: &PathView) {
@@ -272,7 +272,8 @@ impl Bbr {
             return bound;
         }
         let room = self.set.headroom * (bound - self.waiting()).max(0.0);
-        (bound - room.max(self.datagram())).max(LEAST * self.datagram())
+        let bound = bound - larger(room, self.datagram());
+        larger(bound, LEAST * self.datagram())
     }
 
     fn pacing_gain(&self) -> f64 {
@@ -286,13 +287,11 @@ impl Bbr {
     }
 
     fn quantum(&self) -> f64 {
-        (self.pacing * 1e-3)
-            .min(MAX_QUANTUM)
-            .max(2.0 * self.datagram())
+        larger((self.pacing * 1e-3).min(MAX_QUANTUM), 2.0 * self.datagram())
     }
 
     fn sample(&self, ack: &AckEvent) -> Sample {
-        let peak = self.peak.max(float(ack.in_flight_before.bytes()));
+        let peak = larger(self.peak, float(ack.in_flight_before.bytes()));
         Sample {
             now: ack.now,
             acked: float(ack.acked.bytes()),
@@ -344,7 +343,7 @@ impl Bbr {
         }
         let rate = self.pacing_gain() * bandwidth * MARGIN;
         if self.model.full.reached || rate > self.pacing {
-            self.pacing = rate.max(self.datagram());
+            self.pacing = larger(rate, self.datagram());
         }
     }
 
@@ -353,20 +352,21 @@ impl Bbr {
         let gain = if up { WINDOW_GAIN.1 } else { WINDOW_GAIN.0 };
         let wanted = gain * self.bdp(self.model.bandwidth()) + self.model.extra_acked();
         let more = if up { 2.0 * datagram } else { 0.0 };
-        let most = wanted.max(3.0 * self.quantum()).max(LEAST * datagram) + more;
+        let least = larger(3.0 * self.quantum(), LEAST * datagram);
+        let most = larger(wanted, least) + more;
         if self.model.full.reached {
-            self.window = (self.window + sample.acked).min(most);
+            self.window = smaller(self.window + sample.acked, most);
         } else if self.window < most || float(sample.delivered.bytes()) < self.initial() {
             self.window += sample.acked;
         }
         let cap = match self.phase {
-            Phase::ProbeRtt => self.with_headroom().min(self.probe_rtt_window()),
+            Phase::ProbeRtt => smaller(self.with_headroom(), self.probe_rtt_window()),
             Phase::Cruise => self.with_headroom(),
             Phase::Down | Phase::Refill | Phase::Up => self.model.inflight_hi,
             Phase::Startup | Phase::Drain => f64::INFINITY,
         };
-        let cap = cap.min(self.model.inflight_lo).min(MAX_WINDOW);
-        self.window = self.window.min(cap).max(LEAST * datagram);
+        let cap = smaller(cap, self.model.inflight_lo).min(MAX_WINDOW);
+        self.window = larger(smaller(self.window, cap), LEAST * datagram);
     }
 
     /// A packet sent after the timeout came through: the window is as it was.
@@ -411,7 +411,7 @@ impl CongestionController for Bbr {
 
     fn on_sent(&mut self, _now: Instant, _bytes: Size, path: &PathView) {
         self.learn(path);
-        self.peak = self.peak.max(float(path.in_flight.bytes()));
+        self.peak = larger(self.peak, float(path.in_flight.bytes()));
     }
 
     fn on_ack(&mut self, ack: &AckEvent) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use farhaul_core::{congestion::Facts, time::Instant, units::Size};
 
 use super::Settings;
-use crate::window::float;
+use crate::window::{float, larger, smaller};
 
 /// Growth in a round below which the pipe may be full, and rounds of it that prove it.
 const FULL: (f64, u32) = (1.25, 3);
@@ -105,10 +105,9 @@ impl Aggregation {
             expected = 0.0;
         }
         self.acked += sample.acked;
-        let excess = (self.acked - expected)
-            .min(most)
-            .min(bandwidth * MAX_AGGREGATION);
-        self.excess[1] = self.excess[1].max(excess);
+        let excess = smaller(self.acked - expected, most);
+        let excess = smaller(excess, bandwidth * MAX_AGGREGATION);
+        self.excess[1] = larger(excess, self.excess[1]);
     }
 }
 
@@ -168,16 +167,16 @@ impl Default for Model {
 
 impl Model {
     pub(super) fn max_bw(&self) -> f64 {
-        self.max_bw[0].max(self.max_bw[1])
+        larger(self.max_bw[0], self.max_bw[1])
     }
 
     /// What to send at, bytes/s; 0 before the first sample.
     pub(super) fn bandwidth(&self) -> f64 {
-        self.max_bw().min(self.bw_lo)
+        smaller(self.bw_lo, self.max_bw())
     }
 
     pub(super) fn extra_acked(&self) -> f64 {
-        self.aggregation.excess[0].max(self.aggregation.excess[1])
+        larger(self.aggregation.excess[0], self.aggregation.excess[1])
     }
 
     /// A probe cycle's samples are all in.
@@ -227,14 +226,14 @@ impl Model {
     pub(super) fn update(&mut self, sample: &Sample, set: &Settings, pushes: bool, window: f64) {
         self.rounds(sample);
         if let Some(bandwidth) = sample.bandwidth {
-            self.bw_latest = self.bw_latest.max(bandwidth);
+            self.bw_latest = larger(bandwidth, self.bw_latest);
             if bandwidth >= self.max_bw() || !sample.app_limited {
-                self.max_bw[1] = self.max_bw[1].max(bandwidth);
+                self.max_bw[1] = larger(bandwidth, self.max_bw[1]);
             }
         }
         if let Some(newest) = sample.newest {
             let delivered = float((sample.delivered - newest.delivered).bytes());
-            self.inflight_latest = self.inflight_latest.max(delivered);
+            self.inflight_latest = larger(delivered, self.inflight_latest);
         }
         if self.loss.over {
             if self.loss.any && !pushes {
