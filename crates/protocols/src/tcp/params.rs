@@ -35,6 +35,12 @@ pub const PARAMETERS: &[Parameter] = &[
         default: "64",
     },
     Parameter {
+        name: "defer",
+        about: "when acknowledgements are due, wait until a whole burst or a third of the window fits, as Linux does for segmentation offload",
+        kind: Kind::Flag,
+        default: "off",
+    },
+    Parameter {
         name: "rto",
         about: "floor of the retransmission timeout: on its variance (linux) or on the whole (RFC 6298)",
         kind: Kind::Choice(&["linux", "rfc6298"]),
@@ -169,6 +175,8 @@ pub struct Config {
     pub pacing: bool,
     /// Segments handed over at once.
     pub burst: usize,
+    /// Wait for room for a whole burst.
+    pub defer: bool,
     /// The rto's floor is on the whole, not on its variance.
     pub rto_whole: bool,
     /// That floor.
@@ -213,6 +221,7 @@ impl Config {
             },
             pacing,
             burst: whole(values, "burst") as usize,
+            defer: values.flag("defer") && !pacing,
             rto_whole: values.choice("rto") == "rfc6298",
             rto_min: Duration::from_secs_f64(values.number("rto_min") / 1e3),
             tlp: values.flag("tlp") && recovery == Recovery::Rack,

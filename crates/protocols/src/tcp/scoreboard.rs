@@ -2,7 +2,8 @@
 //! unacknowledged on. An acknowledgement costs what it newly tells, not what is in flight.
 //!
 //! Invariants: records are contiguous; `in_flight` is the wire bytes of those whose fate is
-//! [`Fate::InFlight`]; a record is looked at a bounded number of times per transmission.
+//! [`Fate::InFlight`], of both copies where two are on their way; a record is looked at a bounded
+//! number of times per transmission.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -39,6 +40,8 @@ pub(super) struct Segment {
     /// Times it was sent.
     pub(super) sends: u16,
     pub(super) fate: Fate,
+    /// It was sent again although it was not believed lost: the copy before is on its way too.
+    pub(super) doubled: bool,
 }
 
 impl Segment {
@@ -49,6 +52,15 @@ impl Segment {
     /// What it counts for in flight.
     pub(super) const fn wire(&self) -> u64 {
         self.len as u64 + DATA_HEADER as u64
+    }
+
+    /// What it counts for now.
+    const fn in_flight(&self) -> u64 {
+        match self.fate {
+            Fate::InFlight if self.doubled => 2 * self.wire(),
+            Fate::InFlight => self.wire(),
+            Fate::Sacked | Fate::Lost => 0,
+        }
     }
 }
 
@@ -122,46 +134,59 @@ impl Scoreboard {
         self.end() - 1
     }
 
+    /// Changes a record; what it counts for in flight follows.
+    fn change(&mut self, index: u64, change: impl FnOnce(&mut Segment)) {
+        if let Some(segment) = self.get_mut(index) {
+            let before = segment.in_flight();
+            change(segment);
+            let after = segment.in_flight();
+            self.in_flight = self.in_flight + after - before;
+        }
+    }
+
     /// A segment left again.
     pub(super) fn resent(&mut self, index: u64, serial: u64, sent_bytes: u64, facts: Facts) {
-        let Some(segment) = self.get_mut(index) else {
-            return;
-        };
-        let was = segment.fate;
-        segment.serial = serial;
-        segment.sent_bytes = sent_bytes;
-        segment.facts = facts;
-        segment.sends = segment.sends.saturating_add(1);
-        segment.fate = Fate::InFlight;
-        let wire = segment.wire();
-        if was == Fate::Lost {
-            self.in_flight += wire;
-        }
+        self.change(index, |segment| {
+            segment.serial = serial;
+            segment.sent_bytes = sent_bytes;
+            segment.facts = facts;
+            segment.sends = segment.sends.saturating_add(1);
+            segment.fate = Fate::InFlight;
+        });
+    }
+
+    /// Two copies of a segment are on their way, as far as is known.
+    pub(super) fn double(&mut self, index: u64) {
+        self.change(index, |segment| {
+            segment.doubled = segment.fate == Fate::InFlight;
+        });
+    }
+
+    /// The first of a segment's two copies is believed lost.
+    pub(super) fn settle(&mut self, index: u64) {
+        self.change(index, |segment| segment.doubled = false);
     }
 
     /// A segment is believed lost; false if it was not in flight.
     pub(super) fn lose(&mut self, index: u64) -> bool {
-        let Some(segment) = self.get_mut(index) else {
-            return false;
-        };
-        if segment.fate != Fate::InFlight {
+        let was = self.get(index).map(|s| s.fate);
+        if was != Some(Fate::InFlight) {
             return false;
         }
-        segment.fate = Fate::Lost;
-        let wire = segment.wire();
-        self.in_flight -= wire;
+        self.change(index, |segment| {
+            segment.fate = Fate::Lost;
+            segment.doubled = false;
+        });
         true
     }
 
     /// A segment believed lost is on its way after all.
     pub(super) fn find(&mut self, index: u64) {
-        if let Some(segment) = self.get_mut(index)
-            && segment.fate == Fate::Lost
-        {
-            segment.fate = Fate::InFlight;
-            let wire = segment.wire();
-            self.in_flight += wire;
-        }
+        self.change(index, |segment| {
+            if segment.fate == Fate::Lost {
+                segment.fate = Fate::InFlight;
+            }
+        });
     }
 
     /// Everything below `ack` arrived; `visit` sees each record with the fate it had.
@@ -175,11 +200,8 @@ impl Scoreboard {
                 break;
             }
             visit(segment);
-            match segment.fate {
-                Fate::InFlight => self.in_flight -= segment.wire(),
-                Fate::Sacked => self.sacked_segments -= 1,
-                Fate::Lost => {}
-            }
+            self.in_flight -= segment.in_flight();
+            self.sacked_segments -= u32::from(segment.fate == Fate::Sacked);
             self.segments.pop_front();
             self.base += 1;
         }
@@ -189,14 +211,13 @@ impl Scoreboard {
 
     /// The peer cut a segment in two: the first record begins at `ack`.
     fn cut_front(&mut self, ack: u64) {
-        if let Some(segment) = self.segments.front_mut() {
+        self.change(self.base, |segment| {
             let cut = ack - segment.seq;
             segment.seq = ack;
             segment.offset += cut;
             segment.len -= u32::try_from(cut).unwrap_or(segment.len);
-            if segment.fate == Fate::InFlight {
-                self.in_flight -= cut;
-            }
+        });
+        if let Some(segment) = self.segments.front() {
             let (rest, fate) = (segment.seq..segment.end(), segment.fate);
             if fate != Fate::Sacked && self.sacked.covers(rest) {
                 self.mark_sacked(self.base);
@@ -228,15 +249,11 @@ impl Scoreboard {
     }
 
     fn mark_sacked(&mut self, index: u64) {
-        let Some(segment) = self.get_mut(index) else {
-            return;
-        };
-        let (was, wire) = (segment.fate, segment.wire());
-        segment.fate = Fate::Sacked;
+        self.change(index, |segment| {
+            segment.fate = Fate::Sacked;
+            segment.doubled = false;
+        });
         self.sacked_segments += 1;
-        if was == Fate::InFlight {
-            self.in_flight -= wire;
-        }
     }
 
     /// Index of the record that `seq` is in.
@@ -254,6 +271,14 @@ impl Scoreboard {
     /// One past the highest sequence number acknowledged selectively.
     pub(super) fn highest_sacked(&self) -> Option<u64> {
         self.sacked.iter().next_back().map(|span| span.end)
+    }
+
+    /// The record that the highest byte not acknowledged in any way is in.
+    pub(super) fn highest_unsacked(&self) -> Option<u64> {
+        let above = self.sacked.iter().next_back();
+        let end = above.filter(|span| span.end >= self.nxt);
+        let end = end.map_or(self.nxt, |span| span.start);
+        (end > self.una).then(|| self.index_of(end - 1))
     }
 
     /// Everything below has more than `bytes` acknowledged selectively above it (RFC 6675 §4).
@@ -295,128 +320,11 @@ impl Scoreboard {
             }
             self.segments.push_back(rest);
         }
-        let (mut flight, mut sacked) = (0, 0);
-        for segment in &self.segments {
-            match segment.fate {
-                Fate::InFlight => flight += segment.wire(),
-                Fate::Sacked => sacked += 1,
-                Fate::Lost => {}
-            }
-        }
-        self.in_flight = flight;
-        self.sacked_segments = sacked;
+        self.in_flight = self.segments.iter().map(Segment::in_flight).sum();
+        let sacked = self.segments.iter().filter(|s| s.fate == Fate::Sacked);
+        self.sacked_segments = u32::try_from(sacked.count()).unwrap_or(u32::MAX);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn segment(seq: u64, len: u32) -> Segment {
-        Segment {
-            seq,
-            len,
-            object: 0,
-            offset: seq,
-            serial: 0,
-            sent_bytes: 0,
-            facts: Facts::default(),
-            sends: 1,
-            fate: Fate::InFlight,
-        }
-    }
-
-    /// Sums what the invariants promise.
-    fn check(board: &Scoreboard, twin: &[(bool, bool)]) {
-        let live = (board.base..board.end()).map(|i| board.get(i).unwrap());
-        let flight: u64 = live
-            .clone()
-            .filter(|s| s.fate == Fate::InFlight)
-            .map(Segment::wire)
-            .sum();
-        assert_eq!(board.in_flight(), flight);
-        for s in live {
-            let covered = twin[usize::try_from(s.seq).unwrap()..usize::try_from(s.end()).unwrap()]
-                .iter()
-                .all(|(sacked, _)| *sacked);
-            assert_eq!(s.fate == Fate::Sacked, covered, "{s:?}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn equals_a_naive_scoreboard(
-            ops in proptest::collection::vec((0_u8..4, 0_u64..400, 1_u64..120), 1..80),
-        ) {
-            let mut board = Scoreboard::default();
-            // Per sequence number: selectively acknowledged, seen as arrived.
-            let mut twin: Vec<(bool, bool)> = Vec::new();
-            for (op, at, len) in ops {
-                let una = board.una();
-                match op {
-                    0 => {
-                        board.push(segment(board.nxt(), u32::try_from(len).unwrap()));
-                        twin.resize(usize::try_from(board.nxt()).unwrap(), (false, false));
-                    }
-                    1 => {
-                        let start = (una + at).min(board.nxt());
-                        let end = (start + len).min(board.nxt());
-                        twin[usize::try_from(start).unwrap()..usize::try_from(end).unwrap()]
-                            .iter_mut()
-                            .for_each(|b| b.0 = true);
-                        if start < end {
-                            board.sack(start..end, |s| assert!(s.fate != Fate::Sacked));
-                        }
-                    }
-                    2 => {
-                        let ack = (una + at % 90).min(board.nxt());
-                        board.acknowledge(ack, |_| {});
-                        prop_assert_eq!(board.una(), ack);
-                    }
-                    _ => {
-                        let index = board.base() + at % 8;
-                        if board.lose(index) && at % 2 == 0 {
-                            board.find(index);
-                        }
-                    }
-                }
-                check(&board, &twin);
-            }
-        }
-
-        #[test]
-        fn splitting_changes_no_byte(lens in proptest::collection::vec(1_u32..300, 1..20), len in 1_u32..200) {
-            let mut board = Scoreboard::default();
-            for n in lens {
-                board.push(segment(board.nxt(), n));
-            }
-            let end = board.nxt();
-            board.sack(0..end / 3 + 1, |_| {});
-            board.split(len);
-            let mut at = 0;
-            for i in board.base()..board.end() {
-                let s = board.get(i).unwrap();
-                prop_assert_eq!((s.seq, s.offset), (at, at));
-                prop_assert!(s.len <= len);
-                at = s.end();
-            }
-            prop_assert_eq!(at, end);
-        }
-    }
-
-    #[test]
-    fn overtaken_is_by_bytes_above() {
-        let mut board = Scoreboard::default();
-        for i in 0..10 {
-            board.push(segment(i * 100, 100));
-        }
-        board.sack(300..400, |_| {});
-        board.sack(600..800, |_| {});
-        assert_eq!(board.overtaken_by(200), Some(300));
-        assert_eq!(board.overtaken_by(300), None);
-        assert_eq!(board.highest_sacked(), Some(800));
-        assert_eq!(board.sacked_segments(), 3);
-    }
-}
+mod tests;

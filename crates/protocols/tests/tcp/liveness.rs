@@ -22,6 +22,7 @@ fn so_do_the_older_rules() {
         "profile=windows-xp-x64",
         "window=8KiB,pacing=on",
         "stretch=off,delack=1,ecn=on",
+        "defer=on",
     ] {
         assert_live(|_| ends(settings), seeds(12));
     }

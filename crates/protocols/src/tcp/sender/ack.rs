@@ -296,6 +296,8 @@ impl Sender {
         {
             if segment.sends == 1 {
                 self.lose(self.judged, losses);
+            } else {
+                self.board.settle(self.judged);
             }
             self.judged += 1;
         }

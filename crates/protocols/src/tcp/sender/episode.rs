@@ -61,6 +61,8 @@ pub(super) struct Episode {
     /// The window in recovery.
     window: u64,
     odd: bool,
+    /// The one repair beyond all rules has left (RFC 6675 §4, rule 4).
+    pub(super) rescued: bool,
     undo: Option<Undo>,
     /// The window is no larger than this until it has grown to the law's.
     cap: Option<u64>,
@@ -79,6 +81,7 @@ impl Episode {
             },
             window: 0,
             odd: false,
+            rescued: false,
             undo: None,
             cap: None,
         }
@@ -98,6 +101,7 @@ impl Episode {
         self.point = point;
         self.window = flight;
         self.odd = false;
+        self.rescued = false;
         self.cap = None;
         self.prr = Prr {
             flight: flight.max(1),

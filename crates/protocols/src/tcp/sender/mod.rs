@@ -130,8 +130,10 @@ pub(super) struct Sender {
     episode: Episode,
     /// Duplicate acknowledgements in a row, where there is no SACK.
     duplicates: u32,
-    /// Everything below has been looked at by RFC 6675.
+    /// Everything below has been looked at by RFC 6675 ...
     judged: u64,
+    /// ... and by its rule for what is not known to be lost.
+    guessed: u64,
     probe: Option<Probe>,
     /// The pacer is what holds the next segment.
     paced: bool,
@@ -159,6 +161,7 @@ impl Sender {
             episode: Episode::new(config.reduction),
             duplicates: 0,
             judged: 0,
+            guessed: 0,
             probe: None,
             paced: false,
             probe_due: false,

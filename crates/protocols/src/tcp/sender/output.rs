@@ -1,5 +1,5 @@
-//! What leaves, and may it? Repairs first, then new data, within the window of the law, of the
-//! episode and of the peer; at the law's rate if it is paced.
+//! What leaves, and may it? Repairs first, then new data, then what may be lost, within the window of
+//! the law, of the episode and of the peer; at the law's rate if it is paced.
 
 use farhaul_core::{
     send::Piece as New,
@@ -9,7 +9,10 @@ use farhaul_core::{
 };
 
 use super::{INITIAL_SEGMENTS, Probe, Sender, episode::Phase};
-use crate::tcp::scoreboard::{Fate, Segment};
+use crate::tcp::{
+    Recovery,
+    scoreboard::{Fate, Segment},
+};
 
 /// May anything leave?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +21,15 @@ pub(crate) enum Permit {
     Hold(Why),
     /// So many segments.
     Send(u64),
+}
+
+/// Something to send again that is not believed lost, by its index.
+#[derive(Clone, Copy, Debug)]
+enum Guess {
+    /// More was acknowledged above it, though not enough.
+    Doubtful(u64),
+    /// The last that did not arrive, once per episode.
+    Rescue(u64),
 }
 
 /// A segment about to leave.
@@ -40,6 +52,25 @@ impl Sender {
             self.repairs.pop_front();
         }
         None
+    }
+
+    /// What to send again when there is nothing better to send: RFC 6675 §4, `NextSeg`, rules 3 and 4.
+    fn guess(&mut self) -> Option<Guess> {
+        if self.config.recovery != Recovery::Sack || self.episode.phase != Phase::Recovery {
+            return None;
+        }
+        self.guessed = self.guessed.max(self.judged).max(self.board.base());
+        let highest = self.board.highest_sacked().unwrap_or(0);
+        while let Some(segment) = self.board.get(self.guessed)
+            && segment.end() <= highest
+        {
+            if segment.fate == Fate::InFlight && segment.sends == 1 {
+                return Some(Guess::Doubtful(self.guessed));
+            }
+            self.guessed += 1;
+        }
+        let last = self.board.highest_unsacked();
+        last.filter(|_| !self.episode.rescued).map(Guess::Rescue)
     }
 
     /// The rate to keep to, if any.
@@ -69,7 +100,9 @@ impl Sender {
             if self.outbox.peek().is_none() {
                 let next = self.rack.next_serial();
                 self.path.delivery.app_limited(next);
-                return Permit::Hold(Why::Application);
+                if self.guess().is_none() {
+                    return Permit::Hold(Why::Application);
+                }
             }
             self.restart(now);
         }
@@ -81,8 +114,11 @@ impl Sender {
         if fit == 0 {
             return Permit::Hold(Why::Window);
         }
-        if !repair && !self.peer_takes() {
+        if !repair && !self.peer_takes() && self.guess().is_none() {
             return Permit::Hold(Why::Peer);
+        }
+        if !repair && self.defers(now, fit, window) {
+            return Permit::Hold(Why::Window);
         }
         let quantum = self.law.allowance().quantum.bytes();
         match self.pacer.grant(now, self.rate(), quantum) {
@@ -92,6 +128,20 @@ impl Sender {
             }
             Some(bytes) => Permit::Send(fit.min((bytes / datagram).max(1))),
         }
+    }
+
+    /// Room for `fit` segments is not worth a system call while an acknowledgement that makes more is
+    /// due within half a round trip.
+    fn defers(&self, now: Instant, fit: u64, window: u64) -> bool {
+        if !self.config.defer || self.episode.phase != Phase::Open {
+            return false;
+        }
+        let third = window / u64::from(self.path.datagram) / 3;
+        let burst = third.min(self.config.burst as u64);
+        let soon = |first: &Segment| now.since(first.facts.sent_at) * 2 >= self.path.rtt.smoothed();
+        fit < burst
+            && self.outbox.unsent() > burst * u64::from(self.payload())
+            && self.board.first().is_some_and(soon)
     }
 
     /// The peer takes a segment that is worth sending (RFC 9293 §3.8.6.2.1).
@@ -129,6 +179,7 @@ impl Sender {
             return self.resend(now, index, room, stamp);
         }
         self.next_new(now, room)
+            .or_else(|| self.next_guess(now, room, stamp))
     }
 
     fn next_new(&mut self, now: Instant, room: u32) -> Option<Piece> {
@@ -153,6 +204,7 @@ impl Sender {
             facts: self.facts(now),
             sends: 1,
             fate: Fate::InFlight,
+            doubled: false,
         };
         let wire = segment.wire();
         segment.sent_bytes = self.count.sent_bytes + wire;
@@ -160,6 +212,22 @@ impl Sender {
         let index = self.board.push(segment);
         self.count.data_sent += u64::from(len);
         self.left(index, wire);
+        Some(piece(&segment))
+    }
+
+    fn next_guess(&mut self, now: Instant, room: u32, stamp: u32) -> Option<Piece> {
+        let (Guess::Doubtful(index) | Guess::Rescue(index)) = self.guess()?;
+        if self.board.get(index).is_some_and(|s| s.len > room) {
+            self.cut(room);
+        }
+        let guess = self.guess()?;
+        let (Guess::Doubtful(index) | Guess::Rescue(index)) = guess;
+        let segment = *self.board.get(index)?;
+        self.send_again(now, index, &segment, stamp);
+        match guess {
+            Guess::Doubtful(index) => self.board.double(index),
+            Guess::Rescue(_) => self.episode.rescued = true,
+        }
         Some(piece(&segment))
     }
 
@@ -184,6 +252,7 @@ impl Sender {
         let lost = |i: &u64| self.board.get(*i).is_some_and(|s| s.fate == Fate::Lost);
         self.repairs.extend(all.filter(lost));
         self.judged = 0;
+        self.guessed = 0;
     }
 
     fn send_again(&mut self, now: Instant, index: u64, segment: &Segment, stamp: u32) {
