@@ -344,3 +344,14 @@ fn a_full_socket_blocks_and_becomes_writable() {
         assert_eq!(near.counters().bytes_sent, (left + 1) * 60_000);
     });
 }
+
+#[test]
+fn every_slot_begins_at_a_page_border() {
+    let mut inbox = Inbox::new();
+    for (offered, slots) in [(8, 8), (64, 64)] {
+        let found = inbox.offered_at(offered);
+        assert_eq!(found.len(), slots);
+        assert!(found.iter().all(|at| at.is_multiple_of(4_096)), "{found:?}");
+        assert!(found.windows(2).all(|pair| pair[1] - pair[0] == 65_536));
+    }
+}
