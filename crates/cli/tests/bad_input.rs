@@ -469,6 +469,12 @@ fn a_port_in_use_and_a_foreign_address_are_told_apart_from_usage() {
     drop(taken);
     let cases: &[(&[&str], i32, &str)] = &[
         (&["bench", &at, "-t", "1"], 16, "nothing listens"),
+        // It asks for as long as libudt does, for a server that is being started.
+        (
+            &["bench", &at, "-t", "1", "--protocol", "udt4"],
+            16,
+            "nothing listens",
+        ),
         (&["doctor", &at], 16, "nothing listens"),
     ];
     quiet_on_failure(cases);

@@ -166,6 +166,10 @@ fn nobody_there_is_said() {
     let local = folder.path().join("f");
     let mut command = farhaul();
     let output = command.args(["recvfile", "127.0.0.1:1", "f"]).arg(&local);
-    complains(&output.output().unwrap(), 16, "no answer from 127.0.0.1:1");
+    complains(
+        &output.output().unwrap(),
+        16,
+        "nothing listens on 127.0.0.1:1",
+    );
     assert!(!folder.path().join("f.farhaul-part").exists());
 }

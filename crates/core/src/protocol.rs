@@ -131,6 +131,12 @@ pub trait Session: Send {
         max_rate == Rate::UNLIMITED && sharing == Sharing::Fair
     }
 
+    /// Whether "port unreachable" may mean that the peer has yet to start, so that a client asks on
+    /// until the session itself gives up. Otherwise a few such answers are believed.
+    fn outwaits_refusals(&self) -> bool {
+        false
+    }
+
     /// What joins this session's datagrams to its control lane: a client's, if its protocol
     /// ([`Descriptor::control_lane`]) has one.
     fn control_token(&self) -> Option<Token> {

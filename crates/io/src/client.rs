@@ -20,7 +20,8 @@ use crate::{
     waker::{Stop, Waker},
 };
 
-/// "Port unreachable" answers before anything was heard, after which there is nobody to talk to.
+/// "Port unreachable" answers before anything was heard, after which there is nobody to talk to,
+/// unless the session waits for one who has yet to start.
 const REFUSALS: u64 = 3;
 
 /// Where to, and how.
@@ -106,7 +107,8 @@ pub fn run<A: App>(
         shard.turn(&mut door)?;
         let lane_refused = shard.seats.lanes.as_ref().is_some_and(|l| l.refused());
         let refused = shard.refused() >= REFUSALS || lane_refused;
-        if refused && let Some(mut seat) = shard.seats.remove_if(door.slot, |seat| !seat.heard) {
+        let believed = |seat: &Seat<A>| !seat.heard && !seat.session.outwaits_refusals();
+        if refused && let Some(mut seat) = shard.seats.remove_if(door.slot, believed) {
             let reason = seat.conclude(shard.now(), CloseReason::NoAnswer);
             door.left(seat, reason);
         }

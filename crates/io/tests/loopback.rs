@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use blast::{Blast, HEADER, Mute, Shape};
+use blast::{Blast, HEADER, Mute, Patient, Shape};
 use farhaul_core::{
     protocol::{CloseReason, Event, Session},
     store::{Extent, Hollow, Store, StoreError},
@@ -450,6 +450,64 @@ fn nobody_there_is_noticed() {
     assert!(near.refused);
     assert_eq!(near.reason, CloseReason::NoAnswer);
     assert_eq!(near.app.events, [Event::Closed(CloseReason::NoAnswer)]);
+}
+
+/// Starts the listener once it has been asked for often enough, then sends as [`Sender`] does.
+struct Early {
+    sender: Sender,
+    to: SocketAddr,
+    far: Option<Far>,
+}
+
+impl Store for Early {
+    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        self.sender.fill(extents, batch)
+    }
+
+    fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        self.sender.place(extents, batch)
+    }
+}
+
+impl App for Early {
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        self.sender.on_event(now, event, session);
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        if self.far.is_none() && session.stats().datagrams_sent > 5 {
+            let far = Far::start(&self.to.to_string(), Buffers::default(), 0, 1);
+            self.far = Some(far);
+        }
+        self.sender.poll(now, session);
+    }
+}
+
+#[test]
+fn a_peer_that_starts_later_is_waited_for_if_the_session_says_so() {
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = free.local_addr().unwrap();
+    drop(free);
+    let app = Early {
+        sender: Sender {
+            len: 100_000,
+            ..Sender::default()
+        },
+        to,
+        far: None,
+    };
+    let (options, waker) = (client::Options::new(to), Waker::new().unwrap());
+    let near = client::run(&options, Box::new(Patient(SHAPE)), app, &waker).unwrap();
+    assert_eq!((near.reason, near.refused), (done(), false));
+    assert!(
+        near.host.socket.refused > 3,
+        "{} answers",
+        near.host.socket.refused
+    );
+    let far = near.app.far.unwrap();
+    far.ended.recv().unwrap();
+    assert_eq!(far.total.load(Ordering::Relaxed), 100_000);
+    far.stop();
 }
 
 #[test]

@@ -161,6 +161,12 @@ impl How {
         let outcome = client::run(&client::Options::new(to), protocol, app, &waker)
             .map_err(|e| net(e.to_string()))?;
         match &outcome.reason {
+            CloseReason::NoAnswer if outcome.refused => Err(Failure::new(
+                Exit::UdpBlocked,
+                format!(
+                    "nothing listens on {to}/udp: start the UDT program there, or name its port"
+                ),
+            )),
             CloseReason::NoAnswer => Err(Failure::new(
                 Exit::UdpBlocked,
                 format!(

@@ -108,6 +108,43 @@ impl Protocol for Blast {
     }
 }
 
+/// The factory of sessions whose peer may start later.
+pub(crate) struct Patient(pub(crate) Shape);
+
+impl Protocol for Patient {
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
+    }
+
+    fn route(&self, datagram: &[u8]) -> Route {
+        Blast(self.0).route(datagram)
+    }
+
+    fn connect(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        to: SocketAddr,
+        _: Option<u32>,
+    ) -> (u64, Box<dyn Session>) {
+        let id = rng.next_u64();
+        let mut session = BlastSession::new(self.0, id, to, Some(now));
+        session.outwaits = true;
+        (id, Box::new(session))
+    }
+
+    fn accept(
+        &mut self,
+        _: Instant,
+        _: &mut Rng,
+        _: SocketAddr,
+        _: &[u8],
+        _: &mut Vec<u8>,
+    ) -> Accepted {
+        Accepted::Drop
+    }
+}
+
 /// The factory of sessions that expect no answer: open from the start, delivered when sent.
 pub(crate) struct Mute(pub(crate) Shape);
 
@@ -188,6 +225,7 @@ struct BlastSession {
     hello: Option<Instant>,
     open: bool,
     mute: bool,
+    outwaits: bool,
     /// Object, offset and bytes still to send.
     queue: Option<(ObjectId, u64, u64)>,
     next_seq: u64,
@@ -216,6 +254,7 @@ impl BlastSession {
             hello,
             open: false,
             mute: false,
+            outwaits: false,
             queue: None,
             next_seq: 0,
             reported: 0,
@@ -455,6 +494,10 @@ impl Session for BlastSession {
     }
 
     fn read(&mut self, _: &mut Vec<u8>) {}
+
+    fn outwaits_refusals(&self) -> bool {
+        self.outwaits
+    }
 
     fn close(&mut self, _: Instant, code: u32, text: &str) {
         self.goodbye = self.closing.is_none();

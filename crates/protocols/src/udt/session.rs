@@ -321,6 +321,12 @@ impl Session for UdtSession {
         }
     }
 
+    /// As libudt, which does not look at such answers: two equals are hardly started at one instant, and
+    /// a server that is started a moment later is found.
+    fn outwaits_refusals(&self) -> bool {
+        self.opening.is_some()
+    }
+
     fn close(&mut self, now: Instant, code: u32, text: &str) {
         let text = text.to_owned();
         self.fail(now, CloseReason::Local { code, text });
