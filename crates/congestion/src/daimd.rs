@@ -12,6 +12,10 @@
 //! UDT's median does not), and the capacity the largest of them so far, which the bursts of slow start
 //! show; a second without loss says that there is as much again. Feedback rarer than 10 ms is made up
 //! for.
+//!
+//! Without UDT's seeds (`first=none`) nothing that a pair tells is taken on trust: packets that one
+//! receive call returned have no spacing, so the capacity is held between the fastest arrival and twice
+//! that, and slow start paces at it. And what was lost of the burst that ended slow start is not counted again.
 
 use std::time::Duration;
 
@@ -45,13 +49,20 @@ pub(crate) const LAW: Law = Law {
             kind: Kind::Choice(&["seeds", "none"]),
             default: "seeds",
         },
+        Parameter {
+            name: "cuts",
+            about: "decreases per epoch of loss at most",
+            kind: Kind::Number(1.0, 5.0),
+            default: "5",
+        },
     ],
     make: |values: &Values| -> Box<dyn CongestionController> {
-        Box::new(Daimd::new(
+        let law = Daimd::new(
             values.number(WINDOW.name),
             values.number("decrease"),
             values.choice("first") == "seeds",
-        ))
+        );
+        Box::new(law.with_cuts(values.number("cuts")))
     },
 };
 
@@ -104,7 +115,7 @@ pub struct Daimd {
     /// Arrival speed and capacity, packets/s.
     arrival: u64,
     capacity: u64,
-    /// The largest delivery rate, where that is all there is.
+    /// The fastest arrival: the largest delivery rate, where that is all there is.
     seen: u64,
     last_at: Option<Instant>,
     /// Packets acknowledged since.
@@ -119,6 +130,7 @@ pub struct Daimd {
     average_naks: f64,
     naks: u32,
     cuts: u32,
+    max_cuts: u32,
     random: u32,
     rng: Rng,
     /// Bytes of a full datagram, and seconds.
@@ -150,11 +162,20 @@ impl Daimd {
             average_naks: 0.0,
             naks: 0,
             cuts: 0,
+            max_cuts: MAX_CUTS,
             random: 1,
             rng: Rng::new(0),
             datagram: 1_200.0,
             rtt: 0.1,
         }
+    }
+
+    /// At most this many decreases per epoch of loss; whole, from 1 to UDT's 5.
+    #[must_use]
+    pub fn with_cuts(mut self, cuts: f64) -> Self {
+        let cuts = u32::try_from(size(cuts).bytes()).unwrap_or(MAX_CUTS);
+        self.max_cuts = cuts.clamp(1, MAX_CUTS);
+        self
     }
 
     fn learn(&mut self, path: &PathView) {
@@ -181,6 +202,10 @@ impl Daimd {
             self.arrival = smooth(self.arrival, self.packets(told.arrival));
             if let Some(capacity) = told.capacity {
                 self.capacity = smooth(self.capacity, self.packets(capacity));
+            }
+            if self.first == UNKNOWN && self.arrival > 0 {
+                self.seen = self.seen.max(self.arrival);
+                self.capacity = self.capacity.clamp(self.seen, 2 * self.seen);
             }
         } else if let Some(sample) = ack.rate {
             let packets = self.packets(sample.rate);
@@ -238,7 +263,7 @@ impl Daimd {
             self.last_decrease_at = Some(loss.now);
             let drawn = (self.average_naks * self.rng.unit()).ceil();
             self.random = u32::try_from(size(drawn).bytes()).unwrap_or(1).max(1);
-        } else if self.cuts < MAX_CUTS {
+        } else if self.cuts < self.max_cuts {
             self.cuts += 1;
             self.naks += 1;
             if self.naks.is_multiple_of(self.random) {
@@ -273,7 +298,9 @@ impl CongestionController for Daimd {
     }
 
     fn on_start(&mut self, now: Instant, path: &PathView) {
+        let max_cuts = self.max_cuts;
         *self = Self::new(self.max_window, self.decrease, self.first == SEEDS);
+        self.max_cuts = max_cuts;
         self.rng = Rng::new(now.as_nanos());
         self.last_at = Some(now);
         self.learn(path);
@@ -292,6 +319,9 @@ impl CongestionController for Daimd {
         let acked = float(std::mem::take(&mut self.acked));
         if self.slow_start {
             self.window += acked + 1.0;
+            if self.first == UNKNOWN && self.capacity > 0 {
+                self.set_period(1.0 / float(self.capacity));
+            }
             if self.window > self.max_window {
                 self.leave_slow_start();
             }
@@ -308,6 +338,11 @@ impl CongestionController for Daimd {
         self.learn(&loss.path);
         if self.slow_start {
             self.leave_slow_start();
+            if self.first == UNKNOWN {
+                // What else that burst lost says nothing of the rate that follows it.
+                self.last_decrease_at = Some(loss.now);
+                self.cuts = self.max_cuts;
+            }
             return;
         }
         self.loss = true;

@@ -190,3 +190,36 @@ fn slow_start_ends_at_the_flow_window() {
     assert!(!law.slow_start);
     assert_eq!(law.observe().phase, "avoidance");
 }
+
+#[test]
+fn without_seeds_a_pair_without_spacing_says_twice_what_arrives() {
+    let mut law = Daimd::new(25_600.0, 1.125, false);
+    law.on_start(Instant::EPOCH, &path());
+    law.on_ack(&ack(10, 100_000, Some(1_000_000)));
+    assert_eq!(law.capacity, 200_000);
+    assert!(law.slow_start);
+    assert!((law.period - 5e-6).abs() < 1e-12, "{}", law.period);
+    for ms in 2..100 {
+        law.on_ack(&ack(10 * ms, 50_000, Some(1_000)));
+    }
+    assert_eq!(law.capacity, 100_000, "what once arrived can arrive again");
+}
+
+#[test]
+fn without_seeds_the_burst_that_ended_slow_start_is_counted_once() {
+    for (seeds, counted) in [(false, false), (true, true)] {
+        let mut law = Daimd::new(25_600.0, 1.125, seeds).with_cuts(1.0);
+        law.on_start(Instant::EPOCH, &path());
+        law.on_ack(&ack(10, 100_000, Some(100_000)));
+        law.on_loss(&loss(11, 1));
+        let left = law.period;
+        law.on_loss(&loss(12, 2));
+        assert_eq!(law.period > left, counted, "seeds: {seeds}");
+        let before = law.period;
+        law.on_loss(&loss(50, 20));
+        let cut = law.period;
+        assert!(cut > before, "sent after it");
+        law.on_loss(&loss(51, 21));
+        assert!((law.period - cut).abs() < 1e-12, "once per epoch");
+    }
+}

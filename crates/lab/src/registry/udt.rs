@@ -23,8 +23,9 @@ const PARAMETERS: &[Parameter] = &[
 
 /// The law of `udt4`: UDT's own, but with a window as large as is asked of libudt for such paths.
 const LAW: &str = "daimd:window=131072";
-/// The law of `udt4-tuned`: the same, that knows nothing before it was told.
-const TUNED_LAW: &str = "daimd:window=131072,first=none";
+/// The law of `udt4-tuned`: the same, that knows nothing before it was told, and decreases once for
+/// what is lost in a round trip.
+const TUNED_LAW: &str = "daimd:window=131072,first=none,cuts=1";
 
 const fn law(manner: Manner) -> &'static str {
     match manner {

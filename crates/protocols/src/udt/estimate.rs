@@ -2,8 +2,12 @@
 //! its median: between packets, and between the two of a probe pair that left back to back.
 //!
 //! Packets that one receive call returned together arrived at one instant as far as is known: the time
-//! since those before is shared among them, and a pair among them counts as 1 µs apart, the least
-//! libudt's integers can say. Source: UDT 4.11 `window.cpp`.
+//! since those before is shared among all of them, and a pair among them counts as 1 µs apart, the least
+//! libudt's integers can say. A pause is one interval, however many packets end it. The cured receiver
+//! shares no less than [`GROUP`]: what a busy socket returns at once, and how soon again, is the
+//! reader's rhythm and not the path's. Source: UDT 4.11 `window.cpp`.
+
+use std::time::Duration;
 
 use farhaul_core::time::{Instant, nanos};
 
@@ -13,6 +17,10 @@ use super::Manner;
 const ARRIVALS: usize = 16;
 /// Gaps of probe pairs.
 const PROBES: usize = 64;
+/// The least time over which the cured receiver counts what arrives.
+const GROUP: Duration = Duration::from_millis(2);
+/// Times the usual interval per packet that make a pause.
+const PAUSE: u64 = 8;
 const SECOND: u64 = 1_000_000_000;
 const LEAST: u64 = 1_000;
 
@@ -46,17 +54,21 @@ impl<const N: usize> Window<N> {
         }
     }
 
-    /// Mean of those within a factor of 8 of the median, and how many they are.
-    fn filtered(&self) -> Option<(u64, usize)> {
+    fn median(&self) -> Option<u64> {
         let mut sorted = self.ring;
         let known = &mut sorted[..self.filled];
         if known.is_empty() {
             return None;
         }
         let middle = known.len() / 2;
-        let (_, &mut median, _) = known.select_nth_unstable(middle);
+        Some(*known.select_nth_unstable(middle).1)
+    }
+
+    /// Mean of those within a factor of 8 of the median, and how many they are.
+    fn filtered(&self) -> Option<(u64, usize)> {
+        let median = self.median()?;
         let near = |v: &&u64| **v > median / 8 && **v < median.saturating_mul(8);
-        let (sum, count) = known
+        let (sum, count) = self.ring[..self.filled]
             .iter()
             .filter(near)
             .fold((0_u64, 0_usize), |(s, n), v| (s.saturating_add(*v), n + 1));
@@ -68,42 +80,91 @@ fn per_second(interval: u64) -> u32 {
     u32::try_from(SECOND.div_ceil(interval.max(LEAST))).unwrap_or(u32::MAX)
 }
 
+/// Packets that are counted together.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    /// When what came before it was complete, and when its last packet arrived.
+    since: Instant,
+    at: Instant,
+    count: u64,
+}
+
 /// What a receiver measures.
 #[derive(Clone, Debug)]
 pub(super) struct Estimate {
     arrivals: Window<ARRIVALS>,
     probes: Window<PROBES>,
-    last: Option<Instant>,
+    group: Option<Group>,
+    /// A group is at least so long.
+    least: Duration,
     probe: Option<(u64, Instant)>,
 }
 
 impl Estimate {
     /// libudt starts from a second between packets and 1,000 packets/s; the cured one from nothing.
     pub(super) const fn new(manner: Manner) -> Self {
-        let (arrival, probe) = match manner {
-            Manner::Libudt => (Some(SECOND), Some(1_000_000)),
-            Manner::Tuned => (None, None),
+        let (arrival, probe, least) = match manner {
+            Manner::Libudt => (Some(SECOND), Some(1_000_000), Duration::ZERO),
+            Manner::Tuned => (None, None, GROUP),
         };
         Self {
             arrivals: Window::new(arrival),
             probes: Window::new(probe),
-            last: None,
+            group: None,
+            least,
             probe: None,
         }
     }
 
-    /// `count` data packets arrived together.
+    /// `count` data packets arrived together, perhaps with those of the call before.
     pub(super) fn on_batch(&mut self, now: Instant, count: u64) {
         if count == 0 {
             return;
         }
-        if let Some(last) = self.last {
-            let each = nanos(now.since(last)) / count;
-            for _ in 0..count.min(ARRIVALS as u64) {
+        let fresh = Group {
+            since: now,
+            at: now,
+            count: 0,
+        };
+        let Some(group) = self.group else {
+            self.group = Some(fresh);
+            return;
+        };
+        let gap = now.since(group.at);
+        let mut group = if self.is_pause(gap, count) {
+            self.close(group);
+            self.arrivals.push(nanos(gap));
+            self.group = Some(fresh);
+            return;
+        } else if now > group.at && group.at.since(group.since) >= self.least {
+            self.close(group);
+            Group {
+                since: group.at,
+                ..fresh
+            }
+        } else {
+            group
+        };
+        group.at = now;
+        group.count += count;
+        self.group = Some(group);
+    }
+
+    /// So long a time before `count` packets is the sender's, not the path's.
+    fn is_pause(&self, gap: Duration, count: u64) -> bool {
+        let usual = self.arrivals.median();
+        gap > self.least
+            && usual.is_some_and(|usual| nanos(gap) / count > usual.saturating_mul(PAUSE))
+    }
+
+    /// The packets of `group` shared the time it took.
+    fn close(&mut self, group: Group) {
+        let each = nanos(group.at.since(group.since)) / group.count.max(1);
+        if each > 0 {
+            for _ in 0..group.count.min(ARRIVALS as u64) {
                 self.arrivals.push(each.max(LEAST));
             }
         }
-        self.last = Some(now);
     }
 
     /// Packet `number` arrived for the first time.
@@ -181,6 +242,51 @@ mod tests {
             "pairs at half the interval: {pairs}"
         );
         assert_eq!(run(Manner::Libudt, 3_200, 50_000, 32).capacity(), 1_000_000);
+    }
+
+    /// What a busy reader finds: every 320 µs eight trains at once, and 20 µs later four more.
+    fn busy(manner: Manner) -> u32 {
+        let mut estimate = Estimate::new(manner);
+        let mut now = Instant::from_nanos(SECOND);
+        for _ in 0..100 {
+            for (pause, trains) in [(300, 8), (20, 4)] {
+                now += Duration::from_micros(pause);
+                for _ in 0..trains {
+                    estimate.on_batch(now, 7);
+                }
+            }
+        }
+        estimate.arrival()
+    }
+
+    #[test]
+    fn trains_of_one_call_share_its_time_and_a_reader_has_no_rhythm() {
+        let mut estimate = Estimate::new(Manner::Libudt);
+        for ms in 0..100 {
+            for _ in 0..4 {
+                estimate.on_batch(Instant::from_nanos(ms * 1_000_000), 10);
+            }
+        }
+        assert_eq!(estimate.arrival(), 40_000);
+        let truth = 12 * 7 * 1_000_000 / 320;
+        assert!(busy(Manner::Tuned).abs_diff(truth) < truth / 20);
+    }
+
+    #[test]
+    fn a_burst_after_a_pause_has_its_own_speed() {
+        for manner in [Manner::Libudt, Manner::Tuned] {
+            let mut estimate = Estimate::new(manner);
+            let mut now = Instant::from_nanos(SECOND);
+            for _ in 0..20 {
+                now += Duration::from_millis(50);
+                for _ in 0..8 {
+                    now += Duration::from_micros(460);
+                    estimate.on_batch(now, 64);
+                }
+            }
+            let speed = estimate.arrival();
+            assert!(speed.abs_diff(139_130) < 1_400, "{manner:?}: {speed}");
+        }
     }
 
     #[test]
