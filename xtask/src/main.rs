@@ -33,7 +33,7 @@ usage: cargo xtask <task>
   new-protocol NAME   a protocol with a wire format of its own, and its tests
 
   results [--quick]   measures the fixed table of cells and writes it to lab/results and README.md
-  udt4-bench [SECONDS] UDT beside libudt over emulated paths, for people to read
+  udt4-bench SECS DIR UDT beside libudt over emulated paths; runs and medians are kept in DIR
 ";
 
 /// What a task reports: nothing, or every complaint it has.

@@ -1,18 +1,21 @@
 //! How does our UDT stand beside the real one? `cargo xtask udt4-bench` lets both cross the same
-//! emulated paths, one after the other, and prints goodput at the receiver and processor time per bit.
+//! emulated paths, one after the other, and tells goodput at the receiver and processor time per bit.
+//! Every run is added to `udt4.jsonl` in the folder named; the table of medians is `udt4.md` beside it,
+//! and says how many runs there were and in which the emulator was late.
 //!
 //! libudt gets 1,000 MB for each of its buffers; everybody's packets have 8,972 bytes.
 
 use std::{
     env,
     ffi::OsString,
-    fs,
-    io::{self, Write as _},
+    fmt::Write as _,
+    fs::{self, OpenOptions},
+    io::Write as _,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Outcome;
 
@@ -41,11 +44,10 @@ const ROWS: [(Row, &str); 3] = [
     (Row::TunedToLibudt, "udt4-tuned to libudt"),
 ];
 
-struct Figures {
-    goodput: f64,
-    sender_cpu: f64,
-    receiver_cpu: f64,
-}
+/// Goodput, bit/s, and per cent of a core per Gbit/s at the sender and at the receiver.
+type Figures = [f64; 3];
+/// What they are called in `udt4.jsonl`.
+const NAMES: [&str; 3] = ["goodput_bits_per_second", "sender_cpu", "receiver_cpu"];
 
 struct Bench {
     farhaul: PathBuf,
@@ -54,35 +56,95 @@ struct Bench {
     folder: PathBuf,
 }
 
-/// `cargo xtask udt4-bench [SECONDS]`.
+/// `cargo xtask udt4-bench SECONDS FOLDER`.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
-    let fail = |text: String| vec![text];
-    let seconds = match args {
-        [] => 10,
-        [seconds] => seconds
-            .parse()
-            .map_err(|_| fail(format!("{seconds}: give whole seconds")))?,
-        _ => return Err(fail("usage: cargo xtask udt4-bench [SECONDS]".into())),
+    let [seconds, out] = args else {
+        let usage = "usage: cargo xtask udt4-bench SECONDS FOLDER (as lab/results/DATE-MACHINE)";
+        return Err(vec![usage.into()]);
     };
-    let bench = Bench::build(root, seconds).map_err(fail)?;
-    let say = |text: String| {
-        let mut out = io::stdout().lock();
-        writeln!(out, "{text}").map_err(|e| fail(e.to_string()))
-    };
-    say("| RTT | loss | who | Gbit/s | CPU %/Gbps, sender / receiver |".into())?;
-    say("|--:|--:|---|--:|--:|".into())?;
+    measure_all(root, seconds, &root.join(out)).map_err(|text| vec![text])
+}
+
+fn measure_all(root: &Path, seconds: &str, out: &Path) -> Result<(), String> {
+    let seconds = seconds
+        .parse()
+        .map_err(|_| format!("{seconds}: give whole seconds"))?;
+    if !out.is_dir() {
+        return Err(format!("{}: no such folder", out.display()));
+    }
+    let bench = Bench::build(root, seconds)?;
     for (rtt, loss) in CELLS {
         for (row, name) in ROWS {
-            let f = bench.measure(row, rtt, loss).map_err(fail)?;
-            say(format!(
-                "| {rtt} | {loss} | {name} | {:.3} | {:.1} / {:.1} |",
-                f.goodput / 1e9,
-                f.sender_cpu,
-                f.receiver_cpu
-            ))?;
+            let (figures, late) = bench.measure(row, rtt, loss)?;
+            note(out, (rtt, loss, name), figures, late, seconds)?;
         }
     }
-    Ok(())
+    let kept = fs::read_to_string(out.join("udt4.jsonl")).map_err(|e| e.to_string())?;
+    let runs: Vec<Value> = kept
+        .lines()
+        .map(|line| object(line.as_bytes()))
+        .collect::<Result<_, _>>()?;
+    fs::write(out.join("udt4.md"), table(&runs)?).map_err(|e| e.to_string())
+}
+
+/// Adds a run to `udt4.jsonl`.
+fn note(
+    out: &Path,
+    (rtt, loss, who): (&str, &str, &str),
+    figures: Figures,
+    late: bool,
+    seconds: u32,
+) -> Result<(), String> {
+    let mut run = json!({"rtt": rtt, "loss": loss, "who": who, "late": late, "seconds": seconds});
+    for (name, figure) in NAMES.into_iter().zip(figures) {
+        run[name] = figure.into();
+    }
+    let file = out.join("udt4.jsonl");
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(&file)
+        .and_then(|mut file| writeln!(file, "{run}"))
+        .map_err(|e| format!("{}: {e}", file.display()))
+}
+
+/// The medians of all runs, by cell and who.
+fn table(runs: &[Value]) -> Result<String, String> {
+    let mut text = String::from(
+        "Emulated path of 10 Gbit/s with a queue of 18 MB and random loss in both directions, packets of 8,972 bytes; \
+         both ends and the emulator share the machine. Medians.\n\n\
+         | RTT | loss | who | Gbit/s | CPU %/Gbps, sender / receiver | runs | emulator late in |\n\
+         |--:|--:|---|--:|--:|--:|--:|\n",
+    );
+    for (rtt, loss) in CELLS {
+        for (_, who) in ROWS {
+            let of_cell =
+                |run: &&Value| run["rtt"] == rtt && run["loss"] == loss && run["who"] == who;
+            let cell: Vec<&Value> = runs.iter().filter(of_cell).collect();
+            if cell.is_empty() {
+                continue;
+            }
+            let mut medians = [0.0; 3];
+            for (name, median) in NAMES.into_iter().zip(&mut medians) {
+                let mut all = cell
+                    .iter()
+                    .map(|run| number(&run[name], name))
+                    .collect::<Result<Vec<_>, _>>()?;
+                all.sort_by(f64::total_cmp);
+                *median = all[all.len() / 2];
+            }
+            let [goodput, sender, receiver] = medians;
+            let late = cell.iter().filter(|run| run["late"] == true).count();
+            writeln!(
+                text,
+                "| {rtt} | {loss} | {who} | {:.3} | {sender:.1} / {receiver:.1} | {} | {late} |",
+                goodput / 1e9,
+                cell.len(),
+            )
+            .map_err(|e| e.to_string())?;
+        }
+    }
+    Ok(text)
 }
 
 fn succeed(command: &mut Command) -> Result<Vec<u8>, String> {
@@ -140,20 +202,19 @@ impl Bench {
         })
     }
 
-    fn measure(&self, row: Row, rtt: &str, loss: &str) -> Result<Figures, String> {
+    /// Figures, and whether the emulator was late.
+    fn measure(&self, row: Row, rtt: &str, loss: &str) -> Result<(Figures, bool), String> {
         let (farhaul, peer, t) = (self.farhaul.display(), self.peer.display(), self.seconds);
         match row {
             Row::Ours => {
                 let far = format!("{farhaul} bench serve --protocol udt4:{MSS}");
                 let near =
                     format!("{farhaul} bench 10.99.0.2 --protocol udt4:{MSS} -t {t} -i 0 -J");
-                let report = object(&self.wan(rtt, loss, &far, &near)?)?;
+                let (report, late) = self.wan(rtt, loss, &far, &near)?;
+                let report = object(&report)?;
                 let cpu = |side: &str| number(&report[side]["cpu_percent_per_gbps"], side);
-                Ok(Figures {
-                    goodput: number(&report["goodput_bits_per_second"], "goodput")?,
-                    sender_cpu: cpu("sender")?,
-                    receiver_cpu: cpu("receiver")?,
-                })
+                let goodput = number(&report["goodput_bits_per_second"], "goodput")?;
+                Ok(([goodput, cpu("sender")?, cpu("receiver")?], late))
             }
             Row::Libudt => self.against_sink(
                 rtt,
@@ -171,7 +232,7 @@ impl Bench {
 
     /// Lets `sender` send to libudt, whose account comes back through a pipe: the far end is ended with
     /// the near one.
-    fn against_sink(&self, rtt: &str, loss: &str, sender: &str) -> Result<Figures, String> {
+    fn against_sink(&self, rtt: &str, loss: &str, sender: &str) -> Result<(Figures, bool), String> {
         let (pipe, taken) = (self.folder.join("pipe"), self.folder.join("taken"));
         if pipe.exists() {
             fs::remove_file(&pipe).map_err(|e| format!("{}: {e}", pipe.display()))?;
@@ -183,16 +244,15 @@ impl Bench {
             self.peer.display()
         );
         let near = format!("tail -n 1 {pipe} > {taken_at} & {sender}; wait");
-        let sent = object(&self.wan(rtt, loss, &far, &near)?)?;
+        let (sent, late) = self.wan(rtt, loss, &far, &near)?;
+        let sent = object(&sent)?;
         let taken = object(&fs::read(&taken).map_err(|e| format!("{}: {e}", taken.display()))?)?;
-        Ok(Figures {
-            goodput: number(&taken["goodput_bits_per_second"], "goodput")?,
-            sender_cpu: cost(&sent, &taken)?,
-            receiver_cpu: cost(&taken, &taken)?,
-        })
+        let goodput = number(&taken["goodput_bits_per_second"], "goodput")?;
+        Ok(([goodput, cost(&sent, &taken)?, cost(&taken, &taken)?], late))
     }
 
-    fn wan(&self, rtt: &str, loss: &str, far: &str, near: &str) -> Result<Vec<u8>, String> {
+    /// What the near program printed, and whether the emulator was late.
+    fn wan(&self, rtt: &str, loss: &str, far: &str, near: &str) -> Result<(Vec<u8>, bool), String> {
         let report = self.folder.join("wan.json");
         let out = succeed(
             Command::new(&self.farhaul)
@@ -203,10 +263,10 @@ impl Bench {
                 .arg(&report)
                 .args(["--far", far, "--", "sh", "-c", near]),
         )?;
-        let health = object(&fs::read(&report).map_err(|e| format!("{}: {e}", report.display()))?)?;
-        if health["valid"] == Value::Bool(false) {
-            eprintln!("{rtt} {loss}: the emulator was late; the next figure says little");
-        }
-        Ok(out)
+        let report = object(&fs::read(&report).map_err(|e| format!("{}: {e}", report.display()))?)?;
+        let valid = report["health"]["valid"]
+            .as_bool()
+            .ok_or("the emulator's report says nothing of its health")?;
+        Ok((out, !valid))
     }
 }
