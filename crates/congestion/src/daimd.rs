@@ -199,11 +199,16 @@ impl Daimd {
             _ => (old * 7 + new) >> 3,
         };
         if let Some(told) = ack.receiver {
-            self.arrival = smooth(self.arrival, self.packets(told.arrival));
+            let arrival = self.packets(told.arrival);
+            self.arrival = smooth(self.arrival, arrival);
             if let Some(capacity) = told.capacity {
                 self.capacity = smooth(self.capacity, self.packets(capacity));
             }
             if self.first == UNKNOWN && self.arrival > 0 {
+                if self.slow_start {
+                    // It doubles each round trip: what is smoothed is far behind.
+                    self.arrival = self.arrival.max(arrival);
+                }
                 self.seen = self.seen.max(self.arrival);
                 self.capacity = self.capacity.clamp(self.seen, 2 * self.seen);
             }

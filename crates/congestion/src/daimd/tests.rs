@@ -206,6 +206,18 @@ fn without_seeds_a_pair_without_spacing_says_twice_what_arrives() {
 }
 
 #[test]
+fn without_seeds_slow_start_ends_at_the_fastest_arrival() {
+    let mut law = Daimd::new(25_600.0, 1.125, false);
+    law.on_start(Instant::EPOCH, &path());
+    for (ms, arrival) in [(10, 1_000), (20, 50_000), (30, 100_000), (40, 60_000)] {
+        law.on_ack(&ack(ms, arrival, Some(1_000_000)));
+    }
+    law.on_loss(&loss(41, 1));
+    let left = 1.0 / law.period;
+    assert!((94_000.0..=100_000.0).contains(&left), "{left}");
+}
+
+#[test]
 fn without_seeds_the_burst_that_ended_slow_start_is_counted_once() {
     for (seeds, counted) in [(false, false), (true, true)] {
         let mut law = Daimd::new(25_600.0, 1.125, seeds).with_cuts(1.0);

@@ -200,8 +200,8 @@ impl Estimate {
 
 /// Time between the departures that arrival speeds tell; for tests and reports.
 #[cfg(test)]
-const fn interval(packets_per_second: u64) -> std::time::Duration {
-    std::time::Duration::from_nanos(SECOND / packets_per_second)
+const fn interval(packets_per_second: u64) -> Duration {
+    Duration::from_nanos(SECOND / packets_per_second)
 }
 
 #[cfg(test)]
