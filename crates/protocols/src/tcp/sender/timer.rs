@@ -162,15 +162,21 @@ impl Sender {
 
     /// When to call [`Self::on_timeout`].
     pub(crate) fn next_timeout(&self) -> Option<(Instant, Why)> {
-        let repair = [self.timers.rto, self.timers.pto, self.timers.reorder];
-        let repair = repair.into_iter().flatten().map(|at| (at, Why::Repair));
-        let pacing = self.wake().map(|at| (at, Why::Pacing));
-        let law = self.law.next_tick().map(|at| (at, Why::Law));
-        let peer = self.peer.probe_at.map(|at| (at, Why::Peer));
-        repair
-            .chain(pacing)
-            .chain(law)
-            .chain(peer)
-            .min_by_key(|(at, _)| *at)
+        let mut first: Option<(Instant, Why)> = None;
+        for (at, why) in [
+            (self.timers.rto, Why::Repair),
+            (self.timers.pto, Why::Repair),
+            (self.timers.reorder, Why::Repair),
+            (self.wake(), Why::Pacing),
+            (self.law.next_tick(), Why::Law),
+            (self.peer.probe_at, Why::Peer),
+        ] {
+            if let Some(at) = at
+                && first.is_none_or(|(earliest, _)| at < earliest)
+            {
+                first = Some((at, why));
+            }
+        }
+        first
     }
 }

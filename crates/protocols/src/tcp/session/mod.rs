@@ -7,12 +7,12 @@ mod send;
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use farhaul_core::{
-    datagram::{Received, Transmit, TxBuf},
+    datagram::{MAX_SEGMENTS, Received, Transmit, TxBuf},
     life::Life,
     protocol::{CloseReason, Event, Session, Turn},
     send::STREAM,
     stats::{Stats, Why},
-    store::ObjectId,
+    store::{Extent, ObjectId},
     time::Instant,
 };
 
@@ -82,6 +82,8 @@ pub(super) struct TcpSession {
     out: Outgoing,
     inc: Incoming,
     life: Life<Farewell>,
+    /// Of the batch in hand, to be filled or placed; kept, for it is long and batches are short.
+    extents: Vec<Extent>,
     /// A segment that asks the peer where it stands is to be sent.
     ask: bool,
     /// The application gave something that has not been announced as delivered.
@@ -105,6 +107,7 @@ impl TcpSession {
             out: Outgoing::default(),
             inc: Incoming::default(),
             life: Life::new(now, IDLE),
+            extents: Vec::with_capacity(MAX_SEGMENTS),
             ask: false,
             undelivered: false,
             held: None,
@@ -265,12 +268,20 @@ impl Session for TcpSession {
             return knock;
         }
         let life = self.life.idle_at().min(self.life.ping_at());
-        [(life, Why::Liveness)]
-            .into_iter()
-            .chain(knock)
-            .chain(self.sender.next_timeout())
-            .chain(self.receiver.next_timeout())
-            .min_by_key(|(at, _)| *at)
+        let mut first = (life, Why::Liveness);
+        for (at, why) in [
+            knock,
+            self.sender.next_timeout(),
+            self.receiver.next_timeout(),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            if at < first.0 {
+                first = (at, why);
+            }
+        }
+        Some(first)
     }
 
     fn poll_event(&mut self) -> Option<Event> {

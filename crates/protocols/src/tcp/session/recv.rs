@@ -1,6 +1,8 @@
 //! What arrived? Each segment is read, its acknowledgement told to the sender, its payload placed
 //! where it belongs, its sequence numbers told to the receiver. One call to the store per batch.
 
+use std::mem;
+
 use farhaul_core::{
     codec::DecodeError,
     datagram::{Ecn, MAX_SEGMENTS, Received},
@@ -19,20 +21,11 @@ use crate::tcp::{
     wire::{Header, MAX_SACKS, Place, flag},
 };
 
-/// The extents of a batch that are to be placed.
-struct Placing {
-    extents: [Extent; MAX_SEGMENTS],
-    count: usize,
-}
-
 impl TcpSession {
     pub(super) fn receive(&mut self, turn: &mut Turn<'_>, batch: &Received<'_>) {
-        let mut placing = Placing {
-            extents: [Extent::default(); MAX_SEGMENTS],
-            count: 0,
-        };
+        let mut placing = mem::take(&mut self.extents);
         for (i, bytes) in batch.bytes.chunks(batch.segment).enumerate() {
-            if placing.count == MAX_SEGMENTS {
+            if placing.len() == MAX_SEGMENTS {
                 self.place(turn, &mut placing, batch.bytes);
             }
             let at = i * batch.segment;
@@ -42,21 +35,21 @@ impl TcpSession {
             }
         }
         self.place(turn, &mut placing, batch.bytes);
+        self.extents = placing;
         if self.life.is_open() {
             self.receiver.batch_ends(turn.now);
             self.settle();
         }
     }
 
-    fn place(&mut self, turn: &mut Turn<'_>, placing: &mut Placing, bytes: &[u8]) {
-        let extents = &placing.extents[..placing.count];
-        placing.count = 0;
-        if extents.is_empty() {
+    fn place(&mut self, turn: &mut Turn<'_>, placing: &mut Vec<Extent>, bytes: &[u8]) {
+        if placing.is_empty() {
             return;
         }
-        if let Err(error) = turn.store.place(extents, bytes) {
+        if let Err(error) = turn.store.place(placing, bytes) {
             self.fail(turn.now, CloseReason::Store(error.0));
         }
+        placing.clear();
     }
 
     fn segment(
@@ -64,7 +57,7 @@ impl TcpSession {
         turn: &mut Turn<'_>,
         ecn: Ecn,
         (at, bytes): (usize, &[u8]),
-        placing: &mut Placing,
+        placing: &mut Vec<Extent>,
     ) -> Result<(), DecodeError> {
         let (header, len) = Header::decode(bytes)?;
         let now = turn.now;
@@ -133,7 +126,7 @@ impl TcpSession {
         header: &Header,
         arrival: Arrival,
         (at, payload): (usize, &[u8]),
-        placing: &mut Placing,
+        placing: &mut Vec<Extent>,
     ) -> Result<(), DecodeError> {
         let place = header
             .place
@@ -160,7 +153,12 @@ impl TcpSession {
     }
 
     /// Puts the payload where it belongs; false if there is no room for it.
-    fn take(&mut self, place: Place, (at, payload): (usize, &[u8]), placing: &mut Placing) -> bool {
+    fn take(
+        &mut self,
+        place: Place,
+        (at, payload): (usize, &[u8]),
+        placing: &mut Vec<Extent>,
+    ) -> bool {
         let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         if place.object == STREAM {
             if !self.inc.takes(place.offset, len) {
@@ -171,13 +169,12 @@ impl TcpSession {
             }
             self.receiver.set_unread(self.inc.unread());
         } else {
-            placing.extents[placing.count] = Extent {
+            placing.push(Extent {
                 object: place.object,
                 offset: place.offset,
                 len,
                 at: u32::try_from(at).unwrap_or(u32::MAX),
-            };
-            placing.count += 1;
+            });
         }
         true
     }

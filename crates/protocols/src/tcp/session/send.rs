@@ -3,7 +3,7 @@
 
 use farhaul_core::{
     codec::Writer,
-    datagram::{Ecn, MAX_SEGMENTS, Transmit, TxBuf},
+    datagram::{Ecn, Transmit, TxBuf},
     protocol::{CloseReason, Turn},
     send::STREAM,
     stats::Why,
@@ -20,10 +20,9 @@ use crate::tcp::{
     wire::{Close, Header, Hello, MAX_HEADER, MAX_TEXT, Place, Sacks, Stamps, flag},
 };
 
-/// Data segments of one batch while they are written.
+/// How much was written.
+#[derive(Default)]
 struct Batch {
-    extents: [Extent; MAX_SEGMENTS],
-    filled: usize,
     count: usize,
     bytes: u64,
 }
@@ -220,14 +219,15 @@ impl TcpSession {
             }
         };
         let batch = self.compose(now, segments, out)?;
-        let extents = &batch.extents[..batch.filled];
-        if !extents.is_empty()
-            && let Err(error) = turn.store.fill(extents, out.raw())
+        if !self.extents.is_empty()
+            && let Err(error) = turn.store.fill(&self.extents, out.raw())
         {
+            self.extents.clear();
             self.fail(now, CloseReason::Store(error.0));
             let farewell = self.life.take_farewell()?;
             return Some(self.say_farewell(now, &farewell, out));
         }
+        self.extents.clear();
         self.sender.batch_sent(now, batch.bytes);
         self.held = None;
         self.stats.held.set(now, None);
@@ -256,17 +256,12 @@ impl TcpSession {
         let room = u32::try_from(size.saturating_sub(solid)).unwrap_or(u32::MAX);
         let fit = out.begin(size).min(self.config.burst);
         let fit = fit.min(usize::try_from(segments).unwrap_or(usize::MAX));
-        let mut batch = Batch {
-            extents: [Extent::default(); MAX_SEGMENTS],
-            filled: 0,
-            count: 0,
-            bytes: 0,
-        };
+        let mut batch = Batch::default();
         while batch.count < fit
             && let Some(piece) = self.sender.next(now, room, stamp(now))
         {
             let len = solid + piece.len as usize;
-            self.write(&mut header, &piece, &mut batch, out);
+            self.write(&mut header, &piece, out);
             batch.count += 1;
             batch.bytes += len as u64;
             header.flags &= !flag::CWR;
@@ -277,7 +272,7 @@ impl TcpSession {
         (batch.count > 0).then_some(batch)
     }
 
-    fn write(&mut self, header: &mut Header, piece: &Piece, batch: &mut Batch, out: &mut TxBuf) {
+    fn write(&mut self, header: &mut Header, piece: &Piece, out: &mut TxBuf) {
         let Some(numbers) = &self.numbers else {
             return;
         };
@@ -297,13 +292,12 @@ impl TcpSession {
             debug_assert!(known, "what is not acknowledged is kept");
             out.commit(len, len);
         } else {
-            batch.extents[batch.filled] = Extent {
+            self.extents.push(Extent {
                 object: piece.object,
                 offset: piece.offset,
                 len: piece.len,
                 at: u32::try_from(start + solid).unwrap_or(u32::MAX),
-            };
-            batch.filled += 1;
+            });
             out.commit(len, solid);
         }
     }
