@@ -28,6 +28,7 @@ mod parallel;
 pub mod registry;
 pub mod results;
 pub mod scenario;
+mod starts;
 pub mod stopwatch;
 pub mod stream;
 pub mod tcp;

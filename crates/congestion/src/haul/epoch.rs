@@ -22,6 +22,8 @@ const EXCESS: f64 = 0.01;
 const YIELDED: f64 = 0.25;
 /// That much of the loss must have stayed.
 const STAYED: f64 = 0.7;
+/// And no more than this of what was delivered: a path that delivers as much as before was overrun.
+const FELL: f64 = 0.5;
 /// In so many epochs in a row.
 const INSISTENT: u32 = 3;
 
@@ -116,8 +118,8 @@ pub(super) struct UsualLoss {
     share: f64,
     /// Epochs in a row beyond the usual.
     beyond: u32,
-    /// Estimate and loss when that began.
-    began: Option<(f64, f64)>,
+    /// Estimate, loss and delivery rate when that began.
+    began: Option<(f64, f64, f64)>,
     /// Loss that stayed although much less was sent.
     proven: f64,
 }
@@ -133,8 +135,10 @@ impl UsualLoss {
         self.share
     }
 
-    /// Takes an epoch's loss, and the estimate then; true when that and those before were beyond the usual.
-    pub(super) fn take(&mut self, loss: f64, bandwidth: f64) -> bool {
+    /// Takes an epoch, and the estimate then; true when its loss and that of those before were beyond
+    /// the usual.
+    pub(super) fn take(&mut self, epoch: &Epoch, bandwidth: f64) -> bool {
+        let (loss, rate) = (epoch.loss(), epoch.rate());
         let usual = self.share;
         self.proven = self.proven.min(loss * 2.0 + EXCESS);
         self.recent.rotate_right(1);
@@ -154,9 +158,9 @@ impl UsualLoss {
             self.began = None;
             return false;
         }
-        let (then, before) = *self.began.get_or_insert((bandwidth, loss));
+        let (then, before, delivered) = *self.began.get_or_insert((bandwidth, loss, rate));
         if bandwidth < then * YIELDED {
-            if loss > before * STAYED {
+            if loss > before * STAYED && rate < delivered * FELL {
                 self.proven = loss;
             }
             self.began = None;

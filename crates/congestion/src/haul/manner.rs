@@ -27,9 +27,12 @@ const KEPT_IN_VAIN: f64 = 0.5;
 const SHORT: u32 = 2;
 /// How long a low flow holds still when draining did not help.
 pub(super) const ASIDE: Duration = Duration::from_secs(1);
-/// CUBIC's constants for the window of two: half of the cut, and steeper, so that the mean window,
-/// which goes with the fourth root of `c (3 + beta) / (4 (1 - beta))` (RFC 9438 §5.1), doubles.
-const OF_TWO: (f64, f64) = (0.85, 3.1);
+/// CUBIC's `beta` and `c` for who makes room now and then to see who fills it. The mean window goes with
+/// the fourth root of `c (3 + beta) / (4 (1 - beta))` (RFC 9438 §5.1): these make it half as large again
+/// as CUBIC's, which the looks cost.
+const LOOKING: (f64, f64) = (0.8, 1.5);
+/// The same for the window of more than one and a half of those.
+const LOOKING_LARGER: (f64, f64) = (0.88, 6.0);
 
 /// The claim, and what it makes the law remember.
 #[derive(Clone, Debug)]
@@ -96,10 +99,11 @@ impl Manner {
 
     /// The window law among window laws.
     pub(super) fn rival(&self) -> Cubic {
-        match self.sharing {
-            Sharing::High => Cubic::new(OF_TWO.0, OF_TWO.1),
-            _ => Cubic::default(),
-        }
+        let (beta, c) = match self.sharing {
+            Sharing::High => LOOKING_LARGER,
+            Sharing::Low | Sharing::Fair => LOOKING,
+        };
+        Cubic::new(beta, c)
     }
 
     /// What the law should take for the queue that this feedback shows.

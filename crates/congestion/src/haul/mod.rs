@@ -70,6 +70,8 @@ const CALM: Duration = Duration::from_secs(1);
 const ELSEWHERE: (f64, f64) = (0.25, 2.0);
 /// Sent less while a queue is given back: least and most.
 const DRAIN: (f64, f64) = (0.15, 0.5);
+/// What is delivered after a cut proves this part of itself: perhaps the path only held its breath.
+const PROVEN: f64 = 0.5;
 /// The least estimate.
 const LEAST: Rate = Rate::mbit(1);
 
@@ -117,6 +119,8 @@ pub struct Haul {
     start: Start,
     /// The estimate: what the receiver gets of this flow.
     bandwidth: Rate,
+    /// The largest estimate, slowly forgotten: what somebody else may have taken.
+    held: Rate,
     usual_loss: UsualLoss,
     probe: Probe,
     /// When the outcome of the last probe is known.
@@ -152,6 +156,7 @@ impl Default for Haul {
             until: None,
             start: Start::default(),
             bandwidth: LEAST,
+            held: LEAST,
             usual_loss: UsualLoss::default(),
             probe: Probe::default(),
             outcome_at: Instant::EPOCH,
@@ -266,6 +271,7 @@ impl Haul {
         if !outcome.free || !calm {
             self.cruise(now);
         } else if self.probe.is_widest() && self.is_elsewhere() {
+            self.probe = Probe::default();
             self.start = Start::from(self.bandwidth);
             self.burst(now);
         } else {
@@ -276,13 +282,13 @@ impl Haul {
     /// The estimate is far from any at which the link was seen full: there may be far more.
     fn is_elsewhere(&self) -> bool {
         let (below, above) = ELSEWHERE;
-        self.full.is_none_or(|(_, at)| {
-            self.bandwidth < at.scale(below) || self.bandwidth > at.scale(above)
-        })
+        let far = |at: Rate| self.bandwidth < at.scale(below) || self.bandwidth > at.scale(above);
+        self.manner.competes() && self.full.is_none_or(|(_, at)| far(at))
     }
 
     fn sample(&mut self, now: Instant, sample: &RateSample) {
         if !self.starting() {
+            self.bandwidth = self.bandwidth.max(sample.rate.scale(PROVEN));
             self.probe.sample(sample);
         } else if self.start.sample(sample, self.path.datagram) {
             self.judge_burst(now);

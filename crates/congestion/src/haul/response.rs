@@ -18,10 +18,8 @@ const MAX_VAIN_AGAIN: u32 = 2;
 const RECENT: Duration = Duration::from_secs(10);
 /// The estimate is multiplied by this besides when a drain did not help.
 const GIVE: f64 = 0.97;
-/// No single epoch takes more of the estimate: the path may only have held its breath.
-const LEAST_KEPT: f64 = 0.25;
-/// What was delivered after a cut proves at least this part of itself.
-const PROVEN: f64 = 0.5;
+/// What stays from epoch to epoch of the largest estimate.
+const HELD: f64 = 0.998;
 /// How long somebody who makes room waits for others to see it, besides two round trips.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -32,15 +30,14 @@ impl Haul {
             return;
         }
         let usual = self.usual_loss.share();
-        let lossy = self.usual_loss.take(epoch.loss(), self.bandwidth.as_f64());
+        let lossy = self.usual_loss.take(&epoch, self.bandwidth.as_f64());
         self.peak = self.peak.mul_f64(0.98);
+        self.held = self.held.scale(HELD).max(self.bandwidth);
         if self.competing() {
             self.end_competing_epoch(now, &epoch);
             return;
         }
         if epoch.began < Some(self.blind_until) {
-            let proven = Rate::from_f64(epoch.rate()).scale(PROVEN);
-            self.bandwidth = self.bandwidth.max(proven);
             return;
         }
         let stands = epoch.marked || epoch.least_queue.is_some_and(|q| q > self.queue_target());
@@ -49,7 +46,7 @@ impl Haul {
             if !epoch.app_limited {
                 let share = (epoch.delivered() / (1.0 - usual)).min(1.0);
                 let kept = share * self.manner.kept(self.probe.share);
-                self.bandwidth = self.bandwidth.scale(kept.max(LEAST_KEPT)).max(LEAST);
+                self.bandwidth = self.bandwidth.scale(kept).max(LEAST);
                 // What is on its way was sent before this cut, and must not cut again.
                 self.blind_until = self.outcome(now);
             }
@@ -104,7 +101,7 @@ impl Haul {
     /// Somebody else fills the queue.
     pub(super) fn compete(&mut self, now: Instant) {
         if !self.recently_competed(now) {
-            let bytes = self.base().as_f64() / 8.0 * self.path.srtt.as_secs_f64();
+            let bytes = self.base().max(self.held).as_f64() / 8.0 * self.path.srtt.as_secs_f64();
             self.rival = Some(Rival::new(now, bytes, &self.path, self.manner.rival()));
         }
         self.compete_on(now);
@@ -123,7 +120,7 @@ impl Haul {
 
     pub(super) fn compete_on(&mut self, now: Instant) {
         if let Some(rival) = &mut self.rival {
-            rival.resume(now);
+            rival.resume(now, self.path.srtt);
             let at = rival.look_at;
             self.enter(Phase::Compete, Some(at));
         }

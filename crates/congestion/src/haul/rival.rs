@@ -39,6 +39,8 @@ pub(super) struct Rival {
     /// The least rtt of the last epoch in competition, and while looking.
     competed: Option<Duration>,
     looked: Option<Duration>,
+    /// Where the last look ended.
+    floor: Option<Duration>,
     /// Losses before this belong to the last cut.
     deaf_until: Instant,
     /// When to look who else is there, losses or not.
@@ -57,6 +59,7 @@ impl Rival {
             crest: Duration::ZERO,
             competed: None,
             looked: None,
+            floor: None,
             deaf_until: now,
             look_at: now + FIRST_LOOK,
         }
@@ -112,12 +115,18 @@ impl Rival {
         least < self.crest.mul_f64(DIP)
     }
 
-    /// Goes on after a look. If making room moved nothing, the path itself has become longer.
-    pub(super) fn resume(&mut self, now: Instant) {
-        if let (Some(before), Some(after)) = (self.competed, self.looked.take())
-            && after + TOUCHED >= before
-        {
-            self.empty_rtt = after;
+    /// Goes on after a look. If making room moved nothing, or led to where the last look led, the path
+    /// itself has become longer.
+    pub(super) fn resume(&mut self, now: Instant, srtt: Duration) {
+        // Returning makes a queue, and losses, of its own.
+        self.deaf_until = now + srtt * 2;
+        if let Some(after) = self.looked.take() {
+            let unmoved = self.competed.is_some_and(|rtt| after + TOUCHED >= rtt);
+            let again = self.floor.is_some_and(|rtt| rtt.abs_diff(after) < TOUCHED);
+            if unmoved || again {
+                self.empty_rtt = after;
+            }
+            self.floor = Some(after);
         }
         self.crest = Duration::ZERO;
         self.look_at = now + PATIENCE;

@@ -6,19 +6,27 @@
 use std::{ops::Range, time::Duration};
 
 use farhaul_core::units::{Rate, Size};
-use farhaul_link::{PathConfig, QueueLimit, Step, Window};
+use farhaul_link::{Jitter, PathConfig, QueueLimit, Step, Window};
 use farhaul_sim::{FlowConfig, Scenario};
 
 use super::{
     Case, Question,
     tracks::{BIN, bin},
 };
+use crate::starts;
 
 const BASE_RTT: Duration = Duration::from_millis(50);
 const SHORT_RTT: Duration = Duration::from_millis(20);
 const LONG_RTT: Duration = Duration::from_millis(200);
 /// The longest packet, with its IP header.
 pub(super) const MTU: u32 = 1_500;
+/// Every flow starts up to so much later, by the seed.
+const START_SPREAD: Duration = Duration::from_millis(200);
+/// No two packets take exactly as long: it keeps flows from locking in phase at a full queue.
+const JITTER: Jitter = Jitter {
+    spread: Duration::from_micros(20),
+    reorder: false,
+};
 /// How long nothing comes back.
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -130,6 +138,7 @@ impl Question {
             rate: self.rate(),
             delay: rtt / 2,
             mtu: Some(MTU),
+            jitter: Some(JITTER),
             ..PathConfig::default()
         };
         let forward = PathConfig {
@@ -141,11 +150,11 @@ impl Question {
             back,
             flows: self.flows(times),
             duration: times.duration(&self.case),
-            seed: self.seed,
             interval: BIN,
             interface_mtu: Some(MTU),
             ..Scenario::default()
         };
+        starts::spread(&mut scenario, self.seed, START_SPREAD);
         let [from, to] = times.worse(&self.case);
         match self.case {
             Case::RateStep | Case::CapacityLost => {

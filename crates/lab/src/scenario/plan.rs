@@ -8,7 +8,6 @@ use std::{
 
 use farhaul_core::{
     protocol::Protocol,
-    rng::Rng,
     units::{Rate, Size},
 };
 use farhaul_link::{ConfigError, PathConfig, QueueLimit};
@@ -64,15 +63,7 @@ impl Plan {
     /// The scenario of one seed.
     pub fn scenario(&self, seed: u64) -> Scenario {
         let mut scenario = self.scenario.clone();
-        scenario.seed = seed;
-        let rng = Rng::new(seed);
-        let spread = u64::try_from(self.start_spread.as_nanos()).unwrap_or(u64::MAX);
-        for (i, flow) in scenario.flows.iter_mut().enumerate() {
-            let late = rng.fork(&format!("start/{i}")).below(spread);
-            let late = Duration::from_nanos(late);
-            flow.start += late;
-            flow.stop = flow.stop.map(|stop| stop + late);
-        }
+        crate::starts::spread(&mut scenario, seed, self.start_spread);
         scenario
     }
 
