@@ -65,7 +65,7 @@ fn lines(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
         while stopped.recv_timeout(PAUSE) == Err(mpsc::RecvTimeoutError::Timeout) {
             let marks = [before, progress.bytes_done()];
             before = marks[1];
-            eprintln!("{}", line(&progress, &marks, PAUSE));
+            say!("{}", line(&progress, &marks, PAUSE));
         }
     })
 }

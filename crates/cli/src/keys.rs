@@ -11,9 +11,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use farhaul_haul::{Identity, PublicKey};
+use farhaul_haul::{Identity, KeyError, PublicKey};
 
 use crate::exit::{Exit, Failure};
+
+/// No key file is longer.
+const LONGEST: u64 = 4096;
 
 /// The configuration directory.
 pub(crate) fn directory() -> Result<PathBuf, Failure> {
@@ -34,7 +37,11 @@ pub(crate) fn directory() -> Result<PathBuf, Failure> {
 }
 
 fn config(path: &Path, e: &io::Error) -> Failure {
-    Failure::new(Exit::Config, format!("{}: {e}", path.display()))
+    let text = format!(
+        "{}: {e}; another key file can be named with --identity, another folder in XDG_CONFIG_HOME",
+        path.display()
+    );
+    Failure::new(Exit::Config, text)
 }
 
 /// Where the identity is.
@@ -49,16 +56,20 @@ pub(crate) fn load(path: &Path) -> Result<Option<Identity>, Failure> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(config(path, &e)),
     };
+    // What is no key needs no other mode, and is not read for ever.
+    let identity = if meta.is_file() && meta.len() <= LONGEST {
+        Identity::from_seed(&fs::read(path).map_err(|e| config(path, &e))?)
+    } else {
+        Err(KeyError::Seed)
+    };
     let mode = meta.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
+    if identity.is_ok() && mode & 0o077 != 0 {
         let text = format!(
             "{} may be read by others (mode {mode:o}): chmod 600 {0}",
             path.display()
         );
         return Err(Failure::new(Exit::Config, text));
     }
-    let bytes = fs::read(path).map_err(|e| config(path, &e))?;
-    let identity = Identity::from_seed(&bytes);
     let bad = |e| {
         Failure::new(
             Exit::Config,

@@ -3,14 +3,23 @@
 //! With `--json` stdout carries exactly one valid object, also when the arguments are wrong; what is
 //! said to people then goes to stderr.
 
+#![deny(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "they panic when nobody reads"
+)]
+
+#[macro_use]
+mod out;
+
 mod bar;
 mod cmd;
 mod config;
 mod examples;
 mod exit;
+mod habit;
 mod interrupt;
 mod keys;
-mod out;
 mod place;
 mod ssh;
 mod typed;
@@ -45,6 +54,7 @@ fn main() -> ExitCode {
             Err(e) if meant_to_copy(&e) => Err(Failure::usage(
                 "no such command; to copy, write `farhaul cp SRC DST`",
             )),
+            Err(e) if let Some(advice) = habit::advice(&e) => Err(Failure::usage(advice)),
             Err(e) if !json => e.exit(),
             Err(e) => Err(Failure::usage(plain(&e.to_string()))),
         }
@@ -56,7 +66,7 @@ fn main() -> ExitCode {
                 out::json(&failure.object());
             }
             if !failure.text.is_empty() {
-                eprintln!("farhaul: {failure}");
+                say!("farhaul: {failure}");
             }
             failure.exit.into()
         }

@@ -350,6 +350,59 @@ fn fairness_refuses_what_only_grids_have_and_grids_what_only_it_has() {
 }
 
 #[test]
+fn flags_of_other_programs_are_answered_with_what_to_write() {
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["cp", "-a", "f", "h::s"], 2, "cp has no -a: folders"),
+        (&["cp", "-avz", "f", "h::s"], 2, "copied anyway"),
+        (&["cp", "-z", "f", "h::s"], 2, "leave it out"),
+        (&["cp", "-P", "22", "f", "h:"], 2, "-o Port=22"),
+        (&["cp", "-l", "100", "f", "h::s"], 2, "--max-rate 100Mbit"),
+        (&["cp", "--bwlimit=100", "f", "h::s"], 2, "--max-rate"),
+        (
+            &["cp", "--delete", "d", "h::s"],
+            2,
+            "nothing is ever deleted",
+        ),
+        (&["cp", "-e", "ssh", "f", "h:"], 2, "--ssh"),
+        (
+            &["cp", "h::s/a", "h::s/b", "."],
+            2,
+            "h:17992::s/b by itself",
+        ),
+        (&["bench", "-c", "h"], 2, "farhaul bench HOST"),
+        (&["bench", "-s"], 2, "farhaul bench serve"),
+        (&["bench", "h", "-p", "5201"], 2, "HOST:PORT"),
+        (&["bench", "h", "-u"], 2, "UDP anyway"),
+        (&["bench", "h", "-t", "0"], 2, "nothing to measure"),
+        (&["sim", "--secs", "-1"], 2, "1..=100000"),
+        (&["lab", "run", "nope"], 2, "fairness, utcp"),
+        (
+            &[
+                "wan",
+                "relay",
+                "--listen",
+                "127.0.0.1:9",
+                "--to",
+                "127.0.0.1:9",
+            ],
+            2,
+            "--to is where the server listens",
+        ),
+    ];
+    refused(cases, true);
+    let place = tempfile::tempdir().expect("a temporary folder");
+    // The advice is not to make what is no key fit to be one.
+    std::fs::write(place.path().join("text"), "text").expect("a file");
+    let output = farhaul(place.path(), &["key", "show", "text"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(10), "{text}");
+    assert!(!text.contains("chmod"), "{text}");
+    let output = farhaul(place.path(), &["cp", "f"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("<SRC>... <DST>"), "{text}");
+}
+
+#[test]
 fn what_contradicts_itself_is_refused() {
     let cases: &[(&[&str], i32, &str)] = &[
         (

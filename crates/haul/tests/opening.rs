@@ -137,6 +137,28 @@ fn strangers_are_refused_on_either_side() {
 }
 
 #[test]
+fn a_client_that_leaves_at_once_does_not_keep_the_server_waiting() {
+    for plain in [false, true] {
+        let with = |seed| HaulConfig {
+            plain,
+            ..config(seed)
+        };
+        let mut pair = Pair::new(with(1), with(2), ms(5));
+        pair.client.leaves = true;
+        let start = pair.now;
+        pair.run(LIMIT, &mut pass, |p| p.server.closed().is_some());
+        let reason = CloseReason::Peer {
+            code: 15,
+            text: "not the one I know".into(),
+        };
+        assert_eq!(pair.server.closed(), Some(&reason));
+        assert!(pair.now.since(start) < ms(100), "{}", pair.now);
+        pair.idle(LIMIT, &mut pass);
+        assert!(pair.client.session().is_closed());
+    }
+}
+
+#[test]
 fn silence_is_no_answer_and_costs_little() {
     let mut pair = Pair::new(config(1), config(2), ms(5));
     let start = pair.now;

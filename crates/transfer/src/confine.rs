@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 
 use crate::path;
 
@@ -86,6 +86,38 @@ pub(crate) fn stat(dir: impl AsFd, name: &[u8]) -> io::Result<Option<Stat>> {
         Err(rustix::io::Errno::NOENT) => Ok(None),
         Err(e) => Err(e.into()),
     }
+}
+
+/// True if a path could not be followed because of a link in it.
+pub(crate) fn met_a_link(e: &io::Error) -> bool {
+    e.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+/// What `stat` describes, if it is nothing that a file may take the place of: only its owner can say
+/// whether a device or a pipe is still needed.
+pub(crate) fn is_special(stat: &Stat) -> Option<&'static str> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile | FileType::Symlink | FileType::Directory => None,
+        FileType::CharacterDevice | FileType::BlockDevice => {
+            Some("a device has this name: it is not replaced")
+        }
+        FileType::Fifo => Some("a pipe has this name: it is not replaced"),
+        _ => Some("a socket has this name: it is not replaced"),
+    }
+}
+
+/// Makes the file `name` in `dir`, never one that somebody may have open: what was there is removed.
+pub(crate) fn create_anew(dir: impl AsFd, name: &[u8]) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let make = || rustix::fs::openat(&dir, name, flags, Mode::from_raw_mode(0o600));
+    let made = match make() {
+        Err(rustix::io::Errno::EXIST) => {
+            rustix::fs::unlinkat(&dir, name, AtFlags::empty())?;
+            make()
+        }
+        other => other,
+    };
+    Ok(File::from(made?))
 }
 
 /// A directory tree that is written to.

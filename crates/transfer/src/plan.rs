@@ -441,6 +441,9 @@ impl Planner {
                 let why = io::Error::from(io::ErrorKind::IsADirectory);
                 return Err((Code::DestError, why.to_string()));
             }
+            _ if let Some(why) = there.as_ref().and_then(confine::is_special) => {
+                return Err((Code::DestError, why.into()));
+            }
             Kind::Symlink => return Ok(Action::Link),
             Kind::File => {}
         }

@@ -8,7 +8,7 @@
 
 use std::{
     collections::HashSet,
-    io,
+    io::{self, Read as _},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
@@ -25,6 +25,9 @@ use crate::{
     progress::Progress,
 };
 
+mod overlap;
+use overlap::{Earlier, Holder};
+
 /// Batches in flight between the scanner and the sender.
 const DEPTH: usize = 64;
 /// Items per batch.
@@ -40,6 +43,8 @@ pub(crate) struct Source {
     pub(crate) name: Vec<u8>,
     /// It was a regular file when it was looked up.
     pub(crate) is_file: bool,
+    /// As it was typed, or the path in a share.
+    pub(crate) typed: Vec<u8>,
 }
 
 impl Source {
@@ -66,7 +71,18 @@ impl Source {
             rel,
             name,
             is_file,
+            typed: bytes.to_vec(),
         })
+    }
+
+    /// What people call `rel` in it.
+    fn spoken(&self, rel: &[u8]) -> Vec<u8> {
+        if self.is_file {
+            self.typed.clone()
+        } else {
+            let typed = self.typed.strip_suffix(b"/").unwrap_or(&self.typed);
+            path::join(typed, within(self, rel))
+        }
     }
 
     /// The source at `rel` beneath `root`.
@@ -89,6 +105,7 @@ impl Source {
             rel: rel.to_vec(),
             name,
             is_file,
+            typed: rel.to_vec(),
         })
     }
 }
@@ -175,6 +192,7 @@ pub(crate) fn start(
                 batch: Vec::new(),
                 selection,
                 ancestors: Vec::new(),
+                earlier: Earlier::default(),
                 progress,
             };
             for (i, source) in sources.iter().enumerate() {
@@ -182,6 +200,7 @@ pub(crate) fn start(
                 if scanner.source(i, source).is_err() {
                     return;
                 }
+                scanner.earlier.add(source);
             }
             if scanner.flush().is_ok() {
                 scanner.progress.scan_done();
@@ -199,6 +218,8 @@ struct Scanner {
     selection: Selection,
     /// Directories around the present one that are listed once something in them is.
     ancestors: Vec<Ancestor>,
+    /// Sources before the present one.
+    earlier: Earlier,
     progress: Arc<Progress>,
 }
 
@@ -395,6 +416,10 @@ impl Scanner {
             return self.problem(rel, Code::Partial, &why);
         }
         let (kind, target) = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile if stat.st_size == 0 && has_content(source.1, rel) => {
+                let why = "says that it is empty and is not, as files of /proc do: skipped; copy what it says to a file first";
+                return self.problem(rel, Code::Partial, &why);
+            }
             FileType::RegularFile => (Kind::File, Vec::new()),
             FileType::Directory => (Kind::Dir, Vec::new()),
             FileType::Symlink => match link_target(source.1, rel) {
@@ -411,6 +436,18 @@ impl Scanner {
         {
             let why = format!("{why} ({}): skipped", path::show(&target));
             return self.problem(rel, Code::Ok, &why);
+        }
+        match self.earlier.holder(name, stat, &self.selection.filter) {
+            Ok(None) => {}
+            Ok(Some(Holder::Same)) => return Ok(()),
+            Ok(Some(Holder::Other)) => {
+                let why = format!(
+                    "an earlier source is already sent as {}: skipped; copy it by itself to another name",
+                    path::show(name)
+                );
+                return self.problem(&source.1.spoken(rel), Code::Partial, &why);
+            }
+            Err(e) => return self.problem(rel, Code::Partial, &e),
         }
         let entry = entry_of(kind, name.to_vec(), target, stat);
         let (source, rel) = (source.0, rel.to_vec());
@@ -445,6 +482,13 @@ pub(crate) fn entry_of(kind: Kind, path: Vec<u8>, target: Vec<u8>, stat: &Stat) 
         allocated: stat.st_blocks.cast_unsigned().saturating_mul(512).min(size),
         target,
     }
+}
+
+/// Whether a file of no length has something to read all the same. One that cannot be read has not.
+fn has_content(source: &Source, rel: &[u8]) -> bool {
+    confine::open_to_read(&source.root, rel)
+        .and_then(|mut file| file.read(&mut [0]))
+        .is_ok_and(|n| n > 0)
 }
 
 /// Text of a link of at most [`path::PATH_MAX`] bytes.

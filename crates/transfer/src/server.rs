@@ -94,6 +94,15 @@ impl Share {
         &self.name
     }
 
+    /// What peers may do in it, in words.
+    pub const fn access(&self) -> &'static str {
+        match self.access {
+            Access::Read => "fetch (ro)",
+            Access::Write => "deliver (wo)",
+            Access::ReadWrite => "fetch and deliver (rw)",
+        }
+    }
+
     /// Peers may fetch from it.
     pub const fn may_be_fetched(&self) -> bool {
         self.permits(Direction::Get)
@@ -220,6 +229,11 @@ struct Waiting {
     error: TransferError,
     /// Its number at the [`Seat`].
     number: u64,
+}
+
+/// It may have been meant as a pattern of a shell.
+fn has_pattern(path: &[u8]) -> bool {
+    path.iter().any(|b| matches!(b, b'*' | b'?' | b'['))
 }
 
 /// Answers one session.
@@ -417,9 +431,17 @@ impl Server {
             return Err(e.fix("use a plain relative path"));
         }
         let source = Source::beneath(Arc::clone(root), rel).map_err(|e| {
-            let text = format!("source '{}': {e}", path::show(rel));
-            TransferError::new(Code::SourceMissing, text)
-                .fix("check the path; links are not followed in a share")
+            let why = if confine::met_a_link(&e) {
+                "a link, or behind one: links are not followed in a share".to_string()
+            } else {
+                e.to_string()
+            };
+            let text = format!("source '{}': {why}", path::show(rel));
+            TransferError::new(Code::SourceMissing, text).fix(if has_pattern(rel) {
+                "patterns are not expanded in a share: name the folder, and what is meant of it with --include"
+            } else {
+                "check the path"
+            })
         })?;
         let one_file = source.is_file;
         if ask.max_rate.is_some() || ask.sharing != Sharing::Fair {

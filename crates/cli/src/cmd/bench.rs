@@ -197,7 +197,7 @@ impl Serve {
         let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
         let clients = self.one_off.then_some(1);
         let mut ready = |at: SocketAddr| {
-            eprintln!("bench server at {at} with {}", entry.descriptor.name);
+            say!("bench server at {at} with {}", entry.descriptor.name);
         };
         bench::serve(self.listen, protocol, bounds, clients, &stop, &mut ready).map_err(|e| {
             let mut failure = failure(e);
@@ -259,6 +259,11 @@ impl Client {
             Some(bytes) => Limit::Bytes(bytes.div_ceil(u64::from(self.lanes))),
             None => Limit::Nanos(nanos(self.time.unwrap_or(Duration::from_secs(10)))),
         };
+        if limit == Limit::Nanos(0) {
+            return Err(Failure::usage(
+                "-t 0 leaves nothing to measure: give a longer time, or -n",
+            ));
+        }
         if let Limit::Nanos(n) = limit
             && n <= nanos(self.omit)
         {
@@ -385,6 +390,9 @@ fn failure(error: BenchError) -> Failure {
     let text = match &error {
         BenchError::Closed(CloseReason::NoAnswer) => {
             "no answer: is `farhaul bench serve` running there, and is its UDP port open?".into()
+        }
+        BenchError::Closed(CloseReason::TimedOut) => {
+            "the connection was lost: has the server ended, or the network in between? Try again, or `farhaul doctor HOST`".into()
         }
         other => other.to_string(),
     };

@@ -155,7 +155,7 @@ impl How {
     fn connect<A: App>(&self, host: &str, app: A) -> Result<client::Outcome<A>, Failure> {
         let to = resolve_at(host, PORT)?;
         let protocol = self.endpoint(false)?;
-        eprintln!("{WARNING}");
+        say!("{WARNING}");
         let net = |e: String| Failure::new(Exit::NetSetup, e);
         let waker = Waker::new().map_err(|e| net(e.to_string()))?;
         let outcome = client::run(&client::Options::new(to), protocol, app, &waker)
@@ -187,11 +187,11 @@ impl How {
     ) -> Result<(), Failure> {
         let net = |e: String| Failure::new(Exit::NetSetup, e);
         let protocol = self.endpoint(true)?;
-        eprintln!("{WARNING}");
+        say!("{WARNING}");
         let listener = server::Listener::bind(at, protocol, factory)
             .map_err(|e| net(format!("{e}; choose another address with --listen")))?;
         let at = listener.local_addr().map_err(|e| net(e.to_string()))?;
-        eprintln!("listening on {at}/udp");
+        say!("listening on {at}/udp");
         listener.run(stop).map_err(|e| net(e.to_string()))?;
         Ok(())
     }
@@ -232,7 +232,7 @@ impl Sendfile {
         let shares: Arc<[_]> = shares.into();
         let stop = interrupt::stop().map_err(|e| internal(&e))?;
         self.how.listen(self.listen, &stop, move |peer| {
-            let tell: Tell = Arc::new(move |line: &str| eprintln!("{peer}: {line}"));
+            let tell: Tell = Arc::new(move |line: &str| say!("{peer}: {line}"));
             Box::new(SendFile::new(Arc::clone(&shares), tell))
         })
     }
@@ -244,7 +244,7 @@ impl Recvfile {
         let app = RecvFile::new(self.remote.as_bytes(), &self.local).map_err(|e| told(&e))?;
         let outcome = self.how.connect(&self.host, app)?;
         let bytes = outcome.app.result().map_err(|e| told(&e))?;
-        eprintln!("{}: {bytes} bytes, not verified", self.local.display());
+        say!("{}: {bytes} bytes, not verified", self.local.display());
         Ok(())
     }
 }

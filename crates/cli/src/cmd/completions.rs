@@ -1,11 +1,9 @@
 //! `farhaul completions SHELL`: what a shell needs to complete our arguments, from their own
 //! definition.
 
-use std::io;
-
 use clap_complete::Shell;
 
-use crate::exit::Failure;
+use crate::{exit::Failure, out};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -18,6 +16,8 @@ pub(crate) struct Args {
 #[expect(clippy::unnecessary_wraps, reason = "every command may fail")]
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut definition = crate::definition();
-    clap_complete::generate(args.shell, &mut definition, "farhaul", &mut io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut definition, "farhaul", &mut script);
+    out::bytes(&script);
     Ok(())
 }

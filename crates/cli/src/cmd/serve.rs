@@ -115,12 +115,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
     if !quiet {
         for share in policy.shares() {
-            eprintln!("share '{}'", share.name());
+            say!("share '{}': peers may {}", share.name(), share.access());
         }
         if *policy.allow() == Allow::None {
-            eprintln!("warning: nobody is allowed; add --allow KEY, or --allow any");
+            say!("warning: nobody is allowed; add --allow KEY, or --allow any");
         }
-        eprintln!("listening on {at}/udp, key {}", identity.public());
+        say!("listening on {at}/udp, key {}", identity.public());
     }
     listener
         .run(&stop)
@@ -152,7 +152,7 @@ pub(super) fn share(text: &OsStr) -> Result<Share, Failure> {
     let path = Path::new(OsStr::from_bytes(path));
     Share::open(name, path, access).map_err(|e| {
         let text = format!(
-            "share '{name}': {}: {e}; it must be a directory that exists",
+            "share '{name}': {}: {e}; it must be a directory that exists, with nothing after it but :ro, :wo or :rw",
             path.display()
         );
         Failure::new(Exit::Config, text)
@@ -213,7 +213,7 @@ impl App for Told {
             let why = outcome
                 .error
                 .map_or_else(String::new, |e| format!("; {}", e.text));
-            eprintln!("{}: {verb} {rest}{why}", self.peer);
+            say!("{}: {verb} {rest}{why}", self.peer);
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "RATE")]
     max_rate: Option<Rate>,
     /// Virtual time, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=100_000), allow_negative_numbers = true)]
     secs: u64,
     /// Flows at once, all alike
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]

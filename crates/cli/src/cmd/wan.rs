@@ -131,7 +131,7 @@ impl Run {
             report.to_string()
         };
         let Some(file) = &self.report else {
-            eprintln!("{text}");
+            say!("{text}");
             return Ok(());
         };
         fs::write(file, text + "\n").map_err(|error| {
@@ -165,6 +165,11 @@ struct Relay {
 
 impl Relay {
     fn run(&self) -> Result<(), Failure> {
+        if self.listen == self.to {
+            return Err(Failure::usage(
+                "--listen and --to are the same: --to is where the server listens",
+            ));
+        }
         let [forward, back] = self.network.paths(self.mtu)?;
         let config = RelayConfig {
             listen: self.listen,
@@ -181,7 +186,7 @@ impl Relay {
             );
             Failure::new(Exit::NetSetup, text)
         })?;
-        eprintln!(
+        say!(
             "relaying {} to {} until interrupted",
             relay.local_addr(),
             self.to
@@ -194,7 +199,7 @@ impl Relay {
             object["ok"] = json!(true);
             out::json(&object);
         } else {
-            eprintln!("{report}");
+            say!("{report}");
         }
         Ok(())
     }
@@ -238,8 +243,8 @@ impl Calibrate {
             }
         }
         match kept {
-            Ok(file) => eprintln!("kept in {}", file.display()),
-            Err(error) => eprintln!("farhaul: not kept for later runs: {error}"),
+            Ok(file) => say!("kept in {}", file.display()),
+            Err(error) => say!("farhaul: not kept for later runs: {error}"),
         }
         Ok(())
     }

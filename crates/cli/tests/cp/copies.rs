@@ -185,3 +185,47 @@ fn interrupted_it_says_how_to_continue() {
         fs::read(place.path("into/big")).unwrap() == fs::read(place.path("share/big")).unwrap()
     );
 }
+
+#[test]
+fn of_two_files_for_one_name_the_first_arrives_whole() {
+    let place = Place::new();
+    fs::create_dir(place.path("other")).unwrap();
+    let (long, short) = (noise(1, 5_000_000), noise(2, 3_000_000));
+    fs::write(place.path("f"), &long).unwrap();
+    fs::write(place.path("other/f"), &short).unwrap();
+    let server = place.serve(&["--allow", "any"]);
+    for (first, second, content) in [("f", "other/f", &long), ("other/", "f", &short)] {
+        let to = server.to(&format!("{}/", content.len()));
+        let out = place.run(&["cp", "--trust-any", first, second, &to]);
+        assert_eq!(code(&out), 5, "{}", said(&out));
+        let named = if second == "f" {
+            "f: an"
+        } else {
+            "other/f: an"
+        };
+        assert!(said(&out).contains(named), "{}", said(&out));
+        assert!(said(&out).contains("1 file, "), "{}", said(&out));
+        let arrived = place
+            .path("share")
+            .join(content.len().to_string())
+            .join("f");
+        assert_eq!(&fs::read(arrived).unwrap(), content);
+    }
+    let out = place.run(&["cp", "--trust-any", "f", "f", "./f", &server.to("same/")]);
+    assert_eq!(code(&out), 0, "the same file again: {}", said(&out));
+    assert_eq!(fs::read(place.path("share/same/f")).unwrap(), long);
+}
+
+#[test]
+fn who_may_not_in_and_what_is_no_pattern_is_said_so() {
+    let place = Place::new();
+    fs::write(place.path("f"), "content").unwrap();
+    let shut = place.serve(&[]);
+    let out = place.run(&["cp", "--trust-any", "f", &shut.to("")]);
+    assert_eq!(code(&out), 15);
+    assert!(said(&out).contains("does not let you in: give your key"));
+    let open = place.serve(&["--allow", "any"]);
+    let out = place.run(&["cp", "--trust-any", &open.to("*.dat"), "here"]);
+    assert_eq!(code(&out), 3);
+    assert!(said(&out).contains("--include"), "{}", said(&out));
+}

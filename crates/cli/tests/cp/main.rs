@@ -11,3 +11,4 @@ mod kills;
 mod odd;
 mod place;
 mod selection;
+mod unread;

@@ -146,3 +146,66 @@ fn what_is_no_file_is_named_and_the_rest_arrives() {
     assert_eq!(fs::read(place.path("share/src/f")).unwrap(), b"content");
     assert_eq!(fs::read_dir(place.path("share/src")).unwrap().count(), 1);
 }
+
+#[test]
+fn pipes_and_sockets_are_not_replaced_by_files() {
+    let place = Place::new();
+    fs::write(place.path("f"), noise(1, 2_000_000)).unwrap();
+    fs::write(place.path("small"), "content").unwrap();
+    std::os::unix::fs::symlink("f", place.path("link")).unwrap();
+    let server = place.serve(&["--allow", "any"]);
+    let _there = UnixListener::bind(place.path("share/name")).unwrap();
+    fs::create_dir(place.path("tree")).unwrap();
+    std::os::unix::fs::symlink("x", place.path("tree/name")).unwrap();
+    for source in ["f", "small"] {
+        for dry in [&[][..], &["-n"]] {
+            let to = server.to("name");
+            let word = object(&place, &[dry, &[source, &to]].concat(), 4);
+            assert!(
+                word.to_string().contains("a socket has this name"),
+                "{word}"
+            );
+        }
+    }
+    let word = object(&place, &["tree/", &server.to("")], 4);
+    assert!(
+        word.to_string().contains("a socket has this name"),
+        "{word}"
+    );
+    assert_eq!(object(&place, &["f", &server.to("")], 0)["ok"], true);
+    // And on this side.
+    let _here = UnixListener::bind(place.path("here")).unwrap();
+    let word = object(&place, &[&server.to("f"), "here"], 4);
+    assert!(word.to_string().contains("not replaced"), "{word}");
+    for kept in ["share/name", "here"] {
+        let kind = fs::symlink_metadata(place.path(kept)).unwrap().mode() & 0o170_000;
+        assert_eq!(kind, 0o140_000, "{kept}");
+    }
+}
+
+#[test]
+fn a_file_that_says_it_is_empty_and_is_not_does_not_become_an_empty_one() {
+    let place = Place::new();
+    let server = place.serve(&["--allow", "any"]);
+    let word = object(&place, &["/proc/version", &server.to("v")], 5);
+    assert!(word.to_string().contains("says that it is empty"), "{word}");
+    assert!(!place.path("share/v").exists());
+}
+
+#[test]
+fn a_link_on_the_way_is_called_one() {
+    let place = Place::new();
+    fs::write(place.path("f"), "content").unwrap();
+    fs::create_dir(place.path("share/dir")).unwrap();
+    std::os::unix::fs::symlink("dir", place.path("share/link")).unwrap();
+    let server = place.serve(&["--allow", "any"]);
+    for (from, to, code) in [
+        ("f".to_string(), server.to("link/"), 4),
+        ("f".to_string(), server.to("link/x/y"), 4),
+        (server.to("link"), "here".to_string(), 3),
+    ] {
+        let word = object(&place, &[&from, &to], code);
+        assert!(word.to_string().contains("a link"), "{word}");
+        assert!(word.to_string().contains("not followed"), "{word}");
+    }
+}

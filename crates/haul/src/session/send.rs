@@ -44,6 +44,14 @@ impl HaulSession {
             let text = "the keys have been used as often as they may".into();
             self.fail(now, CloseReason::Protocol(text));
         }
+        // Without our last flight the peer has no keys to open the farewell with.
+        if !self.life.is_open()
+            && !self.life.is_over()
+            && self.seal.is_some()
+            && let Some(transmit) = self.fly(now, out)
+        {
+            return Some(transmit);
+        }
         if let Some(farewell) = self.life.take_farewell() {
             return self.say_farewell(now, &farewell, out);
         }

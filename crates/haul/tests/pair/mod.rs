@@ -100,6 +100,8 @@ pub struct End {
     pub id: u64,
     /// Where it sends from.
     pub address: SocketAddr,
+    /// Closes as soon as it hears that it is connected, as an application does that knows better.
+    pub leaves: bool,
     rng: Rng,
 }
 
@@ -112,6 +114,7 @@ impl End {
             protocol,
             id: 0,
             address,
+            leaves: false,
             rng: Rng::new(seed),
         }
     }
@@ -181,6 +184,14 @@ impl End {
             granted: None,
         };
         session.handle_datagrams(&mut turn, batch);
+        while self.leaves
+            && let Some(event) = session.poll_event()
+        {
+            if matches!(event, Event::Connected { .. }) {
+                session.close(now, 15, "not the one I know");
+            }
+            self.events.push(event);
+        }
         None
     }
 

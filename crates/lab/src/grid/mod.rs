@@ -107,7 +107,9 @@ pub fn grid(name: &str) -> Result<Grid, String> {
     if let Some(grid) = all.iter().find(|g| g.name == name) {
         return Ok(grid.clone());
     }
-    let names: Vec<_> = all.iter().map(|g| g.name).collect();
+    // What else `farhaul lab run` can be asked.
+    let names = all.iter().map(|g| g.name).chain(["fairness", "utcp"]);
+    let names: Vec<_> = names.collect();
     let meant = nearest(name, names.iter().copied());
     let meant = meant.map_or_else(String::new, |n| format!(" (did you mean '{n}'?)"));
     Err(format!(

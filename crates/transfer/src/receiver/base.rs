@@ -205,6 +205,12 @@ impl Site {
 }
 
 fn dest_error(rel: &[u8], e: &io::Error) -> TransferError {
+    if confine::met_a_link(e) {
+        let name = path::show(rel);
+        let text = format!("destination '{name}': a link is on the way, and is not followed");
+        return TransferError::new(Code::DestError, text)
+            .fix("name the folder that the link leads to");
+    }
     let text = format!("destination '{}': {e}", path::show(rel));
     TransferError::new(Code::of_write(e), text).fix("choose a destination that can be written")
 }

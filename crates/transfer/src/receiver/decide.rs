@@ -71,6 +71,17 @@ impl Receiver {
             self.fail(number, Code::DestError, &why);
             return Ok(());
         }
+        if let Some(slot) = slot
+            && slot.item.is_file
+            && *self.names.entry(slot.item.path.clone()).or_insert(number) != number
+        {
+            self.fail(
+                number,
+                Code::DestError,
+                &"another file was listed by this name",
+            );
+            return Ok(());
+        }
         let made = match entry.kind {
             Kind::Dir => self.decide_dir(&entry.path, meta),
             Kind::Symlink => self.decide_link(number, entry),
@@ -102,6 +113,10 @@ impl Receiver {
         let (dir, name) = (&target.dir, target.name.as_slice());
         match rustix::fs::symlinkat(entry.target.as_slice(), dir, name) {
             Err(rustix::io::Errno::EXIST) => {
+                let there = confine::stat(dir, name)?;
+                if let Some(why) = there.as_ref().and_then(confine::is_special) {
+                    return Err(io::Error::other(why));
+                }
                 let part = path::part_name(name, self.tag);
                 // Left by a run that was killed here.
                 let _gone =
@@ -187,6 +202,9 @@ impl Receiver {
         let kind = FileType::from_raw_mode(there.st_mode);
         if kind == FileType::Directory {
             return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if let Some(why) = confine::is_special(there) {
+            return Err(io::Error::other(why));
         }
         let same = self
             .identity(number)

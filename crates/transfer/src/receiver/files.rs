@@ -7,6 +7,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::{BATCH, Part, Receiver, Small, State, WriteJob, job::Ending};
 use crate::{
+    confine,
     digest::{BLOCK, Hash, Leaves, block_count, block_range},
     error::Code,
     message::Message,
@@ -180,14 +181,14 @@ impl Receiver {
         let made = part.made;
         let target = self.target(number)?;
         let name = path::part_name(&target.name, self.tag);
-        let new = if made {
-            OFlags::empty()
+        let file = if made {
+            let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            File::from(rustix::fs::openat(&target.dir, name, flags, Mode::empty())?)
         } else {
-            OFlags::CREATE | OFlags::TRUNC
+            // A worker of a run that ended may still be writing to what is there.
+            confine::create_anew(&target.dir, &name)?
         };
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | new;
-        let fd = rustix::fs::openat(&target.dir, name, flags, Mode::from_raw_mode(0o600))?;
-        let file = Arc::new(File::from(fd));
+        let file = Arc::new(file);
         let identity = self.identity(number);
         if let Some(slot) = self.table.get_mut(number)
             && let State::Part(part) = &mut slot.item.state

@@ -273,10 +273,7 @@ fn write_small(files: &[Small], tag: Tag, sync: bool) -> Vec<(u64, Ending)> {
 }
 
 fn write_part(file: &Small, part: &[u8]) -> io::Result<()> {
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(&file.target.dir, part, flags, Mode::from_raw_mode(0o600))?;
-    let mut out = File::from(fd);
+    let mut out = confine::create_anew(&file.target.dir, part)?;
     out.write_all(&file.bytes)?;
     file.target.meta.apply(&out)
 }

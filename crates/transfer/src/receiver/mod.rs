@@ -7,7 +7,7 @@
 //! - What the peer says bounds nothing that is allocated before bytes have arrived.
 
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     fs::File,
     io,
     ops::Range,
@@ -174,6 +174,8 @@ pub(crate) struct Receiver {
     dirs: Vec<(Vec<u8>, Meta)>,
     /// Directories made by this transfer: nothing can be in the way in them.
     fresh: HashSet<Vec<u8>>,
+    /// Files under way by path: no two of them may be collected in one place.
+    names: HashMap<Vec<u8>, u64>,
     pool: Pool<WriteJob>,
     wants: Vec<Range<u64>>,
     stage: Stage,
@@ -217,6 +219,7 @@ impl Receiver {
             open: VecDeque::new(),
             dirs: Vec::new(),
             fresh: HashSet::new(),
+            names: HashMap::new(),
             pool,
             wants: Vec::new(),
             stage: Stage::Listing,
@@ -261,7 +264,13 @@ impl Receiver {
         }
         self.write_small();
         self.write_staged(now);
-        while let Some(_over) = self.table.pop_if(|e| matches!(e.state, State::Over)) {}
+        loop {
+            let number = self.table.first();
+            let Some(over) = self.table.pop_if(|e| matches!(e.state, State::Over)) else {
+                break;
+            };
+            release(&mut self.names, &over.path, number);
+        }
         self.report(now);
         if self.stage == Stage::Listed && self.table.len() == 0 {
             self.stage = Stage::Finishing;
@@ -389,6 +398,7 @@ impl Receiver {
             return;
         };
         self.missing.remove(slot.range.clone());
+        release(&mut self.names, &slot.item.path, file);
         let keep = !matches!(code, Code::SourceChanged | Code::VerifyFailed);
         match std::mem::replace(&mut slot.item.state, State::Over) {
             State::Memory { bytes, .. } => self.resident -= bytes.len(),
@@ -508,3 +518,13 @@ impl Receiver {
         })
     }
 }
+
+/// Nothing more is collected for this file: another may have its name.
+fn release(names: &mut HashMap<Vec<u8>, u64>, path: &[u8], file: u64) {
+    if names.get(path) == Some(&file) {
+        names.remove(path);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -161,3 +161,57 @@ fn missing_sources_are_named() {
     let (sources, problems) = resolve(&[tmp.path().into(), "/nonexistent/b".into()]).unwrap();
     assert_eq!((sources.len(), problems.len()), (1, 1));
 }
+
+#[test]
+fn two_files_do_not_share_a_name() {
+    let tmp = tempfile::tempdir().unwrap();
+    let at = |rel: &str| tmp.path().join(rel);
+    for dir in ["a/deep", "b/deep", "c/a"] {
+        fs::create_dir_all(at(dir)).unwrap();
+    }
+    for (file, text) in [
+        ("a/x", "1"),
+        ("a/deep/y", "22"),
+        ("b/x", "333"),
+        ("b/deep/y", "4444"),
+        ("b/deep/own", "55555"),
+        ("c/a/x", "666666"),
+        ("c/deep", "7777777"),
+    ] {
+        fs::write(at(file), text).unwrap();
+    }
+    let of = |paths: &[&str]| {
+        let sources = paths.iter().map(|p| Source::local(&at(p)).unwrap());
+        let (entries, problems) = walk(sources.collect());
+        let files = entries.into_iter().filter(|(kind, ..)| *kind == Kind::File);
+        let files: Vec<_> = files.map(|(_, name, size)| (name, size)).collect();
+        let base = format!("{}/", tmp.path().display());
+        let says = |p: &Problem| p.text.replace(&base, "");
+        let problems: Vec<_> = problems.iter().map(says).collect();
+        (files, problems)
+    };
+    let file = |name: &str, size| (name.to_string(), size);
+    let (files, problems) = of(&["a/x", "b/x", "c/a/x"]);
+    assert_eq!(files, [file("x", 1)]);
+    assert_eq!(problems.len(), 2);
+    assert!(
+        problems[0].starts_with("b/x: an earlier source is already sent as x"),
+        "{problems:?}"
+    );
+    let (files, problems) = of(&["a/", "b/"]);
+    let expected = [file("x", 1), file("deep/y", 2), file("deep/own", 5)];
+    assert_eq!(files, expected, "folders share a name, files do not");
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems[1].starts_with("b/deep/y: "), "{problems:?}");
+    let (files, problems) = of(&["a", "c/"]);
+    assert!(files.contains(&file("a/x", 1)) && !files.contains(&file("a/x", 6)));
+    assert_eq!(problems.len(), 1, "a source and the contents of another");
+    let (_, problems) = of(&["a/", "c/"]);
+    assert!(
+        problems.iter().any(|p| p.starts_with("c/deep: ")),
+        "a file and a folder: {problems:?}"
+    );
+    let (files, problems) = of(&["a/x", "a/x", "a", "a"]);
+    assert_eq!(files.len(), 3, "the same again is nothing new");
+    assert_eq!(problems, Vec::<String>::new());
+}

@@ -243,7 +243,11 @@ fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<()> {
     let mut tries = 0;
     loop {
         match file.read_exact_at(into, offset) {
-            Err(e) if e.kind() != io::ErrorKind::UnexpectedEof && tries + 1 < TRIES => tries += 1,
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                let why = "shorter than it was, or than it says";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+            }
+            Err(_) if tries + 1 < TRIES => tries += 1,
             other => return other,
         }
     }

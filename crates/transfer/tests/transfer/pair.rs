@@ -252,15 +252,7 @@ pub(crate) fn run(client: &mut dyn App, server: &mut dyn App, way: &mut Way) {
             }
         }
         if way.delivered >= way.kill_after {
-            // Threads finish what they have begun, so that what is left does not depend on their luck.
-            let mut now = now;
-            while ends.iter().any(|e| e.app.next_wake().is_some()) {
-                now += Duration::from_millis(1);
-                for end in &mut ends {
-                    end.turn(now);
-                }
-                std::thread::yield_now();
-            }
+            settle(&mut ends, now);
             return;
         }
         let closed = ends
@@ -268,6 +260,10 @@ pub(crate) fn run(client: &mut dyn App, server: &mut dyn App, way: &mut Way) {
             .position(|e| e.session.closed.is_some() && e.stream.is_empty());
         if let Some(i) = closed {
             let (code, text) = ends[i].session.closed.clone().unwrap();
+            let other = 1 - i;
+            if ends[other].session.closed.is_none() {
+                settle(&mut ends[other..=other], now);
+            }
             ends[i]
                 .session
                 .events
@@ -289,6 +285,18 @@ pub(crate) fn run(client: &mut dyn App, server: &mut dyn App, way: &mut Way) {
         }
     }
     panic!("the transfer does not end");
+}
+
+/// Threads finish what they have begun before their session ends, so that what is left for the next run
+/// does not depend on their luck. The program does not wait for them: they hold at most 16 MiB.
+fn settle(ends: &mut [End<'_>], mut now: Instant) {
+    while ends.iter().any(|e| e.app.next_wake().is_some()) {
+        now += Duration::from_millis(1);
+        for end in &mut *ends {
+            end.turn(now);
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// A server for `root` as share "s".

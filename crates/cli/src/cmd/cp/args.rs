@@ -28,6 +28,7 @@ const REMOTE: &str =
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "farhaul cp [OPTIONS] <SRC>... <DST>")]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Args {
     /// Sources and destination

@@ -119,8 +119,7 @@ fn job(paths: &[OsString]) -> Result<Job, Failure> {
             to.server()
         ))),
         (Place::Local(_), Some(from)) => Err(Failure::usage(format!(
-            "one source at a time can be fetched: copy {} by itself, or a folder that holds them all",
-            from.server()
+            "one source at a time can be fetched: copy {from} by itself, or the folder that holds all of them with --include for each",
         ))),
     }
 }
@@ -143,19 +142,19 @@ impl Run<'_> {
         if self.args.json {
             out::json(&self.object(summary));
         } else if !self.args.quiet && self.args.dry_run {
-            eprintln!("{}", self.told.line(summary, &self.destination()));
+            say!("{}", self.told.line(summary, &self.destination()));
         } else if !self.args.quiet {
-            eprintln!("{}", summary.line());
+            say!("{}", summary.line());
             if let Some((why, share)) = summary.limit().filter(|(_, share)| *share >= 0.1) {
-                eprintln!("limited by: {why} ({:.0} % of the time)", share * 100.0);
+                say!("limited by: {why} ({:.0} % of the time)", share * 100.0);
             }
             if self.args.verbose {
-                eprint!("{}", summary.details());
+                say!("{}", summary.details().trim_end());
             }
         }
         if !self.args.quiet {
             for warning in &summary.warnings {
-                eprintln!("farhaul: warning: {warning}");
+                say!("farhaul: warning: {warning}");
             }
         }
     }
@@ -180,11 +179,15 @@ impl Run<'_> {
         if let Some(summary) = summary {
             let quiet = self.args.json || self.args.quiet || self.told.is_empty(summary);
             if self.args.dry_run && !quiet {
-                eprintln!("{}", self.told.line(summary, &self.destination()));
+                say!("{}", self.told.line(summary, &self.destination()));
+            }
+            let done = summary.files.sent + summary.files.skipped + summary.bytes_payload > 0;
+            if done && !self.args.json && !self.args.quiet && !self.args.dry_run {
+                say!("{}", summary.line());
             }
             let several = summary.failures.len() > 1 && !self.args.dry_run;
             for failure in summary.failures.iter().take(if several { 20 } else { 0 }) {
-                eprintln!("farhaul: {}", failure.text);
+                say!("farhaul: {}", failure.text);
             }
         }
         let owned = summary
@@ -354,6 +357,7 @@ impl Run<'_> {
         let app = self.app(&options)?;
         let handle = app.handle();
         let mut config = HaulConfig::new(*identity.seed());
+        let known = peers != PeerPolicy::Any;
         config.peers = peers;
         config.max_rate = self.args.max_rate;
         config.law = format!("haul:policy={}", self.args.policy);
@@ -380,13 +384,7 @@ impl Run<'_> {
         let ended = ended.map_err(|e| TransferError::new(Code::NetSetup, e.to_string()))?;
         let gone = || TransferError::new(Code::Internal, "the session ended without saying how");
         let mut outcome = handle.outcome().ok_or_else(gone)?;
-        explain(
-            &mut outcome,
-            &ended.reason,
-            ended.refused,
-            &far.server(),
-            to,
-        );
+        explain(&mut outcome, &ended, known, &far.server(), to);
         if let (Some(_), Some(error)) = (&self.bridge, &mut outcome.error)
             && error.code == Code::UdpBlocked
         {
@@ -419,15 +417,16 @@ struct Ended {
 /// Makes more of an error than the session could know.
 fn explain(
     outcome: &mut Outcome,
-    reason: &CloseReason,
-    refused: bool,
+    ended: &client::Outcome<Stoppable>,
+    known: bool,
     server: &str,
     to: SocketAddr,
 ) {
     let Some(error) = &mut outcome.error else {
         return;
     };
-    if refused {
+    let reason = &ended.reason;
+    if ended.refused {
         error.text = format!("nothing listens on {server} ({to}/udp)");
         error.fix = "start it there with `farhaul serve`, or correct the port".into();
     } else if *reason == CloseReason::NoAnswer {
@@ -436,6 +435,11 @@ fn explain(
             "check that `farhaul serve` runs there and that UDP port {} is open both ways",
             to.port()
         );
+    } else if matches!(reason, CloseReason::Auth(_)) && !known {
+        error.text = format!("{server} does not let you in");
+        error.fix =
+            "give your key (`farhaul key show`) to whoever runs it, for `farhaul serve --allow`"
+                .into();
     } else if let CloseReason::Auth(text) = reason {
         error.text = format!("{server} is not who it was, or does not let you in: {text}");
         error.fix = format!(

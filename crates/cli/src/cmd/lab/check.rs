@@ -121,7 +121,7 @@ impl Check {
             }
             (compared, n) => {
                 for line in &verdict.deviations {
-                    eprintln!("{line}");
+                    say!("{line}");
                 }
                 format!("{n} deviations in {compared} runs")
             }

@@ -129,7 +129,7 @@ impl Run {
         }
         let host = Host::read();
         if host.debug_build && backend == Backend::Emu {
-            eprintln!("farhaul: a debug build: these figures are not worth keeping");
+            say!("farhaul: a debug build: these figures are not worth keeping");
         }
         shelf.prepare(&host).map_err(|e| disk(shelf.folder(), &e))?;
         let plan = Plan {

@@ -51,7 +51,7 @@ impl Results {
         wan::enter_user_namespace().map_err(|e| course(CourseError::Wan(e)))?;
         let host = Host::read();
         if host.debug_build {
-            eprintln!("farhaul: a debug build: these figures are not worth keeping");
+            say!("farhaul: a debug build: these figures are not worth keeping");
         }
         let date = today()?;
         let mut store = Store::open(&self.out, &date, &host).map_err(|e| disk(&self.out, &e))?;

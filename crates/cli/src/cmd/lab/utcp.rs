@@ -43,7 +43,7 @@ pub(super) fn run(
     wan::enter_user_namespace().map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
     let host = Host::read();
     if host.debug_build {
-        eprintln!("farhaul: a debug build: these figures are not worth keeping");
+        say!("farhaul: a debug build: these figures are not worth keeping");
     }
     shelf.prepare(&host).map_err(unkept)?;
     let program = env::current_exe().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;

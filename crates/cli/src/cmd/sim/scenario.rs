@@ -157,9 +157,13 @@ fn simulate(file: &File, args: &Args, several: bool) -> Result<Summary, Failure>
     let shown = io::stderr().is_terminal();
     let progress = |done: &Done<'_>| {
         if shown {
-            eprintln!(
+            say!(
                 "{}/{} {}: {}, seed {}",
-                done.ended, done.runs, file.name, done.case, done.seed
+                done.ended,
+                done.runs,
+                file.name,
+                done.case,
+                done.seed
             );
         }
     };

@@ -1,0 +1,167 @@
+//! What do hands type that know scp, rsync or iperf3? Flags that are not needed here or are called
+//! otherwise, and what to write instead.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Spellings, and what to do about them.
+type Row = (&'static [&'static str], &'static str);
+
+const CP: &[Row] = &[
+    (
+        &["-a", "--archive"],
+        "folders, links, modes and times are copied anyway, owners are not: leave it out",
+    ),
+    (
+        &["-l", "--bwlimit"],
+        "write --max-rate with a unit, as in --max-rate 100Mbit",
+    ),
+    (
+        &["-z", "--compress", "-C"],
+        "content is sent as it is: leave it out",
+    ),
+    (
+        &["-P", "--port"],
+        "ssh's port is -o Port=22, a server's stands after its name, as in host:17992::share/path; what was interrupted continues anyway",
+    ),
+    (
+        &[
+            "--partial",
+            "--partial-dir",
+            "--append",
+            "--inplace",
+            "--resume",
+        ],
+        "what was interrupted continues anyway: leave it out",
+    ),
+    (
+        &[
+            "--delete",
+            "--del",
+            "--delete-after",
+            "--remove-source-files",
+        ],
+        "nothing is ever deleted, on either side",
+    ),
+    (
+        &["-e", "--rsh", "-S"],
+        "write --ssh PROGRAM, and its options with -o",
+    ),
+    (
+        &["-t", "--times", "--perms", "--links"],
+        "modes, times and links within the tree are kept anyway: leave it out",
+    ),
+    (
+        &["-L", "--copy-links"],
+        "links are copied as links, or skipped with a warning; only what is typed is followed",
+    ),
+    (
+        &[
+            "--owner",
+            "-g",
+            "--group",
+            "-A",
+            "--acls",
+            "-X",
+            "--xattrs",
+            "-H",
+            "--hard-links",
+        ],
+        "owners, access lists, attributes and hard links are not copied",
+    ),
+    (&["-s", "--stats", "--info"], "write -v"),
+    (&["--rsync-path"], "write --remote-bin PROGRAM"),
+];
+
+const BENCH: &[Row] = &[
+    (
+        &["-c", "--client"],
+        "the host stands by itself, as in farhaul bench HOST",
+    ),
+    (&["-s", "--server"], "write farhaul bench serve"),
+    (
+        &["-p", "--port"],
+        "write farhaul bench HOST:PORT, and there farhaul bench serve --listen ADDR:PORT",
+    ),
+    (
+        &["-u", "--udp"],
+        "everything goes by UDP anyway: leave it out",
+    ),
+    (&["-C", "--congestion"], "write --cc LAW"),
+    (
+        &[
+            "-w",
+            "--window",
+            "-l",
+            "--length",
+            "-N",
+            "--no-delay",
+            "-Z",
+            "--zerocopy",
+            "-M",
+            "--set-mss",
+        ],
+        "farhaul finds this itself: leave it out",
+    ),
+    (
+        &["-4", "-6", "--version4", "--version6"],
+        "write the address itself",
+    ),
+    (
+        &["-d", "--bidir"],
+        "one direction at a time: run a second one with -R",
+    ),
+    (&["--bitrate", "--bandwidth"], "write --rate"),
+    (&["--parallel"], "write --lanes"),
+    (&["--num"], "write --bytes"),
+];
+
+/// What to write instead of the flag that `command` does not have.
+fn instead(command: &str, flag: &str) -> Option<&'static str> {
+    let rows = match command {
+        "cp" => CP,
+        "bench" => BENCH,
+        _ => return None,
+    };
+    let row = rows.iter().find(|(flags, _)| flags.contains(&flag));
+    row.map(|(_, advice)| *advice)
+}
+
+/// The advice for arguments that could not be understood, if it was such a flag.
+pub(crate) fn advice(e: &clap::Error) -> Option<String> {
+    if e.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let Some(ContextValue::String(flag)) = e.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let command = std::env::args_os().nth(1)?.into_string().ok()?;
+    let advice = instead(&command, flag)?;
+    Some(format!("{command} has no {flag}: {advice}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_flag_that_exists_is_advised_against() {
+        let definition = crate::definition();
+        for (command, rows) in [("cp", CP), ("bench", BENCH)] {
+            let known = definition.find_subcommand(command).expect("a command");
+            for flag in rows.iter().flat_map(|(flags, _)| *flags) {
+                let taken = known.get_arguments().any(|a| {
+                    let long = flag.strip_prefix("--");
+                    let longs = a.get_long_and_visible_aliases().unwrap_or_default();
+                    let shorts = a.get_short_and_visible_aliases().unwrap_or_default();
+                    long.map_or_else(
+                        || shorts.contains(&flag.chars().nth(1).expect("a letter")),
+                        |long| longs.contains(&long),
+                    )
+                });
+                assert!(!taken, "{command} {flag}");
+                assert!(instead(command, flag).is_some());
+            }
+        }
+        assert_eq!(instead("sim", "-a"), None);
+    }
+}

@@ -1,0 +1,101 @@
+//! Which sources give something the same name? With several of them two files may be meant for one
+//! place: the first one named gets it, and the second is said to have been left out.
+//!
+//! - Nothing is remembered of what was listed: the earlier sources are asked, and only those whose
+//!   names begin alike.
+
+use std::{collections::HashMap, io};
+
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+
+use super::{Filter, Source, is_dir, within};
+use crate::{confine, path};
+
+/// The sources that have been listed, by the first component of their names.
+#[derive(Default)]
+pub(super) struct Earlier(HashMap<Vec<u8>, Vec<Source>>);
+
+/// Who has a name already.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// This very file.
+    Same,
+    /// Another one.
+    Other,
+}
+
+fn first(name: &[u8]) -> &[u8] {
+    name.split(|b| *b == b'/').next().unwrap_or_default()
+}
+
+impl Earlier {
+    /// Takes note of a source that has been listed.
+    pub(super) fn add(&mut self, source: &Source) {
+        let key = first(&source.name).to_vec();
+        self.0.entry(key).or_default().push(source.clone());
+    }
+
+    /// Who of the earlier sources has `name`, if `stat` is what is to have it now. Folders share one.
+    pub(super) fn holder(
+        &self,
+        name: &[u8],
+        stat: &Stat,
+        filter: &Filter,
+    ) -> io::Result<Option<Holder>> {
+        let alike = self.0.get(first(name)).into_iter().flatten();
+        let contents = self.0.get(&b""[..]).filter(|_| !name.is_empty());
+        for source in alike.chain(contents.into_iter().flatten()) {
+            let Some(there) = listed(source, name, filter)? else {
+                continue;
+            };
+            if is_dir(&there) && is_dir(stat) {
+                continue;
+            }
+            let same = (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino);
+            return Ok(Some(if same { Holder::Same } else { Holder::Other }));
+        }
+        Ok(None)
+    }
+}
+
+/// What `source` has listed under `name`.
+fn listed(source: &Source, name: &[u8], filter: &Filter) -> io::Result<Option<Stat>> {
+    let Some(rest) = name.strip_prefix(&source.name[..]) else {
+        return Ok(None);
+    };
+    let rest = match rest.strip_prefix(b"/") {
+        Some(rest) if !source.name.is_empty() => rest,
+        None if source.name.is_empty() || rest.is_empty() => rest,
+        _ => return Ok(None),
+    };
+    if source.is_file && !rest.is_empty() {
+        return Ok(None);
+    }
+    let rel = path::join(&source.rel, rest);
+    let (above, last) = path::split(&rel);
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let found = confine::open_beneath(&source.root, above, flags, Mode::empty())
+        .and_then(|dir| confine::stat(&dir, if last.is_empty() { b"." } else { last }));
+    let stat = match found {
+        Ok(Some(stat)) => stat,
+        Ok(None) => return Ok(None),
+        Err(e) => {
+            let gone = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+            // What is behind a link was not listed.
+            return if gone.contains(&e.kind()) || confine::met_a_link(&e) {
+                Ok(None)
+            } else {
+                Err(e)
+            };
+        }
+    };
+    let size = (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+        .then(|| stat.st_size.cast_unsigned());
+    let inside = if source.is_file {
+        last
+    } else {
+        within(source, &rel)
+    };
+    let takes = is_dir(&stat) || filter.takes(inside, size);
+    Ok(takes.then_some(stat))
+}
