@@ -92,6 +92,10 @@ impl Source {
         let fd = confine::open_beneath(&root, rel, OFlags::PATH, Mode::empty())?;
         let stat = rustix::fs::fstat(&fd)?;
         let is_file = FileType::from_raw_mode(stat.st_mode) != FileType::Directory;
+        if stat.st_nlink == 0 {
+            // The handle outlives the folder, which is then empty for ever.
+            return Err(io::ErrorKind::NotFound.into());
+        }
         if is_file && contents {
             return Err(io::ErrorKind::NotADirectory.into());
         }

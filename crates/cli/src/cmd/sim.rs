@@ -14,6 +14,7 @@ use super::path::PathArgs;
 use crate::{
     exit::{Exit, Failure},
     out,
+    typed::{seed, whole},
 };
 
 /// Arguments.
@@ -32,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "RATE")]
     max_rate: Option<Rate>,
     /// Virtual time, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=100_000), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole(1..=100_000), allow_negative_numbers = true)]
     secs: u64,
     /// Flows at once, all alike
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -41,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 9_000, value_parser = clap::value_parser!(u32).range(576..=65_521))]
     mtu: u32,
     /// Seed of all randomness
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
     /// Keep a point of every flow so often, for --json
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = interval)]

@@ -215,3 +215,15 @@ fn two_files_do_not_share_a_name() {
     assert_eq!(files.len(), 3, "the same again is nothing new");
     assert_eq!(problems, Vec::<String>::new());
 }
+
+#[test]
+fn a_folder_removed_while_it_is_served_is_not_an_empty_one() {
+    let tmp = tempfile::tempdir().unwrap();
+    let share = tmp.path().join("share");
+    fs::create_dir(&share).unwrap();
+    let root = confine::open_root(&share).unwrap();
+    assert!(Source::beneath(Arc::clone(&root), b"").is_ok());
+    fs::remove_dir(&share).unwrap();
+    let gone = Source::beneath(root, b"").unwrap_err();
+    assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+}
