@@ -18,5 +18,6 @@ mod scenarios {
     mod sharing;
     mod stalls;
     mod tail;
+    mod udt;
     mod xcp;
 }
