@@ -49,7 +49,7 @@ impl Floor {
     /// Takes an rtt; true if it is time for a probe.
     fn update(&mut self, now: Instant, rtt: Option<Duration>) -> bool {
         let old = |since: Option<(Duration, Instant)>, window| {
-            since.is_none_or(|(_, at)| now.since(at) > window)
+            since.is_none_or(|(_, at)| now > at + window)
         };
         let expired = self.probed.is_some() && old(self.probed, EVERY);
         if let Some(rtt) = rtt
