@@ -10,6 +10,7 @@ mod tables;
 use std::path::Path;
 
 use farhaul_core::units::Rate;
+use farhaul_emu::Health;
 use serde::{Deserialize, Serialize};
 
 pub use tables::tables;
@@ -126,6 +127,10 @@ pub struct Run {
     pub receiver: End,
     /// The rate at the receiver over time.
     pub intervals: Vec<Interval>,
+    /// What the emulator cost, MHz per Mbit/s: its own work, and what the kernel does in its name for the
+    /// ends, such as taking the packets that it hands over. None on one host.
+    #[serde(default)]
+    pub emulator_mhz_per_mbps: Option<f64>,
     /// What our law cost.
     pub law: Option<LawTime>,
     /// Why the figures must not be quoted, if so.
@@ -153,18 +158,24 @@ pub fn run(question: Question, program: &Path) -> Run {
         sender: End::default(),
         receiver: End::default(),
         intervals: Vec::new(),
+        emulator_mhz_per_mbps: None,
         law: None,
         invalid: None,
     };
     match answered {
-        Ok((mhz, (report, invalid))) => Run {
+        Ok((mhz, (report, emulator))) => Run {
+            emulator_mhz_per_mbps: emulator
+                .as_ref()
+                .map(|health| emulation(health, &report) * mhz),
             seconds: report.seconds,
             goodput_bits_per_second: report.goodput_bits_per_second,
             sender: end(&report.sender, mhz),
             receiver: end(&report.receiver, mhz),
             intervals: report.intervals,
             law: report.law,
-            invalid,
+            invalid: emulator
+                .filter(|health| !health.valid)
+                .map(|health| health.complaints.join("; ")),
             ..empty
         },
         Err(why) => Run {
@@ -174,8 +185,14 @@ pub fn run(question: Question, program: &Path) -> Run {
     }
 }
 
-/// The report, and why it says little, if so.
-fn ask(question: Question, program: &Path) -> Result<(Report, Option<String>), CourseError> {
+/// Cores of the emulator per Mbit/s of goodput.
+fn emulation(health: &Health, report: &Report) -> f64 {
+    let megabits = report.goodput_bits_per_second / 1e6 * report.seconds;
+    health.cpu_seconds / megabits.max(f64::MIN_POSITIVE)
+}
+
+/// The report, and how the emulator fared if anything crossed it.
+fn ask(question: Question, program: &Path) -> Result<(Report, Option<Health>), CourseError> {
     let Question {
         ground,
         mtu,
@@ -196,9 +213,7 @@ fn ask(question: Question, program: &Path) -> Result<(Report, Option<String>), C
         System::User => course.bench_tcp(LAW, mtu, asked_seconds)?,
     };
     let health = course.finish()?.health;
-    // On one host nothing crosses the emulator.
-    let late = ground == Ground::Namespaces && !health.valid;
-    Ok((report, late.then(|| health.complaints.join("; "))))
+    Ok((report, (ground == Ground::Namespaces).then_some(health)))
 }
 
 fn end(cost: &Cost, mhz: f64) -> End {
@@ -290,6 +305,7 @@ mod tests {
                     goodput_bits_per_second: rate,
                 })
                 .collect(),
+            emulator_mhz_per_mbps: Some(0.25),
             law: Some(LawTime {
                 calls: 100,
                 seconds: 0.01,
