@@ -15,7 +15,7 @@
 //!
 //! Without UDT's seeds (`first=none`) nothing that a pair tells is taken on trust: packets that one
 //! receive call returned have no spacing, so the capacity is held between the fastest arrival and twice
-//! that, and slow start paces at it. And what was lost of the burst that ended slow start is not counted again.
+//! that. And what was lost of the burst that ended slow start is not counted again.
 
 use std::time::Duration;
 
@@ -324,9 +324,6 @@ impl CongestionController for Daimd {
         let acked = float(std::mem::take(&mut self.acked));
         if self.slow_start {
             self.window += acked + 1.0;
-            if self.first == UNKNOWN && self.capacity > 0 {
-                self.set_period(1.0 / float(self.capacity));
-            }
             if self.window > self.max_window {
                 self.leave_slow_start();
             }
