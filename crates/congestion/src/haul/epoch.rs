@@ -58,9 +58,10 @@ impl Epoch {
         }
     }
 
-    /// Takes what a feedback packet told; how old the epoch is, once it has seen a round trip.
-    pub(super) fn take(&mut self, ack: &AckEvent) -> Option<Duration> {
-        if let Some(queue) = ack.queue_delay {
+    /// Takes what a feedback packet told, and the queue it shows; how old the epoch is, once it has seen
+    /// a round trip.
+    pub(super) fn take(&mut self, ack: &AckEvent, queue: Option<Duration>) -> Option<Duration> {
+        if let Some(queue) = queue {
             self.least_queue = Some(self.least_queue.map_or(queue, |q| q.min(queue)));
         }
         if let Some(rtt) = ack.rtt {

@@ -327,11 +327,8 @@ impl CongestionController for Haul {
         if let Some(rival) = self.rival.as_mut().filter(|_| self.phase == Phase::Compete) {
             rival.on_ack(ack);
         }
-        let ack = &AckEvent {
-            queue_delay: self.manner.queue(ack),
-            ..*ack
-        };
-        if let Some(queue) = ack.queue_delay {
+        let queue = self.manner.queue(ack);
+        if let Some(queue) = queue {
             self.peak = queue.max(self.peak);
         }
         if let Some(sample) = &ack.rate {
@@ -343,7 +340,7 @@ impl CongestionController for Haul {
         {
             self.epoch = Epoch::new(Some(ack.now), self.epoch.round());
         }
-        let age = self.epoch.take(ack);
+        let age = self.epoch.take(ack, queue);
         if age.is_some_and(|age| age >= EPOCH && age >= self.train()) {
             self.end_epoch(ack.now, ack.round);
         }
