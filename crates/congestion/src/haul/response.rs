@@ -43,10 +43,18 @@ impl Haul {
         let stands = epoch.marked || epoch.least_queue.is_some_and(|q| q > self.queue_target());
         if stands || lossy {
             self.full = Some((now, self.bandwidth));
-            if !epoch.app_limited {
+            // Who cannot send as fast as allowed, and loses, is allowed more than the path takes. A queue
+            // beside so slow a flow is another's.
+            let floor = if epoch.app_limited {
+                Rate::from_f64(epoch.rate())
+            } else {
+                LEAST
+            };
+            if lossy || !epoch.app_limited {
                 let share = (epoch.delivered() / (1.0 - usual)).min(1.0);
                 let kept = share * self.manner.kept(self.probe.share);
-                self.bandwidth = self.bandwidth.scale(kept).max(LEAST);
+                let cut = self.bandwidth.scale(kept).max(floor).max(LEAST);
+                self.bandwidth = self.bandwidth.min(cut).max(LEAST);
                 // What is on its way was sent before this cut, and must not cut again.
                 self.blind_until = self.outcome(now);
             }
