@@ -156,3 +156,46 @@ impl Haul {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use farhaul_core::congestion::{AckEvent, CongestionController, RateSample};
+
+    use super::*;
+
+    /// Two seconds in which a sender that could send 700 Mbit/s at most lost `loss` of it.
+    fn limited_by_its_sender(loss: f64) -> Haul {
+        let mut law = Haul {
+            phase: Phase::Cruise,
+            bandwidth: Rate::gbit(1),
+            ..Haul::default()
+        };
+        let sent = Rate::mbit(700);
+        for i in 1..=400_u64 {
+            let now = Instant::EPOCH + Duration::from_millis(5) * u32::try_from(i).unwrap();
+            law.on_ack(&AckEvent {
+                now,
+                round: i / 20,
+                rtt: Some(Duration::from_millis(100)),
+                queue_delay: Some(Duration::ZERO),
+                rate: Some(RateSample {
+                    rate: sent.scale(1.0 - loss),
+                    sent,
+                    interval: Duration::from_millis(20),
+                    app_limited: true,
+                    loss,
+                }),
+                path: law.path,
+                ..AckEvent::default()
+            });
+        }
+        law
+    }
+
+    #[test]
+    fn who_cannot_use_the_estimate_keeps_it_unless_much_is_lost() {
+        assert_eq!(limited_by_its_sender(0.0).bandwidth, Rate::gbit(1));
+        let cut = limited_by_its_sender(0.25).bandwidth;
+        assert!(cut >= Rate::mbit(525) && cut < Rate::mbit(700), "{cut}");
+    }
+}
