@@ -216,7 +216,22 @@ mod tests {
         assert_eq!(starts, [0, 5, 10, 15]);
         assert_eq!(scenario.duration.as_secs(), 90);
         let one = question(Case::Among { flows: 1 }).scenario();
-        assert_eq!((one.flows.len(), one.flows[0].start), (1, Duration::ZERO));
+        assert_eq!(one.flows.len(), 1);
+        assert!(one.flows[0].start < START_SPREAD);
+    }
+
+    #[test]
+    fn another_seed_starts_its_flows_at_other_times() {
+        let starts = |seed| {
+            let question = Question {
+                seed,
+                ..question(Case::RoundTrips)
+            };
+            let flows = question.scenario().flows;
+            flows.iter().map(|f| f.start).collect::<Vec<_>>()
+        };
+        assert_eq!(starts(1), starts(1));
+        assert_ne!(starts(1), starts(2));
     }
 
     #[test]
