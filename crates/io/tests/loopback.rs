@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use blast::{Blast, HEADER, Mute, Patient, Shape};
+use blast::{Blast, HEADER, Mute, Shape};
 use farhaul_core::{
     protocol::{CloseReason, Event, Session},
     store::{Extent, Hollow, Store, StoreError},
@@ -36,6 +36,7 @@ const SHAPE: Shape = Shape {
     rate: Rate::UNLIMITED,
     quantum: 60_000,
     window: 64,
+    patient: false,
 };
 
 /// The byte at `offset` of every object.
@@ -497,7 +498,11 @@ fn a_peer_that_starts_later_is_waited_for_if_the_session_says_so() {
         far: None,
     };
     let (options, waker) = (client::Options::new(to), Waker::new().unwrap());
-    let near = client::run(&options, Box::new(Patient(SHAPE)), app, &waker).unwrap();
+    let shape = Shape {
+        patient: true,
+        ..SHAPE
+    };
+    let near = client::run(&options, Box::new(Blast(shape)), app, &waker).unwrap();
     assert_eq!((near.reason, near.refused), (done(), false));
     assert!(
         near.host.socket.refused > 3,

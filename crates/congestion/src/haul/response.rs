@@ -54,7 +54,7 @@ impl Haul {
                 let share = (epoch.delivered() / (1.0 - usual)).min(1.0);
                 let kept = share * self.manner.kept(self.probe.share);
                 let cut = self.bandwidth.scale(kept).max(floor).max(LEAST);
-                self.bandwidth = self.bandwidth.min(cut).max(LEAST);
+                self.bandwidth = self.bandwidth.min(cut);
                 // What is on its way was sent before this cut, and must not cut again.
                 self.blind_until = self.outcome(now);
             }

@@ -45,6 +45,8 @@ pub(crate) struct Shape {
     pub(crate) quantum: u64,
     /// Datagrams that may be unreported.
     pub(crate) window: u64,
+    /// The peer may start later: "port unreachable" is no answer.
+    pub(crate) patient: bool,
 }
 
 /// The factory.
@@ -105,43 +107,6 @@ impl Protocol for Blast {
             }
             _ => Accepted::Drop,
         }
-    }
-}
-
-/// The factory of sessions whose peer may start later.
-pub(crate) struct Patient(pub(crate) Shape);
-
-impl Protocol for Patient {
-    fn descriptor(&self) -> &'static Descriptor {
-        &DESCRIPTOR
-    }
-
-    fn route(&self, datagram: &[u8]) -> Route {
-        Blast(self.0).route(datagram)
-    }
-
-    fn connect(
-        &mut self,
-        now: Instant,
-        rng: &mut Rng,
-        to: SocketAddr,
-        _: Option<u32>,
-    ) -> (u64, Box<dyn Session>) {
-        let id = rng.next_u64();
-        let mut session = BlastSession::new(self.0, id, to, Some(now));
-        session.outwaits = true;
-        (id, Box::new(session))
-    }
-
-    fn accept(
-        &mut self,
-        _: Instant,
-        _: &mut Rng,
-        _: SocketAddr,
-        _: &[u8],
-        _: &mut Vec<u8>,
-    ) -> Accepted {
-        Accepted::Drop
     }
 }
 
@@ -225,7 +190,6 @@ struct BlastSession {
     hello: Option<Instant>,
     open: bool,
     mute: bool,
-    outwaits: bool,
     /// Object, offset and bytes still to send.
     queue: Option<(ObjectId, u64, u64)>,
     next_seq: u64,
@@ -254,7 +218,6 @@ impl BlastSession {
             hello,
             open: false,
             mute: false,
-            outwaits: false,
             queue: None,
             next_seq: 0,
             reported: 0,
@@ -496,7 +459,7 @@ impl Session for BlastSession {
     fn read(&mut self, _: &mut Vec<u8>) {}
 
     fn outwaits_refusals(&self) -> bool {
-        self.outwaits
+        self.shape.patient
     }
 
     fn close(&mut self, _: Instant, code: u32, text: &str) {

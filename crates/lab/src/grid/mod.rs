@@ -108,7 +108,10 @@ pub fn grid(name: &str) -> Result<Grid, String> {
         return Ok(grid.clone());
     }
     // What else `farhaul lab run` can be asked.
-    let names = all.iter().map(|g| g.name).chain(["fairness", "utcp"]);
+    let names = all
+        .iter()
+        .map(|g| g.name)
+        .chain([crate::fairness::NAME, crate::utcp::NAME]);
     let names: Vec<_> = names.collect();
     let meant = nearest(name, names.iter().copied());
     let meant = meant.map_or_else(String::new, |n| format!(" (did you mean '{n}'?)"));
