@@ -61,35 +61,54 @@ fn several_holes_cost_one_episode() {
     }
 }
 
+/// Sends `len` bytes, of which segment 20 and its first repair are lost: timeouts, and from the loss of the
+/// repair to the next one.
+fn lose_a_repair(recovery: &str, len: u64) -> (u64, Duration) {
+    let mut pair = pair(&format!("recovery={recovery}"), ms(10));
+    open(&mut pair);
+    let sent = Rc::new(Cell::new([None; 3]));
+    let noted = Rc::clone(&sent);
+    let (mut count, mut hole) = (0, None);
+    pair.set_script(move |d| {
+        let (header, len) = Header::decode(d.bytes).expect("sessions send what they can read");
+        if d.from == Side::Server || len == d.bytes.len() {
+            return Fate::Deliver;
+        }
+        count += 1;
+        if count != 21 && hole != Some(header.seq) {
+            return Fate::Deliver;
+        }
+        hole = Some(header.seq);
+        let mut times = noted.get();
+        let Some(free) = times.iter().position(Option::is_none) else {
+            return Fate::Deliver;
+        };
+        times[free] = Some(d.at);
+        noted.set(times);
+        if free < 2 { Fate::Drop } else { Fate::Deliver }
+    });
+    offer(&mut pair, len);
+    deliver(&mut pair, Duration::from_secs(30));
+    let [_, lost, again] = sent.get().map(|at: Option<Instant>| at.expect("sent"));
+    (stats(&mut pair, Side::Client).timeouts, again.since(lost))
+}
+
 #[test]
-fn a_lost_repair_needs_rack_or_a_timeout() {
+fn a_lost_repair_needs_rack_or_fack_or_a_timeout() {
     // After 31 segments a round has ended: the next to leave is the repair of number 20.
-    let find = |recovery: &str| {
-        let mut pair = pair(&format!("recovery={recovery}"), ms(10));
-        open(&mut pair);
-        let mut lost = 0;
-        let mut hole = None;
-        let mut count = 0;
-        pair.set_script(move |d| {
-            let (header, len) = Header::decode(d.bytes).unwrap();
-            if d.from == Side::Server || len == d.bytes.len() {
-                return Fate::Deliver;
-            }
-            count += 1;
-            let again = hole == Some(header.seq);
-            if count == 21 || again && lost < 2 {
-                hole = Some(header.seq);
-                lost += 1;
-                return Fate::Drop;
-            }
-            Fate::Deliver
-        });
-        offer(&mut pair, 200_000);
-        deliver(&mut pair, Duration::from_secs(30));
-        stats(&mut pair, Side::Client).timeouts
-    };
-    assert_eq!(find("rack"), 0);
-    assert_eq!(find("rfc6675"), 1);
+    for (recovery, timeouts) in [("rack", 0), ("fack", 0), ("rfc6675", 1)] {
+        assert_eq!(lose_a_repair(recovery, 200_000).0, timeouts, "{recovery}");
+    }
+}
+
+#[test]
+fn what_arrives_after_a_lost_repair_does_not_put_its_timeout_off() {
+    // 5 MB last for seconds; the timeout is 220 ms.
+    for (recovery, timeouts, most) in [("rack", 0, 60), ("fack", 0, 60), ("rfc6675", 1, 300)] {
+        let (count, wait) = lose_a_repair(recovery, 5_000_000);
+        assert_eq!(count, timeouts, "{recovery}");
+        assert!(wait <= ms(most), "{recovery}: {wait:?}");
+    }
 }
 
 #[test]

@@ -128,8 +128,20 @@ impl Sender {
         }
         self.detect(now, &mut losses);
         self.conclude(now, ack, (before, rtt), &change, &losses);
-        self.rearm(now, change.advanced || change.packets > 0);
+        let progress = self.progressed(&change);
+        self.rearm(now, progress);
         Ok(())
+    }
+
+    /// Does an acknowledgement put the timeout off? When it advances (RFC 6298 §5.3). With RACK also when
+    /// what arrived had left before the first outstanding segment last did (Linux): otherwise a lost
+    /// repair would never time out while what is sent after it keeps arriving.
+    fn progressed(&self, change: &Change) -> bool {
+        let earlier = || {
+            let first = self.board.first().map(|s| s.serial);
+            change.newest.map(|s| s.serial) < first
+        };
+        change.advanced || change.packets > 0 && self.config.recovery == Recovery::Rack && earlier()
     }
 
     /// Takes what arrived off the scoreboard.
@@ -282,9 +294,23 @@ impl Sender {
                 let behind = u64::from(self.payload()) * 3;
                 if let Some(highest) = self.board.highest_sacked() {
                     self.lose_below(highest.saturating_sub(behind), losses);
+                    self.lose_repairs(highest, losses);
                 }
             }
             Recovery::NewReno => {}
+        }
+    }
+
+    /// Repairs after which something new left that arrived, below `highest`, are lost themselves (Mathis
+    /// and Mahdavi 1996, as Linux did until 4.x).
+    fn lose_repairs(&mut self, highest: u64, losses: &mut Losses) {
+        while let Some((index, serial, nxt)) = self.repaired.front().copied()
+            && nxt < highest
+        {
+            self.repaired.pop_front();
+            if self.board.get(index).is_some_and(|s| s.serial == serial) {
+                self.lose(index, losses);
+            }
         }
     }
 

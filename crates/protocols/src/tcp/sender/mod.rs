@@ -126,6 +126,9 @@ pub(super) struct Sender {
     outbox: Outbox,
     /// Indices of segments to send again, some no longer.
     repairs: VecDeque<u64>,
+    /// Repairs of this episode on their way: index, number of the transmission, and the next new
+    /// sequence number then; for `fack` only.
+    repaired: VecDeque<(u64, u64, u64)>,
     rack: Rack,
     episode: Episode,
     /// Duplicate acknowledgements in a row, where there is no SACK.
@@ -157,6 +160,7 @@ impl Sender {
             board: Scoreboard::default(),
             outbox: Outbox::default(),
             repairs: VecDeque::new(),
+            repaired: VecDeque::new(),
             rack: Rack::default(),
             episode: Episode::new(config.reduction),
             duplicates: 0,

@@ -248,6 +248,7 @@ impl Sender {
         self.board.split(room);
         self.rack.forget();
         self.repairs.clear();
+        self.repaired.clear();
         let all = self.board.base()..self.board.end();
         let lost = |i: &u64| self.board.get(*i).is_some_and(|s| s.fate == Fate::Lost);
         self.repairs.extend(all.filter(lost));
@@ -266,6 +267,12 @@ impl Sender {
         self.count.retransmits += 1;
         if self.episode.phase != Phase::Open {
             self.episode.repaired(stamp, segment.end());
+        }
+        if self.episode.phase == Phase::Recovery && self.config.recovery == Recovery::Fack {
+            self.repaired.push_back((index, serial, self.board.nxt()));
+        }
+        if index == self.board.base() {
+            self.timers.rto = Some(now + self.rto());
         }
         self.left(index, wire);
     }

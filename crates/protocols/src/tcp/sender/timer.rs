@@ -107,6 +107,7 @@ impl Sender {
         let before = self.in_flight();
         self.duplicates = 0;
         self.repairs.clear();
+        self.repaired.clear();
         self.rack.forget();
         for index in self.board.base()..self.board.end() {
             match self.board.get(index).map(|s| s.fate) {
