@@ -7,7 +7,7 @@
 //! - the file programs that come with libudt: [`samples`]
 //! - what is said: `message` and `ask` (the ordered stream), `table` (offsets to entries), `digest` (BLAKE3)
 //! - who does it: `scan` (with its `filter`) and `sender`, `receiver` (with its journal), `pool`
-//!   (threads); `plan`, which only tells what they would do
+//!   (threads), `pages` (their buffers); `plan`, which only tells what they would do
 //! - what may be named: `path`, `confine`
 
 pub mod client;
@@ -22,6 +22,7 @@ mod filter;
 mod half;
 mod ledger;
 mod message;
+mod pages;
 mod path;
 mod plan;
 mod pool;

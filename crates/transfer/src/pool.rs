@@ -9,12 +9,14 @@ use std::sync::{
     mpsc,
 };
 
+use crate::pages::Pages;
+
 /// Work for a pool.
 pub(crate) trait Job: Send + 'static {
     /// Its result.
     type Done: Send + 'static;
     /// Does it; `scratch` is the thread's own and keeps its capacity.
-    fn run(self, scratch: &mut Vec<u8>) -> Self::Done;
+    fn run(self, scratch: &mut Pages) -> Self::Done;
 }
 
 /// Called from a worker when there is a result to fetch.
@@ -46,7 +48,7 @@ impl<J: Job> Pool<J> {
             std::thread::Builder::new()
                 .name(format!("{name}-{i}"))
                 .spawn(move || {
-                    let mut scratch = Vec::new();
+                    let mut scratch = Pages::default();
                     loop {
                         let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
                         let Ok(job) = job else { return };

@@ -14,6 +14,7 @@ use super::staging::{Load, Written};
 use crate::{
     confine::{self, Dir},
     digest::{BLOCK, BlockTree, Hash, LEAF, Leaves, block_count, block_range, leaf_hash},
+    pages::Pages,
     path::{self, Tag},
     pool::Job,
     ranges::RangeSet,
@@ -169,7 +170,7 @@ pub(crate) enum WriteDone {
 impl Job for WriteJob {
     type Done = WriteDone;
 
-    fn run(self, scratch: &mut Vec<u8>) -> WriteDone {
+    fn run(self, scratch: &mut Pages) -> WriteDone {
         match self {
             Self::Small { files, tag, sync } => WriteDone::Small(write_small(&files, tag, sync)),
             Self::Load(load) => {
@@ -324,7 +325,7 @@ fn hash_rest(
     index: u64,
     size: u64,
     mut leaves: Leaves,
-    scratch: &mut Vec<u8>,
+    scratch: &mut Pages,
 ) -> io::Result<Hash> {
     if size <= BLOCK {
         return hash_block(file, index, size, scratch);
@@ -334,7 +335,7 @@ fn hash_rest(
     for leaf in unknown {
         let at = block.start + leaf as u64 * LEAF;
         let len = LEAF.min(block.end - at);
-        scratch.resize(usize::try_from(len).unwrap_or_default(), 0);
+        scratch.fit(usize::try_from(len).unwrap_or_default());
         file.read_exact_at(scratch, at)?;
         leaves.set(leaf, leaf_hash(at, scratch));
     }
@@ -346,7 +347,7 @@ fn hash_rest(
 /// The root of what is there, and whether blocks went into it as holes.
 pub(super) type Checked = (Hash, bool);
 
-fn check_sparse(target: &Target, size: u64, scratch: &mut Vec<u8>) -> io::Result<Checked> {
+fn check_sparse(target: &Target, size: u64, scratch: &mut Pages) -> io::Result<Checked> {
     let file = confine::open_to_read(&target.dir, &target.name)?;
     // Where the file system does not tell, the blocks themselves do.
     let data: RangeSet = extents(&file, size)
@@ -366,13 +367,13 @@ fn check_sparse(target: &Target, size: u64, scratch: &mut Vec<u8>) -> io::Result
     Ok((root, tree.has_holes()))
 }
 
-fn check(target: &Target, size: u64, scratch: &mut Vec<u8>) -> io::Result<Hash> {
+fn check(target: &Target, size: u64, scratch: &mut Pages) -> io::Result<Hash> {
     let file = confine::open_to_read(&target.dir, &target.name)?;
     if block_count(size) == 1 {
         return hash_block(&file, 0, size, scratch);
     }
     let mut hasher = blake3::Hasher::new();
-    scratch.resize(1 << 20, 0);
+    scratch.fit(1 << 20);
     let mut at = 0;
     while at < size {
         let n = usize::try_from(size - at)

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     digest::{BLOCK, Hash},
+    pages::Pages,
     ranges::RangeSet,
     table::CONTENT,
 };
@@ -37,19 +38,19 @@ pub(super) struct Loaded {
     /// Where they start, oldest first; some may have gone.
     order: VecDeque<u64>,
     bytes: u64,
-    spare: Vec<Vec<u8>>,
+    spare: Vec<Pages>,
 }
 
 #[derive(Debug)]
 struct Buffer {
-    bytes: Vec<u8>,
+    bytes: Pages,
     /// Bytes that have not been taken yet.
     unsent: u64,
 }
 
 impl Loaded {
     /// Keeps `bytes` of the object from `start` until `unsent` of them have been taken.
-    fn insert(&mut self, start: u64, bytes: Vec<u8>, unsent: u64) {
+    fn insert(&mut self, start: u64, bytes: Pages, unsent: u64) {
         if unsent == 0 {
             return self.recycle(bytes);
         }
@@ -74,7 +75,7 @@ impl Loaded {
         }
     }
 
-    fn recycle(&mut self, bytes: Vec<u8>) {
+    fn recycle(&mut self, bytes: Pages) {
         if self.spare.len() < SPARE {
             self.spare.push(bytes);
         }
@@ -271,7 +272,7 @@ impl Sender {
     pub(super) fn pack_done(
         &mut self,
         id: u64,
-        bytes: Vec<u8>,
+        bytes: Pages,
         results: Vec<(u64, std::io::Result<Hash>)>,
     ) {
         for (number, result) in results {
@@ -301,11 +302,18 @@ impl Sender {
 mod tests {
     use super::*;
 
+    fn filled(byte: u8, len: usize) -> Pages {
+        let mut pages = Pages::default();
+        pages.fit(len);
+        pages.fill(byte);
+        pages
+    }
+
     #[test]
     fn what_was_sent_is_let_go() {
         let mut loaded = Loaded::default();
-        loaded.insert(100, vec![1; 10], 10);
-        loaded.insert(110, vec![2; 10], 4);
+        loaded.insert(100, filled(1, 10), 10);
+        loaded.insert(110, filled(2, 10), 4);
         let mut into = [0; 8];
         assert_eq!(loaded.copy(99, &mut into), 0);
         assert_eq!(loaded.copy(104, &mut into), 6);
@@ -322,7 +330,7 @@ mod tests {
     fn memory_is_bounded() {
         let mut loaded = Loaded::default();
         for i in 0..60 {
-            loaded.insert(i << 20, vec![0; 1 << 20], 1 << 20);
+            loaded.insert(i << 20, filled(0, 1 << 20), 1 << 20);
         }
         assert_eq!(loaded.bytes, KEPT);
         let mut into = [0; 1];

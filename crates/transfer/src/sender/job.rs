@@ -8,6 +8,7 @@ use rustix::fs::{SeekFrom, Stat};
 use crate::{
     confine::{self, Dir},
     digest::{self, BLOCK, BlockDigest, Hash},
+    pages::Pages,
     pool::Job,
 };
 
@@ -64,7 +65,7 @@ pub(crate) struct Piece {
     pub(crate) size: u64,
     /// Within the file.
     pub(crate) range: Range<u64>,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Pages,
     /// The block's value, if the piece is the block.
     pub(crate) value: Option<Hash>,
     pub(crate) outcome: io::Result<()>,
@@ -76,7 +77,8 @@ impl Piece {
         let index = start / BLOCK;
         let mut digest = (self.range == digest::block_range(index, self.size))
             .then(|| BlockDigest::new(index, self.size));
-        fit(&mut self.bytes, end - start);
+        self.bytes
+            .fit(usize::try_from(end - start).unwrap_or_default());
         let mut at = start;
         for part in self.bytes.chunks_mut(STEP) {
             read_at(file, part, at)?;
@@ -90,15 +92,6 @@ impl Piece {
     }
 }
 
-/// Makes `bytes` this long; what was in it stays, to be overwritten.
-fn fit(bytes: &mut Vec<u8>, len: u64) {
-    let len = usize::try_from(len).unwrap_or_default();
-    if bytes.len() < len {
-        bytes.resize(len, 0);
-    }
-    bytes.truncate(len);
-}
-
 /// Work.
 #[derive(Debug)]
 pub(crate) enum ReadJob {
@@ -106,7 +99,7 @@ pub(crate) enum ReadJob {
     Pack {
         id: u64,
         files: Vec<PackFile>,
-        bytes: Vec<u8>,
+        bytes: Pages,
     },
     /// Reads bytes of a large file, and hashes them in passing if they are a whole block.
     Piece { piece: Piece, file: Arc<File> },
@@ -132,7 +125,7 @@ pub(crate) enum ReadJob {
 pub(crate) enum ReadDone {
     Pack {
         id: u64,
-        bytes: Vec<u8>,
+        bytes: Pages,
         results: Vec<(u64, io::Result<Hash>)>,
     },
     Piece(Piece),
@@ -150,7 +143,7 @@ pub(crate) enum ReadDone {
 impl Job for ReadJob {
     type Done = ReadDone;
 
-    fn run(self, scratch: &mut Vec<u8>) -> ReadDone {
+    fn run(self, scratch: &mut Pages) -> ReadDone {
         match self {
             Self::Pack { id, files, bytes } => read_pack(id, &files, bytes),
             Self::Piece { mut piece, file } => {
@@ -195,7 +188,7 @@ pub(crate) fn hash_block(
     file: &File,
     index: u64,
     size: u64,
-    scratch: &mut Vec<u8>,
+    scratch: &mut Pages,
 ) -> io::Result<Hash> {
     let mut digest = BlockDigest::new(index, size);
     read_block(file, index, size, scratch, |bytes| digest.update(bytes))?;
@@ -207,7 +200,7 @@ pub(crate) fn hash_content(
     file: &File,
     index: u64,
     size: u64,
-    scratch: &mut Vec<u8>,
+    scratch: &mut Pages,
 ) -> io::Result<Hash> {
     let mut digest = BlockDigest::new(index, size);
     let mut zeros = true;
@@ -223,14 +216,14 @@ fn read_block(
     file: &File,
     index: u64,
     size: u64,
-    scratch: &mut Vec<u8>,
+    scratch: &mut Pages,
     mut see: impl FnMut(&[u8]),
 ) -> io::Result<()> {
     let range = digest::block_range(index, size);
     let mut at = range.start;
     while at < range.end {
         let len = usize::try_from(range.end - at).unwrap_or(STEP).min(STEP);
-        scratch.resize(len, 0);
+        scratch.fit(len);
         read_at(file, scratch, at)?;
         see(scratch);
         at += len as u64;
@@ -253,8 +246,9 @@ fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<()> {
     }
 }
 
-fn read_pack(id: u64, files: &[PackFile], mut bytes: Vec<u8>) -> ReadDone {
-    fit(&mut bytes, files.iter().map(|f| f.identity.size).sum());
+fn read_pack(id: u64, files: &[PackFile], mut bytes: Pages) -> ReadDone {
+    let len: u64 = files.iter().map(|f| f.identity.size).sum();
+    bytes.fit(usize::try_from(len).unwrap_or_default());
     let mut rest = &mut bytes[..];
     let mut results = Vec::with_capacity(files.len());
     for file in files {
