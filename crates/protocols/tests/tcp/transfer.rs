@@ -61,10 +61,10 @@ fn several_holes_cost_one_episode() {
     }
 }
 
-/// Sends `len` bytes, of which segment 20 and its first repair are lost: timeouts, and from the loss of the
-/// repair to the next one.
+/// Sends `len` bytes, of which segment 20 and its first repair are lost, to a peer that takes them all:
+/// timeouts, and from the loss of the repair to the next one.
 fn lose_a_repair(recovery: &str, len: u64) -> (u64, Duration) {
-    let mut pair = pair(&format!("recovery={recovery}"), ms(10));
+    let mut pair = pair(&format!("recovery={recovery},window=8MiB"), ms(10));
     open(&mut pair);
     let sent = Rc::new(Cell::new([None; 3]));
     let noted = Rc::clone(&sent);
