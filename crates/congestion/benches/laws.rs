@@ -1,91 +1,253 @@
-//! What does a law cost? Nanoseconds per feedback packet, for every law with its
-//! defaults, ten to a round, after the first loss: the event and the one question for the allowance
-//! that the engine asks after it.
+//! What does a law cost? Nanoseconds per feedback packet, for every law with its defaults: what it is
+//! told (losses, acknowledgements, ticks that are due, a batch that left) and the question for its
+//! allowance after each. `start` is its first second on a path; `steady` is what it does for most of
+//! its life: its start is over, and one packet in a thousand is lost at random. `guarded` is the latter
+//! behind the engine's guard, with all that the engine asks: what is above `steady` is the framework's.
+//!
+//! A law is run once on a fluid path, and what it was told there is told again, with the clock running,
+//! to another of its kind. What left between two feedback packets is told as one batch. Events lie in
+//! the nearest cache, as they do in a session, which makes them just before.
 
 use std::{hint::black_box, time::Duration};
 
-use criterion::{Criterion, criterion_group, criterion_main};
-use farhaul_congestion::{laws, lookup};
+use criterion::{
+    Criterion, criterion_group, criterion_main,
+    measurement::{Measurement, WallTime},
+};
+use farhaul_congestion::{Law, laws, lookup};
 use farhaul_core::{
-    congestion::{AckEvent, Facts, LossEvent, PathView, RateSample},
+    congestion::{AckEvent, Allowance, CongestionController, Guard, LossEvent, PathView},
     time::Instant,
     units::{Rate, Size},
 };
 
-fn on_ack(c: &mut Criterion) {
-    let mut group = c.benchmark_group("on_ack");
+#[allow(
+    dead_code,
+    clippy::cast_precision_loss,
+    reason = "the tests use all of it; counts are small"
+)]
+#[path = "../tests/rates/fluid.rs"]
+mod fluid;
+
+use fluid::FluidPath;
+
+/// Phases of a start, by what laws call them.
+const STARTS: [&str; 6] = [
+    "burst",
+    "confirm",
+    "startup",
+    "drain",
+    "slow start",
+    "conservative slow start",
+];
+/// How long the `start` is.
+const START: Duration = Duration::from_secs(1);
+/// When steady work begins, and how much of it is told again: a few cycles of any law.
+const SETTLED: Duration = Duration::from_secs(4);
+const STEADY: Duration = Duration::from_secs(3);
+
+/// Events told in one go: no more than the nearest cache holds.
+const NEAR: usize = 64;
+
+/// What a law was told.
+#[derive(Clone, Copy)]
+enum Told {
+    Sent(Instant, Size, PathView),
+    Ack(AckEvent),
+    Loss(LossEvent),
+    Tick(Instant),
+}
+
+/// A law, and what it was told.
+struct Heard {
+    law: Box<dyn CongestionController>,
+    told: Vec<Told>,
+}
+
+impl CongestionController for Heard {
+    fn name(&self) -> &'static str {
+        self.law.name()
+    }
+
+    fn on_start(&mut self, now: Instant, path: &PathView) {
+        self.law.on_start(now, path);
+    }
+
+    fn on_sent(&mut self, now: Instant, bytes: Size, path: &PathView) {
+        if let Some(Told::Sent(at, sum, view)) = self.told.last_mut() {
+            (*at, *sum, *view) = (now, *sum + bytes, *path);
+        } else {
+            self.told.push(Told::Sent(now, bytes, *path));
+        }
+        self.law.on_sent(now, bytes, path);
+    }
+
+    fn on_ack(&mut self, ack: &AckEvent) {
+        self.told.push(Told::Ack(*ack));
+        self.law.on_ack(ack);
+    }
+
+    fn on_loss(&mut self, loss: &LossEvent) {
+        self.told.push(Told::Loss(*loss));
+        self.law.on_loss(loss);
+    }
+
+    fn on_tick(&mut self, now: Instant) {
+        self.told.push(Told::Tick(now));
+        self.law.on_tick(now);
+    }
+
+    fn next_tick(&self) -> Option<Instant> {
+        self.law.next_tick()
+    }
+
+    fn sample_window(&self) -> Option<Duration> {
+        self.law.sample_window()
+    }
+
+    fn allowance(&self) -> Allowance {
+        self.law.allowance()
+    }
+}
+
+/// What is told again: first unmeasured, then measured.
+struct Story {
+    began: (Instant, PathView),
+    before: Vec<Told>,
+    then: Vec<Told>,
+}
+
+impl Story {
+    fn of(law: &Law, settled: Duration, lasts: Duration) -> Self {
+        let mut path = FluidPath::new(Rate::gbit(1), 100, 8_948, 12_500_000);
+        path.lose_one_in = 1_000;
+        let mut heard = Heard {
+            law: lookup(law.name).expect("listed").make(),
+            told: Vec::new(),
+        };
+        let began = (path.now, path.view());
+        path.start(&mut heard);
+        path.run(&mut heard, settled);
+        let before = std::mem::take(&mut heard.told);
+        let phase = heard.law.observe().phase;
+        assert!(
+            settled.is_zero() || !STARTS.contains(&phase),
+            "{} is still in its {phase}",
+            law.name
+        );
+        path.run(&mut heard, lasts);
+        let acks = heard.told.iter().filter(|t| matches!(t, Told::Ack(_)));
+        assert!(acks.count() > 10, "{} hears nothing", law.name);
+        Self {
+            began,
+            before,
+            then: heard.told,
+        }
+    }
+
+    /// A law that has been told what came before.
+    fn opened<T: Teller>(&self, law: &Law) -> T {
+        let mut made = lookup(law.name).expect("listed").make();
+        made.on_start(self.began.0, &self.began.1);
+        let mut teller = T::from(made);
+        for told in &self.before {
+            teller.tell(told);
+        }
+        teller
+    }
+
+    /// Tells a law `feedbacks` feedback packets of it; the time that takes.
+    fn timed<T: Teller>(&self, law: &Law, feedbacks: u64) -> Duration {
+        let clock = WallTime;
+        let (mut left, mut spent) = (feedbacks, clock.zero());
+        let mut near = Vec::with_capacity(NEAR);
+        while left > 0 {
+            let mut teller: T = self.opened(law);
+            for part in self.then.chunks(NEAR) {
+                near.clear();
+                near.extend_from_slice(part);
+                let began = clock.start();
+                for told in &near {
+                    if left == 0 {
+                        break;
+                    }
+                    left -= u64::from(matches!(told, Told::Ack(_)));
+                    teller.tell(black_box(told));
+                }
+                spent = clock.add(&spent, &clock.end(began));
+            }
+        }
+        spent
+    }
+}
+
+/// Who passes on what a law is told, and asks what may be sent then.
+trait Teller: From<Box<dyn CongestionController>> {
+    fn tell(&mut self, told: &Told);
+}
+
+struct Bare(Box<dyn CongestionController>);
+
+impl From<Box<dyn CongestionController>> for Bare {
+    fn from(law: Box<dyn CongestionController>) -> Self {
+        Self(law)
+    }
+}
+
+impl Teller for Bare {
+    fn tell(&mut self, told: &Told) {
+        match told {
+            Told::Sent(now, bytes, path) => self.0.on_sent(*now, *bytes, path),
+            Told::Ack(ack) => self.0.on_ack(ack),
+            Told::Loss(loss) => self.0.on_loss(loss),
+            Told::Tick(now) => self.0.on_tick(*now),
+        }
+        black_box(self.0.allowance());
+    }
+}
+
+struct Guarded(Guard);
+
+impl From<Box<dyn CongestionController>> for Guarded {
+    fn from(law: Box<dyn CongestionController>) -> Self {
+        Self(Guard::new(law))
+    }
+}
+
+impl Teller for Guarded {
+    fn tell(&mut self, told: &Told) {
+        match told {
+            Told::Sent(now, bytes, path) => self.0.on_sent(*now, *bytes, path),
+            Told::Ack(ack) => self.0.on_ack(ack),
+            Told::Loss(loss) => self.0.on_loss(loss),
+            Told::Tick(now) => self.0.tell(*now, |law| law.on_tick(*now)),
+        }
+        black_box(self.0.allowance());
+    }
+}
+
+fn measure<T: Teller>(c: &mut Criterion, phase: &str, settled: Duration, lasts: Duration) {
+    let mut group = c.benchmark_group(phase);
     for law in laws() {
-        let mut controller = lookup(law.name).expect("listed").make();
-        let mut ack = ack();
-        controller.on_start(ack.now, &ack.path);
-        controller.on_ack(&ack);
-        // Out of slow start: what a law does for most of its life.
-        controller.on_loss(&loss(&ack));
-        let mut feedbacks = 0_u64;
-        let mut allowance = controller.allowance();
+        let story = Story::of(law, settled, lasts);
         group.bench_function(law.name, |b| {
-            b.iter(|| {
-                ack.now += Duration::from_millis(10);
-                feedbacks += 1;
-                ack.round = feedbacks / 10;
-                ack.delivered += ack.acked;
-                ack.newest = Some(Facts {
-                    sent_at: ack.now.earlier_by(Duration::from_millis(100)),
-                    in_flight: ack.in_flight_before,
-                    delivered: ack.delivered - Size::from_bytes(10_000_000),
-                    ..Facts::default()
-                });
-                ack.in_flight_before = allowance.window;
-                controller.on_ack(black_box(&ack));
-                allowance = controller.allowance();
-                black_box(allowance)
-            });
+            b.iter_custom(|feedbacks| story.timed::<T>(law, feedbacks));
         });
     }
     group.finish();
 }
 
-fn loss(ack: &AckEvent) -> LossEvent {
-    LossEvent {
-        now: ack.now,
-        lost: Size::from_bytes(u64::from(ack.path.datagram)),
-        packets: 1,
-        new_episode: true,
-        in_flight_before: ack.acked,
-        path: ack.path,
-        ..LossEvent::default()
-    }
+fn start(c: &mut Criterion) {
+    measure::<Bare>(c, "start", Duration::ZERO, START);
 }
 
-fn ack() -> AckEvent {
-    let rtt = Duration::from_millis(100);
-    AckEvent {
-        now: Instant::from_nanos(1_000_000_000),
-        acked: Size::from_bytes(1_000_000),
-        packets: 112,
-        round: 0,
-        in_flight_before: Size::ZERO,
-        rtt: Some(rtt),
-        queue_delay: Some(Duration::ZERO),
-        rate: Some(RateSample {
-            rate: Rate::gbit(1),
-            sent: Rate::gbit(1),
-            interval: rtt,
-            app_limited: false,
-            loss: 0.0,
-        }),
-        ce: 0,
-        app_limited: false,
-        path: PathView {
-            datagram: 8_948,
-            srtt: rtt,
-            min_rtt: rtt,
-            feedback_interval: Duration::from_millis(10),
-            in_flight: Size::from_bytes(10_000_000),
-        },
-        ..AckEvent::default()
-    }
+fn steady(c: &mut Criterion) {
+    measure::<Bare>(c, "steady", SETTLED, STEADY);
 }
 
-criterion_group!(benches, on_ack);
+fn guarded(c: &mut Criterion) {
+    measure::<Guarded>(c, "guarded", SETTLED, STEADY);
+}
+
+criterion_group!(benches, start, steady, guarded);
 criterion_main!(benches);

@@ -169,13 +169,15 @@ pub struct Windowed<S, G> {
     rtt: Duration,
     /// The same, s.
     rtt_s: f64,
+    /// What may be sent: worked out when something changes, for it is asked more often.
+    allowance: Allowance,
     fault: Option<&'static str>,
 }
 
 impl<S: SlowStart, G: Growth> Windowed<S, G> {
     /// `law` after the slow start `start`.
     pub fn new(start: S, law: G) -> Self {
-        Self {
+        let mut new = Self {
             window: Window::initial(1_200),
             start,
             law,
@@ -184,8 +186,15 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
             recovery_until: None,
             rtt: Duration::from_millis(100),
             rtt_s: 0.1,
+            allowance: Allowance {
+                window: Size::ZERO,
+                rate: Rate::ZERO,
+                quantum: Size::ZERO,
+            },
             fault: None,
-        }
+        };
+        new.allow();
+        new
     }
 
     /// The same, growing by what `counting` says.
@@ -201,6 +210,7 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
         resumed.window = Window::initial(datagram);
         resumed.window.set(bytes, 2.0);
         resumed.window.ssthresh = resumed.window.bytes;
+        resumed.allow();
         resumed
     }
 
@@ -324,19 +334,32 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
         };
         (gain * self.window.bytes * 8.0 / self.rtt_s).max(1_000.0)
     }
-}
 
-impl<S: SlowStart, G: Growth> CongestionController for Windowed<S, G> {
-    fn name(&self) -> &'static str {
-        self.law.name()
+    /// What is sent in a ms at `rate`, bit/s; but two datagrams at least, and [`MAX_QUANTUM`] at most.
+    fn burst(&self, rate: f64) -> f64 {
+        let least = 2.0 * self.window.datagram;
+        // Divides only between the bounds.
+        if rate <= 8_000.0 * least {
+            return least;
+        }
+        let burst = if rate >= 8_000.0 * MAX_QUANTUM {
+            MAX_QUANTUM
+        } else {
+            rate / 8_000.0
+        };
+        larger(burst, least)
     }
 
-    fn on_start(&mut self, _now: Instant, path: &PathView) {
-        self.learn(path);
-        self.window = Window::initial(path.datagram);
+    fn allow(&mut self) {
+        let rate = self.pacing_rate();
+        self.allowance = Allowance {
+            window: size(self.window.bytes),
+            rate: Rate::from_f64(rate),
+            quantum: size(self.burst(rate)),
+        };
     }
 
-    fn on_ack(&mut self, ack: &AckEvent) {
+    fn hear(&mut self, ack: &AckEvent) {
         self.learn(&ack.path);
         self.law.watch(&self.window, ack);
         if self.recovery_until.is_some_and(|end| ack.now < end) {
@@ -354,6 +377,23 @@ impl<S: SlowStart, G: Growth> CongestionController for Windowed<S, G> {
             self.law.on_unused(ack.now);
         }
     }
+}
+
+impl<S: SlowStart, G: Growth> CongestionController for Windowed<S, G> {
+    fn name(&self) -> &'static str {
+        self.law.name()
+    }
+
+    fn on_start(&mut self, _now: Instant, path: &PathView) {
+        self.learn(path);
+        self.window = Window::initial(path.datagram);
+        self.allow();
+    }
+
+    fn on_ack(&mut self, ack: &AckEvent) {
+        self.hear(ack);
+        self.allow();
+    }
 
     fn on_loss(&mut self, loss: &LossEvent) {
         self.learn(&loss.path);
@@ -363,6 +403,7 @@ impl<S: SlowStart, G: Growth> CongestionController for Windowed<S, G> {
                 cause: Cause::Loss,
             });
         }
+        self.allow();
     }
 
     fn on_timeout(&mut self, now: Instant, backoff: u32) {
@@ -375,6 +416,7 @@ impl<S: SlowStart, G: Growth> CongestionController for Windowed<S, G> {
         }
         self.window.set(0.0, 1.0);
         self.recovery_until = None;
+        self.allow();
     }
 
     fn on_undo(&mut self, _now: Instant) {
@@ -390,20 +432,12 @@ impl<S: SlowStart, G: Growth> CongestionController for Windowed<S, G> {
             self.start = saved.start;
             self.law = saved.law;
             self.recovery_until = None;
+            self.allow();
         }
     }
 
     fn allowance(&self) -> Allowance {
-        let rate = self.pacing_rate();
-        let burst = larger(
-            (rate / 8_000.0).min(MAX_QUANTUM),
-            2.0 * self.window.datagram,
-        );
-        Allowance {
-            window: size(self.window.bytes),
-            rate: Rate::from_f64(rate),
-            quantum: size(burst),
-        }
+        self.allowance
     }
 
     fn feedback_wish(&self) -> FeedbackWish {

@@ -199,6 +199,8 @@ pub struct Bbr {
     /// The most in flight since the last feedback.
     peak: f64,
     idle_restart: bool,
+    /// Worked out when window, pacing or datagrams change, for it is asked more often.
+    allowance: Allowance,
 }
 
 impl Bbr {
@@ -220,6 +222,11 @@ impl Bbr {
             drain_rounds: 0,
             peak: 0.0,
             idle_restart: false,
+            allowance: Allowance {
+                window: Size::ZERO,
+                rate: Rate::ZERO,
+                quantum: Size::ZERO,
+            },
         };
         new.begin();
         new
@@ -230,6 +237,15 @@ impl Bbr {
         self.window = self.initial();
         let rtt = self.path.srtt.as_secs_f64().max(1e-3);
         self.pacing = self.set.startup_gain * self.window / rtt;
+        self.allow();
+    }
+
+    fn allow(&mut self) {
+        self.allowance = Allowance {
+            window: size(self.window),
+            rate: Rate::from_f64(self.pacing * 8.0),
+            quantum: size(self.quantum()),
+        };
     }
 
     fn initial(&self) -> f64 {
@@ -257,7 +273,11 @@ impl Bbr {
         if path.feedback_interval != self.path.feedback_interval {
             self.interval = path.feedback_interval.as_secs_f64();
         }
+        let other = path.datagram != self.path.datagram;
         self.path = *path;
+        if other {
+            self.allow();
+        }
     }
 
     /// Bytes that have arrived and wait to be reported: in flight, but not in the network.
@@ -431,6 +451,7 @@ impl CongestionController for Bbr {
         self.set_window(&sample);
         self.peak = sample.in_flight;
         self.idle_restart = false;
+        self.allow();
     }
 
     fn on_loss(&mut self, loss: &LossEvent) {
@@ -461,6 +482,7 @@ impl CongestionController for Bbr {
         }
         self.timeout_at = Some(now);
         self.window = float(self.path.in_flight.bytes()) + self.datagram();
+        self.allow();
     }
 
     fn on_undo(&mut self, _now: Instant) {
@@ -489,6 +511,7 @@ impl CongestionController for Bbr {
         } else if self.phase == Phase::ProbeRtt {
             self.end_probe_rtt(now);
         }
+        self.allow();
     }
 
     fn sample_window(&self) -> Option<Duration> {
@@ -501,11 +524,7 @@ impl CongestionController for Bbr {
     }
 
     fn allowance(&self) -> Allowance {
-        Allowance {
-            window: size(self.window),
-            rate: Rate::from_f64(self.pacing * 8.0),
-            quantum: size(self.quantum()),
-        }
+        self.allowance
     }
 
     fn observe(&self) -> CcState {

@@ -25,7 +25,7 @@ impl Haul {
         } else {
             self.bandwidth
         };
-        estimate.scale(1.0 / (1.0 - self.usual_loss.compensated()))
+        estimate.scale(self.usual_loss.factor())
     }
 
     /// Pace over base.
@@ -78,6 +78,16 @@ impl Haul {
         at + self.path.srtt + self.path.feedback_interval * 3 + Duration::from_millis(2)
     }
 
+    /// What is sent in this time may be in flight: worked out when the path changes.
+    fn reach(&mut self) -> Duration {
+        let path = (self.path.min_rtt, self.path.feedback_interval);
+        if self.reach.0 != path {
+            let slack = path.1 * 2 + Duration::from_millis(4);
+            self.reach = (path, path.0.mul_f64(1.25) + slack);
+        }
+        self.reach.1
+    }
+
     /// What may be sent, for the phase the law is in.
     pub(super) fn allow(&mut self) {
         if let Some(rival) = self.rival.as_ref().filter(|_| self.phase == Phase::Compete) {
@@ -86,7 +96,6 @@ impl Haul {
         }
         let (base, gain) = (self.base(), self.gain());
         let rate = base.scale(gain);
-        let slack = self.path.feedback_interval * 2 + Duration::from_millis(4);
         let extra = if gain > 1.0 {
             let train = self.train_over(base);
             rate.bytes_in(train).saturating_sub(base.bytes_in(train))
@@ -96,7 +105,7 @@ impl Haul {
         let window = if self.phase == Phase::Look {
             base.bytes_in(self.empty_rtt().mul_f64(LOOK_SHARE))
         } else {
-            base.bytes_in(self.path.min_rtt.mul_f64(1.25) + slack) + extra
+            base.bytes_in(self.reach()) + extra
         } + 16 * u64::from(self.path.datagram);
         let floor = 2 * u64::from(self.path.datagram);
         let quantum = rate

@@ -112,11 +112,13 @@ impl Epoch {
 }
 
 /// The share that is lost whatever is sent: the mean of the better half of the last epochs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct UsualLoss {
     recent: [f64; MEMORY],
     filled: usize,
     share: f64,
+    /// What must be sent for so much to be delivered.
+    factor: f64,
     /// Epochs in a row beyond the usual.
     beyond: u32,
     /// Estimate, loss and delivery rate when that began.
@@ -125,7 +127,26 @@ pub(super) struct UsualLoss {
     proven: f64,
 }
 
+impl Default for UsualLoss {
+    fn default() -> Self {
+        Self {
+            recent: [0.0; MEMORY],
+            filled: 0,
+            share: 0.0,
+            factor: 1.0,
+            beyond: 0,
+            began: None,
+            proven: 0.0,
+        }
+    }
+}
+
 impl UsualLoss {
+    /// What must be sent over what is to be delivered.
+    pub(super) const fn factor(&self) -> f64 {
+        self.factor
+    }
+
     /// What is made up for by sending more, 0 to 0.025.
     pub(super) const fn compensated(&self) -> f64 {
         self.share.min(MAX_COMPENSATED)
@@ -154,6 +175,7 @@ impl UsualLoss {
             .zip(1_u32..)
             .fold(0.0, |mean, (loss, n)| mean + (loss - mean) / f64::from(n));
         self.share = mean.min(MAX_USUAL.max(self.proven));
+        self.factor = 1.0 / (1.0 - self.compensated());
         if loss <= usual + EXCESS.max(usual / 2.0) {
             self.beyond = 0;
             self.began = None;

@@ -144,6 +144,8 @@ pub struct Haul {
     /// The longest queue seen, slowly forgotten.
     peak: Duration,
     path: PathView,
+    /// See [`Self::reach`]: of which least rtt and feedback interval, and the time.
+    reach: ((Duration, Duration), Duration),
     allowance: Allowance,
 }
 
@@ -178,6 +180,7 @@ impl Default for Haul {
                 feedback_interval: ms(5),
                 in_flight: Size::ZERO,
             },
+            reach: ((Duration::ZERO, Duration::ZERO), ms(4)),
             allowance: Allowance {
                 window: Size::from_bytes(131_072),
                 rate: Rate::mbit(52),
