@@ -105,6 +105,32 @@ pub fn processor_mhz() -> Option<f64> {
     (count > 0.0).then(|| sum / count)
 }
 
+/// Ticks per second of the times that the kernel tells in `/proc`: the same on every Linux on x86 and ARM.
+const USER_HZ: f64 = 100.0;
+
+/// Processor time of the whole machine since it started, s: every process, and what the kernel did in
+/// nobody's name. Only differences mean something, and only on a machine that does nothing else.
+pub fn busy_seconds() -> Option<f64> {
+    let uptime = line("/proc/uptime")?;
+    let uptime = uptime.split_whitespace().next()?.parse().ok()?;
+    busy(uptime, &fs::read_to_string("/proc/stat").ok()?)
+}
+
+/// What is left of `uptime` without the times in which each processor had nothing to do: the kernel measures
+/// those, and only samples the others (proc(5), `/proc/stat`).
+fn busy(uptime: f64, stat: &str) -> Option<f64> {
+    let each = stat
+        .lines()
+        .filter(|l| l.starts_with("cpu") && !l.starts_with("cpu "));
+    let idle = |line: &str| {
+        let mut times = line.split_whitespace().skip(4);
+        let mut next = || times.next()?.parse::<u32>().ok().map(f64::from);
+        Some(next()? + next()?)
+    };
+    let idle: Vec<f64> = each.map(idle).collect::<Option<_>>()?;
+    (!idle.is_empty()).then(|| idle.iter().map(|idle| uptime - idle / USER_HZ).sum())
+}
+
 fn memory() -> Option<u64> {
     let text = field("/proc/meminfo", "MemTotal")?;
     let kib: u64 = text.strip_suffix("kB")?.trim().parse().ok()?;
@@ -148,6 +174,17 @@ fn instructions() -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waiting_is_not_work() {
+        let stat = "cpu  9 9 9 9 9 9\n\
+                    cpu0 100 20 300 600 80 4 6 50 0 0\n\
+                    cpu1 1 2 3 900 50 7 8 9 10\n\
+                    intr 1 2 3\n";
+        let busy_for = busy(10.0, stat).expect("readable");
+        assert!((busy_for - (3.2 + 0.5)).abs() < 1e-9, "{busy_for}");
+        assert_eq!(busy(10.0, "intr 1 2 3"), None);
+    }
 
     #[test]
     fn a_machine_has_a_name_for_folders() {

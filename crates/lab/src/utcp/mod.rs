@@ -131,6 +131,10 @@ pub struct Run {
     /// ends, such as taking the packets that it hands over. None on one host.
     #[serde(default)]
     pub emulator_mhz_per_mbps: Option<f64>,
+    /// What the whole machine did meanwhile, MHz per Mbit/s: both ends, the emulator, and what the kernel
+    /// does in nobody's name, as in its threads that take packets from a device. Of an otherwise idle machine.
+    #[serde(default)]
+    pub machine_mhz_per_mbps: Option<f64>,
     /// What our law cost.
     pub law: Option<LawTime>,
     /// Why the figures must not be quoted, if so.
@@ -159,25 +163,12 @@ pub fn run(question: Question, program: &Path) -> Run {
         receiver: End::default(),
         intervals: Vec::new(),
         emulator_mhz_per_mbps: None,
+        machine_mhz_per_mbps: None,
         law: None,
         invalid: None,
     };
     match answered {
-        Ok((mhz, (report, emulator))) => Run {
-            emulator_mhz_per_mbps: emulator
-                .as_ref()
-                .map(|health| emulation(health, &report) * mhz),
-            seconds: report.seconds,
-            goodput_bits_per_second: report.goodput_bits_per_second,
-            sender: end(&report.sender, mhz),
-            receiver: end(&report.receiver, mhz),
-            intervals: report.intervals,
-            law: report.law,
-            invalid: emulator
-                .filter(|health| !health.valid)
-                .map(|health| health.complaints.join("; ")),
-            ..empty
-        },
+        Ok((mhz, answer)) => made(answer, mhz, empty),
         Err(why) => Run {
             invalid: Some(why),
             ..empty
@@ -185,14 +176,46 @@ pub fn run(question: Question, program: &Path) -> Run {
     }
 }
 
-/// Cores of the emulator per Mbit/s of goodput.
-fn emulation(health: &Health, report: &Report) -> f64 {
-    let megabits = report.goodput_bits_per_second / 1e6 * report.seconds;
-    health.cpu_seconds / megabits.max(f64::MIN_POSITIVE)
+/// What was told of one question.
+struct Answer {
+    report: Report,
+    /// How the emulator fared, if anything crossed it.
+    emulator: Option<Health>,
+    /// Processor time of the whole machine meanwhile, s.
+    machine: Option<f64>,
 }
 
-/// The report, and how the emulator fared if anything crossed it.
-fn ask(question: Question, program: &Path) -> Result<(Report, Option<Health>), CourseError> {
+/// `empty`, filled in.
+fn made(answer: Answer, mhz: f64, empty: Run) -> Run {
+    let Answer {
+        report,
+        emulator,
+        machine,
+    } = answer;
+    let cost = |cpu_seconds: f64| cores(cpu_seconds, &report) * mhz;
+    Run {
+        emulator_mhz_per_mbps: emulator.as_ref().map(|health| cost(health.cpu_seconds)),
+        machine_mhz_per_mbps: machine.map(cost),
+        seconds: report.seconds,
+        goodput_bits_per_second: report.goodput_bits_per_second,
+        sender: end(&report.sender, mhz),
+        receiver: end(&report.receiver, mhz),
+        intervals: report.intervals,
+        law: report.law,
+        invalid: emulator
+            .filter(|health| !health.valid)
+            .map(|health| health.complaints.join("; ")),
+        ..empty
+    }
+}
+
+/// Cores per Mbit/s of goodput.
+fn cores(cpu_seconds: f64, report: &Report) -> f64 {
+    let megabits = report.goodput_bits_per_second / 1e6 * report.seconds;
+    cpu_seconds / megabits.max(f64::MIN_POSITIVE)
+}
+
+fn ask(question: Question, program: &Path) -> Result<Answer, CourseError> {
     let Question {
         ground,
         mtu,
@@ -208,12 +231,20 @@ fn ask(question: Question, program: &Path) -> Result<(Report, Option<Health>), C
     if ground == Ground::Loopback {
         course = course.on_one_host();
     }
+    let before = host::busy_seconds();
     let report = match system {
         System::Kernel => course.iperf3(LAW, asked_seconds, Some(mtu))?,
         System::User => course.bench_tcp(LAW, mtu, asked_seconds)?,
     };
+    let machine = host::busy_seconds()
+        .zip(before)
+        .map(|(then, now)| then - now);
     let health = course.finish()?.health;
-    Ok((report, (ground == Ground::Namespaces).then_some(health)))
+    Ok(Answer {
+        report,
+        emulator: (ground == Ground::Namespaces).then_some(health),
+        machine,
+    })
 }
 
 fn end(cost: &Cost, mhz: f64) -> End {
@@ -306,6 +337,7 @@ mod tests {
                 })
                 .collect(),
             emulator_mhz_per_mbps: Some(0.25),
+            machine_mhz_per_mbps: Some(cost * 2.0),
             law: Some(LawTime {
                 calls: 100,
                 seconds: 0.01,

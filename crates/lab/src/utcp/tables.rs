@@ -35,8 +35,8 @@ fn costs(text: &mut String, runs: &[Run]) {
     );
     text.push_str(
         "| place | MTU | K-TCP Gbit/s | U-TCP Gbit/s | sender: K-TCP | U-TCP | ratio | receiver: K-TCP | U-TCP \
-         | ratio | both: ratio | emulator: K-TCP | U-TCP | law, % of the sender's CPU |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+         | ratio | both: ratio | emulator: K-TCP | U-TCP | machine: K-TCP | U-TCP | ratio | law, % of the sender's CPU |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     for (kernel, ours) in pairs(runs) {
         let gbps = |run: &Run| match run.invalid {
@@ -48,17 +48,17 @@ fn costs(text: &mut String, runs: &[Run]) {
         };
         let cost =
             |end: &super::End| format!("{:.4} ({:.2})", end.mhz_per_mbps, end.cpu_percent_per_gbps);
-        let emulator = |run: &Run| {
-            let cost = run.emulator_mhz_per_mbps;
-            cost.map_or_else(|| "-".into(), |cost| format!("{cost:.4}"))
-        };
+        let figure =
+            |cost: Option<f64>| cost.map_or_else(|| "-".into(), |cost| format!("{cost:.4}"));
+        let machines = ours.machine_mhz_per_mbps.zip(kernel.machine_mhz_per_mbps);
+        let machines = machines.map_or_else(|| "-".into(), |(ours, kernel)| ratio(ours, kernel));
         let law = ours.law.map_or_else(
             || "-".into(),
             |law| format!("{:.2}", law.share_of_cpu * 100.0),
         );
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {law} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {machines} | {law} |",
             ours.question.ground.name(),
             ours.question.mtu,
             gbps(kernel),
@@ -70,8 +70,10 @@ fn costs(text: &mut String, runs: &[Run]) {
             cost(&ours.receiver),
             ratio(ours.receiver.mhz_per_mbps, kernel.receiver.mhz_per_mbps),
             ratio(both(ours), both(kernel)),
-            emulator(kernel),
-            emulator(ours),
+            figure(kernel.emulator_mhz_per_mbps),
+            figure(ours.emulator_mhz_per_mbps),
+            figure(kernel.machine_mhz_per_mbps),
+            figure(ours.machine_mhz_per_mbps),
         );
     }
     for run in runs {
@@ -138,7 +140,10 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(text.contains("| 1.20 | 0.2500 | 0.2500 | 0.50 |"), "{text}");
+        assert!(
+            text.contains("| 1.20 | 0.2500 | 0.2500 | 0.2000 | 0.2400 | 1.20 | 0.50 |"),
+            "{text}"
+        );
         assert!(
             text.contains("| 2.0 | 6.00 (5.00) | 6.00 (5.00) |"),
             "{text}"
