@@ -50,7 +50,10 @@ fn main() -> ExitCode {
         match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
             Ok(cli) => cmd::run(cli.command),
             // Help and version are no failure.
-            Err(e) if !e.use_stderr() => e.exit(),
+            Err(e) if !e.use_stderr() => {
+                out::help(&e);
+                Ok(())
+            }
             Err(e) if meant_to_copy(&e) => Err(Failure::usage(
                 "no such command; to copy, write `farhaul cp SRC DST`",
             )),

@@ -36,7 +36,19 @@ pub(crate) fn bytes(bytes: &[u8]) {
 
 fn written(write: impl FnOnce(&mut io::StdoutLock<'_>) -> io::Result<()>) {
     let mut out = io::stdout().lock();
-    if let Err(e) = write(&mut out).and_then(|()| out.flush()) {
+    let ended = write(&mut out).and_then(|()| out.flush());
+    drop(out);
+    or_end(ended);
+}
+
+/// What was asked about the program itself, on stdout.
+pub(crate) fn help(told: &clap::Error) {
+    or_end(told.print().and_then(|()| io::stdout().flush()));
+}
+
+/// Ends the program if stdout did not take it.
+fn or_end(written: io::Result<()>) {
+    if let Err(e) = written {
         // 141 is what a shell reports for SIGPIPE; anything else means stdout is broken.
         if e.kind() == ErrorKind::BrokenPipe {
             std::process::exit(141);

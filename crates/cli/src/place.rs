@@ -3,6 +3,7 @@
 use std::{
     ffi::{OsStr, OsString},
     fmt,
+    net::Ipv6Addr,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::PathBuf,
 };
@@ -79,6 +80,7 @@ pub(crate) fn parse(text: &OsStr) -> Result<Place, Failure> {
         let scheme = String::from_utf8_lossy(&bytes[..scheme]);
         return Err(Failure::usage(format!("{scheme}:// is not known; {FORMS}")));
     }
+    refuse_bare_ipv6(bytes)?;
     let bracketed = bytes.starts_with(b"[")
         || bytes
             .windows(2)
@@ -106,6 +108,27 @@ pub(crate) fn parse(text: &OsStr) -> Result<Place, Failure> {
         }
         _ => through_ssh(host, &rest[1..]).map(Place::Far),
     }
+}
+
+/// An IPv6 address without its brackets: where it ends, and the path begins, is anybody's guess.
+fn refuse_bare_ipv6(bytes: &[u8]) -> Result<(), Failure> {
+    let slash = bytes.iter().position(|b| *b == b'/');
+    let name = String::from_utf8_lossy(&bytes[..slash.unwrap_or(bytes.len())]);
+    let user = name.find('@').map_or(0, |at| at + 1);
+    let is_address = |end: &usize| {
+        let host = &name[user..*end];
+        let (address, zone) = host.split_once('%').unwrap_or((host, ""));
+        address.parse::<Ipv6Addr>().is_ok() && !zone.contains(':')
+    };
+    let mut colons = name.match_indices(':').map(|(at, _)| at).rev();
+    let Some(end) = colons.find(is_address) else {
+        return Ok(());
+    };
+    let path = String::from_utf8_lossy(&bytes[slash.unwrap_or(bytes.len())..]);
+    let (login, host, rest) = (&name[..user], &name[user..end], &name[end..]);
+    Err(Failure::usage(format!(
+        "an IPv6 address needs brackets: write {login}[{host}]{rest}{path} (a local file of this name is written ./{name}{path})"
+    )))
 }
 
 /// The path is the far end's to understand.
@@ -206,106 +229,4 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn far(text: &str) -> (String, u16, String, String) {
-        match parse(OsStr::new(text)).unwrap() {
-            Place::Far(f) => {
-                let path = String::from_utf8(f.remote.path).unwrap();
-                (f.host, f.port, f.remote.share, path)
-            }
-            Place::Local(path) => panic!("{} is not local", path.display()),
-        }
-    }
-
-    #[test]
-    fn servers_are_recognised() {
-        let expect = |host: &str, port, share: &str, path: &str| {
-            (host.into(), port, share.into(), path.into())
-        };
-        assert_eq!(far("host::data/a/b"), expect("host", PORT, "data", "a/b"));
-        assert_eq!(far("host:99::data"), expect("host", 99, "data", ""));
-        assert_eq!(
-            far("h.example.org::d/x/"),
-            expect("h.example.org", PORT, "d", "x/")
-        );
-        assert_eq!(far("10.0.0.1:5::d/::"), expect("10.0.0.1", 5, "d", "::"));
-        assert_eq!(
-            far("[2001:db8::1]::d/x"),
-            expect("2001:db8::1", PORT, "d", "x")
-        );
-        assert_eq!(far("[::1]:77::d/x"), expect("::1", 77, "d", "x"));
-        assert_eq!(far("farhaul://host/d/x"), expect("host", PORT, "d", "x"));
-        assert_eq!(far("farhaul://[::1]:8/d"), expect("::1", 8, "d", ""));
-        let Place::Far(f) = parse(OsStr::new("[::1]:77::d")).unwrap() else {
-            panic!()
-        };
-        assert_eq!(f.server(), "[::1]:77");
-    }
-
-    #[test]
-    fn local_files_may_have_colons() {
-        for local in [
-            "file", "dir/a:b", "./a::b", "/a::b/c", "../x", ".", "a/b::c", "[x]",
-        ] {
-            assert_eq!(
-                parse(OsStr::new(local)).unwrap(),
-                Place::Local(local.into()),
-                "{local}"
-            );
-        }
-        let odd = OsStr::from_bytes(b"\xff\xfe");
-        assert_eq!(parse(odd).unwrap(), Place::Local(odd.into()));
-    }
-
-    #[test]
-    fn one_colon_goes_through_ssh() {
-        for (text, host, login, path) in [
-            ("host:path", "host", "host", "path"),
-            ("me@host:/a/b", "host", "me@host", "/a/b"),
-            ("host:", "host", "host", ""),
-            ("me@[::1]:x", "::1", "me@[::1]", "x"),
-            ("[::1]:x", "::1", "[::1]", "x"),
-            ("host:a/../b::c", "host", "host", "a/../b::c"),
-        ] {
-            let Place::Far(far) = parse(OsStr::new(text)).unwrap() else {
-                panic!("{text}")
-            };
-            assert_eq!(
-                (far.host.as_str(), far.server().as_str()),
-                (host, login),
-                "{text}"
-            );
-            assert_eq!(
-                (&far.remote.path[..], far.port),
-                (path.as_bytes(), 0),
-                "{text}"
-            );
-        }
-        for bad in [
-            "",
-            "host::",
-            "host::d/../x",
-            "farhaul://h/d/a/..",
-            "host:x::d",
-            "host:0::d",
-            "host:70000::d",
-            "me@host::d",
-            "-oProxyCommand=x:y",
-            "a b:c",
-            "me@:c",
-            "s3://b/x",
-            "farhaul://h",
-            "::d",
-        ] {
-            assert!(
-                parse(OsStr::new(bad))
-                    .map(|p| matches!(p, Place::Far(_)))
-                    .is_err()
-                    || bad == "::d",
-                "{bad}"
-            );
-        }
-    }
-}
+mod tests;

@@ -403,6 +403,25 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
 }
 
 #[test]
+fn places_that_cannot_be_are_told_with_what_to_write() {
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["cp", "f", "::1::s/"], 2, "write [::1]::s/"),
+        (
+            &["cp", "fe80::1::share/path", "."],
+            2,
+            "write [fe80::1]::share/path",
+        ),
+        (&["lab", "run", "cells", "--out", "/proc/none"], 4, "--out"),
+        (
+            &["lab", "run", "fairness", "--out", "/proc/none"],
+            4,
+            "--out",
+        ),
+    ];
+    refused(cases, true);
+}
+
+#[test]
 fn what_contradicts_itself_is_refused() {
     let cases: &[(&[&str], i32, &str)] = &[
         (

@@ -108,6 +108,41 @@ fn the_report_can_go_to_a_file_and_the_far_program_is_ended() {
 }
 
 #[test]
+fn a_far_program_that_fails_is_told_and_fails_the_run() {
+    let far = "echo starting >&2; echo no such share >&2; exit 9";
+    let output = wan_run(&["--far", far, "--", "true"]);
+    if !possible(&output) {
+        return;
+    }
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(9), "{told}");
+    assert!(told.contains("the far program ended with 9"), "{told}");
+    assert!(told.contains("\n  starting\n  no such share\n"), "{told}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.json");
+    let to_file = ["--json", "--report", file.to_str().unwrap(), "--far", far];
+    let report = |near: &str| -> serde_json::Value {
+        wan_run(&[&to_file[..], &["--", "sh", "-c", near]].concat());
+        serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
+    };
+    let of_far = report("true");
+    assert_eq!(
+        (&of_far["ok"], &of_far["exit"]["code"]),
+        (&false.into(), &9.into())
+    );
+    assert_eq!(of_far["far"]["stderr"], "starting\nno such share");
+    assert_eq!(
+        report("exit 7")["exit"]["code"],
+        7,
+        "the near one's code is told first"
+    );
+
+    let ended_well = wan_run(&["--far", "true", "--", "true"]);
+    assert_eq!(ended_well.status.code(), Some(0));
+}
+
+#[test]
 fn a_missing_program_is_named() {
     let output = wan_run(&["--", "/no/such/program"]);
     if !possible(&output) {

@@ -9,6 +9,7 @@
 mod blast;
 pub mod calibrate;
 mod clock;
+mod echo;
 mod health;
 mod held;
 mod host;
@@ -24,5 +25,5 @@ pub mod wan;
 pub use blast::{Blast, blast};
 pub use health::{Health, Lateness};
 pub use host::Host;
-pub use process::Service;
+pub use process::{Failed, Service};
 pub use report::{DirectionReport, WanReport};

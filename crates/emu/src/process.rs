@@ -5,7 +5,10 @@ use std::{
     io::{self, Read as _},
     os::{
         fd::OwnedFd,
-        unix::{net::UnixStream, process::CommandExt as _},
+        unix::{
+            net::UnixStream,
+            process::{CommandExt as _, ExitStatusExt as _},
+        },
     },
     process::{Child, Command, ExitStatus},
     time::Duration,
@@ -21,7 +24,7 @@ use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
 };
 
-use crate::{clock::timespec, host::Host};
+use crate::{clock::timespec, echo::Echo, host::Host};
 
 /// How long a program may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(2);
@@ -35,16 +38,33 @@ const LOOK: Duration = Duration::from_millis(5);
 pub struct Service {
     child: Child,
     ended: OwnedFd,
+    echo: Option<Echo>,
+}
+
+/// A program that ended before it was told to, and not well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// What it returned, 128 + n if signal n ended it.
+    pub code: i32,
+    /// The last lines of its stderr, if that was a pipe.
+    pub said: String,
 }
 
 impl Service {
     /// Starts `command` on `host` and waits until something there listens, the program has ended, or
-    /// 3 s have passed.
+    /// 3 s have passed. Its stderr is passed on to ours if it is a pipe.
     pub fn start(host: &Host, mut command: Command) -> io::Result<Self> {
         command.process_group(0);
-        let child = host.spawn(command)?;
+        let mut child = host.spawn(command)?;
         let ended = watch(&child)?;
-        let service = Self { child, ended };
+        let stderr = child.stderr.take();
+        // Whatever fails now, the program is ended.
+        let mut service = Self {
+            child,
+            ended,
+            echo: None,
+        };
+        service.echo = stderr.map(Echo::start).transpose()?;
         for _ in 0..START.as_millis() / LOOK.as_millis() {
             if host.has_listener() || service.ends_within(LOOK) {
                 break;
@@ -56,6 +76,22 @@ impl Service {
     /// How it ended, if it has.
     pub fn status(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
+    }
+
+    /// Ends it; how it had failed before that, if it had.
+    pub(crate) fn end(mut self) -> io::Result<Option<Failed>> {
+        let status = self.status()?.filter(|status| !status.success());
+        let echo = self.echo.take();
+        // First what writes, then what reads.
+        drop(self);
+        let said = echo.map(Echo::end).transpose()?.unwrap_or_default();
+        Ok(status.map(|status| {
+            let code = status.code().or(status.signal().map(|n| 128 + n));
+            Failed {
+                code: code.unwrap_or(1),
+                said,
+            }
+        }))
     }
 
     fn ends_within(&self, time: Duration) -> bool {

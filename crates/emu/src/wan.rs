@@ -1,14 +1,18 @@
 //! How do I run programs on a network that is not there? [`Wan::start`] builds the two hosts and the
 //! router between them; [`run`] does a whole run with one program on the near host.
 
-use std::{io, os::unix::process::ExitStatusExt as _, process::Command};
+use std::{
+    io,
+    os::unix::process::ExitStatusExt as _,
+    process::{Command, Stdio},
+};
 
 use farhaul_link::{ConfigError, PathConfig};
 use farhaul_udp::{netns, tun::Offload};
 
 use crate::{
     host::Host,
-    process::{Service, Signals, wait},
+    process::{Failed, Service, Signals, wait},
     report::WanReport,
     router::Router,
 };
@@ -172,6 +176,8 @@ pub struct Finished {
     pub code: i32,
     /// The signal that ended the run, if one did.
     pub interrupted: Option<i32>,
+    /// How the far program failed, if it did so while the near one ran.
+    pub far: Option<Failed>,
     /// What happened on the network.
     pub report: WanReport,
 }
@@ -182,8 +188,9 @@ pub fn run(config: &WanConfig, near: Command, far: Option<Command>) -> Result<Fi
     let mut signals = Signals::catch().map_err(WanError::Running)?;
     let wan = Wan::start(config)?;
     let service = far
-        .map(|command| {
+        .map(|mut command| {
             let program = name(&command);
+            command.stderr(Stdio::piped());
             Service::start(&wan.far, command).map_err(|cause| WanError::Spawn { program, cause })
         })
         .transpose()?;
@@ -193,11 +200,13 @@ pub fn run(config: &WanConfig, near: Command, far: Option<Command>) -> Result<Fi
         .spawn(near)
         .map_err(|cause| WanError::Spawn { program, cause })?;
     let ending = wait(child, &mut signals).map_err(WanError::Running)?;
-    drop(service);
+    let far = service.map(Service::end).transpose();
+    let far = far.map_err(WanError::Running)?.flatten();
     let signal = ending.interrupted.or(ending.status.signal());
     Ok(Finished {
         code: signal.map_or_else(|| ending.status.code().unwrap_or(1), |signal| 128 + signal),
         interrupted: ending.interrupted,
+        far,
         report: wan.finish()?,
     })
 }

@@ -424,6 +424,12 @@ impl Scanner {
                 let why = "says that it is empty and is not, as files of /proc do: skipped; copy what it says to a file first";
                 return self.problem(rel, Code::Partial, &why);
             }
+            FileType::RegularFile
+                if is_page_of_nothing(stat) && is_shorter(source.1, rel, stat) =>
+            {
+                let why = "has fewer bytes than it says, as files of /sys do: skipped; copy what it says to a file first";
+                return self.problem(rel, Code::Partial, &why);
+            }
             FileType::RegularFile => (Kind::File, Vec::new()),
             FileType::Directory => (Kind::Dir, Vec::new()),
             FileType::Symlink => match link_target(source.1, rel) {
@@ -493,6 +499,20 @@ fn has_content(source: &Source, rel: &[u8]) -> bool {
     confine::open_to_read(&source.root, rel)
         .and_then(|mut file| file.read(&mut [0]))
         .is_ok_and(|n| n > 0)
+}
+
+/// A page long with nothing stored: a hole, or a file that the kernel makes when it is read.
+fn is_page_of_nothing(stat: &Stat) -> bool {
+    stat.st_blocks == 0
+        && usize::try_from(stat.st_size).is_ok_and(|size| size == rustix::param::page_size())
+}
+
+/// Whether reading ends before the size does.
+fn is_shorter(source: &Source, rel: &[u8], stat: &Stat) -> bool {
+    let most = stat.st_size.cast_unsigned();
+    confine::open_to_read(&source.root, rel)
+        .and_then(|file| io::copy(&mut file.take(most), &mut io::sink()))
+        .is_ok_and(|n| n < most)
 }
 
 /// Text of a link of at most [`path::PATH_MAX`] bytes.

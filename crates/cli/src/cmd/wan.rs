@@ -3,10 +3,10 @@
 use std::{ffi::OsString, fs, net::SocketAddr, path::PathBuf, process, time::Duration};
 
 use farhaul_emu::{
-    WanReport,
+    Failed,
     calibrate::{self, Calibration},
     relay::{self, RelayConfig},
-    wan::{self, MTU_RANGE, WanConfig, WanError},
+    wan::{self, Finished, MTU_RANGE, WanConfig, WanError},
 };
 use farhaul_link::duration;
 use serde_json::json;
@@ -46,7 +46,8 @@ struct Run {
     /// Seed of all randomness; the same seed gives the same losses for the same packets
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
-    /// Shell command to run on the far host meanwhile; it is ended afterwards
+    /// Shell command to run on the far host meanwhile; it is ended afterwards. If it fails before, that is told, and
+    /// its exit code becomes ours unless the near command failed too
     #[arg(long, value_name = "CMD")]
     far: Option<String>,
     /// Report as one JSON object on stderr (or in the file of --report)
@@ -96,9 +97,9 @@ impl Run {
         let limited = self.above_ceiling(&config)?;
         let mut finished = wan::run(&config, near, far).map_err(failure)?;
         finished.report.emulator_limited = limited;
-        self.tell(&finished.report, finished.code)?;
+        self.tell(&finished)?;
         // Both hosts are gone by now, and stdout belongs to the program: nothing is left to say.
-        process::exit(finished.code)
+        process::exit(code(&finished))
     }
 
     /// Whether the rate is above what this machine was calibrated for; refused unless wanted.
@@ -121,15 +122,21 @@ impl Run {
         )))
     }
 
-    fn tell(&self, report: &WanReport, code: i32) -> Result<(), Failure> {
+    fn tell(&self, finished: &Finished) -> Result<(), Failure> {
         let text = if self.json {
-            let mut object = json!(report);
-            object["ok"] = json!(true);
-            object["exit"] = json!({ "code": code });
+            let mut object = json!(finished.report);
+            object["ok"] = json!(finished.far.is_none());
+            object["exit"] = json!({ "code": code(finished) });
+            if let Some(failed) = &finished.far {
+                object["far"] = json!({ "code": failed.code, "stderr": failed.said });
+            }
             object.to_string()
         } else {
-            report.to_string()
+            finished.report.to_string()
         };
+        if let Some(failed) = finished.far.as_ref().filter(|_| !self.json) {
+            say!("{}", self.far_failed(failed));
+        }
         let Some(file) = &self.report else {
             say!("{text}");
             return Ok(());
@@ -138,6 +145,34 @@ impl Run {
             let message = format!("cannot write the report to {}: {error}", file.display());
             Failure::new(Exit::DestError, message)
         })
+    }
+}
+
+impl Run {
+    fn far_failed(&self, failed: &Failed) -> String {
+        let command = self.far.as_deref().unwrap_or_default();
+        let mut text = format!(
+            "farhaul: the far program ended with {} before the near one was done: {command}",
+            failed.code
+        );
+        if failed.said.is_empty() {
+            text += "; it said nothing on stderr";
+        } else {
+            text += "; it said last:";
+        }
+        for line in failed.said.lines() {
+            text += "\n  ";
+            text += line;
+        }
+        text
+    }
+}
+
+/// The near program's code; the far one's where only that failed.
+fn code(finished: &Finished) -> i32 {
+    match &finished.far {
+        Some(failed) if finished.code == 0 => failed.code,
+        _ => finished.code,
     }
 }
 

@@ -184,12 +184,30 @@ fn pipes_and_sockets_are_not_replaced_by_files() {
 }
 
 #[test]
-fn a_file_that_says_it_is_empty_and_is_not_does_not_become_an_empty_one() {
+fn what_the_kernel_makes_when_it_is_read_is_named_and_skipped() {
     let place = Place::new();
     let server = place.serve(&["--allow", "any"]);
     let word = object(&place, &["/proc/version", &server.to("v")], 5);
     assert!(word.to_string().contains("says that it is empty"), "{word}");
     assert!(!place.path("share/v").exists());
+    // Files of sysfs are a page long by what they say; a hole of a page is one.
+    let word = object(
+        &place,
+        &[
+            "/sys/kernel/mm/transparent_hugepage/enabled",
+            &server.to("t"),
+        ],
+        5,
+    );
+    assert!(
+        word.to_string().contains("fewer bytes than it says"),
+        "{word}"
+    );
+    assert!(!place.path("share/t").exists());
+    let hole = fs::File::create(place.path("hole")).unwrap();
+    hole.set_len(4_096).unwrap();
+    object(&place, &["hole", &server.to("hole")], 0);
+    assert_eq!(fs::read(place.path("share/hole")).unwrap(), [0; 4_096]);
 }
 
 #[test]

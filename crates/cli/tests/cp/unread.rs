@@ -59,6 +59,9 @@ fn a_reader_that_leaves_ends_what_is_printed_without_a_word() {
         &["completions", "bash"][..],
         &["protocols"],
         &["lab", "list"],
+        &["--help"],
+        &["cp", "--help"],
+        &["--version"],
     ] {
         let (reader, writer) = pipe().unwrap();
         drop(reader);

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use farhaul_lab::grid::{Bounds, BoundsError, Verdict};
 use serde_json::json;
 
-use super::{Where, disk, fairness, utcp};
+use super::{Where, fairness, utcp};
 use crate::{
     exit::{Exit, Failure},
     out,
@@ -57,7 +57,8 @@ impl Check {
             };
             let text = serde_json::to_string_pretty(&earlier)
                 .map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
-            fs::write(file, text + "\n").map_err(|e| disk(file, &e))?;
+            fs::write(file, text + "\n")
+                .map_err(|e| Failure::new(Exit::DestError, format!("{}: {e}", file.display())))?;
             let object =
                 json!({ "schema": "farhaul.lab.check/1", "ok": true, "written": trials.len() });
             self.tell(

@@ -104,6 +104,11 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-fn disk(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(Exit::DestError, format!("{}: {error}", path.display()))
+/// Runs cannot be kept in `folder`, or read there.
+fn disk(folder: &Path, error: &std::io::Error) -> Failure {
+    let text = format!(
+        "{}: {error}: choose a folder that can be written with --out",
+        folder.display()
+    );
+    Failure::new(Exit::DestError, text)
 }

@@ -1,0 +1,123 @@
+use super::*;
+
+fn far(text: &str) -> (String, u16, String, String) {
+    match parse(OsStr::new(text)).unwrap() {
+        Place::Far(f) => {
+            let path = String::from_utf8(f.remote.path).unwrap();
+            (f.host, f.port, f.remote.share, path)
+        }
+        Place::Local(path) => panic!("{} is not local", path.display()),
+    }
+}
+
+#[test]
+fn servers_are_recognised() {
+    let expect =
+        |host: &str, port, share: &str, path: &str| (host.into(), port, share.into(), path.into());
+    assert_eq!(far("host::data/a/b"), expect("host", PORT, "data", "a/b"));
+    assert_eq!(far("host:99::data"), expect("host", 99, "data", ""));
+    assert_eq!(
+        far("h.example.org::d/x/"),
+        expect("h.example.org", PORT, "d", "x/")
+    );
+    assert_eq!(far("10.0.0.1:5::d/::"), expect("10.0.0.1", 5, "d", "::"));
+    assert_eq!(
+        far("[2001:db8::1]::d/x"),
+        expect("2001:db8::1", PORT, "d", "x")
+    );
+    assert_eq!(far("[::1]:77::d/x"), expect("::1", 77, "d", "x"));
+    assert_eq!(far("farhaul://host/d/x"), expect("host", PORT, "d", "x"));
+    assert_eq!(far("farhaul://[::1]:8/d"), expect("::1", 8, "d", ""));
+    let Place::Far(f) = parse(OsStr::new("[::1]:77::d")).unwrap() else {
+        panic!()
+    };
+    assert_eq!(f.server(), "[::1]:77");
+}
+
+#[test]
+fn local_files_may_have_colons() {
+    for local in [
+        "file", "dir/a:b", "./a::b", "/a::b/c", "../x", ".", "a/b::c", "[x]",
+    ] {
+        assert_eq!(
+            parse(OsStr::new(local)).unwrap(),
+            Place::Local(local.into()),
+            "{local}"
+        );
+    }
+    let odd = OsStr::from_bytes(b"\xff\xfe");
+    assert_eq!(parse(odd).unwrap(), Place::Local(odd.into()));
+}
+
+#[test]
+fn addresses_of_ipv6_need_brackets() {
+    for (bare, written) in [
+        ("::1::s/", "[::1]::s/"),
+        ("fe80::1::share/path", "[fe80::1]::share/path"),
+        ("fe80::1%eth0::share", "[fe80::1%eth0]::share"),
+        ("2001:db8::1:2::d/x::y", "[2001:db8::1:2]::d/x::y"),
+        ("2001:db8::1:/path", "[2001:db8::1]:/path"),
+        ("me@::1:x", "me@[::1]:x"),
+    ] {
+        let refused = parse(OsStr::new(bare)).unwrap_err();
+        let hint = format!("write {written} (");
+        assert!(refused.text.contains(&hint), "{bare}: {refused}");
+    }
+    assert!(matches!(parse(OsStr::new("cafe::beef/1")), Ok(Place::Far(far)) if far.host == "cafe"));
+    for local in ["./::1::s/", "a/::1::s", "::1"] {
+        assert_eq!(
+            parse(OsStr::new(local)).unwrap(),
+            Place::Local(local.into())
+        );
+    }
+}
+
+#[test]
+fn one_colon_goes_through_ssh() {
+    for (text, host, login, path) in [
+        ("host:path", "host", "host", "path"),
+        ("me@host:/a/b", "host", "me@host", "/a/b"),
+        ("host:", "host", "host", ""),
+        ("me@[::1]:x", "::1", "me@[::1]", "x"),
+        ("[::1]:x", "::1", "[::1]", "x"),
+        ("host:a/../b::c", "host", "host", "a/../b::c"),
+    ] {
+        let Place::Far(far) = parse(OsStr::new(text)).unwrap() else {
+            panic!("{text}")
+        };
+        assert_eq!(
+            (far.host.as_str(), far.server().as_str()),
+            (host, login),
+            "{text}"
+        );
+        assert_eq!(
+            (&far.remote.path[..], far.port),
+            (path.as_bytes(), 0),
+            "{text}"
+        );
+    }
+    for bad in [
+        "",
+        "host::",
+        "host::d/../x",
+        "farhaul://h/d/a/..",
+        "host:x::d",
+        "host:0::d",
+        "host:70000::d",
+        "me@host::d",
+        "-oProxyCommand=x:y",
+        "a b:c",
+        "me@:c",
+        "s3://b/x",
+        "farhaul://h",
+        "::d",
+    ] {
+        assert!(
+            parse(OsStr::new(bad))
+                .map(|p| matches!(p, Place::Far(_)))
+                .is_err()
+                || bad == "::d",
+            "{bad}"
+        );
+    }
+}
