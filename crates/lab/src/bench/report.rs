@@ -11,6 +11,9 @@ use crate::measure::{RttMs, percent_per_gbps};
 
 /// The version of [`Report`]; changes only by addition keep it.
 pub(super) const SCHEMA: &str = "farhaul.bench/1";
+/// Bytes that must have arrived before anything is held against them: of fewer, start and end are all
+/// there is.
+const ENOUGH: u64 = 1 << 20;
 
 /// What one end cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,7 +22,7 @@ pub struct Cost {
     pub version: String,
     /// Processor time, user and system, s.
     pub cpu_seconds: f64,
-    /// Per cent of one core per Gbit/s of goodput.
+    /// Per cent of one core per Gbit/s of goodput; none if less than 1 MiB arrived.
     pub cpu_percent_per_gbps: Option<f64>,
     /// The most memory held, bytes.
     pub max_rss_bytes: Option<u64>,
@@ -76,11 +79,11 @@ pub struct Report {
     pub receiver: Cost,
     /// UDP payload bytes that the receiver sent, handshake and all.
     pub feedback_bytes: u64,
-    /// The same per GiB of goodput, in KiB.
+    /// The same per GiB of goodput, in KiB; none if less than 1 MiB arrived.
     pub feedback_kib_per_gib: Option<f64>,
     /// UDP payload bytes that the sender sent.
     pub wire_bytes: u64,
-    /// The same over goodput bytes.
+    /// The same over goodput bytes; none if less than 1 MiB arrived.
     pub wire_over_goodput: Option<f64>,
     /// Bytes sent again.
     pub repaired_bytes: u64,
@@ -122,7 +125,7 @@ impl Report {
         let feedback_bytes = sum(|l| l.receiver.wire_sent);
         let wire_bytes = sum(|l| l.sender.wire_sent);
         // Costs and wire bytes are of the whole run, so they are held against all of its bytes.
-        let per_byte = |x: u64| (all > 0).then(|| x as f64 / all as f64);
+        let per_byte = |x: u64| (all >= ENOUGH).then(|| x as f64 / all as f64);
         Self {
             schema: SCHEMA.into(),
             ok: true,
@@ -163,7 +166,8 @@ fn cost<'a>(sides: impl Iterator<Item = &'a super::message::Side>, bytes: u64) -
             cpu_percent_per_gbps: percent_per_gbps(
                 Duration::from_secs_f64(cpu),
                 bytes as f64 * 8.0,
-            ),
+            )
+            .filter(|_| bytes >= ENOUGH),
             max_rss_bytes: side.max_rss_bytes.max(worst.max_rss_bytes),
         }
     })
