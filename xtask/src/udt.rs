@@ -1,7 +1,8 @@
 //! How does our UDT stand beside the real one? `cargo xtask udt4-bench` lets both cross the same
 //! emulated paths, one after the other, and tells goodput at the receiver and processor time per bit.
 //! Every run is added to `udt4.jsonl` in the folder named; the table of medians is `udt4.md` beside it,
-//! and says how many runs there were and in which the emulator was late.
+//! and says how many runs there were and in which the emulator was late. Cells that are named
+//! (`50ms/1%`) are measured alone: a quiet minute is easier to find than ten.
 //!
 //! libudt gets 1,000 MB for each of its buffers; everybody's packets have 8,972 bytes.
 
@@ -56,16 +57,39 @@ struct Bench {
     folder: PathBuf,
 }
 
-/// `cargo xtask udt4-bench SECONDS FOLDER`.
+/// `cargo xtask udt4-bench SECONDS FOLDER [CELL...]`.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
-    let [seconds, out] = args else {
-        let usage = "usage: cargo xtask udt4-bench SECONDS FOLDER (as lab/results/DATE-MACHINE)";
+    let [seconds, out, cells @ ..] = args else {
+        let usage = "usage: cargo xtask udt4-bench SECONDS FOLDER [RTT/LOSS...] (as lab/results/DATE-MACHINE 50ms/1%)";
         return Err(vec![usage.into()]);
     };
-    measure_all(root, seconds, &root.join(out)).map_err(|text| vec![text])
+    chosen(cells)
+        .and_then(|cells| measure_all(root, seconds, &root.join(out), &cells))
+        .map_err(|text| vec![text])
 }
 
-fn measure_all(root: &Path, seconds: &str, out: &Path) -> Result<(), String> {
+/// The cells named, or all of them.
+fn chosen(named: &[&str]) -> Result<Vec<(&'static str, &'static str)>, String> {
+    if named.is_empty() {
+        return Ok(CELLS.to_vec());
+    }
+    let name = |(rtt, loss): &(&str, &str)| format!("{rtt}/{loss}");
+    let find = |wanted: &&str| {
+        let known = CELLS.iter().find(|cell| name(cell) == **wanted);
+        known.copied().ok_or_else(|| {
+            let all: Vec<String> = CELLS.iter().map(name).collect();
+            format!("{wanted}: no such cell; there are {}", all.join(", "))
+        })
+    };
+    named.iter().map(find).collect()
+}
+
+fn measure_all(
+    root: &Path,
+    seconds: &str,
+    out: &Path,
+    cells: &[(&'static str, &'static str)],
+) -> Result<(), String> {
     let seconds = seconds
         .parse()
         .map_err(|_| format!("{seconds}: give whole seconds"))?;
@@ -73,7 +97,7 @@ fn measure_all(root: &Path, seconds: &str, out: &Path) -> Result<(), String> {
         return Err(format!("{}: no such folder", out.display()));
     }
     let bench = Bench::build(root, seconds)?;
-    for (rtt, loss) in CELLS {
+    for &(rtt, loss) in cells {
         for (row, name) in ROWS {
             let (figures, late) = bench.measure(row, rtt, loss)?;
             note(out, (rtt, loss, name), figures, late, seconds)?;
@@ -268,5 +292,17 @@ impl Bench {
             .as_bool()
             .ok_or("the emulator's report says nothing of its health")?;
         Ok((out, !valid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_chosen_by_name() {
+        assert_eq!(chosen(&[]).unwrap().len(), CELLS.len());
+        assert_eq!(chosen(&["50ms/1%"]).unwrap(), [("50ms", "1%")]);
+        assert!(chosen(&["50ms/3%"]).unwrap_err().contains("50ms/0.1%"));
     }
 }
