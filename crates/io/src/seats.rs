@@ -226,7 +226,6 @@ impl<A: App> Seats<A> {
             && !seat.queued
         {
             seat.queued = true;
-            self.deadlines.set(slot, None);
             self.ready.push_back(slot);
         }
     }
@@ -323,8 +322,9 @@ impl<A: App> Seats<A> {
         }
     }
 
-    /// Arms the deadline of a seat that has nothing more to do at `now`. False if its deadline
-    /// passed, was served and did not move; it is put off so that the shard does not spin.
+    /// Arms the deadline of a seat that was served at `now`, whether or not it is queued again: who
+    /// always has something to send has deadlines too. False if its deadline passed, was served and did
+    /// not move; it is put off so that the shard does not spin.
     pub(crate) fn arm(&mut self, slot: usize, now: Instant) -> bool {
         let Some(Some(seat)) = self.slots.get_mut(slot) else {
             return true;

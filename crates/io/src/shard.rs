@@ -251,11 +251,13 @@ impl<A: App> Shard<A> {
                 continue;
             };
             let told = seat.tell(self.now);
+            let closed = seat.session.is_closed();
+            let moved = self.seats.arm(slot, self.now);
             if told || used == share || self.parked.is_some() {
                 self.seats.queue(slot);
-            } else if seat.session.is_closed() {
+            } else if closed {
                 self.dismiss(slot, door);
-            } else if !self.seats.arm(slot, self.now) {
+            } else if !moved {
                 self.host.stuck_deadlines += 1;
             }
         }

@@ -354,6 +354,60 @@ fn a_deadline_left_in_the_past_does_not_make_the_shard_spin() {
     far.stop();
 }
 
+/// Has always something to send; closes when the session's time has come three times.
+#[derive(Default)]
+struct Restless {
+    polls: u32,
+    delivered: bool,
+}
+
+impl Store for Restless {
+    fn fill(&mut self, _: &[Extent], _: &mut [u8]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+impl App for Restless {
+    fn on_event(&mut self, _: Instant, event: Event, session: &mut dyn Session) {
+        match event {
+            Event::Connected { .. } => session.send(0, 0, u64::MAX / 2),
+            Event::Delivered => self.delivered = true,
+            _ => {}
+        }
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        self.polls += 1;
+        if session.stats().timeouts >= 3 {
+            session.close(now, 0, "done");
+        } else if self.polls == 100_000 {
+            session.close(now, 1, "never told the time");
+        }
+    }
+}
+
+#[test]
+fn a_session_that_never_stops_sending_has_deadlines_too() {
+    let sink = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let shape = Shape {
+        window: u64::MAX / 2,
+        ..SHAPE
+    };
+    let options = client::Options::new(sink.local_addr().unwrap());
+    let waker = Waker::new().unwrap();
+    let near = client::run(&options, Box::new(Mute(shape)), Restless::default(), &waker).unwrap();
+    assert_eq!(near.reason, done());
+    assert!(
+        !near.app.delivered && near.host.sleeps == 0,
+        "{:?}",
+        near.host
+    );
+}
+
 #[test]
 fn listeners_share_a_port() {
     let start = |listen: SocketAddr| {
