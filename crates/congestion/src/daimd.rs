@@ -15,12 +15,17 @@
 //!
 //! Without UDT's seeds (`first=none`) nothing that a pair tells is taken on trust: packets that one
 //! receive call returned have no spacing, so the capacity is held between the fastest arrival and twice
-//! that. And what was lost of the burst that ended slow start is not counted again.
+//! that. Nor is an arrival speed above twice the delivery rate: libudt's receiver takes the packets of a
+//! burst in a microsecond or two each, and says so. And what was lost of the burst that ended slow start
+//! is not counted again.
 
 use std::time::Duration;
 
 use farhaul_core::{
-    congestion::{AckEvent, Allowance, CcState, CongestionController, LossEvent, PathView},
+    congestion::{
+        AckEvent, Allowance, CcState, CongestionController, LossEvent, PathView, RateSample,
+        ReceiverRates,
+    },
     rng::Rng,
     time::Instant,
     units::Rate,
@@ -87,6 +92,8 @@ const FIRST_WINDOW: f64 = 16.0;
 const SEEDS: (u64, u64) = (16, 1);
 /// Nothing is known: the first report is taken as it is.
 const UNKNOWN: (u64, u64) = (0, 0);
+/// The arrival speed that libudt's receiver tells before it knows one.
+const INVENTED: u64 = 1;
 /// The window over what arrives, where that is a mean.
 const SLACK: f64 = 1.25;
 /// A guess at the capacity holds for so long without loss before it is raised.
@@ -192,6 +199,22 @@ impl Daimd {
         size((rate.as_f64() / (8.0 * self.datagram)).ceil().min(1e9)).bytes()
     }
 
+    /// The arrival speed told, or as much of it as is believed; 0 if unknown.
+    fn arrival_of(&self, told: ReceiverRates, delivered: Option<RateSample>) -> u64 {
+        let arrival = self.packets(told.arrival);
+        if self.first == SEEDS {
+            return arrival;
+        }
+        let delivered = delivered.map(|sample| self.packets(sample.rate));
+        match delivered.filter(|delivered| *delivered > 0) {
+            // One packet per second is what libudt says before it knows.
+            Some(delivered) if arrival <= INVENTED => delivered,
+            Some(delivered) if arrival > 2 * delivered => delivered,
+            None if arrival <= INVENTED => 0,
+            Some(_) | None => arrival,
+        }
+    }
+
     fn estimate(&mut self, ack: &AckEvent) {
         let smooth = |old: u64, new: u64| match (old, new) {
             (_, 0) => old,
@@ -199,7 +222,7 @@ impl Daimd {
             _ => (old * 7 + new) >> 3,
         };
         if let Some(told) = ack.receiver {
-            let arrival = self.packets(told.arrival);
+            let arrival = self.arrival_of(told, ack.rate);
             self.arrival = smooth(self.arrival, arrival);
             if let Some(capacity) = told.capacity {
                 self.capacity = smooth(self.capacity, self.packets(capacity));
@@ -209,7 +232,8 @@ impl Daimd {
                     // It doubles each round trip: what is smoothed is far behind.
                     self.arrival = self.arrival.max(arrival);
                 }
-                self.seen = self.seen.max(self.arrival);
+                // The speed of a burst is no rate to send at, but a link that has shown it has it.
+                self.seen = self.seen.max(self.arrival).max(self.packets(told.arrival));
                 self.capacity = self.capacity.clamp(self.seen, 2 * self.seen);
             }
         } else if let Some(sample) = ack.rate {
@@ -328,7 +352,8 @@ impl CongestionController for Daimd {
                 self.leave_slow_start();
             }
         } else {
-            let slack = if ack.receiver.is_some() { 1.0 } else { SLACK };
+            let is_median = ack.receiver.is_some() && self.first == SEEDS;
+            let slack = if is_median { 1.0 } else { SLACK };
             self.window = slack * float(self.arrival) * (self.rtt + SYN) + FIRST_WINDOW;
         }
         if !self.slow_start && !std::mem::take(&mut self.loss) {

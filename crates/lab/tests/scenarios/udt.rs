@@ -1,7 +1,10 @@
 //! Does the cured UDT start sanely? What the original does is in `docs/protocols/udt4-2014.md`.
 
-use farhaul_core::units::Rate;
+use farhaul_core::units::{Rate, Size};
 use farhaul_lab::registry::{self, Choice};
+
+use farhaul_link::{PathConfig, QueueLimit};
+use farhaul_sim::Route;
 
 use super::kit::{cell, figures, over, seconds, secs, share};
 
@@ -27,5 +30,44 @@ fn the_cured_start_finds_a_clean_link_in_seconds() {
         let steady = share(&report, 0, 3, 12, rate);
         eprintln!("from 3 s on {steady:.3}: {}", seconds(&report, 0, rate));
         assert!(steady >= least, "{}", seconds(&report, 0, rate));
+    }
+}
+
+/// Its first reports are inventions, it takes packets more slowly than they come, and tells a hole once.
+#[test]
+fn the_cured_sender_is_not_misled_by_the_receiver_of_libudt() {
+    let choice = Choice {
+        simulated: true,
+        ..Choice::default()
+    };
+    let (tuned, libudt) = (
+        registry::protocol("udt4-tuned").expect("a protocol"),
+        registry::protocol("udt4").expect("a protocol"),
+    );
+    let slow = Rate::mbit(1_500);
+    for (rtt_ms, least) in [(0, 0.85), (50, 0.6), (100, 0.5)] {
+        let mut make = |_| {
+            let end = "the settings are valid";
+            (
+                tuned.client(&choice).expect(end),
+                libudt.server(&choice).expect(end),
+            )
+        };
+        let mut scenario = over(cell(rtt_ms, 0.0, 9_000), secs(12));
+        scenario.links = vec![PathConfig {
+            rate: slow,
+            queue: QueueLimit::Bytes(Size::from_bytes(4 << 20)),
+            ..PathConfig::default()
+        }];
+        scenario.routes = vec![Route {
+            forward: vec![0, 2],
+            back: vec![1],
+        }];
+        scenario.flows[0].route = Some(0);
+        let report = farhaul_sim::run(&scenario, &mut make).expect("the run ends");
+        figures(&format!("udt4-tuned to udt4, {rtt_ms} ms"), &report);
+        eprintln!("{}", seconds(&report, 0, slow));
+        let steady = share(&report, 0, 3, 12, slow);
+        assert!(steady >= least, "{}", seconds(&report, 0, slow));
     }
 }

@@ -67,6 +67,9 @@ struct Clocks {
     backoff: u32,
     /// Of what is below it is known whether it arrived.
     told_below: u64,
+    /// Packets sent again where a repair is overdue, and the last at which that was so.
+    stride: u64,
+    revisited: u64,
 }
 
 /// A message that will not be completed: its number, its first and last packet given up.
@@ -134,6 +137,8 @@ impl Sender {
                 progress_at: now,
                 backoff: 0,
                 told_below: 0,
+                stride: 1,
+                revisited: 0,
             },
             count: Counters::default(),
             given_up: VecDeque::new(),

@@ -1,8 +1,8 @@
 //! Does everything arrive, once, in order where there is one?
 
 use farhaul_core::protocol::Event;
-use farhaul_protocols::udt::Framing;
-use farhaul_testkit::{Fate, Side, assert_live, seeds};
+use farhaul_protocols::udt::{Framing, Manner};
+use farhaul_testkit::{Fate, Pair, Side, assert_live, seeds};
 
 use super::{LIMIT, MANNERS, config, connected, ends, ms, pair};
 
@@ -140,4 +140,38 @@ fn lost_repairs_are_repaired_again_soon_by_the_cured() {
         took[1] < ms(400) && took[0] > ms(300) && took[1] < took[0],
         "{took:?}"
     );
+}
+
+/// libudt's receiver tells a hole once. Where a burst of repairs is lost, its sender must not make them
+/// good one by one.
+#[test]
+fn a_burst_of_lost_repairs_takes_a_few_round_trips() {
+    use std::collections::HashMap;
+    let (_, server) = ends(&config(Manner::Libudt, Framing::Records));
+    let (client, _) = ends(&config(Manner::Tuned, Framing::Records));
+    let mut copies: HashMap<u32, u32> = HashMap::new();
+    let mut isn = None;
+    let mut pair = Pair::new(client, server, ms(5), 1).with_script(move |d| {
+        let word = u32::from_be_bytes(*d.bytes.first_chunk().unwrap());
+        if word >> 31 != 0 {
+            return Fate::Deliver;
+        }
+        let number = word.wrapping_sub(*isn.get_or_insert(word));
+        let copies = copies.entry(number).or_default();
+        *copies += 1;
+        // A run of packets, and what is sent in their place.
+        if (400..1_000).contains(&number) && *copies <= 2 {
+            Fate::Drop
+        } else {
+            Fate::Deliver
+        }
+    });
+    pair.connect(Some(1_500));
+    assert!(pair.run(LIMIT, |p| connected(&p.client)));
+    let start = pair.now;
+    pair.client.session().unwrap().send(1, 0, 6_000_000);
+    pair.settle(Side::Client);
+    assert!(pair.run(LIMIT, |p| p.client.events.contains(&Event::Delivered)));
+    let took = pair.now - start;
+    assert!(took < ms(2_000), "{took:?}");
 }

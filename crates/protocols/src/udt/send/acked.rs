@@ -18,6 +18,9 @@ use crate::udt::{
     wire::{AckState, LossList},
 };
 
+/// The most packets sent again because the first of them is overdue.
+const MAX_STRIDE: u64 = 4_096;
+
 impl Sender {
     /// Everything before `next` is with the receiver.
     pub(in crate::udt) fn on_ack(
@@ -42,6 +45,7 @@ impl Sender {
         }
         if newly > 0 {
             self.retire(now, next);
+            self.calm();
         }
         let mut sample = None;
         if let Some(state) = state {
@@ -109,6 +113,17 @@ impl Sender {
             }
         }
         self.clocks.told_below = self.clocks.told_below.max(end);
+    }
+
+    /// The acknowledgements stop at what was not sent again: the repairs before it have arrived.
+    fn calm(&mut self) {
+        if self
+            .book
+            .get(self.book.first())
+            .is_none_or(|sent| !sent.resent)
+        {
+            self.clocks.stride = 1;
+        }
     }
 
     /// Takes what the receiver measured; the round trip it tells, if it has one.
@@ -189,17 +204,28 @@ impl Sender {
     }
 
     /// The acknowledgements stop at a packet that left longer ago than an answer takes: it is missing,
-    /// and the receiver will not say so again.
+    /// and the receiver will not say so again. If it had been sent again already, repairs were lost,
+    /// and where they stop at one after another, many: each time twice as many are sent again, so that
+    /// a burst of them is not made good packet by packet.
     fn revisit_first(&mut self, now: Instant, rtt: &RoundTrip) {
         let first = self.book.first();
         let patience = rtt.patience() + SYN;
-        let overdue = |at: Instant| now.since(at) > patience;
-        if self
-            .book
-            .get(first)
-            .is_some_and(|sent| overdue(sent.facts.sent_at))
-        {
-            self.lose(first..first + 1);
+        let overdue = |sent: &Sent| now.since(sent.facts.sent_at) > patience;
+        let Some(sent) = self.book.get(first).filter(|sent| overdue(sent)) else {
+            return;
+        };
+        if sent.resent && first > self.clocks.revisited {
+            self.clocks.stride = (self.clocks.stride * 2).min(MAX_STRIDE);
+        }
+        self.clocks.revisited = first;
+        self.lose(first..first + 1);
+        for number in first + 1..first + self.clocks.stride {
+            let again = |sent: &Sent| sent.resent && sent.state == State::InFlight && overdue(sent);
+            match self.book.get(number) {
+                Some(sent) if again(sent) => _ = self.lose(number..number + 1),
+                Some(_) => {}
+                None => break,
+            }
         }
     }
 
