@@ -112,6 +112,8 @@ impl Compound {
 }
 
 impl Growth for Compound {
+    const BY_ROUND: bool = true;
+
     fn name(&self) -> &'static str {
         LAW.name
     }

@@ -115,6 +115,10 @@ pub trait Growth: Clone + Send {
     /// most; otherwise each acknowledgement stands for one packet.
     const COMPENSATES: bool = false;
 
+    /// Does a part of the growth come once a round and not by the acknowledgement? Then counting these
+    /// does not bound it.
+    const BY_ROUND: bool = false;
+
     /// Every acknowledgement, in every phase, before [`Self::grow`]: for laws that measure.
     fn watch(&mut self, _window: &Window, _ack: &AckEvent) {}
 
@@ -291,7 +295,7 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
             self.fault = Some("a growth that is infinite or not a number");
             change = 0.0;
         }
-        if self.counting == Counting::Acks {
+        if self.counting == Counting::Acks && !G::BY_ROUND {
             change = change.min(self.window.datagram);
         }
         self.change(change);

@@ -398,6 +398,19 @@ fn compound_s_delay_window_grows_by_an_eighth_of_w_to_three_quarters() {
 }
 
 #[test]
+fn counting_acknowledgements_leaves_compound_s_delay_window_alone() {
+    // From slow start: a sender that counts takes long to get anywhere.
+    let (mut path, mut law, _) = cut_at("compound:slow_start=classic,counting=acks", 100, 200.0);
+    steps(&mut path, law.as_mut(), 2);
+    for _ in 0..20 {
+        let w = path.window(law.as_ref());
+        let step = steps(&mut path, law.as_mut(), 1)[0];
+        // Each of ten acknowledgements in a round stands for one packet.
+        close(step, 10.0 / w + 0.125 * w.powf(0.75) - 1.0, 0.02);
+    }
+}
+
+#[test]
 fn compound_gives_its_delay_window_up_when_a_queue_stands() {
     // Room for far more than gamma: the queue stays about where gamma is, but Reno's part grows.
     let spec = "compound:slow_start=classic,tuning=off";
