@@ -23,8 +23,8 @@ fn sendfile_and_recvfile() {
     for manner in MANNERS {
         for listens in BOTH {
             for role in [Role::Writes, Role::Sends, Role::Takes] {
-                for bytes in [1, 5_000_001] {
-                    let setting = Setting::new(HOSTS[0], manner, Framing::Stream, listens);
+                for (host, bytes) in [(HOSTS[0], 1), (HOSTS[0], 5_000_001), (HOSTS[1], 70_000)] {
+                    let setting = Setting::new(host, manner, Framing::Stream, listens);
                     let path = folder.path().join(cases.len().to_string());
                     let case = Case {
                         setting,

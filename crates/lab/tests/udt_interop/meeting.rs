@@ -1,7 +1,7 @@
 //! Equals that meet: both ends connect, neither listens, whoever begins.
 
 use std::{
-    net::{SocketAddr, UdpSocket},
+    net::{IpAddr, SocketAddr, UdpSocket},
     sync::mpsc,
     thread,
 };
@@ -20,13 +20,12 @@ use super::{
 const BYTES: u64 = 700_000;
 
 /// A port that was free a moment ago.
-fn free_port(host: std::net::IpAddr) -> u16 {
+fn free_port(host: IpAddr) -> u16 {
     let socket = UdpSocket::bind(SocketAddr::new(host, 0)).unwrap();
     socket.local_addr().unwrap().port()
 }
 
-fn meet(manner: Manner, we_begin: bool, role: Role) {
-    let host = HOSTS[0];
+fn meet(host: IpAddr, manner: Manner, we_begin: bool, role: Role) {
     let (ours, theirs) = (free_port(host), free_port(host));
     let (told, heard) = mpsc::channel();
     let mut options = client::Options::new(SocketAddr::new(host, theirs));
@@ -59,7 +58,7 @@ fn meet(manner: Manner, we_begin: bool, role: Role) {
         let peer = they();
         (we(), peer)
     };
-    let what = format!("{manner:?} we_begin={we_begin} {role:?}");
+    let what = format!("{host} {manner:?} we_begin={we_begin} {role:?}");
     match heard.iter().find(|told| matches!(told, Told::Over(..))) {
         Some(Told::Over(BYTES, _)) => {}
         other => panic!("{what}: {other:?}"),
@@ -75,14 +74,16 @@ fn equals_meet_whoever_begins() {
         return;
     }
     let mut cases = Vec::new();
-    for manner in MANNERS {
-        for we_begin in [true, false] {
-            for role in [Role::Writes, Role::Takes] {
-                cases.push((manner, we_begin, role));
+    for host in HOSTS {
+        for manner in MANNERS {
+            for we_begin in [true, false] {
+                for role in [Role::Writes, Role::Takes] {
+                    cases.push((host, manner, we_begin, role));
+                }
             }
         }
     }
-    together(&cases, |&(manner, we_begin, role)| {
-        meet(manner, we_begin, role);
+    together(&cases, |&(host, manner, we_begin, role)| {
+        meet(host, manner, we_begin, role);
     });
 }

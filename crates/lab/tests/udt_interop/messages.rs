@@ -112,6 +112,11 @@ impl Case {
         }
     }
 
+    fn over_ipv6(mut self) -> Self {
+        self.setting.host = HOSTS[1];
+        self
+    }
+
     fn over(mut self, path: PathConfig, ttl: Option<Duration>) -> Self {
         self.setting = self.setting.over(path);
         self.setting.config.framing = Framing::Messages {
@@ -192,12 +197,14 @@ fn messages_arrive_whole_and_once() {
     let mut cases = Vec::new();
     for we_send in [true, false] {
         let plain = every(we_send);
-        cases.extend(
-            plain
-                .iter()
-                .cloned()
-                .map(|case| case.over(trouble(0.01), None)),
-        );
+        cases.extend(plain.iter().cloned().flat_map(|case| {
+            let few = Case {
+                count: 5,
+                ..case.clone()
+            };
+            [case.over(trouble(0.01), None), few.over(trouble(0.1), None)]
+        }));
+        cases.extend(plain.iter().cloned().map(Case::over_ipv6));
         cases.extend(plain);
     }
     together(&cases, Case::all_arrive);
