@@ -202,13 +202,22 @@ pub fn summary(runs: &[Run], date: &str, host: &Host) -> String {
 }
 
 fn benches(text: &mut String, runs: &[Run]) {
-    let Some(any) = runs.iter().find(|r| r.what == What::Bench) else {
+    let quoted = CELLS
+        .iter()
+        .flat_map(|cell| ["haul", "tcp bbr"].map(|system| last(runs, What::Bench, *cell, system)));
+    let Some((least, most)) = quoted.flatten().fold(None, |lasted, run| {
+        let (least, most) = lasted.unwrap_or((run.seconds, run.seconds));
+        Some((run.seconds.min(least), run.seconds.max(most)))
+    }) else {
         return;
+    };
+    let lasted = match (format!("{least:.0}"), format!("{most:.0}")) {
+        (least, most) if least == most => least,
+        (least, most) => format!("{least} to {most}"),
     };
     let _ = writeln!(
         text,
-        "Memory to memory, {:.0} s with the start; haul is sealed, TCP is not:\n",
-        any.seconds
+        "Memory to memory, {lasted} s with the start; haul is sealed, TCP is not:\n",
     );
     text.push_str(
         "| MTU | RTT ms | loss % | haul Gbit/s | kernel BBR Gbit/s | haul CPU %/Gbps, sender / receiver \
@@ -334,6 +343,11 @@ mod tests {
             ..run("haul", CELLS[0], 5.0)
         };
         store.keep(&late).unwrap();
+        let short = Run {
+            seconds: 8.0,
+            ..run("tcp bbr", CELLS[1], 3.0)
+        };
+        store.keep(&short).unwrap();
         drop(store);
         let store = Store::open(below.path(), "2026-01-02", &host).unwrap();
         let text = store.summarise("2026-01-02", &host).unwrap();
@@ -342,6 +356,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("| 9000 | 0 | 0 | **(5.00)** | - |"), "{text}");
+        assert!(text.contains(" 8 to 30 s with the start"), "{text}");
         assert!(!text.contains("cp`") && !text.contains("simulator"));
     }
 }

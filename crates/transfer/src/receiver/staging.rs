@@ -190,9 +190,6 @@ impl Staging {
             }
             Some(load)
         });
-        if self.is_empty() {
-            self.since = None;
-        }
         loads.into_iter().flatten()
     }
 
@@ -208,7 +205,11 @@ impl Staging {
             load.move_tail(&mut next);
         }
         self.out += 1;
-        std::mem::replace(load, next)
+        let taken = std::mem::replace(load, next);
+        if self.is_empty() {
+            self.since = None;
+        }
+        taken
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -221,5 +222,31 @@ impl Staging {
         load.runs.clear();
         self.out -= 1;
         self.spare.push(load);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_waits_once_a_full_load_has_left() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let size = 4 * LOAD as u64;
+        let bytes = vec![7; LOAD / 2];
+        let mut staging = Staging::default();
+        let add = |staging: &mut Staging, offset: u64| {
+            let into = Into {
+                number: 0,
+                file: Arc::clone(&file),
+                size,
+            };
+            let end = offset + bytes.len() as u64;
+            staging.add(into, offset, end, std::iter::once(&bytes[..]))
+        };
+        assert!(add(&mut staging, 0).is_none());
+        staging.since = Some(Instant::EPOCH);
+        assert!(add(&mut staging, LOAD as u64 / 2).is_some());
+        assert!(staging.is_empty() && staging.since.is_none());
     }
 }
