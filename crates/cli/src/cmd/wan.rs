@@ -146,9 +146,7 @@ impl Run {
             Failure::new(Exit::DestError, message)
         })
     }
-}
 
-impl Run {
     fn far_failed(&self, failed: &Failed) -> String {
         let command = self.far.as_deref().unwrap_or_default();
         let mut text = format!(

@@ -168,6 +168,22 @@ fn a_number_of_bytes_is_moved_and_counted_in_both_directions() {
 }
 
 #[test]
+fn nothing_is_held_against_too_few_bytes() {
+    for (bytes, told) in [(1, false), ((1 << 20) - 1, false), (1 << 20, true)] {
+        let wish = Wish {
+            limit: Limit::Bytes(bytes),
+            ..Wish::default()
+        };
+        let (lane, _) = finished(&run(&wish, 100_000).0);
+        let report = Report::new("p", "c", false, Duration::ZERO, &[lane]);
+        assert_eq!(report.bytes, bytes);
+        assert_eq!(report.feedback_kib_per_gib.is_some(), told, "{bytes}");
+        assert_eq!(report.wire_over_goodput.is_some(), told, "{bytes}");
+        assert!(told || report.sender.cpu_percent_per_gbps.is_none());
+    }
+}
+
+#[test]
 fn a_time_is_kept_and_an_omitted_start_is_left_out() {
     let wish = Wish {
         limit: Limit::Nanos(1_000_000_000),

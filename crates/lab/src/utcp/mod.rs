@@ -238,7 +238,7 @@ fn ask(question: Question, program: &Path) -> Result<Answer, CourseError> {
     };
     let machine = host::busy_seconds()
         .zip(before)
-        .map(|(then, now)| then - now);
+        .map(|(after, before)| after - before);
     let health = course.finish()?.health;
     Ok(Answer {
         report,
