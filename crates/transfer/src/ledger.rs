@@ -27,6 +27,8 @@ pub(crate) struct Ledger {
     counts: BTreeMap<Code, u64>,
     pub(crate) failures: Vec<Failure>,
     pub(crate) warnings: Vec<String>,
+    /// Files that would have been sent, of a plan.
+    pub(crate) planned: u64,
 }
 
 impl Ledger {
@@ -52,7 +54,7 @@ impl Ledger {
         let urgent = [Code::VerifyFailed, Code::NoSpace]
             .into_iter()
             .find(|c| self.counts.contains_key(c));
-        let arrived = tally.files_ok + tally.files_skipped;
+        let arrived = tally.files_ok + tally.files_skipped + self.planned;
         let common = if self.counts.len() == 1 {
             first
         } else {
@@ -144,5 +146,15 @@ mod tests {
         let e = ledger.verdict(&tally).unwrap();
         assert_eq!(e.code, Code::VerifyFailed);
         assert_eq!(e.text, "3 of 6 files failed; first: c");
+    }
+
+    #[test]
+    fn a_missing_source_is_all_only_if_nothing_else_would_come() {
+        let mut ledger = Ledger::default();
+        ledger.add(Code::SourceMissing, "a".into());
+        let code = |ledger: &Ledger| ledger.verdict(&Tally::default()).unwrap().code;
+        assert_eq!(code(&ledger), Code::SourceMissing);
+        ledger.planned = 1;
+        assert_eq!(code(&ledger), Code::Partial);
     }
 }

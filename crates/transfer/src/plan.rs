@@ -62,6 +62,11 @@ impl Action {
         Self::ALL.get(usize::from(n)).copied()
     }
 
+    /// True if a file would be sent.
+    pub const fn sends(self) -> bool {
+        matches!(self, Self::Send | Self::Replace)
+    }
+
     /// The word used in output.
     pub const fn name(self) -> &'static str {
         match self {
@@ -246,6 +251,7 @@ impl Lister {
                 for action in actions {
                     let why = self.troubles.remove(&self.first).unwrap_or_default();
                     if let Some(entry) = self.listed.pop_front() {
+                        self.ledger.planned += u64::from(action.sends());
                         tell(self.sink.as_ref(), action, &entry, why);
                     }
                     self.first += 1;
@@ -399,6 +405,7 @@ impl Planner {
                 tell(self.sink.as_ref(), action, entry, String::new());
                 let there = matches!(action, Action::Compare | Action::Keep);
                 self.tally.files_skipped += u64::from(there && entry.kind == Kind::File);
+                self.ledger.planned += u64::from(action.sends());
                 return Ok(action);
             }
             Err((code, why)) => (code, why),

@@ -28,7 +28,7 @@ impl Told {
 
     fn tell(&self, planned: &Planned, json: bool, quiet: bool) {
         let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(planned.action, Action::Send | Action::Replace) {
+        if planned.action.sends() {
             count.files += 1;
             count.bytes += planned.bytes;
         }
