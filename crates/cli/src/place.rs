@@ -24,36 +24,48 @@ pub(crate) enum Place {
     Far(Far),
 }
 
-/// In a share of a server.
+/// A server, or a host on which ssh is to start one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Far {
+pub(crate) struct Server {
     /// Name or address, without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
-    pub(crate) remote: Remote,
     /// `[user@]host`, if ssh is to start a server there.
     pub(crate) login: Option<String>,
 }
 
-impl Far {
+impl Server {
+    /// True if both were typed as the same one; names of hosts have no case.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.host.eq_ignore_ascii_case(&other.host)
+            && (self.port, &self.login) == (other.port, &other.login)
+    }
+}
+
+impl fmt::Display for Server {
     /// Host and port as people write them; what was told to ssh where the port is not ours to know.
-    pub(crate) fn server(&self) -> String {
-        if let Some(login) = &self.login {
-            login.clone()
-        } else if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.login {
+            Some(login) => f.write_str(login),
+            None if self.host.contains(':') => write!(f, "[{}]:{}", self.host, self.port),
+            None => write!(f, "{}:{}", self.host, self.port),
         }
     }
+}
+
+/// In a share of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Far {
+    pub(crate) server: Server,
+    pub(crate) remote: Remote,
 }
 
 impl fmt::Display for Far {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = String::from_utf8_lossy(&self.remote.path);
-        match &self.login {
+        match &self.server.login {
             Some(login) => write!(f, "{login}:{path}"),
-            None => write!(f, "{}::{}/{path}", self.server(), self.remote.share),
+            None => write!(f, "{}::{}/{path}", self.server, self.remote.share),
         }
     }
 }
@@ -144,13 +156,15 @@ fn through_ssh(login: &[u8], path: &[u8]) -> Result<Far, Failure> {
     })?;
     let host = login.rsplit_once('@').map_or(login, |(_, host)| host);
     Ok(Far {
-        host: host.trim_matches(['[', ']']).to_string(),
-        port: 0,
+        server: Server {
+            host: host.trim_matches(['[', ']']).to_string(),
+            port: 0,
+            login: Some(login.to_string()),
+        },
         remote: Remote {
             share: crate::ssh::SHARE.into(),
             path: path.to_vec(),
         },
-        login: Some(login.to_string()),
     })
 }
 
@@ -221,10 +235,12 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
         path: path.to_vec(),
     };
     Ok(Far {
-        host: host.to_string(),
-        port,
+        server: Server {
+            host: host.to_string(),
+            port,
+            login: None,
+        },
         remote,
-        login: None,
     })
 }
 

@@ -19,8 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, Failure};
 
-/// What every line of ours begins with, with the version of what follows.
-pub(crate) const MAGIC: &str = "farhaul-ssh/1 ";
+/// What every line of ours begins with.
+const WORD: &str = "farhaul-ssh/";
+/// The same with the version of what follows.
+pub(crate) const MAGIC: &str = "farhaul-ssh/2 ";
 /// As much is read of the far end before our line must have come.
 const MOST_NOISE: u64 = 64 << 10;
 /// Where farhaul may be when a login shell's PATH is not set up.
@@ -33,8 +35,8 @@ pub(crate) struct Ask {
     pub(crate) key: String,
     /// Files are delivered, not fetched.
     pub(crate) put: bool,
-    /// As typed, in hex.
-    pub(crate) path: String,
+    /// As typed, in hex; exactly one if files are delivered.
+    pub(crate) paths: Vec<String>,
     /// The UDP ports to try, first and last.
     #[serde(default)]
     pub(crate) ports: Option<(u16, u16)>,
@@ -47,8 +49,8 @@ pub(crate) struct Answer {
     pub(crate) port: u16,
     /// Its key.
     pub(crate) key: String,
-    /// The path in its only share, in hex.
-    pub(crate) path: String,
+    /// The paths in its only share in the same order, in hex.
+    pub(crate) paths: Vec<String>,
     /// The address at which ssh reached it.
     pub(crate) address: Option<IpAddr>,
     /// Why it cannot, and the exit code.
@@ -109,6 +111,10 @@ pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     even.then(|| (0..text.len()).step_by(2).map(pair).collect())?
 }
 
+pub(crate) fn all_from_hex(texts: &[String]) -> Option<Vec<Vec<u8>>> {
+    texts.iter().map(|text| from_hex(text)).collect()
+}
+
 /// A server that was started for us. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Bridge {
@@ -116,8 +122,8 @@ pub(crate) struct Bridge {
     pub(crate) hosts: Vec<String>,
     pub(crate) port: u16,
     pub(crate) key: PublicKey,
-    /// In the share [`SHARE`].
-    pub(crate) path: Vec<u8>,
+    /// In the share [`SHARE`], as many as were asked for.
+    pub(crate) paths: Vec<Vec<u8>>,
     /// Who this end is.
     pub(crate) identity: Identity,
     child: Child,
@@ -125,8 +131,13 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    /// Starts a server at `login`, which is `[user@]host`, for `path` there.
-    pub(crate) fn open(call: &Call, login: &str, path: &[u8], put: bool) -> Result<Self, Failure> {
+    /// Starts a server at `login`, which is `[user@]host`, for `paths` there.
+    pub(crate) fn open(
+        call: &Call,
+        login: &str,
+        paths: &[Vec<u8>],
+        put: bool,
+    ) -> Result<Self, Failure> {
         if login.starts_with('-') {
             let text = format!("'{login}' is no host: ssh would take it for a flag");
             return Err(Failure::usage(text));
@@ -154,7 +165,7 @@ impl Bridge {
         let ask = Ask {
             key: identity.public().to_string(),
             put,
-            path: to_hex(path),
+            paths: paths.iter().map(|path| to_hex(path)).collect(),
             ports: call.ports,
         };
         let line = serde_json::to_string(&ask).map_err(|e| internal(&e))?;
@@ -165,8 +176,8 @@ impl Bridge {
             (Ok(()), Ok(answer)) => answer,
             (_, heard) => {
                 drop(stdin);
-                let noise = heard.err().unwrap_or_default();
-                return Err(silent(login, &mut child, &noise));
+                let unheard = heard.err().unwrap_or_default();
+                return Err(unheard.failure(login, &mut child));
             }
         };
         if let Some((text, code)) = answer.refusal {
@@ -174,6 +185,8 @@ impl Bridge {
                 Exit::SourceMissing
             } else if code == Exit::NetSetup.code() {
                 Exit::NetSetup
+            } else if code == Exit::Usage.code() {
+                Exit::Usage
             } else {
                 Exit::DestError
             };
@@ -189,7 +202,9 @@ impl Bridge {
             hosts: hosts(call, login, answer.address),
             port: answer.port,
             key: answer.key.parse().map_err(|_| odd())?,
-            path: from_hex(&answer.path).ok_or_else(odd)?,
+            paths: all_from_hex(&answer.paths)
+                .filter(|found| found.len() == paths.len())
+                .ok_or_else(odd)?,
             identity,
             child,
             stdin: Some(stdin),
@@ -213,19 +228,55 @@ fn far_command(bin: &str) -> String {
     )
 }
 
+/// What came instead of the far end's line.
+#[derive(Debug, PartialEq, Eq)]
+enum Unheard {
+    /// Nothing of ours.
+    Noise(String),
+    /// A line of another version.
+    Version(String),
+}
+
+impl Default for Unheard {
+    fn default() -> Self {
+        Self::Noise(String::new())
+    }
+}
+
+impl Unheard {
+    fn failure(&self, login: &str, child: &mut Child) -> Failure {
+        match self {
+            Self::Noise(noise) => silent(login, child, noise),
+            Self::Version(theirs) => {
+                let _reaped = child.wait();
+                let ours = MAGIC.trim_start_matches(WORD).trim_end();
+                let text = format!(
+                    "{login}: farhaul there speaks version {} of what is said through ssh, this is \
+                     {ours}; install the same version on both ends, or name another one there with --remote-bin",
+                    theirs.escape_debug()
+                );
+                Failure::new(Exit::Version, text)
+            }
+        }
+    }
+}
+
 /// The far end's line, or what came instead.
-fn hear(stdout: &mut impl BufRead) -> Result<Answer, String> {
+fn hear(stdout: &mut impl BufRead) -> Result<Answer, Unheard> {
     let mut noise = String::new();
     let mut lines = stdout.take(MOST_NOISE);
     loop {
         let mut line = Vec::new();
         match lines.read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return Err(noise),
+            Ok(0) | Err(_) => return Err(Unheard::Noise(noise)),
             Ok(_) => {}
         }
         let line = String::from_utf8_lossy(&line);
         if let Some(json) = line.strip_prefix(MAGIC) {
-            return serde_json::from_str(json).map_err(|e| format!("{e}: {json}"));
+            return serde_json::from_str(json).map_err(|e| Unheard::Noise(format!("{e}: {json}")));
+        }
+        if let Some((version, _)) = line.strip_prefix(WORD).and_then(|l| l.split_once(' ')) {
+            return Err(Unheard::Version(version.chars().take(20).collect()));
         }
         noise += &line;
     }
@@ -306,16 +357,21 @@ mod tests {
         let mut said = b"Welcome!\n\xff\n".to_vec();
         said.extend_from_slice(format!("{MAGIC}{json}\n").as_bytes());
         assert_eq!(hear(&mut &said[..]).unwrap().port, 5);
-        assert_eq!(hear(&mut &b"no farhaul\n"[..]).unwrap_err(), "no farhaul\n");
-        let endless = vec![b'x'; 1 << 20];
-        assert!(hear(&mut &endless[..]).unwrap_err().len() <= 64 << 10);
+        let noise = |said: &[u8]| match hear(&mut &said[..]) {
+            Err(Unheard::Noise(noise)) => noise,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(noise(b"no farhaul\n"), "no farhaul\n");
+        assert!(noise(&vec![b'x'; 1 << 20]).len() <= 64 << 10);
         assert!(hear(&mut format!("{MAGIC}{{}}\n").as_bytes()).is_err());
+        let old = hear(&mut &b"hello\nfarhaul-ssh/1 {}\n"[..]).unwrap_err();
+        assert_eq!(old, Unheard::Version("1".into()));
     }
 
     #[test]
     fn flags_are_no_hosts() {
         let call = Call::new(None, Vec::new(), None, None);
-        let e = Bridge::open(&call, "-oProxyCommand=x", b"", true).unwrap_err();
+        let e = Bridge::open(&call, "-oProxyCommand=x", &[Vec::new()], true).unwrap_err();
         assert_eq!(e.exit, Exit::Usage);
     }
 }

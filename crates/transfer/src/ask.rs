@@ -1,5 +1,8 @@
-//! What is asked of the other side besides a share and a path, and what does it answer at the end? How
+//! What is asked of the other side, and what does it answer at the end? The places in its shares, how
 //! files that are there are treated, which files are meant, how the link is shared; and what it cost.
+//!
+//! - However long a request says its list of places is, no more than [`MOST_PLACES`] are kept, and no
+//!   more than [`MOST_PLACE_BYTES`] read.
 
 use farhaul_core::{
     codec::{DecodeError, Reader, VARINT_MAX},
@@ -8,7 +11,76 @@ use farhaul_core::{
 };
 use farhaul_io::cpu;
 
-use crate::{filter::Spec, message::Out};
+use crate::{
+    error::{Code, TransferError},
+    filter::Spec,
+    message::Out,
+};
+
+/// The most places that one request names.
+pub(crate) const MOST_PLACES: usize = 1_024;
+/// The most bytes that they take on the wire.
+pub(crate) const MOST_PLACE_BYTES: usize = 24 << 10;
+
+/// A path in a share, as bytes. The path may be empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) share: Vec<u8>,
+    pub(crate) path: Vec<u8>,
+}
+
+impl Place {
+    /// Why these cannot be named by one request, if they cannot.
+    pub(crate) fn check(places: &[Self]) -> Result<(), TransferError> {
+        let bytes = Self::list(places).len();
+        if places.len() > MOST_PLACES || bytes > MOST_PLACE_BYTES {
+            let text = format!(
+                "{} sources with {bytes} bytes of names are more than one command can fetch, which is {MOST_PLACES} with {MOST_PLACE_BYTES} bytes",
+                places.len(),
+            );
+            let fix = "name the folder that holds them, with --include for what is meant, or copy in parts";
+            return Err(TransferError::new(Code::Usage, text).fix(fix));
+        }
+        Ok(())
+    }
+
+    fn list(places: &[Self]) -> Vec<u8> {
+        let mut list = Vec::new();
+        for place in places {
+            let mut out = Out(&mut list);
+            out.prefixed(&place.share);
+            out.prefixed(&place.path);
+        }
+        list
+    }
+
+    /// Where versions before 3 had a share stands the list, and nothing where they had a path: so they
+    /// understand enough to refuse the version.
+    pub(crate) fn encode(places: &[Self], out: &mut Out<'_>) {
+        out.prefixed(&Self::list(places));
+        out.prefixed(b"");
+    }
+
+    /// At least one.
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Vec<Self>, DecodeError> {
+        let list = r.prefixed()?;
+        if list.is_empty() || list.len() > MOST_PLACE_BYTES || !r.prefixed()?.is_empty() {
+            return Err(DecodeError::Malformed("list of places"));
+        }
+        let mut list = Reader::new(list);
+        let mut places = Vec::new();
+        while !list.is_empty() {
+            if places.len() == MOST_PLACES {
+                return Err(DecodeError::Malformed("number of places"));
+            }
+            places.push(Self {
+                share: list.prefixed()?.to_vec(),
+                path: list.prefixed()?.to_vec(),
+            });
+        }
+        Ok(places)
+    }
+}
 
 /// What becomes of a file that has the name already?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

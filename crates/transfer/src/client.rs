@@ -1,5 +1,5 @@
-//! What does the side that was told to copy do? It asks the server for a share and path and sends or
-//! receives.
+//! What does the side that was told to copy do? It asks the server for places in its shares and sends
+//! or receives.
 //!
 //! - [`Upload`] lists its files without waiting for the answer to its request: no round trip is lost.
 
@@ -22,7 +22,7 @@ use farhaul_core::{
 use farhaul_io::App;
 
 use crate::{
-    ask::{Ask, Existing},
+    ask::{Ask, Existing, Place},
     error::{Code, TransferError},
     filter::{Filter, Spec},
     half::{Half, Side},
@@ -46,6 +46,15 @@ pub struct Remote {
     pub share: String,
     /// Path in it.
     pub path: Vec<u8>,
+}
+
+impl Remote {
+    fn place(&self) -> Place {
+        Place {
+            share: self.share.clone().into_bytes(),
+            path: self.path.clone(),
+        }
+    }
 }
 
 /// How a client transfers.
@@ -171,12 +180,10 @@ impl Upload {
         }
         let one_file = found.len() == 1 && found[0].is_file && sources.len() == 1;
         let request = Message::Request {
-            version: VERSION,
             direction: Direction::Put,
             ask: Box::new(options.ask(one_file)),
             tag: tag_of(std::iter::once(host.nodename().to_bytes()).chain(names)),
-            share: to.share.clone().into_bytes(),
-            path: to.path.clone(),
+            places: vec![to.place()],
         };
         let mut side = Side::new(true);
         let progress = Arc::clone(side.handle.progress());
@@ -215,24 +222,29 @@ impl Upload {
 }
 
 impl Download {
-    /// Fetches `from` to the local path `to`. The destination is looked at when the server has said
-    /// what it sends; an error if the filter is too long to be told.
-    pub fn new(from: &Remote, to: &Path, options: Options) -> Result<Self, TransferError> {
+    /// Fetches all of `from`, at least one, to the local path `to`. The destination is looked at when
+    /// the server has said what it sends; an error if there are too many, or if the filter is too long
+    /// to be told.
+    pub fn new(from: &[Remote], to: &Path, options: Options) -> Result<Self, TransferError> {
+        if from.is_empty() {
+            return Err(TransferError::new(Code::Usage, "no source was named"));
+        }
+        let places: Vec<Place> = from.iter().map(Remote::place).collect();
+        Place::check(&places)?;
         let mut ask = options.ask(false);
         ask.spec = options.filter.to_send()?;
         let here = std::path::absolute(to).unwrap_or_else(|_| to.to_path_buf());
+        let parts = places.iter().flat_map(|p| [&p.share[..], &p.path]);
+        let tag = tag_of(
+            std::iter::once(options.server.as_bytes())
+                .chain(parts)
+                .chain([here.as_os_str().as_bytes()]),
+        );
         let request = Message::Request {
-            version: VERSION,
             direction: Direction::Get,
             ask: Box::new(ask),
-            tag: tag_of([
-                options.server.as_bytes(),
-                from.share.as_bytes(),
-                &from.path,
-                here.as_os_str().as_bytes(),
-            ]),
-            share: from.share.clone().into_bytes(),
-            path: from.path.clone(),
+            tag,
+            places,
         };
         let to = Some(to.to_path_buf());
         Ok(Self(Client {

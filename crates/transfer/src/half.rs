@@ -13,7 +13,8 @@ use farhaul_core::{
 use crate::{
     ask::{Meter, Usage},
     error::{Code, TransferError},
-    message::{Inbox, Message},
+    inbox::Inbox,
+    message::Message,
     plan::{Lister, Planner},
     receiver::Receiver,
     sender::Sender,

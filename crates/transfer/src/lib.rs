@@ -5,7 +5,7 @@
 //!
 //! - for callers: [`client`] (copy), [`server`] (shares), [`Progress`], [`Summary`], [`TransferError`]
 //! - the file programs that come with libudt: [`samples`]
-//! - what is said: `message` and `ask` (the ordered stream), `table` (offsets to entries), `digest` (BLAKE3)
+//! - what is said: `message`, `ask`, `inbox` (the ordered stream), `table` (offsets to entries), `digest` (BLAKE3)
 //! - who does it: `scan` (with its `filter`) and `sender`, `receiver` (with its journal), `pool`
 //!   (threads), `pages` (their buffers); `plan`, which only tells what they would do
 //! - what may be named: `path`, `confine`
@@ -20,6 +20,7 @@ mod digest;
 mod error;
 mod filter;
 mod half;
+mod inbox;
 mod ledger;
 mod message;
 mod pages;
@@ -37,9 +38,9 @@ mod table;
 pub use ask::Existing;
 pub use error::{Code, TransferError};
 pub use filter::Filter;
-pub use ledger::Failure;
 #[doc(hidden)]
-pub use message::fuzz_messages;
+pub use inbox::fuzz_messages;
+pub use ledger::Failure;
 pub use plan::{Action, Planned};
 pub use progress::{Phase, Progress};
 pub use summary::{End, Exit, Files, Handle, Outcome, Rtt, Summary, Verify};

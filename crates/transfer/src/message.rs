@@ -11,7 +11,7 @@ use std::ops::Range;
 use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
 
 use crate::{
-    ask::{Ask, Usage},
+    ask::{Ask, Place, Usage},
     digest::Hash,
     error::Code,
     path,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Version of these messages.
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 /// Longest frame, without its length.
 pub(crate) const MAX_FRAME: usize = 64 << 10;
 /// Bodies are cut near this size, which leaves room for one largest item.
@@ -81,15 +81,15 @@ pub(crate) struct Tally {
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Client: what is wanted.
+    /// Client: what is wanted. A delivery has exactly one place.
     Request {
-        version: u16,
         direction: Direction,
         tag: path::Tag,
-        share: Vec<u8>,
-        path: Vec<u8>,
+        places: Vec<Place>,
         ask: Box<Ask>,
     },
+    /// Client of another version: what it wants is not understood.
+    Stranger { version: u16 },
     /// Server: go on.
     Accepted { version: u16, one_file: bool },
     /// Server: no.
@@ -144,7 +144,7 @@ pub(crate) enum Message {
 }
 
 /// Appends fields to a frame.
-pub(crate) struct Out<'a>(&'a mut Vec<u8>);
+pub(crate) struct Out<'a>(pub(crate) &'a mut Vec<u8>);
 
 impl Out<'_> {
     pub(crate) fn u8(&mut self, v: u8) {
@@ -232,7 +232,7 @@ const fn unzigzag(v: u64) -> i64 {
 impl Message {
     const fn kind(&self) -> u8 {
         match self {
-            Self::Request { .. } => 1,
+            Self::Request { .. } | Self::Stranger { .. } => 1,
             Self::Accepted { .. } => 2,
             Self::Refused { .. } => 3,
             Self::Entries { .. } => 4,
@@ -268,20 +268,18 @@ impl Message {
     fn body(&self, out: &mut Out<'_>) {
         match self {
             Self::Request {
-                version,
                 direction,
                 tag,
-                share,
-                path,
+                places,
                 ask,
             } => {
-                out.varint(u64::from(*version));
+                out.varint(u64::from(VERSION));
                 out.u8(u8::from(*direction == Direction::Get));
                 out.0.extend_from_slice(tag);
-                out.prefixed(share);
-                out.prefixed(path);
+                Place::encode(places, out);
                 ask.encode(out);
             }
+            Self::Stranger { version } => out.varint(u64::from(*version)),
             Self::Accepted { version, one_file } => {
                 out.varint(u64::from(*version));
                 out.u8(u8::from(*one_file));
@@ -404,18 +402,7 @@ impl Message {
 
     fn opening(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match kind {
-            1 => Self::Request {
-                version: version(r)?,
-                direction: if flag(r)? {
-                    Direction::Get
-                } else {
-                    Direction::Put
-                },
-                tag: array(r)?,
-                share: text(r)?,
-                path: text(r)?,
-                ask: Box::new(Ask::decode(r)?),
-            },
+            1 => request(r)?,
             2 => Self::Accepted {
                 version: version(r)?,
                 one_file: flag(r)?,
@@ -506,6 +493,30 @@ impl Message {
             }
         })
     }
+}
+
+fn request(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
+    let version = version(r)?;
+    if version != VERSION {
+        r.take(r.rest().len())?;
+        return Ok(Message::Stranger { version });
+    }
+    let direction = if flag(r)? {
+        Direction::Get
+    } else {
+        Direction::Put
+    };
+    let (tag, places) = (array(r)?, Place::decode(r)?);
+    if direction == Direction::Put && places.len() > 1 {
+        return Err(DecodeError::Malformed("places of a delivery"));
+    }
+    let ask = Box::new(Ask::decode(r)?);
+    Ok(Message::Request {
+        direction,
+        tag,
+        places,
+        ask,
+    })
 }
 
 fn version(r: &mut Reader<'_>) -> Result<u16, DecodeError> {
@@ -628,61 +639,6 @@ fn entry(r: &mut Reader<'_>, previous: &[u8]) -> Result<Entry, DecodeError> {
         allocated,
         target,
     })
-}
-
-/// Cuts frames out of the ordered stream.
-#[derive(Debug, Default)]
-pub(crate) struct Inbox {
-    bytes: Vec<u8>,
-    at: usize,
-}
-
-impl Inbox {
-    /// Where newly arrived bytes are appended.
-    pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
-        if self.at > 0 {
-            self.bytes.drain(..self.at);
-            self.at = 0;
-        }
-        &mut self.bytes
-    }
-
-    /// The next message, if it has arrived whole.
-    pub(crate) fn next(&mut self) -> Result<Option<Message>, DecodeError> {
-        let mut r = Reader::new(&self.bytes[self.at..]);
-        let before = r.rest().len();
-        let len = match r.varint() {
-            Ok(len) => len,
-            Err(DecodeError::Truncated) => return Ok(None),
-            Err(e) => return Err(e),
-        };
-        let len = usize::try_from(len)
-            .ok()
-            .filter(|n| (1..=MAX_FRAME).contains(n));
-        let len = len.ok_or(DecodeError::Malformed("frame length"))?;
-        let Ok(frame) = r.take(len) else {
-            return Ok(None);
-        };
-        let message = Message::decode(frame)?;
-        self.at += before - r.rest().len();
-        Ok(Some(message))
-    }
-}
-
-/// Feeds arbitrary bytes to the decoder, as a hostile peer would; what decodes must encode to a frame
-/// that decodes to the same. For fuzzing.
-#[doc(hidden)]
-pub fn fuzz_messages(bytes: &[u8]) {
-    let mut inbox = Inbox::default();
-    inbox.tail().extend_from_slice(bytes);
-    let (mut scratch, mut again) = (Vec::new(), Vec::new());
-    while let Ok(Some(message)) = inbox.next() {
-        again.clear();
-        message.encode(&mut scratch, &mut again);
-        let mut twin = Inbox::default();
-        twin.tail().extend_from_slice(&again);
-        assert_eq!(twin.next(), Ok(Some(message)));
-    }
 }
 
 #[cfg(test)]

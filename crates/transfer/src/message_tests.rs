@@ -1,7 +1,12 @@
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
-use crate::{ask::Existing, filter::Spec};
+use crate::{
+    ask::{Existing, MOST_PLACE_BYTES, MOST_PLACES},
+    error::Code,
+    filter::Spec,
+    inbox::{Inbox, fuzz_messages},
+};
 use farhaul_core::{congestion::Sharing, units::Rate};
 
 fn a_name() -> impl Strategy<Value = Vec<u8>> {
@@ -82,23 +87,27 @@ fn an_ask() -> impl Strategy<Value = Ask> {
 }
 
 fn a_request() -> impl Strategy<Value = Message> {
-    (any::<u16>(), an_ask(), any::<[u8; 8]>(), a_name(), a_path()).prop_map(
-        |(version, ask, tag, share, path)| {
-            let direction = if ask.one_file {
-                Direction::Get
-            } else {
-                Direction::Put
-            };
-            Message::Request {
-                version,
-                direction,
-                tag,
-                share,
-                path,
-                ask: Box::new(ask),
-            }
-        },
-    )
+    let places = (a_place(), vec(a_place(), 0..9));
+    (an_ask(), any::<[u8; 8]>(), places).prop_map(|(ask, tag, (first, more))| {
+        let direction = if ask.one_file || !more.is_empty() {
+            Direction::Get
+        } else {
+            Direction::Put
+        };
+        let mut places = vec![first];
+        places.extend(more);
+        Message::Request {
+            direction,
+            tag,
+            places,
+            ask: Box::new(ask),
+        }
+    })
+}
+
+fn a_place() -> impl Strategy<Value = Place> {
+    let path = prop_oneof![a_path(), Just(Vec::new())];
+    (a_name(), path).prop_map(|(share, path)| Place { share, path })
 }
 
 fn a_message() -> impl Strategy<Value = Message> {
@@ -107,6 +116,9 @@ fn a_message() -> impl Strategy<Value = Message> {
     let code = prop_oneof![Just(Code::Ok), Just(Code::NoSpace), Just(Code::Interrupted)];
     prop_oneof![
         a_request(),
+        any::<u16>()
+            .prop_filter("a stranger's", |version| *version != VERSION)
+            .prop_map(|version| Message::Stranger { version }),
         (any::<u16>(), any::<bool>())
             .prop_map(|(version, one_file)| Message::Accepted { version, one_file }),
         (code.clone(), a_path(), a_path()).prop_map(|(code, text, fix)| Message::Refused {
@@ -214,4 +226,99 @@ fn lies_are_refused() {
     // A count of 2^61 entries with nothing behind it.
     let count = [&[10, 4, 0][..], &(0xe0u64 << 56).to_be_bytes()].concat();
     assert_eq!(decode(&count), Err(DecodeError::Truncated));
+}
+
+/// The frame of a request.
+fn frame(direction: Direction, places: &[(&str, &str)]) -> Vec<u8> {
+    let place = |(share, path): &(&str, &str)| Place {
+        share: share.as_bytes().to_vec(),
+        path: path.as_bytes().to_vec(),
+    };
+    let request = Message::Request {
+        direction,
+        tag: *b"01234567",
+        places: places.iter().map(place).collect(),
+        ask: Box::default(),
+    };
+    let mut wire = Vec::new();
+    request.encode(&mut Vec::new(), &mut wire);
+    wire
+}
+
+#[test]
+fn a_request_looks_like_this() {
+    let golden = [
+        &[39][..],           // length
+        &[1, 3, 1],          // request, version, get
+        b"01234567",         // tag
+        &[12],               // bytes of the list
+        &[1, b'a', 1, b'x'], // place: share, path
+        &[2, b'b', b'b', 4], // place: share, length of the path
+        b"d/e/",             //
+        &[0],                // once a path
+        &[0, 0, 1, 0, 0, 0], // wishes: flags, rate, policy, exclude, include, least
+        &[0xff; 8],          // most: 2^62 - 1
+    ]
+    .concat();
+    assert_eq!(frame(Direction::Get, &[("a", "x"), ("bb", "d/e/")]), golden);
+}
+
+#[test]
+fn versions_before_3_read_enough_to_refuse() {
+    let wire = frame(Direction::Get, &[("a", "x"), ("b", "")]);
+    let mut r = Reader::new(&wire[2..]);
+    let version = r.varint().unwrap();
+    let (_get, _tag) = (flag(&mut r).unwrap(), array::<8>(&mut r).unwrap());
+    let (_share, path) = (text(&mut r).unwrap(), text(&mut r).unwrap());
+    Ask::decode(&mut r).unwrap();
+    assert_eq!((version, path.len(), r.rest().len()), (3, 0, 0));
+    // What they ask for is not looked at.
+    let theirs = [1, 2, 7, 7, 7];
+    assert_eq!(
+        Message::decode(&theirs),
+        Ok(Message::Stranger { version: 2 })
+    );
+}
+
+#[test]
+fn lists_of_places_are_bounded() {
+    let many = |n: usize, path| vec![("s", path); n];
+    let decoded = |places: &[(&str, &str)]| {
+        let direction = if places.len() == 1 {
+            Direction::Put
+        } else {
+            Direction::Get
+        };
+        decode(&frame(direction, places)).map(|_| ())
+    };
+    let long = "x".repeat(MOST_PLACE_BYTES / 2);
+    assert_eq!(decoded(&many(MOST_PLACES, "p")), Ok(()));
+    for (lie, places) in [
+        ("number of places", many(MOST_PLACES + 1, "p")),
+        ("list of places", many(2, &long)),
+        ("list of places", Vec::new()),
+    ] {
+        assert_eq!(decoded(&places), Err(DecodeError::Malformed(lie)));
+        let place = |_| Place {
+            share: b"s".to_vec(),
+            path: places[0].1.into(),
+        };
+        let refused = Place::check(&(0..places.len()).map(place).collect::<Vec<_>>());
+        let code = refused.map_err(|e| e.code);
+        assert_eq!(code.is_err(), !places.is_empty(), "{code:?}");
+        assert!(code.is_ok() || code == Err(Code::Usage));
+    }
+    assert_eq!(
+        decode(&frame(Direction::Put, &[("s", "a"), ("s", "b")])),
+        Err(DecodeError::Malformed("places of a delivery"))
+    );
+    // A share that would go on behind the list, and a path where there is none any more.
+    for (at, lie) in [
+        (13, DecodeError::Truncated),
+        (17, DecodeError::Malformed("list of places")),
+    ] {
+        let mut wire = frame(Direction::Put, &[("s", "p")]);
+        wire[at] += 1;
+        assert_eq!(decode(&wire), Err(lie), "{at}");
+    }
 }

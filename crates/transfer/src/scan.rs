@@ -43,7 +43,7 @@ pub(crate) struct Source {
     pub(crate) name: Vec<u8>,
     /// It was a regular file when it was looked up.
     pub(crate) is_file: bool,
-    /// As it was typed, or the path in a share.
+    /// As it was typed, or the share and the path in it.
     pub(crate) typed: Vec<u8>,
 }
 
@@ -126,19 +126,33 @@ pub(crate) struct Selection {
 
 /// Looks up sources before anything is connected. Some may be missing as long as one is there.
 pub(crate) fn resolve(paths: &[PathBuf]) -> Result<(Vec<Source>, Vec<Problem>), TransferError> {
+    some(paths.iter().map(|path| {
+        Source::local(path).map_err(|e| Problem {
+            code: missing(&e),
+            text: format!("{}: {e}", path::show(path.as_os_str().as_bytes())),
+        })
+    }))
+}
+
+/// What a source that cannot be looked up is, among others.
+pub(crate) fn missing(e: &io::Error) -> Code {
+    if e.kind() == io::ErrorKind::NotFound {
+        Code::SourceMissing
+    } else {
+        Code::Partial
+    }
+}
+
+/// Sources that were looked up: those that are there, if any, and what is to be said of the others.
+pub(crate) fn some(
+    looked_up: impl Iterator<Item = Result<Source, Problem>>,
+) -> Result<(Vec<Source>, Vec<Problem>), TransferError> {
     let mut sources = Vec::new();
     let mut problems = Vec::new();
-    for path in paths {
-        match Source::local(path) {
+    for source in looked_up {
+        match source {
             Ok(source) => sources.push(source),
-            Err(e) => problems.push(Problem {
-                code: if e.kind() == io::ErrorKind::NotFound {
-                    Code::SourceMissing
-                } else {
-                    Code::Partial
-                },
-                text: format!("{}: {e}", path::show(path.as_os_str().as_bytes())),
-            }),
+            Err(problem) => problems.push(problem),
         }
     }
     if !sources.is_empty() {
@@ -194,6 +208,7 @@ pub(crate) fn start(
             let mut scanner = Scanner {
                 to,
                 batch: Vec::new(),
+                passed: 0,
                 selection,
                 ancestors: Vec::new(),
                 earlier: Earlier::default(),
@@ -219,6 +234,8 @@ struct Gone;
 struct Scanner {
     to: mpsc::SyncSender<Vec<Found>>,
     batch: Vec<Found>,
+    /// Entries that were left out without a word.
+    passed: usize,
     selection: Selection,
     /// Directories around the present one that are listed once something in them is.
     ancestors: Vec<Ancestor>,
@@ -241,6 +258,16 @@ impl Scanner {
             Ok(())
         } else {
             self.to.send(batch).map_err(|_| Gone)
+        }
+    }
+
+    /// Leaves something out without a word. Now and then it is asked whether anybody still listens.
+    fn pass(&mut self) -> Result<(), Gone> {
+        self.passed += 1;
+        if self.passed.is_multiple_of(BATCH) {
+            self.to.send(Vec::new()).map_err(|_| Gone)
+        } else {
+            Ok(())
         }
     }
 
@@ -333,7 +360,7 @@ impl Scanner {
         if self.selection.tell {
             self.push(Found::Excluded(within(source, rel).to_vec()))
         } else {
-            Ok(())
+            self.pass()
         }
     }
 
@@ -449,7 +476,7 @@ impl Scanner {
         }
         match self.earlier.holder(name, stat, &self.selection.filter) {
             Ok(None) => {}
-            Ok(Some(Holder::Same)) => return Ok(()),
+            Ok(Some(Holder::Same)) => return self.pass(),
             Ok(Some(Holder::Other)) => {
                 let why = format!(
                     "an earlier source is already sent as {}: skipped; copy it by itself to another name",

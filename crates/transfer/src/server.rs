@@ -6,6 +6,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    os::unix::ffi::OsStrExt as _,
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -24,7 +25,7 @@ use farhaul_core::{
 use farhaul_io::App;
 
 use crate::{
-    ask::Ask,
+    ask::{Ask, Place},
     confine::{self, Dir},
     error::{Code, TransferError},
     filter::Filter,
@@ -35,10 +36,13 @@ use crate::{
     plan::{Lister, Planner},
     pool::Wake,
     receiver::{Base, Look, Receiver, Rules},
-    scan::{Selection, Source},
+    scan::Selection,
     sender::Sender,
     summary::Handle,
 };
+
+mod sources;
+use sources::sources;
 
 /// What peers may do in a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +79,8 @@ impl Access {
 #[derive(Clone, Debug)]
 pub struct Share {
     name: String,
+    /// What a path in it begins with when people are told of one.
+    called: Vec<u8>,
     root: Dir,
     access: Access,
 }
@@ -84,9 +90,20 @@ impl Share {
     pub fn open(name: &str, root: &Path, access: Access) -> io::Result<Self> {
         Ok(Self {
             name: name.to_string(),
+            called: [name.as_bytes(), b"/"].concat(),
             root: confine::open_root(root)?,
             access,
         })
+    }
+
+    /// The same; people are told of paths in it as if they were in `folder`, not by its name.
+    #[must_use]
+    pub fn called(mut self, folder: &Path) -> Self {
+        self.called = folder.as_os_str().as_bytes().to_vec();
+        if !self.called.ends_with(b"/") {
+            self.called.push(b'/');
+        }
+        self
     }
 
     /// The name by which peers ask for it.
@@ -174,6 +191,10 @@ impl Policy {
         &self.shares
     }
 
+    fn share(&self, name: &[u8]) -> Option<&Share> {
+        self.shares.iter().find(|s| s.name.as_bytes() == name)
+    }
+
     /// The peers.
     pub const fn allow(&self) -> &Allow {
         &self.allow
@@ -215,8 +236,8 @@ const AGAIN: Duration = Duration::from_millis(50);
 struct Request {
     direction: Direction,
     tag: Tag,
-    share: Vec<u8>,
-    path: Vec<u8>,
+    /// At least one; of a delivery exactly one.
+    places: Vec<Place>,
     ask: Box<Ask>,
 }
 
@@ -229,11 +250,6 @@ struct Waiting {
     error: TransferError,
     /// Its number at the [`Seat`].
     number: u64,
-}
-
-/// It may have been meant as a pattern of a shell.
-fn has_pattern(path: &[u8]) -> bool {
-    path.iter().any(|b| matches!(b, b'*' | b'?' | b'['))
 }
 
 /// Answers one session.
@@ -302,30 +318,27 @@ impl Server {
         {
             match message {
                 Message::Request {
-                    version,
                     direction,
                     tag,
-                    share,
-                    path,
+                    places,
                     ask,
                 } if !self.answered => {
                     self.answered = true;
                     self.side.set_put(direction == Direction::Put);
-                    if version != VERSION {
-                        let text = format!(
-                            "the server speaks version {VERSION} of the transfer protocol, you {version}"
-                        );
-                        let e = TransferError::new(Code::Version, text);
-                        self.refuse(&e.fix("install the same version on both sides"));
-                        continue;
-                    }
                     self.answer(Request {
                         direction,
                         tag,
-                        share,
-                        path,
+                        places,
                         ask,
                     });
+                }
+                Message::Stranger { version } if !self.answered => {
+                    self.answered = true;
+                    let text = format!(
+                        "the server speaks version {VERSION} of the transfer protocol, you {version}"
+                    );
+                    let e = TransferError::new(Code::Version, text);
+                    self.refuse(&e.fix("install the same version on both sides"));
                 }
                 // A client lists its files before it knows that it was refused.
                 _ if self.answered && self.side.half.is_none() => {}
@@ -337,9 +350,9 @@ impl Server {
 
     fn answer(&mut self, request: Request) {
         let made = self
-            .admit(request.direction, &request.share)
-            .and_then(|root| self.permit(&request).map(|()| root))
-            .and_then(|root| self.begin(&root, &request));
+            .admit(&request)
+            .and_then(|shares| self.permit(&request).map(|()| shares))
+            .and_then(|shares| self.begin(&shares, &request));
         match made {
             Ok(one_file) => self.out.push(&Message::Accepted {
                 version: VERSION,
@@ -371,20 +384,19 @@ impl Server {
         });
     }
 
-    /// The root of a share that this peer may use so.
-    fn admit(&self, direction: Direction, name: &[u8]) -> Result<Dir, TransferError> {
-        let share = self
-            .policy
-            .shares
-            .iter()
-            .find(|s| s.name.as_bytes() == name);
-        if let Some(share) = share.filter(|s| self.allowed && s.access.permits(direction)) {
-            Ok(Arc::clone(&share.root))
-        } else {
-            let text = format!("share '{}' is unknown or not allowed", path::show(name));
-            let fix = "check the name, the direction and your key with whoever runs the server";
-            Err(TransferError::new(Code::Auth, text).fix(fix))
-        }
+    /// The shares of all places, if this peer may use each of them so.
+    fn admit(&self, request: &Request) -> Result<Vec<Share>, TransferError> {
+        let admitted = |place: &Place| {
+            let share = self.policy.share(&place.share);
+            let share = share.filter(|s| self.allowed && s.permits(request.direction));
+            share.cloned().ok_or_else(|| {
+                let name = path::show(&place.share);
+                let text = format!("share '{name}' is unknown or not allowed");
+                let fix = "check the name, the direction and your key with whoever runs the server";
+                TransferError::new(Code::Auth, text).fix(fix)
+            })
+        };
+        request.places.iter().map(admitted).collect()
     }
 
     /// Whether the peer may share links as it asks to.
@@ -399,17 +411,24 @@ impl Server {
     }
 
     /// Takes up a role; says whether a single file is sent.
-    fn begin(&mut self, root: &Dir, request: &Request) -> Result<bool, TransferError> {
+    fn begin(&mut self, shares: &[Share], request: &Request) -> Result<bool, TransferError> {
+        match (request.direction, shares, &request.places[..]) {
+            (Direction::Put, [share], [place]) => self.take(share.root(), &place.path, request),
+            (Direction::Put, ..) => Err(TransferError::protocol("a delivery to several places")),
+            (Direction::Get, ..) => self.offer(shares, request),
+        }
+    }
+
+    /// Takes up the role of the receiver at `rel` beneath `root`.
+    fn take(&mut self, root: &Dir, rel: &[u8], request: &Request) -> Result<bool, TransferError> {
         let progress = Arc::clone(self.side.handle.progress());
         let ask = &*request.ask;
-        let (rel, one_file) = (request.path.as_slice(), ask.one_file);
-        if request.direction == Direction::Put && ask.dry {
+        let one_file = ask.one_file;
+        if ask.dry {
             let look = Look::beneath(root, rel, one_file)?;
             let planner = Planner::new(look, ask.clone(), progress, None)?;
             self.side.half = Some(Half::Plans(Box::new(planner)));
-            return Ok(one_file);
-        }
-        if request.direction == Direction::Put {
+        } else {
             let base = Base::beneath(root, rel, one_file)?;
             let rules = Rules {
                 sync: self.policy.sync,
@@ -423,27 +442,16 @@ impl Server {
             holder.heard.store(self.now.as_nanos(), Relaxed);
             self.policy.live().entry(tag).or_default().holder = Some(Arc::clone(&holder));
             self.holds = Some((tag, holder));
-            return Ok(one_file);
         }
-        if let Some(why) = path::refusal(rel.strip_suffix(b"/").unwrap_or(rel)) {
-            let text = format!("'{}' is not a path in a share: {why}", path::show(rel));
-            let e = TransferError::new(Code::SourceMissing, text);
-            return Err(e.fix("use a plain relative path"));
-        }
-        let source = Source::beneath(Arc::clone(root), rel).map_err(|e| {
-            let why = if confine::met_a_link(&e) {
-                "a link, or behind one: links are not followed in a share".to_string()
-            } else {
-                e.to_string()
-            };
-            let text = format!("source '{}': {why}", path::show(rel));
-            TransferError::new(Code::SourceMissing, text).fix(if has_pattern(rel) {
-                "patterns are not expanded in a share: name the folder, and what is meant of it with --include"
-            } else {
-                "check the path"
-            })
-        })?;
-        let one_file = source.is_file;
+        Ok(one_file)
+    }
+
+    /// Takes up the role of the sender.
+    fn offer(&mut self, shares: &[Share], request: &Request) -> Result<bool, TransferError> {
+        let progress = Arc::clone(self.side.handle.progress());
+        let ask = &*request.ask;
+        let (sources, problems) = sources(shares, &request.places)?;
+        let one_file = request.places.len() == 1 && sources.iter().all(|s| s.is_file);
         if ask.max_rate.is_some() || ask.sharing != Sharing::Fair {
             self.govern = Some((ask.max_rate.unwrap_or(Rate::UNLIMITED), ask.sharing));
         }
@@ -453,10 +461,20 @@ impl Server {
             tell: ask.dry,
         };
         let half = if ask.dry {
-            Lister::new(vec![source], selection, progress, None).map(|l| Half::Lists(Box::new(l)))
+            Lister::new(sources, selection, progress, None).map(|mut lister| {
+                for problem in &problems {
+                    lister.note(problem);
+                }
+                Half::Lists(Box::new(lister))
+            })
         } else {
-            Sender::new(vec![source], selection, progress, self.wake.as_ref())
-                .map(|s| Half::Sends(Box::new(s)))
+            let wake = self.wake.as_ref();
+            Sender::new(sources, selection, progress, wake).map(|mut sender| {
+                for problem in &problems {
+                    sender.note(problem);
+                }
+                Half::Sends(Box::new(sender))
+            })
         };
         self.side.half = Some(half.map_err(|e| {
             TransferError::new(Code::Busy, format!("the server cannot start a thread: {e}"))
@@ -468,7 +486,8 @@ impl Server {
     fn own_tag(&self, request: &Request) -> Tag {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&request.tag);
-        for part in [&self.peer, &request.share, &request.path] {
+        let places = request.places.iter().flat_map(|p| [&p.share, &p.path]);
+        for part in std::iter::once(&self.peer).chain(places) {
             hasher.update(&(part.len() as u64).to_be_bytes());
             hasher.update(part);
         }

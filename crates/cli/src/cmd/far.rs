@@ -19,13 +19,15 @@ use farhaul_transfer::server::{Access, Allow, Policy, Server, Share};
 use crate::{
     exit::{Exit, Failure},
     interrupt, out,
-    ssh::{Answer, Ask, MAGIC, SHARE, from_hex, to_hex},
+    ssh::{Answer, Ask, MAGIC, SHARE, all_from_hex, to_hex},
 };
 
 /// One line for a firewall, below what Linux gives out by itself.
 const PORTS: std::ops::RangeInclusive<u16> = 17_992..=18_055;
 /// The longest line that is read.
 const MOST: u64 = 64 << 10;
+/// The most bytes of paths that are answered, which a line of that length has room for in hex.
+const MOST_PATHS: usize = 24 << 10;
 
 /// Serves one near end.
 pub(crate) fn run() -> Result<(), Failure> {
@@ -46,7 +48,7 @@ struct Opened {
     listener: Listener,
     port: u16,
     key: PublicKey,
-    rest: Vec<u8>,
+    rests: Vec<Vec<u8>>,
 }
 
 impl Opened {
@@ -54,11 +56,11 @@ impl Opened {
         let ask = ask()?;
         let protocol = || Failure::new(Exit::Protocol, "not what `farhaul cp` says");
         let peer: PublicKey = ask.key.parse().map_err(|_| protocol())?;
-        let typed = from_hex(&ask.path).ok_or_else(protocol)?;
-        let (root, rest) = if ask.put {
-            deliver(&typed)?
-        } else {
-            fetch(&typed)?
+        let typed = all_from_hex(&ask.paths).ok_or_else(protocol)?;
+        let (root, rests) = match (ask.put, &typed[..]) {
+            (true, [typed]) => nearest(typed).map(|(root, rest)| (root, vec![rest]))?,
+            (false, [_, ..]) => fetch(&typed)?,
+            _ => return Err(protocol()),
         };
         let access = if ask.put {
             Access::ReadWrite
@@ -66,7 +68,8 @@ impl Opened {
             Access::Read
         };
         let share = Share::open(SHARE, &root, access)
-            .map_err(|e| Failure::new(Exit::DestError, format!("{}: {e}", root.display())))?;
+            .map_err(|e| Failure::new(Exit::DestError, format!("{}: {e}", root.display())))?
+            .called(&root);
         let allow = Allow::Keys(vec![peer.as_bytes().to_vec()]);
         let identity = Identity::generate().map_err(|e| internal(&e))?;
         let policy = Arc::new(Policy::new(vec![share], allow, true).up_to(Sharing::High));
@@ -79,7 +82,7 @@ impl Opened {
                         listener,
                         port,
                         key: identity.public(),
-                        rest,
+                        rests,
                     });
                 }
                 Err(e) => last = Some(e),
@@ -96,7 +99,7 @@ impl Opened {
         Answer {
             port: self.port,
             key: self.key.to_string(),
-            path: to_hex(&self.rest),
+            paths: self.rests.iter().map(|rest| to_hex(rest)).collect(),
             address: connection.split(' ').nth(2).and_then(|a| a.parse().ok()),
             refusal: None,
         }
@@ -170,8 +173,57 @@ fn typed_path(typed: &[u8]) -> PathBuf {
     }
 }
 
+/// The folder that holds all of what is fetched, and where in it each is. Some may be missing, which the
+/// server then says, as long as one is there.
+fn fetch(typed: &[Vec<u8>]) -> Result<(PathBuf, Vec<Vec<u8>>), Failure> {
+    let (mut found, mut problems) = (Vec::new(), Vec::new());
+    for typed in typed {
+        match fetch_one(typed) {
+            Ok(inside) => found.push(inside),
+            Err(e) => {
+                problems.push(e);
+                found.push(nearest(typed)?);
+            }
+        }
+    }
+    if problems.len() == typed.len() {
+        let names: Vec<_> = problems.iter().take(10).map(|e| e.text.as_str()).collect();
+        let more = match problems.len() - names.len() {
+            0 => String::new(),
+            more => format!("\nand {more} more"),
+        };
+        let text = format!("{}{more}", names.join("\n"));
+        return Err(Failure::new(Exit::SourceMissing, text));
+    }
+    let mut root = found[0].0.clone();
+    for (folder, _) in &found {
+        while !folder.starts_with(&root) {
+            root.pop();
+        }
+    }
+    let within = |(folder, name): &Inside| {
+        let way = folder.strip_prefix(&root).unwrap_or(folder);
+        let mut rest = way.as_os_str().as_bytes().to_vec();
+        if !rest.is_empty() && !name.is_empty() {
+            rest.push(b'/');
+        }
+        rest.extend_from_slice(name);
+        rest
+    };
+    let rests: Vec<_> = found.iter().map(within).collect();
+    let bytes: usize = rests.iter().map(Vec::len).sum();
+    if bytes > MOST_PATHS {
+        let text = format!(
+            "the names of the sources below {} have {bytes} bytes, more than the {MOST_PATHS} that one command can fetch; copy in parts",
+            root.display()
+        );
+        return Err(Failure::usage(text));
+    }
+    Ok((root, rests))
+}
+
 /// The folder that holds what is fetched, and its name there, with the slash it was typed with.
-fn fetch(typed: &[u8]) -> Result<Inside, Failure> {
+fn fetch_one(typed: &[u8]) -> Result<Inside, Failure> {
     let path = typed_path(typed);
     let missing =
         |e: io::Error| Failure::new(Exit::SourceMissing, format!("{}: {e}", path.display()));
@@ -199,8 +251,8 @@ fn fetch(typed: &[u8]) -> Result<Inside, Failure> {
     Ok((folder, rest))
 }
 
-/// The nearest folder that exists, and the way from there.
-fn deliver(typed: &[u8]) -> Result<Inside, Failure> {
+/// The nearest folder that exists, and the way from there, with the slash it was typed with.
+fn nearest(typed: &[u8]) -> Result<Inside, Failure> {
     let path = typed_path(typed);
     let failed =
         |at: &Path, e: &io::Error| Failure::new(Exit::DestError, format!("{}: {e}", at.display()));
@@ -248,23 +300,63 @@ mod tests {
         fs::create_dir(root.join("d")).unwrap();
         fs::write(root.join("d/f"), "x").unwrap();
         assert_eq!(
-            split(fetch, &root.join("d/f"), ""),
+            split(fetch_one, &root.join("d/f"), ""),
             (root.join("d"), "f".into())
         );
         assert_eq!(
-            split(fetch, &root.join("d"), ""),
+            split(fetch_one, &root.join("d"), ""),
             (root.clone(), "d".into())
         );
         assert_eq!(
-            split(fetch, &root.join("d"), "/"),
+            split(fetch_one, &root.join("d"), "/"),
             (root.clone(), "d/".into())
         );
         assert_eq!(
-            split(fetch, &root.join("d/.."), "/d/f"),
+            split(fetch_one, &root.join("d/.."), "/d/f"),
             (root.join("d"), "f".into())
         );
-        let missing = fetch(root.join("none").as_os_str().as_bytes()).unwrap_err();
+        let missing = fetch_one(root.join("none").as_os_str().as_bytes()).unwrap_err();
         assert_eq!(missing.exit, Exit::SourceMissing);
+    }
+
+    #[test]
+    fn several_are_named_from_the_folder_above_all() {
+        let tmp = tempfile::tempdir().unwrap();
+        let root = tmp.path().canonicalize().unwrap();
+        for folder in ["a/b/c", "a/b-c"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        fs::write(root.join("a/b/f"), "x").unwrap();
+        let below = |names: &[&str]| {
+            let typed: Vec<Vec<u8>> = names
+                .iter()
+                .map(|name| format!("{}/{name}", root.display()).into_bytes())
+                .collect();
+            let (folder, rests) = fetch(&typed).map_err(|e| (e.exit, e.text))?;
+            let rests = rests.into_iter().map(|r| String::from_utf8(r).unwrap());
+            Ok((folder, rests.collect::<Vec<_>>().join(" ")))
+        };
+        for (names, folder, rests) in [
+            (&["a/b/f", "a/b/c"][..], "a/b", "f c"),
+            (&["a/b/f", "a/b/c/"], "a/b", "f c/"),
+            (&["a/b/f", "a/b-c"], "a", "b/f b-c"),
+            (&["a/b/c/", "a/b/"], "a", "b/c/ b/"),
+            (&["a/none/x/", "a/b/f"], "a", "none/x/ b/f"),
+            (&["a/b/f/x", "a/b/f/", "a/b/f"], "a/b", "f/x f/ f"),
+        ] {
+            let expected = Ok((root.join(folder), rests.to_owned()));
+            assert_eq!(below(names), expected, "{names:?}");
+        }
+        let top = fetch(&[b"/".to_vec(), b"/etc".to_vec(), b"/etc/".to_vec()]).unwrap();
+        let rests = [&b""[..], b"etc", b"etc/"].map(<[u8]>::to_vec).to_vec();
+        assert_eq!(top, (PathBuf::from("/"), rests));
+        let (exit, text) = below(&["x", "a/y"]).unwrap_err();
+        assert_eq!(exit, Exit::SourceMissing);
+        assert!(text.contains("/x: ") && text.contains("/a/y: "), "{text}");
+        let many = vec![root.join("a/b/f").into_os_string().into_vec(); 9_000];
+        assert!(fetch(&many).is_ok());
+        let long = [&many[..], &[root.join("a/b-c").into_os_string().into_vec()]].concat();
+        assert_eq!(fetch(&long).unwrap_err().exit, Exit::Usage);
     }
 
     #[test]
@@ -272,18 +364,18 @@ mod tests {
         let tmp = tempfile::tempdir().unwrap();
         let root = tmp.path().canonicalize().unwrap();
         fs::write(root.join("f"), "x").unwrap();
-        assert_eq!(split(deliver, &root, ""), (root.clone(), String::new()));
-        assert_eq!(split(deliver, &root, "/"), (root.clone(), String::new()));
-        assert_eq!(split(deliver, &root, "/f"), (root.clone(), "f".into()));
+        assert_eq!(split(nearest, &root, ""), (root.clone(), String::new()));
+        assert_eq!(split(nearest, &root, "/"), (root.clone(), String::new()));
+        assert_eq!(split(nearest, &root, "/f"), (root.clone(), "f".into()));
         assert_eq!(
-            split(deliver, &root, "/a/b/"),
+            split(nearest, &root, "/a/b/"),
             (root.clone(), "a/b/".into())
         );
         let here = env::current_dir().unwrap().canonicalize().unwrap();
         assert_eq!(
-            split(deliver, Path::new("new"), ""),
+            split(nearest, Path::new("new"), ""),
             (here.clone(), "new".into())
         );
-        assert_eq!(split(deliver, Path::new(""), ""), (here, String::new()));
+        assert_eq!(split(nearest, Path::new(""), ""), (here, String::new()));
     }
 }

@@ -4,7 +4,7 @@ fn far(text: &str) -> (String, u16, String, String) {
     match parse(OsStr::new(text)).unwrap() {
         Place::Far(f) => {
             let path = String::from_utf8(f.remote.path).unwrap();
-            (f.host, f.port, f.remote.share, path)
+            (f.server.host, f.server.port, f.remote.share, path)
         }
         Place::Local(path) => panic!("{} is not local", path.display()),
     }
@@ -31,7 +31,7 @@ fn servers_are_recognised() {
     let Place::Far(f) = parse(OsStr::new("[::1]:77::d")).unwrap() else {
         panic!()
     };
-    assert_eq!(f.server(), "[::1]:77");
+    assert_eq!(f.server.to_string(), "[::1]:77");
 }
 
 #[test]
@@ -63,7 +63,9 @@ fn addresses_of_ipv6_need_brackets() {
         let hint = format!("write {written} (");
         assert!(refused.text.contains(&hint), "{bare}: {refused}");
     }
-    assert!(matches!(parse(OsStr::new("cafe::beef/1")), Ok(Place::Far(far)) if far.host == "cafe"));
+    assert!(
+        matches!(parse(OsStr::new("cafe::beef/1")), Ok(Place::Far(far)) if far.server.host == "cafe")
+    );
     for local in ["./::1::s/", "a/::1::s", "::1"] {
         assert_eq!(
             parse(OsStr::new(local)).unwrap(),
@@ -86,12 +88,12 @@ fn one_colon_goes_through_ssh() {
             panic!("{text}")
         };
         assert_eq!(
-            (far.host.as_str(), far.server().as_str()),
+            (&far.server.host[..], &far.server.to_string()[..]),
             (host, login),
             "{text}"
         );
         assert_eq!(
-            (&far.remote.path[..], far.port),
+            (&far.remote.path[..], far.server.port),
             (path.as_bytes(), 0),
             "{text}"
         );

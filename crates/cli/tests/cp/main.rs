@@ -11,4 +11,5 @@ mod kills;
 mod odd;
 mod place;
 mod selection;
+mod several;
 mod unread;

@@ -119,6 +119,68 @@ fn files_go_there_and_back() {
 }
 
 #[test]
+fn several_sources_come_from_one_host() {
+    let two = Two::new("");
+    for folder in ["a/deep", "b"] {
+        fs::create_dir_all(two.far(folder)).expect("ours");
+    }
+    for (name, content) in [
+        ("a/x", "1"),
+        ("a/deep/y", "22"),
+        ("b/x", "333"),
+        ("b/z", "4"),
+    ] {
+        fs::write(two.far(name), content).expect("ours");
+    }
+    let z = format!("there:{}", two.far("b/z").display());
+    two.copy(&["there:a/x", &z, "there:a/deep/", "to"], 0);
+    for (from, to) in [("a/x", "to/x"), ("b/z", "to/z"), ("a/deep/y", "to/y")] {
+        same(&two.far(from), &two.near(to));
+    }
+    let hosts = fs::read_to_string(two.near("hosts")).expect("ssh was asked");
+    assert_eq!(hosts, "there\n", "one ssh for all of them");
+    // What is missing, or has a name that is taken, is named as it is there; the rest arrives.
+    let said = two.copy(&["there:none/q", "there:b/x", "there:a/x", "some"], 5);
+    for name in ["none/q", "a/x"] {
+        let name = two.far(name).display().to_string();
+        assert!(said.contains(&name), "{name}: {said}");
+    }
+    same(&two.far("b/x"), &two.near("some/x"));
+    let said = two.copy(&["there:none", "there:b/none", "nothing"], 3);
+    assert!(
+        said.contains("none: ") && said.contains("b/none: "),
+        "{said}"
+    );
+    assert!(!two.near("nothing").exists());
+    // Who is asked must be one.
+    fs::remove_file(two.near("hosts")).expect("ours");
+    let said = two.copy(&["there:a/x", "me@there:b/z", "to"], 2);
+    assert!(said.contains("there and me@there"), "{said}");
+    assert!(!two.near("hosts").exists(), "nobody was asked");
+}
+
+#[test]
+fn another_version_there_is_called_one() {
+    let two = Two::new("");
+    let old = two.near("old");
+    let answer =
+        r#"farhaul-ssh/1 {"port":0,"key":"","path":"","address":null,"refusal":["no",14]}"#;
+    fs::write(&old, format!("#!/bin/sh\necho '{answer}'; exit 14\n")).expect("ours");
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).expect("ours");
+    let output = two
+        .command(&["cp", "there:a", "there:b", "to"])
+        .env("FARHAUL_REMOTE_BIN", &old)
+        .output()
+        .expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(14), "{said}");
+    assert!(
+        said.contains("version 1") && said.contains("same version"),
+        "{said}"
+    );
+}
+
+#[test]
 fn flags_of_ssh_reach_it_and_ports_the_far_end() {
     let two = Two::new("");
     fs::write(two.near("f"), "content").expect("ours");
@@ -223,7 +285,7 @@ fn only_who_asked_is_let_in() {
     let mut stdin = server.stdin.take().expect("piped");
     writeln!(
         stdin,
-        "farhaul-ssh/1 {{\"key\":\"{}\",\"put\":true,\"path\":\"\"}}",
+        "farhaul-ssh/2 {{\"key\":\"{}\",\"put\":true,\"paths\":[\"\"]}}",
         key.trim()
     )
     .expect("it reads");
@@ -231,7 +293,7 @@ fn only_who_asked_is_let_in() {
     BufReader::new(server.stdout.take().expect("piped"))
         .read_line(&mut line)
         .expect("it answers");
-    let json = line.strip_prefix("farhaul-ssh/1 ").expect("the magic word");
+    let json = line.strip_prefix("farhaul-ssh/2 ").expect("the magic word");
     let answer: Value = serde_json::from_str(json).expect("JSON");
     let to = format!("127.0.0.1:{}::ssh/", answer["port"]);
     two.copy(&["--trust-any", "f", &to], 15);

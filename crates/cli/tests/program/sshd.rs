@@ -142,6 +142,12 @@ fn files_go_through_a_real_sshd_both_ways() {
     daemon.copy(&[&far("new/far/src/"), "back"], 0);
     assert!(read("back/big") == read("src/big"));
     assert_eq!(read("back/deep/it's $HOME"), b"odd");
+    daemon.copy(
+        &[&far("src/deep/it's $HOME"), &far("new/far/src/big"), "two"],
+        0,
+    );
+    assert!(read("two/big") == read("src/big"));
+    assert_eq!(read("two/it's $HOME"), b"odd");
     daemon.copy(&["-n", "src", &far("dry")], 0);
     assert!(!daemon.path("dry").exists());
 

@@ -151,7 +151,7 @@ fn killed_transfers_continue_and_send_little_twice() {
                 handle.outcome()
             } else {
                 let mut client = farhaul_transfer::client::Download::new(
-                    &pair::remote("src"),
+                    &[pair::remote("src")],
                     &target,
                     pair::options(),
                 )

@@ -6,3 +6,5 @@ mod files;
 mod pair;
 #[cfg(test)]
 mod refusals;
+#[cfg(test)]
+mod several;

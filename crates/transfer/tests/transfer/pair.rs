@@ -329,10 +329,31 @@ pub(crate) fn put(sources: &[PathBuf], root: &Path, path: &str, way: &mut Way) -
 
 /// Fetches `path` of the share `root` to `to`.
 pub(crate) fn get(root: &Path, path: &str, to: &Path, way: &mut Way) -> Outcome {
-    let mut client = Download::new(&remote(path), to, options()).unwrap();
+    fetch(&[("s", root)], &[("s", path)], to, options(), way)
+        .expect("the client knows how it ended")
+}
+
+/// Fetches `places`, each a share and a path, from a server of `shares` to `to`; nothing if it was
+/// killed.
+pub(crate) fn fetch(
+    shares: &[(&str, &Path)],
+    places: &[(&str, &str)],
+    to: &Path,
+    options: Options,
+    way: &mut Way,
+) -> Option<Outcome> {
+    let open = |(name, root): &(&str, &Path)| Share::open(name, root, Access::Read).unwrap();
+    let shares = shares.iter().map(open).collect();
+    let place = |(share, path): &(&str, &str)| Remote {
+        share: (*share).into(),
+        path: (*path).into(),
+    };
+    let from: Vec<Remote> = places.iter().map(place).collect();
+    let mut client = Download::new(&from, to, options).unwrap();
     let handle = client.handle();
-    run(&mut client, &mut server(root, Access::Read), way);
-    handle.outcome().expect("the client knows how it ended")
+    let mut server = Server::new(Arc::new(Policy::new(shares, Allow::Any, false)), None);
+    run(&mut client, &mut server, way);
+    handle.outcome()
 }
 
 /// Bytes that differ everywhere.

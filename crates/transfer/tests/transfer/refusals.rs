@@ -25,7 +25,7 @@ fn ask(policy: Policy, share: &str, put: bool) -> TransferError {
         pair::run(&mut client, &mut server, &mut Way::new(1));
         client.handle()
     } else {
-        let mut client = Download::new(&to, &tmp.path().join("to"), pair::options()).unwrap();
+        let mut client = Download::new(&[to], &tmp.path().join("to"), pair::options()).unwrap();
         pair::run(&mut client, &mut server, &mut Way::new(1));
         client.handle()
     };

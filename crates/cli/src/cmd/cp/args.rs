@@ -18,9 +18,9 @@ use farhaul_transfer::{Existing, Filter, client::Options};
 
 use crate::{bar::Style, exit::Failure, ssh};
 
-const PLACES: &str = "Sources and destination, one side elsewhere: [user@]host:path through ssh, or on \
-    a server host[:port]::share/path or farhaul://host[:port]/share/path. A source that ends in / means \
-    its contents";
+const PLACES: &str = "Sources and destination, one side elsewhere and all of it on one server: \
+    [user@]host:path through ssh, or host[:port]::share/path or farhaul://host[:port]/share/path. A source \
+    that ends in / means its contents";
 
 const SSH: &str = "The program to call; FARHAUL_SSH says so too [default: ssh]";
 const REMOTE: &str =
@@ -198,7 +198,7 @@ impl Args {
     pub(super) fn options(&self, put: bool) -> Result<Options, Failure> {
         if !put && self.which.files_from.is_some() {
             return Err(Failure::usage(
-                "--files-from is for sending: to fetch, name a folder and --include what is meant",
+                "--files-from is for sending: to fetch, name each path, or a folder and --include what is meant",
             ));
         }
         let existing = if self.there.ignore_existing {

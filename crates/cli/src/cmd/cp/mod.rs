@@ -1,10 +1,8 @@
 //! `farhaul cp`: files to a server, or from one.
 
 use std::{
-    ffi::OsString,
     io::{self, BufRead as _, IsTerminal as _, Write as _},
     net::{SocketAddr, ToSocketAddrs as _},
-    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -26,9 +24,11 @@ use farhaul_transfer::{
 use serde_json::Value;
 
 mod args;
+mod job;
 mod plan;
 
 pub(crate) use args::Args;
+use job::Job;
 use plan::Told;
 
 use crate::{
@@ -37,38 +37,13 @@ use crate::{
     interrupt,
     keys::{self, Known},
     out,
-    place::{self, Far, Place},
     ssh::Bridge,
 };
-
-/// What is copied where.
-enum Job {
-    Put(Vec<PathBuf>, Far),
-    Get(Far, PathBuf),
-}
-
-impl Job {
-    const fn far(&self) -> &Far {
-        match self {
-            Self::Put(_, far) | Self::Get(far, _) => far,
-        }
-    }
-
-    const fn far_mut(&mut self) -> &mut Far {
-        match self {
-            Self::Put(_, far) | Self::Get(far, _) => far,
-        }
-    }
-
-    const fn is_put(&self) -> bool {
-        matches!(self, Self::Put(..))
-    }
-}
 
 /// Copies.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     args.refuse_needless()?;
-    let job = job(&args.paths)?;
+    let job = Job::of(&args.paths)?;
     let put = job.is_put();
     let mut options = args.options(put)?;
     let told = Told::default();
@@ -88,40 +63,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     run.say(&outcome.summary);
     Ok(())
-}
-
-/// Sorts out the two sides.
-fn job(paths: &[OsString]) -> Result<Job, Failure> {
-    let mut places = paths
-        .iter()
-        .map(|p| place::parse(p))
-        .collect::<Result<Vec<_>, _>>()?;
-    let to = places
-        .pop()
-        .ok_or_else(|| Failure::usage("name a source and a destination"))?;
-    let mut near = Vec::new();
-    let mut far = Vec::new();
-    for place in places {
-        match place {
-            Place::Local(path) => near.push(path),
-            Place::Far(place) => far.push(place),
-        }
-    }
-    match (to, far.pop()) {
-        (Place::Far(to), None) => Ok(Job::Put(near, to)),
-        (Place::Local(to), Some(from)) if far.is_empty() && near.is_empty() => {
-            Ok(Job::Get(from, to))
-        }
-        (Place::Local(_), None) => Err(Failure::usage("both sides are on this machine: use cp(1)")),
-        (Place::Far(to), Some(from)) => Err(Failure::usage(format!(
-            "both sides are on servers ({} and {}): copy to this machine first",
-            from.server(),
-            to.server()
-        ))),
-        (Place::Local(_), Some(from)) => Err(Failure::usage(format!(
-            "one source at a time can be fetched: copy {from} by itself, or the folder that holds all of them with --include for each",
-        ))),
-    }
 }
 
 /// One invocation.
@@ -162,7 +103,7 @@ impl Run<'_> {
     /// Where it all goes, for people.
     fn destination(&self) -> String {
         match &self.job {
-            Job::Get(_, to) => to.display().to_string(),
+            Job::Get(_, _, to) => to.display().to_string(),
             Job::Put(_, far) => far.to_string(),
         }
     }
@@ -208,32 +149,35 @@ impl Run<'_> {
 
     /// Has ssh start a server, if that is how the far side is reached.
     fn through_ssh(&mut self) -> Result<(), Failure> {
-        let Some(login) = self.job.far().login.clone() else {
+        let Some(login) = self.job.server().login.clone() else {
             return Ok(());
         };
         // What is missing here is said before anything is connected.
         self.app(&self.options)
             .map_err(|e| self.failure(None, &e))?;
         let (put, call) = (self.put, self.args.call());
-        let far = self.job.far_mut();
-        let bridge = Bridge::open(&call, &login, &far.remote.path, put)?;
-        far.port = bridge.port;
-        far.remote.path.clone_from(&bridge.path);
+        let (server, remotes) = self.job.far_mut();
+        let paths: Vec<_> = remotes.iter().map(|remote| remote.path.clone()).collect();
+        let bridge = Bridge::open(&call, &login, &paths, put)?;
+        server.port = bridge.port;
+        for (remote, path) in remotes.iter_mut().zip(&bridge.paths) {
+            remote.path.clone_from(path);
+        }
         self.bridge = Some(bridge);
         Ok(())
     }
 
     /// Where to try.
     fn addresses(&self) -> Result<Vec<SocketAddr>, TransferError> {
-        let far = self.job.far();
+        let server = self.job.server();
         let resolve = |host: &str, port| self.family(resolve(host, port)?, host);
         let Some(bridge) = &self.bridge else {
-            return resolve(&far.host, far.port);
+            return resolve(&server.host, server.port);
         };
         let mut found = Vec::new();
         let mut last = None;
         for host in &bridge.hosts {
-            match resolve(host, far.port) {
+            match resolve(host, server.port) {
                 Ok(more) => found.extend(more),
                 Err(e) => last = Some(e),
             }
@@ -268,8 +212,7 @@ impl Run<'_> {
 
     /// Connects, perhaps asks about the key, transfers.
     fn to_the_end(&self) -> Result<Outcome, TransferError> {
-        let far = self.job.far();
-        let server = far.server();
+        let server = self.job.server().to_string();
         // What is missing here is said before anything is connected.
         let first = self.app(&self.options)?;
         drop(first);
@@ -329,7 +272,7 @@ impl Run<'_> {
             Job::Put(sources, far) => {
                 Upload::new(sources, &far.remote, options.clone()).map(Copier::Up)
             }
-            Job::Get(far, to) => Download::new(&far.remote, to, options.clone()).map(Copier::Down),
+            Job::Get(_, from, to) => Download::new(from, to, options.clone()).map(Copier::Down),
         }
     }
 
@@ -341,7 +284,7 @@ impl Run<'_> {
         peers: PeerPolicy,
         stop: &Stop,
     ) -> Result<Ended, TransferError> {
-        let far = self.job.far();
+        let server = self.job.server();
         let pinned = peers != PeerPolicy::Any || self.args.trust_any;
         let seen = Arc::new(Mutex::new(None));
         let waker = Waker::new().map_err(|e| internal(&e))?;
@@ -350,7 +293,7 @@ impl Run<'_> {
         let options = Options {
             cancel: Arc::clone(&cancel),
             wake: Some(Arc::new(move || wake.wake())),
-            server: far.server(),
+            server: server.to_string(),
             check: (!pinned).then(|| unknown_key(Arc::clone(&seen))),
             ..self.options.clone()
         };
@@ -384,13 +327,13 @@ impl Run<'_> {
         let ended = ended.map_err(|e| TransferError::new(Code::NetSetup, e.to_string()))?;
         let gone = || TransferError::new(Code::Internal, "the session ended without saying how");
         let mut outcome = handle.outcome().ok_or_else(gone)?;
-        explain(&mut outcome, &ended, known, &far.server(), to);
+        explain(&mut outcome, &ended, known, &server.to_string(), to);
         if let (Some(_), Some(error)) = (&self.bridge, &mut outcome.error)
             && error.code == Code::UdpBlocked
         {
             error.fix = format!(
                 "ssh gets there, UDP does not: open port {}/udp there (it is the first free one of those that --remote-port names)",
-                far.port
+                server.port
             );
             outcome.summary.exit.fix.clone_from(&error.fix);
         }
@@ -587,32 +530,5 @@ impl App for Stoppable {
             .zip(self.lasts)
             .map(|(began, lasts)| began + lasts);
         app.into_iter().chain(end).min()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sort(paths: &[&str]) -> Result<Job, Failure> {
-        job(&paths.iter().map(OsString::from).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn exactly_one_side_is_far() {
-        assert!(matches!(sort(&["a", "b", "h::s/x"]), Ok(Job::Put(near, _)) if near.len() == 2));
-        assert!(matches!(sort(&["h::s/x", "here"]), Ok(Job::Get(..))));
-        for bad in [
-            &["a", "b"][..],
-            &["h::s", "i::s"],
-            &["h::s/a", "h::s/b", "here"],
-            &["a", "h::s/b", "here"],
-        ] {
-            assert_eq!(
-                sort(bad).err().map(|e| e.exit),
-                Some(Exit::Usage),
-                "{bad:?}"
-            );
-        }
     }
 }

@@ -1,0 +1,129 @@
+//! What is copied where? Of the sources and the destination exactly one side is on a server.
+
+use std::{ffi::OsString, path::PathBuf, slice};
+
+use farhaul_transfer::client::Remote;
+
+use crate::{
+    exit::Failure,
+    place::{self, Far, Place, Server},
+};
+
+/// Sources and destination.
+pub(super) enum Job {
+    /// From here to a server.
+    Put(Vec<PathBuf>, Far),
+    /// From one server, at least one place there, to here.
+    Get(Server, Vec<Remote>, PathBuf),
+}
+
+impl Job {
+    /// Sorts out the two sides.
+    pub(super) fn of(paths: &[OsString]) -> Result<Self, Failure> {
+        let mut places = paths
+            .iter()
+            .map(|p| place::parse(p))
+            .collect::<Result<Vec<_>, _>>()?;
+        let to = places
+            .pop()
+            .ok_or_else(|| Failure::usage("name a source and a destination"))?;
+        let mut near = Vec::new();
+        let mut far = Vec::new();
+        for place in places {
+            match place {
+                Place::Local(path) => near.push(path),
+                Place::Far(place) => far.push(place),
+            }
+        }
+        match (to, far.first(), near.first()) {
+            (Place::Far(to), None, _) => Ok(Self::Put(near, to)),
+            (Place::Far(to), Some(from), _) => Err(Failure::usage(format!(
+                "both sides are on servers ({} and {}): copy to this machine first",
+                from.server, to.server
+            ))),
+            (Place::Local(_), None, _) => {
+                Err(Failure::usage("both sides are on this machine: use cp(1)"))
+            }
+            (Place::Local(_), Some(far), Some(near)) => Err(Failure::usage(format!(
+                "{} is on this machine and {far} is not: give the sources on {} a command of their own, and use cp(1) for those here",
+                near.display(),
+                far.server
+            ))),
+            (Place::Local(to), Some(_), None) => Self::get(far, to),
+        }
+    }
+
+    fn get(from: Vec<Far>, to: PathBuf) -> Result<Self, Failure> {
+        let mut server = None;
+        let mut remotes = Vec::new();
+        for far in from {
+            let first = server.get_or_insert_with(|| far.server.clone());
+            if !first.is(&far.server) {
+                return Err(Failure::usage(format!(
+                    "the sources are on different servers ({first} and {}): give each server a command of its own",
+                    far.server
+                )));
+            }
+            remotes.push(far.remote);
+        }
+        let server = server.ok_or_else(|| Failure::usage("name a source"))?;
+        Ok(Self::Get(server, remotes, to))
+    }
+
+    pub(super) const fn server(&self) -> &Server {
+        match self {
+            Self::Put(_, Far { server, .. }) | Self::Get(server, ..) => server,
+        }
+    }
+
+    /// The server, and all places on it.
+    pub(super) const fn far_mut(&mut self) -> (&mut Server, &mut [Remote]) {
+        match self {
+            Self::Put(_, far) => (&mut far.server, slice::from_mut(&mut far.remote)),
+            Self::Get(server, remotes, _) => (server, remotes.as_mut_slice()),
+        }
+    }
+
+    pub(super) const fn is_put(&self) -> bool {
+        matches!(self, Self::Put(..))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Exit;
+
+    fn sort(paths: &[&str]) -> Result<Job, Failure> {
+        Job::of(&paths.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn exactly_one_side_is_far() {
+        assert!(matches!(sort(&["a", "b", "h::s/x"]), Ok(Job::Put(near, _)) if near.len() == 2));
+        for (far, count) in [
+            (&["h::s/x", "here"][..], 1),
+            (&["h::s/a", "farhaul://H/t/b", "h:17992::s/", "here"], 3),
+            (&["me@h:a", "me@h:", "here"], 2),
+        ] {
+            assert!(
+                matches!(sort(far), Ok(Job::Get(_, from, _)) if from.len() == count),
+                "{far:?}"
+            );
+        }
+        for (bad, hint) in [
+            (&["a", "b"][..], "cp(1)"),
+            (&["h::s", "i::s"], "to this machine first"),
+            (&["a", "h::s", "i::s"], "to this machine first"),
+            (&["a", "h::s/b", "here"], "the sources on h:17992 a command"),
+            (&["h::s/a", "i::s/b", "here"], "h:17992 and i:17992"),
+            (&["h::s/a", "h:5::s/b", "here"], "each server a command"),
+            (&["h::s/a", "h:b", "here"], "h:17992 and h)"),
+            (&["me@h:a", "h:b", "here"], "me@h and h)"),
+        ] {
+            let refused = sort(bad).err().unwrap();
+            assert_eq!(refused.exit, Exit::Usage, "{bad:?}");
+            assert!(refused.text.contains(hint), "{bad:?}: {refused}");
+        }
+    }
+}

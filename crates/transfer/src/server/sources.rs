@@ -1,0 +1,90 @@
+//! What do the places that a client names mean here? Each is looked up in its share by itself; some may
+//! be missing as long as one is there.
+
+use std::sync::Arc;
+
+use super::Share;
+use crate::{
+    ask::Place,
+    confine,
+    error::{Code, TransferError},
+    path,
+    scan::{self, Problem, Source},
+};
+
+/// Why there is no source at a place.
+struct Missing {
+    /// What it is among others that are there.
+    code: Code,
+    why: String,
+    fix: &'static str,
+}
+
+/// Sources at `places`, which are in `shares` one by one, and what is to be said of those that are
+/// missing; an error if all are.
+pub(super) fn sources(
+    shares: &[Share],
+    places: &[Place],
+) -> Result<(Vec<Source>, Vec<Problem>), TransferError> {
+    if let ([share], [Place { path, .. }]) = (shares, places) {
+        let source = source(share, path).map_err(|Missing { why, fix, .. }| {
+            let text = format!("source '{}': {why}", path::show(path));
+            TransferError::new(Code::SourceMissing, text).fix(fix)
+        })?;
+        return Ok((vec![source], Vec::new()));
+    }
+    let looked_up = shares.iter().zip(places).map(|(share, place)| {
+        source(share, &place.path).map_err(|Missing { code, why, .. }| {
+            let name = path::show(&spoken(share, &place.path));
+            let text = format!("{name}: {why}");
+            Problem { code, text }
+        })
+    });
+    scan::some(looked_up).map_err(|e| {
+        if places.iter().any(|place| has_pattern(&place.path)) {
+            e.fix(NO_PATTERNS)
+        } else {
+            e
+        }
+    })
+}
+
+const NO_PATTERNS: &str =
+    "patterns are not expanded in a share: name the folder, and what is meant of it with --include";
+
+/// It may have been meant as a pattern of a shell.
+fn has_pattern(path: &[u8]) -> bool {
+    path.iter().any(|b| matches!(b, b'*' | b'?' | b'['))
+}
+
+/// What people call `path` in `share`.
+fn spoken(share: &Share, path: &[u8]) -> Vec<u8> {
+    [&share.called[..], path].concat()
+}
+
+fn source(share: &Share, path: &[u8]) -> Result<Source, Missing> {
+    if let Some(why) = path::refusal(path.strip_suffix(b"/").unwrap_or(path)) {
+        return Err(Missing {
+            code: Code::Partial,
+            why: format!("not a path in a share: {why}"),
+            fix: "use a plain relative path",
+        });
+    }
+    let source = Source::beneath(Arc::clone(share.root()), path).map_err(|e| Missing {
+        code: scan::missing(&e),
+        why: if confine::met_a_link(&e) {
+            "a link, or behind one: links are not followed in a share".to_string()
+        } else {
+            e.to_string()
+        },
+        fix: if has_pattern(path) {
+            NO_PATTERNS
+        } else {
+            "check the path"
+        },
+    })?;
+    Ok(Source {
+        typed: spoken(share, path),
+        ..source
+    })
+}
