@@ -16,8 +16,8 @@
 //! Without UDT's seeds (`first=none`) nothing that a pair tells is taken on trust: packets that one
 //! receive call returned have no spacing, so the capacity is held between the fastest arrival and twice
 //! that. Nor is an arrival speed above twice the delivery rate: libudt's receiver takes the packets of a
-//! burst in a microsecond or two each, and says so. And what was lost of the burst that ended slow start
-//! is not counted again.
+//! burst in a microsecond or two each, and says so. Slow start is not ended by a loss here and there, but
+//! when a tenth of what it sent is lost, and what was lost of the burst that ended it is not counted again.
 
 use std::time::Duration;
 
@@ -96,10 +96,14 @@ const UNKNOWN: (u64, u64) = (0, 0);
 const INVENTED: u64 = 1;
 /// The window over what arrives, where that is a mean.
 const SLACK: f64 = 1.25;
+/// Without seeds: a lost repair holds up for a round trip what says that others arrive.
+const CURED_SLACK: f64 = 2.0;
 /// A guess at the capacity holds for so long without loss before it is raised.
 const QUIET: Duration = Duration::from_secs(1);
 /// UDP and IP headers, which UDT's packet size includes.
 const HEADERS: f64 = 28.0;
+/// Without seeds slow start bears this many losses, and a tenth of what it sent.
+const FIRST_LOSSES: f64 = 2.0;
 /// Periods that feedback may be late and still be made up for.
 const MAX_PERIODS: f64 = 25.0;
 /// Cuts per epoch.
@@ -115,6 +119,8 @@ pub struct Daimd {
     /// Estimates before the first report.
     first: (u64, u64),
     slow_start: bool,
+    /// Packets acknowledged and lost in slow start.
+    started: [f64; 2],
     /// Seconds from packet to packet.
     period: f64,
     /// Packets.
@@ -155,6 +161,7 @@ impl Daimd {
             decrease,
             first,
             slow_start: true,
+            started: [0.0; 2],
             period: MIN_PERIOD,
             window: FIRST_WINDOW,
             arrival: first.0,
@@ -347,13 +354,17 @@ impl CongestionController for Daimd {
         self.last_at = Some(ack.now);
         let acked = float(std::mem::take(&mut self.acked));
         if self.slow_start {
+            self.started[0] += acked;
             self.window += acked + 1.0;
             if self.window > self.max_window {
                 self.leave_slow_start();
             }
         } else {
-            let is_median = ack.receiver.is_some() && self.first == SEEDS;
-            let slack = if is_median { 1.0 } else { SLACK };
+            let slack = match (self.first, ack.receiver) {
+                (SEEDS, Some(_)) => 1.0,
+                (SEEDS, None) => SLACK,
+                _ => CURED_SLACK,
+            };
             self.window = slack * float(self.arrival) * (self.rtt + SYN) + FIRST_WINDOW;
         }
         if !self.slow_start && !std::mem::take(&mut self.loss) {
@@ -364,8 +375,13 @@ impl CongestionController for Daimd {
     fn on_loss(&mut self, loss: &LossEvent) {
         self.learn(&loss.path);
         if self.slow_start {
-            self.leave_slow_start();
-            if self.first == UNKNOWN {
+            if self.first == SEEDS {
+                return self.leave_slow_start();
+            }
+            self.started[1] += f64::from(loss.packets);
+            let [acked, lost] = self.started;
+            if lost > FIRST_LOSSES + (acked + lost) / 10.0 {
+                self.leave_slow_start();
                 // What else that burst lost says nothing of the rate that follows it.
                 self.last_decrease_at = Some(loss.now);
                 self.cuts = self.max_cuts;

@@ -54,12 +54,20 @@ fn loss(ms: u64, sent_ms: u64) -> LossEvent {
     }
 }
 
-/// After one report of `speed`, a loss: packets per second then.
+/// Most of a burst is lost.
+fn overflow(ms: u64, sent_ms: u64) -> LossEvent {
+    LossEvent {
+        packets: 100,
+        ..loss(ms, sent_ms)
+    }
+}
+
+/// After one report of `speed`, a burst that is lost: packets per second then.
 fn after_an_early_loss(seeds: bool, speed: u64) -> f64 {
     let mut law = Daimd::new(25_600.0, 1.125, seeds);
     law.on_start(Instant::EPOCH, &path());
     law.on_ack(&ack(10, speed, Some(speed)));
-    law.on_loss(&loss(11, 1));
+    law.on_loss(&overflow(11, 1));
     1.0 / law.period
 }
 
@@ -78,7 +86,7 @@ fn without_seeds_and_reports_an_early_loss_leaves_the_window_per_rtt() {
     let mut law = Daimd::new(25_600.0, 1.125, false);
     law.on_start(Instant::EPOCH, &path());
     let rtt = path().srtt.as_secs_f64();
-    law.on_loss(&loss(1, 0));
+    law.on_loss(&overflow(1, 0));
     assert!(
         (law.period - (rtt + SYN) / FIRST_WINDOW).abs() < 1e-9,
         "{}",
@@ -227,7 +235,7 @@ fn without_seeds_what_arrives_is_not_far_above_what_is_delivered() {
         "what libudt invents at first is ignored"
     );
     law.on_ack(&told(20, 500_000, 50_000));
-    law.on_loss(&loss(21, 1));
+    law.on_loss(&overflow(21, 1));
     let left = 1.0 / law.period;
     assert!((49_999.0..50_001.0).contains(&left), "{left}");
     law.on_ack(&told(31, 500_000, 50_000));
@@ -254,7 +262,7 @@ fn without_seeds_slow_start_ends_at_the_fastest_arrival() {
     for (ms, arrival) in [(10, 1_000), (20, 50_000), (30, 100_000), (40, 60_000)] {
         law.on_ack(&ack(ms, arrival, Some(1_000_000)));
     }
-    law.on_loss(&loss(41, 1));
+    law.on_loss(&overflow(41, 1));
     let left = 1.0 / law.period;
     assert!((94_000.0..=100_000.0).contains(&left), "{left}");
 }
@@ -265,7 +273,7 @@ fn without_seeds_the_burst_that_ended_slow_start_is_counted_once() {
         let mut law = Daimd::new(25_600.0, 1.125, seeds).with_cuts(1.0);
         law.on_start(Instant::EPOCH, &path());
         law.on_ack(&ack(10, 100_000, Some(100_000)));
-        law.on_loss(&loss(11, 1));
+        law.on_loss(&overflow(11, 1));
         let left = law.period;
         law.on_loss(&loss(12, 2));
         assert_eq!(law.period > left, counted, "seeds: {seeds}");
@@ -275,5 +283,22 @@ fn without_seeds_the_burst_that_ended_slow_start_is_counted_once() {
         assert!(cut > before, "sent after it");
         law.on_loss(&loss(51, 21));
         assert!((law.period - cut).abs() < 1e-12, "once per epoch");
+    }
+}
+
+#[test]
+fn without_seeds_a_loss_here_and_there_does_not_end_slow_start() {
+    for (seeds, ends) in [(false, false), (true, true)] {
+        let mut law = Daimd::new(25_600.0, 1.125, seeds);
+        law.on_start(Instant::EPOCH, &path());
+        for round in 1..=20 {
+            let mut event = ack(10 * round, 10_000, Some(100_000));
+            event.packets = 50;
+            law.on_ack(&event);
+            law.on_loss(&loss(10 * round + 1, 10 * round));
+        }
+        assert_eq!(!law.slow_start, ends, "one packet in fifty, seeds: {seeds}");
+        law.on_loss(&overflow(300, 290));
+        assert!(!law.slow_start, "a tenth of a thousand");
     }
 }

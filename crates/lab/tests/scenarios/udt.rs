@@ -45,7 +45,7 @@ fn the_cured_sender_is_not_misled_by_the_receiver_of_libudt() {
         registry::protocol("udt4").expect("a protocol"),
     );
     let slow = Rate::mbit(1_500);
-    for (rtt_ms, least) in [(0, 0.85), (50, 0.6), (100, 0.5)] {
+    for (rtt_ms, least) in [(0, 0.95), (50, 0.9), (100, 0.9)] {
         let mut make = |_| {
             let end = "the settings are valid";
             (
@@ -69,5 +69,35 @@ fn the_cured_sender_is_not_misled_by_the_receiver_of_libudt() {
         eprintln!("{}", seconds(&report, 0, slow));
         let steady = share(&report, 0, 3, 12, slow);
         assert!(steady >= least, "{}", seconds(&report, 0, slow));
+    }
+}
+
+/// A lost repair holds up everything behind it, and the receiver of libudt says nothing while it does.
+#[test]
+fn the_cured_sender_notices_lost_repairs_by_itself() {
+    let choice = Choice {
+        simulated: true,
+        ..Choice::default()
+    };
+    let (tuned, libudt) = (
+        registry::protocol("udt4-tuned").expect("a protocol"),
+        registry::protocol("udt4").expect("a protocol"),
+    );
+    let rate = Rate::gbit(10);
+    let mut make = |_| {
+        let end = "the settings are valid";
+        (
+            tuned.client(&choice).expect(end),
+            libudt.server(&choice).expect(end),
+        )
+    };
+    for seed in 1..=3 {
+        let mut scenario = over(cell(50, 0.01, 9_000), secs(12));
+        scenario.seed = seed;
+        let report = farhaul_sim::run(&scenario, &mut make).expect("the run ends");
+        figures(&format!("udt4-tuned to udt4, 1 %, seed {seed}"), &report);
+        eprintln!("{}", seconds(&report, 0, rate));
+        let steady = share(&report, 0, 3, 12, rate);
+        assert!(steady >= 0.03, "{}", seconds(&report, 0, rate));
     }
 }

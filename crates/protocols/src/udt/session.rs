@@ -215,7 +215,7 @@ impl UdtSession {
     }
 
     fn on_link_timers(&mut self, now: Instant) {
-        self.sender.repeat(now, &self.rtt);
+        self.sender.send_again(now, &self.rtt);
         self.sender.tick(now);
         match self.life.check(now, &self.rtt) {
             Some(Silence::Dead) => self.fail(now, CloseReason::TimedOut),
@@ -271,7 +271,7 @@ impl Session for UdtSession {
             link.receiver
                 .deadline(&self.rtt)
                 .map(|at| (at, Why::Feedback)),
-            self.sender.repeat_at(&self.rtt).map(|at| (at, Why::Repair)),
+            self.sender.again_at(&self.rtt).map(|at| (at, Why::Repair)),
             self.sender.next_tick().map(|at| (at, Why::Law)),
             self.pacing().map(|at| (at, Why::Pacing)),
             link.hold.map(|at| (at, Why::Handshake)),

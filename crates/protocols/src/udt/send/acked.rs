@@ -11,15 +11,12 @@ use farhaul_core::{
     units::{Rate, Size},
 };
 
-use super::{Manner, NeverSent, RoundTrip, SYN, Sender, Sent};
+use super::{Manner, NeverSent, RoundTrip, Sender, Sent};
 use crate::udt::{
     book::State,
     seq,
     wire::{AckState, LossList},
 };
-
-/// The most packets sent again because the first of them is overdue.
-const MAX_STRIDE: u64 = 4_096;
 
 impl Sender {
     /// Everything before `next` is with the receiver.
@@ -45,7 +42,7 @@ impl Sender {
         }
         if newly > 0 {
             self.retire(now, next);
-            self.calm();
+            self.calm(now, rtt);
         }
         let mut sample = None;
         if let Some(state) = state {
@@ -99,12 +96,14 @@ impl Sender {
         self.count.acked_bytes += wire;
     }
 
-    /// Everything below `end` that was not missed has arrived.
+    /// Everything below `end` that was not missed has arrived, but what was sent again may be missed for
+    /// a second time.
     fn infer(&mut self, end: u64) {
         let start = self.clocks.told_below.max(self.book.first());
         for number in start..end {
             if let Some(sent) = self.book.get_mut(number)
                 && sent.state == State::InFlight
+                && !sent.resent
             {
                 let before = *sent;
                 sent.state = State::Arrived;
@@ -113,17 +112,6 @@ impl Sender {
             }
         }
         self.clocks.told_below = self.clocks.told_below.max(end);
-    }
-
-    /// The acknowledgements stop at what was not sent again: the repairs before it have arrived.
-    fn calm(&mut self) {
-        if self
-            .book
-            .get(self.book.first())
-            .is_none_or(|sent| !sent.resent)
-        {
-            self.clocks.stride = 1;
-        }
     }
 
     /// Takes what the receiver measured; the round trip it tells, if it has one.
@@ -203,32 +191,6 @@ impl Sender {
         self.law.on_ack(&event);
     }
 
-    /// The acknowledgements stop at a packet that left longer ago than an answer takes: it is missing,
-    /// and the receiver will not say so again. If it had been sent again already, repairs were lost,
-    /// and where they stop at one after another, many: each time twice as many are sent again, so that
-    /// a burst of them is not made good packet by packet.
-    fn revisit_first(&mut self, now: Instant, rtt: &RoundTrip) {
-        let first = self.book.first();
-        let patience = rtt.patience() + SYN;
-        let overdue = |sent: &Sent| now.since(sent.facts.sent_at) > patience;
-        let Some(sent) = self.book.get(first).filter(|sent| overdue(sent)) else {
-            return;
-        };
-        if sent.resent && first > self.clocks.revisited {
-            self.clocks.stride = (self.clocks.stride * 2).min(MAX_STRIDE);
-        }
-        self.clocks.revisited = first;
-        self.lose(first..first + 1);
-        for number in first + 1..first + self.clocks.stride {
-            let again = |sent: &Sent| sent.resent && sent.state == State::InFlight && overdue(sent);
-            match self.book.get(number) {
-                Some(sent) if again(sent) => _ = self.lose(number..number + 1),
-                Some(_) => {}
-                None => break,
-            }
-        }
-    }
-
     /// Takes the packets in `range` out of flight and marks them to be sent again; returns how many
     /// were not marked before.
     pub(super) fn lose(&mut self, range: std::ops::Range<u64>) -> u64 {
@@ -281,7 +243,7 @@ impl Sender {
             return Ok(());
         };
         if self.manner == Manner::Tuned {
-            self.infer(span.1);
+            self.infer(span.1 + 1);
         }
         // libudt's controller hears of every report, the cured one's of news.
         let told = match self.manner {

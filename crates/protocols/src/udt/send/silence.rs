@@ -7,16 +7,91 @@ use std::time::Duration;
 
 use farhaul_core::time::Instant;
 
-use super::{Manner, RoundTrip, SYN, Sender};
+use super::{Manner, RoundTrip, SYN, Sender, Sent};
+use crate::udt::book::State;
 
 /// The longest pause between such repeats.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: u32 = 8;
+/// The most packets sent again because the first of them is overdue.
+const MAX_STRIDE: u64 = 4_096;
+/// As many times more of them each time that the next first one is overdue too.
+const GROWTH: u64 = 8;
+
+/// Left longer ago than an answer takes.
+fn is_overdue(sent: &Sent, now: Instant, rtt: &RoundTrip) -> bool {
+    now.since(sent.facts.sent_at) >= rtt.patience() + SYN
+}
 
 impl Sender {
+    /// When the cured sender sends something again.
+    pub(in crate::udt) fn again_at(&self, rtt: &RoundTrip) -> Option<Instant> {
+        if self.manner == Manner::Libudt || self.book.is_empty() {
+            return None;
+        }
+        let times = [self.revisit_at(rtt), self.repeat_at(rtt)];
+        times.into_iter().flatten().min()
+    }
+
+    /// Does so if it is time to.
+    pub(in crate::udt) fn send_again(&mut self, now: Instant, rtt: &RoundTrip) {
+        if self.again_at(rtt).is_none_or(|at| at > now) {
+            return;
+        }
+        if self.repeat_at(rtt).is_some_and(|at| at <= now) {
+            self.repeat(now);
+        } else {
+            self.revisit_first(now, rtt);
+        }
+    }
+
+    /// When the first packet is overdue while new ones leave; when they do not, there is silence.
+    fn revisit_at(&self, rtt: &RoundTrip) -> Option<Instant> {
+        let first = self.book.get(self.book.first())?;
+        let newest = self.book.get(self.book.next() - 1)?;
+        let flows = !newest.resent && newest.facts.sent_at > first.facts.sent_at;
+        let due = first.facts.sent_at + rtt.patience() + SYN;
+        // Even if it seemed to have arrived, for a report of what came after it did not name it: the
+        // report that did was lost.
+        (flows && first.state != State::Lost).then_some(due)
+    }
+
+    /// Acknowledgements have come further: to what is on its way, or to what is missing too?
+    pub(super) fn calm(&mut self, now: Instant, rtt: &RoundTrip) {
+        let first = self.book.get(self.book.first());
+        if first.is_none_or(|sent| !sent.resent && !is_overdue(sent, now, rtt)) {
+            self.clocks.stride = 1;
+        }
+    }
+
+    /// The acknowledgements stop at a packet that is overdue: it is missing, and the receiver will not
+    /// say so again. Where they stop at one after another, many repairs or reports were lost: each time
+    /// eight times as many are sent again, so that they are not made good packet by packet. libudt says
+    /// nothing more while they stop, so that new packets do not put this off.
+    pub(super) fn revisit_first(&mut self, now: Instant, rtt: &RoundTrip) {
+        let first = self.book.first();
+        let sent = self.book.get(first);
+        if sent.is_none_or(|sent| !is_overdue(sent, now, rtt)) {
+            return;
+        }
+        if self.clocks.revisited > 0 && first > self.clocks.revisited {
+            self.clocks.stride = (self.clocks.stride * GROWTH).min(MAX_STRIDE);
+        }
+        self.clocks.revisited = first;
+        self.lose(first..first + 1);
+        for number in first + 1..first + self.clocks.stride {
+            let Some(sent) = self.book.get(number) else {
+                return;
+            };
+            if sent.state == State::InFlight && is_overdue(sent, now, rtt) {
+                self.lose(number..number + 1);
+            }
+        }
+    }
+
     /// When the cured sender repeats.
-    pub(in crate::udt) fn repeat_at(&self, rtt: &RoundTrip) -> Option<Instant> {
-        if self.manner == Manner::Libudt || self.book.is_empty() || self.has_repairs() {
+    fn repeat_at(&self, rtt: &RoundTrip) -> Option<Instant> {
+        if self.has_repairs() {
             return None;
         }
         let sent_at = |number| self.book.get(number).map(|sent| sent.facts.sent_at);
@@ -27,11 +102,7 @@ impl Sender {
         Some(since + pause.min(MAX_PAUSE.max(rtt.smoothed() * 2)))
     }
 
-    /// Repeats if it is time to.
-    pub(in crate::udt) fn repeat(&mut self, now: Instant, rtt: &RoundTrip) {
-        if self.repeat_at(rtt).is_none_or(|at| at > now) {
-            return;
-        }
+    fn repeat(&mut self, now: Instant) {
         let (first, next) = (self.book.first(), self.book.next());
         self.lose(first..first + 1);
         self.lose(next - 1..next);
