@@ -199,6 +199,19 @@ proptest! {
     }
 
     #[test]
+    fn any_list_of_places_never_panics(list in vec(prop_oneof![0u8..5, any::<u8>()], 0..99)) {
+        let head = [&[1, 3, 1][..], b"01234567"].concat();
+        let (mut body, mut wire) = (head, Vec::new());
+        Out(&mut body).prefixed(&list);
+        Out(&mut body).prefixed(b"");
+        Ask::default().encode(&mut Out(&mut body));
+        Out(&mut wire).prefixed(&body);
+        let places = Place::decode(&mut Reader::new(&body[11..]));
+        prop_assert!(places.is_err() || decode(&wire).unwrap().is_some());
+        fuzz_messages(&wire);
+    }
+
+    #[test]
     fn any_bytes_never_panic(bytes in vec(any::<u8>(), 0..200)) {
         fuzz_messages(&bytes);
     }
