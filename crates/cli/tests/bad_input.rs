@@ -365,9 +365,14 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
         ),
         (&["cp", "-e", "ssh", "f", "h:"], 2, "--ssh"),
         (
-            &["cp", "h::s/a", "h::s/b", "."],
+            &["cp", "h::s/a", "i::s/b", "."],
             2,
-            "h:17992::s/b by itself",
+            "give each server a command of its own",
+        ),
+        (
+            &["cp", "f", "h::s/b", "."],
+            2,
+            "give the sources on h:17992 a command of their own",
         ),
         (&["bench", "-c", "h"], 2, "farhaul bench HOST"),
         (&["bench", "-s"], 2, "farhaul bench serve"),
