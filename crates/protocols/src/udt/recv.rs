@@ -66,7 +66,7 @@ pub(super) struct Receiver {
     /// One past the highest number received.
     next: u64,
     /// UDP payload of a full datagram.
-    datagram: u32,
+    datagram: usize,
     told: Told,
     /// Packets since the last full acknowledgement, and light ones among them.
     since_full: u32,
@@ -81,7 +81,7 @@ pub(super) struct Receiver {
 
 impl Receiver {
     /// Packets are numbered from `isn`; full ones have `datagram` bytes of UDP payload.
-    pub(super) fn new(manner: Manner, now: Instant, isn: u32, datagram: u32) -> Self {
+    pub(super) fn new(manner: Manner, now: Instant, isn: u32, datagram: usize) -> Self {
         let first = seq::initial(isn);
         Self {
             manner,
@@ -140,8 +140,10 @@ impl Receiver {
         } else if self.holes.remove(number..number + 1) == 0 {
             return Arrival::Duplicate;
         }
-        // The end of what was sent in one go: its sender waits for nothing else.
-        self.due_now |= len != self.datagram as usize;
+        // The end of what was sent in one go: its sender waits for nothing else. Of an equal that sends
+        // larger packets than were agreed on, the largest is a full one.
+        self.datagram = self.datagram.max(len);
+        self.due_now |= len < self.datagram;
         Arrival::New(number)
     }
 

@@ -53,6 +53,8 @@ struct Link {
     peer: u32,
     /// UDP payload of a full datagram.
     datagram: usize,
+    /// The most that is taken.
+    most: usize,
     receiver: Receiver,
     inflow: Inflow,
     /// Own data waits for the peer, at most until then.
@@ -138,16 +140,23 @@ impl UdtSession {
         let took = self.opening.take().and_then(|o| o.rtt());
         let took = took.map(|t| t.max(Duration::from_micros(100)));
         self.rtt = RoundTrip::new(self.config.manner, took);
+        // An equal that has not heard what was agreed sends packets of the size that it was told first.
+        let most = if self.config.rendezvous {
+            self.ours.mss
+        } else {
+            agreed.mss
+        };
+        let most = (most - OVERHEAD) as usize;
         self.ours.mss = agreed.mss;
         let datagram = agreed.mss - OVERHEAD;
-        let payload = datagram as usize - HEADER;
         let first = seq::initial(agreed.isn);
         let slots = self.ours.window.into();
         self.link = Some(Link {
             peer: agreed.peer,
             datagram: datagram as usize,
-            receiver: Receiver::new(self.config.manner, now, agreed.isn, datagram),
-            inflow: Inflow::new(self.config.framing, first, payload, slots),
+            most,
+            receiver: Receiver::new(self.config.manner, now, agreed.isn, datagram as usize),
+            inflow: Inflow::new(self.config.framing, first, most - HEADER, slots),
             hold,
         });
         let numbers = (self.ours.isn, datagram, agreed.window);

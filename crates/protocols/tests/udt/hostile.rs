@@ -169,6 +169,59 @@ impl End {
     }
 }
 
+/// libudt sends packets of the size in the last handshake it heard, which may be the one before both
+/// knew each other's.
+#[test]
+fn an_equal_may_send_packets_as_large_as_it_was_told_first() {
+    for manner in MANNERS {
+        let equal = UdtConfig {
+            rendezvous: true,
+            ..config(manner, Framing::Stream)
+        };
+        let mut udt = Udt::client(equal).expect("a valid configuration");
+        let now = Instant::from_nanos(1 << 40);
+        let (_, session) = udt.connect(now, &mut Rng::new(9), peer(), Some(9_000));
+        let mut end = End {
+            udt,
+            session,
+            id: 0,
+            now,
+            out: TxBuf::default(),
+        };
+        let said = end.drain();
+        let Ok(Packet::Control(0, Control::Handshake(ours))) = decode(&said[0]) else {
+            panic!("{said:?}");
+        };
+        assert_eq!(ours.mss, 9_000);
+        let theirs = |request| Handshake {
+            socket: SocketType::Stream,
+            ..hello(request, 0)
+        };
+        let mut both = bytes(0, &Control::Handshake(theirs(Request::Rendezvous)));
+        both.extend(bytes(
+            ours.id,
+            &Control::Handshake(theirs(Request::Response)),
+        ));
+        let half = both.len() / 2;
+        end.hear(peer(), &mut both[..half]);
+        end.hear(peer(), &mut both[half..]);
+        end.id = ours.id;
+        let large = ours.mss as usize - 28 - 16;
+        end.data(ISN, &vec![7; large]);
+        assert_eq!(
+            end.session.stats().data_received,
+            large as u64,
+            "{manner:?}"
+        );
+        end.data(ISN + 1, &vec![7; large + 1]);
+        assert_eq!(
+            end.session.stats().data_received,
+            large as u64,
+            "{manner:?}"
+        );
+    }
+}
+
 #[test]
 fn strangers_get_a_cookie_a_refusal_or_silence() {
     let mut udt = Udt::server(config(Manner::Libudt, Framing::Records)).unwrap();

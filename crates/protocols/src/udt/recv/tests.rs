@@ -3,7 +3,7 @@
 use super::*;
 use crate::udt::wire::LossList;
 
-const FULL: u32 = 1_472;
+const FULL: usize = 1_472;
 
 fn receiver(manner: Manner) -> (Receiver, RoundTrip, Instant) {
     let now = Instant::from_nanos(1_000_000_000);
@@ -12,7 +12,7 @@ fn receiver(manner: Manner) -> (Receiver, RoundTrip, Instant) {
 }
 
 fn arrive(r: &mut Receiver, now: Instant, seq: u32, rtt: &RoundTrip) -> Arrival {
-    let arrival = r.on_data(now, seq & seq::MAX, FULL as usize, 1_000);
+    let arrival = r.on_data(now, seq & seq::MAX, FULL, 1_000);
     r.on_batch(now, 1, rtt);
     arrival
 }
@@ -113,9 +113,9 @@ fn a_short_packet_is_acknowledged_at_once() {
 #[test]
 fn what_is_beyond_the_window_is_dropped_and_not_missed() {
     let (mut r, rtt, now) = receiver(Manner::Tuned);
-    assert_eq!(r.on_data(now, 999, FULL as usize, 1_000), Arrival::Outside);
+    assert_eq!(r.on_data(now, 999, FULL, 1_000), Arrival::Outside);
     assert_eq!(
-        r.on_data(now, 0x4000_0000, FULL as usize, 1_000),
+        r.on_data(now, 0x4000_0000, FULL, 1_000),
         Arrival::Duplicate,
         "behind"
     );

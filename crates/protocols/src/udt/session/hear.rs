@@ -146,7 +146,7 @@ impl UdtSession {
             return Heard::No;
         };
         let len = HEADER + payload.len();
-        if len > link.datagram {
+        if len > link.most {
             return Heard::No;
         }
         let window = link.inflow.room(link.receiver.prefix()).max(2);
