@@ -155,7 +155,7 @@ fn table(runs: &[Value]) -> Result<String, String> {
                     .map(|run| number(&run[name], name))
                     .collect::<Result<Vec<_>, _>>()?;
                 all.sort_by(f64::total_cmp);
-                *median = all[all.len() / 2];
+                *median = f64::midpoint(all[(all.len() - 1) / 2], all[all.len() / 2]);
             }
             let [goodput, sender, receiver] = medians;
             let late = cell.iter().filter(|run| run["late"] == true).count();
