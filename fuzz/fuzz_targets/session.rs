@@ -53,7 +53,7 @@ fn arrive(end: &mut End, now: Instant, from: SocketAddr, bytes: &mut [u8]) -> Ve
     {
         let segment = bytes.len();
         let mut turn = Turn { now, rng: &mut rng, store: &mut Hollow };
-        session.handle_datagrams(&mut turn, Received { from, ecn: Ecn::NotEct, segment, bytes, granted: None });
+        session.handle_datagrams(&mut turn, Received { from, ecn: Ecn::NotEct, segment, bytes, waited: std::time::Duration::ZERO, granted: None });
     }
     reply
 }

@@ -88,7 +88,7 @@ fuzz_target!(|data: &[u8]| {
         }
         let segment = bytes.len();
         let mut turn = Turn { now, rng: &mut Rng::new(4), store: &mut Hollow };
-        session.handle_datagrams(&mut turn, Received { from, ecn: Ecn::NotEct, segment, bytes: &mut bytes, granted: None });
+        session.handle_datagrams(&mut turn, Received { from, ecn: Ecn::NotEct, segment, bytes: &mut bytes, waited: std::time::Duration::ZERO, granted: None });
         drain(&mut *session, now, &mut out);
     }
 });

@@ -78,6 +78,8 @@ pub struct Received<'a> {
     pub ecn: Ecn,
     /// Stride in bytes; at least 1.
     pub segment: usize,
+    /// How long they lay in the host before the driver fetched them; zero where nobody knows.
+    pub waited: Duration,
     /// The datagrams; opened in place.
     pub bytes: &'a mut [u8],
     /// Bytes by which routers change the sender's window for these, in sum; `None` where no router

@@ -53,6 +53,7 @@ impl End {
                 ecn,
                 segment,
                 bytes,
+                waited: Duration::ZERO,
                 granted: None,
             };
             let (rng, store) = (&mut self.rng, &mut Hollow);

@@ -46,6 +46,28 @@ fn objects_and_stream_arrive_over_a_clean_path() {
     assert!(feedback < 12_000, "{feedback}");
 }
 
+/// A receiver that is busy fetches datagrams late. That is no queue on the path.
+#[test]
+fn what_lies_in_the_receivers_host_is_not_the_paths() {
+    for waited in [ms(0), ms(30)] {
+        let mut pair = Pair::new(config(1), config(2), ms(20));
+        pair.server.waited = waited;
+        let mut late = |from_client, _, _, _: &[u8]| {
+            if from_client {
+                Fate::Late(waited)
+            } else {
+                Fate::Pass
+            }
+        };
+        pair.run(MINUTE, &mut late, |p| p.client.connected());
+        pair.client.session().send(3, 0, 3_000_000);
+        pair.run(MINUTE, &mut late, |p| p.client.delivered());
+        let stats = pair.client.session().stats();
+        let smoothed = stats.rtt_smoothed.expect("it was measured");
+        assert!(smoothed < ms(50), "{waited:?}: {smoothed:?}");
+    }
+}
+
 #[test]
 fn the_reader_decides_how_far_the_stream_runs_ahead() {
     let mut pair = Pair::new(config(1), config(2), ms(5));

@@ -17,6 +17,18 @@ pub fn now() -> Instant {
     Instant::EPOCH + now.saturating_duration_since(epoch)
 }
 
+/// How long ago the system's clock said `at`, from when [`now`] is called at the same time; zero if that
+/// cannot be, as when it was set meanwhile.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the kernel stamps what arrives by this clock"
+)]
+pub(crate) fn since(at: time::SystemTime) -> time::Duration {
+    const LONGEST: time::Duration = time::Duration::from_secs(1);
+    let since = time::SystemTime::now().duration_since(at);
+    since.ok().filter(|d| *d < LONGEST).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

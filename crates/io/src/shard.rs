@@ -207,6 +207,7 @@ impl<A: App> Shard<A> {
                             from: message.from,
                             ecn: message.ecn,
                             segment: message.segment,
+                            waited: message.arrived.map(clock::since).unwrap_or_default(),
                             bytes: message.bytes,
                             granted: None,
                         };

@@ -207,6 +207,7 @@ impl<'a> World<'a> {
             ecn: parcel.ecn,
             segment: parcel.segment(),
             bytes: &mut self.scratch[..len],
+            waited: std::time::Duration::ZERO,
             granted: parcel.granted(),
         };
         self.network.recycle(index);

@@ -512,6 +512,7 @@ impl Pair {
             ecn,
             segment: segment.max(1),
             bytes,
+            waited: Duration::ZERO,
             granted: None,
         };
         session.handle_datagrams(&mut turn, batch);

@@ -165,6 +165,7 @@ impl UdpSocket {
             )?,
         };
         set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+        set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         if wildcard {
             // Answers must leave from the address the peer wrote to.
             ask_for_destinations(fd, v6)?;

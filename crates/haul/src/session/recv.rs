@@ -2,7 +2,7 @@
 //! goes to the store in one call. What cannot be opened, decoded or was seen before is counted and
 //! dropped; only an authenticated peer that breaks the protocol ends the session.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use farhaul_core::{
     codec::{DecodeError, Reader},
@@ -53,6 +53,7 @@ impl Gather {
 struct Arrival {
     from: SocketAddr,
     ecn: Ecn,
+    waited: Duration,
     /// Its place in the batch.
     at: usize,
 }
@@ -70,6 +71,7 @@ impl HaulSession {
             let arrival = Arrival {
                 from: batch.from,
                 ecn: batch.ecn,
+                waited: batch.waited,
                 at,
             };
             self.datagram_arrived(turn, arrival, &mut batch.bytes[at..end], &mut gather);
@@ -192,10 +194,13 @@ impl HaulSession {
         let newest = number >= self.receiver.end();
         let wire32 = u32::try_from(wire).unwrap_or(u32::MAX);
         let now = turn.now;
-        if !self
-            .receiver
-            .on_packet(now, number, wire32, eliciting, arrival.ecn)
-        {
+        if !self.receiver.on_packet(
+            now.earlier_by(arrival.waited),
+            number,
+            wire32,
+            eliciting,
+            arrival.ecn,
+        ) {
             self.stats.dropped_duplicate += 1;
             return false;
         }
@@ -279,7 +284,7 @@ impl HaulSession {
                 behind,
                 interval_us,
             } => {
-                let interval = std::time::Duration::from_micros(interval_us);
+                let interval = Duration::from_micros(interval_us);
                 self.receiver
                     .on_state(number.saturating_sub(behind), interval);
             }

@@ -100,6 +100,8 @@ pub struct End {
     pub id: u64,
     /// Where it sends from.
     pub address: SocketAddr,
+    /// How long what arrives has lain in the host.
+    pub waited: Duration,
     /// Closes as soon as it hears that it is connected, as an application does that knows better.
     pub leaves: bool,
     rng: Rng,
@@ -114,6 +116,7 @@ impl End {
             protocol,
             id: 0,
             address,
+            waited: Duration::ZERO,
             leaves: false,
             rng: Rng::new(seed),
         }
@@ -181,6 +184,7 @@ impl End {
             ecn: Ecn::NotEct,
             segment,
             bytes,
+            waited: self.waited,
             granted: None,
         };
         session.handle_datagrams(&mut turn, batch);

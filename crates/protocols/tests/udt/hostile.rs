@@ -1,6 +1,6 @@
 //! What does a peer, or a stranger, do to us at worst? Never a panic, never a hang, never memory.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use farhaul_core::{
     codec::Writer,
@@ -129,6 +129,7 @@ impl End {
             ecn: Ecn::NotEct,
             segment,
             bytes,
+            waited: Duration::ZERO,
             granted: None,
         };
         self.session.handle_datagrams(&mut turn, batch);

@@ -4,7 +4,10 @@
 //! A [`Control`] is an aligned scratch buffer large enough for every message this crate sends or
 //! asks for; a foreign or truncated one is skipped.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use farhaul_core::datagram::Ecn;
 use libc::c_int;
@@ -117,6 +120,7 @@ pub(super) struct Facts {
     pub(super) segment: Option<usize>,
     pub(super) to: Option<IpAddr>,
     pub(super) overflow: Option<u32>,
+    pub(super) arrived: Option<SystemTime>,
 }
 
 /// Reads the control messages of `header`.
@@ -170,9 +174,20 @@ impl Facts {
                 // SAFETY: forwarded from the caller.
                 self.overflow = unsafe { value::<u32>(header, data) };
             }
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                // SAFETY: forwarded from the caller.
+                let at = unsafe { value::<libc::timespec>(header, data) };
+                self.arrived = at.and_then(since_epoch);
+            }
             _ => {}
         }
     }
+}
+
+fn since_epoch(at: libc::timespec) -> Option<SystemTime> {
+    let seconds = u64::try_from(at.tv_sec).ok()?;
+    let since = Duration::new(seconds, u32::try_from(at.tv_nsec).ok()?);
+    UNIX_EPOCH.checked_add(since)
 }
 
 /// # Safety

@@ -9,6 +9,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
     os::fd::AsRawFd,
     ptr,
+    time::SystemTime,
 };
 
 use farhaul_core::datagram::Ecn;
@@ -65,6 +66,7 @@ struct Slot {
     to: Option<IpAddr>,
     ecn: Ecn,
     segment: usize,
+    arrived: Option<SystemTime>,
     len: usize,
 }
 
@@ -79,6 +81,8 @@ pub struct Incoming<'a> {
     pub ecn: Ecn,
     /// Stride in bytes; at least 1.
     pub segment: usize,
+    /// When the kernel took the first of them from the device, if it tells.
+    pub arrived: Option<SystemTime>,
     /// The datagrams; never empty.
     pub bytes: &'a mut [u8],
 }
@@ -120,6 +124,7 @@ impl Inbox {
             to: None,
             ecn: Ecn::NotEct,
             segment: 1,
+            arrived: None,
             len: 0,
         };
         let bytes = vec![0; SLOT * MANY + PAGE];
@@ -148,6 +153,7 @@ impl Inbox {
                 to: slot.to,
                 ecn: slot.ecn,
                 segment: slot.segment,
+                arrived: slot.arrived,
                 bytes: &mut bytes[..slot.len],
             })
     }
@@ -257,6 +263,7 @@ impl UdpSocket {
             to: facts.to,
             ecn: facts.ecn,
             segment: facts.segment.unwrap_or(len).clamp(1, SLOT),
+            arrived: facts.arrived,
             len: len.min(SLOT),
         };
         self.counters.messages_received += 1;

@@ -1,4 +1,4 @@
-use std::{process::Command, thread};
+use std::{process::Command, thread, time::Duration};
 
 use farhaul_core::datagram::Ecn;
 use rustix::{
@@ -248,6 +248,38 @@ fn what_a_full_buffer_dropped_is_counted() {
     let counters = far.counters();
     assert!(counters.overflowed > 0);
     assert_eq!(counters.datagrams_received + counters.overflowed, sent + 1);
+}
+
+#[expect(clippy::disallowed_methods, reason = "held against the kernel's")]
+fn clock() -> std::time::SystemTime {
+    std::time::SystemTime::now()
+}
+
+#[test]
+fn how_long_a_datagram_lay_in_the_socket_is_told() {
+    let mut far = open("127.0.0.1:0");
+    let mut near = open("127.0.0.1:0");
+    let to = far.local_addr().unwrap();
+    let mut inbox = Inbox::new();
+    let mut waited = Vec::new();
+    for lie in [0, 30_000_000] {
+        assert!(matches!(near.send(&batch(to, 9, b"a")), SendOutcome::Sent));
+        wait(&far, PollFlags::IN);
+        let lie = Timespec {
+            tv_sec: 0,
+            tv_nsec: lie,
+        };
+        assert_eq!(poll(&mut [], Some(&lie)), Ok(0));
+        assert!(matches!(
+            far.receive(&mut inbox),
+            ReceiveOutcome::Some { .. }
+        ));
+        let now = clock();
+        let arrived = inbox.messages().map(|message| message.arrived.unwrap());
+        waited.extend(arrived.map(|at| now.duration_since(at).unwrap()));
+    }
+    assert!(waited[0] > Duration::ZERO, "{waited:?}");
+    assert!(waited[1] >= Duration::from_millis(29), "{waited:?}");
 }
 
 #[test]
