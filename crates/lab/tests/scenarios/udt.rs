@@ -1,6 +1,9 @@
 //! Does the cured UDT start sanely? What the original does is in `docs/protocols/udt4-2014.md`.
 
-use farhaul_core::units::{Rate, Size};
+use farhaul_core::{
+    protocol::Protocol,
+    units::{Rate, Size},
+};
 use farhaul_lab::registry::{self, Choice};
 
 use farhaul_link::{PathConfig, QueueLimit};
@@ -33,26 +36,25 @@ fn the_cured_start_finds_a_clean_link_in_seconds() {
     }
 }
 
-/// Its first reports are inventions, it takes packets more slowly than they come, and tells a hole once.
-#[test]
-fn the_cured_sender_is_not_misled_by_the_receiver_of_libudt() {
+/// Sends cured, to an end that behaves as libudt does.
+fn cured_to_libudt(_: usize) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
     let choice = Choice {
         simulated: true,
         ..Choice::default()
     };
-    let (tuned, libudt) = (
-        registry::protocol("udt4-tuned").expect("a protocol"),
-        registry::protocol("udt4").expect("a protocol"),
-    );
+    let end = |name| registry::protocol(name).expect("a protocol");
+    let valid = "the settings are valid";
+    (
+        end("udt4-tuned").client(&choice).expect(valid),
+        end("udt4").server(&choice).expect(valid),
+    )
+}
+
+/// Its first reports are inventions, it takes packets more slowly than they come, and tells a hole once.
+#[test]
+fn the_cured_sender_is_not_misled_by_the_receiver_of_libudt() {
     let slow = Rate::mbit(1_500);
     for (rtt_ms, least) in [(0, 0.95), (50, 0.9), (100, 0.9)] {
-        let mut make = |_| {
-            let end = "the settings are valid";
-            (
-                tuned.client(&choice).expect(end),
-                libudt.server(&choice).expect(end),
-            )
-        };
         let mut scenario = over(cell(rtt_ms, 0.0, 9_000), secs(12));
         scenario.links = vec![PathConfig {
             rate: slow,
@@ -64,7 +66,7 @@ fn the_cured_sender_is_not_misled_by_the_receiver_of_libudt() {
             back: vec![1],
         }];
         scenario.flows[0].route = Some(0);
-        let report = farhaul_sim::run(&scenario, &mut make).expect("the run ends");
+        let report = farhaul_sim::run(&scenario, &mut cured_to_libudt).expect("the run ends");
         figures(&format!("udt4-tuned to udt4, {rtt_ms} ms"), &report);
         eprintln!("{}", seconds(&report, 0, slow));
         let steady = share(&report, 0, 3, 12, slow);
@@ -75,26 +77,11 @@ fn the_cured_sender_is_not_misled_by_the_receiver_of_libudt() {
 /// A lost repair holds up everything behind it, and the receiver of libudt says nothing while it does.
 #[test]
 fn the_cured_sender_notices_lost_repairs_by_itself() {
-    let choice = Choice {
-        simulated: true,
-        ..Choice::default()
-    };
-    let (tuned, libudt) = (
-        registry::protocol("udt4-tuned").expect("a protocol"),
-        registry::protocol("udt4").expect("a protocol"),
-    );
     let rate = Rate::gbit(10);
-    let mut make = |_| {
-        let end = "the settings are valid";
-        (
-            tuned.client(&choice).expect(end),
-            libudt.server(&choice).expect(end),
-        )
-    };
     for seed in 1..=3 {
         let mut scenario = over(cell(50, 0.01, 9_000), secs(12));
         scenario.seed = seed;
-        let report = farhaul_sim::run(&scenario, &mut make).expect("the run ends");
+        let report = farhaul_sim::run(&scenario, &mut cured_to_libudt).expect("the run ends");
         figures(&format!("udt4-tuned to udt4, 1 %, seed {seed}"), &report);
         eprintln!("{}", seconds(&report, 0, rate));
         let steady = share(&report, 0, 3, 12, rate);
