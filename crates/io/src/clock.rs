@@ -17,8 +17,7 @@ pub fn now() -> Instant {
     Instant::EPOCH + now.saturating_duration_since(epoch)
 }
 
-/// How long ago the system's clock said `at`, from when [`now`] is called at the same time; zero if that
-/// cannot be, as when it was set meanwhile.
+/// How long ago it was `at` by the system's clock; zero if that cannot be, as when it was set meanwhile.
 #[expect(
     clippy::disallowed_methods,
     reason = "the kernel stamps what arrives by this clock"

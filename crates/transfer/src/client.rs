@@ -29,12 +29,11 @@ use crate::{
     ledger::Outbox,
     message::{Direction, Message, VERSION},
     path::Tag,
-    plan::{Lister, Planned, Planner},
+    plan::{Planned, Planner},
     pool::Wake,
     progress::Phase,
     receiver::{Base, Look, Receiver, Rules},
     scan::{self, Selection},
-    sender::Sender,
     summary::Handle,
 };
 
@@ -189,19 +188,9 @@ impl Upload {
         let progress = Arc::clone(side.handle.progress());
         let selection = options.selection();
         let half = if let Some(sink) = options.plan.clone() {
-            Lister::new(found, selection, progress, Some(sink)).map(|mut lister| {
-                for problem in &problems {
-                    lister.note(problem);
-                }
-                Half::Lists(Box::new(lister))
-            })
+            Half::lists(found, &problems, selection, progress, Some(sink))
         } else {
-            Sender::new(found, selection, progress, options.wake()).map(|mut sender| {
-                for problem in &problems {
-                    sender.note(problem);
-                }
-                Half::Sends(Box::new(sender))
-            })
+            Half::sends(found, &problems, selection, progress, options.wake())
         };
         side.half = Some(half.map_err(|e| {
             TransferError::new(Code::Internal, format!("cannot start a thread: {e}"))

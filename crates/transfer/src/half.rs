@@ -1,7 +1,7 @@
 //! Which role does this side play once the request is settled, and how does its end look? What client
 //! and server have in common: messages in, a sending or receiving half, closing reasons out.
 
-use std::time::Duration;
+use std::{io, sync::Arc, time::Duration};
 
 use farhaul_core::{
     protocol::{CloseReason, Session},
@@ -15,8 +15,11 @@ use crate::{
     error::{Code, TransferError},
     inbox::Inbox,
     message::Message,
-    plan::{Lister, Planner},
+    plan::{Lister, Planner, Sink},
+    pool::Wake,
+    progress::Progress,
     receiver::Receiver,
+    scan::{Problem, Selection, Source},
     sender::Sender,
     summary::{Facts, Handle, Outcome, Summary},
 };
@@ -32,6 +35,38 @@ pub(crate) enum Half {
     Receives(Box<Receiver>),
     Lists(Box<Lister>),
     Plans(Box<Planner>),
+}
+
+impl Half {
+    /// Sends `sources`; what is to be said of those that are missing is said at the end.
+    pub(crate) fn sends(
+        sources: Vec<Source>,
+        missing: &[Problem],
+        selection: Selection,
+        progress: Arc<Progress>,
+        wake: Option<&Wake>,
+    ) -> io::Result<Self> {
+        let mut sender = Sender::new(sources, selection, progress, wake)?;
+        for problem in missing {
+            sender.note(problem);
+        }
+        Ok(Self::Sends(Box::new(sender)))
+    }
+
+    /// Only lists them, likewise.
+    pub(crate) fn lists(
+        sources: Vec<Source>,
+        missing: &[Problem],
+        selection: Selection,
+        progress: Arc<Progress>,
+        sink: Option<Sink>,
+    ) -> io::Result<Self> {
+        let mut lister = Lister::new(sources, selection, progress, sink)?;
+        for problem in missing {
+            lister.note(problem);
+        }
+        Ok(Self::Lists(Box::new(lister)))
+    }
 }
 
 /// One side of one transfer.

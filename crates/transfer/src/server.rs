@@ -33,11 +33,10 @@ use crate::{
     ledger::{Outbox, short},
     message::{Direction, Message, VERSION},
     path::{self, Tag},
-    plan::{Lister, Planner},
+    plan::Planner,
     pool::Wake,
     receiver::{Base, Look, Receiver, Rules},
     scan::Selection,
-    sender::Sender,
     summary::Handle,
 };
 
@@ -461,20 +460,10 @@ impl Server {
             tell: ask.dry,
         };
         let half = if ask.dry {
-            Lister::new(sources, selection, progress, None).map(|mut lister| {
-                for problem in &problems {
-                    lister.note(problem);
-                }
-                Half::Lists(Box::new(lister))
-            })
+            Half::lists(sources, &problems, selection, progress, None)
         } else {
             let wake = self.wake.as_ref();
-            Sender::new(sources, selection, progress, wake).map(|mut sender| {
-                for problem in &problems {
-                    sender.note(problem);
-                }
-                Half::Sends(Box::new(sender))
-            })
+            Half::sends(sources, &problems, selection, progress, wake)
         };
         self.side.half = Some(half.map_err(|e| {
             TransferError::new(Code::Busy, format!("the server cannot start a thread: {e}"))

@@ -40,10 +40,11 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Notes an authenticated packet; false if it must be dropped as seen, settled or too far ahead.
+    /// Notes an authenticated packet that reached the host at `arrived`; false if it must be dropped as
+    /// seen, settled or too far ahead.
     pub fn on_packet(
         &mut self,
-        now: Instant,
+        arrived: Instant,
         number: u64,
         wire: u32,
         eliciting: bool,
@@ -54,7 +55,8 @@ impl Receiver {
             return false;
         }
         if number >= end {
-            self.newest_at = Some(now);
+            // A clock that was set may say otherwise, but time does not go back.
+            self.newest_at = self.newest_at.max(Some(arrived));
         }
         self.bytes += u64::from(wire);
         self.ce += u64::from(ecn == Ecn::Ce);
@@ -66,7 +68,8 @@ impl Receiver {
             let first = self.eliciting < 4;
             self.eliciting += 1;
             let holes = u32::from(number > end || number + 1 < end);
-            self.schedule.on_packet(now, holes, first || ecn == Ecn::Ce);
+            self.schedule
+                .on_packet(arrived, holes, first || ecn == Ecn::Ce);
         }
         true
     }

@@ -334,3 +334,17 @@ fn feedback_that_arrives_last_shows_how_far_it_is() {
     assert_eq!(stats(&w.sender).rtt_min, Some(DELAY * 2));
     assert_eq!(w.sender.probe_result(), Some((number, true)));
 }
+
+/// The times of arrival come from a clock that may be set.
+#[test]
+fn the_time_of_arrival_does_not_go_back() {
+    let mut receiver = Receiver::default();
+    let told = [50, 20, 60].map(|ms| {
+        let arrived = Instant::from_nanos(ms * 1_000_000);
+        let number = receiver.end();
+        receiver.on_packet(arrived, number, LEN, true, Ecn::NotEct);
+        let now = Instant::from_nanos(100_000_000);
+        receiver.report(now).expect("something arrived").arrived_us
+    });
+    assert_eq!(told, [50_000, 50_000, 60_000]);
+}
