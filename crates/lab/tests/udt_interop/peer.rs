@@ -80,6 +80,11 @@ impl Peer {
         self.child.kill()
     }
 
+    /// Whether it is over already.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Whether it went well, and what else it printed, once it has ended.
     pub(crate) fn end(&mut self) -> (bool, String) {
         let mut said = String::new();
