@@ -12,7 +12,7 @@ use crate::{
     datagram::CongestionHeader,
     loss::Ranges,
     path::{QueueDelay, Rtt},
-    rate::Delivery,
+    rate::{Delivery, Intake},
     send::{Budget, Content, FactLog, Outbox, Pacer, Permit, Piece, Sent, SentLog, State},
     stats::{Stats, Why},
     store::ObjectId,
@@ -36,6 +36,7 @@ struct Path {
     rtt: Rtt,
     queue: QueueDelay,
     delivery: Delivery,
+    intake: Intake,
     last_rate: Option<RateSample>,
     interval: Duration,
 }
@@ -134,6 +135,7 @@ impl Sender {
                 rtt: Rtt::new(Duration::from_millis(100)),
                 queue: QueueDelay::default(),
                 delivery: Delivery::default(),
+                intake: Intake::default(),
                 last_rate: None,
                 interval: Duration::from_millis(5),
             },
@@ -179,6 +181,7 @@ impl Sender {
     pub fn reset_path(&mut self, now: Instant, rtt: Duration) {
         self.path.rtt = Rtt::new(rtt);
         self.path.queue = QueueDelay::default();
+        self.path.intake = Intake::default();
         let view = self.view();
         self.law.on_start(now, &view);
     }
@@ -226,14 +229,20 @@ impl Sender {
             allowance,
             pacer: &self.pacer,
             in_flight: self.count.in_flight,
+            granted: self.path.intake.granted(),
             has_data: self.peek().is_some(),
             probes: self.clocks.probes,
         };
         let permit = budget.permit(now);
-        if permit == Permit::Hold(Why::Application) {
+        if let Permit::Hold(Why::Application | Why::Peer) = permit {
             self.path.delivery.app_limited(self.log.next());
         }
         permit
+    }
+
+    /// Something else than the law limits what is sent.
+    fn is_limited_elsewhere(&self) -> bool {
+        self.outbox.is_empty() || self.path.intake.granted() < self.law.allowance().window.bytes()
     }
 
     /// Object and offset of what goes next.
@@ -332,7 +341,7 @@ impl Sender {
             in_flight: Size::from_bytes(self.count.in_flight),
             delivered: Size::from_bytes(self.count.delivered),
             lost: Size::from_bytes(self.count.lost_bytes),
-            app_limited: self.outbox.is_empty(),
+            app_limited: self.is_limited_elsewhere(),
         };
         self.facts.push(self.log.next(), facts);
         let view = self.view();

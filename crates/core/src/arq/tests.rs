@@ -8,7 +8,7 @@ use crate::{
     datagram::Ecn,
     loss::Ranges,
     rng::Rng,
-    stats::Stats,
+    stats::{Stats, Why},
     time::Instant,
     units::{Rate, Size},
 };
@@ -30,6 +30,8 @@ const LEN: u32 = 1_000;
 
 enum Flying {
     Data {
+        /// At the host, which may take it later.
+        arrives: Option<Instant>,
         number: u64,
         offset: u64,
         len: u32,
@@ -51,12 +53,21 @@ struct World {
     receiver: Receiver,
     placed: Ranges,
     reports: u32,
+    /// How long the newest packet will wait at the host.
+    waits: Duration,
+    /// The sender waited for room there.
+    waited: bool,
 }
 
 impl World {
     fn leave(&mut self) -> Vec<(bool, Flying)> {
         let mut out = Vec::new();
-        while let Permit::Send { .. } = self.sender.permit(self.now) {
+        loop {
+            let permit = self.sender.permit(self.now);
+            self.waited |= permit == Permit::Hold(Why::Peer);
+            let Permit::Send { .. } = permit else {
+                break;
+            };
             let number = self.sender.next_number();
             let Some(piece) = self.sender.next_piece(LEN) else {
                 break;
@@ -66,6 +77,7 @@ impl World {
             out.push((
                 true,
                 Flying::Data {
+                    arrives: None,
                     number,
                     offset: piece.offset,
                     len: piece.len,
@@ -100,13 +112,15 @@ impl World {
     fn arrive(&mut self, what: Flying) {
         match what {
             Flying::Data {
+                arrives,
                 number,
                 offset,
                 len,
             } => {
+                let arrived = arrives.unwrap_or(self.now);
                 if self
                     .receiver
-                    .on_packet(self.now, number, LEN, true, Ecn::NotEct)
+                    .on_packet(arrived, number, LEN, true, Ecn::NotEct)
                 {
                     self.placed.insert(offset..offset + u64::from(len));
                 }
@@ -139,6 +153,8 @@ fn world() -> World {
         receiver: Receiver::default(),
         placed: Ranges::default(),
         reports: 0,
+        waits: Duration::ZERO,
+        waited: false,
     };
     w.sender.start(w.now, LEN, Duration::from_millis(40));
     w
@@ -146,16 +162,31 @@ fn world() -> World {
 
 /// Sends `total` bytes over the script; panics if that takes more than 1,000 virtual seconds.
 fn transfer(total: u64, script: &mut Script<'_>) -> World {
+    transfer_to(Duration::ZERO, total, script)
+}
+
+/// To a host that needs so long for a packet.
+fn transfer_to(takes: Duration, total: u64, script: &mut Script<'_>) -> World {
     let mut w = world();
+    let mut free = Instant::EPOCH;
     w.sender.send(1, 0, total);
     let mut flying: BTreeMap<Reverse<(Instant, u64)>, Flying> = BTreeMap::new();
     let mut serial = 0;
     while !w.sender.delivered_all() {
         let out = w.leave();
-        for (forward, what) in out {
+        for (forward, mut what) in out {
             serial += 1;
             if let Some(delay) = script(forward, w.now) {
-                flying.insert(Reverse((w.now + delay, serial)), what);
+                let mut at = w.now + delay;
+                if let Flying::Data { arrives, .. } = &mut what
+                    && !takes.is_zero()
+                {
+                    *arrives = Some(at);
+                    free = free.max(at) + takes;
+                    w.waits = free.since(at);
+                    at = free;
+                }
+                flying.insert(Reverse((at, serial)), what);
             }
         }
         let arrival = flying.last_key_value().map(|(Reverse((at, _)), _)| *at);
@@ -198,6 +229,26 @@ fn a_clean_path_repairs_nothing_and_measures_itself() {
     assert!(s.repaired <= TAIL, "{} bytes repaired", s.repaired);
     assert_eq!(s.rtt_min, Some(2 * DELAY));
     assert!(w.reports < 500, "{} reports", w.reports);
+}
+
+#[test]
+fn a_host_that_cannot_keep_up_is_waited_for() {
+    // 20 of the 80 Mbit/s that the law sends; its window would have 750 ms of that wait at the host.
+    let takes = Duration::from_micros(400);
+    let mut now = Instant::EPOCH;
+    let w = transfer_to(takes, 20_000_000, &mut |_, at| {
+        now = at;
+        Some(DELAY)
+    });
+    let s = stats(&w.sender);
+    assert!(w.waited, "nobody waited for the host");
+    assert!(w.waits <= Duration::from_millis(60), "{:?}", w.waits);
+    assert_eq!((s.packets_lost, s.rtt_min), (0, Some(2 * DELAY)));
+    let least = Duration::from_secs(8);
+    let took = now.since(Instant::EPOCH);
+    assert!(took < least + Duration::from_millis(400), "{took:?}");
+    let quick = transfer(20_000_000, &mut |_, _| Some(DELAY));
+    assert!(!quick.waited, "a host that keeps up was waited for");
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub struct Budget<'a> {
     pub pacer: &'a Pacer,
     /// Wire bytes in flight.
     pub in_flight: u64,
+    /// Wire bytes that may be, as far as the peer is concerned.
+    pub granted: u64,
     /// Something waits to be sent.
     pub has_data: bool,
     /// Packets that may leave regardless of window and pacing (probes after a timeout).
@@ -40,6 +42,10 @@ impl Budget<'_> {
         if self.in_flight >= window && self.probes == 0 {
             return Permit::Hold(Why::Window);
         }
+        if self.in_flight >= self.granted && self.probes == 0 {
+            return Permit::Hold(Why::Peer);
+        }
+        let room = window.min(self.granted).saturating_sub(self.in_flight);
         match self
             .pacer
             .grant(now, self.allowance.rate, self.allowance.quantum.bytes())
@@ -48,7 +54,7 @@ impl Budget<'_> {
             None if self.probes > 0 => Permit::Send { bytes: 1 },
             None => Permit::Hold(Why::Pacing),
             Some(paced) => Permit::Send {
-                bytes: paced.min(window - self.in_flight.min(window)),
+                bytes: paced.min(room),
             },
         }
     }

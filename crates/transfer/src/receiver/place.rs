@@ -158,7 +158,7 @@ impl Receiver {
     }
 
     /// Waits for workers that are too far behind. Meanwhile the network waits in the socket's buffer,
-    /// and beyond that the sender is slowed down by loss: what is written cannot be faster than the disk.
+    /// and reports come late, which slows the sender down: what is written cannot be faster than the disk.
     fn keep_up(&mut self) -> Result<(), StoreError> {
         while self.staging.is_full() {
             let done = self.pool.wait();

@@ -7,7 +7,7 @@ use super::{Change, PACKET_THRESHOLD, Report, Sender};
 use crate::{
     codec::DecodeError,
     congestion::{AckEvent, LossEvent},
-    rate::Progress,
+    rate::{Progress, Taken, Way},
     recv::Schedule,
     send::{Content, Piece, STREAM, Sent, State},
     time::Instant,
@@ -228,7 +228,7 @@ impl Sender {
             self.clocks.backoff = 0;
             self.clocks.probes = 0;
         }
-        let (rtt, queue_delay) = self.measure(now, report, change);
+        let (rtt, queue_delay) = self.measure(now, before, report, change);
         if let Some(span) = change.lost_span {
             let new_episode = span.1 >= self.clocks.episode_end;
             if new_episode {
@@ -279,7 +279,7 @@ impl Sender {
                 newest: change.newest.and_then(|(number, _)| self.facts.get(number)),
                 receiver: None,
                 ce,
-                app_limited: self.outbox.is_empty(),
+                app_limited: self.is_limited_elsewhere(),
                 path,
             });
         }
@@ -306,6 +306,7 @@ impl Sender {
     fn measure(
         &mut self,
         now: Instant,
+        before: u64,
         report: &Report,
         change: &Change,
     ) -> (Option<Duration>, Option<Duration>) {
@@ -323,6 +324,7 @@ impl Sender {
             self.path.rtt.update(now, sample);
         }
         let queue = self.path.queue.update(now, sent.at, report.arrived_us);
+        self.measure_intake(report, before);
         let progress = Progress {
             arrived_us: report.arrived_us,
             bytes: report.bytes,
@@ -339,6 +341,22 @@ impl Sender {
             self.path.interval = self.wished_interval(rate.rate);
         }
         ((!sample.is_zero()).then_some(sample), Some(queue))
+    }
+
+    fn measure_intake(&mut self, report: &Report, before: u64) {
+        let taken = Taken {
+            at_us: report.arrived_us.saturating_add(report.delay_us),
+            bytes: report.bytes,
+            delay: Duration::from_micros(report.delay_us),
+        };
+        let way = Way {
+            rtt: self.path.rtt.smoothed(),
+            interval: self.path.interval,
+            datagram: self.path.datagram,
+            in_flight: before,
+            window: self.law.allowance().window.bytes(),
+        };
+        self.path.intake.update(taken, &way);
     }
 
     /// The full count from its low half: less than 4 GiB can have left since.

@@ -73,8 +73,9 @@ impl Sender {
         let silence = self.silence_deadline().map(|at| (at, Why::Repair));
         let law = self.law.next_tick().map(|at| (at, Why::Law));
         let allowance = self.law.allowance();
-        let sendable = self.peek().is_some()
-            && (self.count.in_flight < allowance.window.bytes() || self.clocks.probes > 0);
+        let room = allowance.window.bytes().min(self.path.intake.granted());
+        let sendable =
+            self.peek().is_some() && (self.count.in_flight < room || self.clocks.probes > 0);
         let rate = allowance.rate.min(self.max_rate);
         let pacing = sendable
             .then(|| self.pacer.wake(rate, allowance.quantum.bytes()))
