@@ -7,6 +7,7 @@ mod rates {
     mod bbr;
     mod daimd;
     mod fluid;
+    mod haul;
     mod sabul;
     mod tfrc;
 }

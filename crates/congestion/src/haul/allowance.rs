@@ -67,7 +67,9 @@ impl Haul {
             let (least, datagrams) = BURST;
             base.scale(BURST_GAIN)
                 .time_for(datagrams * u64::from(datagram))
-                .clamp(least, LONGEST)
+                .max(least)
+                .saturating_mul(self.start.stretch())
+                .min(LONGEST)
         } else {
             self.probe.length(base, datagram)
         }
@@ -75,7 +77,12 @@ impl Haul {
 
     /// When the outcome of what is sent until `at` is known.
     pub(super) fn outcome(&self, at: Instant) -> Instant {
-        at + self.path.srtt + self.path.feedback_interval * 3 + Duration::from_millis(2)
+        let stretch = if self.starting() {
+            self.start.stretch()
+        } else {
+            self.probe.stretch()
+        };
+        at + self.path.srtt + self.path.feedback_interval * (3 * stretch) + Duration::from_millis(2)
     }
 
     /// What is sent in this time may be in flight: worked out when the path changes.

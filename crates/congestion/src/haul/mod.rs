@@ -213,9 +213,10 @@ impl Haul {
     }
 
     fn burst(&mut self, now: Instant) {
-        self.start.burst();
         self.phase = Phase::Burst;
-        self.until = Some(now + self.train());
+        let train = self.train();
+        self.start.burst(train);
+        self.until = Some(now + train);
     }
 
     /// The outcome of a burst is known, or as good as.
@@ -243,8 +244,9 @@ impl Haul {
 
     fn probe(&mut self, now: Instant) {
         self.probe_at = now + self.cycle().mul_f64(0.75 + spread(now) / 2.0);
-        self.probe.begin(self.base());
-        self.enter(Phase::Probe, Some(now + self.train()));
+        let train = self.train();
+        self.probe.begin(self.base(), train);
+        self.enter(Phase::Probe, Some(now + train));
     }
 
     /// Sends less by what the probe sent more.

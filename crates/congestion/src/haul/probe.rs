@@ -20,6 +20,11 @@ const ALONE: f64 = 0.85;
 const LENGTH: (Duration, u64, Duration) =
     (Duration::from_millis(40), 64, Duration::from_millis(250));
 
+/// Two probes running that were too short for the reports there are, are followed by one twice as long,
+/// so often; and it takes so many others until a shorter one is tried.
+const MOST_DOUBLINGS: u32 = 3;
+const FORGET: u32 = 8;
+
 /// What a probe showed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Outcome {
@@ -38,6 +43,11 @@ pub(super) struct Probe {
     pub(super) gain: f64,
     /// This flow's share of the link while that was full, smoothed.
     pub(super) share: f64,
+    /// Grows by [`FORGET`] with a probe that was too short to be heard of, shrinks by one with another.
+    deaf: u32,
+    /// How long the present one lasts, and whether all samples since cover more; `None`: there were none.
+    lasts: Duration,
+    coarse: Option<bool>,
     /// The base rate, bit/s, while a train is on its way.
     base: Option<f64>,
     samples: f64,
@@ -50,6 +60,9 @@ impl Default for Probe {
         Self {
             gain: GAIN.0,
             share: 1.0,
+            deaf: 0,
+            lasts: Duration::ZERO,
+            coarse: None,
             base: None,
             samples: 0.0,
             sent: 0.0,
@@ -64,7 +77,14 @@ impl Probe {
         let (least, datagrams, most) = LENGTH;
         base.scale(1.0 + self.gain)
             .time_for(datagrams * u64::from(datagram))
-            .clamp(least, most)
+            .max(least)
+            .saturating_mul(self.stretch())
+            .min(most)
+    }
+
+    /// How many times longer than usual, for the sake of receivers that report rarely.
+    pub(super) fn stretch(&self) -> u32 {
+        1 << (self.deaf.saturating_sub(1) / FORGET)
     }
 
     /// It adds as much as a probe may.
@@ -73,10 +93,12 @@ impl Probe {
     }
 
     /// A train begins above `base`.
-    pub(super) fn begin(&mut self, base: Rate) {
+    pub(super) fn begin(&mut self, base: Rate, lasts: Duration) {
         *self = Self {
             gain: self.gain,
             share: self.share,
+            deaf: self.deaf,
+            lasts,
             base: Some(base.as_f64()),
             ..Self::default()
         };
@@ -84,6 +106,7 @@ impl Probe {
 
     /// Takes a sample, which may or may not be of the train.
     pub(super) fn sample(&mut self, sample: &RateSample) {
+        self.coarse = Some(self.coarse != Some(false) && sample.interval > self.lasts);
         let within = |base: f64| sample.sent.as_f64() >= base * (1.0 + self.gain / 2.0);
         if self.base.is_some_and(within) {
             self.samples += 1.0;
@@ -96,8 +119,12 @@ impl Probe {
     pub(super) fn judge(&mut self, usual_loss: f64) -> Option<Outcome> {
         let base = self.base.take()?;
         if self.received <= 0.0 {
+            if self.coarse == Some(true) {
+                self.deaf = (self.deaf + FORGET).min(FORGET * (MOST_DOUBLINGS + 1));
+            }
             return None;
         }
+        self.deaf = self.deaf.saturating_sub(1);
         let delivered = (self.received / self.sent / (1.0 - usual_loss)).min(1.0);
         let sent = self.sent / self.samples / base;
         // A sample may reach beyond the train.

@@ -2,6 +2,8 @@
 //! burst is proven for the next. A burst carries so little that the overshoot on the last one is a few
 //! ms of the link, not a round trip of it.
 
+use std::time::Duration;
+
 use farhaul_core::{congestion::RateSample, units::Rate};
 
 /// Burst rate over proven rate.
@@ -14,6 +16,8 @@ const HEAVY_LOSS: f64 = 0.08;
 const HEARD: f64 = 0.5;
 /// Bursts of which nothing is heard in time say nothing of the path; after so many, what they proved stays.
 const MAX_UNHEARD: u32 = 8;
+/// A burst that was too short to be heard of is followed by one twice as long, so often.
+const MOST_DOUBLINGS: u32 = 3;
 /// Packets in a sample for it to say that the path is full.
 const TELLING: u64 = 200;
 
@@ -26,6 +30,11 @@ pub(super) struct Start {
     vain: u32,
     /// Bursts of which nothing was heard in time.
     unheard: u32,
+    /// Those that were too short for the reports there are.
+    short: u32,
+    /// How long the present one lasts, and whether all samples since cover more; `None`: there were none.
+    lasts: Duration,
+    coarse: Option<bool>,
     /// Something was heard of the present one.
     heard: bool,
     /// Best delivery since the burst began, and the rate at which that was sent.
@@ -43,6 +52,9 @@ impl Default for Start {
             proven: FIRST_BURST.scale(1.0 / BURST_GAIN),
             vain: 0,
             unheard: 0,
+            short: 0,
+            lasts: Duration::ZERO,
+            coarse: None,
             heard: false,
             seen: Rate::ZERO,
             sent: Rate::ZERO,
@@ -63,9 +75,17 @@ impl From<Rate> for Start {
 }
 
 impl Start {
-    /// A burst begins.
-    pub(super) fn burst(&mut self) {
+    /// How many times longer bursts are than usual: nothing is heard of one that is shorter than the
+    /// time between reports, and a busy receiver reports as often as it gets a processor.
+    pub(super) fn stretch(&self) -> u32 {
+        1 << self.short.min(MOST_DOUBLINGS)
+    }
+
+    /// A burst begins, of such a length.
+    pub(super) fn burst(&mut self, lasts: Duration) {
         *self = Self {
+            lasts,
+            short: self.short,
             proven: self.proven,
             vain: self.vain,
             unheard: self.unheard,
@@ -76,6 +96,7 @@ impl Start {
     /// Takes a sample; says whether the burst is as good as delivered.
     pub(super) fn sample(&mut self, sample: &RateSample, datagram: u32) -> bool {
         let burst = self.proven.scale(BURST_GAIN);
+        self.coarse = Some(self.coarse != Some(false) && sample.interval > self.lasts);
         self.heard |= sample.sent >= burst.scale(HEARD);
         if sample.rate > self.seen {
             self.seen = sample.rate;
@@ -91,6 +112,7 @@ impl Start {
     pub(super) fn is_full(&mut self) -> bool {
         if !self.heard && self.unheard < MAX_UNHEARD {
             self.unheard += 1;
+            self.short += u32::from(self.coarse == Some(true));
             return false;
         }
         let grew = self.seen >= self.proven.scale(1.3);
