@@ -17,20 +17,35 @@ pub fn now() -> Instant {
     Instant::EPOCH + now.saturating_duration_since(epoch)
 }
 
-/// How long ago it was `at` by the system's clock; zero if that cannot be, as when it was set meanwhile.
+/// Now, on the clock by which the kernel stamps what arrives.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the kernel stamps what arrives by this clock"
+    reason = "only for the distance to a time of arrival"
 )]
-pub(crate) fn since(at: time::SystemTime) -> time::Duration {
+pub(crate) fn stamp() -> time::SystemTime {
+    time::SystemTime::now()
+}
+
+/// How long before `now` it was `at`; zero if that cannot be, as when the clock was set meanwhile.
+pub(crate) fn waited(now: time::SystemTime, at: time::SystemTime) -> time::Duration {
     const LONGEST: time::Duration = time::Duration::from_secs(1);
-    let since = time::SystemTime::now().duration_since(at);
+    let since = now.duration_since(at);
     since.ok().filter(|d| *d < LONGEST).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_is_no_wait() {
+        let second = time::Duration::from_secs(1);
+        let wait = time::Duration::from_millis(3);
+        let now = stamp();
+        assert_eq!(waited(now, now - wait), wait);
+        assert_eq!(waited(now, now + wait), time::Duration::ZERO);
+        assert_eq!(waited(now, now - second), time::Duration::ZERO);
+    }
 
     #[test]
     fn never_goes_back() {

@@ -6,7 +6,11 @@
 //! bounded, so neither starves the other; a batch the socket did not take is kept and nothing else
 //! is sent until it has left; the thread sleeps whenever no session has anything to send.
 
-use std::{io, os::fd::AsFd, time::Duration};
+use std::{
+    io,
+    os::fd::AsFd,
+    time::{Duration, SystemTime},
+};
 
 use farhaul_core::{
     datagram::{Received, Transmit, TxBuf},
@@ -173,7 +177,8 @@ impl<A: App> Shard<A> {
                     // Placing what came before may have taken long: what is stamped too early looks
                     // like a path that is shorter than it is.
                     self.now = clock::now();
-                    received += self.deliver(door);
+                    let stamp = clock::stamp();
+                    received += self.deliver(door, stamp);
                     if !more {
                         self.readable = false;
                         break;
@@ -194,8 +199,9 @@ impl<A: App> Shard<A> {
         Ok(())
     }
 
-    /// Gives each message to its session; returns how many bytes there were.
-    fn deliver<D: Door<A>>(&mut self, door: &mut D) -> usize {
+    /// Gives each message to its session; `stamp` is now on the kernel's clock. Returns how many bytes
+    /// there were.
+    fn deliver<D: Door<A>>(&mut self, door: &mut D, stamp: SystemTime) -> usize {
         let mut received = 0;
         for message in self.inbox.messages() {
             received += message.bytes.len();
@@ -207,7 +213,10 @@ impl<A: App> Shard<A> {
                             from: message.from,
                             ecn: message.ecn,
                             segment: message.segment,
-                            waited: message.arrived.map(clock::since).unwrap_or_default(),
+                            waited: message
+                                .arrived
+                                .map(|at| clock::waited(stamp, at))
+                                .unwrap_or_default(),
                             bytes: message.bytes,
                             granted: None,
                         };

@@ -157,7 +157,10 @@ impl Case {
             taken: Vec::new(),
             over: over.clone(),
         };
-        let watch = |peer: &mut Peer| (heard.recv().unwrap(), peer.has_ended());
+        let watch = |peer: &mut Peer| {
+            let over = heard.recv().unwrap();
+            (over, peer.child.try_wait().unwrap().is_some())
+        };
         let (((taken, reason), alone), (well, said)) = run(&self.setting, &action, make, watch);
         assert!(well, "{self:?}: the peer complains");
         let numbers = if self.we_send {

@@ -39,7 +39,7 @@ pub(crate) fn program() -> Option<&'static Path> {
 
 /// A peer that is killed if the test fails.
 pub(crate) struct Peer {
-    child: Child,
+    pub(crate) child: Child,
     out: BufReader<ChildStdout>,
 }
 
@@ -78,11 +78,6 @@ impl Peer {
 
     pub(crate) fn kill(&mut self) -> std::io::Result<()> {
         self.child.kill()
-    }
-
-    /// Whether it is over already.
-    pub(crate) fn has_ended(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_some()
     }
 
     /// Whether it went well, and what else it printed, once it has ended.
