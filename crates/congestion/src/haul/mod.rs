@@ -24,6 +24,7 @@ mod probe;
 mod response;
 mod rival;
 mod start;
+mod train;
 
 use std::time::Duration;
 

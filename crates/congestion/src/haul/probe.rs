@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use farhaul_core::{congestion::RateSample, units::Rate};
 
+use super::train::{MOST_DOUBLINGS, Train};
+
 /// The part of the link that a probe should add.
 const PART: f64 = 0.1;
 /// What a probe adds to the base rate, least and most.
@@ -20,9 +22,8 @@ const ALONE: f64 = 0.85;
 const LENGTH: (Duration, u64, Duration) =
     (Duration::from_millis(40), 64, Duration::from_millis(250));
 
-/// Two probes running that were too short for the reports there are, are followed by one twice as long,
-/// so often; and it takes so many others until a shorter one is tried.
-const MOST_DOUBLINGS: u32 = 3;
+/// Probes become longer from the second on that was too short; it takes so many others until a shorter
+/// one is tried.
 const FORGET: u32 = 8;
 
 /// What a probe showed.
@@ -45,9 +46,7 @@ pub(super) struct Probe {
     pub(super) share: f64,
     /// Grows by [`FORGET`] with a probe that was too short to be heard of, shrinks by one with another.
     deaf: u32,
-    /// How long the present one lasts, and whether all samples since cover more; `None`: there were none.
-    lasts: Duration,
-    coarse: Option<bool>,
+    train: Train,
     /// The base rate, bit/s, while a train is on its way.
     base: Option<f64>,
     samples: f64,
@@ -61,8 +60,7 @@ impl Default for Probe {
             gain: GAIN.0,
             share: 1.0,
             deaf: 0,
-            lasts: Duration::ZERO,
-            coarse: None,
+            train: Train::default(),
             base: None,
             samples: 0.0,
             sent: 0.0,
@@ -98,7 +96,7 @@ impl Probe {
             gain: self.gain,
             share: self.share,
             deaf: self.deaf,
-            lasts,
+            train: Train::new(lasts),
             base: Some(base.as_f64()),
             ..Self::default()
         };
@@ -106,7 +104,7 @@ impl Probe {
 
     /// Takes a sample, which may or may not be of the train.
     pub(super) fn sample(&mut self, sample: &RateSample) {
-        self.coarse = Some(self.coarse != Some(false) && sample.interval > self.lasts);
+        self.train.sample(sample.interval);
         let within = |base: f64| sample.sent.as_f64() >= base * (1.0 + self.gain / 2.0);
         if self.base.is_some_and(within) {
             self.samples += 1.0;
@@ -119,7 +117,7 @@ impl Probe {
     pub(super) fn judge(&mut self, usual_loss: f64) -> Option<Outcome> {
         let base = self.base.take()?;
         if self.received <= 0.0 {
-            if self.coarse == Some(true) {
+            if self.train.was_too_short() {
                 self.deaf = (self.deaf + FORGET).min(FORGET * (MOST_DOUBLINGS + 1));
             }
             return None;

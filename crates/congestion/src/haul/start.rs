@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use farhaul_core::{congestion::RateSample, units::Rate};
 
+use super::train::{MOST_DOUBLINGS, Train};
+
 /// Burst rate over proven rate.
 pub(super) const BURST_GAIN: f64 = 4.0;
 /// Rate of the first burst: 128 KiB in one burst's time.
@@ -16,8 +18,6 @@ const HEAVY_LOSS: f64 = 0.08;
 const HEARD: f64 = 0.5;
 /// Bursts of which nothing is heard in time say nothing of the path; after so many, what they proved stays.
 const MAX_UNHEARD: u32 = 8;
-/// A burst that was too short to be heard of is followed by one twice as long, so often.
-const MOST_DOUBLINGS: u32 = 3;
 /// Packets in a sample for it to say that the path is full.
 const TELLING: u64 = 200;
 
@@ -32,9 +32,7 @@ pub(super) struct Start {
     unheard: u32,
     /// Those that were too short for the reports there are.
     short: u32,
-    /// How long the present one lasts, and whether all samples since cover more; `None`: there were none.
-    lasts: Duration,
-    coarse: Option<bool>,
+    train: Train,
     /// Something was heard of the present one.
     heard: bool,
     /// Best delivery since the burst began, and the rate at which that was sent.
@@ -53,8 +51,7 @@ impl Default for Start {
             vain: 0,
             unheard: 0,
             short: 0,
-            lasts: Duration::ZERO,
-            coarse: None,
+            train: Train::default(),
             heard: false,
             seen: Rate::ZERO,
             sent: Rate::ZERO,
@@ -84,7 +81,7 @@ impl Start {
     /// A burst begins, of such a length.
     pub(super) fn burst(&mut self, lasts: Duration) {
         *self = Self {
-            lasts,
+            train: Train::new(lasts),
             short: self.short,
             proven: self.proven,
             vain: self.vain,
@@ -96,7 +93,7 @@ impl Start {
     /// Takes a sample; says whether the burst is as good as delivered.
     pub(super) fn sample(&mut self, sample: &RateSample, datagram: u32) -> bool {
         let burst = self.proven.scale(BURST_GAIN);
-        self.coarse = Some(self.coarse != Some(false) && sample.interval > self.lasts);
+        self.train.sample(sample.interval);
         self.heard |= sample.sent >= burst.scale(HEARD);
         if sample.rate > self.seen {
             self.seen = sample.rate;
@@ -112,7 +109,7 @@ impl Start {
     pub(super) fn is_full(&mut self) -> bool {
         if !self.heard && self.unheard < MAX_UNHEARD {
             self.unheard += 1;
-            self.short += u32::from(self.coarse == Some(true));
+            self.short += u32::from(self.train.was_too_short());
             return false;
         }
         let grew = self.seen >= self.proven.scale(1.3);

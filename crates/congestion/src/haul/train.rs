@@ -1,0 +1,35 @@
+//! Was a train long enough to be heard of? Samples that all cover more than it lasted cannot tell it
+//! from what follows: the reports are too far apart, as of a receiver that gets a processor now and then.
+
+use std::time::Duration;
+
+/// A train that was too short to be heard of is followed by one twice as long, so often.
+pub(super) const MOST_DOUBLINGS: u32 = 3;
+
+/// The present or last train.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Train {
+    lasts: Duration,
+    /// All samples since cover more than it; `None`: there were none.
+    coarse: Option<bool>,
+}
+
+impl Train {
+    /// One begins.
+    pub(super) const fn new(lasts: Duration) -> Self {
+        Self {
+            lasts,
+            coarse: None,
+        }
+    }
+
+    /// Takes the time that a sample covers.
+    pub(super) fn sample(&mut self, interval: Duration) {
+        self.coarse = Some(self.coarse != Some(false) && interval > self.lasts);
+    }
+
+    /// There were samples, and none could be of it alone.
+    pub(super) fn was_too_short(&self) -> bool {
+        self.coarse == Some(true)
+    }
+}
