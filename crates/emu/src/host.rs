@@ -65,7 +65,6 @@ impl Host {
             // IPv6 does not exist on links this small (RFC 8200 §5).
             address6: (mtu >= 1_280).then_some((host.address6, 64)),
             queue_len: QUEUE_LEN,
-            queued_input: true,
         };
         let tun = host.run(move || {
             netns::enter_new_network()?;

@@ -96,6 +96,11 @@ impl Anatomy {
         })
     }
 
+    /// Several segments of a TCP connection.
+    pub(crate) fn is_tcp_train(&self) -> bool {
+        self.transport == Transport::Tcp && self.segments > 1
+    }
+
     /// Bytes of segment `index` on the wire, its headers from IP on included.
     pub(crate) fn wire_len(&self, index: u16) -> u32 {
         let len = self.payload_at - VNET + self.payload(index, 1).len();

@@ -132,6 +132,7 @@ impl Router {
             slab: Slab::new(memory),
             staging: None,
             busy_at: None,
+            threaded: [false; 2],
             late: Histogram::new(),
             clock: Clock::start(),
             stop: Arc::clone(&stop),
@@ -217,6 +218,8 @@ struct Loop {
     staging: Option<Slot>,
     /// When a train of several segments last passed.
     busy_at: Option<Instant>,
+    /// Toward which device TCP has passed: a kernel thread takes it there.
+    threaded: [bool; 2],
     late: Histogram,
     clock: Clock,
     stop: Arc<AtomicBool>,
@@ -281,6 +284,10 @@ impl Loop {
         };
         if anatomy.segments > 1 {
             self.busy_at = Some(now);
+        }
+        if anatomy.is_tcp_train() && !std::mem::replace(&mut self.threaded[1 - direction], true) {
+            // Where that is refused, this thread does the stack's work, as it does for other traffic.
+            let _refused = self.tuns[1 - direction].receive_in_thread();
         }
         let toward = &mut self.directions[direction];
         toward.totals.reads += 1;

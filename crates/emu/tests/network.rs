@@ -233,6 +233,32 @@ fn tcp_delivers_every_byte_through_loss_duplication_and_reordering() {
 }
 
 #[test]
+fn the_stack_gets_a_thread_where_tcp_arrives_and_only_there() {
+    let Some(wan) = network(&config(9_000, |_| {})) else {
+        return;
+    };
+    let threaded =
+        |host: &Host| host.run(|| std::fs::read_to_string("/sys/class/net/wan0/threaded"));
+    let (Ok(near), Ok(far)) = (threaded(wan.near()), threaded(wan.far())) else {
+        println!("skipped: /sys does not show the hosts' devices");
+        return;
+    };
+    assert_eq!((near.trim(), far.trim()), ("0", "0"));
+    trains(&wan, 8_000, 100, false);
+    assert_eq!(threaded(wan.far()).unwrap().trim(), "0");
+
+    let listener = wan.far().run(|| TcpListener::bind("10.99.0.2:0")).unwrap();
+    let to = listener.local_addr().unwrap();
+    let mut sender = wan.near().run(move || TcpStream::connect(to)).unwrap();
+    let sending = thread::spawn(move || sender.write_all(&vec![7; 4_000_000]));
+    let (mut receiver, _) = listener.accept().unwrap();
+    receiver.read_to_end(&mut Vec::new()).unwrap();
+    sending.join().unwrap().unwrap();
+    assert_eq!(threaded(wan.far()).unwrap().trim(), "1");
+    assert_eq!(threaded(wan.near()).unwrap().trim(), "0");
+}
+
+#[test]
 fn nothing_arrives_before_its_time() {
     let path = config(1_500, |path| {
         path.delay = Duration::from_millis(10);

@@ -7,6 +7,8 @@
 use farhaul_core::{
     codec::{DecodeError, Reader, VARINT_MAX},
     congestion::Sharing,
+    protocol::Session,
+    stats::{Stats, Why},
     units::Rate,
 };
 use farhaul_io::cpu;
@@ -14,7 +16,7 @@ use farhaul_io::cpu;
 use crate::{
     error::{Code, TransferError},
     filter::Spec,
-    message::Out,
+    message::{Message, Out},
 };
 
 /// The most places that one request names.
@@ -204,6 +206,58 @@ impl Usage {
     }
 }
 
+/// What only the side that sends knows of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sending {
+    /// For how long it was held, µs, for each of [`Why::HOLDS`].
+    pub(crate) held_micros: [u64; Why::HOLDS.len()],
+    /// Bytes sent for the first time.
+    pub(crate) data: u64,
+    /// Bytes sent again.
+    pub(crate) repaired: u64,
+    pub(crate) datagrams: u64,
+    /// Packets believed lost.
+    pub(crate) lost: u64,
+}
+
+impl Sending {
+    /// As this side, the sender, sees it.
+    pub(crate) fn of(stats: &Stats) -> Self {
+        let mut held_micros = [0; Why::HOLDS.len()];
+        for (place, (_, held)) in held_micros.iter_mut().zip(stats.held.totals()) {
+            *place = u64::try_from(held.as_micros()).unwrap_or(VARINT_MAX);
+        }
+        Self {
+            held_micros,
+            data: stats.data_sent,
+            repaired: stats.repaired,
+            datagrams: stats.datagrams_sent,
+            lost: stats.packets_lost,
+        }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Out<'_>) {
+        let counts = [self.data, self.repaired, self.datagrams, self.lost];
+        for n in self.held_micros.into_iter().chain(counts) {
+            out.varint(n.min(VARINT_MAX));
+        }
+    }
+
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut held_micros = [0; Why::HOLDS.len()];
+        for place in &mut held_micros {
+            *place = r.varint()?;
+        }
+        Ok(Self {
+            held_micros,
+            data: r.varint()?,
+            repaired: r.varint()?,
+            datagrams: r.varint()?,
+            lost: r.varint()?,
+        })
+    }
+}
+
 /// Counts what this process uses from now on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meter(std::time::Duration);
@@ -218,6 +272,14 @@ impl Meter {
         Usage {
             cpu_micros: u64::try_from(cpu.as_micros()).unwrap_or(VARINT_MAX),
             max_rss: cpu::max_rss().unwrap_or(0),
+        }
+    }
+
+    /// The last word of the side that sends.
+    pub(crate) fn bye(self, session: &dyn Session) -> Message {
+        Message::Bye {
+            usage: self.usage(),
+            sending: Sending::of(&session.stats()),
         }
     }
 }

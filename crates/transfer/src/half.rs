@@ -11,7 +11,7 @@ use farhaul_core::{
 };
 
 use crate::{
-    ask::{Meter, Usage},
+    ask::{Meter, Sending, Usage},
     error::{Code, TransferError},
     inbox::Inbox,
     message::Message,
@@ -84,6 +84,8 @@ pub(crate) struct Side {
     meter: Meter,
     /// What the other side used.
     theirs: Option<Usage>,
+    /// What the other side says of its sending.
+    sent: Option<Sending>,
 }
 
 impl Side {
@@ -101,6 +103,7 @@ impl Side {
             error: None,
             meter: Meter::new(),
             theirs: None,
+            sent: None,
         }
     }
 
@@ -128,8 +131,11 @@ impl Side {
 
     /// A message for the half.
     pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
-        if let Message::Finished { usage, .. } | Message::Bye { usage } = &message {
+        if let Message::Finished { usage, .. } | Message::Bye { usage, .. } = &message {
             self.theirs = Some(*usage);
+        }
+        if let Message::Bye { sending, .. } = &message {
+            self.sent = Some(*sending);
         }
         match &mut self.half {
             Some(Half::Lists(lister)) => lister.handle(message),
@@ -152,7 +158,7 @@ impl Side {
             None => {}
         }
         self.stats = session.stats();
-        if self.now.since(self.looked) >= LOOK_BACK {
+        if self.sends() && self.now.since(self.looked) >= LOOK_BACK {
             self.looked = self.now;
             let since = std::mem::replace(&mut self.held, self.stats.held);
             let lately = self.held.totals().zip(since.totals());
@@ -195,6 +201,10 @@ impl Side {
         }
     }
 
+    fn sends(&self) -> bool {
+        matches!(self.half, Some(Half::Sends(_) | Half::Lists(_)))
+    }
+
     /// Ends the session with an error.
     pub(crate) fn fail(&mut self, error: TransferError, session: &mut dyn Session) {
         session.close(self.now, u32::from(error.code.number()), &error.text);
@@ -232,7 +242,12 @@ impl Side {
             root: root.filter(|_| single),
             ours: self.meter.usage(),
             theirs: self.theirs,
-            sends: matches!(self.half, Some(Half::Sends(_) | Half::Lists(_))),
+            sends: self.sends(),
+            sending: if self.sends() {
+                Some(Sending::of(&self.stats))
+            } else {
+                self.sent
+            },
         };
         let verdict = || ledger.and_then(|l| l.verdict(&tally));
         let error = self.error.clone().or_else(verdict);

@@ -11,7 +11,7 @@ use std::ops::Range;
 use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
 
 use crate::{
-    ask::{Ask, Place, Usage},
+    ask::{Ask, Place, Sending, Usage},
     digest::Hash,
     error::Code,
     path,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Version of these messages.
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 /// Longest frame, without its length.
 pub(crate) const MAX_FRAME: usize = 64 << 10;
 /// Bodies are cut near this size, which leaves room for one largest item.
@@ -136,7 +136,7 @@ pub(crate) enum Message {
     /// Receiver: all entries are over.
     Finished { tally: Tally, usage: Usage },
     /// Sender: heard `Finished`.
-    Bye { usage: Usage },
+    Bye { usage: Usage, sending: Sending },
     /// Receiver, when nothing is to be changed: what it would do with each entry from `first` on.
     Verdicts { first: u64, actions: Vec<Action> },
     /// Sender, when nothing is to be changed: what its filter leaves out.
@@ -365,7 +365,10 @@ impl Message {
                 out.tally(tally);
                 usage.encode(out);
             }
-            Self::Bye { usage } => usage.encode(out),
+            Self::Bye { usage, sending } => {
+                usage.encode(out);
+                sending.encode(out);
+            }
             Self::Verdicts { first, actions } => {
                 out.varint(*first);
                 out.varint(actions.len() as u64);
@@ -451,6 +454,7 @@ impl Message {
             }
             16 => Self::Bye {
                 usage: Usage::decode(r)?,
+                sending: Sending::decode(r)?,
             },
             _ => {
                 let count = r.varint()?;

@@ -58,6 +58,18 @@ fn a_tally() -> impl Strategy<Value = Tally> {
     })
 }
 
+fn a_sending() -> impl Strategy<Value = Sending> {
+    let held = prop::array::uniform5(0u64..1 << 60);
+    let counts = prop::array::uniform4(0u64..1 << 60);
+    (held, counts).prop_map(|(held_micros, [data, repaired, datagrams, lost])| Sending {
+        held_micros,
+        data,
+        repaired,
+        datagrams,
+        lost,
+    })
+}
+
 fn a_usage() -> impl Strategy<Value = Usage> {
     (0u64..1 << 60, 0u64..1 << 60).prop_map(|(cpu_micros, max_rss)| Usage {
         cpu_micros,
@@ -161,7 +173,7 @@ fn a_message() -> impl Strategy<Value = Message> {
         (n.clone(), some_ranges()).prop_map(|(file, ranges)| Message::Repair { file, ranges }),
         (n, a_tally()).prop_map(|(resolved, tally)| Message::Report { resolved, tally }),
         (a_tally(), a_usage()).prop_map(|(tally, usage)| Message::Finished { tally, usage }),
-        a_usage().prop_map(|usage| Message::Bye { usage }),
+        (a_usage(), a_sending()).prop_map(|(usage, sending)| Message::Bye { usage, sending }),
         (0u64..1 << 60, vec(0u8..8, 0..50)).prop_map(|(first, actions)| {
             let action = |n| Action::from_number(n).unwrap();
             let actions = actions.into_iter().map(action).collect();
@@ -262,7 +274,7 @@ fn frame(direction: Direction, places: &[(&str, &str)]) -> Vec<u8> {
 fn a_request_looks_like_this() {
     let golden = [
         &[39][..],           // length
-        &[1, 3, 1],          // request, version, get
+        &[1, 4, 1],          // request, version, get
         b"01234567",         // tag
         &[12],               // bytes of the list
         &[1, b'a', 1, b'x'], // place: share, path
@@ -284,7 +296,10 @@ fn versions_before_3_read_enough_to_refuse() {
     let (_get, _tag) = (flag(&mut r).unwrap(), array::<8>(&mut r).unwrap());
     let (_share, path) = (text(&mut r).unwrap(), text(&mut r).unwrap());
     Ask::decode(&mut r).unwrap();
-    assert_eq!((version, path.len(), r.rest().len()), (3, 0, 0));
+    assert_eq!(
+        (version, path.len(), r.rest().len()),
+        (u64::from(VERSION), 0, 0)
+    );
     // What they ask for is not looked at.
     let theirs = [1, 2, 7, 7, 7];
     assert_eq!(

@@ -137,6 +137,8 @@ pub(crate) struct Lister {
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
     pub(crate) finished: bool,
+    /// The last word was said.
+    parted: bool,
     meter: Meter,
     progress: Arc<Progress>,
 }
@@ -161,6 +163,7 @@ impl Lister {
             ledger: Ledger::default(),
             tally: Tally::default(),
             finished: false,
+            parted: false,
             meter: Meter::new(),
             progress,
         })
@@ -193,6 +196,9 @@ impl Lister {
                 entries: self.first,
             });
             self.progress.set_phase(Phase::Finishing);
+        }
+        if self.finished && !std::mem::replace(&mut self.parted, true) {
+            self.out.push(&self.meter.bye(session));
         }
         self.out.flush(session);
     }
@@ -271,8 +277,6 @@ impl Lister {
                 self.tally = tally;
                 self.progress.set(&tally);
                 self.finished = true;
-                let usage = self.meter.usage();
-                self.out.push(&Message::Bye { usage });
                 Ok(())
             }
             _ => Err(TransferError::protocol(

@@ -7,13 +7,13 @@ use std::{
 };
 
 use farhaul_core::{
-    stats::Stats,
+    stats::{Stats, Why},
     units::{Rate, Size},
 };
 use serde::Serialize;
 
 use crate::{
-    ask::Usage,
+    ask::{Sending, Usage},
     digest::Hash,
     error::{Code, TransferError},
     ledger::{Failure, Ledger},
@@ -155,7 +155,7 @@ pub struct Summary {
     pub sender: End,
     /// What it cost the side that gets them.
     pub receiver: End,
-    /// Share of time for which sending was held, by reason.
+    /// Share of time for which the sender was held, by reason, and of the rest; empty if it did not say.
     pub limited_by: BTreeMap<&'static str, f64>,
     /// Files that are not in place; at most 1,000.
     pub failures: Vec<Failure>,
@@ -173,6 +173,28 @@ fn ratio(a: u64, b: u64, scale: f64) -> Option<f64> {
     (b > 0).then(|| a as f64 / b as f64 * scale)
 }
 
+/// Shares of `seconds`: what the sender waited for, and `sending` for the rest.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "shares are shown with a few digits"
+)]
+fn limits(sending: &Sending, seconds: f64) -> BTreeMap<&'static str, f64> {
+    let mut shares = BTreeMap::new();
+    if seconds <= 0.0 {
+        return shares;
+    }
+    let mut rest = 1.0;
+    for (why, micros) in Why::HOLDS.iter().zip(sending.held_micros) {
+        let share = (micros as f64 / 1e6 / seconds).min(rest);
+        rest -= share;
+        if share > 0.0 {
+            shares.insert(why.name(), share);
+        }
+    }
+    shares.insert("sending", rest);
+    shares
+}
+
 impl Summary {
     pub(crate) fn new(facts: &Facts<'_>, error: Option<&TransferError>) -> Self {
         let Facts {
@@ -184,13 +206,10 @@ impl Summary {
             ours,
             theirs,
             sends,
+            sending,
             ..
         } = *facts;
         let seconds = elapsed.as_secs_f64();
-        let held = stats
-            .held
-            .totals()
-            .filter(|(_, d)| seconds > 0.0 && !d.is_zero());
         let code = error.map_or(Code::Ok, |e| e.code);
         let feedback = stats.feedback_sent + stats.feedback_received;
         let (kept, all) = facts
@@ -206,8 +225,8 @@ impl Summary {
             bytes_wire_received: stats.wire_received,
             bytes_feedback: feedback,
             feedback_kib_per_gib: ratio(feedback, tally.bytes, 1_048_576.0),
-            retransmit_ratio: ratio(stats.repaired, stats.data_sent, 1.0),
-            loss_ratio: ratio(stats.packets_lost, stats.datagrams_sent, 1.0),
+            retransmit_ratio: sending.and_then(|s| ratio(s.repaired, s.data, 1.0)),
+            loss_ratio: sending.and_then(|s| ratio(s.lost, s.datagrams, 1.0)),
             goodput_bps: (seconds > 0.0).then(|| Rate::of(tally.bytes, elapsed).as_f64()),
             elapsed_s: seconds,
             rtt_s: Rtt {
@@ -231,9 +250,7 @@ impl Summary {
             },
             sender: End::new(if sends { Some(ours) } else { theirs }, tally.bytes),
             receiver: End::new(if sends { theirs } else { Some(ours) }, tally.bytes),
-            limited_by: held
-                .map(|(why, d)| (why.name(), (d.as_secs_f64() / seconds).min(1.0)))
-                .collect(),
+            limited_by: sending.map_or_else(BTreeMap::new, |s| limits(&s, seconds)),
             failures: kept.to_vec(),
             warnings: all.to_vec(),
             exit: Exit {
@@ -258,6 +275,7 @@ impl Summary {
             root: None,
             ours: Usage::default(),
             theirs: None,
+            sending: None,
             sends: put,
         };
         Self::new(&facts, Some(error))
@@ -337,7 +355,7 @@ impl Summary {
             .map(|(why, share)| format!("{why} {:.0} %", share * 100.0))
             .collect();
         if !held.is_empty() {
-            text += "held: ";
+            text += "limited by: ";
             text += &held.join(", ");
             text.push('\n');
         }
@@ -367,6 +385,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) theirs: Option<Usage>,
     /// This side has the files.
     pub(crate) sends: bool,
+    /// What the side that has them says of its sending.
+    pub(crate) sending: Option<Sending>,
 }
 
 /// How a transfer ended.

@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    io::{self, IoSlice},
+    io::{self, IoSlice, Write as _},
     net::{Ipv4Addr, Ipv6Addr},
     os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
 };
@@ -64,9 +64,6 @@ pub struct TunConfig {
     pub address6: Option<(Ipv6Addr, u8)>,
     /// Packets (or super-packets) the kernel holds for us before it drops.
     pub queue_len: u32,
-    /// Have the kernel's network stack take what we write from a queue (NAPI), if possible in a
-    /// kernel thread of its own, instead of working on it within our call.
-    pub queued_input: bool,
 }
 
 /// A TUN device in the network namespace of the thread that opened it; any thread may use it then.
@@ -74,6 +71,8 @@ pub struct TunConfig {
 pub struct Tun {
     fd: OwnedFd,
     offload: Offload,
+    /// Where the kernel is told whether a thread of its own takes what we write.
+    threaded: Option<fs::File>,
 }
 
 impl Tun {
@@ -83,12 +82,7 @@ impl Tun {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
         let mut request = request_for(config.name)?;
-        let napi = if config.queued_input {
-            libc::IFF_NAPI
-        } else {
-            0
-        };
-        let kind = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | napi;
+        let kind = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_NAPI;
         request.ifr_ifru.ifru_flags = low_bits(kind);
         // SAFETY: TUNSETIFF reads and writes one `ifreq`, which outlives the call.
         check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
@@ -99,17 +93,28 @@ impl Tun {
         })?;
         let offload = set_offload(fd.as_fd())?;
         set_up(config)?;
-        if config.queued_input {
-            // Needs a view of this namespace's devices; without one the queue is worked off within
-            // our call after all.
-            let _ = fs::write(format!("/sys/class/net/{}/threaded", config.name), "1");
-        }
-        Ok(Self { fd, offload })
+        // Needs a view of this namespace's devices.
+        let threaded = format!("/sys/class/net/{}/threaded", config.name);
+        let threaded = fs::OpenOptions::new().write(true).open(threaded).ok();
+        Ok(Self {
+            fd,
+            offload,
+            threaded,
+        })
     }
 
     /// What the kernel agreed to.
     pub const fn offload(&self) -> Offload {
         self.offload
+    }
+
+    /// From now on a kernel thread takes what we write (threaded NAPI); before, the network stack works
+    /// on it within our call. That is the cheaper way where the stack has little to do (UDP): no thread
+    /// is woken for each write. Where it has much to do (TCP), the thread does it on another processor.
+    /// False if it stays as it is.
+    pub fn receive_in_thread(&self) -> bool {
+        let threaded = self.threaded.as_ref();
+        threaded.is_some_and(|mut file| file.write_all(b"1").is_ok())
     }
 
     /// One packet with its [`VnetHeader`] in front; `WouldBlock` when there is none.

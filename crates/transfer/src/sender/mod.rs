@@ -151,6 +151,8 @@ pub(crate) struct Sender {
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
     pub(crate) finished: bool,
+    /// The last word was said.
+    parted: bool,
     /// Root of the last file, for a transfer of one.
     pub(crate) last_root: Option<Hash>,
     meter: Meter,
@@ -189,6 +191,7 @@ impl Sender {
             ledger: Ledger::default(),
             tally: Tally::default(),
             finished: false,
+            parted: false,
             last_root: None,
             meter: Meter::new(),
         })
@@ -228,6 +231,9 @@ impl Sender {
             });
             self.progress.set_phase(Phase::Finishing);
         }
+        if self.finished && !std::mem::replace(&mut self.parted, true) {
+            self.out.push(&self.meter.bye(session));
+        }
         self.out.flush(session);
     }
 
@@ -256,8 +262,6 @@ impl Sender {
             Message::Finished { tally, .. } => {
                 self.note_tally(&tally);
                 self.finished = true;
-                let usage = self.meter.usage();
-                self.out.push(&Message::Bye { usage });
                 Ok(())
             }
             _ => Err(TransferError::protocol(
