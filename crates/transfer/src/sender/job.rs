@@ -16,7 +16,7 @@ use crate::{
 const TRIES: u32 = 3;
 
 /// Bytes read and hashed at a time: they are still in the cache when they are hashed.
-const STEP: usize = 128 << 10;
+const STEP: usize = 32 << 10;
 
 /// A file as it was listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
