@@ -4,7 +4,11 @@
 //! A vector is a text file: `what:` says how to read it, hex with notes after `;` is the datagram,
 //! `pad: n` fills it with zeros to n bytes, `means:` lines are what comes out.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use farhaul_core::{
     arq::Report,
@@ -154,17 +158,80 @@ fn short_datagram(bytes: &[u8]) -> (Vec<String>, Vec<u8>) {
     (means, again)
 }
 
-#[test]
-fn every_vector_means_what_it_says_and_is_written_the_same() {
+/// Every vector with its file, in order.
+fn vectors() -> Vec<(PathBuf, Vector)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
     let mut files: Vec<_> = fs::read_dir(folder)
         .expect("the folder of vectors")
         .map(|entry| entry.expect("a file").path())
         .collect();
     files.sort();
-    assert!(files.len() >= 7, "{}", files.len());
-    for file in files {
+    let read = |file: PathBuf| {
         let vector = parse(&fs::read_to_string(&file).expect("a text file"));
+        (file, vector)
+    };
+    files.into_iter().map(read).collect()
+}
+
+#[test]
+fn every_frame_and_parameter_has_a_vector() {
+    let means: Vec<_> = vectors().into_iter().flat_map(|(_, v)| v.means).collect();
+    for kind in [
+        "Ping",
+        "Ready",
+        "State",
+        "Want",
+        "Report",
+        "Challenge",
+        "Response",
+        "Close",
+        "Credit",
+        "Wish",
+        "Message { up: false",
+        "Message { up: true",
+        "Crypto",
+        "Stream",
+        "Data",
+        "Params",
+    ] {
+        assert!(means.iter().any(|m| m.starts_with(kind)), "{kind}");
+    }
+    for law in ["law: None", "law: Some("] {
+        assert!(means.iter().any(|m| m.contains(law)), "{law}");
+    }
+}
+
+#[test]
+fn a_wish_beyond_32_bits_is_refused() {
+    let largest = *b"\x0a\xc0\x00\x00\x00\xff\xff\xff\xff";
+    let beyond = *b"\x0a\xc0\x00\x00\x01\x00\x00\x00\x00";
+    assert!(frame::next(&mut Reader::new(&largest)).is_ok());
+    assert!(frame::next(&mut Reader::new(&beyond)).is_err());
+}
+
+#[test]
+fn parameters_that_are_missing_or_said_twice_are_refused() {
+    let fields: [&[u8]; 4] = [
+        b"\x01\x04\x00\x00\x05\xb0",
+        b"\x02\x08\x00\x00\x00\x00\x00\x00\x27\x10",
+        b"\x03\x08\x83\x94\xc8\xf0\x3e\x51\x57\x08",
+        b"\x04\x03xcp",
+    ];
+    assert!(Params::decode(&fields.concat()).is_ok());
+    for (at, field) in fields.iter().enumerate() {
+        let twice = [&fields.concat(), *field].concat();
+        assert!(Params::decode(&twice).is_err(), "twice {}", at + 1);
+        let mut rest = fields.to_vec();
+        rest.remove(at);
+        let may_be_missing = at == 3;
+        let without = Params::decode(&rest.concat());
+        assert_eq!(without.is_ok(), may_be_missing, "without {}", at + 1);
+    }
+}
+
+#[test]
+fn every_vector_means_what_it_says_and_is_written_the_same() {
+    for (file, vector) in vectors() {
         let (means, again) = match vector.what.as_str() {
             "long" => long_datagram(&vector.bytes),
             "sealed" => short_datagram(&vector.bytes),
