@@ -25,6 +25,8 @@ use std::time::Duration;
 
 pub use client::Client;
 use farhaul_core::{congestion::Sharing, protocol::CloseReason, units::Rate};
+#[doc(hidden)]
+pub use message::fuzz_bench_messages;
 pub use message::{Limit, Mark};
 pub use report::{Cost, Interval, LawTime, Report};
 pub use run::{BenchError, Progress, Target, run, serve};

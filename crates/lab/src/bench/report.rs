@@ -113,7 +113,8 @@ impl Report {
     #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
     pub fn new(protocol: &str, cc: &str, reverse: bool, omit: Duration, lanes: &[Lane]) -> Self {
         let elapsed = lanes.iter().map(|l| l.elapsed).max().unwrap_or_default();
-        let sum = |of: fn(&Lane) -> u64| lanes.iter().map(of).sum::<u64>();
+        // Half of these figures are the peer's word.
+        let sum = |of: fn(&Lane) -> u64| lanes.iter().map(of).fold(0, u64::saturating_add);
         let all = sum(|l| l.receiver.received);
         let bytes = all - sum(|l| l.receiver.omitted).min(all);
         let seconds = elapsed.saturating_sub(omit).as_secs_f64();
