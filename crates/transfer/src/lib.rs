@@ -43,4 +43,6 @@ pub use inbox::fuzz_messages;
 pub use ledger::Failure;
 pub use plan::{Action, Planned};
 pub use progress::{Phase, Progress};
+#[doc(hidden)]
+pub use receiver::{fuzz_journal, fuzz_journal_records};
 pub use summary::{End, Exit, Files, Handle, Outcome, Rtt, Summary, Verify};

@@ -74,7 +74,7 @@ impl Journal {
             std::process::id(),
             host.nodename().to_string_lossy()
         );
-        journal.append(HOLDER, |w| {
+        put_record(&mut journal.buffer, HOLDER, |w| {
             w.put(&holder.as_bytes()[..holder.len().min(300)]).is_ok()
         });
         journal
@@ -86,62 +86,11 @@ impl Journal {
     fn load(&mut self) -> io::Result<()> {
         let mut bytes = Vec::new();
         self.file.read_to_end(&mut bytes)?;
-        let mut r = Reader::new(&bytes);
-        let mut names = BTreeMap::new();
-        let mut good = 0;
-        while let Ok(body) = record(&mut r) {
-            if self.apply(body, &mut names).is_err() {
-                break;
-            }
-            good = bytes.len() - r.rest().len();
-        }
-        self.next = names.last_key_value().map_or(0, |(n, _)| n + 1);
-        self.file.set_len(good as u64)?;
+        let contents = Contents::read(&bytes);
+        self.next = contents.next();
+        self.claims = contents.claims;
+        self.file.set_len(contents.good as u64)?;
         self.file.seek(SeekFrom::End(0))?;
-        Ok(())
-    }
-
-    fn apply(
-        &mut self,
-        body: &[u8],
-        names: &mut BTreeMap<u64, Vec<u8>>,
-    ) -> Result<(), DecodeError> {
-        let mut r = Reader::new(body);
-        match r.u8()? {
-            FILE => {
-                let number = r.varint()?;
-                let identity = Identity {
-                    size: r.varint()?,
-                    mtime: r.u64()?.cast_signed(),
-                    mtime_nanos: r.u32()?,
-                };
-                let name = r.rest().to_vec();
-                let claim = self.claims.entry(name.clone()).or_insert_with(|| Claim {
-                    identity,
-                    blocks: BTreeMap::new(),
-                });
-                // A run that ended before it had checked what the one before left takes nothing away.
-                if claim.identity != identity {
-                    claim.identity = identity;
-                    claim.blocks.clear();
-                }
-                names.insert(number, name);
-            }
-            BLOCK => {
-                let (number, index) = (r.varint()?, r.varint()?);
-                let value = r.take(32)?.try_into().map_err(|_| DecodeError::Truncated)?;
-                if let Some(claim) = names.get(&number).and_then(|n| self.claims.get_mut(n)) {
-                    claim.blocks.insert(index, value);
-                }
-            }
-            FORGET => {
-                let number = r.varint()?;
-                if let Some(name) = names.get(&number) {
-                    self.claims.remove(name);
-                }
-            }
-            _ => {}
-        }
         Ok(())
     }
 
@@ -156,41 +105,19 @@ impl Journal {
         let number = self.next;
         self.next += 1;
         self.live.insert(number);
-        self.append(FILE, |w| {
-            w.varint(number).is_ok()
-                && w.varint(identity.size).is_ok()
-                && w.put(&identity.mtime.to_be_bytes()).is_ok()
-                && w.u32(identity.mtime_nanos).is_ok()
-                && w.put(name).is_ok()
-        });
+        put_file(&mut self.buffer, number, name, identity);
         number
     }
 
     /// Block `index` is complete with this value.
     pub(crate) fn block(&mut self, number: u64, index: u64, value: &Hash) {
-        self.append(BLOCK, |w| {
-            w.varint(number).is_ok() && w.varint(index).is_ok() && w.put(value).is_ok()
-        });
+        put_block(&mut self.buffer, number, index, value);
     }
 
     /// The file is over, its part gone.
     pub(crate) fn forget(&mut self, number: u64) {
         self.live.remove(&number);
-        self.append(FORGET, |w| w.varint(number).is_ok());
-    }
-
-    fn append(&mut self, kind: u8, body: impl FnOnce(&mut Writer<'_>) -> bool) {
-        let mut space = [0; MAX_BODY];
-        let mut w = Writer::new(&mut space);
-        let fits = w.u8(kind).is_ok() && body(&mut w);
-        debug_assert!(fits, "names are bounded");
-        let len = w.len();
-        let body = &space[..len];
-        self.buffer
-            .extend_from_slice(&u32::try_from(len).unwrap_or_default().to_be_bytes());
-        self.buffer.extend_from_slice(body);
-        self.buffer
-            .extend_from_slice(&blake3::hash(body).as_bytes()[..CHECK]);
+        put_record(&mut self.buffer, FORGET, |w| w.varint(number).is_ok());
     }
 
     /// Hands what was appended to the system.
@@ -277,6 +204,76 @@ fn locked(file: &mut File) -> TransferError {
     .fix("wait for it to end, or stop it; the files it completed will not be sent again")
 }
 
+/// What the bytes of a journal say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Contents {
+    claims: BTreeMap<Vec<u8>, Claim>,
+    /// Names by number.
+    names: BTreeMap<u64, Vec<u8>>,
+    /// Bytes up to the end of the last record that checks.
+    good: usize,
+}
+
+impl Contents {
+    fn read(bytes: &[u8]) -> Self {
+        let mut contents = Self::default();
+        let mut r = Reader::new(bytes);
+        while let Ok(body) = record(&mut r) {
+            if contents.apply(body).is_err() {
+                break;
+            }
+            contents.good = bytes.len() - r.rest().len();
+        }
+        contents
+    }
+
+    /// The first number that no file has.
+    fn next(&self) -> u64 {
+        self.names.last_key_value().map_or(0, |(n, _)| n + 1)
+    }
+
+    fn apply(&mut self, body: &[u8]) -> Result<(), DecodeError> {
+        let mut r = Reader::new(body);
+        match r.u8()? {
+            FILE => {
+                let number = r.varint()?;
+                let identity = Identity {
+                    size: r.varint()?,
+                    mtime: r.u64()?.cast_signed(),
+                    mtime_nanos: r.u32()?,
+                };
+                let name = r.rest().to_vec();
+                let claim = self.claims.entry(name.clone()).or_insert_with(|| Claim {
+                    identity,
+                    blocks: BTreeMap::new(),
+                });
+                // A run that ended before it had checked what the one before left takes nothing away.
+                if claim.identity != identity {
+                    claim.identity = identity;
+                    claim.blocks.clear();
+                }
+                self.names.insert(number, name);
+            }
+            BLOCK => {
+                let (number, index) = (r.varint()?, r.varint()?);
+                let value = r.take(32)?.try_into().map_err(|_| DecodeError::Truncated)?;
+                let name = self.names.get(&number);
+                if let Some(claim) = name.and_then(|n| self.claims.get_mut(n)) {
+                    claim.blocks.insert(index, value);
+                }
+            }
+            FORGET => {
+                let number = r.varint()?;
+                if let Some(name) = self.names.get(&number) {
+                    self.claims.remove(name);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
 fn record<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
     let len = r.u32()? as usize;
     if len > MAX_BODY {
@@ -290,58 +287,63 @@ fn record<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ID: Identity = Identity {
-        size: 5 << 20,
-        mtime: -3,
-        mtime_nanos: 7,
-    };
-
-    #[test]
-    fn claims_survive_and_damage_only_loses_what_follows() {
-        let tmp = tempfile::tempdir().unwrap();
-        let dir = confine::open_root(tmp.path()).unwrap();
-        let mut j = Journal::open(&dir, [1; 8]).unwrap();
-        let a = j.begin(b"dir/a", ID);
-        let b = j.begin(b"b", ID);
-        j.block(a, 0, &[1; 32]);
-        j.block(b, 4, &[2; 32]);
-        j.forget(b);
-        j.block(a, 3, &[3; 32]);
-        j.flush().unwrap();
-        let locked = Journal::open(&dir, [1; 8]).unwrap_err();
-        assert_eq!(locked.code, Code::Locked);
-        assert!(
-            locked.text.contains(&format!("pid {}", std::process::id())),
-            "{locked}"
-        );
-        assert!(
-            Journal::open(&dir, [2; 8]).is_ok(),
-            "another transfer is not in the way"
-        );
-        drop(j);
-        let file = tmp.path().join(path::show(&path::journal_name([1; 8])));
-        let mut bytes = std::fs::read(&file).unwrap();
-        let mut j = Journal::open(&dir, [1; 8]).unwrap();
-        let expected = BTreeMap::from([(0, [1; 32]), (3, [3; 32])]);
-        assert_eq!(j.claim(b"b", ID), None);
-        assert_eq!(j.claim(b"dir/a", ID), Some(expected));
-        drop(j);
-        let n = bytes.len();
-        bytes[n - 10] ^= 1;
-        std::fs::write(&file, &bytes).unwrap();
-        let mut j = Journal::open(&dir, [1; 8]).unwrap();
-        let other = Identity { mtime: 5, ..ID };
-        assert_eq!(j.claims[&b"dir/a"[..]].blocks.len(), 1);
-        assert_eq!(
-            j.claim(b"dir/a", other),
-            None,
-            "another file of the same name"
-        );
-        drop(j);
-        assert!(!file.exists(), "an empty journal is removed");
-    }
+fn put_record(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Writer<'_>) -> bool) {
+    let mut space = [0; MAX_BODY];
+    let mut w = Writer::new(&mut space);
+    let fits = w.u8(kind).is_ok() && body(&mut w);
+    debug_assert!(fits, "names are bounded");
+    let len = w.len();
+    let body = &space[..len];
+    out.extend_from_slice(&u32::try_from(len).unwrap_or_default().to_be_bytes());
+    out.extend_from_slice(body);
+    out.extend_from_slice(&blake3::hash(body).as_bytes()[..CHECK]);
 }
+
+fn put_file(out: &mut Vec<u8>, number: u64, name: &[u8], identity: Identity) {
+    put_record(out, FILE, |w| {
+        w.varint(number).is_ok()
+            && w.varint(identity.size).is_ok()
+            && w.put(&identity.mtime.to_be_bytes()).is_ok()
+            && w.u32(identity.mtime_nanos).is_ok()
+            && w.put(name).is_ok()
+    });
+}
+
+fn put_block(out: &mut Vec<u8>, number: u64, index: u64, value: &Hash) {
+    put_record(out, BLOCK, |w| {
+        w.varint(number).is_ok() && w.varint(index).is_ok() && w.put(value).is_ok()
+    });
+}
+
+/// Reads arbitrary bytes as a journal; what they claim must survive being recorded anew. For fuzzing.
+#[doc(hidden)]
+pub fn fuzz_journal(bytes: &[u8]) {
+    let contents = Contents::read(bytes);
+    assert_eq!(Contents::read(&bytes[..contents.good]), contents);
+    let mut again = Vec::new();
+    for (name, claim) in &contents.claims {
+        // One number for all: a number means what it was last given to.
+        put_file(&mut again, 0, name, claim.identity);
+        for (index, value) in &claim.blocks {
+            put_block(&mut again, 0, *index, value);
+        }
+    }
+    let twin = Contents::read(&again);
+    assert_eq!((twin.claims, twin.good), (contents.claims, again.len()));
+}
+
+/// The same behind lengths and checks that are right, which a fuzzer does not find by itself: records
+/// are cut out of `bytes`, each after its length in one byte. For fuzzing.
+#[doc(hidden)]
+pub fn fuzz_journal_records(bytes: &[u8]) {
+    let (mut r, mut journal) = (Reader::new(bytes), Vec::new());
+    while let Ok(kind) = r.u8() {
+        let len = r.u8().map_or(0, usize::from).min(r.rest().len());
+        let body = r.take(len).unwrap_or_default();
+        put_record(&mut journal, kind, |w| w.put(body).is_ok());
+    }
+    fuzz_journal(&journal);
+}
+
+#[cfg(test)]
+mod tests;

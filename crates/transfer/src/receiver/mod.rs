@@ -43,6 +43,8 @@ mod staging;
 pub(crate) use base::{Base, Look};
 use job::{Meta, Small, Target, WriteDone, WriteJob};
 use journal::Journal;
+#[doc(hidden)]
+pub use journal::{fuzz_journal, fuzz_journal_records};
 use staging::Staging;
 
 /// Small files per job.

@@ -1,0 +1,236 @@
+use std::path::PathBuf;
+
+use proptest::{collection::vec, prelude::*, sample::Index};
+
+use super::*;
+
+const ID: Identity = Identity {
+    size: 5 << 20,
+    mtime: -3,
+    mtime_nanos: 7,
+};
+
+#[test]
+fn claims_survive_and_damage_only_loses_what_follows() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = confine::open_root(tmp.path()).unwrap();
+    let mut j = Journal::open(&dir, [1; 8]).unwrap();
+    let a = j.begin(b"dir/a", ID);
+    let b = j.begin(b"b", ID);
+    j.block(a, 0, &[1; 32]);
+    j.block(b, 4, &[2; 32]);
+    j.forget(b);
+    j.block(a, 3, &[3; 32]);
+    j.flush().unwrap();
+    let locked = Journal::open(&dir, [1; 8]).unwrap_err();
+    assert_eq!(locked.code, Code::Locked);
+    assert!(
+        locked.text.contains(&format!("pid {}", std::process::id())),
+        "{locked}"
+    );
+    assert!(
+        Journal::open(&dir, [2; 8]).is_ok(),
+        "another transfer is not in the way"
+    );
+    drop(j);
+    let file = tmp.path().join(path::show(&path::journal_name([1; 8])));
+    let mut bytes = std::fs::read(&file).unwrap();
+    let mut j = Journal::open(&dir, [1; 8]).unwrap();
+    let expected = BTreeMap::from([(0, [1; 32]), (3, [3; 32])]);
+    assert_eq!(j.claim(b"b", ID), None);
+    assert_eq!(j.claim(b"dir/a", ID), Some(expected));
+    drop(j);
+    let n = bytes.len();
+    bytes[n - 10] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    let mut j = Journal::open(&dir, [1; 8]).unwrap();
+    let other = Identity { mtime: 5, ..ID };
+    assert_eq!(j.claims[&b"dir/a"[..]].blocks.len(), 1);
+    assert_eq!(
+        j.claim(b"dir/a", other),
+        None,
+        "another file of the same name"
+    );
+    drop(j);
+    assert!(!file.exists(), "an empty journal is removed");
+}
+
+/// What a run does, as the receiver does it; files by number among [`NAMES`].
+#[derive(Clone, Debug)]
+enum Step {
+    /// The sources have a file of this name and identity, which is not complete.
+    Begin(usize, Identity),
+    /// The nth file under way has a block more.
+    Block(Index, u64, Hash),
+    /// The nth file under way is over.
+    Forget(Index),
+    /// The run ends, another begins.
+    Again,
+}
+
+const NAMES: [&[u8]; 4] = [b"a", b"dir/b", b"\xff\n", b"dir/sub/c.part"];
+
+fn an_identity() -> impl Strategy<Value = Identity> {
+    let few = (0_u64..2, -1_i64..1, 0_u32..2);
+    let any = (0..1_u64 << 62, any::<i64>(), any::<u32>());
+    prop_oneof![few, any].prop_map(|(size, mtime, mtime_nanos)| Identity {
+        size,
+        mtime,
+        mtime_nanos,
+    })
+}
+
+fn a_step() -> impl Strategy<Value = Step> {
+    let block = || {
+        let index = prop_oneof![0_u64..9, 0..1_u64 << 62];
+        (any::<Index>(), index, any::<u8>())
+            .prop_map(|(file, index, byte)| Step::Block(file, index, [byte; 32]))
+    };
+    prop_oneof![
+        (0..NAMES.len(), an_identity()).prop_map(|(name, id)| Step::Begin(name, id)),
+        block(),
+        block(),
+        any::<Index>().prop_map(Step::Forget),
+        Just(Step::Again),
+    ]
+}
+
+type Claims = BTreeMap<Vec<u8>, Claim>;
+
+/// A journal in a folder, and a naive twin of what is on its disk.
+struct Twin {
+    tmp: tempfile::TempDir,
+    dir: Dir,
+    journal: Option<Journal>,
+    under_way: Vec<(u64, usize)>,
+    claims: Claims,
+}
+
+impl Twin {
+    fn new() -> Self {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = confine::open_root(tmp.path()).unwrap();
+        let journal = Some(Journal::open(&dir, [1; 8]).unwrap());
+        Self {
+            tmp,
+            dir,
+            journal,
+            under_way: Vec::new(),
+            claims: BTreeMap::new(),
+        }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.tmp
+            .path()
+            .join(path::show(&path::journal_name([1; 8])))
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        self.journal.as_mut().unwrap().flush().unwrap();
+        std::fs::read(self.file()).unwrap()
+    }
+
+    fn take(&mut self, step: &Step) {
+        let journal = self.journal.as_mut().unwrap();
+        match *step {
+            Step::Begin(i, identity) => {
+                let name = NAMES[i].to_vec();
+                if self.under_way.iter().any(|(_, n)| *n == i) {
+                    return;
+                }
+                let left = self.claims.get(&name).filter(|c| c.identity == identity);
+                let left = left.map(|c| c.blocks.clone());
+                // Only what an earlier run left, and only once.
+                if let Some(claimed) = journal.claim(&name, identity) {
+                    assert_eq!(Some(claimed), left);
+                }
+                self.under_way.push((journal.begin(&name, identity), i));
+                let blocks = left.unwrap_or_default();
+                self.claims.insert(name, Claim { identity, blocks });
+            }
+            Step::Block(nth, index, value) if !self.under_way.is_empty() => {
+                let (number, i) = self.under_way[nth.index(self.under_way.len())];
+                journal.block(number, index, &value);
+                let claim = self.claims.get_mut(NAMES[i]).unwrap();
+                claim.blocks.insert(index, value);
+            }
+            Step::Forget(nth) if !self.under_way.is_empty() => {
+                let (number, i) = self.under_way.remove(nth.index(self.under_way.len()));
+                journal.forget(number);
+                self.claims.remove(NAMES[i]);
+            }
+            Step::Block(..) | Step::Forget(_) => {}
+            Step::Again => {
+                self.under_way.clear();
+                let needed = journal.is_needed();
+                drop(self.journal.take());
+                assert_eq!(self.file().exists(), needed);
+                self.journal = Some(Journal::open(&self.dir, [1; 8]).unwrap());
+                assert_eq!(self.journal.as_ref().unwrap().claims, self.claims);
+            }
+        }
+    }
+}
+
+/// Where the records of a journal end.
+fn ends(bytes: &[u8]) -> Vec<usize> {
+    let mut r = Reader::new(bytes);
+    let mut ends = vec![0];
+    while record(&mut r).is_ok() {
+        ends.push(bytes.len() - r.rest().len());
+    }
+    ends
+}
+
+fn recorded(steps: &[Step]) -> Vec<u8> {
+    let mut twin = Twin::new();
+    for step in steps {
+        twin.take(step);
+    }
+    twin.bytes()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_was_recorded_is_claimed_and_nothing_else(steps in vec(a_step(), 0..40)) {
+        let mut twin = Twin::new();
+        for step in steps {
+            twin.take(&step);
+            let bytes = twin.bytes();
+            let contents = Contents::read(&bytes);
+            prop_assert_eq!(&contents.claims, &twin.claims);
+            prop_assert_eq!(contents.good, bytes.len());
+        }
+        twin.take(&Step::Again);
+    }
+
+    #[test]
+    fn a_journal_cut_or_damaged_says_what_it_said_before(
+        steps in vec(a_step(), 0..40),
+        at in any::<Index>(),
+        bits in any::<u8>(),
+    ) {
+        let whole = recorded(&steps);
+        let at = at.index(whole.len());
+        let before = *ends(&whole).iter().rfind(|end| **end <= at).unwrap();
+        let expected = Contents::read(&whole[..before]);
+        prop_assert_eq!(expected.good, before);
+        let mut bytes = whole;
+        if bits == 0 {
+            bytes.truncate(at);
+        } else {
+            bytes[at] ^= bits;
+        }
+        prop_assert_eq!(Contents::read(&bytes), expected);
+        fuzz_journal(&bytes);
+    }
+
+    #[test]
+    fn any_bytes_never_panic(bytes in vec(prop_oneof![0_u8..40, any::<u8>()], 0..300)) {
+        fuzz_journal(&bytes);
+        fuzz_journal_records(&bytes);
+    }
+}
