@@ -25,5 +25,7 @@ pub mod wan;
 pub use blast::{Blast, blast};
 pub use health::{Health, Lateness};
 pub use host::Host;
+#[doc(hidden)]
+pub use packet::fuzz_packet;
 pub use process::{Failed, Service};
 pub use report::{DirectionReport, WanReport};

@@ -66,7 +66,8 @@ impl Anatomy {
         };
         let at = match vnet.gso {
             Gso::None => VNET + ip_len,
-            _ => VNET + usize::from(vnet.csum_start),
+            // Behind the IP header, which is rewritten for every run.
+            _ => VNET + Some(usize::from(vnet.csum_start)).filter(|at| *at >= ip_len)?,
         };
         let (transport, payload_at) = match vnet.gso {
             Gso::Tcp4 | Gso::Tcp6 => (Transport::Tcp, at + tcp_len(packet, at)?),
@@ -255,12 +256,16 @@ impl Headers {
     }
 }
 
-/// Header length, protocol (0 for a fragment) and ECN bits of an IPv4 packet.
+/// Header length, protocol (0 for a fragment) and ECN bits of an IPv4 packet; `None` if it is shorter
+/// than its header says, or the header shorter than one can be.
 fn v4(packet: &[u8]) -> Option<(usize, u8, Ecn)> {
     let header: &[u8; 20] = packet.get(VNET..)?.first_chunk()?;
+    let len = usize::from(header[0] & 15) * 4;
+    if len < 20 || packet.len() < VNET + len {
+        return None;
+    }
     let fragment = get(header, 6) & 0x3fff != 0;
     let protocol = if fragment { 0 } else { header[9] };
-    let len = usize::from(header[0] & 15) * 4;
     Some((len, protocol, Ecn::from_bits(header[1])))
 }
 
@@ -324,6 +329,40 @@ const fn low16(n: usize) -> u16 {
 )]
 const fn low32(n: usize) -> u32 {
     n as u32
+}
+
+/// Feeds arbitrary bytes through the calls that the router makes of a packet from a TUN device, every
+/// segment damaged and marked, and looks at what comes out. For fuzzing.
+#[doc(hidden)]
+pub fn fuzz_packet(bytes: &[u8]) {
+    let Some(anatomy) = Anatomy::of(bytes) else {
+        return;
+    };
+    let (mut packet, all) = (bytes.to_vec(), anatomy.segments);
+    let wire: u64 = (0..all).map(|i| u64::from(anatomy.wire_len(i))).sum();
+    assert_eq!(anatomy.run_wire_len(0, all), wire);
+    for index in 0..all {
+        if anatomy.delivers_damage() {
+            anatomy.flip(&mut packet, index, u64::from(index));
+        }
+    }
+    if all == 1 {
+        anatomy.mark(&mut packet);
+    }
+    let later = Anatomy::of(&packet).expect("what was understood stays so");
+    assert_eq!((later.segments, packet.len()), (all, bytes.len()));
+    assert!(all > 1 || later.ecn == Ecn::Ce);
+    if all == 1 {
+        return;
+    }
+    for (first, count) in [(0, all), (0, 1), (all / 2, all - all / 2), (all - 1, 1)] {
+        let mut run = later.headers(&packet, first, count, true).bytes().to_vec();
+        run.extend_from_slice(&packet[later.payload(first, count)]);
+        let rebuilt = Anatomy::of(&run).expect("a run is a packet");
+        assert_eq!((rebuilt.segments, rebuilt.ecn), (count, Ecn::Ce));
+        let wire = later.run_wire_len(first, count);
+        assert_eq!(rebuilt.run_wire_len(0, count), wire);
+    }
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+use proptest::{collection::vec, prelude::*, sample::Index};
+
 use super::*;
 
 /// A UDP train over IPv4 of `len` payload bytes in segments of `segment`, as the kernel hands it over.
@@ -21,17 +23,31 @@ fn tcp4(len: usize, segment: u16) -> Vec<u8> {
     finish(train(Gso::Tcp4, segment, 20, &ip, &tcp(), len))
 }
 
+fn udp6(len: usize, segment: u16) -> Vec<u8> {
+    let mut ip = ip6(UDP, 8 + len);
+    ip[1] = 0x20;
+    let udp = [0x10, 0x92, 0x46, 0x48, 0, 0, 0, 0];
+    let mut packet = train(Gso::Udp, segment, 40, &ip, &udp, len);
+    put(&mut packet, VNET + 44, low16(8 + len));
+    finish(packet)
+}
+
 fn tcp6(len: usize, segment: u16) -> Vec<u8> {
+    let ip = ip6(TCP, 32 + len);
+    finish(train(Gso::Tcp6, segment, 40, &ip, &tcp(), len))
+}
+
+fn ip6(protocol: u8, len: usize) -> Vec<u8> {
     let mut ip = vec![0; 40];
     ip[0] = 0x60;
-    ip[6] = TCP;
+    put(&mut ip, 4, low16(len));
+    ip[6] = protocol;
     ip[7] = 64;
     ip[8] = 0xfd;
     ip[23] = 1;
     ip[24] = 0xfd;
     ip[39] = 2;
-    put(&mut ip, 4, low16(32 + len));
-    finish(train(Gso::Tcp6, segment, 40, &ip, &tcp(), len))
+    ip
 }
 
 /// 32 bytes of TCP header: sequence number `0xffff_fff0`, flags CWR, ACK, PSH, FIN.
@@ -116,6 +132,7 @@ fn the_whole_train_rebuilt_is_the_train() {
         udp4(20_000, 1_472),
         tcp4(20_000, 1_448),
         tcp6(19_990, 1_428),
+        udp6(20_000, 1_452),
     ] {
         let anatomy = Anatomy::of(&packet).unwrap();
         assert_eq!(anatomy.segments, 14);
@@ -240,4 +257,104 @@ fn what_is_not_understood_is_left_alone() {
     let mut truncated = tcp4(20_000, 1_448);
     truncated.truncate(VNET + 30);
     assert_eq!(Anatomy::of(&truncated), None);
+}
+
+#[test]
+fn headers_that_cannot_be_are_not_understood() {
+    // A header of 60 bytes in a packet of 28, and one of 16.
+    for first in [0x4f, 0x44] {
+        let mut packet = udp4(0, 1_472);
+        packet[VNET] = first;
+        assert_eq!(Anatomy::of(&packet), None);
+        fuzz_packet(&packet);
+    }
+    // A train whose transport header is said to begin within the IP header.
+    for whole in [
+        udp4(20_000, 1_472),
+        tcp4(20_000, 1_448),
+        udp6(20_000, 1_452),
+        tcp6(20_000, 1_428),
+    ] {
+        for start in 0..80_u16 {
+            let mut packet = whole.clone();
+            packet[6..8].copy_from_slice(&start.to_ne_bytes());
+            fuzz_packet(&packet);
+        }
+    }
+}
+
+/// A packet as a kernel would hand it over: either version, TCP or UDP, one segment or several.
+fn a_packet() -> impl Strategy<Value = Vec<u8>> {
+    let kinds: [fn(usize, u16) -> Vec<u8>; 4] = [udp4, tcp4, udp6, tcp6];
+    let lengths = prop_oneof![0_usize..4, 0_usize..9_000];
+    (0..kinds.len(), lengths, 1_u16..2_000)
+        .prop_map(move |(kind, len, segment)| kinds[kind](len, segment))
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_never_panic(bytes in vec(any::<u8>(), 0..200)) {
+        fuzz_packet(&bytes);
+    }
+
+    #[test]
+    fn any_bytes_that_may_be_ip_never_panic(
+        gso in prop_oneof![0_u8..6, any::<u8>()],
+        size in 0_u16..300,
+        start in 0_u16..80,
+        first in prop_oneof![0x40_u8..0x50, 0x60_u8..0x70],
+        protocol in prop_oneof![Just(TCP), Just(UDP), any::<u8>()],
+        mut rest in vec(any::<u8>(), 0..400),
+    ) {
+        let six = first >= 0x60;
+        if let Some(place) = rest.get_mut(if six { 5 } else { 8 }) {
+            *place = protocol;
+        }
+        if let Some(offset) = rest.get_mut(5..7).filter(|_| !six) {
+            offset.fill(0);
+        }
+        let mut bytes = vec![0; VNET];
+        bytes[1] = gso;
+        bytes[4..6].copy_from_slice(&size.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&start.to_ne_bytes());
+        bytes.push(first);
+        bytes.extend(rest);
+        fuzz_packet(&bytes);
+    }
+
+    #[test]
+    fn damaged_packets_never_panic(
+        packet in a_packet(),
+        // Half of the damage in the headers.
+        damage in vec((prop_oneof![Just(90_usize), Just(usize::MAX)], any::<Index>(), 1_u8..), 0..5),
+        cut in any::<Index>(),
+        whole: bool,
+    ) {
+        let mut bytes = packet;
+        for (within, at, bits) in damage {
+            let at = at.index(bytes.len().min(within));
+            bytes[at] ^= bits;
+        }
+        if !whole {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        fuzz_packet(&bytes);
+    }
+
+    #[test]
+    fn every_run_of_a_train_is_a_packet_of_its_own(packet in a_packet(), ends in any::<[Index; 2]>()) {
+        let anatomy = Anatomy::of(&packet).unwrap();
+        let all = usize::from(anatomy.segments);
+        let first = ends[0].index(all);
+        let count = 1 + ends[1].index(all - first);
+        let part = run(&packet, low16(first), low16(count), false);
+        let rebuilt = Anatomy::of(&part).unwrap();
+        prop_assert_eq!(usize::from(rebuilt.segments), count);
+        prop_assert!(transport_is_consistent(&part));
+        if anatomy.version == Version::V4 {
+            prop_assert_eq!(header_sum(&part), 0xffff);
+        }
+        let payload = anatomy.payload(low16(first), low16(count));
+        prop_assert_eq!(&part[rebuilt.payload_at..], &packet[payload]);
+    }
 }
