@@ -202,6 +202,8 @@ fn load(seed: &[u8; 32]) -> Result<Arc<dyn SigningKey>, Error> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// RFC 8032 §7.1, test 1.
@@ -249,5 +251,39 @@ mod tests {
     fn new_identities_differ() {
         let (a, b) = (Identity::generate().unwrap(), Identity::generate().unwrap());
         assert_ne!(a.public(), b.public());
+    }
+
+    /// Text that is nearly a key: the prefix, then about as many letters as there should be.
+    fn nearly_a_key() -> impl Strategy<Value = String> {
+        let letter = prop_oneof![
+            9 => (0..LETTERS.len()).prop_map(|i| char::from(LETTERS[i])),
+            1 => any::<char>(),
+        ];
+        let body = proptest::collection::vec(letter, 54..59);
+        body.prop_map(|letters| PREFIX.chars().chain(letters).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_never_panics(text in prop_oneof![nearly_a_key(), any::<String>()]) {
+            if let Ok(key) = text.parse::<PublicKey>() {
+                prop_assert_eq!(key.to_string().parse(), Ok(key));
+            }
+        }
+
+        #[test]
+        fn any_key_survives_being_typed(bytes: [u8; 32], capitals: bool, at: usize, other: char) {
+            let key = PublicKey::from_bytes(bytes);
+            let shown = key.to_string();
+            let (_, body) = shown.split_at(PREFIX.len());
+            let typed = if capitals { body.to_uppercase() } else { body.to_string() };
+            prop_assert_eq!(format!(" {PREFIX}{typed}\n").parse(), Ok(key));
+            // One letter wrong is never another key.
+            let at = at % body.len();
+            let wrong = format!("{PREFIX}{}{other}{}", &body[..at], &body[at + 1..]);
+            if wrong.to_lowercase() != shown {
+                prop_assert!(wrong.parse::<PublicKey>().is_err());
+            }
+        }
     }
 }
