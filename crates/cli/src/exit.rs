@@ -10,10 +10,6 @@ use crate::interrupt;
 
 /// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(
-    dead_code,
-    reason = "the table is complete; not every command has every ending"
-)]
 pub(crate) enum Exit {
     /// Everything was done, or there was nothing to do.
     Ok,
@@ -77,7 +73,7 @@ impl Exit {
             Self::Partial => (5, "partial", true),
             Self::SourceChanged => (6, "source_changed", true),
             Self::VerifyFailed => (7, "verify_failed", true),
-            Self::NoSpace => (8, "no_space", true),
+            Self::NoSpace => (8, "no_space", false),
             Self::Locked => (9, "locked", true),
             Self::Config => (10, "config", false),
             Self::NetSetup => (11, "net_setup", true),
@@ -88,7 +84,7 @@ impl Exit {
             Self::UdpBlocked => (16, "udp_blocked", false),
             Self::ConnectionLost => (17, "connection_lost", true),
             Self::Busy => (18, "busy", true),
-            Self::Limit => (19, "limit", true),
+            Self::Limit => (19, "limit", false),
             Self::Protocol => (20, "protocol", false),
             Self::Threshold => (22, "threshold", false),
             Self::Signal(1) => (129, "hup", true),
@@ -212,5 +208,61 @@ mod tests {
         assert_eq!(object["exit"]["code"], 2);
         assert_eq!(object["exit"]["name"], "usage");
         assert_eq!(Exit::Signal(2).code(), 130);
+    }
+
+    #[test]
+    fn the_documented_table_is_the_one_that_is_used() {
+        let page = include_str!("../../../docs/using.md");
+        let shown: Vec<_> = page
+            .lines()
+            .skip_while(|line| !line.starts_with("| code | name |"))
+            .skip(2)
+            .map_while(|line| line.strip_prefix("| "))
+            .map(|line| line.split('|').map(str::trim).collect::<Vec<_>>())
+            .collect();
+        let all = [
+            Exit::Ok,
+            Exit::Internal,
+            Exit::Usage,
+            Exit::SourceMissing,
+            Exit::DestError,
+            Exit::Partial,
+            Exit::SourceChanged,
+            Exit::VerifyFailed,
+            Exit::NoSpace,
+            Exit::Locked,
+            Exit::Config,
+            Exit::NetSetup,
+            Exit::Ssh,
+            Exit::RemoteMissing,
+            Exit::Version,
+            Exit::Auth,
+            Exit::UdpBlocked,
+            Exit::ConnectionLost,
+            Exit::Busy,
+            Exit::Limit,
+            Exit::Protocol,
+            Exit::Threshold,
+        ];
+        assert_eq!(shown.len(), all.len() + 1, "and a row of signals");
+        for (exit, shown) in all.iter().zip(shown) {
+            let (code, name, retryable) = exit.row();
+            let again = if retryable { "yes" } else { "" };
+            assert_eq!(shown[..3], [code.to_string().as_str(), name, again]);
+        }
+    }
+
+    #[test]
+    fn the_library_says_the_same_of_each_code() {
+        for number in 0..=u8::MAX {
+            let Some(code) = Code::from_number(number) else {
+                continue;
+            };
+            if code == Code::Interrupted {
+                continue;
+            }
+            let (ours, name, retryable) = Exit::from(code).row();
+            assert_eq!((ours, retryable), (number, code.retryable()), "{name}");
+        }
     }
 }

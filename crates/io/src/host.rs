@@ -49,6 +49,15 @@ impl HostStats {
         }
     }
 
+    /// What the kernel refused that makes sending dearer, for people.
+    pub fn refusal(&self) -> Option<String> {
+        let errno = self.capabilities.gso_refusal?;
+        let error = io::Error::from_raw_os_error(errno);
+        Some(format!(
+            "the kernel does not cut batches into datagrams on this way ({error}): each was sent by a call of its own, which costs several times the processor time"
+        ))
+    }
+
     /// Datagrams per batch sent.
     #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
     pub fn segments_per_batch(&self) -> f64 {
@@ -59,5 +68,28 @@ impl HostStats {
     pub fn busy_share(&self) -> f64 {
         let total = self.busy + self.asleep + self.blocked;
         self.busy.as_secs_f64() / total.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_offload_is_said_and_one_that_was_not_wanted_is_not() {
+        let mut capabilities = Capabilities {
+            gso: false,
+            gso_refusal: None,
+            gro: true,
+            ecn: true,
+            dont_fragment: true,
+            receive_buffer: 1,
+            send_buffer: 1,
+        };
+        let host = |capabilities| HostStats::new(capabilities, SocketCounters::default());
+        assert_eq!(host(capabilities).refusal(), None);
+        capabilities.gso_refusal = Some(5);
+        let text = host(capabilities).refusal().unwrap();
+        assert!(text.contains("os error 5"), "{text}");
     }
 }

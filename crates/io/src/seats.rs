@@ -236,10 +236,10 @@ impl<A: App> Seats<A> {
         }
     }
 
-    /// Closes every session with code 0.
-    pub(crate) fn close_all(&mut self, now: Instant, text: &str) {
+    /// Closes every session.
+    pub(crate) fn close_all(&mut self, now: Instant, code: u32, text: &str) {
         for seat in self.slots.iter_mut().flatten() {
-            seat.session.close(now, 0, text);
+            seat.session.close(now, code, text);
         }
         self.queue_all();
     }

@@ -5,8 +5,9 @@
 use std::{io, net::SocketAddr, time::Duration};
 
 use farhaul_core::{
-    protocol::{Accepted, CloseReason, Protocol, Route},
+    protocol::{Accepted, CloseReason, Event, Protocol, Route, Session},
     rng::Rng,
+    store::{Extent, Store, StoreError},
     time::Instant,
 };
 use farhaul_udp::{Incoming, UdpSocket};
@@ -34,8 +35,11 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Several listeners share the port, one per core; the kernel keeps each flow on one of them.
     pub reuse_port: bool,
-    /// The most sessions at a time; who comes then is not answered.
+    /// The most sessions at a time.
     pub max_sessions: usize,
+    /// The code with which sessions are closed that there is no room for, and all when the listener
+    /// stops. Without one, who comes too many is not answered, and stopping closes with 0.
+    pub busy: Option<u32>,
     /// How the socket is set up.
     pub buffers: Buffers,
     /// Wakes the listener's apps.
@@ -49,6 +53,7 @@ impl Options {
             listen,
             reuse_port: false,
             max_sessions: 1_024,
+            busy: None,
             buffers: Buffers::default(),
             waker: None,
         }
@@ -61,6 +66,32 @@ impl From<SocketAddr> for Options {
     }
 }
 
+/// Sessions beyond the most that are begun only to be told so.
+const REFUSALS: usize = 8;
+
+/// The app of a session that there is no room for.
+struct Full(u32);
+
+impl Store for Full {
+    fn fill(&mut self, _: &[Extent], _: &mut [u8]) -> Result<(), StoreError> {
+        Err(StoreError("internal: nothing is sent here".into()))
+    }
+
+    fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
+        Err(StoreError("the server has no room".into()))
+    }
+}
+
+impl App for Full {
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        if let Event::Connected { .. } = event {
+            session.close(now, self.0, "the server has as many sessions as it may");
+        }
+    }
+
+    fn poll(&mut self, _: Instant, _: &mut dyn Session) {}
+}
+
 /// What a listener did; counters only go up.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerStats {
@@ -70,7 +101,7 @@ pub struct ListenerStats {
     pub accepted: u64,
     /// Sessions ended.
     pub ended: u64,
-    /// First messages dropped because there were too many sessions.
+    /// Sessions closed at once, and first messages dropped, because there were too many sessions.
     pub turned_away: u64,
     /// Messages that belonged to no session and began none.
     pub stray: u64,
@@ -112,6 +143,7 @@ impl Listener {
                 factory: Box::new(factory),
                 rng: shard::seed(),
                 max_sessions: options.max_sessions,
+                busy: options.busy,
                 closing: false,
                 accepted: 0,
                 ended: 0,
@@ -128,8 +160,8 @@ impl Listener {
             .map_err(|e| ShardError::System("cannot tell the local address", e))
     }
 
-    /// Serves peers until `stop` is set, then closes every session (code 0) and waits a little for
-    /// them to say goodbye. Blocks the calling thread, which becomes the shard.
+    /// Serves peers until `stop` is set, then closes every session and waits a little for them to say
+    /// goodbye. Blocks the calling thread, which becomes the shard.
     pub fn run(self, stop: &Stop) -> Result<ListenerStats, ShardError> {
         let mut door = self.door;
         let mut shard = Shard::new(self.socket, self.waker, Some(stop.clone()));
@@ -140,11 +172,12 @@ impl Listener {
             if stop.is_set() && !door.closing {
                 door.closing = true;
                 until = Some(shard.now() + GRACE);
-                shard.seats.close_all(shard.now(), STOPPED);
+                let code = door.busy.unwrap_or(0);
+                shard.seats.close_all(shard.now(), code, STOPPED);
             }
             if until.is_some_and(|at| at <= shard.now()) {
                 let reason = CloseReason::Local {
-                    code: 0,
+                    code: door.busy.unwrap_or(0),
                     text: STOPPED.into(),
                 };
                 shard.abandon(&mut door, &reason);
@@ -174,6 +207,7 @@ struct Hall {
     factory: Factory,
     rng: Rng,
     max_sessions: usize,
+    busy: Option<u32>,
     closing: bool,
     accepted: u64,
     ended: u64,
@@ -199,7 +233,10 @@ impl Hall {
         message: &Incoming<'_>,
         reply: &mut Vec<u8>,
     ) -> Admission {
-        if self.closing || seats.len() >= self.max_sessions {
+        let full = seats.len() >= self.max_sessions;
+        let refusal = self.busy.filter(|_| full).map(Full);
+        let no_refuge = full && (refusal.is_none() || seats.len() >= self.max_sessions + REFUSALS);
+        if self.closing || no_refuge {
             self.turned_away += 1;
             return Admission::Drop;
         }
@@ -219,7 +256,11 @@ impl Hall {
             .accept(now, &mut self.rng, message.from, first, reply);
         match accepted {
             Accepted::Session(id, session) => {
-                let app = (self.factory)(message.from);
+                self.turned_away += u64::from(full);
+                let app = match refusal {
+                    Some(full) => Box::new(full),
+                    None => (self.factory)(message.from),
+                };
                 let rng = Rng::new(self.rng.next_u64());
                 let mut seat = Seat::new(id, session, app, rng);
                 seat.peer = (self.protocol.route(first) == Route::Peer).then_some(message.from);

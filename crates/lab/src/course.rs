@@ -38,8 +38,15 @@ pub enum CourseError {
     #[error("{0}: {1}")]
     Start(String, io::Error),
     /// A program failed; what it said.
-    #[error("{0} failed: {1}")]
-    Failed(String, String),
+    #[error("{command} failed: {said}")]
+    Failed {
+        /// Its words.
+        command: String,
+        /// The last of what it said.
+        said: String,
+        /// Its exit code, if it had one.
+        code: Option<i32>,
+    },
     /// A relay carries our own protocols only.
     #[error("only our own protocols can cross a relay, and two hosts cannot be built here")]
     NoHosts,
@@ -55,6 +62,8 @@ pub struct Copied {
     pub seconds: f64,
     /// Bytes of file content.
     pub bytes: u64,
+    /// The most memory that the sending and the receiving process held, bytes.
+    pub max_rss: [Option<u64>; 2],
 }
 
 impl Copied {
@@ -208,7 +217,11 @@ impl Course {
             client.args(["-M", &mtu.saturating_sub(40).to_string()]);
         }
         let json = self.ask(client)?;
-        iperf::read(&json, law).map_err(|e| CourseError::Failed("iperf3".into(), e))
+        iperf::read(&json, law).map_err(|said| CourseError::Failed {
+            command: "iperf3".into(),
+            said,
+            code: None,
+        })
     }
 
     /// `farhaul cp` of `from` into the folder `into`, through `farhaul serve`; timed from outside, so
@@ -224,7 +237,11 @@ impl Course {
         let word: Value = serde_json::from_str(&json)
             .map_err(|e| CourseError::Word("farhaul cp".into(), e.to_string()))?;
         match word["bytes_payload"].as_u64() {
-            Some(bytes) => Ok(Copied { seconds, bytes }),
+            Some(bytes) => Ok(Copied {
+                seconds,
+                bytes,
+                max_rss: ["sender", "receiver"].map(|end| word[end]["max_rss_bytes"].as_u64()),
+            }),
             None => Err(CourseError::Word("farhaul cp".into(), json)),
         }
     }
@@ -283,7 +300,11 @@ impl Course {
             "" => format!("{} {said}", output.status),
             last => last.to_string(),
         };
-        Err(CourseError::Failed(words, text))
+        Err(CourseError::Failed {
+            command: words,
+            said: text,
+            code: output.status.code(),
+        })
     }
 }
 

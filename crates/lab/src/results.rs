@@ -57,8 +57,12 @@ pub const AGREEMENT: [Cell; 3] = [
 /// Their link: slow enough that the processor is not what is measured.
 pub const AGREEMENT_LINK: Rate = Rate::gbit(1);
 
-/// The cell in which files are copied.
-pub const COPY: Cell = cell(9000, 100, 1.0);
+/// Which files are copied, and where.
+pub const COPIES: [(What, Cell); 3] = [
+    (What::LargeFile, cell(9000, 100, 1.0)),
+    (What::SmallFiles, cell(9000, 100, 1.0)),
+    (What::LargeFile, cell(9000, 400, 2.0)),
+];
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,6 +81,9 @@ pub struct Run {
     pub invalid: Option<String>,
     /// Everything the bench said, if it was one.
     pub report: Option<Report>,
+    /// The most memory that sender and receiver of a copy held, bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_rss_bytes: Option<[u64; 2]>,
 }
 
 /// What was run.
@@ -221,7 +228,8 @@ fn benches(text: &mut String, runs: &[Run]) {
     );
     text.push_str(
         "| MTU | RTT ms | loss % | haul Gbit/s | kernel BBR Gbit/s | haul CPU %/Gbps, sender / receiver \
-         | BBR CPU %/Gbps | haul feedback KiB/GiB | haul limited by |\n|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
+         | BBR CPU %/Gbps | haul feedback KiB/GiB | haul wire/goodput x (1 - loss) | haul MiB of memory, sender / receiver \
+         | haul limited by |\n|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
     );
     for cell in CELLS {
         let haul = last(runs, What::Bench, cell, "haul");
@@ -237,9 +245,11 @@ fn benches(text: &mut String, runs: &[Run]) {
             format!("{} / {}", number(s), number(r))
         };
         let report = haul.and_then(|r| r.report.as_ref());
+        let wire = report.and_then(|r| r.wire_over_goodput);
+        let wire = wire.map(|w| w * (1.0 - cell.loss_percent / 100.0));
         let _ = writeln!(
             text,
-            "| {} | {} | {} | **{}** | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | **{}** | {} | {} | {} | {} | {} | {} / {} | {} |",
             cell.mtu,
             cell.rtt_ms,
             cell.loss_percent,
@@ -248,30 +258,30 @@ fn benches(text: &mut String, runs: &[Run]) {
             cpu(haul),
             cpu(bbr),
             number(report.and_then(|r| r.feedback_kib_per_gib)),
+            wire.map_or_else(|| "-".into(), |x| format!("{x:.3}")),
+            mebibytes(report.and_then(|r| r.sender.max_rss_bytes)),
+            mebibytes(report.and_then(|r| r.receiver.max_rss_bytes)),
             report.map_or_else(|| "-".into(), Report::limits),
         );
     }
 }
 
 fn copies(text: &mut String, runs: &[Run]) {
-    let rows = [
-        (What::LargeFile, "one file"),
-        (What::SmallFiles, "files of 64 KiB"),
-    ];
-    if !runs
-        .iter()
-        .any(|r| rows.iter().any(|(what, _)| r.what == *what))
-    {
+    let runs_of = |(what, cell)| last(runs, what, cell, "haul");
+    if COPIES.into_iter().find_map(runs_of).is_none() {
         return;
     }
-    let _ = writeln!(
-        text,
-        "\n`farhaul cp`, memory file system to memory file system, {} ms, {} %, MTU {}:\n\n\
-         | what | in all | seconds | Gbit/s |\n|---|--:|--:|--:|",
-        COPY.rtt_ms, COPY.loss_percent, COPY.mtu
+    text.push_str(
+        "\n`farhaul cp`, memory file system to memory file system, from the start of the command to its end:\n\n\
+         | what | MTU | RTT ms | loss % | in all | seconds | Gbit/s | of the bench above | MiB of memory, sender / receiver |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
-    for (what, name) in rows {
-        let run = last(runs, what, COPY, "haul");
+    for (what, cell) in COPIES {
+        let name = match what {
+            What::SmallFiles => "files of 64 KiB",
+            _ => "one file",
+        };
+        let run = runs_of((what, cell));
         let seconds = run.map_or_else(|| "-".into(), |r| format!("{:.2}", r.seconds));
         // The files' bytes, as the goodput was made from them.
         let bytes = run
@@ -281,8 +291,29 @@ fn copies(text: &mut String, runs: &[Run]) {
                 || "-".into(),
                 |(rate, time)| Size::from_bytes(rate.bytes_in(time)).to_string(),
             );
-        let _ = writeln!(text, "| {name} | {bytes} | {seconds} | {} |", gbps(run));
+        let bench = last(runs, What::Bench, cell, "haul").map(|b| b.goodput_bits_per_second);
+        let share = run.zip(bench.filter(|b| *b > 0.0)).map_or_else(
+            || "-".into(),
+            |(run, bench)| format!("{:.0} %", run.goodput_bits_per_second / bench * 100.0),
+        );
+        let [sender, receiver] = run
+            .and_then(|r| r.max_rss_bytes)
+            .map_or([None; 2], |m| m.map(Some));
+        let _ = writeln!(
+            text,
+            "| {name} | {} | {} | {} | {bytes} | {seconds} | {} | {share} | {} / {} |",
+            cell.mtu,
+            cell.rtt_ms,
+            cell.loss_percent,
+            gbps(run),
+            mebibytes(sender),
+            mebibytes(receiver),
+        );
     }
+}
+
+fn mebibytes(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "-".into(), |n| n.div_ceil(1 << 20).to_string())
 }
 
 fn agreement(text: &mut String, runs: &[Run]) {
@@ -326,6 +357,7 @@ mod tests {
             seconds: 30.0,
             invalid: None,
             report: None,
+            max_rss_bytes: None,
         }
     }
 
@@ -358,5 +390,16 @@ mod tests {
         assert!(text.contains("| 9000 | 0 | 0 | **(5.00)** | - |"), "{text}");
         assert!(text.contains(" 8 to 30 s with the start"), "{text}");
         assert!(!text.contains("cp`") && !text.contains("simulator"));
+        let (what, cell) = COPIES[0];
+        let mut store = store;
+        store
+            .keep(&Run {
+                what,
+                max_rss_bytes: Some([20 << 20, 30 << 20]),
+                ..run("haul", cell, 4.625)
+            })
+            .unwrap();
+        let text = store.summarise("2026-01-02", &host).unwrap();
+        assert!(text.contains("| 4.62 | 50 % | 20 / 30 |"), "{text}");
     }
 }

@@ -122,12 +122,10 @@ impl Code {
             Self::Partial
                 | Self::SourceChanged
                 | Self::VerifyFailed
-                | Self::NoSpace
                 | Self::Locked
                 | Self::NetSetup
                 | Self::ConnectionLost
                 | Self::Busy
-                | Self::Limit
                 | Self::Interrupted
         )
     }

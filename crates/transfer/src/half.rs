@@ -287,7 +287,17 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
                 .filter(|c| *c != Code::Ok);
             let code = code.unwrap_or(Code::ConnectionLost);
             let text = format!("the peer ended the transfer: {text}");
-            TransferError::new(code, text).fix(if code.retryable() { resume } else { "" })
+            let fix = match code {
+                Code::NoSpace => {
+                    "make room there, then run the same command again: it continues where it stopped"
+                }
+                Code::Busy => {
+                    "try again later, or have more sessions allowed there (`farhaul serve --max-sessions`)"
+                }
+                _ if code.retryable() || code == Code::Limit => resume,
+                _ => "",
+            };
+            TransferError::new(code, text).fix(fix)
         }
         CloseReason::Local { code, text } => {
             let code = u8::try_from(*code)

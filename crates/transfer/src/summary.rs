@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(json["ok"], false);
         assert_eq!(json["exit"]["code"], 8);
         assert_eq!(json["exit"]["name"], "no_space");
-        assert_eq!(json["exit"]["retryable"], true);
+        assert_eq!(json["exit"]["retryable"], false);
         assert_eq!(json["goodput_bps"], serde_json::Value::Null);
         assert!(summary.line().starts_with("sent 0 B"));
     }

@@ -4,6 +4,7 @@
 
 use std::{
     env, fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
@@ -89,10 +90,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let files = copy(args, &builder, &say)?;
     let rows = compare(args, &builder, &say);
+    // The kernel's TCP may be missing, for instance where there are no hosts; ours may not.
+    let ours = rows.first().map(|row| row.outcome.as_ref().map_err(setup));
+    let failure = ours.and_then(Result::err);
     if args.json {
+        let exit = failure.as_ref().map_or(Exit::Ok, |failure| failure.exit);
         out::json(&json!({
             "schema": "farhaul.demo/1",
-            "ok": true,
+            "ok": failure.is_none(),
+            "exit": exit.object(),
             "version": env!("CARGO_PKG_VERSION"),
             "rate_bits_per_second": args.rate.bps(),
             "rtt_ms": PATH.rtt_ms,
@@ -103,7 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     } else {
         table(&rows);
     }
-    Ok(())
+    failure.map_or(Ok(()), Err)
 }
 
 /// Builds the path anew for each run.
@@ -295,6 +301,12 @@ fn table(rows: &[Row]) {
 fn setup(error: &CourseError) -> Failure {
     let exit = match error {
         CourseError::Wan(_) => Exit::NetSetup,
+        // A copy that fails has its own codes.
+        CourseError::Failed { code, .. } => {
+            let code = code.and_then(|code| u8::try_from(code).ok());
+            code.filter(|code| *code != 0)
+                .map_or(Exit::Internal, Exit::Program)
+        }
         _ => Exit::Internal,
     };
     Failure::new(exit, error.to_string())
@@ -305,5 +317,9 @@ fn source(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 fn disk(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(Exit::DestError, format!("{}: {error}", path.display()))
+    let exit = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Exit::NoSpace,
+        _ => Exit::DestError,
+    };
+    Failure::new(exit, format!("{}: {error}", path.display()))
 }

@@ -88,6 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let waker = Waker::new().map_err(system)?;
     let mut options = farhaul_io::server::Options::new(args.listen);
     options.max_sessions = usize::try_from(args.max_sessions).unwrap_or(usize::MAX);
+    options.busy = Some(Exit::Busy.code().into());
     options.waker = Some(waker.clone());
     let policy = Arc::new(Policy::new(shares, allow, !args.no_sync).up_to(args.max_policy));
     let quiet = args.quiet;
@@ -122,9 +123,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         say!("listening on {at}/udp, key {}", identity.public());
     }
-    listener
-        .run(&stop)
-        .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
+    let ended = listener.run(&stop);
+    let ended = ended.map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
+    if let Some(refusal) = ended.host.refusal() {
+        say!("warning: {refusal}");
+    }
     Ok(())
 }
 

@@ -126,7 +126,11 @@ impl Run {
         let text = if self.json {
             let mut object = json!(finished.report);
             object["ok"] = json!(finished.far.is_none());
-            object["exit"] = json!({ "code": code(finished) });
+            let exit = match u8::try_from(code(finished)) {
+                Ok(0) => Exit::Ok,
+                other => Exit::Program(other.unwrap_or(u8::MAX)),
+            };
+            object["exit"] = exit.object();
             if let Some(failed) = &finished.far {
                 object["far"] = json!({ "code": failed.code, "stderr": failed.said });
             }

@@ -211,3 +211,45 @@ fn a_source_that_keeps_changing_is_not_left_under_its_name() {
     assert!(said(&out).contains("at rest"), "{}", said(&out));
     assert_eq!(fs::read_dir(place.path("share")).unwrap().count(), 0);
 }
+
+#[test]
+fn a_full_server_and_one_that_stops_say_so() {
+    let place = Place::new();
+    fs::write(place.path("big"), noise(1, 60_000_000)).unwrap();
+    fs::write(place.path("small"), "x").unwrap();
+    let mut server = place.serve(&["--allow", "any", "--max-sessions", "1"]);
+    let to = server.to("");
+    let slow = ["cp", "--trust-any", "--json", "--max-rate", "50Mbit"];
+    let first = place.command(&[&slow[..], &["big", &to]].concat());
+    let first = { first }.spawn().unwrap();
+    while part_bytes(&place.path("share")) < 1 << 20 {
+        thread::yield_now();
+    }
+
+    let out = copy(&place, &["small", &to]);
+    assert_eq!(code(&out), 18, "{}", said(&out));
+    let exit = &json(&out)["exit"];
+    assert_eq!(
+        (&exit["name"], &exit["retryable"]),
+        (&"busy".into(), &true.into())
+    );
+    assert!(said(&out).contains("--max-sessions"), "{}", said(&out));
+
+    let id = server.child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let out = first.wait_with_output().unwrap();
+    assert_eq!(code(&out), 18, "{}", said(&out));
+    assert!(said(&out).contains("the server stops"), "{}", said(&out));
+    assert!(server.child.wait().unwrap().code().is_some());
+
+    let server = place.serve(&["--allow", "any", "--max-sessions", "1"]);
+    let out = copy(&place, &["big", &server.to("")]);
+    assert_eq!(code(&out), 0, "{}", said(&out));
+    assert!(json(&out)["resumed_bytes"].as_u64().unwrap() > 0);
+}

@@ -105,6 +105,9 @@ pub struct Report {
     /// What the law cost, if that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub law: Option<LawTime>,
+    /// What made it dearer on this side.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 impl Report {
@@ -153,6 +156,7 @@ impl Report {
             complete: !lanes.is_empty() && lanes.iter().all(|l| l.receiver.complete),
             intervals: Vec::new(),
             law: None,
+            warnings: Vec::new(),
         }
     }
 }
@@ -268,6 +272,9 @@ impl fmt::Display for Report {
                 law.calls
             )?;
         }
-        write!(f, "limited by {}", self.limits())
+        write!(f, "limited by {}", self.limits())?;
+        self.warnings
+            .iter()
+            .try_for_each(|warning| write!(f, "\nwarning: {warning}"))
     }
 }

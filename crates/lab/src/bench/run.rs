@@ -109,15 +109,18 @@ pub fn run(
         tell(progress);
     };
     let gathered = gather(&news, wish.lanes, &stop, &mut heard);
+    let mut warnings = Vec::new();
     for thread in threads {
         match thread.join() {
-            Ok(ended) => ended?,
+            // All lanes take the same way.
+            Ok(ended) => warnings = ended?.into_iter().collect(),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
     let (protocol, cc) = (&target.protocol, &target.cc);
     let mut report = Report::new(protocol, cc, wish.reverse, wish.omit, &gathered?);
     report.intervals = intervals;
+    report.warnings = warnings;
     report.law = target.stopwatch.as_ref().map(|watch| {
         let (seconds, cpu) = (watch.spent().as_secs_f64(), report.sender.cpu_seconds);
         LawTime {
@@ -129,18 +132,18 @@ pub fn run(
     Ok(report)
 }
 
-/// One lane's thread.
+/// One lane's thread; answers what the kernel refused it.
 fn drive(
     options: &client::Options,
     protocol: Box<dyn Protocol>,
     app: Client,
-) -> Result<(), BenchError> {
+) -> Result<Option<String>, BenchError> {
     let waker = Waker::new().map_err(BenchError::Thread)?;
     let outcome = client::run(options, protocol, app, &waker)?;
     if outcome.refused {
         return Err(BenchError::Refused(options.to));
     }
-    Ok(())
+    Ok(outcome.host.refusal())
 }
 
 /// Listens to the lanes until each has ended; one that fails stops the others.

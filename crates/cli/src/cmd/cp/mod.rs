@@ -328,6 +328,7 @@ impl Run<'_> {
         let gone = || TransferError::new(Code::Internal, "the session ended without saying how");
         let mut outcome = handle.outcome().ok_or_else(gone)?;
         explain(&mut outcome, &ended, known, &server.to_string(), to);
+        outcome.summary.warnings.extend(ended.host.refusal());
         if let (Some(_), Some(error)) = (&self.bridge, &mut outcome.error)
             && error.code == Code::UdpBlocked
         {

@@ -14,7 +14,7 @@ use farhaul_lab::{
     course::{Course, CourseError, network},
     host::Host,
     registry::{self, Choice},
-    results::{AGREEMENT, AGREEMENT_LINK, CELLS, COPY, Cell, Run, Store, What},
+    results::{AGREEMENT, AGREEMENT_LINK, CELLS, COPIES, Cell, Run, Store, What},
 };
 use farhaul_sim::Scenario;
 
@@ -35,17 +35,15 @@ pub(crate) struct Results {
     /// 8 s a run instead of 30, smaller files
     #[arg(long)]
     quick: bool,
+    /// How often a run is tried at most while the emulator is late
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20))]
+    attempts: u32,
     /// Only these parts
     #[arg(long, value_name = "PART", value_delimiter = ',', default_values = ["bench", "copy", "agreement"], value_parser = ["bench", "copy", "agreement"])]
     only: Vec<String>,
 }
 
 impl Results {
-    /// How often a run is tried in which the emulator was late.
-    const fn attempts(&self) -> u32 {
-        if self.quick { 1 } else { 3 }
-    }
-
     /// Measures, tells and keeps.
     pub(super) fn run(self) -> Result<(), Failure> {
         wan::enter_user_namespace().map_err(|e| course(CourseError::Wan(e)))?;
@@ -66,22 +64,24 @@ impl Results {
         if wants("bench") {
             for cell in CELLS {
                 for system in [System::Haul, System::Bbr] {
-                    keep(settled(self.attempts(), || {
+                    keep(settled(self.attempts, || {
                         measure(cell, LINK, system, seconds, &program)
                     }))?;
                 }
             }
         }
         if wants("copy") {
-            for what in [What::LargeFile, What::SmallFiles] {
+            for (what, cell) in COPIES {
                 let folder = Folder::fill(what, self.quick)?;
-                keep(settled(self.attempts(), || copy(what, &folder, &program)))?;
+                keep(settled(self.attempts, || {
+                    copy(what, cell, &folder, &program)
+                }))?;
             }
         }
         if wants("agreement") {
             for cell in AGREEMENT {
                 keep(simulate(cell, seconds)?)?;
-                keep(settled(self.attempts(), || Run {
+                keep(settled(self.attempts, || Run {
                     what: What::Emulated,
                     ..measure(cell, AGREEMENT_LINK, System::Haul, seconds, &program)
                 }))?;
@@ -161,6 +161,7 @@ fn measure(cell: Cell, link: Rate, system: System, seconds: u64, program: &Path)
         seconds: 0.0,
         invalid: None,
         report: None,
+        max_rss_bytes: None,
     };
     match attempt() {
         Ok((report, wan)) => Run {
@@ -215,28 +216,33 @@ impl Folder {
 }
 
 /// Copies files from memory to memory.
-fn copy(what: What, folder: &Folder, program: &Path) -> Run {
+fn copy(what: What, cell: Cell, folder: &Folder, program: &Path) -> Run {
     let attempt = || -> Result<_, CourseError> {
         let into = tempfile::tempdir_in(folder.place.path())
             .map_err(|e| CourseError::Start("a temporary folder".into(), e))?;
-        let course = Course::build(&network(COPY, LINK, 1), program)?;
+        let course = Course::build(&network(cell, LINK, 1), program)?;
         let copied = course.copy(&[&folder.from], into.path())?;
         Ok((copied, course.finish()?))
     };
     let empty = Run {
         what,
-        cell: COPY,
+        cell,
         system: "haul".into(),
         goodput_bits_per_second: 0.0,
         seconds: 0.0,
         invalid: None,
         report: None,
+        max_rss_bytes: None,
     };
     match attempt() {
         Ok((copied, wan)) => Run {
             goodput_bits_per_second: copied.bits_per_second(),
             seconds: copied.seconds,
             invalid: invalid(&wan),
+            max_rss_bytes: match copied.max_rss {
+                [Some(sender), Some(receiver)] => Some([sender, receiver]),
+                _ => None,
+            },
             ..empty
         },
         Err(e) => Run {
@@ -282,6 +288,7 @@ fn simulate(cell: Cell, seconds: u64) -> Result<Run, Failure> {
         seconds: report.seconds,
         invalid: None,
         report: None,
+        max_rss_bytes: None,
     })
 }
 
