@@ -1,0 +1,76 @@
+//! More files than either end keeps in mind at a time.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use crate::place::{Place, code, said};
+
+/// The sender lists 65,536 entries ahead of what is over.
+const FILES: usize = 100_000;
+const FOLDERS: usize = 100;
+
+/// Different contents.
+const CONTENTS: usize = 98;
+
+/// The content of file `i`, not that of its neighbours; every seventh has none.
+fn content(i: usize) -> String {
+    match i % CONTENTS {
+        i if i.is_multiple_of(7) => String::new(),
+        i => i.to_string(),
+    }
+}
+
+fn each(mut of: impl FnMut(String, usize)) {
+    for i in 0..FILES {
+        of(format!("{}/{}", i % FOLDERS, i / FOLDERS), i);
+    }
+}
+
+/// All files are below `dir`, each with its content, and nothing else.
+fn arrived(dir: &Path) {
+    each(|name, i| {
+        let there = fs::read_to_string(dir.join(name)).expect("it is there");
+        assert_eq!(there, content(i));
+    });
+    let folders = fs::read_dir(dir)
+        .expect("a folder")
+        .map(|e| e.expect("an entry").path());
+    let all: usize = folders
+        .map(|f| fs::read_dir(f).expect("a folder").count())
+        .sum();
+    assert_eq!(all, FILES);
+}
+
+fn object(place: &Place, args: &[&str]) -> Value {
+    let out = place.run(&[&["cp", "--trust-any", "--json"], args].concat());
+    assert_eq!(code(&out), 0, "{args:?}: {}", said(&out));
+    serde_json::from_slice(&out.stdout).expect("one object")
+}
+
+#[test]
+fn a_hundred_thousand_files_arrive_and_are_found_there() {
+    let place = Place::new();
+    for folder in 0..FOLDERS {
+        fs::create_dir_all(place.path("src").join(folder.to_string())).unwrap();
+    }
+    // Links: they are made faster than files.
+    for i in 0..CONTENTS {
+        fs::write(place.path(&format!("content-{i}")), content(i)).unwrap();
+    }
+    each(|name, i| {
+        let from = place.path(&format!("content-{}", i % CONTENTS));
+        fs::hard_link(from, place.path("src").join(name)).unwrap();
+    });
+    let bytes: usize = (0..FILES).map(|i| content(i).len()).sum();
+    let server = place.serve(&["--allow", "any", "--no-sync"]);
+    let word = object(&place, &["src", &server.to("")]);
+    assert_eq!(word["files"]["sent"], FILES, "{word}");
+    assert_eq!(word["bytes_payload"], bytes, "{word}");
+    arrived(&place.path("share/src"));
+    // There is nothing to compare in a file of no bytes: it is not said to be left out.
+    let word = object(&place, &["src", &server.to("")]);
+    let empty = FILES.div_ceil(7);
+    assert_eq!(word["files"]["skipped"], FILES - empty, "{word}");
+    assert_eq!(word["bytes_payload"], 0, "{word}");
+}
