@@ -8,6 +8,7 @@
 mod copies;
 mod faults;
 mod kills;
+mod lists;
 mod many;
 mod odd;
 mod place;
