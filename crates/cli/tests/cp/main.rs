@@ -6,6 +6,7 @@
 )]
 
 mod copies;
+mod ends;
 mod faults;
 mod kills;
 mod lists;

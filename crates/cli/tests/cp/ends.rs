@@ -1,0 +1,203 @@
+//! What does one end say when the other is gone, is told to stop, or already at work? Each has its code,
+//! and the same command continues.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Output},
+    thread,
+};
+
+use serde_json::Value;
+
+use crate::place::{Place, Served, code, end_when, noise, part_bytes, said};
+
+const SIZE: usize = 48 << 20;
+/// Slow enough that a copy is under way when a test gets to it, on any machine.
+const RATE: &str = "40Mbit";
+
+/// A file of [`SIZE`] on one side, and a folder for it on the other.
+struct Run {
+    place: Place,
+    /// Towards the server, not from it.
+    put: bool,
+}
+
+impl Run {
+    fn new(put: bool) -> Self {
+        let place = Place::new();
+        fs::create_dir(place.path("into")).expect("a folder");
+        let from = if put { "big" } else { "share/big" };
+        fs::write(place.path(from), noise(7, SIZE)).expect("a file");
+        Self { place, put }
+    }
+
+    /// The folder that it arrives in.
+    fn target(&self) -> &'static str {
+        if self.put { "share" } else { "into" }
+    }
+
+    fn start(&self, server: &Served, rate: &str) -> Child {
+        let flags = ["cp", "--trust-any", "--json", "--max-rate", rate];
+        let far = server.to(if self.put { "" } else { "big" });
+        let ends = if self.put {
+            ["big", &far]
+        } else {
+            [&far, "into"]
+        };
+        let args = [&flags[..], &ends].concat();
+        self.place
+            .command(&args)
+            .spawn()
+            .expect("the program starts")
+    }
+
+    /// The same command again, which ends well and sends less than all.
+    fn continues(&self, server: &Served) {
+        let out = self
+            .start(server, "10Gbit")
+            .wait_with_output()
+            .expect("it ends");
+        assert_eq!(code(&out), 0, "{}", said(&out));
+        let resumed = object(&out)["resumed_bytes"].as_u64().expect("a number");
+        assert!(resumed > 1 << 20, "{resumed} of {SIZE} resumed");
+        self.is_whole();
+    }
+
+    fn is_whole(&self) {
+        let dir = self.place.path(self.target());
+        assert!(fs::read(dir.join("big")).expect("it is there") == noise(7, SIZE));
+        assert_eq!(
+            fs::read_dir(dir).expect("a folder").count(),
+            1,
+            "nothing else"
+        );
+    }
+}
+
+fn object(out: &Output) -> Value {
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
+}
+
+/// It ended with this code, by all accounts.
+fn ended(out: &Output, number: i32, name: &str) {
+    assert_eq!(code(out), number, "{}", said(out));
+    let word = object(out);
+    let exit = &word["exit"];
+    assert_eq!(
+        (&exit["code"], &exit["name"]),
+        (&number.into(), &name.into())
+    );
+    assert_eq!(exit["retryable"], true, "{word}");
+    let (text, fix) = (
+        exit["text"].as_str().expect("text"),
+        exit["fix"].as_str().expect("text"),
+    );
+    for part in [text, fix] {
+        assert!(said(out).contains(part), "{part}: {}", said(out));
+    }
+    assert_eq!(word["ok"], false, "{word}");
+}
+
+fn says_to_go_on(out: &Output) {
+    assert!(said(out).contains("same command again"), "{}", said(out));
+}
+
+/// Does it both ways at a time.
+fn both_ways(test: impl Fn(Run) + Sync) {
+    thread::scope(|scope| {
+        for put in [true, false] {
+            let test = &test;
+            scope.spawn(move || {
+                println!("put: {put}");
+                test(Run::new(put));
+            });
+        }
+    });
+}
+
+#[test]
+fn whoever_outlives_the_server_ends_by_itself_and_can_go_on() {
+    both_ways(|copy| {
+        let mut server = copy.place.serve(&["--allow", "any"]);
+        let client = copy.start(&server, RATE);
+        end_when(
+            &copy.place,
+            8 << 20,
+            copy.target(),
+            &mut server.child,
+            "-KILL",
+        );
+        let out = client.wait_with_output().unwrap();
+        ended(&out, 17, "connection_lost");
+        says_to_go_on(&out);
+        assert!(!copy.place.path(copy.target()).join("big").exists());
+        let server = copy.place.serve_at(&server.at, &["--allow", "any"]);
+        copy.continues(&server);
+    });
+}
+
+#[test]
+fn interrupted_while_it_sends_it_goes_on_later() {
+    let copy = Run::new(true);
+    let server = copy.place.serve(&["--allow", "any"]);
+    let mut client = copy.start(&server, RATE);
+    end_when(&copy.place, 8 << 20, copy.target(), &mut client, "-INT");
+    let out = client.wait_with_output().unwrap();
+    ended(&out, 130, "int");
+    says_to_go_on(&out);
+    copy.continues(&server);
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_says_so_and_the_copy_can_go_on() {
+    both_ways(|copy| {
+        let mut server = copy.place.serve(&["--allow", "any"]);
+        let client = copy.start(&server, RATE);
+        end_when(
+            &copy.place,
+            8 << 20,
+            copy.target(),
+            &mut server.child,
+            "-INT",
+        );
+        let out = client.wait_with_output().unwrap();
+        let number = code(&out);
+        assert_eq!(object(&out)["exit"]["retryable"], true, "{number}");
+        assert!(said(&out).contains("the server stops"), "{}", said(&out));
+        says_to_go_on(&out);
+        assert_eq!(server.child.wait().unwrap().code(), Some(0));
+        let server = copy.place.serve_at(&server.at, &["--allow", "any"]);
+        copy.continues(&server);
+    });
+}
+
+#[test]
+fn a_target_that_another_run_writes_is_refused_with_its_process() {
+    both_ways(|copy| {
+        let server = copy.place.serve(&["--allow", "any"]);
+        let mut first = copy.start(&server, RATE);
+        await_part(&copy.place.path(copy.target()), &mut first);
+        let second = copy.start(&server, RATE).wait_with_output().unwrap();
+        ended(&second, 9, "locked");
+        let writer = if copy.put { &server.child } else { &first };
+        let holder = format!("being written by pid {} on ", writer.id());
+        assert!(said(&second).contains(&holder), "{}", said(&second));
+        assert!(said(&second).contains("wait for it"), "{}", said(&second));
+        // The first does not notice, and once it is over the second is let in.
+        end_when(&copy.place, 8 << 20, copy.target(), &mut first, "-INT");
+        ended(&first.wait_with_output().unwrap(), 130, "int");
+        copy.continues(&server);
+    });
+}
+
+/// Waits until something of the file is there.
+fn await_part(dir: &Path, client: &mut Child) {
+    while part_bytes(dir) == 0 {
+        assert!(
+            client.try_wait().expect("our own child").is_none(),
+            "it ended too early"
+        );
+        thread::yield_now();
+    }
+}
