@@ -14,3 +14,5 @@ mod names;
 mod ssh;
 #[path = "program/sshd.rs"]
 mod sshd;
+#[path = "program/worlds.rs"]
+mod worlds;
