@@ -292,7 +292,7 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
                     "make room there, then run the same command again: it continues where it stopped"
                 }
                 Code::Busy => {
-                    "try again later, or have more sessions allowed there (`farhaul serve --max-sessions`)"
+                    "run the same command again later: it continues where it stopped; `farhaul serve --max-sessions` there says how many may come at a time"
                 }
                 _ if code.retryable() || code == Code::Limit => resume,
                 _ => "",

@@ -162,8 +162,7 @@ fn a_server_that_is_told_to_stop_says_so_and_the_copy_can_go_on() {
             "-INT",
         );
         let out = client.wait_with_output().unwrap();
-        let number = code(&out);
-        assert_eq!(object(&out)["exit"]["retryable"], true, "{number}");
+        ended(&out, 18, "busy");
         assert!(said(&out).contains("the server stops"), "{}", said(&out));
         says_to_go_on(&out);
         assert_eq!(server.child.wait().unwrap().code(), Some(0));
