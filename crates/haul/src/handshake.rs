@@ -15,6 +15,7 @@ use farhaul_core::{
 
 use crate::{
     crypto::{Change, Crypto, KeyPair, Ratchet, Refusal, Side, Suite},
+    farewell::words,
     wire::{
         BASE_DATAGRAM, TAG, VERSION,
         frame::{self, Cause, Frame},
@@ -321,7 +322,7 @@ impl Handshake {
                 }
                 Frame::Crypto { .. } => {}
                 Frame::Close { cause, code, text } => {
-                    let text = String::from_utf8_lossy(text).into_owned();
+                    let text = words(text);
                     return Ok(Progress::Closed { cause, code, text });
                 }
                 _ => return Err(Refusal::Protocol("frame out of place".into())),

@@ -15,7 +15,7 @@ use farhaul_core::{
 use super::{HaulSession, Marks};
 use crate::{
     crypto::{Refusal, Side},
-    farewell::told,
+    farewell::{told, words},
     handshake::Progress,
     seal::Drop,
     wire::{
@@ -262,7 +262,7 @@ impl HaulSession {
                     self.on_feedback(now, &feedback);
                 }
                 Frame::Close { cause, code, text } => {
-                    let text = String::from_utf8_lossy(text).into_owned();
+                    let text = words(text);
                     self.on_close(now, told(cause, code, text));
                 }
                 other => self.on_small(now, arrival.from, number, &other),

@@ -250,7 +250,7 @@ impl Sender {
                 // Without a word: what is there stays.
                 let kept = code == Code::Ok && text.is_empty();
                 if !kept {
-                    let text = String::from_utf8_lossy(&text).into_owned();
+                    let text = path::show(&text);
                     self.ledger.add(code, text);
                 }
                 if kept || code != Code::Ok {
