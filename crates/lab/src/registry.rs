@@ -69,7 +69,7 @@ pub struct Entry {
     pub descriptor: &'static Descriptor,
     /// The law it uses if none is chosen.
     pub default_law: &'static str,
-    /// Several lanes can share one transfer.
+    /// Several lanes can run side by side, each a session of its own.
     pub lanes: bool,
     /// What can be set.
     pub parameters: &'static [Parameter],
