@@ -6,7 +6,7 @@ use std::time::Duration;
 use farhaul_core::{
     protocol::Session,
     store::{Extent, StoreError},
-    time::Instant,
+    time::{Instant, nanos},
 };
 use farhaul_io::cpu;
 
@@ -121,7 +121,7 @@ impl Sending {
 
     /// Stops offering at the next turn, whatever the limit.
     pub(super) fn cut(&mut self, now: Instant) {
-        self.limit = Limit::Nanos(farhaul_core::time::nanos(now.since(self.started)));
+        self.limit = Limit::Nanos(nanos(now.since(self.started)));
     }
 
     fn ends(&self) -> Option<Instant> {
@@ -201,14 +201,10 @@ impl Receiving {
             self.last = Some(now);
         }
         let due = self.next_mark.filter(|at| now >= *at)?;
-        let mut next = due;
-        while next <= now {
-            next += times.interval;
-        }
-        self.next_mark = Some(next);
+        self.next_mark = Some(first_after(now, due, times.interval));
         let at = now.since(times.started);
         Some(Mark {
-            at: farhaul_core::time::nanos(at),
+            at: nanos(at),
             bytes,
         })
     }
@@ -226,7 +222,7 @@ impl Receiving {
             received: self.coverage.unique(),
             omitted: self.omitted.unwrap_or(0),
             repeated: self.coverage.repeated(),
-            last_after_hello: farhaul_core::time::nanos(last.since(hello)),
+            last_after_hello: nanos(last.since(hello)),
             complete: self.is_complete(),
             ..side
         }
@@ -236,5 +232,33 @@ impl Receiving {
         let omit = self.times.filter(|_| self.omitted.is_none());
         let omit = omit.map(|t| t.started + t.omit);
         [self.next_mark, omit].into_iter().flatten().min()
+    }
+}
+
+/// The first of the times `due`, `due + interval`, ... that is later than `now`. Not by counting: where a
+/// client's clock began is its own word.
+fn first_after(now: Instant, due: Instant, interval: Duration) -> Instant {
+    let step = nanos(interval).max(1);
+    let steps = nanos(now.since(due)) / step + 1;
+    due + Duration::from_nanos(steps.saturating_mul(step))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn marks_are_due_as_if_counted(due in 0_u64..100, passed in 0_u64..1_000, interval in 1_u64..50) {
+            let at = Instant::from_nanos;
+            let now = at(due + passed);
+            let mut next = at(due);
+            while next <= now {
+                next += Duration::from_nanos(interval);
+            }
+            prop_assert_eq!(first_after(now, at(due), Duration::from_nanos(interval)), next);
+        }
     }
 }
