@@ -136,6 +136,19 @@ pub enum Message {
     Outcome(Box<Side>),
 }
 
+impl Message {
+    /// No text in it would steer a terminal.
+    fn can_be_shown(&self) -> bool {
+        let plain = |text: &String| !text.contains(char::is_control);
+        match self {
+            Self::Hello(hello) => plain(&hello.farhaul) && plain(&hello.policy),
+            Self::Refused { text } => plain(text),
+            Self::Outcome(side) => plain(&side.farhaul) && side.held.keys().all(plain),
+            Self::Mark(_) | Self::Done { .. } => true,
+        }
+    }
+}
+
 /// A message that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadMessage {
@@ -189,8 +202,12 @@ impl Inbox {
         let Some(body) = rest.get(..n) else {
             return Ok(None);
         };
-        let message =
-            serde_json::from_slice(body).map_err(|e| BadMessage::Malformed(e.to_string()))?;
+        let message: Message = serde_json::from_slice(body)
+            // What is unknown is quoted there.
+            .map_err(|e| BadMessage::Malformed(e.to_string().escape_debug().to_string()))?;
+        if !message.can_be_shown() {
+            return Err(BadMessage::Malformed("control characters".into()));
+        }
         self.taken += 4 + n;
         Ok(Some(message))
     }

@@ -19,9 +19,27 @@ fn a_limit() -> impl Strategy<Value = Limit> {
     ]
 }
 
-/// Text as a peer may have it: control characters, quotes and letters of every length.
+/// Text as a peer may have it: quotes and letters of every length.
 fn a_text() -> impl Strategy<Value = String> {
-    collection::vec(any::<char>(), 0..20).prop_map(String::from_iter)
+    let letter = any::<char>().prop_filter("is refused", |c| !c.is_control());
+    collection::vec(letter, 0..20).prop_map(String::from_iter)
+}
+
+#[test]
+fn what_would_steer_a_terminal_is_refused() {
+    let refused = |text: &str| Message::Refused { text: text.into() };
+    assert!(inbox(&framed(&refused("no"))).take().unwrap().is_some());
+    for text in ["\u{1b}[2J", "a\rb", "\u{9b}31m"] {
+        assert!(inbox(&framed(&refused(text))).take().is_err(), "{text:?}");
+        let mut side = Side::default();
+        side.held.insert(text.into(), 1.0);
+        let outcome = Message::Outcome(Box::new(side));
+        assert!(inbox(&framed(&outcome)).take().is_err(), "{text:?}");
+    }
+    let body = br#"{"type":"\u001b[2J"}"#;
+    let len = u32::try_from(body.len()).unwrap().to_be_bytes();
+    let error = inbox(&[&len[..], body].concat()).take().unwrap_err();
+    assert!(!error.to_string().contains(char::is_control), "{error}");
 }
 
 fn a_hello() -> impl Strategy<Value = Hello> {
