@@ -52,6 +52,20 @@ impl Run {
             .expect("the program starts")
     }
 
+    /// Starts it, ends its server once some of it is there, and waits for what it says of that.
+    fn outlives(&self, signal: &str) -> (Served, Output) {
+        let mut server = self.place.serve(&["--allow", "any"]);
+        let client = self.start(&server, RATE);
+        end_when(
+            &self.place,
+            8 << 20,
+            self.target(),
+            &mut server.child,
+            signal,
+        );
+        (server, client.wait_with_output().expect("it ends"))
+    }
+
     /// The same command again, which ends well and sends less than all.
     fn continues(&self, server: &Served) {
         let out = self
@@ -119,16 +133,7 @@ fn both_ways(test: impl Fn(Run) + Sync) {
 #[test]
 fn whoever_outlives_the_server_ends_by_itself_and_can_go_on() {
     both_ways(|copy| {
-        let mut server = copy.place.serve(&["--allow", "any"]);
-        let client = copy.start(&server, RATE);
-        end_when(
-            &copy.place,
-            8 << 20,
-            copy.target(),
-            &mut server.child,
-            "-KILL",
-        );
-        let out = client.wait_with_output().unwrap();
+        let (server, out) = copy.outlives("-KILL");
         ended(&out, 17, "connection_lost");
         says_to_go_on(&out);
         assert!(!copy.place.path(copy.target()).join("big").exists());
@@ -152,16 +157,7 @@ fn interrupted_while_it_sends_it_goes_on_later() {
 #[test]
 fn a_server_that_is_told_to_stop_says_so_and_the_copy_can_go_on() {
     both_ways(|copy| {
-        let mut server = copy.place.serve(&["--allow", "any"]);
-        let client = copy.start(&server, RATE);
-        end_when(
-            &copy.place,
-            8 << 20,
-            copy.target(),
-            &mut server.child,
-            "-INT",
-        );
-        let out = client.wait_with_output().unwrap();
+        let (mut server, out) = copy.outlives("-INT");
         ended(&out, 18, "busy");
         assert!(said(&out).contains("the server stops"), "{}", said(&out));
         says_to_go_on(&out);
