@@ -235,8 +235,8 @@ impl Hall {
     ) -> Admission {
         let full = seats.len() >= self.max_sessions;
         let refusal = self.busy.filter(|_| full).map(Full);
-        let no_refuge = full && (refusal.is_none() || seats.len() >= self.max_sessions + REFUSALS);
-        if self.closing || no_refuge {
+        let unanswered = full && (refusal.is_none() || seats.len() >= self.max_sessions + REFUSALS);
+        if self.closing || unanswered {
             self.turned_away += 1;
             return Admission::Drop;
         }

@@ -3,14 +3,13 @@
 
 use std::{
     fs,
-    path::Path,
     process::{Child, Output},
     thread,
 };
 
 use serde_json::Value;
 
-use crate::place::{Place, Served, code, end_when, noise, part_bytes, said};
+use crate::place::{Place, Served, await_part, code, end_when, noise, said};
 
 const SIZE: usize = 48 << 20;
 /// Slow enough that a copy is under way when a test gets to it, on any machine.
@@ -172,7 +171,7 @@ fn a_target_that_another_run_writes_is_refused_with_its_process() {
     both_ways(|copy| {
         let server = copy.place.serve(&["--allow", "any"]);
         let mut first = copy.start(&server, RATE);
-        await_part(&copy.place.path(copy.target()), &mut first);
+        await_part(&copy.place.path(copy.target()), 1, &mut first);
         let second = copy.start(&server, RATE).wait_with_output().unwrap();
         ended(&second, 9, "locked");
         let writer = if copy.put { &server.child } else { &first };
@@ -184,15 +183,4 @@ fn a_target_that_another_run_writes_is_refused_with_its_process() {
         ended(&first.wait_with_output().unwrap(), 130, "int");
         copy.continues(&server);
     });
-}
-
-/// Waits until something of the file is there.
-fn await_part(dir: &Path, client: &mut Child) {
-    while part_bytes(dir) == 0 {
-        assert!(
-            client.try_wait().expect("our own child").is_none(),
-            "it ended too early"
-        );
-        thread::yield_now();
-    }
 }

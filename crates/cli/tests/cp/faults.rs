@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::place::{Place, Served, code, noise, part_bytes, said};
+use crate::place::{Place, Served, await_part, code, noise, said};
 
 /// A server whose share is a file system of its own, mounted with `options`; `None` where that is not
 /// allowed.
@@ -83,10 +83,8 @@ fn a_disk_that_fills_up_stops_the_file_and_it_continues_later() {
         "big",
         &to,
     ];
-    let client = place.command(&args).spawn().unwrap();
-    while part_bytes(&share) < 4 << 20 {
-        thread::yield_now();
-    }
+    let mut client = place.command(&args).spawn().unwrap();
+    await_part(&share, 4 << 20, &mut client);
     // Somebody else takes what is left.
     let filler = share.join("filler");
     let filled = fs::write(&filler, vec![1; 40 << 20]).unwrap_err();
@@ -192,9 +190,7 @@ fn a_source_that_keeps_changing_is_not_left_under_its_name() {
         .append(true)
         .open(place.path("log"))
         .unwrap();
-    while part_bytes(&place.path("share")) < 1 << 20 {
-        thread::yield_now();
-    }
+    await_part(&place.path("share"), 1 << 20, &mut client);
     let mut time = std::time::UNIX_EPOCH;
     while client.try_wait().unwrap().is_none() {
         time += std::time::Duration::from_secs(1);
@@ -220,11 +216,9 @@ fn a_full_server_and_one_that_stops_say_so() {
     let mut server = place.serve(&["--allow", "any", "--max-sessions", "1"]);
     let to = server.to("");
     let slow = ["cp", "--trust-any", "--json", "--max-rate", "50Mbit"];
-    let first = place.command(&[&slow[..], &["big", &to]].concat());
-    let first = { first }.spawn().unwrap();
-    while part_bytes(&place.path("share")) < 1 << 20 {
-        thread::yield_now();
-    }
+    let slow = [&slow[..], &["big", &to]].concat();
+    let mut first = place.command(&slow).spawn().unwrap();
+    await_part(&place.path("share"), 1 << 20, &mut first);
 
     let out = copy(&place, &["small", &to]);
     assert_eq!(code(&out), 18, "{}", said(&out));

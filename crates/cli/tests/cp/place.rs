@@ -128,15 +128,20 @@ pub(crate) fn part_bytes(dir: &Path) -> u64 {
         .sum()
 }
 
-/// Ends a client or server once the share holds `bytes` of a part, by `signal`.
-pub(crate) fn end_when(place: &Place, bytes: u64, into: &str, child: &mut Child, signal: &str) {
-    while part_bytes(&place.path(into)) < bytes {
+/// Waits until `dir` holds `bytes` of a part, which `child` has a hand in.
+pub(crate) fn await_part(dir: &Path, bytes: u64, child: &mut Child) {
+    while part_bytes(dir) < bytes {
         assert!(
             child.try_wait().expect("our own child").is_none(),
-            "it ended before it could be ended"
+            "it ended too early"
         );
         std::thread::yield_now();
     }
+}
+
+/// Ends a client or server once the share holds `bytes` of a part, by `signal`.
+pub(crate) fn end_when(place: &Place, bytes: u64, into: &str, child: &mut Child, signal: &str) {
+    await_part(&place.path(into), bytes, child);
     let id = child.id().to_string();
     assert!(
         Command::new("kill")

@@ -25,7 +25,8 @@ fn simulated(place: &Path, (rtt, loss, secs): (u32, f64, u64)) -> f64 {
     goodput(&object(place, &[&args[..], &more[..]].concat(), 0))
 }
 
-/// Goodput over the emulated path, if the emulator kept its times well enough; an error if there can be no such path.
+/// Goodput over the emulated path, if the emulator kept its times well enough; an error if there can be no
+/// such path.
 fn emulated(place: &Path, cell: (u32, f64, u64)) -> Result<Option<f64>, String> {
     let program = env!("CARGO_BIN_EXE_farhaul");
     let (rtt_ms, loss, secs) = cell;

@@ -35,9 +35,9 @@ pub(crate) struct Results {
     /// 8 s a run instead of 30, smaller files
     #[arg(long)]
     quick: bool,
-    /// How often a run is tried at most while the emulator is late
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20))]
-    attempts: u32,
+    /// How often a run is tried at most while the emulator is late: 3 times, with --quick once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
+    attempts: Option<u32>,
     /// Only these parts
     #[arg(long, value_name = "PART", value_delimiter = ',', default_values = ["bench", "copy", "agreement"], value_parser = ["bench", "copy", "agreement"])]
     only: Vec<String>,
@@ -53,7 +53,8 @@ impl Results {
         }
         let date = today()?;
         let mut store = Store::open(&self.out, &date, &host).map_err(|e| disk(&self.out, &e))?;
-        let seconds = if self.quick { 8 } else { 30 };
+        let (seconds, attempts) = if self.quick { (8, 1) } else { (30, 3) };
+        let attempts = self.attempts.unwrap_or(attempts);
         let program =
             env::current_exe().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
         let wants = |part: &str| self.only.iter().any(|p| p == part);
@@ -64,7 +65,7 @@ impl Results {
         if wants("bench") {
             for cell in CELLS {
                 for system in [System::Haul, System::Bbr] {
-                    keep(settled(self.attempts, || {
+                    keep(settled(attempts, || {
                         measure(cell, LINK, system, seconds, &program)
                     }))?;
                 }
@@ -73,15 +74,13 @@ impl Results {
         if wants("copy") {
             for (what, cell) in COPIES {
                 let folder = Folder::fill(what, self.quick)?;
-                keep(settled(self.attempts, || {
-                    copy(what, cell, &folder, &program)
-                }))?;
+                keep(settled(attempts, || copy(what, cell, &folder, &program)))?;
             }
         }
         if wants("agreement") {
             for cell in AGREEMENT {
                 keep(simulate(cell, seconds)?)?;
-                keep(settled(self.attempts, || Run {
+                keep(settled(attempts, || Run {
                     what: What::Emulated,
                     ..measure(cell, AGREEMENT_LINK, System::Haul, seconds, &program)
                 }))?;
