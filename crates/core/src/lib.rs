@@ -6,11 +6,14 @@
 //! `poll_event` until `None`, then it sleeps until `poll_timeout`.
 //!
 //! - vocabulary: [`time`], [`units`], [`rng`], [`codec`], [`datagram`], [`store`], [`stats`]
-//! - the plug-in contract: [`congestion`] (laws), [`protocol`] (sessions), [`control`] (TCP beside them)
+//! - the plug-in contract: [`congestion`] (laws), [`protocol`] (sessions), [`control`] (TCP beside them),
+//!   [`app`] (what rides on a session)
+//! - words from elsewhere, as they may be shown: [`text`]
 //! - structures: [`send`], [`recv`], [`loss`], [`rate`], [`path`]
 //! - whether a session is alive: [`life`]
 //! - skeletons that join them into half a protocol: [`arq`]; into all of a small one: [`plain`]
 
+pub mod app;
 pub mod arq;
 pub mod codec;
 pub mod congestion;
@@ -27,5 +30,6 @@ pub mod rng;
 pub mod send;
 pub mod stats;
 pub mod store;
+pub mod text;
 pub mod time;
 pub mod units;

@@ -1,6 +1,9 @@
 //! Is a session alive, ending or over? Silence ends it, after the peer was asked for a word; a close
 //! is told to the peer and told again in answer to whatever still arrives, until the peer confirms or
 //! a few round trips have passed. What the farewell says (`F`) is the protocol's.
+//!
+//! What arrives after the close is answered at most once a round trip and eight times in all:
+//! whoever sends it may be anybody.
 
 use std::time::Duration;
 
@@ -8,6 +11,8 @@ use crate::time::Instant;
 
 /// The longest a closing session lingers.
 const MAX_LINGER: Duration = Duration::from_secs(3);
+/// Closes sent in answer to what arrives after the first.
+const MAX_ANSWERS: u8 = 8;
 /// Silence after which the peer is asked for a word.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
@@ -20,6 +25,10 @@ enum State<F> {
         again: Instant,
         pause: Duration,
         until: Instant,
+        rtt: Duration,
+        /// The next answer leaves no earlier.
+        quiet_until: Instant,
+        answers: u8,
     },
     Over,
 }
@@ -79,6 +88,9 @@ impl<F: Clone> Life<F> {
             again: now + pause,
             pause: pause * 2,
             until: now + (pause * 5).min(MAX_LINGER),
+            rtt,
+            quiet_until: now,
+            answers: 0,
         };
     }
 
@@ -89,10 +101,21 @@ impl<F: Clone> Life<F> {
         }
     }
 
-    /// Something arrived after the close: it is answered by the close.
-    pub const fn repeat(&mut self) {
-        if let State::Closing { send, .. } = &mut self.state {
+    /// Something arrived after the close: it is answered by the close, within bounds.
+    pub fn repeat(&mut self, now: Instant) {
+        if let State::Closing {
+            send,
+            rtt,
+            quiet_until,
+            answers,
+            ..
+        } = &mut self.state
+            && *answers < MAX_ANSWERS
+            && now >= *quiet_until
+        {
             *send = true;
+            *quiet_until = now + *rtt;
+            *answers += 1;
         }
     }
 
@@ -183,7 +206,11 @@ mod tests {
         life.close(at(0), "bye", Duration::from_millis(100));
         assert_eq!(life.take_farewell(), Some("bye"));
         assert_eq!(life.take_farewell(), None);
-        life.repeat();
+        life.repeat(at(1));
+        assert_eq!(life.take_farewell(), Some("bye"));
+        life.repeat(at(2));
+        assert_eq!(life.take_farewell(), None, "one answer a round trip");
+        life.repeat(at(101));
         assert_eq!(life.take_farewell(), Some("bye"));
         let mut said = 0;
         while !life.is_over() {
@@ -193,6 +220,19 @@ mod tests {
         }
         assert!((1..5).contains(&said), "{said}");
         assert_eq!(life.due(), None);
+    }
+
+    #[test]
+    fn answers_to_what_arrives_after_the_close_are_bounded() {
+        let mut life = Life::new(at(0), Duration::from_mins(1));
+        life.close(at(0), (), Duration::from_micros(10));
+        assert!(life.take_farewell().is_some());
+        let mut said = 0;
+        for millis in 0..1_000 {
+            life.repeat(at(millis));
+            said += u32::from(life.take_farewell().is_some());
+        }
+        assert_eq!(said, u32::from(MAX_ANSWERS));
     }
 
     #[test]

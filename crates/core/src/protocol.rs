@@ -46,6 +46,8 @@ pub enum CloseReason {
     TimedOut,
     /// The peer never answered at all.
     NoAnswer,
+    /// The peer answered, but the handshake was not finished in time.
+    Unfinished,
     /// No common protocol version.
     Version(String),
     /// The peer's identity was refused, or it refused ours.
@@ -56,6 +58,8 @@ pub enum CloseReason {
     Store(String),
     /// One of the session's two lanes, datagrams and control, does not work while the other does.
     Lane(String),
+    /// A fault of this program, in this session alone.
+    Internal(String),
 }
 
 impl fmt::Display for CloseReason {
@@ -65,10 +69,14 @@ impl fmt::Display for CloseReason {
             Self::Peer { text, .. } => write!(f, "closed by the peer: {text}"),
             Self::TimedOut => f.write_str("the connection was lost"),
             Self::NoAnswer => f.write_str("no answer"),
+            Self::Unfinished => {
+                f.write_str("the peer answered, but the handshake was not finished")
+            }
             Self::Version(text) => write!(f, "no common version: {text}"),
             Self::Auth(text) => write!(f, "not authenticated: {text}"),
             Self::Protocol(text) => write!(f, "the peer violated the protocol: {text}"),
             Self::Store(text) | Self::Lane(text) => f.write_str(text),
+            Self::Internal(text) => write!(f, "internal error: {text}"),
         }
     }
 }

@@ -1,43 +1,102 @@
-//! Where does randomness come from? From one seed, forked by name, so that an added draw in one
-//! component does not disturb another and every run can be repeated. Not for keys.
-//!
-//! xoshiro256** (Blackman and Vigna, 2018) seeded through `SplitMix64`.
+//! Where does randomness come from? In the simulator from one seed, forked by name, so that an added
+//! draw in one component does not disturb another and every run can be repeated: xoshiro256** (Blackman
+//! and Vigna, 2018) seeded through `SplitMix64`. On a network from the operating system, which the
+//! world hands in: what a peer must not foresee (connection ids, challenges, skipped packet numbers) is
+//! drawn from it.
 
-/// A small, fast, seedable generator.
-#[derive(Clone, Debug)]
-pub struct Rng([u64; 4]);
+use std::fmt;
+
+/// Words fetched from the operating system at a time.
+const WORDS: usize = 32;
+
+/// A source of random numbers.
+pub struct Rng(Source);
+
+enum Source {
+    Seeded([u64; 4]),
+    System(Box<System>),
+}
+
+struct System {
+    fill: fn(&mut [u8]),
+    words: [u64; WORDS],
+    left: usize,
+}
+
+impl System {
+    fn next(&mut self) -> u64 {
+        if self.left == 0 {
+            let mut bytes = [0; 8 * WORDS];
+            (self.fill)(&mut bytes);
+            let (chunks, _) = bytes.as_chunks::<8>();
+            for (word, chunk) in self.words.iter_mut().zip(chunks) {
+                *word = u64::from_le_bytes(*chunk);
+            }
+            self.left = WORDS;
+        }
+        self.left -= 1;
+        // Nobody who reads this memory later shall know it.
+        std::mem::take(&mut self.words[self.left])
+    }
+}
+
+impl Clone for Rng {
+    /// Of a seed: goes on with the same draws. Of the operating system: with draws of its own.
+    fn clone(&self) -> Self {
+        match &self.0 {
+            Source::Seeded(state) => Self(Source::Seeded(*state)),
+            Source::System(system) => Self::system(system.fill),
+        }
+    }
+}
+
+impl fmt::Debug for Rng {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            Source::Seeded(_) => "Rng(seeded)",
+            Source::System(_) => "Rng(system)",
+        })
+    }
+}
 
 impl Rng {
-    /// The generator of `seed`.
+    /// The repeatable generator of `seed`; whoever sees some of its draws can tell the others.
     pub fn new(seed: u64) -> Self {
         let mut x = seed;
-        Self(std::array::from_fn(|_| {
+        Self(Source::Seeded(std::array::from_fn(|_| {
             x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
             mix(x)
-        }))
+        })))
+    }
+
+    /// Draws of the operating system, which `fill` fetches; nobody can foresee them.
+    pub fn system(fill: fn(&mut [u8])) -> Self {
+        Self(Source::System(Box::new(System {
+            fill,
+            words: [0; WORDS],
+            left: 0,
+        })))
     }
 
     /// An independent generator for the component `name`; does not advance `self`.
     #[must_use]
     pub fn fork(&self, name: &str) -> Self {
+        let state = match &self.0 {
+            Source::Seeded(state) => state,
+            Source::System(_) => return self.clone(),
+        };
         let label = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
             (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
         });
-        Self::new(self.0.iter().fold(label, |h, word| mix(h ^ word)))
+        Self::new(state.iter().fold(label, |h, word| mix(h ^ word)))
     }
 
     /// The next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
-        let s = &mut self.0;
-        let result = s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
-        let t = s[1] << 17;
-        s[2] ^= s[0];
-        s[3] ^= s[1];
-        s[1] ^= s[2];
-        s[0] ^= s[3];
-        s[2] ^= t;
-        s[3] = s[3].rotate_left(45);
-        result
+        match &mut self.0 {
+            Source::Seeded(state) => step(state),
+            Source::System(system) => system.next(),
+        }
     }
 
     /// Uniform in [0, 1), 53 bits.
@@ -67,6 +126,18 @@ impl Rng {
     }
 }
 
+fn step(s: &mut [u64; 4]) -> u64 {
+    let result = s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
+    let t = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= t;
+    s[3] = s[3].rotate_left(45);
+    result
+}
+
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -88,6 +159,26 @@ mod tests {
             Rng::new(7).fork("x").next_u64(),
             Rng::new(7).fork("y").next_u64()
         );
+    }
+
+    #[test]
+    fn draws_of_the_system_are_used_once() {
+        fn count(bytes: &mut [u8]) {
+            use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+            static NEXT: AtomicU64 = AtomicU64::new(0);
+            for chunk in bytes.chunks_mut(8) {
+                chunk.copy_from_slice(&NEXT.fetch_add(1, Relaxed).to_le_bytes());
+            }
+        }
+        let mut rng = Rng::system(count);
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..100 {
+            let (mut clone, mut fork) = (rng.clone(), rng.fork("x"));
+            assert!(seen.insert(rng.next_u64()));
+            assert!(seen.insert(clone.next_u64()));
+            assert!(seen.insert(fork.next_u64()));
+        }
+        assert_eq!(format!("{rng:?}"), "Rng(system)");
     }
 
     #[test]

@@ -40,8 +40,15 @@ pub trait Store {
     /// Fills each extent's place in `batch` with the object's bytes.
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError>;
 
-    /// Takes each extent's bytes from `batch`. The same bytes may be placed more than once.
+    /// Takes each extent's bytes from `batch`. The same bytes may be placed more than once. It never
+    /// waits; more than [`Self::room`] is an error.
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError>;
+
+    /// Bytes that can be placed now. A world lets what does not fit wait where it arrives, so that
+    /// reports come late and the sender slows down.
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 /// A store without content: fills nothing, drops everything. For the simulator and for tests of the

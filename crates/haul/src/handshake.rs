@@ -10,12 +10,12 @@ use std::{sync::Arc, time::Duration};
 use farhaul_core::{
     codec::{DecodeError, NoRoom, Reader, Writer},
     loss::Ranges,
+    text,
     time::Instant,
 };
 
 use crate::{
     crypto::{Change, Crypto, KeyPair, Ratchet, Refusal, Side, Suite},
-    farewell::words,
     wire::{
         BASE_DATAGRAM, TAG, VERSION,
         frame::{self, Cause, Frame},
@@ -26,12 +26,16 @@ use crate::{
 
 /// The most bytes of messages per level.
 const MAX_MESSAGES: u64 = 16 << 10;
+/// Separate runs of them that may wait to be joined.
+const MAX_RUNS: usize = 64;
 /// Before any rtt is known.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(250);
 /// Between two sendings of a flight, unless the rtt asks for more.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// From this rtt on a lost flight costs more than sending each flight twice.
 const LONG_PATH: Duration = Duration::from_millis(20);
+/// Bytes that a server sends per byte that came, until the handshake is finished.
+const AMPLIFICATION: usize = 3;
 /// Hellos whose time of departure is remembered.
 const HELLOS: usize = 16;
 
@@ -49,11 +53,6 @@ impl Ids {
             Side::Client => (self.remote, self.local),
             Side::Server => (self.local, self.remote),
         }
-    }
-
-    fn secret(self, side: Side) -> [u8; 8] {
-        let (server, client) = self.ordered(side);
-        (u64::from(server) << 32 | u64::from(client)).to_be_bytes()
     }
 }
 
@@ -95,7 +94,7 @@ struct Inbox {
 impl Inbox {
     fn insert(&mut self, offset: u64, data: &[u8]) -> Result<(), DecodeError> {
         let end = offset.saturating_add(data.len() as u64);
-        if end > MAX_MESSAGES {
+        if end > MAX_MESSAGES || self.have.len() > MAX_RUNS {
             return Err(DecodeError::Malformed("too many handshake messages"));
         }
         let at = usize::try_from(offset).unwrap_or(usize::MAX);
@@ -127,19 +126,20 @@ struct Flight {
 
 /// One level of keys and the messages under them.
 struct Level {
-    keys: KeyPair,
+    keys: Arc<KeyPair>,
     inbox: Inbox,
     sent: u64,
-    number: u8,
+    /// Datagrams sealed; the next one's number.
+    sealed: u16,
 }
 
 impl Level {
-    fn new(keys: KeyPair) -> Self {
+    fn new(keys: Arc<KeyPair>) -> Self {
         Self {
             keys,
             inbox: Inbox::default(),
             sent: 0,
-            number: 0,
+            sealed: 0,
         }
     }
 }
@@ -156,11 +156,16 @@ pub(crate) struct Handshake {
     later: Option<Level>,
     sealed: Option<(KeyPair, Ratchet)>,
     flight: Flight,
+    /// The close, sealed once: what is sent again is the same bytes under the same number.
+    close: Option<Vec<u8>>,
     token: Vec<u8>,
     hellos: [Option<Instant>; HELLOS],
     rtt: Option<Duration>,
     started: Instant,
     heard: bool,
+    /// Bytes of datagrams that came, and that left.
+    received: usize,
+    sent: usize,
 }
 
 impl Handshake {
@@ -196,16 +201,19 @@ impl Handshake {
             crypto: None,
             ids,
             limits,
-            initial: Level::new(suite.initial(ids.secret(side), side)),
+            initial: Level::new(suite.initial(side)),
             suite,
             later: None,
             sealed: None,
             flight: Flight::default(),
+            close: None,
             token: Vec::new(),
             hellos: [None; HELLOS],
             rtt: None,
             started: now,
             heard: false,
+            received: 0,
+            sent: 0,
         }
     }
 
@@ -220,6 +228,12 @@ impl Handshake {
 
     pub(crate) const fn ids(&self) -> Ids {
         self.ids
+    }
+
+    /// What the listener handed out.
+    #[cfg(test)]
+    pub(crate) fn token(&self) -> &[u8] {
+        &self.token
     }
 
     pub(crate) const fn rtt(&self) -> Option<Duration> {
@@ -255,6 +269,7 @@ impl Handshake {
         now: Instant,
         datagram: &mut [u8],
     ) -> Result<Progress, Refusal> {
+        self.received = self.received.saturating_add(datagram.len());
         let Ok((head, kind, at)) = long::decode(datagram) else {
             return Ok(Progress::Unauthentic);
         };
@@ -301,10 +316,8 @@ impl Handshake {
         self.rtt = self.hellos[usize::from(attempt) % HELLOS].map(|at| now.since(at));
         self.ids.remote = server;
         self.token = token;
-        let secret = self.ids.secret(self.side);
-        self.initial = Level::new(self.suite.initial(secret, self.side));
         self.start()?;
-        self.write();
+        self.write()?;
         Ok(Progress::Taken)
     }
 
@@ -322,7 +335,7 @@ impl Handshake {
                 }
                 Frame::Crypto { .. } => {}
                 Frame::Close { cause, code, text } => {
-                    let text = words(text);
+                    let text = text::shown(text);
                     return Ok(Progress::Closed { cause, code, text });
                 }
                 _ => return Err(Refusal::Protocol("frame out of place".into())),
@@ -333,21 +346,21 @@ impl Handshake {
             return Ok(Progress::Ignored);
         };
         crypto.read(messages)?;
-        self.write();
+        self.write()?;
         Ok(Progress::Taken)
     }
 
     /// Turns what the crypto has to say into a new flight.
-    fn write(&mut self) {
+    fn write(&mut self) -> Result<(), Refusal> {
         let mut fresh = true;
         loop {
             let mut messages = Vec::new();
             let Some(crypto) = &mut self.crypto else {
-                return;
+                return Ok(());
             };
             let change = crypto.write(&mut messages);
             if messages.is_empty() && change.is_none() {
-                return;
+                return Ok(());
             }
             if !messages.is_empty() {
                 if fresh {
@@ -357,17 +370,17 @@ impl Handshake {
                     };
                     fresh = false;
                 }
-                self.wrap(&messages);
+                self.wrap(&messages)?;
             }
             match change {
-                Some(Change::Handshake(keys)) => self.later = Some(Level::new(keys)),
+                Some(Change::Handshake(keys)) => self.later = Some(Level::new(Arc::new(keys))),
                 Some(Change::Sealed(keys, ratchet)) => self.sealed = Some((keys, ratchet)),
                 None => {}
             }
         }
     }
 
-    fn wrap(&mut self, mut messages: &[u8]) {
+    fn wrap(&mut self, mut messages: &[u8]) -> Result<(), Refusal> {
         while !messages.is_empty() {
             let level = self.later.as_ref().unwrap_or(&self.initial);
             let offset = level.sent;
@@ -375,12 +388,13 @@ impl Handshake {
             let len = messages.len().min(BASE_DATAGRAM - fields);
             let (head, tail) = messages.split_at(len);
             let frame = Frame::Crypto { offset, data: head };
-            let datagram = self.seal(&frame);
+            let datagram = self.seal(&frame)?;
             self.flight.datagrams.push(datagram);
             let level = self.later.as_mut().unwrap_or(&mut self.initial);
             level.sent += len as u64;
             messages = tail;
         }
+        Ok(())
     }
 
     fn head_len(&self) -> usize {
@@ -392,42 +406,43 @@ impl Handshake {
         long::HEAD + token + 1
     }
 
-    /// Seals one frame at the current level; a client's first messages are padded.
-    fn seal(&mut self, frame: &Frame<'_>) -> Vec<u8> {
-        let (token, is_initial) = (std::mem::take(&mut self.token), self.later.is_none());
-        let level = self.later.as_mut().unwrap_or(&mut self.initial);
-        let number = level.number;
-        level.number = number.checked_add(1).expect("a handshake has few flights");
+    /// Seals one frame at the current level; a client's first messages are padded. A level has 256
+    /// numbers; a peer that makes this side need more breaks the protocol.
+    fn seal(&mut self, frame: &Frame<'_>) -> Result<Vec<u8>, Refusal> {
+        let is_initial = self.later.is_none();
+        let level = self.later.as_ref().unwrap_or(&self.initial);
+        let number = u8::try_from(level.sealed)
+            .map_err(|_| Refusal::Protocol("too many handshake datagrams".into()))?;
         let kind = if is_initial {
-            let token = &token;
+            let token = &self.token;
             Kind::Initial { token, number }
         } else {
             Kind::Handshake { number }
         };
+        let no_room = |NoRoom| Refusal::Protocol("a handshake frame is too long".into());
         let mut datagram = vec![0; BASE_DATAGRAM];
         let mut w = Writer::new(&mut datagram);
-        self.head(&mut w, &kind).expect("a header fits");
+        self.head(&mut w, &kind).map_err(no_room)?;
         let header = w.len();
-        frame::encode(&mut w, frame).expect("the frame was cut to fit");
+        frame::encode(&mut w, frame).map_err(no_room)?;
         let len = w.len() + TAG;
         if !(is_initial && self.side == Side::Client) {
             datagram.truncate(len);
         }
-        let level = self.later.as_ref().unwrap_or(&self.initial);
+        let level = self.later.as_mut().unwrap_or(&mut self.initial);
         level.keys.local.seal(number.into(), &mut datagram, header);
-        self.token = token;
-        datagram
+        level.sealed += 1;
+        Ok(datagram)
     }
 
     /// A datagram that tells the peer why this side gives up, if it can be told.
-    pub(crate) fn farewell(&mut self, cause: Cause, code: u32, text: &str) -> Option<Vec<u8>> {
+    pub(crate) fn close(&mut self, cause: Cause, code: u32, text: &str) -> Option<&[u8]> {
         self.crypto.as_ref()?;
-        let text = text.as_bytes();
-        Some(self.seal(&Frame::Close {
-            cause,
-            code,
-            text: &text[..text.len().min(frame::MAX_TEXT)],
-        }))
+        if self.close.is_none() {
+            let text = frame::close_text(text);
+            self.close = self.seal(&Frame::Close { cause, code, text }).ok();
+        }
+        self.close.as_deref()
     }
 
     /// The agreement, once, when both sides are authenticated.
@@ -460,6 +475,12 @@ impl Handshake {
     pub(crate) fn poll(&mut self, now: Instant) -> Option<&[u8]> {
         let flight = &mut self.flight;
         let datagram = flight.datagrams.get_mut(flight.cursor)?;
+        // A client that is there repeats itself, padded, until it is answered, and so pays for more.
+        let sent = self.sent.saturating_add(datagram.len());
+        if self.side == Side::Server && sent > AMPLIFICATION * self.received {
+            return None;
+        }
+        self.sent = sent;
         if self.crypto.is_none() {
             // A hello: says which, so that the answer to it gives an rtt.
             let attempt = flight.sends;
@@ -495,6 +516,28 @@ impl Handshake {
             self.flight.cursor = 0;
         }
     }
+}
+
+/// Whether a client's `datagram` is authentic and brings the beginning of its messages, so that it is
+/// worth a session.
+pub(crate) fn begins(suite: &dyn Suite, datagram: &[u8]) -> bool {
+    let Ok((_, Kind::Initial { number, .. }, at)) = long::decode(datagram) else {
+        return false;
+    };
+    let keys = suite.initial(Side::Server);
+    let mut opened = datagram.to_vec();
+    let Some(end) = keys.remote.open(number.into(), &mut opened, at) else {
+        return false;
+    };
+    let mut r = Reader::new(&opened[at..end]);
+    let mut begins = false;
+    while let Ok(Some(frame)) = frame::next(&mut r) {
+        match frame {
+            Frame::Crypto { offset, data } => begins |= offset == 0 && !data.is_empty(),
+            _ => return false,
+        }
+    }
+    begins
 }
 
 fn versions(list: &[u8]) -> Progress {

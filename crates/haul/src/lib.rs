@@ -19,10 +19,14 @@ mod config;
 pub mod crypto;
 mod farewell;
 mod handshake;
+#[cfg(test)]
+mod hostile;
 mod identity;
 mod laws;
 mod mtu;
 mod path;
+#[cfg(feature = "hostile")]
+mod peer;
 mod protocol;
 mod seal;
 mod session;
@@ -30,6 +34,8 @@ mod stream;
 pub mod wire;
 
 pub use config::{ConfigError, HaulConfig, PeerPolicy};
-pub use farewell::{CODE_PROTOCOL, CODE_STORE};
+pub use farewell::{CODE_INTERNAL, CODE_PROTOCOL, CODE_STORE};
 pub use identity::{Identity, KeyError, PublicKey};
+#[cfg(feature = "hostile")]
+pub use peer::HostilePeer;
 pub use protocol::Haul;

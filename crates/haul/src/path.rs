@@ -152,4 +152,15 @@ mod tests {
         path.on_datagram(now, at("10.0.0.9:2"), 20, true, || 7);
         assert_eq!(path.on_response(7), Some(true));
     }
+
+    #[test]
+    fn of_many_challenges_only_the_last_is_kept_and_answered() {
+        let peer: SocketAddr = "10.0.0.1:1".parse().unwrap();
+        let mut path = Path::new(peer);
+        for challenge in 0..1_000 {
+            path.on_challenge(peer, challenge);
+        }
+        assert_eq!(path.take_answer(), Some((peer, 999)));
+        assert_eq!(path.take_answer(), None);
+    }
 }

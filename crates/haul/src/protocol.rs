@@ -26,7 +26,7 @@ use farhaul_core::{
 use crate::{
     config::{ConfigError, HaulConfig},
     crypto::{Key, Side, Suite, plain::Plain, tls::Tls},
-    handshake::{Handshake, Ids},
+    handshake::{self, Handshake, Ids},
     identity::{Identity, PublicKey},
     laws::{Law, Receivers},
     mtu::Mtu,
@@ -56,6 +56,9 @@ static PLAIN: Descriptor = Descriptor {
     ..DESCRIPTOR
 };
 
+/// The least sessions after which those that are gone are forgotten.
+const SWEEP: usize = 64;
+
 /// An endpoint that speaks haul.
 pub struct Haul {
     suite: Arc<dyn Suite>,
@@ -66,8 +69,12 @@ pub struct Haul {
     /// Seals tokens; only listeners have one.
     vault: Option<Key>,
     tokens: u64,
-    /// Sessions accepted, as long as they live.
+    /// Where packet numbers begin: at 0 but in tests.
+    first: u64,
+    /// Sessions, and some that are gone.
     live: BTreeMap<u32, Weak<()>>,
+    /// With so many of them those that are gone are forgotten.
+    sweep_at: usize,
 }
 
 impl Haul {
@@ -114,7 +121,9 @@ impl Haul {
             receivers,
             key: identity.public(),
             tokens: 0,
+            first: 0,
             live: BTreeMap::new(),
+            sweep_at: SWEEP,
         })
     }
 
@@ -137,6 +146,12 @@ impl Haul {
         make: impl Fn() -> Box<dyn ReceiverLaw> + Send + Sync + 'static,
     ) {
         self.receivers.add(name, make);
+    }
+
+    /// From now on the packet numbers of sessions begin at `first`, as they must at the other end, too.
+    #[cfg(feature = "hostile")]
+    pub const fn number_from(&mut self, first: u64) {
+        self.first = first;
     }
 
     /// This endpoint's public key.
@@ -168,6 +183,7 @@ impl Haul {
             update_after: self.config.key_update_after,
             answer: self.config.answer,
             receivers: self.receivers.clone(),
+            first: self.first,
             alive,
         };
         let max_rate = self.config.max_rate.unwrap_or(Rate::UNLIMITED);
@@ -194,6 +210,16 @@ impl Haul {
 
     fn is_live(&self, id: u32) -> bool {
         self.live.get(&id).is_some_and(|w| w.strong_count() > 0)
+    }
+
+    /// A session with this id lives as long as `weak`. Those that are gone are forgotten whenever there
+    /// may be as many of them as others, so that a session costs the same however many there are.
+    fn remember(&mut self, id: u32, weak: Weak<()>) {
+        if self.live.len() >= self.sweep_at {
+            self.live.retain(|_, weak| weak.strong_count() > 0);
+            self.sweep_at = 2 * self.live.len() + SWEEP;
+        }
+        self.live.insert(id, weak);
     }
 
     /// A token for whoever said hello.
@@ -232,20 +258,18 @@ impl Haul {
             return Accepted::Drop;
         }
         let at = w.len();
-        let secret = u64::from(client).to_be_bytes();
-        let keys = self.suite.initial(secret, Side::Server);
+        let keys = self.suite.initial(Side::Server);
         keys.local.seal(0, &mut bytes[..at + TAG], at);
         reply.extend_from_slice(&bytes[..at + TAG]);
         Accepted::Reply
     }
 
-    fn welcome(
-        &mut self,
-        now: Instant,
-        from: SocketAddr,
-        head: Head,
-        token: &[u8],
-    ) -> Option<Accepted> {
+    /// A session for whoever returned a token, if the rest of the datagram is authentic, too: what is
+    /// made here lives for seconds.
+    fn welcome(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> Option<Accepted> {
+        let (head, Kind::Initial { token, .. }, _) = long::decode(datagram).ok()? else {
+            return None;
+        };
         let vault = self.vault.as_ref()?;
         let token = Token::open(token, vault, now, from, head.to)?;
         if token.client != head.from || self.is_live(head.to) {
@@ -255,13 +279,15 @@ impl Haul {
             local: head.to,
             remote: head.from,
         };
+        if !handshake::begins(&*self.suite, datagram) {
+            return None;
+        }
         let rtt = now.since(token.issued);
         let suite = Arc::clone(&self.suite);
         let law = self.law.make();
         let handshake = Handshake::server(suite, ids, self.limits(&*law), now, rtt).ok()?;
         let (weak, session) = self.session(now, Side::Server, (handshake, law), from, None);
-        self.live.retain(|_, weak| weak.strong_count() > 0);
-        self.live.insert(ids.local, weak);
+        self.remember(ids.local, weak);
         Some(Accepted::Session(ids.local.into(), session))
     }
 }
@@ -331,8 +357,7 @@ impl Protocol for Haul {
         let law = self.law.make();
         let handshake = Handshake::client(suite, id, self.limits(&*law), now);
         let (weak, session) = self.session(now, Side::Client, (handshake, law), to, interface_mtu);
-        self.live.retain(|_, weak| weak.strong_count() > 0);
-        self.live.insert(id, weak);
+        self.remember(id, weak);
         (id.into(), session)
     }
 
@@ -357,9 +382,9 @@ impl Protocol for Haul {
             Ok((head, Kind::Hello { attempt }, _)) if datagram.len() >= BASE_DATAGRAM => {
                 self.retry(now, rng, from, (head.from, attempt), reply)
             }
-            Ok((head, Kind::Initial { token, .. }, _)) if datagram.len() >= BASE_DATAGRAM => self
-                .welcome(now, from, head, token)
-                .unwrap_or(Accepted::Drop),
+            Ok((_, Kind::Initial { .. }, _)) if datagram.len() >= BASE_DATAGRAM => {
+                self.welcome(now, from, datagram).unwrap_or(Accepted::Drop)
+            }
             _ => Accepted::Drop,
         }
     }

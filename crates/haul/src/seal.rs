@@ -66,7 +66,8 @@ impl Seal {
         self.phase
     }
 
-    fn advance(&mut self) {
+    /// Goes on with the next keys.
+    pub(crate) fn advance(&mut self) {
         let next = std::mem::replace(&mut self.next, self.ratchet.next());
         let old = std::mem::replace(&mut self.current, next);
         self.previous = Some(old.remote);
@@ -99,7 +100,10 @@ impl Seal {
         let header = Short::decode(datagram).map_err(|_| Drop::Malformed)?;
         let number = expand(header.number, expected);
         let current = header.phase == self.phase;
-        let ahead = !current && self.lowest.is_some_and(|lowest| number > lowest);
+        // A peer goes ahead only after it has opened something of this phase, so none that breaks off
+        // phase after phase makes this side derive keys for nothing.
+        let ahead =
+            !current && self.first.is_some() && self.lowest.is_some_and(|lowest| number > lowest);
         let key = if current {
             Some(&self.current.remote)
         } else if ahead {
@@ -169,6 +173,24 @@ mod tests {
         .unwrap();
         seal.seal(number, &mut bytes);
         bytes
+    }
+
+    #[test]
+    fn a_peer_that_hears_nothing_does_not_change_keys_again() {
+        let (mut a, mut b) = pair(1);
+        let mut datagram = write(&mut a, 0);
+        assert!(b.open(0, &mut datagram).is_ok());
+        let mut datagram = write(&mut b, 0);
+        assert!(a.open(0, &mut datagram).is_ok());
+        let (mut number, mut opened) = (1, 0);
+        // The liar does not wait for an acknowledgement.
+        for _ in 0..100 {
+            a.advance();
+            let mut datagram = write(&mut a, number);
+            opened += u32::from(b.open(number, &mut datagram).is_ok());
+            number += 1;
+        }
+        assert_eq!((opened, b.updates()), (1, 1));
     }
 
     proptest! {

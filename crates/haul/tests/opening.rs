@@ -159,6 +159,21 @@ fn a_client_that_leaves_at_once_does_not_keep_the_server_waiting() {
 }
 
 #[test]
+fn a_server_that_falls_silent_in_the_handshake_is_not_called_silent() {
+    let mut pair = Pair::new(config(1), config(2), ms(5));
+    // Its first word, which costs it nothing, comes; all that would follow does not.
+    let mut first_word = |from_client, n, _, _: &[u8]| {
+        if from_client || n == 0 {
+            Fate::Pass
+        } else {
+            Fate::Drop
+        }
+    };
+    pair.run(LIMIT, &mut first_word, |p| p.client.closed().is_some());
+    assert_eq!(pair.client.closed(), Some(&CloseReason::Unfinished));
+}
+
+#[test]
 fn silence_is_no_answer_and_costs_little() {
     let mut pair = Pair::new(config(1), config(2), ms(5));
     let start = pair.now;

@@ -15,7 +15,7 @@ use farhaul_core::{
     codec::{Reader, Writer},
 };
 use farhaul_haul::{
-    crypto::{KeyPair, Side, tls::initial_keys},
+    crypto::{Side, tls::initial_keys},
     wire::{
         TAG,
         feedback::{self, Known},
@@ -100,11 +100,6 @@ fn frames(payload: &[u8]) -> (Vec<String>, Vec<u8>) {
     (means, out)
 }
 
-/// Keys of RFC 9001 appendix A.1: the ids are its connection id.
-fn keys(side: Side) -> KeyPair {
-    initial_keys(*b"\x83\x94\xc8\xf0\x3e\x51\x57\x08", side)
-}
-
 /// Opens the sealed part of `bytes` and seals it again.
 fn sealed(bytes: &[u8], number: u64, header: usize, from: Side) -> (Vec<String>, Vec<u8>) {
     let to = if from == Side::Client {
@@ -113,7 +108,7 @@ fn sealed(bytes: &[u8], number: u64, header: usize, from: Side) -> (Vec<String>,
         Side::Client
     };
     let mut opened = bytes.to_vec();
-    let end = keys(to)
+    let end = initial_keys(to)
         .remote
         .open(number, &mut opened, header)
         .expect("an authentic datagram");
@@ -121,7 +116,7 @@ fn sealed(bytes: &[u8], number: u64, header: usize, from: Side) -> (Vec<String>,
     let mut out = opened[..header].to_vec();
     out.extend(again);
     out.resize(out.len() + TAG, 0);
-    keys(from).local.seal(number, &mut out, header);
+    initial_keys(from).local.seal(number, &mut out, header);
     (means, out)
 }
 

@@ -1,6 +1,7 @@
 //! What does the kernel have to be asked for? Everything in farhaul that needs an unsafe call lives
-//! here behind safe functions: TUN devices with segmentation offload and network namespaces.
+//! here behind safe functions: TUN devices with segmentation offload, namespaces, and mounts that hang.
 
+pub mod hang;
 pub mod netns;
 pub mod priority;
 pub mod tun;

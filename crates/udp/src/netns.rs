@@ -1,8 +1,14 @@
 //! How does a process get a network of its own? By moving a thread into a new network namespace:
 //! sockets it opens, devices it makes and programs it starts then live there, and the namespace
-//! vanishes with the last of them. Without privileges a user namespace has to be entered first.
+//! vanishes with the last of them. Programs get a process namespace besides, so that none outlives it.
+//! Without privileges a user namespace has to be entered first.
 
-use std::{fs, io, os::unix::process::CommandExt as _, process::Command};
+use std::{
+    fs, io,
+    os::unix::process::CommandExt as _,
+    path::Path,
+    process::{Child, Command},
+};
 
 use rustix::{
     mount::{MountFlags, MountPropagationFlags},
@@ -39,13 +45,24 @@ pub fn enter_new_network() -> io::Result<()> {
 /// Gives the calling thread, and what it starts, a `/sys` that shows its own network's devices.
 /// Refused where the system hides parts of `/sys`.
 pub fn see_own_devices() -> io::Result<()> {
+    own_mounts()?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    Ok(rustix::mount::mount("sysfs", "/sys", "sysfs", flags, None)?)
+}
+
+/// A file system in memory at `path`, for the calling thread's mount namespace.
+pub fn mount_memory(path: &Path) -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(rustix::mount::mount("tmpfs", path, "tmpfs", flags, None)?)
+}
+
+/// Gives the calling thread, and what it starts, mounts that nobody else sees.
+pub fn own_mounts() -> io::Result<()> {
     // SAFETY: only this thread's view of the file system's mounts changes, and its current directory
     // is its own from now on.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    rustix::mount::mount_change("/", private)?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    Ok(rustix::mount::mount("sysfs", "/sys", "sysfs", flags, None)?)
+    Ok(rustix::mount::mount_change("/", private)?)
 }
 
 /// Sets kernel parameters (`net.ipv4.tcp_rmem` written `net/ipv4/tcp_rmem`) in the calling thread's
@@ -58,6 +75,33 @@ pub fn set_parameters<'a>(parameters: &[(&'a str, &str)]) -> Vec<&'a str> {
         .collect()
 }
 
+/// Moves all programs that the calling thread starts from now on into a new process namespace, and starts
+/// its init with `command`, which may do nothing: when it ends, the kernel kills all the others, whatever
+/// they made of sessions and process groups, and it has ended only once they have. They see `/proc` as
+/// theirs where the system allows it. The thread can start no threads after this.
+pub fn start_init(command: &mut Command) -> io::Result<Child> {
+    // Refused in some containers; then `/proc` shows the system's processes.
+    let mounts = own_mounts().is_ok();
+    // SAFETY: processes are told apart anew for the children of this thread only.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWPID) }?;
+    let proc_flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    // SAFETY: the closure makes two system calls and neither allocates nor takes a lock.
+    unsafe {
+        command.pre_exec(move || {
+            // Children that it inherits leave nothing behind; it need not wait for them.
+            if libc::signal(libc::SIGCHLD, libc::SIG_IGN) == libc::SIG_ERR {
+                return Err(io::Error::last_os_error());
+            }
+            if mounts {
+                let _refused_as_above =
+                    rustix::mount::mount(c"proc", c"/proc", c"proc", proc_flags, None);
+            }
+            Ok(())
+        });
+    }
+    die_with_this_thread(command).spawn()
+}
+
 /// Has the kernel kill the command's process when the thread that spawns it ends, however it ends.
 pub fn die_with_this_thread(command: &mut Command) -> &mut Command {
     let parent = rustix::process::getpid();
@@ -65,11 +109,11 @@ pub fn die_with_this_thread(command: &mut Command) -> &mut Command {
     unsafe {
         command.pre_exec(move || {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-            // The parent may have gone before the line above.
-            if rustix::process::getppid() == Some(parent) {
-                Ok(())
-            } else {
-                Err(io::ErrorKind::BrokenPipe.into())
+            // The parent may have gone before the line above. From a process namespace it is not seen; there
+            // everything ends with the init, and that with what it reads from the parent.
+            match rustix::process::getppid() {
+                Some(other) if other != parent => Err(io::ErrorKind::BrokenPipe.into()),
+                _ => Ok(()),
             }
         })
     }

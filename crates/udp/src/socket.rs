@@ -117,6 +117,26 @@ pub struct SocketCounters {
     pub failed: u64,
 }
 
+impl SocketCounters {
+    /// Adds those of another socket.
+    pub const fn add(&mut self, other: &Self) {
+        self.send_calls += other.send_calls;
+        self.receive_calls += other.receive_calls;
+        self.datagrams_sent += other.datagrams_sent;
+        self.bytes_sent += other.bytes_sent;
+        self.messages_received += other.messages_received;
+        self.datagrams_received += other.datagrams_received;
+        self.bytes_received += other.bytes_received;
+        self.overflowed += other.overflowed;
+        self.truncated += other.truncated;
+        self.gso_refused += other.gso_refused;
+        self.blocked += other.blocked;
+        self.too_large += other.too_large;
+        self.refused += other.refused;
+        self.failed += other.failed;
+    }
+}
+
 /// A non-blocking UDP socket.
 #[derive(Debug)]
 pub struct UdpSocket {
@@ -187,6 +207,16 @@ impl UdpSocket {
         self.socket.connect(&self.native(peer))?;
         self.peer = Some(peer);
         Ok(())
+    }
+
+    /// The peer of a connected socket.
+    pub const fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// From now on other sockets of this user may bind the same port, if they are opened to share it.
+    pub fn share_port(&self) -> io::Result<()> {
+        self.socket.set_reuse_port(true)
     }
 
     /// Where the socket is bound.

@@ -2,13 +2,13 @@
 //! consecutive reports, so that a lost report costs nothing and a hole a bounded number of bytes;
 //! what falls through is asked for by the sender.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use super::Report;
 use crate::{
     congestion::{Arrival, Mail, ReceiverLaw},
     datagram::Ecn,
-    recv::{Arrivals, Schedule},
+    recv::{Arrivals, Budget, Schedule},
     time::Instant,
 };
 
@@ -27,6 +27,7 @@ pub struct Receiver {
     arrival: Arrival,
     arrivals: Arrivals,
     schedule: Schedule,
+    budget: Budget,
     newest_at: Option<Instant>,
     bytes: u64,
     ce: u64,
@@ -35,11 +36,19 @@ pub struct Receiver {
     told: [u64; REPEATS],
     /// When `told` last moved.
     told_at: Option<Instant>,
-    wanted: Option<u64>,
+    /// What lies before the last intervals and is to be told of again.
+    backlog: Option<Range<u64>>,
+    /// The last report was of the backlog.
+    caught_up: bool,
     report: Report,
 }
 
 impl Receiver {
+    /// The peer's packet numbers begin here, not at 0; nothing has arrived.
+    pub fn begin_at(&mut self, number: u64) {
+        self.arrivals.begin_at(number);
+    }
+
     /// Notes an authenticated packet that reached the host at `arrived`; false if it must be dropped as
     /// seen, settled or too far ahead.
     pub fn on_packet(
@@ -59,6 +68,7 @@ impl Receiver {
             self.newest_at = self.newest_at.max(Some(arrived));
         }
         self.bytes += u64::from(wire);
+        self.budget.earn(wire);
         self.ce += u64::from(ecn == Ecn::Ce);
         self.arrival.received += 1;
         self.arrival.ce += u32::from(ecn == Ecn::Ce);
@@ -138,9 +148,15 @@ impl Receiver {
         self.schedule.set_packets(packets);
     }
 
-    /// When a report is due.
+    /// When a report is due; what is due at once waits while the budget is spent.
     pub fn feedback_due(&self) -> Option<Instant> {
-        self.schedule.due()
+        let due = self.schedule.due()?;
+        Some(due.max(self.budget.ready_at()))
+    }
+
+    /// A report left in a datagram of `bytes`.
+    pub fn feedback_sent(&mut self, now: Instant, bytes: usize) {
+        self.budget.spend(now, bytes);
     }
 
     /// Highest packet number seen plus one.
@@ -148,35 +164,35 @@ impl Receiver {
         self.arrivals.end()
     }
 
-    /// What to say now; starts the next interval. What does not fit is told in the reports that follow
-    /// at once.
+    /// What to say now; starts the next interval. What does not fit is told in the reports that
+    /// follow, in turn with those of the last intervals.
     pub fn report(&mut self, now: Instant) -> Option<&Report> {
         self.schedule.reset(now);
         let newest_at = self.newest_at?;
         self.report.arrived_us = newest_at.as_nanos() / 1_000;
         self.report.bytes = self.bytes;
         self.report.ce = self.ce;
-        let floor = self.arrivals.floor();
-        let recent = self.told[0].max(floor);
-        let behind = self.wanted.take().map(|w| w.max(floor));
-        match behind.filter(|w| *w < recent) {
-            Some(from) if self.catch_up(now, from, recent) => {}
-            _ => self.tell_recent(now, newest_at, recent),
+        self.caught_up = !self.caught_up && self.catch_up();
+        if !self.caught_up {
+            self.tell_recent(now, newest_at);
+        }
+        if self.backlog.is_some() {
+            self.schedule.on_packet(now, 0, true);
         }
         Some(&self.report)
     }
 
-    /// Tells of the last intervals, from `recent` on.
-    fn tell_recent(&mut self, now: Instant, newest_at: Instant, recent: u64) {
+    /// Tells of the last intervals, from the top down; what does not fit joins the backlog.
+    fn tell_recent(&mut self, now: Instant, newest_at: Instant) {
         let report = &mut self.report;
         let end = self.arrivals.end();
         report.largest = end - 1;
         report.delay_us = u64::try_from(now.since(newest_at).as_micros()).unwrap_or(u64::MAX);
-        let from = recent.min(report.largest);
+        let from = self.told[0].max(self.arrivals.floor()).min(report.largest);
         report.from = self
             .arrivals
             .runs(from, report.largest, MAX_RUNS, &mut report.runs);
-        let untold = report.from > from;
+        let told = report.from;
         // Hurried reports do not shorten the time for which a hole is told.
         if self
             .told_at
@@ -186,13 +202,20 @@ impl Receiver {
             self.told.rotate_left(1);
             self.told[REPEATS - 1] = end;
         }
-        if untold {
-            self.on_want(now, from);
+        if told > from {
+            self.add_to_backlog(from..told);
         }
     }
 
-    /// Tells of what lies before the last intervals, from `from` on; false if nothing of it arrived.
-    fn catch_up(&mut self, now: Instant, from: u64, recent: u64) -> bool {
+    /// Tells of the backlog, from its bottom up; false if there is none, or nothing of it arrived.
+    fn catch_up(&mut self) -> bool {
+        let Some(backlog) = self.backlog.take() else {
+            return false;
+        };
+        let from = backlog.start.max(self.arrivals.floor());
+        if from >= backlog.end {
+            return false;
+        }
         let Some(largest) = self.arrivals.reach(from, MAX_RUNS) else {
             return false;
         };
@@ -202,10 +225,17 @@ impl Receiver {
         report.from = self
             .arrivals
             .runs(from, largest, MAX_RUNS + 1, &mut report.runs);
-        if largest + 1 < recent {
-            self.on_want(now, largest + 1);
+        if largest + 1 < backlog.end {
+            self.backlog = Some(largest + 1..backlog.end);
         }
         true
+    }
+
+    fn add_to_backlog(&mut self, range: Range<u64>) {
+        self.backlog = Some(match &self.backlog {
+            Some(old) => old.start.min(range.start)..old.end.max(range.end),
+            None => range,
+        });
     }
 
     /// The sender has decided everything below `settled` and wishes for feedback every `interval`.
@@ -216,7 +246,11 @@ impl Receiver {
 
     /// The sender has heard nothing of the packets from `from` on.
     pub fn on_want(&mut self, now: Instant, from: u64) {
-        self.wanted = Some(self.wanted.map_or(from, |w| w.min(from)));
+        // The last intervals are told of in any case.
+        let recent = self.told[0];
+        if from < recent {
+            self.add_to_backlog(from..recent);
+        }
         self.schedule.on_packet(now, 0, true);
     }
 }

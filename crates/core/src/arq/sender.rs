@@ -41,6 +41,11 @@ struct Path {
     interval: Duration,
 }
 
+/// The most packets of which records are kept: 40 MiB of them.
+const MAX_RECORDS: u64 = 1 << 20;
+/// Records that data leaves to small frames.
+const SPARE: u64 = 1 << 12;
+
 /// What reports have told so far.
 #[derive(Debug, Default)]
 struct Coverage {
@@ -49,6 +54,8 @@ struct Coverage {
     largest_acked: Option<u64>,
     want: Option<u64>,
     asked_at: Option<Instant>,
+    /// Since when reports leave out what lies above `end`.
+    stuck_since: Option<Instant>,
     /// No packet below is outstanding.
     decided: u64,
     /// `end` after each of the last reports: decided records are kept that long, so that a late
@@ -233,11 +240,20 @@ impl Sender {
             has_data: self.peek().is_some(),
             probes: self.clocks.probes,
         };
-        let permit = budget.permit(now);
+        let permit = if self.is_full() {
+            Permit::Hold(Why::Peer)
+        } else {
+            budget.permit(now)
+        };
         if let Permit::Hold(Why::Application | Why::Peer) = permit {
             self.path.delivery.app_limited(self.log.next());
         }
         permit
+    }
+
+    /// As many records are kept as data may take.
+    fn is_full(&self) -> bool {
+        self.log.len() >= MAX_RECORDS - SPARE && self.clocks.probes == 0
     }
 
     /// Something else than the law limits what is sent.
@@ -263,7 +279,10 @@ impl Sender {
         if !self.outbox.is_empty() {
             return self.outbox.next(max);
         }
-        let (number, piece) = self.tail().filter(|(_, piece)| piece.len <= max)?;
+        let tail = self.tail();
+        self.tail.fits(max);
+        // Only what was peeked at: its header is written already.
+        let (number, piece) = tail.filter(|(_, piece)| piece.len <= max)?;
         self.tail.begin(number, &piece);
         Some(Piece {
             repair: true,
@@ -276,8 +295,38 @@ impl Sender {
         self.log.next()
     }
 
+    /// Packet numbers begin here, not at 0; nothing has been sent.
+    pub const fn begin_at(&mut self, number: u64) {
+        self.log.begin_at(number);
+    }
+
+    /// Leaves out the next packet number. Whoever reports on it has not seen what it reports on, as an
+    /// optimistic acknowledger would (RFC 9000 §21.4).
+    pub fn skip(&mut self) {
+        self.make_room();
+        self.log.skip();
+    }
+
+    /// With as many records as there may be, the oldest packet is decided without the peer.
+    fn make_room(&mut self) {
+        if self.log.len() < MAX_RECORDS {
+            return;
+        }
+        let oldest = self.log.first();
+        if let Some(sent) = self.log.get_mut(oldest) {
+            sent.copies_lost = sent.copies;
+            match sent.state {
+                State::Outstanding => self.lose(oldest, &mut Change::default()),
+                State::Copied => self.abandon_copies(oldest),
+                _ => {}
+            }
+        }
+        self.log.trim(self.log.next());
+    }
+
     /// Records a packet of `wire` bytes; returns its number.
     pub fn log(&mut self, now: Instant, content: Content, wire: u32) -> u64 {
+        self.make_room();
         let quiet = content == Content::Quiet;
         self.count.sent_bytes += u64::from(wire);
         if !quiet {
@@ -426,6 +475,11 @@ impl Sender {
     /// Smoothed rtt.
     pub fn srtt(&self) -> Duration {
         self.path.rtt.smoothed()
+    }
+
+    /// Why the session must end, if the law has failed.
+    pub fn failure(&self) -> Option<String> {
+        self.law.failure()
     }
 
     /// The law, for a look inside.

@@ -12,15 +12,33 @@ const COPIES: u8 = 2;
 const BUDGET: (u64, u64) = (64 << 10, 64);
 
 /// Chooses what is sent once more.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tail {
     cursor: u64,
+    /// The longest piece that fits a datagram, which may have become smaller since it was sent.
+    room: u32,
     spent: u64,
     /// The packet whose piece was handed out last, until it is logged.
     copying: Option<u64>,
 }
 
+impl Default for Tail {
+    fn default() -> Self {
+        Self {
+            cursor: 0,
+            room: u32::MAX,
+            spent: 0,
+            copying: None,
+        }
+    }
+}
+
 impl Tail {
+    /// From here on pieces of `room` fit, and no longer ones.
+    pub(super) const fn fits(&mut self, room: u32) {
+        self.room = room;
+    }
+
     /// The next packet worth a copy.
     pub(super) fn next(&self, log: &SentLog, outstanding: u64, sent: u64) -> Option<(u64, Piece)> {
         if outstanding == 0 || outstanding > FEW || self.spent > BUDGET.0.max(sent / BUDGET.1) {
@@ -34,7 +52,9 @@ impl Tail {
                 let wanted =
                     sent.state == State::Outstanding && !sent.covered && sent.copies < COPIES;
                 match sent.content {
-                    Content::Piece(piece) if wanted => Some((number, piece)),
+                    Content::Piece(piece) if wanted && piece.len <= self.room => {
+                        Some((number, piece))
+                    }
                     _ => None,
                 }
             })

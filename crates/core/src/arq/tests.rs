@@ -337,6 +337,21 @@ fn feedback_on_packets_never_sent_and_broken_runs_are_refused() {
 }
 
 #[test]
+fn a_tail_that_no_longer_fits_a_datagram_is_not_waited_for() {
+    let mut w = world();
+    w.sender.send(1, 0, 10_000);
+    let sent = w.leave();
+    assert!(!sent.is_empty());
+    let mut sender = w.sender;
+    while sender.next_piece(LEN / 2).is_some() {
+        sender.log(w.now, Content::Probe, LEN);
+    }
+    // The datagrams have become smaller: nothing can leave, so nothing is due at once.
+    assert!(sender.peek().is_none());
+    assert!(!matches!(sender.next_timeout(), Some((_, Why::Pacing))));
+}
+
+#[test]
 fn the_tail_is_sent_twice_rather_than_waited_for() {
     let mut late = 0;
     for seed in 0..200 {
@@ -398,4 +413,112 @@ fn the_time_of_arrival_does_not_go_back() {
         receiver.report(now).expect("something arrived").arrived_us
     });
     assert_eq!(told, [50_000, 50_000, 60_000]);
+}
+
+#[test]
+fn a_report_on_a_skipped_number_ends_the_session() {
+    let mut w = world();
+    w.sender.log(w.now, Content::Other, LEN);
+    w.sender.skip();
+    w.sender.log(w.now, Content::Other, LEN);
+    let mut report = Report {
+        from: 0,
+        largest: 2,
+        runs: vec![1, 1, 1],
+        ..Report::default()
+    };
+    assert!(w.sender.on_report(w.now, &report).is_ok(), "seen as a hole");
+    report.runs = vec![3];
+    assert!(w.sender.on_report(w.now, &report).is_err());
+}
+
+/// A peer tells of the newest packet alone, and never of those before it.
+#[test]
+fn records_are_bounded_whatever_a_peer_leaves_out() {
+    let unlimited = Allowance {
+        window: Size::UNLIMITED,
+        rate: Rate::gbit(100),
+        quantum: Size::from_bytes(64_000),
+    };
+    let mut w = world();
+    w.sender = Sender::new(Box::new(Fixed(unlimited)), Rate::UNLIMITED);
+    w.sender.start(w.now, LEN, Duration::from_millis(40));
+    w.sender.send(1, 0, u64::MAX / 2);
+    let mut most = 0;
+    for step in 0..2_000 {
+        w.now += Duration::from_millis(1);
+        for _ in 0..1_000 {
+            if !matches!(w.sender.permit(w.now), Permit::Send { .. }) {
+                break;
+            }
+            let piece = w.sender.next_piece(LEN).expect("there is no end");
+            w.sender.log(w.now, Content::Piece(piece), LEN);
+        }
+        if step % 10 == 9 {
+            let largest = w.sender.next_number() - 1;
+            let report = Report {
+                from: largest,
+                largest,
+                runs: vec![1],
+                ..Report::default()
+            };
+            w.sender.on_report(w.now, &report).expect("it was sent");
+        }
+        most = most.max(w.sender.next_number() - w.sender.settled());
+        w.sender.on_timeout(w.now);
+    }
+    // Three round trips, half a second, and the reports for which decided records are kept.
+    assert!(most < 1_500_000, "{most}");
+    assert!(w.sender.settled() > 500_000, "{}", w.sender.settled());
+    assert!(stats(&w.sender).packets_lost > 0);
+}
+
+/// No peer is heard at all, but small frames go on.
+#[test]
+fn small_frames_do_not_make_records_grow_for_ever() {
+    let mut w = world();
+    w.sender.send(1, 0, 1_000);
+    let piece = w.sender.next_piece(LEN).unwrap();
+    w.sender.log(w.now, Content::Piece(piece), LEN);
+    for _ in 0..(1 << 20) + 100_000 {
+        w.sender.log(w.now, Content::Quiet, LEN);
+    }
+    let kept = w.sender.next_number() - w.sender.settled();
+    assert!(kept <= 1 << 20, "{kept}");
+    assert!(!w.sender.delivered_all(), "the piece is sent again");
+    assert!(w.sender.peek().is_some());
+}
+
+/// Reports leave whenever they are due, at one instant.
+#[test]
+fn any_loss_is_told_in_a_bounded_number_of_reports() {
+    for (loss, packets) in [(0.1, 300_000), (0.5, 300_000), (0.9, 300_000)] {
+        let (mut receiver, mut rng) = (Receiver::default(), Rng::new(4));
+        let mut now = Instant::from_nanos(1_000_000_000);
+        receiver.on_state(0, Duration::from_millis(10));
+        let (mut bytes, mut reports, mut arrived) = (0, 0, 0);
+        for number in 0..packets {
+            now += Duration::from_micros(1);
+            if rng.chance(loss) {
+                continue;
+            }
+            receiver.on_packet(now, number, LEN, true, Ecn::NotEct);
+            arrived += u64::from(LEN);
+            if number % 50_000 == 0 {
+                receiver.on_want(now, 0);
+            }
+            while receiver.feedback_due().is_some_and(|at| at <= now) {
+                let runs = receiver.report(now).expect("something arrived").runs.len();
+                // Two bytes a run are more than any code of haul's takes.
+                receiver.feedback_sent(now, 60 + 2 * runs);
+                bytes += 60 + 2 * runs as u64;
+                reports += 1;
+                assert!(reports < 10_000, "it never ends");
+            }
+        }
+        assert!(
+            bytes < arrived / 100 + 20 * 1_300,
+            "{loss}: {bytes} of {arrived}"
+        );
+    }
 }

@@ -1,6 +1,7 @@
-//! What if a law is wrong? Whatever it answers, the session lives: a rate or window that cannot be is
-//! replaced by the last good one and the fault is counted and named. The guard also remembers the
-//! answers, so that the law is asked once per event and not once per packet.
+//! What if a law is wrong? A rate or window that cannot be is replaced by the last good one, and the
+//! fault is counted and named; a law that goes on so has [failed](Guard::failure), which ends the
+//! session with its name. The guard also remembers the answers, so that the law is asked once per event
+//! and not once per packet.
 
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use crate::{
 const MOST_RATE: Rate = Rate::gbit(100_000);
 /// No path is longer: 100 Tbit/s times 20 s, bytes.
 const MOST_WINDOW: Size = Size::from_bytes(250_000_000_000_000);
+/// Answers that cannot be after which a law has failed.
+const MAX_FAULTS: u64 = 100;
 /// No law means less.
 const LEAST_RATE: Rate = Rate::from_bps(100);
 
@@ -26,6 +29,8 @@ pub struct Guard {
     timeout: Option<Duration>,
     datagram: u32,
     srtt: Duration,
+    /// The law has asked for a window.
+    windowed: bool,
     faults: u64,
     fault: Option<&'static str>,
 }
@@ -46,6 +51,7 @@ impl Guard {
             timeout: None,
             datagram: path.datagram,
             srtt: path.srtt,
+            windowed: false,
             faults: 0,
             fault: None,
         };
@@ -77,6 +83,15 @@ impl Guard {
     /// How often the law answered what cannot be, and the last of it in words.
     pub const fn faults(&self) -> (u64, Option<&'static str>) {
         (self.faults, self.fault)
+    }
+
+    /// Why the session must end, if the law has failed.
+    pub fn failure(&self) -> Option<String> {
+        let fault = self.fault.filter(|_| self.faults >= MAX_FAULTS)?;
+        let name = self.law.name();
+        Some(format!(
+            "the congestion law '{name}' is faulty: {MAX_FAULTS} times it asked for {fault}"
+        ))
     }
 
     /// Claims this much of shared links, if the law can.
@@ -130,7 +145,7 @@ impl Guard {
     fn collect(&mut self, now: Instant) {
         if !self.mail.ask(|into| self.law.message(now, into)) {
             self.faults += 1;
-            self.fault = Some("to send a message that is too long");
+            self.fault = Some("a message that is too long");
         }
         self.refresh();
     }
@@ -143,12 +158,13 @@ impl Guard {
     /// Asks the law; what cannot be is replaced, part by part.
     fn refresh(&mut self) {
         let mut asked = self.law.allowance();
-        let fault = self.law.fault().or_else(|| wrong(&asked));
+        let fault = self.law.fault().or_else(|| self.wrong(&asked));
         if let Some(fault) = fault {
             self.faults += 1;
             self.fault = Some(fault);
             self.mend(&mut asked);
         }
+        self.windowed |= asked.window != Size::UNLIMITED && fault.is_none();
         asked.quantum = asked.quantum.max(Size::from_bytes(1));
         self.allowance = asked;
         self.next_tick = self.law.next_tick();
@@ -160,9 +176,30 @@ impl Guard {
         if !possible(asked.rate) {
             asked.rate = self.allowance.rate;
         }
-        let window = asked.window;
-        if window == Size::ZERO || (window > MOST_WINDOW && window != Size::UNLIMITED) {
+        if asked.window == Size::ZERO || self.is_endless(asked.window) {
             asked.window = self.allowance.window;
+        }
+    }
+
+    /// A law has a window or it has none: one that had one and now asks for all there is has grown
+    /// beyond what integers hold.
+    fn is_endless(&self, window: Size) -> bool {
+        window > MOST_WINDOW && (window != Size::UNLIMITED || self.windowed)
+    }
+
+    /// What is wrong with an answer. A float that is not a number became zero on its way here, one that
+    /// is infinite the largest integer.
+    fn wrong(&self, asked: &Allowance) -> Option<&'static str> {
+        if asked.rate < LEAST_RATE {
+            Some("a rate of zero or not a number")
+        } else if asked.rate > MOST_RATE {
+            Some("an infinite rate")
+        } else if asked.window == Size::ZERO {
+            Some("a window of zero or not a number")
+        } else if self.is_endless(asked.window) {
+            Some("an infinite window")
+        } else {
+            None
         }
     }
 
@@ -179,22 +216,6 @@ impl Guard {
 
 fn possible(rate: Rate) -> bool {
     (LEAST_RATE..=MOST_RATE).contains(&rate)
-}
-
-/// What is wrong with an answer. A float that is not a number became zero on its way here, one that is
-/// infinite the largest integer.
-fn wrong(asked: &Allowance) -> Option<&'static str> {
-    if asked.rate < LEAST_RATE {
-        Some("a rate of zero or not a number")
-    } else if asked.rate > MOST_RATE {
-        Some("an infinite rate")
-    } else if asked.window == Size::ZERO {
-        Some("a window of zero or not a number")
-    } else if asked.window > MOST_WINDOW && asked.window != Size::UNLIMITED {
-        Some("an infinite window")
-    } else {
-        None
-    }
 }
 
 #[cfg(test)]
@@ -262,5 +283,12 @@ mod tests {
             assert_eq!(guard.faults().1, Some(words));
         }
         assert_eq!(guard.faults().0, 8);
+        assert_eq!(guard.failure(), None);
+        for _ in 8..100 {
+            told(&mut guard, 1e9, f64::NAN);
+        }
+        let failure = guard.failure().unwrap();
+        assert!(failure.contains("'says'"), "{failure}");
+        assert!(failure.ends_with("a window of zero or not a number"));
     }
 }

@@ -134,6 +134,7 @@ impl<W: Wire> ArqEngine<W> {
         W::put_report(&mut w, report).ok()?;
         let len = w.len();
         out.commit(len, len);
+        self.receiver.feedback_sent(now, len);
         Some(len as u64)
     }
 
@@ -258,6 +259,10 @@ impl<W: Wire> Engine for ArqEngine<W> {
 
     fn on_timer(&mut self, now: Instant) {
         self.sender.on_timeout(now);
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.sender.failure()
     }
 
     fn deadline(&self) -> Option<(Instant, Why)> {

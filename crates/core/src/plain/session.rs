@@ -89,6 +89,10 @@ pub trait Engine: Send {
     -> Wrote;
     /// The deadline passed.
     fn on_timer(&mut self, now: Instant);
+    /// Why the session must end, if its law has failed.
+    fn failure(&self) -> Option<String> {
+        None
+    }
     /// When to call again, and why.
     fn deadline(&self) -> Option<(Instant, Why)>;
     /// Queues data.
@@ -288,6 +292,9 @@ impl<E: Engine> Session for PlainSession<E> {
     }
 
     fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
+        if let Some(text) = self.engine.failure() {
+            self.finish(CloseReason::Internal(text));
+        }
         match self.write(turn, out) {
             Ok(true) => {
                 self.stats.wire_sent += out.bytes().len() as u64;

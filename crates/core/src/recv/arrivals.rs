@@ -10,6 +10,11 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
+    /// The peer's numbers begin here; nothing has arrived.
+    pub fn begin_at(&mut self, number: u64) {
+        self.seen.advance(number);
+    }
+
     /// Notes packet `number`; false if it was seen, settled or too far ahead.
     pub fn insert(&mut self, number: u64) -> bool {
         self.seen.insert(number) == Insert::New

@@ -1,5 +1,6 @@
 //! When does the receiver speak? Time-based: the first packet worth acknowledging starts the clock;
 //! after the interval the sender wished for, or earlier when many holes have opened, feedback is due.
+//! It waits while its [`Budget`] is spent.
 
 use std::time::Duration;
 
@@ -83,8 +84,96 @@ impl Schedule {
     }
 }
 
+/// How much feedback may be sent, whatever is lost and whatever is wished for: a hundredth of the bytes
+/// that arrive and, beside, ten datagrams a second, ten of them at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Budget {
+    /// Hundredths of a byte earned and not spent; below zero by one datagram at the most.
+    balance: i64,
+    /// When all datagrams that are free of charge will have been earned again (the generic
+    /// cell rate algorithm).
+    full_at: Instant,
+}
+
+impl Budget {
+    /// Between datagrams that are free of charge.
+    const PAUSE: Duration = Duration::from_millis(100);
+    /// As many of them may leave at once.
+    const BURST: u32 = 10;
+    /// The most that can be saved: a few datagrams.
+    const MOST: i64 = 100 * (16 << 10);
+
+    /// `wire` bytes arrived.
+    pub fn earn(&mut self, wire: u32) {
+        self.balance = (self.balance + i64::from(wire)).min(Self::MOST);
+    }
+
+    /// When a datagram may leave at the earliest; the epoch: at once.
+    pub fn ready_at(&self) -> Instant {
+        if self.balance > 0 {
+            return Instant::EPOCH;
+        }
+        self.full_at.earlier_by(Self::PAUSE * (Self::BURST - 1))
+    }
+
+    /// A datagram of `bytes` left.
+    pub fn spend(&mut self, now: Instant, bytes: usize) {
+        if self.balance > 0 {
+            let cost = i64::try_from(bytes).unwrap_or(i64::MAX).saturating_mul(100);
+            self.balance = self.balance.saturating_sub(cost);
+        } else {
+            self.full_at = self.full_at.max(now) + Self::PAUSE;
+        }
+    }
+}
+
 impl Default for Schedule {
     fn default() -> Self {
         Self::new(Self::DEFAULT_INTERVAL, 256)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn feedback_is_bounded_by_what_arrives_and_by_time() {
+        let start = Instant::from_nanos(5_000_000_000);
+        for wire in [0, 100, 1_400, 9_000] {
+            let mut budget = Budget::default();
+            let (mut now, mut arrived, mut sent, mut free) = (start, 0, 0, 0);
+            // As often as it may, for ten seconds.
+            for _ in 0..100_000 {
+                now += Duration::from_micros(100);
+                budget.earn(wire);
+                arrived += u64::from(wire);
+                while budget.ready_at() <= now {
+                    free += u64::from(budget.balance <= 0);
+                    sent += u64::from(budget.balance > 0) * 1_200;
+                    budget.spend(now, 1_200);
+                }
+            }
+            assert!(sent <= arrived / 100 + 1_200, "{wire}: {sent} of {arrived}");
+            assert!((100..=110).contains(&free), "{wire}: {free}");
+            assert!(
+                sent + 1_200 >= arrived / 100,
+                "{wire}: what may be sent, is"
+            );
+        }
+    }
+
+    #[test]
+    fn what_was_earned_in_silence_is_limited() {
+        let mut budget = Budget::default();
+        for _ in 0..1_000_000 {
+            budget.earn(9_000);
+        }
+        let mut bytes = 0;
+        while budget.balance > 0 {
+            budget.spend(Instant::EPOCH, 1_000);
+            bytes += 1_000;
+        }
+        assert!(bytes <= 17 << 10, "{bytes}");
     }
 }

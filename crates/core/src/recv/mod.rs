@@ -4,4 +4,4 @@ mod arrivals;
 mod feedback;
 
 pub use arrivals::Arrivals;
-pub use feedback::Schedule;
+pub use feedback::{Budget, Schedule};

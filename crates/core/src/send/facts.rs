@@ -4,6 +4,10 @@ use std::collections::VecDeque;
 
 use crate::congestion::Facts;
 
+/// The most batches: 8 MiB of them. Batches are large where there are many packets in flight, unless the
+/// peer makes it so.
+const MOST: usize = 1 << 17;
+
 /// Facts of the batches in flight.
 #[derive(Clone, Debug, Default)]
 pub struct FactLog {
@@ -14,11 +18,15 @@ pub struct FactLog {
 impl FactLog {
     /// The packets up to `end`, after the last batch, left with `facts`.
     pub fn push(&mut self, end: u64, facts: Facts) {
+        if self.batches.len() == MOST {
+            self.batches.pop_front();
+        }
         self.batches.push_back((end, facts));
     }
 
     /// Facts of packet `number`, if kept.
     pub fn get(&self, number: u64) -> Option<Facts> {
+        // Of what was forgotten the oldest that is kept speaks.
         let at = self.batches.partition_point(|(end, _)| *end <= number);
         self.batches.get(at).map(|(_, facts)| *facts)
     }

@@ -32,6 +32,8 @@ pub enum State {
     Copied,
     /// Nobody asks.
     Quiet,
+    /// The number was left out: who says that it arrived lies.
+    Skipped,
 }
 
 /// One packet's record.
@@ -85,9 +87,33 @@ impl Default for SentLog {
 }
 
 impl SentLog {
+    /// Numbers begin here; nothing has been recorded.
+    pub const fn begin_at(&mut self, number: u64) {
+        self.first = number;
+        self.next = number;
+    }
+
     /// The oldest number kept; everything below is decided.
     pub const fn first(&self) -> u64 {
         self.first
+    }
+
+    /// How many are kept.
+    pub const fn len(&self) -> u64 {
+        self.next - self.first
+    }
+
+    /// Nothing is kept.
+    pub const fn is_empty(&self) -> bool {
+        self.next == self.first
+    }
+
+    /// Leaves out the next number.
+    pub fn skip(&mut self) {
+        self.push(Sent {
+            state: State::Skipped,
+            ..EMPTY
+        });
     }
 
     /// The number the next packet gets.
@@ -106,7 +132,7 @@ impl SentLog {
     /// Appends a record; returns its number.
     pub fn push(&mut self, sent: Sent) -> u64 {
         if self.next - self.first == self.ring.len() as u64 {
-            self.trim(self.next);
+            self.make_room();
         }
         if self.next - self.first == self.ring.len() as u64 {
             self.grow();
@@ -145,8 +171,21 @@ impl SentLog {
 
     /// Forgets decided records at the front, but none at or above `keep`.
     pub fn trim(&mut self, keep: u64) {
-        let open = |state| matches!(state, State::Outstanding | State::Copied);
-        while self.first < self.next.min(keep) && !open(self.ring[self.slot(self.first)].state) {
+        self.forget(keep, |state| {
+            !matches!(state, State::Outstanding | State::Copied)
+        });
+    }
+
+    /// Forgets decided records at the front, but none of numbers that were left out: whoever reports on
+    /// them must be found out.
+    fn make_room(&mut self) {
+        self.forget(self.next, |state| {
+            !matches!(state, State::Outstanding | State::Copied | State::Skipped)
+        });
+    }
+
+    fn forget(&mut self, keep: u64, may: impl Fn(State) -> bool) {
+        while self.first < self.next.min(keep) && may(self.ring[self.slot(self.first)].state) {
             self.first += 1;
         }
     }
@@ -159,6 +198,25 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_number_that_was_left_out_is_known_until_it_was_told_of() {
+        let mut log = SentLog::default();
+        let acked = Sent {
+            state: State::Acked,
+            ..EMPTY
+        };
+        for _ in 0..255 {
+            log.push(acked);
+        }
+        log.skip();
+        for _ in 0..1_000 {
+            log.push(acked);
+        }
+        assert_eq!(log.get(255).map(|sent| sent.state), Some(State::Skipped));
+        log.trim(256);
+        assert!(log.get(255).is_none() && log.get(256).is_some());
+    }
 
     proptest! {
         #[test]

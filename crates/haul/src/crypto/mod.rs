@@ -8,6 +8,8 @@ pub mod cipher;
 pub mod plain;
 pub mod tls;
 
+use std::sync::Arc;
+
 use rustls::quic::{PacketKey, Secrets};
 
 use crate::wire::TAG;
@@ -157,8 +159,9 @@ pub trait Crypto: Send {
 
 /// A way of sealing.
 pub trait Suite: Send + Sync {
-    /// Keys that anyone can derive from the connection ids: against noise, not against people.
-    fn initial(&self, ids: [u8; 8], side: Side) -> KeyPair;
+    /// The keys that everybody knows: against noise, not against people. What they seal is bound to its
+    /// session by the ids in its header.
+    fn initial(&self, side: Side) -> Arc<KeyPair>;
 
     /// A new key that nobody else has.
     fn vault(&self) -> Key;

@@ -3,6 +3,8 @@
 //! randomness, authenticates nothing, and still applies the peer policy, so that refusals can be
 //! simulated.
 
+use std::sync::Arc;
+
 use farhaul_core::codec::{Reader, Writer};
 
 use super::{Change, Crypto, Key, KeyPair, Ratchet, Refusal, Side, Suite};
@@ -31,8 +33,8 @@ const NOTHING: KeyPair = KeyPair {
 };
 
 impl Suite for Plain {
-    fn initial(&self, _: [u8; 8], _: Side) -> KeyPair {
-        NOTHING
+    fn initial(&self, _: Side) -> Arc<KeyPair> {
+        Arc::new(NOTHING)
     }
 
     fn vault(&self) -> Key {

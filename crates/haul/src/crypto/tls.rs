@@ -62,6 +62,8 @@ pub struct Tls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
     provider: Arc<CryptoProvider>,
+    /// The client's and the server's.
+    initial: [Arc<KeyPair>; 2],
 }
 
 impl Tls {
@@ -97,6 +99,7 @@ impl Tls {
             client: Arc::new(client),
             server: Arc::new(server),
             provider,
+            initial: [Side::Client, Side::Server].map(|side| Arc::new(initial_keys(side))),
         })
     }
 
@@ -107,7 +110,7 @@ impl Tls {
     }
 }
 
-/// Keys that anyone can derive, always AES-128-GCM as in QUIC.
+/// Keys of a secret, always AES-128-GCM as in QUIC.
 fn derive(secret: &[u8], side: Side) -> Keys {
     let suite = cipher::aes128().tls13().expect("the suite is of TLS 1.3");
     let algorithm = suite.quic.expect("the suite is one of QUIC's");
@@ -127,15 +130,17 @@ impl From<Keys> for KeyPair {
     }
 }
 
-/// The keys of initial packets for `ids`: server's connection id, then client's, derived as QUIC
-/// derives those of a destination connection id (RFC 9001 §5.2).
-pub fn initial_keys(ids: [u8; 8], side: Side) -> KeyPair {
-    derive(&ids, side).into()
+/// The keys of initial packets: those of the example of RFC 9001 (appendix A.1). QUIC derives them anew
+/// for each connection, which everybody can do as well, and which costs a server more than all else
+/// that it does for a hello.
+pub fn initial_keys(side: Side) -> KeyPair {
+    derive(b"\x83\x94\xc8\xf0\x3e\x51\x57\x08", side).into()
 }
 
 impl Suite for Tls {
-    fn initial(&self, ids: [u8; 8], side: Side) -> KeyPair {
-        initial_keys(ids, side)
+    fn initial(&self, side: Side) -> Arc<KeyPair> {
+        let [client, server] = &self.initial;
+        Arc::clone(if side == Side::Client { client } else { server })
     }
 
     fn vault(&self) -> Key {

@@ -29,7 +29,6 @@ fn suite(seed: u8, plain: bool, peers: PeerPolicy) -> Arc<dyn Suite> {
 
 /// As the listener would write it.
 fn retry(suite: &dyn Suite, client: u32, server: u32) -> Vec<u8> {
-    let secret = u64::from(client).to_be_bytes();
     let mut bytes = vec![0; 200];
     let mut w = Writer::new(&mut bytes);
     let head = Head {
@@ -44,10 +43,7 @@ fn retry(suite: &dyn Suite, client: u32, server: u32) -> Vec<u8> {
     long::encode(&mut w, head, &kind).unwrap();
     let n = w.len();
     bytes.truncate(n + TAG);
-    suite
-        .initial(secret, Side::Server)
-        .local
-        .seal(0, &mut bytes, n);
+    suite.initial(Side::Server).local.seal(0, &mut bytes, n);
     bytes
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) update_after: u64,
     pub(crate) answer: Duration,
     pub(crate) receivers: Receivers,
+    /// Where packet numbers begin.
+    pub(crate) first: u64,
     /// Kept as long as the session lives, so that its factory can tell.
     #[expect(dead_code, reason = "held, not read")]
     pub(crate) alive: Arc<()>,
@@ -113,6 +115,8 @@ pub(crate) struct HaulSession {
     path: Path,
     life: Life<Farewell>,
     todo: Todo,
+    /// The packet number that is left out next, once it was drawn.
+    skip_at: Option<u64>,
     /// The wish for feedback that the peer was told last.
     wished: Option<u32>,
     heard: Heard,
@@ -141,6 +145,7 @@ impl HaulSession {
             path,
             life,
             todo: Todo::default(),
+            skip_at: None,
             wished: None,
             heard: Heard::default(),
             events: VecDeque::new(),
@@ -181,6 +186,8 @@ impl HaulSession {
         self.mtu.limit(cap);
         self.mtu.search();
         self.life.limit_idle(agreed.params.idle);
+        self.sender.begin_at(self.settings.first);
+        self.receiver.begin_at(self.settings.first);
         self.sender.start(now, self.datagram(), rtt);
         self.todo.asks.ready = self.settings.side == Side::Server;
         if let Some(name) = &agreed.params.law
@@ -249,6 +256,9 @@ impl HaulSession {
             }
         }
         self.streams.out.on_acked(self.sender.stream_acked());
+        if let Some(text) = self.sender.failure() {
+            self.fail(now, CloseReason::Internal(text));
+        }
         let done = self.sender.delivered_all() && !self.streams.out.is_blocked();
         if done && std::mem::take(&mut self.todo.undelivered) {
             self.events.push_back(Event::Delivered);
@@ -285,7 +295,7 @@ impl HaulSession {
         if !handshake.heard() && since >= self.settings.answer {
             self.ended(CloseReason::NoAnswer);
         } else if since >= self.settings.answer * 3 {
-            self.ended(CloseReason::TimedOut);
+            self.ended(CloseReason::Unfinished);
         }
     }
 

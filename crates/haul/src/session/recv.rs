@@ -9,13 +9,14 @@ use farhaul_core::{
     datagram::{Ecn, MAX_SEGMENTS, Received},
     protocol::{CloseReason, Event, Turn},
     store::Extent,
+    text,
     time::Instant,
 };
 
 use super::{HaulSession, Marks};
 use crate::{
     crypto::{Refusal, Side},
-    farewell::{told, words},
+    farewell::told,
     handshake::Progress,
     seal::Drop,
     wire::{
@@ -132,10 +133,10 @@ impl HaulSession {
                 // A client that repeats itself has not heard that the handshake is done.
                 self.todo.asks.ready |= self.seal.is_some() && self.settings.side == Side::Server;
                 self.stats.dropped_duplicate += 1;
-                self.life.repeat();
+                self.life.repeat(now);
                 return;
             }
-            Ok(Progress::Taken) if !self.life.is_open() => self.life.repeat(),
+            Ok(Progress::Taken) if !self.life.is_open() => self.life.repeat(now),
             Ok(Progress::Taken) => {
                 self.life.on_heard(now);
                 self.conclude(now);
@@ -239,9 +240,10 @@ impl HaulSession {
         gather: &mut Gather,
     ) {
         if !self.life.is_open() {
-            self.life.repeat();
+            self.life.repeat(now);
         }
         let mut r = Reader::new(payload);
+        let mut reports = 0;
         while let Ok(Some(frame)) = frame::next(&mut r) {
             match frame {
                 Frame::Data {
@@ -257,12 +259,17 @@ impl HaulSession {
                         at: u32::try_from(arrival.at + end - data.len()).unwrap_or(u32::MAX),
                     });
                 }
+                // Each costs as much as a datagram of it may.
+                Frame::Feedback(_) if reports == 1 => {
+                    self.broken(now, DecodeError::Malformed("two reports in a datagram"));
+                }
                 Frame::Feedback(feedback) => {
+                    reports += 1;
                     self.stats.feedback_received += wire as u64;
                     self.on_feedback(now, &feedback);
                 }
                 Frame::Close { cause, code, text } => {
-                    let text = words(text);
+                    let text = text::shown(text);
                     self.on_close(now, told(cause, code, text));
                 }
                 other => self.on_small(now, arrival.from, number, &other),

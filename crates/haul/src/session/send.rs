@@ -8,6 +8,7 @@ use farhaul_core::{
     congestion::MAX_MESSAGE,
     datagram::{Ecn, MAX_SEGMENTS, Transmit, TxBuf},
     protocol::{CloseReason, Turn},
+    rng::Rng,
     stats::Why,
     store::Extent,
     time::{Instant, nanos},
@@ -26,6 +27,9 @@ use crate::{
 
 /// A piece shorter than its room by no more is padded, so that the batch goes on.
 const PADDABLE: usize = 256;
+
+/// Packet numbers among which one is left out, however little is in flight.
+const FEW: u64 = 256;
 
 /// A batch of data while it is written.
 struct Batch {
@@ -67,11 +71,28 @@ impl HaulSession {
         }
         self.pump_stream();
         self.nudge(now);
+        self.skip_number(turn.rng);
         self.challenge(now, out)
             .or_else(|| self.answer(now, out))
             .or_else(|| self.small_frames(now, out))
             .or_else(|| self.probe(now, out))
             .or_else(|| self.data(turn, out))
+    }
+
+    /// Leaves out a packet number where the last draw said, about one a window.
+    fn skip_number(&mut self, rng: &mut Rng) {
+        let next = self.sender.next_number();
+        let window = self.sender.in_flight() / u64::from(self.sender.datagram().max(1));
+        let window = window.max(FEW);
+        // A window that has shrunk since the draw brings it closer.
+        let at = self.skip_at.unwrap_or_else(|| rng.below(FEW));
+        let at = at.min(next + window);
+        self.skip_at = Some(at);
+        if next < at {
+            return;
+        }
+        self.skip_at = Some(next + 2 + rng.below(window));
+        self.sender.skip();
     }
 
     fn count(&mut self, datagrams: usize, bytes: u64) {
@@ -115,29 +136,27 @@ impl HaulSession {
     ) -> Option<Transmit> {
         let Farewell { cause, code, text } = farewell;
         if self.seal.is_some() {
-            let mut end = text.len().min(frame::MAX_TEXT);
-            while !text.is_char_boundary(end) {
-                end -= 1;
-            }
             let close = Frame::Close {
                 cause: *cause,
                 code: *code,
-                text: &text.as_bytes()[..end],
+                text: frame::close_text(text),
             };
             return self.single(now, None, out, |w, _| {
                 frame::encode(w, &close)?;
                 Ok(Content::Quiet)
             });
         }
-        let datagram = self
-            .handshake
+        let mut handshake = self.handshake.take();
+        let transmit = handshake
             .as_mut()
-            .and_then(|h| h.farewell(*cause, *code, text));
-        if datagram.is_none() {
+            .and_then(|h| h.close(*cause, *code, text))
+            .map(|datagram| self.ready_made(datagram, out));
+        self.handshake = handshake;
+        if transmit.is_none() {
             // Nobody is there to be told.
             self.life.end();
         }
-        Some(self.ready_made(&datagram?, out))
+        transmit
     }
 
     /// One datagram of frames that `write` appends, to `to` or the active path; none if it appends
@@ -238,7 +257,9 @@ impl HaulSession {
             })
         })?;
         if report {
-            self.stats.feedback_sent += out.bytes().len() as u64;
+            let bytes = out.bytes().len();
+            self.stats.feedback_sent += bytes as u64;
+            self.receiver.feedback_sent(now, bytes);
         }
         Some(transmit)
     }

@@ -61,6 +61,15 @@ pub enum Cause {
     Store,
 }
 
+/// As much of `text` as fits a [`Frame::Close`].
+pub fn close_text(text: &str) -> &[u8] {
+    let mut end = text.len().min(MAX_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text.as_bytes()[..end]
+}
+
 impl Cause {
     const fn code(self) -> u8 {
         match self {

@@ -87,6 +87,13 @@ pub struct Incoming<'a> {
     pub bytes: &'a mut [u8],
 }
 
+impl Incoming<'_> {
+    /// The first datagram.
+    pub fn first(&self) -> &[u8] {
+        &self.bytes[..self.segment.min(self.bytes.len())]
+    }
+}
+
 /// What a receive call found.
 #[derive(Debug)]
 pub enum ReceiveOutcome {

@@ -14,6 +14,8 @@ use crate::{
     units::{Rate, Size},
 };
 
+/// How long a peer may leave packets out of its reports, beside three round trips.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// Feedback is not wished for more often.
 const LEAST_INTERVAL: Duration = Duration::from_micros(100);
 
@@ -46,7 +48,7 @@ impl Sender {
             }
             if i % 2 == 0 {
                 for number in (low.max(self.log.first())..next).rev() {
-                    self.ack(number, change);
+                    self.ack(number, change)?;
                 }
             }
             next = low;
@@ -58,13 +60,16 @@ impl Sender {
         }
     }
 
-    fn ack(&mut self, number: u64, change: &mut Change) {
+    fn ack(&mut self, number: u64, change: &mut Change) -> Result<(), DecodeError> {
         let Some(sent) = self.log.get_mut(number) else {
-            return;
+            return Ok(());
         };
         let mut spurious = false;
         match sent.state {
-            State::Acked | State::Quiet => return,
+            State::Acked | State::Quiet => return Ok(()),
+            State::Skipped => {
+                return Err(DecodeError::Malformed("feedback on a packet never sent"));
+            }
             State::Lost | State::Copied => {
                 if sent.state == State::Copied {
                     self.count.outstanding -= 1;
@@ -96,6 +101,7 @@ impl Sender {
             Content::Probe => self.probe_results.push_back((number, true)),
             Content::Piece(_) | Content::Other | Content::Quiet => {}
         }
+        Ok(())
     }
 
     /// A piece arrived; `counts` unless its repair will be counted.
@@ -136,6 +142,13 @@ impl Sender {
         };
         sent.copies_lost += 1;
         if sent.state == State::Copied && sent.copies_lost == sent.copies {
+            self.abandon_copies(original);
+        }
+    }
+
+    /// No copy of a lost packet will arrive: it is repaired.
+    pub(super) fn abandon_copies(&mut self, original: u64) {
+        if let Some(sent) = self.log.get_mut(original) {
             sent.state = State::Lost;
             if let Content::Piece(piece) = sent.content {
                 self.count.outstanding -= 1;
@@ -148,9 +161,13 @@ impl Sender {
         let srtt = self.path.rtt.smoothed();
         let coverage = &mut self.coverage;
         let known = coverage.end.max(self.log.first());
-        if report.from <= known {
+        let stuck_since = *coverage.stuck_since.get_or_insert(now);
+        if report.from <= known || now.since(stuck_since) > srtt * 3 + PATIENCE {
+            // A peer that does not tell of some packets, though asked, does not keep their records here
+            // for ever: they count as told missing.
             coverage.end = known.max(report.largest + 1);
             coverage.want = None;
+            coverage.stuck_since = None;
         } else if coverage.asked_at.is_none_or(|at| now.since(at) > srtt) {
             coverage.want = Some(known);
             coverage.asked_at = Some(now);

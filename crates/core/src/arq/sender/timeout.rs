@@ -74,8 +74,9 @@ impl Sender {
         let law = self.law.next_tick().map(|at| (at, Why::Law));
         let allowance = self.law.allowance();
         let room = allowance.window.bytes().min(self.path.intake.granted());
-        let sendable =
-            self.peek().is_some() && (self.count.in_flight < room || self.clocks.probes > 0);
+        let sendable = self.peek().is_some()
+            && !self.is_full()
+            && (self.count.in_flight < room || self.clocks.probes > 0);
         let rate = allowance.rate.min(self.max_rate);
         let pacing = sendable
             .then(|| self.pacer.wake(rate, allowance.quantum.bytes()))

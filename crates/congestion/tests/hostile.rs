@@ -1,0 +1,13 @@
+//! Does every law hold whatever it is told? What the fuzz target `feedback_laws` does, by random inputs, and
+//! its findings.
+
+mod drive;
+
+use proptest::{collection::vec, prelude::*};
+
+proptest! {
+    #[test]
+    fn every_law_allows_what_is_possible_whatever_it_is_told(data in vec(any::<u8>(), 0..2_000)) {
+        drive::feed(&data);
+    }
+}

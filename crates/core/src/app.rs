@@ -1,0 +1,51 @@
+//! What rides on a session? An [`App`]: the bytes (as a [`Store`]) and the decisions. The world calls it
+//! after every turn of its session; on real sockets it lives in the shard thread, and other threads
+//! reach it through whatever it shares with them and a waker.
+
+use crate::{
+    protocol::{Event, Session},
+    store::{Extent, Store, StoreError},
+    time::Instant,
+};
+
+/// An application on one session.
+pub trait App: Store + Send {
+    /// The session has something to tell.
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session);
+
+    /// Called after every turn of the session, when woken, and at [`Self::next_wake`].
+    fn poll(&mut self, now: Instant, session: &mut dyn Session);
+
+    /// When [`Self::poll`] is wanted at the latest.
+    fn next_wake(&self) -> Option<Instant> {
+        None
+    }
+}
+
+impl Store for Box<dyn App> {
+    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        (**self).fill(extents, batch)
+    }
+
+    fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        (**self).place(extents, batch)
+    }
+
+    fn room(&self) -> u64 {
+        (**self).room()
+    }
+}
+
+impl App for Box<dyn App> {
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        (**self).on_event(now, event, session);
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        (**self).poll(now, session);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        (**self).next_wake()
+    }
+}
