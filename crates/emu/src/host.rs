@@ -1,6 +1,6 @@
 //! What is it like to be a computer at one end of the network? A [`Host`] is a network namespace kept
 //! by a thread of its own: work given to it, sockets opened by that work and programs it starts all
-//! live there. When the thread ends, the kernel kills what it started.
+//! live there. Programs end with the host, and so does all that they started.
 
 use std::{
     io,
@@ -15,6 +15,8 @@ use farhaul_udp::{
     netns,
     tun::{Tun, TunConfig},
 };
+
+use crate::programs::Programs;
 
 /// The name of the interface in both hosts.
 pub(crate) const INTERFACE: &str = "wan0";
@@ -41,6 +43,7 @@ pub struct Host {
     address6: Ipv6Addr,
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+    programs: Option<Programs>,
 }
 
 impl Host {
@@ -52,11 +55,12 @@ impl Host {
                 job();
             }
         })?;
-        let host = Self {
+        let mut host = Self {
             address: Ipv4Addr::new(10, 99, 0, number),
             address6: Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, number.into()),
             jobs: Some(jobs),
             thread: Some(thread),
+            programs: None,
         };
         let config = TunConfig {
             name: INTERFACE,
@@ -66,14 +70,15 @@ impl Host {
             address6: (mtu >= 1_280).then_some((host.address6, 64)),
             queue_len: QUEUE_LEN,
         };
-        let tun = host.run(move || {
+        let (tun, programs) = host.run(move || -> io::Result<_> {
             netns::enter_new_network()?;
             // What cannot be set keeps the system's value; the programs then run with that.
             netns::set_parameters(PARAMETERS);
             // Refused in some containers; then `/sys` shows the system's devices.
             let _ = netns::see_own_devices();
-            Tun::open(&config)
+            Ok((Tun::open(&config)?, Programs::start(name)?))
         })?;
+        host.programs = Some(programs);
         Ok((host, tun))
     }
 
@@ -106,9 +111,13 @@ impl Host {
         }
     }
 
-    /// Starts a program on this host. It is killed when the host goes away.
-    pub fn spawn(&self, mut command: Command) -> io::Result<Child> {
-        self.run(move || netns::die_with_this_thread(&mut command).spawn())
+    /// Starts a program on this host. It is killed when the host goes away, however that happens, with
+    /// everything it started.
+    pub fn spawn(&self, command: Command) -> io::Result<Child> {
+        match &self.programs {
+            Some(programs) => programs.spawn(command),
+            None => Err(io::Error::other("the host is not yet built")),
+        }
     }
 
     /// Trains that the kernel dropped because the router did not fetch them in time.
@@ -132,6 +141,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
+        self.programs = None;
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -15,6 +15,7 @@ mod held;
 mod host;
 mod packet;
 mod process;
+mod programs;
 pub mod relay;
 mod report;
 mod router;

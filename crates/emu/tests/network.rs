@@ -320,6 +320,32 @@ fn a_service_is_ended_with_everything_it_started() {
 }
 
 #[test]
+fn nothing_that_a_program_left_behind_outlives_its_host() {
+    let Some(wan) = network(&config(1_500, |_| {})) else {
+        return;
+    };
+    let mut left = Vec::new();
+    for host in [wan.near(), wan.far()] {
+        let mut command = Command::new("sh");
+        // One in a session of its own, whose parent is gone; the dead are taken away meanwhile.
+        let words = "(sleep 0 &); setsid sh -c 'sleep 1000; :' & echo $$";
+        command.args(["-c", words]).stdin(Stdio::null());
+        let (reader, writer) = std::io::pipe().unwrap();
+        command.stdout(writer);
+        let mut child = host.spawn(command).unwrap();
+        assert!(child.wait().unwrap().success());
+        left.push(reader);
+    }
+    drop(wan);
+    for mut reader in left {
+        let mut line = String::new();
+        // Ends only when the last process that holds the other end is gone.
+        reader.read_to_string(&mut line).unwrap();
+        assert_eq!(line.trim(), "2", "the first after the init of its host");
+    }
+}
+
+#[test]
 fn impossible_networks_are_refused_before_anything_is_built() {
     let refuse = |config: &WanConfig| Wan::start(config).unwrap_err().to_string();
     assert_eq!(

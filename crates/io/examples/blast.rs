@@ -124,7 +124,7 @@ fn serve(
     let mut options = server::Options::new(listen);
     options.buffers = buffers;
     let stop = STOP.get_or_init(|| Stop::new().expect("an eventfd"));
-    let factory = move |_| -> Box<dyn App> {
+    let factory = move |_, _: &Waker| -> Box<dyn App> {
         Box::new(Sink {
             began: None,
             bytes: 0,

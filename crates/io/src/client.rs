@@ -1,22 +1,25 @@
 //! How does one session run? On the calling thread, until it is closed and its last datagrams have
 //! left.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
 
 use farhaul_core::{
+    app::App,
     protocol::{CloseReason, Protocol},
     stats::Stats,
-    time::Instant,
 };
-use farhaul_udp::{Incoming, UdpSocket};
+use farhaul_udp::UdpSocket;
 
 use crate::{
     Buffers, ShardError,
-    app::App,
     host::HostStats,
     lanes::Lanes,
-    seats::{Seat, Seats},
-    shard::{self, Admission, Door, Shard},
+    seat::Seat,
+    shard::{self, Door, Shard},
+    single::Single,
     waker::{Stop, Waker},
 };
 
@@ -83,11 +86,16 @@ pub fn run<A: App>(
         .connect(options.to)
         .map_err(|e| ShardError::Connect(options.to, e))?;
     let mtu = socket.interface_mtu();
-    let mut shard = Shard::new(socket, Some(waker.clone()), options.stop.clone());
-    let mut rng = shard::seed();
+    let mut shard = Shard::new(
+        socket,
+        Some(waker.clone()),
+        options.stop.clone(),
+        Arc::default(),
+    );
+    let mut rng = shard::system_rng();
     let (id, session) = protocol.connect(shard.now(), &mut rng, options.to, mtu);
     let token = session.control_token();
-    let seat = Seat::new(id, session, app, rng);
+    let seat = Seat::new((id, session), options.to, app, rng);
     let mut door = Single {
         slot: shard.seats.add(seat).unwrap_or_default(),
         left: None,
@@ -107,43 +115,23 @@ pub fn run<A: App>(
         shard.turn(&mut door)?;
         let lane_refused = shard.seats.lanes.as_ref().is_some_and(|l| l.refused());
         let refused = shard.refused() >= REFUSALS || lane_refused;
-        let believed = |seat: &Seat<A>| !seat.heard && !seat.session.outwaits_refusals();
+        let believed = |seat: &mut Seat<A>| {
+            !seat.heard && seat.guard(|seat| !seat.session.outwaits_refusals()) == Some(true)
+        };
         if refused && let Some(mut seat) = shard.seats.remove_if(door.slot, believed) {
             let reason = seat.conclude(shard.now(), CloseReason::NoAnswer);
             door.left(seat, reason);
         }
-        if let Some((seat, reason)) = door.left.take() {
+        if let Some((mut seat, reason)) = door.left.take() {
             let refused = refused && !seat.heard;
             return Ok(Outcome {
                 reason,
-                stats: seat.session.stats(),
+                stats: seat.stats(),
                 host: shard.host(),
                 refused,
                 app: seat.app,
             });
         }
         shard.sleep(None)?;
-    }
-}
-
-/// Everything from the connected peer is the one session's.
-struct Single<A> {
-    slot: usize,
-    left: Option<(Seat<A>, CloseReason)>,
-}
-
-impl<A> Door<A> for Single<A> {
-    fn admit(
-        &mut self,
-        _: &mut Seats<A>,
-        _: Instant,
-        _: &Incoming<'_>,
-        _: &mut Vec<u8>,
-    ) -> Admission {
-        Admission::Seat(self.slot)
-    }
-
-    fn left(&mut self, seat: Seat<A>, reason: CloseReason) {
-        self.left = Some((seat, reason));
     }
 }

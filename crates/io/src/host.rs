@@ -26,7 +26,8 @@ pub struct HostStats {
     pub blocked: Duration,
     /// CPU time of the thread.
     pub cpu: Duration,
-    /// The last reason for which the kernel refused a batch (no route, filtered); it was lost.
+    /// The last reason for which the kernel refused a batch, or somebody on the way a datagram (no route,
+    /// filtered); it was lost.
     pub send_error: Option<io::ErrorKind>,
     /// Deadlines that a session or app left in the past; each was put off by a millisecond.
     pub stuck_deadlines: u64,
@@ -47,6 +48,23 @@ impl HostStats {
             send_error: None,
             stuck_deadlines: 0,
         }
+    }
+
+    /// Adds the account of another shard.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.socket.add(&other.socket);
+        let capabilities = &mut self.capabilities;
+        capabilities.gso &= other.capabilities.gso;
+        capabilities.gso_refusal = capabilities.gso_refusal.or(other.capabilities.gso_refusal);
+        self.batches_sent += other.batches_sent;
+        self.turns += other.turns;
+        self.sleeps += other.sleeps;
+        self.busy += other.busy;
+        self.asleep += other.asleep;
+        self.blocked += other.blocked;
+        self.cpu += other.cpu;
+        self.send_error = self.send_error.or(other.send_error);
+        self.stuck_deadlines += other.stuck_deadlines;
     }
 
     /// What the kernel refused that makes sending dearer, for people.

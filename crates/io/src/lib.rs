@@ -2,12 +2,14 @@
 //!
 //! A shard is a thread that owns one UDP socket and every session and application on it; nothing is
 //! shared, locked or queued per packet. [`client::run`] is a shard with one session that it opens,
-//! [`server::Listener`] a shard with as many as peers open. Neither can tell which protocol it runs.
+//! [`server::Listener`] a shard on which peers open sessions, each of which then gets a shard of its
+//! own. None can tell which protocol it runs.
 //!
 //! - what others call: [`client`], [`server`], [`Waker`], [`Stop`]
 //! - what rides on a session: [`App`]
 //! - what the machine was asked for: [`HostStats`], [`cpu`], [`clock`]
-//! - inside: `shard` (the turn), `seats` (sessions and their deadlines), `poller` (sleep), `lanes` (TCP connections of
+//! - inside: `shard` (the turn), `seat` (one session with its app), `seats` (all of them, by deadline), `own_thread` (a listener's sessions),
+//!   `single` (a shard with one), `watchdog` (does each still turn), `poller` (sleep), `lanes` (TCP connections of
 //!   protocols that need one)
 
 pub mod client;
@@ -15,19 +17,24 @@ pub mod clock;
 pub mod cpu;
 pub mod server;
 
-mod app;
 mod deadlines;
+mod half_open;
 mod host;
 mod lanes;
+mod own_thread;
 mod poller;
+mod seat;
 mod seats;
 mod shard;
+mod single;
 mod waker;
+mod watchdog;
 
-pub use app::App;
+pub use farhaul_core::app::App;
 pub use farhaul_udp::{Capabilities, SocketCounters};
 pub use host::HostStats;
 pub use waker::{Stop, Waker};
+pub use watchdog::{Notice, Notify};
 
 /// How a socket is set up; the defaults need no change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -62,7 +62,7 @@ pub(crate) fn wait<S: AsFd>(
         Some(fd) => PollFd::from_borrowed_fd(fd, PollFlags::IN),
         None => PollFd::new(awaited.socket, PollFlags::empty()),
     };
-    let waker = or_nothing(awaited.waker.map(AsFd::as_fd));
+    let waker = or_nothing(awaited.waker.and_then(Waker::fd));
     let stop = or_nothing(awaited.stop.map(AsFd::as_fd));
     let lanes = or_nothing(awaited.lanes);
     let mut fds = [socket, waker, stop, lanes];

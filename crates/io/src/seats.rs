@@ -6,128 +6,16 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
 };
 
-use farhaul_core::{
-    control::Control,
-    datagram::Received,
-    protocol::{CloseReason, Event, Session, Turn},
-    rng::Rng,
-    time::Instant,
-};
+use farhaul_core::{app::App, control::Control, time::Instant};
 
 use crate::{
-    app::App,
     deadlines::Deadlines,
     lanes::{Lanes, News},
+    seat::Seat,
 };
-
-/// One session with its app.
-pub(crate) struct Seat<A> {
-    id: u64,
-    pub(crate) session: Box<dyn Session>,
-    pub(crate) app: A,
-    pub(crate) rng: Rng,
-    /// The local address to which the peer writes, where the socket has several.
-    pub(crate) local: Option<IpAddr>,
-    /// Something has been received.
-    pub(crate) heard: bool,
-    /// Why it ended, once it has said so.
-    pub(crate) reason: Option<CloseReason>,
-    /// Its control lane.
-    pub(crate) lane: Option<usize>,
-    /// Where its peer is, if its protocol's packets do not say whose they are.
-    pub(crate) peer: Option<SocketAddr>,
-    queued: bool,
-    /// The deadline that brought it into the queue.
-    fired: Option<Instant>,
-}
-
-impl<A: App> Seat<A> {
-    pub(crate) fn new(id: u64, session: Box<dyn Session>, app: A, rng: Rng) -> Self {
-        Self {
-            id,
-            session,
-            app,
-            rng,
-            local: None,
-            heard: false,
-            reason: None,
-            lane: None,
-            peer: None,
-            queued: false,
-            fired: None,
-        }
-    }
-
-    /// The session with its turn and app, borrowed apart.
-    pub(crate) fn turn(&mut self, now: Instant) -> (&mut dyn Session, Turn<'_>) {
-        let turn = Turn {
-            now,
-            rng: &mut self.rng,
-            store: &mut self.app,
-        };
-        (&mut *self.session, turn)
-    }
-
-    pub(crate) fn receive(&mut self, now: Instant, batch: Received<'_>) {
-        self.heard = true;
-        let (session, mut turn) = self.turn(now);
-        session.handle_datagrams(&mut turn, batch);
-    }
-
-    fn control(&mut self, now: Instant, control: Control<'_>) {
-        let (session, mut turn) = self.turn(now);
-        session.handle_control(&mut turn, control);
-    }
-
-    /// Hands the session's events to the app; true if there were any.
-    pub(crate) fn tell(&mut self, now: Instant) -> bool {
-        let mut told = false;
-        while let Some(event) = self.session.poll_event() {
-            if let Event::Closed(reason) = &event {
-                self.reason = Some(reason.clone());
-            }
-            self.app.on_event(now, event, &mut *self.session);
-            told = true;
-        }
-        told
-    }
-
-    /// Makes sure that the app has been told why the session is over.
-    pub(crate) fn conclude(&mut self, now: Instant, otherwise: CloseReason) -> CloseReason {
-        self.tell(now);
-        if let Some(reason) = &self.reason {
-            return reason.clone();
-        }
-        let event = Event::Closed(otherwise.clone());
-        self.app.on_event(now, event, &mut *self.session);
-        otherwise
-    }
-
-    /// The session hears what came on its lane, up to a bound.
-    fn listen(&mut self, now: Instant, index: usize, lanes: &mut Lanes) {
-        for _ in 0..READS {
-            match lanes.read(index) {
-                Some(Ok(bytes)) => self.control(now, Control::Bytes(bytes)),
-                Some(Err(why)) => return self.hang_up(now, index, &why, lanes),
-                None => return,
-            }
-        }
-    }
-
-    fn hang_up(&mut self, now: Instant, index: usize, why: &str, lanes: &mut Lanes) {
-        self.lane = None;
-        lanes.close(index);
-        self.control(now, Control::Closed(why));
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        let session = self.session.poll_timeout().map(|(at, _)| at);
-        session.into_iter().chain(self.app.next_wake()).min()
-    }
-}
 
 /// All seats of a shard.
 pub(crate) struct Seats<A> {
@@ -208,9 +96,9 @@ impl<A: App> Seats<A> {
     pub(crate) fn remove_if(
         &mut self,
         slot: usize,
-        wanted: impl FnOnce(&Seat<A>) -> bool,
+        wanted: impl FnOnce(&mut Seat<A>) -> bool,
     ) -> Option<Seat<A>> {
-        let wanted = self.slots.get(slot)?.as_ref().is_some_and(wanted);
+        let wanted = self.slots.get_mut(slot)?.as_mut().is_some_and(wanted);
         wanted.then(|| self.remove(slot)).flatten()
     }
 
@@ -239,7 +127,7 @@ impl<A: App> Seats<A> {
     /// Closes every session.
     pub(crate) fn close_all(&mut self, now: Instant, code: u32, text: &str) {
         for seat in self.slots.iter_mut().flatten() {
-            seat.session.close(now, code, text);
+            seat.close(now, code, text);
         }
         self.queue_all();
     }
@@ -287,8 +175,9 @@ impl<A: App> Seats<A> {
             && let Some(Some(seat)) = self.slots.get_mut(slot)
             && let Some(index) = seat.lane
         {
-            let session = &mut seat.session;
-            lanes.fill(index, |room, into| session.poll_control(now, room, into));
+            lanes.fill(index, |room, into| {
+                seat.guard(|seat| seat.session.poll_control(now, room, into));
+            });
         }
     }
 
@@ -312,12 +201,7 @@ impl<A: App> Seats<A> {
             let Some(Some(seat)) = self.slots.get_mut(slot) else {
                 continue;
             };
-            let due = seat.session.poll_timeout().map(|(at, _)| at);
-            seat.fired = seat.deadline();
-            if due.is_some_and(|at| at <= now) {
-                let (session, mut turn) = seat.turn(now);
-                session.handle_timeout(&mut turn);
-            }
+            seat.expire(now);
             self.queue(slot);
         }
     }
@@ -342,7 +226,5 @@ impl<A: App> Seats<A> {
     }
 }
 
-/// Reads of one lane in one turn.
-const READS: usize = 8;
 /// How long a deadline that did not move is put off.
 const PUT_OFF: std::time::Duration = std::time::Duration::from_millis(1);

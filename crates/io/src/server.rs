@@ -1,10 +1,23 @@
 //! How do many sessions run on one socket? A [`Listener`] asks the protocol where each message
 //! belongs, once per message: the kernel coalesces datagrams of one flow only, so a message is
 //! routed by its first datagram, and a stray behind it is the session's to drop.
+//!
+//! A session takes no place from others before its handshake is finished: until then it is one of the
+//! half-open, which have a budget of their own.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc,
+    },
+    time::Duration,
+};
 
 use farhaul_core::{
+    app::App,
     protocol::{Accepted, CloseReason, Event, Protocol, Route, Session},
     rng::Rng,
     store::{Extent, Store, StoreError},
@@ -14,36 +27,44 @@ use farhaul_udp::{Incoming, UdpSocket};
 
 use crate::{
     Buffers, ShardError,
-    app::App,
+    half_open::HalfOpen,
     host::HostStats,
     lanes::Lanes,
-    seats::{Seat, Seats},
+    own_thread::{Ended, House, Moved},
+    seat::{Seat, Standing, caught},
+    seats::Seats,
     shard::{self, Admission, Door, Shard},
     waker::{Stop, Waker},
+    watchdog::{Notify, Watch},
 };
 
 /// How long sessions are given to say goodbye after a stop.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// What who comes too many is told where no code is set.
+const UNWANTED: u32 = 1;
 /// What peers and apps are told after a stop.
-const STOPPED: &str = "the server stops";
+pub(crate) const STOPPED: &str = "the server stops";
 
 /// Where to listen, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Local address; `[::]` takes IPv4 peers too, port 0 lets the kernel choose.
     pub listen: SocketAddr,
-    /// Several listeners share the port, one per core; the kernel keeps each flow on one of them.
-    pub reuse_port: bool,
-    /// The most sessions at a time.
+    /// The most sessions at a time, of those whose handshake is finished.
     pub max_sessions: usize,
+    /// The most sessions at a time whose handshake is not finished.
+    pub max_half_open: usize,
     /// The code with which sessions are closed that there is no room for, and all when the listener
     /// stops. Without one, who comes too many is not answered, and stopping closes with 0.
     pub busy: Option<u32>,
     /// How the socket is set up.
     pub buffers: Buffers,
-    /// Wakes the listener's apps.
-    pub waker: Option<Waker>,
+    /// Hears of shards that do not turn.
+    pub notify: Option<Notify>,
+    /// Sessions that have finished their handshake get threads of their own; else all stay on the
+    /// listener's, where what one waits for holds up the others.
+    pub own_threads: bool,
 }
 
 impl Options {
@@ -51,11 +72,12 @@ impl Options {
     pub fn new(listen: SocketAddr) -> Self {
         Self {
             listen,
-            reuse_port: false,
             max_sessions: 1_024,
+            max_half_open: 512,
             busy: None,
             buffers: Buffers::default(),
-            waker: None,
+            notify: None,
+            own_threads: true,
         }
     }
 }
@@ -66,10 +88,7 @@ impl From<SocketAddr> for Options {
     }
 }
 
-/// Sessions beyond the most that are begun only to be told so.
-const REFUSALS: usize = 8;
-
-/// The app of a session that there is no room for.
+/// The app of a session that there is no room for: closes it with this code.
 struct Full(u32);
 
 impl Store for Full {
@@ -97,25 +116,34 @@ impl App for Full {
 pub struct ListenerStats {
     /// The shard's account.
     pub host: HostStats,
-    /// Sessions begun.
+    /// Sessions whose handshake finished and that there was room for.
     pub accepted: u64,
-    /// Sessions ended.
+    /// Those of them that ended.
     pub ended: u64,
     /// Sessions closed at once, and first messages dropped, because there were too many sessions.
     pub turned_away: u64,
+    /// Sessions whose handshake never finished: given up by themselves or to make room.
+    pub unfinished: u64,
+    /// Sessions that ended because they or their apps panicked, and first messages that made the
+    /// protocol panic. The others went on.
+    pub faults: u64,
+    /// Times that a shard did not turn for some seconds.
+    pub stalls: u64,
     /// Messages that belonged to no session and began none.
     pub stray: u64,
 }
 
-/// Makes the app for a peer.
-pub type Factory = Box<dyn FnMut(SocketAddr) -> Box<dyn App> + Send>;
+/// Makes the app for a peer; the waker is that of the shard on which the app will be.
+pub type Factory = Box<dyn FnMut(SocketAddr, &Waker) -> Box<dyn App> + Send>;
 
 /// A socket on which peers open sessions.
 pub struct Listener {
     socket: UdpSocket,
-    waker: Option<Waker>,
+    waker: Waker,
     lanes: Option<Box<Lanes>>,
     door: Hall,
+    buffers: Buffers,
+    notify: Option<Notify>,
 }
 
 impl Listener {
@@ -123,12 +151,15 @@ impl Listener {
     pub fn bind(
         options: impl Into<Options>,
         protocol: Box<dyn Protocol>,
-        factory: impl FnMut(SocketAddr) -> Box<dyn App> + Send + 'static,
+        factory: impl FnMut(SocketAddr, &Waker) -> Box<dyn App> + Send + 'static,
     ) -> Result<Self, ShardError> {
         let options = options.into();
-        let mut how = options.buffers.socket(options.listen);
-        how.reuse_port = options.reuse_port;
+        let how = options.buffers.socket(options.listen);
         let socket = UdpSocket::bind(&how).map_err(|e| ShardError::Bind(options.listen, e))?;
+        // Only now, so that a port that is taken is noticed.
+        let shared = socket.share_port();
+        shared.map_err(|e| ShardError::System("cannot share the port with its sessions", e))?;
+        let waker = Waker::new().map_err(|e| ShardError::System("no eventfd", e))?;
         let lanes = if protocol.descriptor().control_lane {
             Some(Box::new(control_lanes(&socket, &options)?))
         } else {
@@ -136,20 +167,27 @@ impl Listener {
         };
         Ok(Self {
             socket,
-            lanes,
-            waker: options.waker,
+            buffers: options.buffers,
+            notify: options.notify,
+            waker: waker.clone(),
             door: Hall {
                 protocol,
                 factory: Box::new(factory),
-                rng: shard::seed(),
+                rng: shard::system_rng(),
                 max_sessions: options.max_sessions,
+                max_half_open: options.max_half_open.max(1),
                 busy: options.busy,
+                // Control lanes stay on the listener's shard, and so do the sessions that have them.
+                own_threads: options.own_threads && lanes.is_none(),
                 closing: false,
-                accepted: 0,
-                ended: 0,
-                turned_away: 0,
-                stray: 0,
+                half_open: HalfOpen::default(),
+                waker,
+                to_move: Vec::new(),
+                moved: BTreeMap::new(),
+                admitted: 0,
+                counts: Counts::default(),
             },
+            lanes,
         })
     }
 
@@ -161,29 +199,63 @@ impl Listener {
     }
 
     /// Serves peers until `stop` is set, then closes every session and waits a little for them to say
-    /// goodbye. Blocks the calling thread, which becomes the shard.
+    /// goodbye. Blocks the calling thread, which becomes the shard on which handshakes are; sessions
+    /// that have finished theirs get threads of their own.
     pub fn run(self, stop: &Stop) -> Result<ListenerStats, ShardError> {
         let mut door = self.door;
-        let mut shard = Shard::new(self.socket, self.waker, Some(stop.clone()));
+        let at = self.socket.local_addr();
+        let listen = at.map_err(|e| ShardError::System("cannot tell the local address", e))?;
+        let (watch, pulse) = (Watch::default(), Arc::default());
+        watch.add("the listener".into(), &pulse);
+        let stalls = Arc::new(AtomicU64::new(0));
+        let _watchdog = watch
+            .start(self.notify, Arc::clone(&stalls))
+            .map_err(|e| ShardError::System("cannot start a thread", e))?;
+        let (ended, reports) = mpsc::channel();
+        let house = House {
+            listen,
+            buffers: self.buffers,
+            stop: stop.clone(),
+            code: door.busy.unwrap_or(0),
+            grace: GRACE,
+            watch,
+            ended,
+            waker: self.waker.clone(),
+        };
+        let mut shard = Shard::new(self.socket, Some(self.waker), Some(stop.clone()), pulse);
         shard.seats.lanes = self.lanes;
         let mut until = None;
+        let mut elsewhere: Option<HostStats> = None;
         loop {
             shard.turn(&mut door)?;
+            door.move_out(&mut shard, &house);
+            for Ended { seat, host } in reports.try_iter() {
+                match (&mut elsewhere, host) {
+                    (Some(total), Some(host)) => total.add(&host),
+                    (total, host) => *total = total.or(host),
+                }
+                door.forget(seat);
+            }
             if stop.is_set() && !door.closing {
                 door.closing = true;
-                until = Some(shard.now() + GRACE);
-                let code = door.busy.unwrap_or(0);
-                shard.seats.close_all(shard.now(), code, STOPPED);
+                // The threads of sessions have their own grace within this.
+                until = Some(shard.now() + GRACE + GRACE / 4);
+                shard.seats.close_all(shard.now(), house.code, STOPPED);
             }
-            if until.is_some_and(|at| at <= shard.now()) {
+            let over = until.is_some_and(|at| at <= shard.now());
+            if over {
                 let reason = CloseReason::Local {
-                    code: door.busy.unwrap_or(0),
+                    code: house.code,
                     text: STOPPED.into(),
                 };
                 shard.abandon(&mut door, &reason);
             }
-            if door.closing && shard.seats.len() == 0 {
-                return Ok(door.stats(shard.host()));
+            if door.closing && (over || shard.seats.len() + door.moved.len() == 0) {
+                let mut host = shard.host();
+                if let Some(other) = elsewhere {
+                    host.add(&other);
+                }
+                return Ok(door.stats(host, stalls.load(Relaxed)));
             }
             shard.sleep(until)?;
         }
@@ -193,10 +265,6 @@ impl Listener {
 /// TCP at the same port, for a protocol with control lanes.
 fn control_lanes(socket: &UdpSocket, options: &Options) -> Result<Lanes, ShardError> {
     let refuse = |error| ShardError::Bind(options.listen, error);
-    if options.reuse_port {
-        let text = "control lanes and datagrams would reach different listeners on a shared port";
-        return Err(refuse(io::Error::new(io::ErrorKind::Unsupported, text)));
-    }
     let at = socket.local_addr().map_err(refuse)?;
     Lanes::listening(at).map_err(|e| ShardError::Lanes(at, e))
 }
@@ -207,22 +275,44 @@ struct Hall {
     factory: Factory,
     rng: Rng,
     max_sessions: usize,
+    max_half_open: usize,
     busy: Option<u32>,
+    own_threads: bool,
     closing: bool,
+    half_open: HalfOpen,
+    /// Of the listener's shard.
+    waker: Waker,
+    /// Sessions that have just been admitted, with the wakers of their apps.
+    to_move: Vec<(u64, Waker)>,
+    /// Sessions on threads of their own.
+    moved: BTreeMap<u64, Moved>,
+    /// Sessions now that count for `max_sessions`.
+    admitted: usize,
+    counts: Counts,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
     accepted: u64,
     ended: u64,
     turned_away: u64,
+    unfinished: u64,
+    faults: u64,
     stray: u64,
 }
 
 impl Hall {
-    const fn stats(&self, host: HostStats) -> ListenerStats {
+    const fn stats(&self, host: HostStats, stalls: u64) -> ListenerStats {
+        let counts = self.counts;
         ListenerStats {
             host,
-            accepted: self.accepted,
-            ended: self.ended,
-            turned_away: self.turned_away,
-            stray: self.stray,
+            accepted: counts.accepted,
+            ended: counts.ended,
+            turned_away: counts.turned_away,
+            unfinished: counts.unfinished,
+            faults: counts.faults,
+            stalls,
+            stray: counts.stray,
         }
     }
 
@@ -233,15 +323,13 @@ impl Hall {
         message: &Incoming<'_>,
         reply: &mut Vec<u8>,
     ) -> Admission {
-        let full = seats.len() >= self.max_sessions;
-        let refusal = self.busy.filter(|_| full).map(Full);
-        let unanswered = full && (refusal.is_none() || seats.len() >= self.max_sessions + REFUSALS);
-        if self.closing || unanswered {
-            self.turned_away += 1;
+        let expected = self.admitted + self.half_open.len();
+        if self.closing || (self.busy.is_none() && expected >= self.max_sessions) {
+            self.counts.turned_away += 1;
             return Admission::Drop;
         }
         reply.clear();
-        let first = &message.bytes[..message.segment.min(message.bytes.len())];
+        let first = message.first();
         let mut lane = None;
         if let Some(lanes) = &seats.lanes {
             // Who has no control connection from the same address is not answered.
@@ -251,22 +339,11 @@ impl Hall {
                 return self.stray();
             }
         }
-        let accepted = self
-            .protocol
-            .accept(now, &mut self.rng, message.from, first, reply);
-        match accepted {
-            Accepted::Session(id, session) => {
-                self.turned_away += u64::from(full);
-                let app = match refusal {
-                    Some(full) => Box::new(full),
-                    None => (self.factory)(message.from),
-                };
-                let rng = Rng::new(self.rng.next_u64());
-                let mut seat = Seat::new(id, session, app, rng);
-                seat.peer = (self.protocol.route(first) == Route::Peer).then_some(message.from);
-                match seats.add(seat) {
+        let (protocol, rng) = (&mut self.protocol, &mut self.rng);
+        match caught(|| protocol.accept(now, rng, message.from, first, reply)) {
+            Ok(Accepted::Session(id, session)) => {
+                match self.seat(seats, (id, session), message.from, first) {
                     Some(slot) => {
-                        self.accepted += 1;
                         if let Some(lane) = lane {
                             seats.join(now, slot, lane);
                         }
@@ -275,13 +352,105 @@ impl Hall {
                     None => self.stray(),
                 }
             }
-            Accepted::Reply => Admission::Reply,
-            Accepted::Drop => self.stray(),
+            Ok(Accepted::Reply) => Admission::Reply,
+            Ok(Accepted::Drop) => self.stray(),
+            Err(_) => {
+                self.counts.faults += 1;
+                Admission::Drop
+            }
         }
     }
 
+    /// Seats a session whose handshake begins.
+    fn seat(
+        &mut self,
+        seats: &mut Seats<Box<dyn App>>,
+        (id, session): (u64, Box<dyn Session>),
+        from: SocketAddr,
+        first: &[u8],
+    ) -> Option<usize> {
+        if seats.by_id(id).is_some() {
+            return None;
+        }
+        let rng = self.rng.fork("seat");
+        let waker = if self.own_threads {
+            Waker::unbound()
+        } else {
+            self.waker.clone()
+        };
+        let factory = &mut self.factory;
+        let Ok(app) = caught(|| factory(from, &waker)) else {
+            self.counts.faults += 1;
+            return None;
+        };
+        let mut seat = Seat::new((id, session), from, app, rng);
+        seat.waker = self.own_threads.then_some(waker);
+        seat.peer = (self.protocol.route(first) == Route::Peer).then_some(from);
+        let slot = seats.add(seat)?;
+        self.half_open.insert(from.ip(), id);
+        while self.half_open.len() > self.max_half_open
+            && let Some(id) = self.half_open.to_evict()
+            && let Some(seat) = seats.by_id(id).and_then(|slot| seats.remove(slot))
+        {
+            self.forget(seat);
+        }
+        Some(slot)
+    }
+
+    /// Sessions that have been admitted get threads of their own.
+    fn move_out(&mut self, shard: &mut Shard<Box<dyn App>>, house: &House) {
+        for (id, waker) in std::mem::take(&mut self.to_move) {
+            let slot = shard.seats.by_id(id);
+            let Some(seat) = slot.and_then(|slot| shard.seats.remove(slot)) else {
+                continue;
+            };
+            match house.take_in(seat, waker) {
+                Ok(moved) => {
+                    self.moved.insert(id, moved);
+                }
+                Err(refused) => {
+                    let (mut seat, error) = *refused;
+                    let code = self.busy.unwrap_or(UNWANTED);
+                    let text = format!("the server cannot start a thread: {error}");
+                    seat.close(shard.now(), code, &text);
+                    shard.seats.add(seat);
+                }
+            }
+        }
+    }
+
+    /// The message's session on a thread of its own, if there is one.
+    fn forward(&self, message: &Incoming<'_>) -> bool {
+        let moved = match self.protocol.route(message.first()) {
+            Route::Known(id) => self.moved.get(&id),
+            Route::Peer => {
+                let mut all = self.moved.values();
+                all.find(|moved| moved.peer == Some(message.from))
+            }
+            Route::New | Route::Foreign => None,
+        };
+        moved.inspect(|moved| moved.forward(message)).is_some()
+    }
+
+    /// A session is gone; a panic while it is dropped is its own fault, too.
+    fn forget(&mut self, seat: Seat<Box<dyn App>>) {
+        self.moved.remove(&seat.id);
+        self.half_open.remove(seat.from.ip(), seat.id);
+        match seat.standing {
+            Standing::HalfOpen => self.counts.unfinished += 1,
+            Standing::Admitted => {
+                self.admitted -= 1;
+                self.counts.ended += 1;
+            }
+            Standing::TurnedAway => {}
+        }
+        let faulty = seat.is_faulty();
+        let dropped = caught(|| drop(seat));
+        self.counts.faults += u64::from(faulty || dropped.is_err());
+    }
+
     const fn stray(&mut self) -> Admission {
-        self.stray += 1;
+        self.counts.stray += 1;
         Admission::Drop
     }
 }
@@ -294,8 +463,10 @@ impl Door<Box<dyn App>> for Hall {
         message: &Incoming<'_>,
         reply: &mut Vec<u8>,
     ) -> Admission {
-        let first = &message.bytes[..message.segment.min(message.bytes.len())];
-        match self.protocol.route(first) {
+        if !self.moved.is_empty() && self.forward(message) {
+            return Admission::Drop;
+        }
+        match self.protocol.route(message.first()) {
             Route::Known(id) => match seats.by_id(id) {
                 Some(slot) => Admission::Seat(slot),
                 // An id that nobody has: the protocol may answer, for instance with a reset.
@@ -310,8 +481,24 @@ impl Door<Box<dyn App>> for Hall {
         }
     }
 
+    fn connected(&mut self, seat: &mut Seat<Box<dyn App>>) {
+        if self.admitted >= self.max_sessions {
+            // It stays in the budget of the half-open until it has gone.
+            self.counts.turned_away += 1;
+            seat.standing = Standing::TurnedAway;
+            seat.app = Box::new(Full(self.busy.unwrap_or(UNWANTED)));
+            return;
+        }
+        self.half_open.remove(seat.from.ip(), seat.id);
+        self.admitted += 1;
+        self.counts.accepted += 1;
+        seat.standing = Standing::Admitted;
+        if let Some(waker) = seat.waker.take() {
+            self.to_move.push((seat.id, waker));
+        }
+    }
+
     fn left(&mut self, seat: Seat<Box<dyn App>>, _: CloseReason) {
-        self.ended += 1;
-        drop(seat);
+        self.forget(seat);
     }
 }

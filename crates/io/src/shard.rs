@@ -8,11 +8,14 @@
 
 use std::{
     io,
+    net::SocketAddr,
     os::fd::AsFd,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use farhaul_core::{
+    app::App,
     datagram::{Received, Transmit, TxBuf},
     protocol::CloseReason,
     rng::Rng,
@@ -21,17 +24,21 @@ use farhaul_core::{
 use farhaul_udp::{Inbox, Incoming, Outgoing, ReceiveOutcome, SendOutcome, UdpSocket};
 
 use crate::{
-    ShardError,
-    app::App,
-    clock, cpu,
+    ShardError, clock, cpu,
     host::HostStats,
     poller::{self, Awaited, Punctual},
-    seats::{Seat, Seats},
+    seat::Seat,
+    seats::Seats,
     waker::{Stop, Waker},
+    watchdog::Pulse,
 };
 
 /// Receive calls in one turn: up to 4 MiB with GRO.
 const RECEIVES: usize = 8;
+/// The most bytes of one receive call.
+const RECEIVE: u64 = 512 << 10;
+/// How often a full app is given something all the same, so that a peer is not taken for dead.
+const LOOK: Duration = Duration::from_secs(5);
 /// Batches sent in one turn: about 1 MiB.
 const SENDS: usize = 16;
 /// Batches one session sends before the next one's turn comes.
@@ -43,6 +50,9 @@ const BULK: usize = 32 << 10;
 const REST: Duration = Duration::from_micros(250);
 /// How long to wait with a batch that did not leave although the socket was said to be writable.
 const RETRY: Duration = Duration::from_micros(100);
+
+/// Batches in a row to another address after which a connected socket is connected to that one.
+const FOLLOW: u32 = 8;
 
 /// Where a message goes.
 pub(crate) enum Admission {
@@ -64,6 +74,14 @@ pub(crate) trait Door<A> {
         reply: &mut Vec<u8>,
     ) -> Admission;
 
+    /// The slot of the only session that the socket is for.
+    fn only(&self) -> Option<usize> {
+        None
+    }
+
+    /// The handshake of `seat` is finished; its app has not heard of it yet.
+    fn connected(&mut self, seat: &mut Seat<A>);
+
     /// A session is over and its last datagrams have left.
     fn left(&mut self, seat: Seat<A>, reason: CloseReason);
 }
@@ -77,6 +95,18 @@ struct Parked {
     sent: usize,
     /// The socket was writable, yet refused: wait for this instead.
     until: Option<Instant>,
+}
+
+impl Parked {
+    /// All of a batch, from the address `local` if it is of the same family.
+    fn new(transmit: Transmit, local: Option<std::net::IpAddr>) -> Self {
+        Self {
+            transmit,
+            from: local.filter(|ip| ip.is_ipv4() == transmit.to.is_ipv4()),
+            sent: 0,
+            until: None,
+        }
+    }
 }
 
 /// Whether a batch is done with.
@@ -98,9 +128,14 @@ pub(crate) struct Shard<A> {
     /// Watched until it is seen.
     stop: Option<Stop>,
     host: HostStats,
+    pulse: Arc<Pulse>,
+    /// Batches in a row to another address than the socket's peer.
+    elsewhere: u32,
     now: Instant,
     /// The socket may be readable.
     readable: bool,
+    /// The app has no room: the socket is not looked at before, unless the app is woken.
+    full_until: Option<Instant>,
     /// Bulk data arrives: the socket is not looked at before.
     rest_until: Option<Instant>,
     awake_since: Instant,
@@ -109,11 +144,18 @@ pub(crate) struct Shard<A> {
 
 impl<A: App> Shard<A> {
     /// A shard for the calling thread.
-    pub(crate) fn new(socket: UdpSocket, waker: Option<Waker>, stop: Option<Stop>) -> Self {
+    pub(crate) fn new(
+        socket: UdpSocket,
+        waker: Option<Waker>,
+        stop: Option<Stop>,
+        pulse: Arc<Pulse>,
+    ) -> Self {
         let now = clock::now();
         Self {
             host: HostStats::new(socket.capabilities(), socket.counters()),
             socket,
+            pulse,
+            elsewhere: 0,
             _punctual: Punctual::new(),
             inbox: Inbox::new(),
             out: TxBuf::default(),
@@ -124,6 +166,7 @@ impl<A: App> Shard<A> {
             stop,
             now,
             readable: true,
+            full_until: None,
             rest_until: None,
             awake_since: now,
             cpu_before: cpu::thread_time(),
@@ -153,6 +196,7 @@ impl<A: App> Shard<A> {
     /// One turn; the caller looks at what became of it and then calls [`Self::sleep`].
     pub(crate) fn turn<D: Door<A>>(&mut self, door: &mut D) -> Result<(), ShardError> {
         self.host.turns += 1;
+        self.pulse.turn();
         self.now = clock::now();
         if self.waker.as_ref().is_some_and(Waker::take) {
             self.seats.queue_all();
@@ -168,10 +212,31 @@ impl<A: App> Shard<A> {
         Ok(())
     }
 
+    /// How often the socket may be read now. Where it is one session's, what that has no room for waits
+    /// in the socket; but now and then it is looked whether the peer is still there.
+    fn receives<D: Door<A>>(&mut self, door: &D) -> usize {
+        let Some(seat) = door.only().and_then(|slot| self.seats.get(slot)) else {
+            return RECEIVES;
+        };
+        let room = seat.guard(|seat| seat.app.room()).unwrap_or(u64::MAX);
+        let fit = usize::try_from(room / RECEIVE).unwrap_or(usize::MAX);
+        let fit = fit.min(RECEIVES);
+        if fit > 0 {
+            self.full_until = None;
+            return fit;
+        }
+        let look = *self.full_until.get_or_insert(self.now + LOOK);
+        if look > self.now {
+            return 0;
+        }
+        self.full_until = Some(self.now + LOOK);
+        1
+    }
+
     /// Receives what is there, up to a bound.
     fn receive<D: Door<A>>(&mut self, door: &mut D) -> Result<(), ShardError> {
         let mut received = 0;
-        for _ in 0..RECEIVES {
+        for _ in 0..self.receives(door) {
             match self.socket.receive(&mut self.inbox) {
                 ReceiveOutcome::Some { more } => {
                     // Placing what came before may have taken long: what is stamped too early looks
@@ -189,7 +254,10 @@ impl<A: App> Shard<A> {
                     self.readable = false;
                     break;
                 }
-                ReceiveOutcome::Failed(error) if is_transient(&error) => {}
+                ReceiveOutcome::Failed(error) if is_transient(&error) => {
+                    // What an earlier datagram met on its way, for people.
+                    self.host.send_error = Some(error.kind());
+                }
                 ReceiveOutcome::Failed(error) => {
                     return Err(ShardError::System("cannot receive", error));
                 }
@@ -251,8 +319,8 @@ impl<A: App> Shard<A> {
             let Some(seat) = self.seats.get(slot) else {
                 continue;
             };
-            seat.tell(self.now);
-            seat.app.poll(self.now, &mut *seat.session);
+            seat.tell(self.now, |seat| door.connected(seat));
+            seat.poll(self.now);
             let share = SHARE.min(sends);
             let used = self.transmit(slot, share);
             sends -= used;
@@ -260,12 +328,15 @@ impl<A: App> Shard<A> {
             let Some(seat) = self.seats.get(slot) else {
                 continue;
             };
-            let told = seat.tell(self.now);
-            let closed = seat.session.is_closed();
+            let told = seat.tell(self.now, |seat| door.connected(seat));
+            let (over, faulty) = (seat.is_over(), seat.is_faulty());
             let moved = self.seats.arm(slot, self.now);
-            if told || used == share || self.parked.is_some() {
+            if faulty {
+                self.excuse(slot);
+                self.dismiss(slot, door);
+            } else if told || used == share || self.parked.is_some() {
                 self.seats.queue(slot);
-            } else if closed {
+            } else if over {
                 self.dismiss(slot, door);
             } else if !moved {
                 self.host.stuck_deadlines += 1;
@@ -280,16 +351,15 @@ impl<A: App> Shard<A> {
                 return used;
             };
             let local = seat.local;
-            let (session, mut turn) = seat.turn(self.now);
-            let Some(transmit) = session.poll_transmit(&mut turn, &mut self.out) else {
+            let (now, out) = (self.now, &mut self.out);
+            let transmit = seat.guard(|seat| {
+                let (session, mut turn) = seat.turn(now);
+                session.poll_transmit(&mut turn, out)
+            });
+            let Some(transmit) = transmit.flatten() else {
                 return used;
             };
-            let batch = Parked {
-                transmit,
-                from: local.filter(|ip| ip.is_ipv4() == transmit.to.is_ipv4()),
-                sent: 0,
-                until: None,
-            };
+            let batch = Parked::new(transmit, local);
             self.host.batches_sent += 1;
             let progress = self.send(batch);
             self.now = clock::now();
@@ -300,8 +370,34 @@ impl<A: App> Shard<A> {
         share
     }
 
+    /// Sends the last word of a session that panicked, unless a batch is in the way.
+    fn excuse(&mut self, slot: usize) {
+        if self.parked.is_none()
+            && let Some(seat) = self.seats.get(slot)
+            && let Some(transmit) = seat.last_word(self.now, &mut self.out)
+        {
+            let batch = Parked::new(transmit, seat.local);
+            self.send(batch);
+        }
+    }
+
+    /// A connected socket follows its peer once the session sends to another address for good.
+    fn follow(&mut self, to: SocketAddr) {
+        if self.socket.peer().is_none_or(|peer| peer == to) {
+            self.elsewhere = 0;
+            return;
+        }
+        self.elsewhere += 1;
+        if self.elsewhere == FOLLOW {
+            self.elsewhere = 0;
+            // Refused, each batch goes on carrying its address.
+            let _refused = self.socket.connect(to);
+        }
+    }
+
     /// Sends the batch in the buffer, or what is left of it.
     fn send(&mut self, batch: Parked) -> Progress {
+        self.follow(batch.transmit.to);
         let outgoing = Outgoing {
             to: batch.transmit.to,
             from: batch.from,
@@ -361,7 +457,8 @@ impl<A: App> Shard<A> {
 
     /// Sleeps until something is to be done, at most until `until`; not at all if there is now.
     pub(crate) fn sleep(&mut self, until: Option<Instant>) -> Result<(), ShardError> {
-        if self.readable || (self.seats.is_ready() && self.parked.is_none()) {
+        let full = self.full_until.is_some_and(|at| at > self.now);
+        if (self.readable && !full) || (self.seats.is_ready() && self.parked.is_none()) {
             // The socket is asked again in the next turn, without being waited for.
             self.readable = true;
             return Ok(());
@@ -373,7 +470,8 @@ impl<A: App> Shard<A> {
     fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
         let retry = self.parked.and_then(|p| p.until);
         let asleep_since = clock::now();
-        let rest = self.rest_until.filter(|at| *at > asleep_since);
+        let rest = self.rest_until.max(self.full_until);
+        let rest = rest.filter(|at| *at > asleep_since);
         let lanes = self.seats.lanes.as_ref().and_then(|lanes| lanes.deadline());
         let deadline = [self.seats.first_deadline(), retry, rest, until, lanes];
         let deadline = deadline.into_iter().flatten().min();
@@ -385,7 +483,10 @@ impl<A: App> Shard<A> {
             waker: self.waker.as_ref(),
             stop: self.stop.as_ref(),
         };
-        let ready = poller::wait(&awaited, asleep_since, deadline)?;
+        self.pulse.sleeps(true);
+        let ready = poller::wait(&awaited, asleep_since, deadline);
+        self.pulse.sleeps(false);
+        let ready = ready?;
         let now = clock::now();
         self.host.sleeps += 1;
         self.host.busy += asleep_since.since(self.awake_since);
@@ -396,7 +497,9 @@ impl<A: App> Shard<A> {
             self.host.asleep += slept;
         }
         self.awake_since = now;
-        self.readable = ready.readable || rest.is_some_and(|at| at <= now);
+        // A full app that was woken may have room again.
+        let full = self.full_until.is_some();
+        self.readable = ready.readable || full || rest.is_some_and(|at| at <= now);
         if ready.woken
             && let Some(waker) = &self.waker
         {
@@ -425,8 +528,22 @@ fn is_transient(error: &io::Error) -> bool {
     )
 }
 
-/// A generator that no two shards share; not for keys.
-pub(crate) fn seed() -> Rng {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    Rng::new(RandomState::new().build_hasher().finish())
+/// Draws of the operating system.
+pub(crate) fn system_rng() -> Rng {
+    Rng::system(fill)
+}
+
+fn fill(mut bytes: &mut [u8]) {
+    use rustix::{
+        io::Errno,
+        rand::{GetRandomFlags, getrandom},
+    };
+    while !bytes.is_empty() {
+        match getrandom(&mut *bytes, GetRandomFlags::empty()) {
+            Ok(n) => bytes = &mut bytes[n..],
+            Err(Errno::INTR) => {}
+            // Without it nothing that is to be secret can be drawn. Kernels since 3.17 have it.
+            Err(error) => panic!("the kernel gives no random numbers: {error}"),
+        }
+    }
 }

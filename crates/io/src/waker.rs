@@ -5,7 +5,7 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -22,30 +22,45 @@ fn signal(fd: &OwnedFd) {
     let _full = rustix::io::write(fd, &1_u64.to_ne_bytes());
 }
 
-#[derive(Debug)]
-struct Inner {
-    fd: OwnedFd,
+#[derive(Debug, Default)]
+struct Wake {
+    /// Once there is a shard that can sleep.
+    fd: OnceLock<OwnedFd>,
     set: AtomicBool,
 }
 
 /// Wakes a shard thread from another thread; its apps are polled. One waker serves one shard.
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<Inner>);
+pub struct Waker(Arc<Wake>);
 
 impl Waker {
     /// A new waker, to be given to a shard.
     pub fn new() -> io::Result<Self> {
-        Ok(Self(Arc::new(Inner {
-            fd: event()?,
-            set: AtomicBool::new(false),
-        })))
+        let waker = Self::unbound();
+        waker.bind()?;
+        Ok(waker)
+    }
+
+    /// For a shard that is yet to be; until it [binds](Self::bind) it, wakes are only remembered.
+    pub(crate) fn unbound() -> Self {
+        Self(Arc::default())
+    }
+
+    /// From now on wakes end a shard's sleep.
+    pub(crate) fn bind(&self) -> io::Result<()> {
+        if self.0.fd.get().is_none() {
+            let _bound_meanwhile = self.0.fd.set(event()?);
+        }
+        Ok(())
     }
 
     /// Wakes the shard; what the caller wrote before is visible to the apps. Cheap when the shard
     /// has not yet seen the last wake.
     pub fn wake(&self) {
-        if !self.0.set.swap(true, Ordering::AcqRel) {
-            signal(&self.0.fd);
+        if !self.0.set.swap(true, Ordering::AcqRel)
+            && let Some(fd) = self.0.fd.get()
+        {
+            signal(fd);
         }
     }
 
@@ -58,14 +73,21 @@ impl Waker {
     /// Makes the descriptor unreadable; a wake that has not been taken is still to be taken.
     pub(crate) fn empty(&self) {
         let mut count = [0; 8];
-        let _empty_already = rustix::io::read(&self.0.fd, &mut count);
+        if let Some(fd) = self.0.fd.get() {
+            let _empty_already = rustix::io::read(fd, &mut count);
+        }
+    }
+
+    /// Readable when there was a wake.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.fd.get().map(AsFd::as_fd)
     }
 }
 
-impl AsFd for Waker {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.fd.as_fd()
-    }
+#[derive(Debug)]
+struct Inner {
+    fd: OwnedFd,
+    set: AtomicBool,
 }
 
 /// Asks shards to end, once and for all. Any number of shards may watch one, and setting it takes
@@ -104,6 +126,16 @@ impl AsFd for Stop {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wake_before_there_is_a_shard_is_not_lost() {
+        let waker = Waker::unbound();
+        waker.clone().wake();
+        assert!(waker.fd().is_none());
+        waker.bind().unwrap();
+        waker.bind().unwrap();
+        assert!(waker.fd().is_some() && waker.take() && !waker.take());
+    }
 
     #[test]
     fn wakes_are_taken_once_and_stops_stay() {

@@ -28,7 +28,7 @@ use farhaul_core::{
     time::Instant,
     units::Rate,
 };
-use farhaul_io::{App, Buffers, Stop, Waker, client, server};
+use farhaul_io::{App, Buffers, ShardError, Stop, Waker, client, server};
 use farhaul_udp::netns;
 
 const SHAPE: Shape = Shape {
@@ -152,7 +152,7 @@ impl Far {
         options.buffers = buffers;
         options.max_sessions = max_sessions;
         let counted = Arc::clone(&total);
-        let factory = move |_| -> Box<dyn App> {
+        let factory = move |_, _: &Waker| -> Box<dyn App> {
             Box::new(Counter {
                 echo,
                 had: 0,
@@ -409,42 +409,12 @@ fn a_session_that_never_stops_sending_has_deadlines_too() {
 }
 
 #[test]
-fn listeners_share_a_port() {
-    let start = |listen: SocketAddr| {
-        let mut options = server::Options::new(listen);
-        options.reuse_port = true;
-        let factory = |_| -> Box<dyn App> {
-            Box::new(Counter {
-                echo: 0,
-                had: 0,
-                total: Arc::default(),
-                ended: None,
-            })
-        };
-        let listener = server::Listener::bind(options, Box::new(Blast(SHAPE)), factory).unwrap();
-        let (addr, stop) = (listener.local_addr().unwrap(), Stop::new().unwrap());
-        let watched = stop.clone();
-        (
-            addr,
-            stop,
-            thread::spawn(move || listener.run(&watched).unwrap()),
-        )
-    };
-    let first = start("127.0.0.1:0".parse().unwrap());
-    let second = start(first.0);
-    for _ in 0..8 {
-        let app = Sender {
-            len: 50_000,
-            ..Sender::default()
-        };
-        assert_eq!(send(first.0, Buffers::default(), SHAPE, app).reason, done());
-    }
-    let mut accepted = 0;
-    for (_, stop, listener) in [first, second] {
-        stop.set();
-        accepted += listener.join().unwrap().accepted;
-    }
-    assert_eq!(accepted, 8);
+fn a_port_that_is_taken_is_told_although_sessions_share_it() {
+    let far = Far::start("127.0.0.1:0", Buffers::default(), 0, 4);
+    let factory = |_, _: &Waker| -> Box<dyn App> { unreachable!("nobody comes") };
+    let second = server::Listener::bind(far.addr, Box::new(Blast(SHAPE)), factory);
+    assert!(matches!(second, Err(ShardError::Bind(..))));
+    far.stop();
 }
 
 #[test]

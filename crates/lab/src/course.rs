@@ -18,6 +18,7 @@ use farhaul_emu::{
 };
 use farhaul_io::clock;
 use farhaul_link::{Loss, PathConfig};
+use farhaul_udp::netns;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -110,7 +111,7 @@ pub struct Course {
 /// What carries the packets.
 enum Ground {
     /// Two hosts with a router between them.
-    Hosts(Wan),
+    Hosts(Box<Wan>),
     /// One UDP port on this host, for want of privileges.
     Relay(Box<Relayed>),
 }
@@ -118,7 +119,7 @@ enum Ground {
 impl Course {
     /// Builds two hosts; `program` is the farhaul binary.
     pub fn build(network: &WanConfig, program: &Path) -> Result<Self, CourseError> {
-        Self::on(Ground::Hosts(Wan::start(network)?), program)
+        Self::on(Ground::Hosts(Box::new(Wan::start(network)?)), program)
     }
 
     /// Without privileges: each run goes through a UDP relay on this host. Only our own protocols can.
@@ -287,7 +288,7 @@ impl Course {
         let child = match &self.ground {
             Ground::Hosts(wan) if self.together => wan.far().spawn(command),
             Ground::Hosts(wan) => wan.near().spawn(command),
-            Ground::Relay(_) => command.spawn(),
+            Ground::Relay(_) => netns::die_with_this_thread(&mut command).spawn(),
         };
         let output = child.and_then(Child::wait_with_output).map_err(failed)?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();

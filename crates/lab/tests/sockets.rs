@@ -6,6 +6,8 @@
 
 #[path = "sockets/meddler.rs"]
 mod meddler;
+#[path = "sockets/rebinder.rs"]
+mod rebinder;
 
 use std::{
     net::SocketAddr,
@@ -27,6 +29,7 @@ use farhaul_lab::registry::{Choice, protocol};
 use farhaul_link::{Loss, PathConfig, Reorder};
 use farhaul_testkit::Pattern;
 use meddler::{Meddler, Put};
+use rebinder::Rebinder;
 
 const SEED: u64 = 11;
 const BYTES: u64 = 12_000_000;
@@ -124,7 +127,8 @@ impl Far {
     fn start() -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (tell, ended) = mpsc::channel();
-        let factory = move |_| -> Box<dyn App> { Box::new(Exchange::new(false, tell.clone())) };
+        let factory =
+            move |_, _: &Waker| -> Box<dyn App> { Box::new(Exchange::new(false, tell.clone())) };
         let listener =
             server::Listener::bind(any, end(false), factory).expect("loopback can be bound");
         let at = listener.local_addr().expect("it is bound");
@@ -205,6 +209,24 @@ fn what_a_meddler_puts_beside_a_transfer_is_dropped_and_counted() {
         assert!(stats.dropped_unauthentic > 0 && of(Put::Late) > 0);
         assert_eq!(stats.rebinds, 0, "a stranger does not move the path");
     }
+    assert_eq!((listener.accepted, listener.ended), (1, 1));
+}
+
+/// Sessions have sockets that are connected to their peers; what comes from elsewhere reaches them
+/// through the listener's, until theirs have followed.
+#[test]
+fn a_session_follows_a_client_whose_port_changes() {
+    let far = Far::start();
+    let rebinder = Rebinder::start(far.at, 300);
+    let near = exchange(rebinder.at());
+    let (far, listener) = far.stop();
+    let changes = rebinder.stop();
+    assert_whole(&near, &far);
+    eprintln!("{changes} changes: {:?}", far.stats);
+    assert!(
+        changes >= 3 && far.stats.rebinds + 2 >= changes,
+        "{changes}"
+    );
     assert_eq!((listener.accepted, listener.ended), (1, 1));
 }
 

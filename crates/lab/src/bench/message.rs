@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use farhaul_core::{protocol::Session, stats::Stats};
+use farhaul_core::{protocol::Session, stats::Stats, text};
 use serde::{Deserialize, Serialize};
 
 use crate::measure::RttMs;
@@ -139,7 +139,7 @@ pub enum Message {
 impl Message {
     /// No text in it would steer a terminal.
     fn can_be_shown(&self) -> bool {
-        let plain = |text: &String| !text.contains(char::is_control);
+        let plain = |words: &String| !words.contains(text::steers);
         match self {
             Self::Hello(hello) => plain(&hello.farhaul) && plain(&hello.policy),
             Self::Refused { text } => plain(text),
@@ -204,9 +204,9 @@ impl Inbox {
         };
         let message: Message = serde_json::from_slice(body)
             // What is unknown is quoted there.
-            .map_err(|e| BadMessage::Malformed(e.to_string().escape_debug().to_string()))?;
+            .map_err(|e| BadMessage::Malformed(text::plain(&e.to_string())))?;
         if !message.can_be_shown() {
-            return Err(BadMessage::Malformed("control characters".into()));
+            return Err(BadMessage::Malformed("control or format characters".into()));
         }
         self.taken += 4 + n;
         Ok(Some(message))

@@ -30,7 +30,7 @@ pub use message::fuzz_bench_messages;
 pub use message::{Limit, Mark};
 pub use report::{Cost, Interval, LawTime, Report};
 pub use run::{BenchError, Progress, Target, run, serve};
-pub use server::{Bounds, OTHER_VERSION, REFUSED, Server};
+pub use server::{Bounds, IDLE, OTHER_VERSION, REFUSED, Server};
 
 /// Code with which either end closes when the other's words make no sense.
 pub const BROKEN: u32 = 1;

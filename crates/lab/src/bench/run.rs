@@ -233,7 +233,8 @@ pub fn serve(
 ) -> Result<(), BenchError> {
     super::payload::prepare();
     let (send, served) = channel();
-    let factory = move |_| -> Box<dyn App> { Box::new(Server::new(bounds, send.clone())) };
+    let factory =
+        move |_, _: &Waker| -> Box<dyn App> { Box::new(Server::new(bounds, send.clone())) };
     let listener = server::Listener::bind(listen, protocol, factory)?;
     ready(listener.local_addr()?);
     thread::scope(|scope| {

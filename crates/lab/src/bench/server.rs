@@ -23,6 +23,13 @@ pub const REFUSED: u32 = 2;
 /// Code with which a server refuses another version of the bench.
 pub const OTHER_VERSION: u32 = 3;
 
+/// Code with which a server ends a session that only holds its place.
+pub const IDLE: u32 = 4;
+/// How long a connected client may take to say what it wants, and to leave in the end.
+const ASKS_WITHIN: Duration = Duration::from_secs(10);
+/// How long nothing may arrive or be acknowledged in between.
+const MOVES_WITHIN: Duration = Duration::from_mins(1);
+
 /// What a client may ask for at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -62,7 +69,7 @@ impl Bounds {
         } else if sharing(hello).is_none_or(|s| s as u8 > self.sharing as u8) {
             Some(format!(
                 "policy {} is not allowed here, {} is: the server's --max-policy says so",
-                hello.policy.escape_debug(),
+                farhaul_core::text::plain(&hello.policy),
                 self.sharing
             ))
         } else if hello.lanes == 0 || hello.lanes > self.lanes || hello.lane >= hello.lanes {
@@ -90,6 +97,9 @@ pub struct Server {
     receiving: Receiving,
     told: bool,
     whole: bool,
+    /// The session ends then if nothing moves; with the counts by which that shows.
+    leaves: Option<Instant>,
+    counts: (u64, u64),
 }
 
 impl Server {
@@ -106,7 +116,33 @@ impl Server {
             receiving: Receiving::default(),
             told: false,
             whole: false,
+            leaves: None,
+            counts: (0, 0),
         }
+    }
+
+    /// Ends a session that only holds its place.
+    fn leave(&mut self, now: Instant, session: &mut dyn Session) {
+        let stats = session.stats();
+        let counts = (stats.data_acked, stats.data_received);
+        if self.greeted && !self.told && counts != self.counts {
+            self.counts = counts;
+            self.leaves = Some(now + MOVES_WITHIN);
+        }
+        if self.leaves.is_none_or(|at| at > now) || session.is_closed() {
+            return;
+        }
+        let text = if !self.greeted {
+            format!(
+                "no hello came within {} s of the handshake",
+                ASKS_WITHIN.as_secs()
+            )
+        } else if self.told {
+            format!("all was said {} s ago", ASKS_WITHIN.as_secs())
+        } else {
+            format!("nothing moved for {} s", MOVES_WITHIN.as_secs())
+        };
+        session.close(now, IDLE, &text);
     }
 
     /// Nobody listening any more is no reason to stop serving.
@@ -137,6 +173,7 @@ impl Server {
             return;
         }
         self.greeted = true;
+        self.leaves = Some(now + MOVES_WITHIN);
         self.tell(Served::Began { lanes: hello.lanes });
         let started = now.earlier_by(Duration::from_nanos(hello.since_start));
         if hello.reverse {
@@ -157,6 +194,7 @@ impl Server {
             Message::Done { bytes } if self.greeted => self.receiving.all_is(bytes),
             Message::Outcome(_) if self.sending.is_some() && !self.told => {
                 self.told = true;
+                self.leaves = Some(now + ASKS_WITHIN);
                 let side = self.meter.side(session);
                 say(session, &Message::Outcome(Box::new(side)));
             }
@@ -192,7 +230,8 @@ impl App for Server {
                     }
                 }
             }
-            Event::Connected { .. } | Event::Delivered => {}
+            Event::Connected { .. } => self.leaves = Some(now + ASKS_WITHIN),
+            Event::Delivered => {}
             Event::Closed(reason) => {
                 use farhaul_core::protocol::CloseReason::Peer;
                 self.whole = self.told && matches!(reason, Peer { code: 0, .. });
@@ -206,6 +245,7 @@ impl App for Server {
     }
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        self.leave(now, session);
         if !self.greeted || self.told {
             return;
         }
@@ -219,16 +259,18 @@ impl App for Server {
         }
         if self.receiving.is_complete() {
             self.told = true;
+            self.leaves = Some(now + ASKS_WITHIN);
             let side = self.receiving.complete(self.meter.side(session));
             say(session, &Message::Outcome(Box::new(side)));
         }
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        match &self.sending {
+        let next = match &self.sending {
             _ if self.told || !self.greeted => None,
             Some(sending) => sending.next_wake(),
             None => self.receiving.next_wake(),
-        }
+        };
+        next.into_iter().chain(self.leaves).min()
     }
 }

@@ -254,3 +254,17 @@ fn a_client_says_what_became_of_its_session_once() {
         [(0, News::Failed(CloseReason::NoAnswer))]
     ));
 }
+
+#[test]
+fn a_client_that_only_holds_its_place_leaves() {
+    let (served, _told) = channel();
+    let mut session = Queues::default();
+    let mut server = Server::new(Bounds::default(), served);
+    server.on_event(at(5), Event::Connected { peer_key: None }, &mut session);
+    assert_eq!(server.next_wake(), Some(at(10_005)));
+    server.poll(at(10_004), &mut session);
+    assert_eq!(session.closed, None);
+    server.poll(at(10_005), &mut session);
+    let text = "no hello came within 10 s of the handshake";
+    assert_eq!(session.closed, Some((IDLE, text.into())));
+}

@@ -15,6 +15,8 @@ use farhaul_emu::{
     wan::WanConfig,
 };
 
+use farhaul_udp::netns;
+
 use super::{CourseError, words};
 
 /// A network that exists while something is served on it.
@@ -42,7 +44,9 @@ impl Relayed {
             .stderr(Stdio::piped());
         let mut passage = Passage {
             relayed: self,
-            server: command.spawn().map_err(failed)?,
+            server: netns::die_with_this_thread(&mut command)
+                .spawn()
+                .map_err(failed)?,
             relay: None,
             address: String::new(),
         };

@@ -121,7 +121,7 @@ fn we_listen<A: App + 'static, T>(
 ) -> (T, (bool, String)) {
     let udt: Box<dyn Protocol> = Box::new(Udt::server(setting.config.clone()).unwrap());
     let make = Mutex::new(make);
-    let listener = server::Listener::bind(SocketAddr::new(setting.host, 0), udt, move |_| {
+    let listener = server::Listener::bind(SocketAddr::new(setting.host, 0), udt, move |_, _| {
         let mut make = make.lock().unwrap();
         Box::new(make())
     })

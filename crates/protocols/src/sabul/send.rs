@@ -373,6 +373,11 @@ impl Sender {
         self.law.tell(now, |law| law.on_message(now, SABUL_SIGNAL));
     }
 
+    /// Why the session must end, if the law has failed.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.law.failure()
+    }
+
     /// Sends again what nobody speaks of, and lets the law's timer run.
     pub(super) fn on_timer(&mut self, now: Instant) {
         if self.law.next_tick().is_some_and(|at| at <= now) {

@@ -190,7 +190,7 @@ impl SabulSession {
                 "the control connection (TCP) works, but the peer does not answer to it: does \
                  something on the way block UDP, or is it not SABUL that listens there?"
             }
-            (_, false) => return CloseReason::TimedOut,
+            (_, false) => return CloseReason::Unfinished,
         };
         CloseReason::Lane(text.into())
     }
@@ -385,6 +385,9 @@ impl Session for SabulSession {
     }
 
     fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
+        if let Some(text) = self.sender.failure() {
+            self.fail(turn.now, CloseReason::Internal(text));
+        }
         if matches!(self.phase, Phase::Leaving(_) | Phase::Over) {
             return None;
         }

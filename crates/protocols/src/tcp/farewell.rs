@@ -42,7 +42,7 @@ impl Farewell {
 
 /// What this side reports when the peer told `cause`, `code` and `text`.
 pub(super) fn told(cause: Cause, code: u32, text: &[u8]) -> CloseReason {
-    let text = String::from_utf8_lossy(text).into_owned();
+    let text = farhaul_core::text::shown(text);
     let code = match cause {
         Cause::Application => code,
         Cause::Protocol => CODE_PROTOCOL,

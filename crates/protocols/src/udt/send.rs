@@ -351,6 +351,11 @@ impl Sender {
         self.book.first()..self.book.next()
     }
 
+    /// Why the session must end, if the law has failed.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.law.failure()
+    }
+
     /// The law's own timer.
     pub(super) fn tick(&mut self, now: Instant) {
         if self.law.next_tick().is_some_and(|at| at <= now) {

@@ -215,7 +215,7 @@ impl UdtSession {
         };
         if now >= opening.gives_up_at() {
             let reason = if opening.heard() {
-                CloseReason::TimedOut
+                CloseReason::Unfinished
             } else {
                 CloseReason::NoAnswer
             };
@@ -263,6 +263,9 @@ impl Session for UdtSession {
 
     fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
         self.now = turn.now;
+        if let Some(text) = self.sender.failure() {
+            self.fail(turn.now, CloseReason::Internal(text));
+        }
         self.say(turn, out)
     }
 

@@ -147,7 +147,7 @@ impl SabulSession {
             Message::Heard(bytes) => self.streams.on_heard(bytes).map_err(|e| e.0)?,
             Message::Alive => {}
             Message::Close(code, words) => {
-                let text = String::from_utf8_lossy(words).into_owned();
+                let text = farhaul_core::text::shown(words);
                 self.fail(now, CloseReason::Peer { code, text });
             }
         }

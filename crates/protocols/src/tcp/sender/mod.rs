@@ -207,6 +207,11 @@ impl Sender {
         self.peer.edge = self.peer.edge.max(edge);
     }
 
+    /// Why the session must end, if the law has failed.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.law.failure()
+    }
+
     /// The connection ends.
     pub(super) fn close(&mut self, now: Instant) {
         self.law.tell(now, |law| law.on_close(now));

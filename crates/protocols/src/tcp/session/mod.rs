@@ -256,6 +256,9 @@ impl Session for TcpSession {
     }
 
     fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
+        if let Some(text) = self.sender.failure() {
+            self.fail(turn.now, CloseReason::Internal(text));
+        }
         self.transmit(turn, out)
     }
 

@@ -78,7 +78,7 @@ impl TcpSession {
             return self.on_fin(now, &header, seq, payload);
         }
         if !self.life.is_open() {
-            self.life.repeat();
+            self.life.repeat(now);
             return Ok(());
         }
         self.heard(now, bytes.len());

@@ -258,11 +258,12 @@ impl UdtSession {
             None => (0, body),
         };
         let text = String::from_utf8_lossy(words);
-        let text = text
+        let text: String = text
             .trim_end_matches('\0')
             .chars()
             .take(super::MAX_WORDS)
             .collect();
+        let text = farhaul_core::text::plain(&text);
         self.events
             .push_back(Event::Closed(CloseReason::Peer { code, text }));
         self.stats.held.set(now, None);

@@ -1,0 +1,235 @@
+//! How does a session that has finished its handshake get a thread of its own? With a socket on the
+//! listener's port that is connected to the peer, so that the kernel sorts datagrams by session. What a
+//! session and its app do, wait for or break then concerns no other session, and sessions spread over
+//! all cores.
+//!
+//! Datagrams that reach the listener all the same (the peer's address changed, or they were in its queue
+//! when the session moved) are [forwarded](Moved::forward), as many as the session keeps up with; once
+//! the session sends elsewhere for good its socket follows.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, Sender, SyncSender},
+    },
+    thread,
+    time::Duration,
+};
+
+use farhaul_core::{
+    app::App,
+    datagram::{Ecn, Received},
+    protocol::CloseReason,
+    time::Instant,
+};
+use farhaul_udp::{Incoming, UdpSocket};
+
+use crate::{
+    Buffers, ShardError,
+    host::HostStats,
+    seat::Seat,
+    server::STOPPED,
+    shard::Shard,
+    single::Single,
+    waker::{Stop, Waker},
+    watchdog::{Pulse, Watch},
+};
+
+/// Messages forwarded and not taken yet; more are lost, like datagrams in a full socket.
+const FORWARDED: usize = 64;
+
+/// A session as its listener sees it.
+pub(crate) struct Moved {
+    inbox: SyncSender<Forwarded>,
+    waker: Waker,
+    pub(crate) peer: Option<SocketAddr>,
+}
+
+/// A message that reached the listener's socket.
+struct Forwarded {
+    from: SocketAddr,
+    to: Option<IpAddr>,
+    ecn: Ecn,
+    segment: usize,
+    bytes: Vec<u8>,
+}
+
+impl Moved {
+    /// Hands a message on.
+    pub(crate) fn forward(&self, message: &Incoming<'_>) {
+        let forwarded = Forwarded {
+            from: message.from,
+            to: message.to,
+            ecn: message.ecn,
+            segment: message.segment,
+            bytes: message.bytes.to_vec(),
+        };
+        // A session that does not keep up, or is over, loses it.
+        if self.inbox.try_send(forwarded).is_ok() {
+            self.waker.wake();
+        }
+    }
+}
+
+/// What a listener gives to each session that moves.
+#[derive(Clone)]
+pub(crate) struct House {
+    pub(crate) listen: SocketAddr,
+    pub(crate) buffers: Buffers,
+    pub(crate) stop: Stop,
+    /// The code with which sessions are closed when it stops.
+    pub(crate) code: u32,
+    pub(crate) grace: Duration,
+    pub(crate) watch: Watch,
+    pub(crate) ended: Sender<Ended>,
+    /// Of the listener's shard.
+    pub(crate) waker: Waker,
+}
+
+/// A session that could not move, and why.
+type Refused = Box<(Seat<Box<dyn App>>, io::Error)>;
+
+/// A session that ended on its own thread.
+pub(crate) struct Ended {
+    pub(crate) seat: Seat<Box<dyn App>>,
+    pub(crate) host: Option<HostStats>,
+}
+
+impl House {
+    /// A socket for the peer at `peer`, who writes to the local address `local`.
+    fn socket(&self, peer: SocketAddr, local: Option<IpAddr>) -> io::Result<UdpSocket> {
+        // The scope of a link-local address is known to the listener's own address only.
+        let local = local.filter(|ip| match ip {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(v6) => !v6.is_unicast_link_local(),
+        });
+        let bind = local.map_or(self.listen, |ip| SocketAddr::new(ip, self.listen.port()));
+        let mut options = self.buffers.socket(bind);
+        options.reuse_port = true;
+        let mut socket = UdpSocket::bind(&options)?;
+        socket.connect(peer)?;
+        Ok(socket)
+    }
+
+    /// Moves `seat` to a thread of its own; gives it back if that cannot be.
+    pub(crate) fn take_in(
+        &self,
+        mut seat: Seat<Box<dyn App>>,
+        waker: Waker,
+    ) -> Result<Moved, Refused> {
+        let socket = waker
+            .bind()
+            .and_then(|()| self.socket(seat.from, seat.local));
+        let socket = match socket {
+            Ok(socket) => socket,
+            Err(error) => return Err(Box::new((seat, error))),
+        };
+        seat.queued = false;
+        let (inbox, forwarded) = mpsc::sync_channel(FORWARDED);
+        let moved = Moved {
+            inbox,
+            waker: waker.clone(),
+            peer: seat.peer,
+        };
+        let (house, name) = (self.clone(), format!("session of {}", seat.from));
+        let pulse = Arc::new(Pulse::default());
+        self.watch.add(name, &pulse);
+        let (hand_over, taken) = mpsc::channel();
+        let spawned = thread::Builder::new()
+            .name("session".into())
+            .spawn(move || {
+                if let Ok(seat) = taken.recv() {
+                    house.run(seat, socket, waker, &forwarded, pulse);
+                }
+            });
+        match spawned {
+            Ok(_) => hand_over.send(seat).map_err(|mpsc::SendError(seat)| {
+                Box::new((seat, io::ErrorKind::BrokenPipe.into()))
+            }),
+            Err(error) => Err(Box::new((seat, error))),
+        }
+        .map(|()| moved)
+    }
+
+    fn run(
+        &self,
+        seat: Seat<Box<dyn App>>,
+        socket: UdpSocket,
+        waker: Waker,
+        forwarded: &Receiver<Forwarded>,
+        pulse: Arc<Pulse>,
+    ) {
+        let mut shard = Shard::new(socket, Some(waker), Some(self.stop.clone()), pulse);
+        let mut door = Single {
+            slot: shard.seats.add(seat).unwrap_or_default(),
+            left: None,
+        };
+        let seat = match self.turns(&mut shard, &mut door, forwarded) {
+            Ok(seat) => seat,
+            Err(error) => {
+                shard.abandon(&mut door, &CloseReason::Internal(error.to_string()));
+                door.left.take().map(|(seat, _)| seat)
+            }
+        };
+        if let Some(seat) = seat {
+            let host = Some(shard.host());
+            // A listener that is gone asks no more.
+            let _gone = self.ended.send(Ended { seat, host });
+            self.waker.wake();
+        }
+    }
+
+    /// Turns until the session is over.
+    fn turns(
+        &self,
+        shard: &mut Shard<Box<dyn App>>,
+        door: &mut Single<Box<dyn App>>,
+        forwarded: &Receiver<Forwarded>,
+    ) -> Result<Option<Seat<Box<dyn App>>>, ShardError> {
+        let mut until: Option<Instant> = None;
+        loop {
+            for message in forwarded.try_iter().take(FORWARDED) {
+                take(shard, door.slot, message);
+            }
+            shard.turn(door)?;
+            if self.stop.is_set() && until.is_none() {
+                until = Some(shard.now() + self.grace);
+                shard.seats.close_all(shard.now(), self.code, STOPPED);
+            }
+            if until.is_some_and(|at| at <= shard.now()) {
+                let reason = CloseReason::Local {
+                    code: self.code,
+                    text: STOPPED.into(),
+                };
+                shard.abandon(door, &reason);
+            }
+            if let Some((seat, _)) = door.left.take() {
+                return Ok(Some(seat));
+            }
+            shard.sleep(until)?;
+        }
+    }
+}
+
+fn take(shard: &mut Shard<Box<dyn App>>, slot: usize, mut message: Forwarded) {
+    let now = shard.now();
+    let Some(seat) = shard.seats.get(slot) else {
+        return;
+    };
+    seat.local = message.to;
+    seat.receive(
+        now,
+        Received {
+            from: message.from,
+            ecn: message.ecn,
+            segment: message.segment,
+            // How long it waited in the listener's socket says nothing of the path.
+            waited: Duration::ZERO,
+            bytes: &mut message.bytes,
+            granted: None,
+        },
+    );
+    shard.seats.queue(slot);
+}

@@ -1,0 +1,259 @@
+//! Who is one session to its shard? A [`Seat`]: the session, its app and what the shard keeps for them.
+//!
+//! Invariant: a panic in a session or its app is the fault of that seat alone: it is caught where the
+//! seat was called, the seat is called no more but to tell its app, and its shard goes on.
+
+use std::{
+    any::Any,
+    net::{IpAddr, SocketAddr},
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use farhaul_core::{
+    app::App,
+    control::Control,
+    datagram::{Received, Transmit, TxBuf},
+    protocol::{CloseReason, Event, Session, Turn},
+    rng::Rng,
+    stats::Stats,
+    time::Instant,
+};
+
+use crate::{lanes::Lanes, waker::Waker};
+
+/// What the peer of a session that panicked is told.
+const INTERNAL: u32 = 1;
+/// Reads of one lane in one turn.
+const READS: usize = 8;
+
+/// Runs `work`; a panic in it is returned as words.
+pub(crate) fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| words(&*payload))
+}
+
+fn words(payload: &(dyn Any + Send)) -> String {
+    let text = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without words").to_owned()
+}
+
+/// What a session is to its listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Its handshake is not finished.
+    HalfOpen,
+    /// One of those of which there may be so many.
+    Admitted,
+    /// Came too many and is told so.
+    TurnedAway,
+}
+
+/// One session with its app.
+pub(crate) struct Seat<A> {
+    pub(crate) id: u64,
+    pub(crate) session: Box<dyn Session>,
+    pub(crate) app: A,
+    pub(crate) rng: Rng,
+    /// The local address to which the peer writes, where the socket has several.
+    pub(crate) local: Option<IpAddr>,
+    /// Where its first datagram came from; the peer itself, for a client.
+    pub(crate) from: SocketAddr,
+    pub(crate) standing: Standing,
+    /// Of its app, until it moves to a thread of its own.
+    pub(crate) waker: Option<Waker>,
+    /// Something has been received.
+    pub(crate) heard: bool,
+    /// Why it ended, once it has said so.
+    pub(crate) reason: Option<CloseReason>,
+    /// Its control lane.
+    pub(crate) lane: Option<usize>,
+    /// Where its peer is, if its protocol's packets do not say whose they are.
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) queued: bool,
+    /// The deadline that brought it into the queue.
+    pub(crate) fired: Option<Instant>,
+    /// It panicked: what was said.
+    fault: Option<String>,
+}
+
+impl<A: App> Seat<A> {
+    pub(crate) fn new(
+        (id, session): (u64, Box<dyn Session>),
+        from: SocketAddr,
+        app: A,
+        rng: Rng,
+    ) -> Self {
+        Self {
+            id,
+            from,
+            standing: Standing::HalfOpen,
+            waker: None,
+            session,
+            app,
+            rng,
+            local: None,
+            heard: false,
+            reason: None,
+            lane: None,
+            peer: None,
+            queued: false,
+            fired: None,
+            fault: None,
+        }
+    }
+
+    /// Runs `work` on the seat; `None` if it panicked, now or before.
+    pub(crate) fn guard<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> Option<R> {
+        if self.fault.is_some() {
+            return None;
+        }
+        match caught(|| work(self)) {
+            Ok(result) => Some(result),
+            Err(text) => {
+                self.fault = Some(text);
+                None
+            }
+        }
+    }
+
+    /// After a panic: the session is asked for a last word, once, for the fault may be its app's.
+    pub(crate) fn last_word(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
+        let fault = self.fault.take()?;
+        let transmit = self.guard(|seat| {
+            seat.session.close(now, INTERNAL, "internal error");
+            let (session, mut turn) = seat.turn(now);
+            session.poll_transmit(&mut turn, out)
+        });
+        self.fault = Some(fault);
+        transmit.flatten()
+    }
+
+    /// It panicked.
+    pub(crate) const fn is_faulty(&self) -> bool {
+        self.fault.is_some()
+    }
+
+    /// The session's counters, as far as it can be asked.
+    pub(crate) fn stats(&mut self) -> Stats {
+        self.guard(|seat| seat.session.stats()).unwrap_or_default()
+    }
+
+    /// The session with its turn and app, borrowed apart.
+    pub(crate) fn turn(&mut self, now: Instant) -> (&mut dyn Session, Turn<'_>) {
+        let turn = Turn {
+            now,
+            rng: &mut self.rng,
+            store: &mut self.app,
+        };
+        (&mut *self.session, turn)
+    }
+
+    pub(crate) fn receive(&mut self, now: Instant, batch: Received<'_>) {
+        self.heard = true;
+        self.guard(|seat| {
+            let (session, mut turn) = seat.turn(now);
+            session.handle_datagrams(&mut turn, batch);
+        });
+    }
+
+    /// The deadline passed.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        let Some(deadline) = self.deadline() else {
+            return;
+        };
+        self.fired = Some(deadline);
+        self.guard(|seat| {
+            let due = seat.session.poll_timeout().map(|(at, _)| at);
+            if due.is_some_and(|at| at <= now) {
+                let (session, mut turn) = seat.turn(now);
+                session.handle_timeout(&mut turn);
+            }
+        });
+    }
+
+    pub(crate) fn close(&mut self, now: Instant, code: u32, text: &str) {
+        self.guard(|seat| seat.session.close(now, code, text));
+    }
+
+    pub(crate) fn control(&mut self, now: Instant, control: Control<'_>) {
+        self.guard(|seat| {
+            let (session, mut turn) = seat.turn(now);
+            session.handle_control(&mut turn, control);
+        });
+    }
+
+    /// Hands the session's events to the app; true if there were any. `admit` chooses the app when the
+    /// session connects.
+    pub(crate) fn tell(&mut self, now: Instant, mut admit: impl FnMut(&mut Self)) -> bool {
+        self.guard(|seat| {
+            let mut told = false;
+            while let Some(event) = seat.session.poll_event() {
+                match &event {
+                    Event::Connected { .. } => admit(seat),
+                    Event::Closed(reason) => seat.reason = Some(reason.clone()),
+                    _ => {}
+                }
+                seat.app.on_event(now, event, &mut *seat.session);
+                told = true;
+            }
+            told
+        })
+        .unwrap_or_default()
+    }
+
+    /// The app decides what is next.
+    pub(crate) fn poll(&mut self, now: Instant) {
+        self.guard(|seat| seat.app.poll(now, &mut *seat.session));
+    }
+
+    /// Nothing more is to be done for it.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.guard(|seat| seat.session.is_closed()).unwrap_or(true)
+    }
+
+    /// Makes sure that the app has been told why the session is over.
+    pub(crate) fn conclude(&mut self, now: Instant, otherwise: CloseReason) -> CloseReason {
+        self.tell(now, |_| {});
+        let fault = self.fault.take();
+        if fault.is_none()
+            && let Some(reason) = &self.reason
+        {
+            return reason.clone();
+        }
+        let reason = match &fault {
+            Some(text) => CloseReason::Internal(text.clone()),
+            None => otherwise,
+        };
+        let event = Event::Closed(reason.clone());
+        self.guard(|seat| seat.app.on_event(now, event, &mut *seat.session));
+        self.fault = self.fault.take().or(fault);
+        reason
+    }
+
+    /// The session hears what came on its lane, up to a bound.
+    pub(crate) fn listen(&mut self, now: Instant, index: usize, lanes: &mut Lanes) {
+        for _ in 0..READS {
+            match lanes.read(index) {
+                Some(Ok(bytes)) => self.control(now, Control::Bytes(bytes)),
+                Some(Err(why)) => return self.hang_up(now, index, &why, lanes),
+                None => return,
+            }
+        }
+    }
+
+    pub(crate) fn hang_up(&mut self, now: Instant, index: usize, why: &str, lanes: &mut Lanes) {
+        self.lane = None;
+        lanes.close(index);
+        self.control(now, Control::Closed(why));
+    }
+
+    pub(crate) fn deadline(&mut self) -> Option<Instant> {
+        let deadline = self.guard(|seat| {
+            let session = seat.session.poll_timeout().map(|(at, _)| at);
+            session.into_iter().chain(seat.app.next_wake()).min()
+        });
+        deadline.flatten()
+    }
+}
