@@ -15,7 +15,7 @@ use farhaul_io::cpu;
 
 use crate::{
     error::{Code, TransferError},
-    filter::Spec,
+    filter::{self, Spec},
     message::{Message, Out},
 };
 
@@ -98,6 +98,7 @@ pub enum Existing {
 
 /// A client's wishes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "flags on the wire")]
 pub(crate) struct Ask {
     /// The source is a single file, which the path may rename.
     pub(crate) one_file: bool,
@@ -106,6 +107,8 @@ pub(crate) struct Ask {
     pub(crate) existing: Existing,
     /// Files of the same size are compared by content, whatever their times.
     pub(crate) checksum: bool,
+    /// For a receiver: what was written is read again from the disk before it counts.
+    pub(crate) verify_disk: bool,
     /// For a sender.
     pub(crate) max_rate: Option<Rate>,
     /// For a sender, and for a server to allow.
@@ -119,7 +122,8 @@ const DRY: u8 = 2;
 const KEEP: u8 = 4;
 const KEEP_NEWER: u8 = 8;
 const CHECKSUM: u8 = 16;
-const ALL: u8 = 31;
+const VERIFY_DISK: u8 = 32;
+const ALL: u8 = 63;
 
 impl Ask {
     pub(crate) fn encode(&self, out: &mut Out<'_>) {
@@ -132,7 +136,8 @@ impl Ask {
         out.u8(flag(self.one_file, ONE_FILE)
             | flag(self.dry, DRY)
             | keep
-            | flag(self.checksum, CHECKSUM));
+            | flag(self.checksum, CHECKSUM)
+            | flag(self.verify_disk, VERIFY_DISK));
         out.varint(self.max_rate.map_or(0, Rate::bps));
         out.u8(self.sharing as u8);
         let Spec {
@@ -160,16 +165,22 @@ impl Ask {
         }
         let rate = r.varint()?;
         let sharing = Sharing::ALL.get(usize::from(r.u8()?)).copied();
+        let (exclude, include) = (utf8(r)?, utf8(r)?);
+        // What it takes compiled is a multiple.
+        if exclude.len() + include.len() > filter::MOST {
+            return Err(DecodeError::Malformed("filter too long"));
+        }
         Ok(Self {
             one_file: flags & ONE_FILE != 0,
             dry: flags & DRY != 0,
             existing,
             checksum: flags & CHECKSUM != 0,
+            verify_disk: flags & VERIFY_DISK != 0,
             sharing: sharing.ok_or(DecodeError::Malformed("sharing"))?,
             max_rate: (rate > 0).then(|| Rate::from_bps(rate)),
             spec: Spec {
-                exclude: utf8(r)?,
-                include: utf8(r)?,
+                exclude,
+                include,
                 least: r.varint()?,
                 most: r.varint()?.min(VARINT_MAX),
             },
@@ -260,15 +271,23 @@ impl Sending {
 
 /// Counts what this process uses from now on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Meter(std::time::Duration);
+pub(crate) struct Meter(Option<std::time::Duration>);
 
 impl Meter {
     pub(crate) fn new() -> Self {
-        Self(cpu::process_time())
+        Self(Some(cpu::process_time()))
+    }
+
+    /// Counts nothing: in virtual time nothing may depend on how fast this machine is.
+    pub(crate) const fn idle() -> Self {
+        Self(None)
     }
 
     pub(crate) fn usage(self) -> Usage {
-        let cpu = cpu::process_time().saturating_sub(self.0);
+        let Some(since) = self.0 else {
+            return Usage::default();
+        };
+        let cpu = cpu::process_time().saturating_sub(since);
         Usage {
             cpu_micros: u64::try_from(cpu.as_micros()).unwrap_or(VARINT_MAX),
             max_rss: cpu::max_rss().unwrap_or(0),

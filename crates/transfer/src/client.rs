@@ -23,16 +23,17 @@ use farhaul_io::App;
 
 use crate::{
     ask::{Ask, Existing, Place},
+    asked::Asked,
     error::{Code, TransferError},
     filter::{Filter, Spec},
     half::{Half, Side},
+    host::{Host, Simulated},
     ledger::Outbox,
     message::{Direction, Message, VERSION},
     path::Tag,
     plan::{Planned, Planner},
-    pool::Wake,
     progress::Phase,
-    receiver::{Base, Look, Receiver, Rules},
+    receiver::{Base, Look, Reach, Receiver, Rules},
     scan::{self, Selection},
     summary::Handle,
 };
@@ -75,14 +76,22 @@ pub struct Options {
     pub existing: Existing,
     /// Files of the same size are compared by content, whatever their times.
     pub checksum: bool,
+    /// What was written is read again from the receiver's disk before it counts.
+    pub verify_disk: bool,
     /// The side that sends never sends faster. An upload is paced by its own session's configuration.
     pub max_rate: Option<Rate>,
     /// How much of a shared link the side that sends claims; likewise.
     pub sharing: Sharing,
     /// Nothing is transferred; this is told what would be.
     pub plan: Option<Plan>,
+    /// Of a download: the paths as they were typed, in the same order, where the server has said what
+    /// they are there. What it may list follows from these.
+    pub typed: Option<Vec<Vec<u8>>>,
     /// Decides on the server's public key before anything is said to it.
     pub check: Option<PeerCheck>,
+    /// Of tests: what takes the place of threads and of the disk.
+    #[doc(hidden)]
+    pub simulated: Option<Simulated>,
 }
 
 /// Is told what would be done, entry by entry.
@@ -102,17 +111,23 @@ impl Default for Options {
             list: None,
             existing: Existing::default(),
             checksum: false,
+            verify_disk: false,
             max_rate: None,
             sharing: Sharing::default(),
             plan: None,
+            typed: None,
             check: None,
+            simulated: None,
         }
     }
 }
 
 impl Options {
-    fn wake(&self) -> Option<&Wake> {
-        self.wake.as_ref()
+    fn host(&self) -> Host {
+        Host {
+            wake: self.wake.clone(),
+            simulated: self.simulated.clone(),
+        }
     }
 
     fn ask(&self, one_file: bool) -> Ask {
@@ -121,6 +136,7 @@ impl Options {
             dry: self.plan.is_some(),
             existing: self.existing,
             checksum: self.checksum,
+            verify_disk: self.verify_disk,
             max_rate: self.max_rate,
             sharing: self.sharing,
             spec: Spec::default(),
@@ -147,8 +163,8 @@ struct Client {
     side: Side,
     request: Message,
     options: Options,
-    /// Of a download: where files go.
-    to: Option<PathBuf>,
+    /// Of a download: where files go, and what may.
+    to: Option<(PathBuf, Asked)>,
     accepted: bool,
 }
 
@@ -166,8 +182,9 @@ fn tag_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Tag {
 impl Upload {
     /// Looks `sources` up; an error if none can be read. Nothing is sent before the session connects.
     pub fn new(sources: &[PathBuf], to: &Remote, options: Options) -> Result<Self, TransferError> {
-        let (found, problems) = scan::resolve(sources)?;
-        let host = rustix::system::uname();
+        let host = options.host();
+        let (found, problems) = scan::resolve(sources, &host)?;
+        let system = rustix::system::uname();
         let full: Vec<PathBuf> = sources
             .iter()
             .map(|s| std::path::absolute(s).unwrap_or_else(|_| s.clone()))
@@ -181,16 +198,17 @@ impl Upload {
         let request = Message::Request {
             direction: Direction::Put,
             ask: Box::new(options.ask(one_file)),
-            tag: tag_of(std::iter::once(host.nodename().to_bytes()).chain(names)),
+            tag: tag_of(std::iter::once(system.nodename().to_bytes()).chain(names)),
             places: vec![to.place()],
         };
         let mut side = Side::new(true);
+        side.verify_disk = options.verify_disk;
         let progress = Arc::clone(side.handle.progress());
         let selection = options.selection();
         let half = if let Some(sink) = options.plan.clone() {
-            Half::lists(found, &problems, selection, progress, Some(sink))
+            Half::lists(found, &problems, selection, progress, Some(sink), &host)
         } else {
-            Half::sends(found, &problems, selection, progress, options.wake())
+            Half::sends(found, &problems, selection, progress, &host)
         };
         side.half = Some(half.map_err(|e| {
             TransferError::new(Code::Internal, format!("cannot start a thread: {e}"))
@@ -229,15 +247,23 @@ impl Download {
                 .chain(parts)
                 .chain([here.as_os_str().as_bytes()]),
         );
+        let typed = options.typed.as_ref().filter(|t| t.len() == from.len());
+        let typed: Vec<&[u8]> = match typed {
+            Some(typed) => typed.iter().map(Vec::as_slice).collect(),
+            None => from.iter().map(|remote| &remote.path[..]).collect(),
+        };
+        let asked = Asked::of(&options.server, typed, options.filter.clone());
         let request = Message::Request {
             direction: Direction::Get,
             ask: Box::new(ask),
             tag,
             places,
         };
-        let to = Some(to.to_path_buf());
+        let to = Some((to.to_path_buf(), asked));
+        let mut side = Side::new(false);
+        side.verify_disk = options.verify_disk;
         Ok(Self(Client {
-            side: Side::new(false),
+            side,
             request,
             options,
             to,
@@ -253,26 +279,25 @@ impl Download {
 
 impl Client {
     fn messages(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {
-        self.side.read(session);
-        while let Some(message) = self.side.next()? {
+        while let Some(message) = self.side.next(session)? {
             match message {
                 Message::Accepted {
                     version: VERSION,
                     one_file,
                 } if !self.accepted => {
                     self.accepted = true;
-                    if let Some(to) = &self.to {
-                        self.receive(&to.clone(), one_file)?;
+                    if let Some((to, asked)) = self.to.take() {
+                        self.receive(&to, asked.told(one_file)?, one_file)?;
                     }
                 }
-                Message::Accepted { version, .. } => {
+                Message::Accepted { version, .. } if version != VERSION => {
                     let text = format!(
                         "the server speaks version {version} of the transfer protocol, this is {VERSION}"
                     );
                     return Err(TransferError::new(Code::Version, text)
                         .fix("install the same version on both sides"));
                 }
-                Message::Refused { code, text, fix } => {
+                Message::Refused { code, text, fix } if !self.accepted => {
                     let text = crate::path::show(&text);
                     return Err(TransferError::new(code, text).fix(crate::path::show(&fix)));
                 }
@@ -287,15 +312,19 @@ impl Client {
         Ok(())
     }
 
-    fn receive(&mut self, to: &Path, one_file: bool) -> Result<(), TransferError> {
+    fn receive(&mut self, to: &Path, asked: Asked, one_file: bool) -> Result<(), TransferError> {
         let progress = Arc::clone(self.side.handle.progress());
         if let Some(sink) = self.options.plan.clone() {
             let (look, ask) = (Look::local(to, one_file)?, self.options.ask(one_file));
-            let planner = Planner::new(look, ask, progress, Some(sink))?;
+            let planner = Planner::new(look, ask, asked, progress, Some(sink))?;
             self.side.half = Some(Half::Plans(Box::new(planner)));
             return Ok(());
         }
-        let base = Base::local(to, one_file)?;
+        let host = self.options.host();
+        let mut base = Base::local(to, one_file)?;
+        base.dir = host.own(base.dir).map_err(|e| {
+            TransferError::new(Code::DestError, format!("cannot open the destination: {e}"))
+        })?;
         let Message::Request { tag, .. } = &self.request else {
             return Err(TransferError::new(Code::Internal, "no request was made"));
         };
@@ -303,8 +332,10 @@ impl Client {
             sync: self.options.sync,
             existing: self.options.existing,
             checksum: self.options.checksum,
+            verify_disk: self.options.verify_disk,
+            reach: Reach::All,
         };
-        let receiver = Receiver::new(base, *tag, rules, progress, self.options.wake())?;
+        let receiver = Receiver::new(base, *tag, rules, asked, progress, &host)?;
         self.side.half = Some(Half::Receives(Box::new(receiver)));
         Ok(())
     }
@@ -347,6 +378,12 @@ impl Client {
         }
         if self.side.handle.progress().phase() != Phase::Connecting {
             self.side.poll(session);
+            if self.side.holds()
+                && let Err(e) = self.messages(session)
+            {
+                self.side.fail(e, session);
+                return;
+            }
         }
         if self.side.is_over() {
             session.close(now, 0, "done");
@@ -364,6 +401,10 @@ macro_rules! is_an_app {
 
             fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
                 self.0.side.place(extents, batch)
+            }
+
+            fn room(&self) -> u64 {
+                self.0.side.room()
             }
         }
 

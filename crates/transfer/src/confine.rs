@@ -7,90 +7,166 @@
 
 use std::{
     collections::VecDeque,
-    fs::File,
-    io,
-    os::fd::{AsFd, OwnedFd},
+    io::{self, Read as _},
+    ops::Range,
     path::Path,
     sync::Arc,
 };
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::{
+    fs::{FileType, Mode, OFlags, ResolveFlags, Stat},
+    io::Errno,
+};
 
-use crate::path;
+use crate::{disk::File, path};
 
 /// Directory handles kept open.
 const DIRS: usize = 64;
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
-const HANDLE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const HANDLE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
 /// A directory handle shared between threads.
-pub(crate) type Dir = Arc<OwnedFd>;
+pub(crate) type Dir = Arc<File>;
 
 /// Opens the directory at `path`, following links as its user meant.
 pub(crate) fn open_root(path: &Path) -> io::Result<Dir> {
-    Ok(Arc::new(rustix::fs::open(path, HANDLE, Mode::empty())?))
+    Ok(Arc::new(File::open(path, HANDLE)?))
 }
 
 /// Opens `rel` beneath `dir`; an empty `rel` is `dir` itself.
-pub(crate) fn open_beneath(
-    dir: impl AsFd,
-    rel: &[u8],
-    flags: OFlags,
-    mode: Mode,
-) -> io::Result<OwnedFd> {
-    let dir = dir.as_fd();
-    let flags = flags | OFlags::CLOEXEC;
+pub(crate) fn open_beneath(dir: &File, rel: &[u8], flags: OFlags) -> io::Result<File> {
     let rel = if rel.is_empty() { b"." } else { rel };
+    match retried(|| dir.openat2(rel, flags, Mode::empty(), BENEATH)) {
+        Err(e) if may_be_forbidden(e) => open_stepwise(dir, rel, flags),
+        other => Ok(other?),
+    }
+}
+
+fn retried(mut open: impl FnMut() -> rustix::io::Result<File>) -> rustix::io::Result<File> {
     loop {
-        match rustix::fs::openat2(dir, rel, flags, mode, BENEATH) {
+        match open() {
             // A concurrent rename made the kernel unsure; the answer is to try again.
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::NOSYS) => return open_stepwise(dir.as_fd(), rel, flags, mode),
-            other => return Ok(other?),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            other => return other,
         }
     }
 }
 
-fn open_stepwise(dir: impl AsFd, rel: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+/// True if it may be the system call that is refused, not the file: containers' filters answer one
+/// they do not know in several ways. Whose it was, the stepwise way tells.
+const fn may_be_forbidden(e: Errno) -> bool {
+    matches!(e, Errno::NOSYS | Errno::PERM | Errno::ACCESS)
+}
+
+fn open_stepwise(dir: &File, rel: &[u8], flags: OFlags) -> io::Result<File> {
     if rel != b"." && path::refusal(rel).is_some() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let (parents, name) = path::split(rel);
     let flags = flags | OFlags::NOFOLLOW;
-    let mut at: Option<OwnedFd> = None;
+    let mut at: Option<File> = None;
     for step in parents.split(|b| *b == b'/').filter(|s| !s.is_empty()) {
-        let from = at.as_ref().map_or(dir.as_fd(), AsFd::as_fd);
-        at = Some(rustix::fs::openat(
-            from,
-            step,
-            HANDLE | OFlags::NOFOLLOW,
-            Mode::empty(),
-        )?);
+        let from = at.as_ref().unwrap_or(dir);
+        at = Some(from.openat(step, HANDLE | OFlags::NOFOLLOW)?);
     }
-    let from = at.as_ref().map_or(dir.as_fd(), AsFd::as_fd);
-    Ok(rustix::fs::openat(from, name, flags, mode)?)
+    let file = at.as_ref().unwrap_or(dir).openat(name, flags)?;
+    // A handle on a link is given out without following it; `openat2` gives none.
+    if flags.contains(OFlags::PATH)
+        && FileType::from_raw_mode(file.stat()?.st_mode) == FileType::Symlink
+    {
+        return Err(Errno::LOOP.into());
+    }
+    Ok(file)
 }
 
 /// Opens a regular file for reading; never waits on a pipe or a device that took its name.
-pub(crate) fn open_to_read(dir: impl AsFd, rel: &[u8]) -> io::Result<File> {
+pub(crate) fn open_to_read(dir: &File, rel: &[u8]) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    open_beneath(dir, rel, flags, Mode::empty()).map(File::from)
+    let file = open_beneath(dir, rel, flags)?;
+    regular(&file.stat()?)?;
+    Ok(file)
+}
+
+/// All of the regular file at `path`, of at most `most` bytes, following links as its user meant.
+pub fn read_whole(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::open(path, flags)?;
+    regular(&file.stat()?)?;
+    let mut bytes = Vec::new();
+    let file = file.reader();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(format!("it is longer than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn regular(stat: &Stat) -> io::Result<()> {
+    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+        return Ok(());
+    }
+    Err(io::Error::other("it is not a regular file"))
+}
+
+/// Opens a file that a run of ours made, to read and write: a regular file that has no other name, and
+/// with which `check` finds nothing wrong. Never waits on what took its place, and does not open a device
+/// at all.
+pub(crate) fn open_own(
+    dir: &File,
+    name: &[u8],
+    check: impl FnOnce(&Stat) -> io::Result<()>,
+) -> io::Result<File> {
+    let there = stat(dir, name)?.ok_or(io::ErrorKind::NotFound)?;
+    regular(&there)?;
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = dir.openat(name, flags)?;
+    let stat = file.stat()?;
+    regular(&stat)?;
+    if stat.st_nlink > 1 {
+        return Err(io::Error::other("it has another name too (a hard link)"));
+    }
+    check(&stat)?;
+    Ok(file)
+}
+
+/// Whose a file is that we make in `dir`, for which `name` is free: some file systems do not keep the
+/// owner, or map it.
+pub(crate) fn owner_of_new(dir: &File, name: &[u8]) -> io::Result<u32> {
+    let made = create_anew(dir, name)?;
+    let stat = made.stat()?;
+    remove(dir, name)?;
+    Ok(stat.st_uid)
+}
+
+/// True if `name` in `dir` is the file that is open.
+pub(crate) fn is_called(file: &File, dir: &File, name: &[u8]) -> io::Result<bool> {
+    let open = file.stat()?;
+    let there = stat(dir, name)?;
+    Ok(there.is_some_and(|s| (s.st_dev, s.st_ino) == (open.st_dev, open.st_ino)))
+}
+
+/// Removes the name of something that is no directory; it may be gone already.
+pub(crate) fn remove(dir: &File, name: &[u8]) -> io::Result<()> {
+    match dir.unlinkat(name) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// Facts about `name` in `dir`, not following a link; `None` if there is nothing.
-pub(crate) fn stat(dir: impl AsFd, name: &[u8]) -> io::Result<Option<Stat>> {
-    match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+pub(crate) fn stat(dir: &File, name: &[u8]) -> io::Result<Option<Stat>> {
+    match dir.statat(name) {
         Ok(stat) => Ok(Some(stat)),
-        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(Errno::NOENT) => Ok(None),
         Err(e) => Err(e.into()),
     }
 }
 
 /// True if a path could not be followed because of a link in it.
 pub(crate) fn met_a_link(e: &io::Error) -> bool {
-    e.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+    e.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
 /// What `stat` describes, if it is nothing that a file may take the place of: only its owner can say
@@ -106,18 +182,120 @@ pub(crate) fn is_special(stat: &Stat) -> Option<&'static str> {
     }
 }
 
+/// Makes the file `name` in `dir`, where nothing may have this name.
+pub(crate) fn create(dir: &File, name: &[u8]) -> io::Result<File> {
+    Ok(dir.create(name, Mode::RUSR | Mode::WUSR)?)
+}
+
 /// Makes the file `name` in `dir`, never one that somebody may have open: what was there is removed.
-pub(crate) fn create_anew(dir: impl AsFd, name: &[u8]) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let make = || rustix::fs::openat(&dir, name, flags, Mode::from_raw_mode(0o600));
-    let made = match make() {
-        Err(rustix::io::Errno::EXIST) => {
-            rustix::fs::unlinkat(&dir, name, AtFlags::empty())?;
-            make()
+pub(crate) fn create_anew(dir: &File, name: &[u8]) -> io::Result<File> {
+    match create(dir, name) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            remove(dir, name)?;
+            create(dir, name)
         }
-        other => other,
+        made => made,
+    }
+}
+
+/// Makes a hole of `range` of a file, whatever it held; false where the file system has no such thing.
+pub(crate) fn punch(file: &File, range: &Range<u64>) -> io::Result<bool> {
+    match file.punch(range) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Makes `range` of a file a hole, or zeros where the file system has none.
+pub(crate) fn make_hole(file: &File, range: &Range<u64>) -> io::Result<()> {
+    if punch(file, range)? {
+        return Ok(());
+    }
+    let zeros = [0; 16 << 10];
+    let mut at = range.start;
+    while at < range.end {
+        let n = usize::try_from(range.end - at).map_or(zeros.len(), |n| n.min(zeros.len()));
+        file.write_all_at(&zeros[..n], at)?;
+        at += n as u64;
+    }
+    Ok(())
+}
+
+/// Gives the file that is open as `file`, and was made as `part` in `dir`, the name `name` there. What
+/// has that name is replaced if `replace`; else nothing is, also not what came there meanwhile.
+///
+/// A name may lead to another file than the one that was verified: another program may have put it
+/// there, or a directory may not tell upper from lower case. So the inode is looked at before and after.
+pub(crate) fn give_name(
+    file: &File,
+    dir: &Dir,
+    part: &[u8],
+    name: &[u8],
+    replace: bool,
+) -> io::Result<()> {
+    if !is_sole_name(file, dir, part)? {
+        return Err(swapped());
+    }
+    if replace {
+        dir.rename(part, name)?;
+    } else {
+        rename_new(dir, part, name)?;
+    }
+    if !is_sole_name(file, dir, name)? {
+        return Err(swapped());
+    }
+    Ok(())
+}
+
+/// Removes `part` from `dir` if it still is the open `file`.
+pub(crate) fn remove_part(file: &File, dir: &Dir, part: &[u8]) -> io::Result<()> {
+    if is_called(file, dir, part)? {
+        remove(dir, part)?;
+    }
+    Ok(())
+}
+
+/// What a name led to is not what was received.
+pub(crate) fn swapped() -> io::Error {
+    io::Error::other(
+        "what was received was replaced or linked by another program, or by another file whose name differs only in case",
+    )
+}
+
+/// True if `name` in `dir` is the open `file`, which has no other name.
+fn is_sole_name(file: &File, dir: &Dir, name: &[u8]) -> io::Result<bool> {
+    Ok(file.stat()?.st_nlink <= 1 && is_called(file, dir, name)?)
+}
+
+/// Renames unless something has the new name.
+fn rename_new(dir: &Dir, part: &[u8], name: &[u8]) -> io::Result<()> {
+    let taken = || {
+        let text = "something has this name since the copy began, or a name that differs only in case: it is not replaced";
+        io::Error::new(io::ErrorKind::AlreadyExists, text)
     };
-    Ok(File::from(made?))
+    match dir.rename_new(part, name) {
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST) => Err(taken()),
+        // The file system, or a filter of system calls, does not know it: the name is taken first.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP) => {
+            match rename_taking(dir, part, name) {
+                Err(Errno::EXIST) => Err(taken()),
+                other => Ok(other?),
+            }
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// The same in two steps: an empty file takes the name, then the rename replaces that.
+fn rename_taking(dir: &Dir, part: &[u8], name: &[u8]) -> rustix::io::Result<()> {
+    drop(dir.create(name, Mode::RUSR | Mode::WUSR)?);
+    let renamed = dir.rename(part, name);
+    if renamed.is_err() {
+        dir.unlinkat(name)?;
+    }
+    renamed
 }
 
 /// A directory tree that is written to.
@@ -149,7 +327,7 @@ impl Tree {
             return Ok(Arc::clone(dir));
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let dir = Arc::new(open_beneath(&self.root, rel, flags, Mode::empty())?);
+        let dir = Arc::new(open_beneath(&self.root, rel, flags)?);
         if self.open.len() == DIRS {
             self.open.pop_front();
         }
@@ -157,17 +335,23 @@ impl Tree {
         Ok(dir)
     }
 
-    /// Makes the directory `rel` in its existing parent; true if it was not there.
-    pub(crate) fn make_dir(&mut self, rel: &[u8]) -> io::Result<bool> {
+    /// Makes the directory `rel` in its existing parent; true if it was not there. It has `mode` and what
+    /// its owner needs to fill it, so that a run that ends here leaves it as the next one expects it.
+    pub(crate) fn make_dir(&mut self, rel: &[u8], mode: Mode) -> io::Result<bool> {
         if rel.is_empty() {
             return Ok(false);
         }
         let (parent, name) = path::split(rel);
         let parent = self.dir(parent)?;
-        // Private until its own mode is set at the end.
-        match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700)) {
-            Ok(()) => Ok(true),
-            Err(rustix::io::Errno::EXIST) => {
+        match parent.mkdirat(name, mode | Mode::RWXU) {
+            Ok(()) => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+                let made = open_beneath(&parent, name, flags)?;
+                // Whatever the umask says.
+                set_permissions(&made, mode | Mode::RWXU)?;
+                Ok(true)
+            }
+            Err(Errno::EXIST) => {
                 self.dir(rel)?;
                 Ok(false)
             }
@@ -176,16 +360,27 @@ impl Tree {
     }
 }
 
+/// Gives the directory `dir` these permissions; what it has besides stays, as the group that is handed on
+/// to what is made in it.
+pub(crate) fn set_permissions(dir: &File, mode: Mode) -> io::Result<()> {
+    let there = dir.stat()?.st_mode;
+    let wanted = Mode::from_raw_mode(there & 0o7000) | mode;
+    if wanted.as_raw_mode() != there & 0o7777 {
+        dir.set_mode(wanted)?;
+    }
+    Ok(())
+}
+
 /// Makes `rel` and its parents beneath `root`; returns a handle on it.
 pub(crate) fn make_path(root: &Dir, rel: &[u8]) -> io::Result<Dir> {
     let mut at = Arc::clone(root);
     for name in rel.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
-        match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        match at.mkdirat(name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
             Err(e) => return Err(e.into()),
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        at = Arc::new(open_beneath(&at, name, flags, Mode::empty())?);
+        at = Arc::new(open_beneath(&at, name, flags)?);
     }
     Ok(at)
 }
@@ -223,19 +418,87 @@ mod tests {
             );
             let flags = OFlags::RDONLY;
             assert!(
-                open_stepwise(&root, escape, flags, Mode::empty()).is_err(),
+                open_stepwise(&root, escape, flags).is_err(),
                 "{}",
                 path::show(escape)
             );
         }
-        assert!(open_stepwise(&root, b"sub/file", OFlags::RDONLY, Mode::empty()).is_ok());
+        assert!(open_stepwise(&root, b"sub/file", OFlags::RDONLY).is_ok());
         let mut tree = Tree::new(Arc::clone(&root));
-        assert!(tree.make_dir(b"sub/new").unwrap());
-        assert!(!tree.make_dir(b"sub/new").unwrap());
-        assert!(tree.make_dir(b"up/new").is_err());
-        assert!(tree.make_dir(b"in").is_err(), "a link is not a directory");
+        assert!(tree.make_dir(b"sub/new", Mode::RWXU).unwrap());
+        assert!(!tree.make_dir(b"sub/new", Mode::RWXU).unwrap());
+        assert!(tree.make_dir(b"up/new", Mode::RWXU).is_err());
+        assert!(
+            tree.make_dir(b"in", Mode::RWXU).is_err(),
+            "a link is not a directory"
+        );
         assert!(make_path(&root, b"a/b/c").is_ok());
         assert!(make_path(&root, b"up/x").is_err());
         assert!(base.join("tree/a/b/c").is_dir());
+    }
+
+    #[test]
+    fn a_refused_system_call_is_not_a_refused_file() {
+        let tmp = tempfile::tempdir().unwrap();
+        fs::write(tmp.path().join("f"), "f").unwrap();
+        symlink("f", tmp.path().join("l")).unwrap();
+        let root = open_root(tmp.path()).unwrap();
+        for e in [Errno::NOSYS, Errno::PERM, Errno::ACCESS] {
+            assert!(may_be_forbidden(e));
+        }
+        assert!(!may_be_forbidden(Errno::LOOP) && !may_be_forbidden(Errno::NOENT));
+        // Both ways answer alike.
+        for flags in [OFlags::RDONLY, OFlags::PATH] {
+            for name in [&b"f"[..], b"l", b"none", b"f/x"] {
+                let kernel = open_beneath(&root, name, flags);
+                let steps = open_stepwise(&root, name, flags);
+                let of = |file: io::Result<File>| {
+                    file.map(|file| file.stat().unwrap().st_ino)
+                        .map_err(|e| e.raw_os_error())
+                };
+                assert_eq!(of(kernel), of(steps), "{}", path::show(name));
+            }
+        }
+        let mut answers = [Err(Errno::AGAIN), Err(Errno::INTR), Err(Errno::PERM)].into_iter();
+        assert_eq!(
+            retried(|| answers.next().unwrap()).unwrap_err(),
+            Errno::PERM
+        );
+    }
+
+    #[test]
+    fn only_the_verified_file_gets_the_name() {
+        let tmp = tempfile::tempdir().unwrap();
+        let at = |name: &str| tmp.path().join(name);
+        let dir = open_root(tmp.path()).unwrap();
+        let made = || create_anew(&dir, b"part").unwrap();
+        let name = |file: &File, replace| give_name(file, &dir, b"part", b"name", replace);
+        // Another file under the part's name, as a casefolded directory would give `A` and `a` one part.
+        let (first, second) = (made(), made());
+        assert!(name(&first, true).is_err());
+        assert!(!at("name").exists(), "nothing was renamed");
+        name(&second, false).unwrap();
+        // Something came meanwhile.
+        let third = made();
+        let e = name(&third, false).unwrap_err();
+        assert_eq!(e.kind(), io::ErrorKind::AlreadyExists);
+        name(&third, true).unwrap();
+        let taking = || rename_taking(&dir, b"part", b"name");
+        create_anew(&dir, b"part").unwrap();
+        assert_eq!(taking(), Err(Errno::EXIST));
+        fs::remove_file(at("name")).unwrap();
+        taking().unwrap();
+        assert!(at("name").exists() && !at("part").exists());
+        // A second name, by which it could still be written.
+        let fourth = made();
+        fs::hard_link(at("part"), at("other")).unwrap();
+        assert!(name(&fourth, true).is_err());
+        assert!(at("part").exists());
+        // A link in its place.
+        fs::remove_file(at("part")).unwrap();
+        symlink("other", at("part")).unwrap();
+        fs::remove_file(at("other")).unwrap();
+        assert!(name(&fourth, true).is_err());
+        assert!(at("name").symlink_metadata().unwrap().is_file());
     }
 }

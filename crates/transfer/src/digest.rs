@@ -189,10 +189,43 @@ impl BlockTree {
         self.holes.contains(&(index..index + 1))
     }
 
-    /// Forgets block `index`.
-    pub(crate) fn clear(&mut self, index: u64) {
-        self.values.remove(&index);
-        self.holes.remove(index..index + 1);
+    /// Forgets `blocks`.
+    pub(crate) fn clear(&mut self, blocks: Range<u64>) {
+        let known: Vec<u64> = self.values.range(blocks.clone()).map(|(i, _)| *i).collect();
+        for index in known {
+            self.values.remove(&index);
+        }
+        self.holes.remove(blocks);
+    }
+
+    /// Bytes of the file.
+    pub(crate) const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The blocks that are no holes.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (u64, Hash)> {
+        let stored = self.values.iter().filter(|(i, _)| !self.is_hole(**i));
+        stored.map(|(i, value)| (*i, *value))
+    }
+
+    /// Forgets which blocks are holes, and says which were.
+    pub(crate) fn take_holes(&mut self) -> RangeSet {
+        std::mem::take(&mut self.holes)
+    }
+
+    /// The first block from `from` on of which nothing is known; the number of blocks if there is none.
+    pub(crate) fn next_unknown(&self, from: u64) -> u64 {
+        let mut at = from;
+        loop {
+            if let Some(hole) = self.holes.around(at) {
+                at = hole.end;
+            } else if self.values.contains_key(&at) {
+                at += 1;
+            } else {
+                return at.min(block_count(self.size));
+            }
+        }
     }
 
     /// What is known of block `index`.
@@ -333,6 +366,14 @@ mod tests {
         b.set(1, [2; 32]);
         assert!(b.is_complete());
         assert_ne!(a.root(), b.root());
+        assert_eq!(a.next_unknown(0), block_count(size));
+        b.clear(1..2);
+        assert_eq!(
+            (b.next_unknown(0), b.next_unknown(2)),
+            (1, block_count(size))
+        );
+        assert_eq!(a.take_holes().total(), block_count(size));
+        assert_eq!((a.next_unknown(7), a.has_holes()), (7, false));
     }
 
     #[test]
@@ -349,7 +390,7 @@ mod tests {
         }
         assert!(by_parts.root().is_some());
         assert_eq!(by_parts.root(), at_once.root());
-        at_once.clear(4);
+        at_once.clear(4..5);
         assert_eq!(at_once.root(), None);
     }
 }

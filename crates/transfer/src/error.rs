@@ -13,7 +13,7 @@ use serde::Serialize;
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Code {
-    /// Everything sent and verified, or nothing to do.
+    /// Everything sent, verified as received and synced, or nothing to do.
     Ok = 0,
     /// A bug.
     Internal = 1,
@@ -27,7 +27,7 @@ pub enum Code {
     Partial = 5,
     /// Files changed or vanished while they were read.
     SourceChanged = 6,
-    /// Content differed after repair.
+    /// Content differed after repair, on arrival or as the disk gave it back.
     VerifyFailed = 7,
     /// Space or quota.
     NoSpace = 8,

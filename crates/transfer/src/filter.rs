@@ -12,7 +12,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use crate::error::{Code, TransferError};
 
 /// The most bytes of patterns that travel to a server.
-const MOST: usize = 16 << 10;
+pub(crate) const MOST: usize = 16 << 10;
 
 /// A filter as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,19 +13,22 @@ use farhaul_core::{
 use crate::{
     ask::{Meter, Sending, Usage},
     error::{Code, TransferError},
+    host::Host,
     inbox::Inbox,
     message::Message,
     plan::{Lister, Planner, Sink},
-    pool::Wake,
-    progress::Progress,
+    pool::LOOK_AGAIN,
+    progress::{Phase, Progress},
     receiver::Receiver,
     scan::{Problem, Selection, Source},
     sender::Sender,
     summary::{Facts, Handle, Outcome, Summary},
 };
 
-/// How soon workers are looked after when nobody wakes the session.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// How long nothing may move or be said before a server ends the session.
+pub(crate) const IDLE: Duration = Duration::from_mins(10);
+/// How often the side that has work of its own says so.
+const AT_WORK: Duration = Duration::from_mins(1);
 /// How often it is asked what held the sender.
 const LOOK_BACK: Duration = Duration::from_secs(1);
 
@@ -44,9 +47,9 @@ impl Half {
         missing: &[Problem],
         selection: Selection,
         progress: Arc<Progress>,
-        wake: Option<&Wake>,
+        host: &Host,
     ) -> io::Result<Self> {
-        let mut sender = Sender::new(sources, selection, progress, wake)?;
+        let mut sender = Sender::new(sources, selection, progress, host)?;
         for problem in missing {
             sender.note(problem);
         }
@@ -60,8 +63,9 @@ impl Half {
         selection: Selection,
         progress: Arc<Progress>,
         sink: Option<Sink>,
+        host: &Host,
     ) -> io::Result<Self> {
-        let mut lister = Lister::new(sources, selection, progress, sink)?;
+        let mut lister = Lister::new(sources, selection, progress, sink, host)?;
         for problem in missing {
             lister.note(problem);
         }
@@ -73,8 +77,17 @@ impl Half {
 pub(crate) struct Side {
     pub(crate) handle: Handle,
     pub(crate) half: Option<Half>,
+    /// The receiver reads again from its disk what it has written.
+    pub(crate) verify_disk: bool,
     put: bool,
     inbox: Inbox,
+    /// Messages wait for room for answers.
+    holds: bool,
+    /// When something last moved or was said, and the counts by which that shows.
+    moved: Instant,
+    counts: (u64, u64),
+    /// When it was last said that this side is at work.
+    worked: Instant,
     began: Option<Instant>,
     now: Instant,
     stats: Stats,
@@ -93,8 +106,13 @@ impl Side {
         Self {
             handle: Handle::new(),
             half: None,
+            verify_disk: false,
             put,
             inbox: Inbox::default(),
+            holds: false,
+            moved: Instant::EPOCH,
+            counts: (0, 0),
+            worked: Instant::EPOCH,
             began: None,
             now: Instant::EPOCH,
             stats: Stats::default(),
@@ -113,24 +131,46 @@ impl Side {
 
     /// Time passes.
     pub(crate) fn at(&mut self, now: Instant) {
-        self.began.get_or_insert(now);
+        if self.began.is_none() {
+            (self.began, self.moved, self.worked) = (Some(now), now, now);
+        }
         self.now = now;
     }
 
-    /// Fetches what arrived on the stream.
-    pub(crate) fn read(&mut self, session: &mut dyn Session) {
+    /// The next message, unless answers to those before wait to leave. More is fetched from the session
+    /// only when what was fetched is used up: meanwhile it gives the peer no credit for more.
+    pub(crate) fn next(
+        &mut self,
+        session: &mut dyn Session,
+    ) -> Result<Option<Message>, TransferError> {
+        self.holds = match &self.half {
+            Some(Half::Receives(receiver)) => !receiver.takes_more(session),
+            Some(Half::Plans(planner)) => !planner.takes_more(session),
+            Some(Half::Sends(_) | Half::Lists(_)) | None => false,
+        };
+        if self.holds {
+            return Ok(None);
+        }
+        let nonsense = |e| TransferError::protocol(format!("the peer sent nonsense: {e}"));
+        if let Some(message) = self.inbox.next().map_err(nonsense)? {
+            return Ok(Some(message));
+        }
+        let before = self.inbox.len();
         session.read(self.inbox.tail());
+        if self.inbox.len() == before {
+            return Ok(None);
+        }
+        self.inbox.next().map_err(nonsense)
     }
 
-    /// The next message.
-    pub(crate) fn next(&mut self) -> Result<Option<Message>, TransferError> {
-        self.inbox
-            .next()
-            .map_err(|e| TransferError::protocol(format!("the peer sent nonsense: {e}")))
+    /// True if messages were left until there is room for answers.
+    pub(crate) const fn holds(&self) -> bool {
+        self.holds
     }
 
     /// A message for the half.
     pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+        self.moved = self.now;
         if let Message::Finished { usage, .. } | Message::Bye { usage, .. } = &message {
             self.theirs = Some(*usage);
         }
@@ -157,7 +197,17 @@ impl Side {
             Some(Half::Plans(planner)) => planner.poll(session),
             None => {}
         }
+        let fault = match &mut self.half {
+            Some(Half::Sends(sender)) => sender.take_fault(),
+            Some(Half::Receives(receiver)) => receiver.take_fault(),
+            Some(Half::Lists(lister)) => lister.take_fault(),
+            Some(Half::Plans(_)) | None => None,
+        };
+        if let Some(fault) = fault {
+            self.fail(fault, session);
+        }
         self.stats = session.stats();
+        self.look_whether_it_moves();
         if self.sends() && self.now.since(self.looked) >= LOOK_BACK {
             self.looked = self.now;
             let since = std::mem::replace(&mut self.held, self.stats.held);
@@ -169,11 +219,54 @@ impl Side {
         }
     }
 
+    /// Content that moves is progress, and so is work of this side, of which the other is told.
+    fn look_whether_it_moves(&mut self) {
+        let counts = (self.stats.data_acked, self.stats.data_received);
+        let works = match &self.half {
+            Some(Half::Sends(sender)) => sender.is_waiting(),
+            Some(Half::Receives(receiver)) => receiver.is_waiting(),
+            Some(Half::Lists(lister)) => lister.is_waiting(),
+            Some(Half::Plans(_)) | None => false,
+        };
+        let told = !works || self.now.since(self.worked) < AT_WORK;
+        if counts != self.counts || works && !told {
+            self.counts = counts;
+            self.moved = self.now;
+        }
+        if told {
+            return;
+        }
+        self.worked = self.now;
+        match &mut self.half {
+            Some(Half::Sends(sender)) => sender.tell_that_it_works(),
+            Some(Half::Receives(receiver)) => receiver.tell_that_it_works(),
+            _ => {}
+        }
+    }
+
+    /// When [`Self::idle`] will have something to say if nothing moves.
+    pub(crate) fn idle_at(&self) -> Option<Instant> {
+        self.half.as_ref().map(|_| self.moved + IDLE)
+    }
+
+    /// Why the session only holds its place, if it does.
+    pub(crate) fn idle(&self) -> Option<TransferError> {
+        self.idle_at().filter(|at| *at <= self.now).map(|_| {
+            let minutes = IDLE.as_secs() / 60;
+            let text = format!("the peer answered, but nothing moved for {minutes} minutes");
+            let fix = "run the same command again: it continues where it stopped";
+            TransferError::new(Code::ConnectionLost, text).fix(fix)
+        })
+    }
+
     pub(crate) fn next_wake(&self) -> Option<Instant> {
+        // Nothing is done any more, so nothing is due: the session may take its time to close.
+        if self.handle.progress().phase() == Phase::Done {
+            return None;
+        }
         match &self.half {
-            Some(Half::Sends(sender)) => sender.is_waiting().then(|| self.now + LOOK_AGAIN),
-            Some(Half::Receives(receiver)) if receiver.is_waiting() => Some(self.now + LOOK_AGAIN),
-            Some(Half::Receives(receiver)) => receiver.next_wake(),
+            Some(Half::Sends(sender)) => sender.next_wake(self.now),
+            Some(Half::Receives(receiver)) => receiver.next_wake(self.now),
             Some(Half::Lists(lister)) => lister.is_waiting().then(|| self.now + LOOK_AGAIN),
             Some(Half::Plans(_)) | None => None,
         }
@@ -232,6 +325,7 @@ impl Side {
         let single = tally.files_ok + tally.files_skipped == 1;
         let facts = Facts {
             put: self.put,
+            verify_disk: self.verify_disk,
             tally,
             stats: self.stats,
             elapsed: self
@@ -274,6 +368,13 @@ impl Side {
             )),
         }
     }
+
+    pub(crate) fn room(&self) -> u64 {
+        match &self.half {
+            Some(Half::Receives(receiver)) => receiver.room(),
+            _ => u64::MAX,
+        }
+    }
 }
 
 /// What the end of a session means for a transfer that was not finished.
@@ -308,6 +409,11 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
         }
         CloseReason::NoAnswer => TransferError::new(Code::UdpBlocked, "no answer from the peer")
             .fix("check that `farhaul serve` runs there and that its UDP port is open"),
+        CloseReason::Unfinished => TransferError::new(
+            Code::Busy,
+            "the peer answered, but the handshake was not finished",
+        )
+        .fix("it is overloaded, or much is lost on the way: run the same command again later"),
         CloseReason::Version(text) => {
             TransferError::new(Code::Version, format!("no common version: {text}"))
                 .fix("install the same version on both sides")
@@ -320,6 +426,23 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
             format!("the peer violated the protocol: {text}"),
         ),
         CloseReason::Store(text) => TransferError::new(Code::Protocol, text.clone()),
+        CloseReason::Internal(text) => {
+            TransferError::new(Code::Internal, format!("a fault of this program: {text}"))
+                .fix("report it; run the same command again: it continues where it stopped")
+        }
         _ => TransferError::new(Code::ConnectionLost, "the connection was lost").fix(resume),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_here_is_our_fault_and_not_the_networks() {
+        let e = error_of(&CloseReason::Internal("index out of bounds".into()));
+        assert_eq!(e.code, Code::Internal);
+        assert!(e.text.contains("index out of bounds"), "{e}");
+        assert_eq!(error_of(&CloseReason::TimedOut).code, Code::ConnectionLost);
     }
 }

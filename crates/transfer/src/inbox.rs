@@ -22,6 +22,11 @@ impl Inbox {
         &mut self.bytes
     }
 
+    /// Bytes that were not cut yet.
+    pub(crate) const fn len(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
     /// The next message, if it has arrived whole.
     pub(crate) fn next(&mut self) -> Result<Option<Message>, DecodeError> {
         let mut r = Reader::new(&self.bytes[self.at..]);

@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
+    bounds::TEXT,
     error::{Code, TransferError},
     message::{Message, Tally},
 };
 
 /// Failures and warnings kept with their text; more are only counted.
 const KEPT: usize = 1000;
+/// Bytes of these texts.
+const KEPT_TEXT: usize = 2 << 20;
 
 /// A file that did not arrive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,6 +28,8 @@ pub struct Failure {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     counts: BTreeMap<Code, u64>,
+    /// Bytes of text kept.
+    kept: usize,
     pub(crate) failures: Vec<Failure>,
     pub(crate) warnings: Vec<String>,
     /// Files that would have been sent, of a plan.
@@ -34,16 +39,26 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// Notes a failure; `Code::Ok` makes it a warning.
     pub(crate) fn add(&mut self, code: Code, text: String) {
-        if code == Code::Ok {
-            if self.warnings.len() < KEPT {
-                self.warnings.push(text);
-            }
+        let count = if code == Code::Ok {
+            self.warnings.len()
+        } else {
+            *self.counts.entry(code).or_default() += 1;
+            self.failures.len()
+        };
+        if count >= KEPT || self.kept + text.len() > KEPT_TEXT {
             return;
         }
-        *self.counts.entry(code).or_default() += 1;
-        if self.failures.len() < KEPT {
+        self.kept += text.len();
+        if code == Code::Ok {
+            self.warnings.push(text);
+        } else {
             self.failures.push(Failure { code, text });
         }
+    }
+
+    /// True if some file failed so.
+    pub(crate) fn has(&self, code: Code) -> bool {
+        self.counts.contains_key(&code)
     }
 
     /// What the failures amount to: the one code they share, with a verification failure or a full
@@ -118,7 +133,7 @@ impl Outbox {
 
 /// Cuts `text` to what fits a message.
 pub(crate) fn short(text: &str) -> Vec<u8> {
-    let mut end = text.len().min(8 << 10);
+    let mut end = text.len().min(TEXT);
     while !text.is_char_boundary(end) {
         end -= 1;
     }

@@ -8,18 +8,26 @@
 //! - what is said: `message`, `ask`, `inbox` (the ordered stream), `table` (offsets to entries), `digest` (BLAKE3)
 //! - who does it: `scan` (with its `filter`) and `sender`, `receiver` (with its journal), `pool`
 //!   (threads), `pages` (their buffers); `plan`, which only tells what they would do
-//! - what may be named: `path`, `confine`
+//! - what is asked of the file system: `disk`; what takes its place in tests, and that of threads: `host`
+//! - what may be named: `path`, `confine`; what a server may list: `asked`; what a peer may make this
+//!   side hold: `bounds`
 
 pub mod client;
 pub mod samples;
 pub mod server;
 
 mod ask;
+mod asked;
+mod bounds;
 mod confine;
 mod digest;
+mod disk;
 mod error;
 mod filter;
+#[cfg(any(test, feature = "hostile"))]
+mod fuzz;
 mod half;
+mod host;
 mod inbox;
 mod ledger;
 mod message;
@@ -35,9 +43,20 @@ mod sender;
 mod summary;
 mod table;
 
+#[cfg(test)]
+mod hostile;
+
 pub use ask::Existing;
+pub use asked::means_contents;
+pub use confine::read_whole;
+#[doc(hidden)]
+pub use disk::{Answer, Call, Disk, Interposer};
 pub use error::{Code, TransferError};
 pub use filter::Filter;
+#[cfg(any(test, feature = "hostile"))]
+pub use fuzz::{fuzz_receiver, fuzz_sender, fuzz_server};
+#[doc(hidden)]
+pub use host::{Simulated, VirtualTime};
 #[doc(hidden)]
 pub use inbox::fuzz_messages;
 pub use ledger::Failure;

@@ -12,14 +12,16 @@ use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
 
 use crate::{
     ask::{Ask, Place, Sending, Usage},
+    bounds::{ENTRIES, NAMES, TEXT},
     digest::Hash,
     error::Code,
     path,
     plan::Action,
+    sender::NOT_LISTED,
 };
 
 /// Version of these messages.
-pub(crate) const VERSION: u16 = 4;
+pub(crate) const VERSION: u16 = 5;
 /// Longest frame, without its length.
 pub(crate) const MAX_FRAME: usize = 64 << 10;
 /// Bodies are cut near this size, which leaves room for one largest item.
@@ -411,7 +413,7 @@ impl Message {
                 one_file: flag(r)?,
             },
             _ => Self::Refused {
-                code: code(r)?,
+                code: failure(r)?,
                 text: text(r)?,
                 fix: text(r)?,
             },
@@ -437,12 +439,21 @@ impl Message {
                 });
                 Self::Roots(roots.collect::<Result<_, DecodeError>>()?)
             }
-            9 => Self::Failed {
-                file: r.varint()?,
-                code: code(r)?,
-                again: flag(r)?,
-                text: text(r)?,
-            },
+            9 => {
+                let file = r.varint()?;
+                // Of what was never listed there may also be a warning.
+                let code = if file == NOT_LISTED {
+                    code(r)?
+                } else {
+                    failure(r)?
+                };
+                Self::Failed {
+                    file,
+                    code,
+                    again: flag(r)?,
+                    text: text(r)?,
+                }
+            }
             12 => {
                 let (file, first, count) = (r.varint()?, r.varint()?, r.varint()?);
                 let values = (0..count).map(|_| array(r)).collect::<Result<_, _>>()?;
@@ -540,11 +551,23 @@ fn array<const N: usize>(r: &mut Reader<'_>) -> Result<[u8; N], DecodeError> {
 }
 
 fn text(r: &mut Reader<'_>) -> Result<Vec<u8>, DecodeError> {
-    Ok(r.prefixed()?.to_vec())
+    match r.prefixed()? {
+        text if text.len() <= TEXT => Ok(text.to_vec()),
+        _ => Err(DecodeError::Malformed("text too long")),
+    }
 }
 
 fn code(r: &mut Reader<'_>) -> Result<Code, DecodeError> {
     Code::from_number(r.u8()?).ok_or(DecodeError::Malformed("code"))
+}
+
+/// Why somebody refused or gave up; that is no success.
+fn failure(r: &mut Reader<'_>) -> Result<Code, DecodeError> {
+    let code = code(r)?;
+    if code == Code::Ok {
+        return Err(DecodeError::Malformed("failure without a reason"));
+    }
+    Ok(code)
 }
 
 fn tally(r: &mut Reader<'_>) -> Result<Tally, DecodeError> {
@@ -581,9 +604,15 @@ fn entries(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
     let first = r.varint()?;
     let count = r.varint()?;
     let mut all: Vec<Entry> = Vec::new();
+    let mut names = 0;
     for _ in 0..count {
         let previous = all.last().map_or(&b""[..], |e| &e.path);
         let entry = entry(r, previous)?;
+        names += entry.path.len() + entry.target.len();
+        // A name may be far longer than what it takes in the message.
+        if all.len() == ENTRIES || names > NAMES {
+            return Err(DecodeError::Malformed("entries: too many in one message"));
+        }
         all.push(entry);
     }
     if first

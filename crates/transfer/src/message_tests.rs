@@ -78,13 +78,21 @@ fn a_usage() -> impl Strategy<Value = Usage> {
 }
 
 fn an_ask() -> impl Strategy<Value = Ask> {
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let flag = any::<bool>;
+    let flags = (flag(), flag(), flag(), flag());
     let choices = (0usize..3, 0usize..3, 0u64..1 << 60);
     (flags, choices, "[a-z*\\n]{0,20}", "[a-z]{0,9}", 0u64..9).prop_map(
-        |((one_file, dry, checksum), (existing, sharing, rate), exclude, include, least)| Ask {
+        |(
+            (one_file, dry, checksum, verify_disk),
+            (existing, sharing, rate),
+            exclude,
+            include,
+            least,
+        )| Ask {
             one_file,
             dry,
             checksum,
+            verify_disk,
             existing: [Existing::Replace, Existing::Keep, Existing::KeepNewer][existing],
             max_rate: (rate > 0).then(|| Rate::from_bps(rate)),
             sharing: Sharing::ALL[sharing],
@@ -133,7 +141,7 @@ fn a_message() -> impl Strategy<Value = Message> {
             .prop_map(|version| Message::Stranger { version }),
         (any::<u16>(), any::<bool>())
             .prop_map(|(version, one_file)| Message::Accepted { version, one_file }),
-        (code.clone(), a_path(), a_path()).prop_map(|(code, text, fix)| Message::Refused {
+        (Just(Code::NoSpace), a_path(), a_path()).prop_map(|(code, text, fix)| Message::Refused {
             code,
             text,
             fix
@@ -151,14 +159,20 @@ fn a_message() -> impl Strategy<Value = Message> {
             };
             Message::Roots(h.into_iter().map(root).collect())
         }),
-        (n.clone(), code.clone(), any::<bool>(), a_name()).prop_map(|(file, code, again, text)| {
-            Message::Failed {
-                file,
-                code,
-                again,
-                text,
-            }
-        }),
+        (
+            n.clone(),
+            Just(Code::SourceChanged),
+            any::<bool>(),
+            a_name()
+        )
+            .prop_map(|(file, code, again, text)| {
+                Message::Failed {
+                    file,
+                    code,
+                    again,
+                    text,
+                }
+            }),
         (n.clone(), code, a_name()).prop_map(|(file, code, text)| Message::Trouble {
             file,
             code,
@@ -242,6 +256,18 @@ fn lies_are_refused() {
     assert!(decode(&[1, 99]).is_err(), "unknown kind");
     assert!(decode(&[2, 16, 0]).is_err(), "bytes left over");
     assert!(decode(&[0]).is_err(), "empty frame");
+    assert!(decode(&[4, 3, 15, 0, 0]).is_ok());
+    assert!(decode(&[5, 9, 0, 15, 0, 0]).is_ok());
+    for frame in [&[4, 3, 0, 0, 0][..], &[5, 9, 0, 0, 0, 0]] {
+        assert_eq!(
+            decode(frame),
+            Err(DecodeError::Malformed("failure without a reason"))
+        );
+    }
+    let mut warning = vec![12, 9];
+    warning.extend_from_slice(&[0xff; 8]);
+    warning.extend_from_slice(&[0, 0, 0]);
+    assert!(decode(&warning).is_ok(), "of what was never listed");
     // Entries { first: 0, one file "../x" }.
     let escape = [&[15, 4, 0, 1, 0, 0, 4][..], b"../x", &[0, 0, 0, 0, 0]].concat();
     assert_eq!(
@@ -274,7 +300,7 @@ fn frame(direction: Direction, places: &[(&str, &str)]) -> Vec<u8> {
 fn a_request_looks_like_this() {
     let golden = [
         &[39][..],           // length
-        &[1, 4, 1],          // request, version, get
+        &[1, 5, 1],          // request, version, get
         b"01234567",         // tag
         &[12],               // bytes of the list
         &[1, b'a', 1, b'x'], // place: share, path

@@ -1,5 +1,6 @@
 //! May this name be written? Paths on the wire are bytes, relative, `/`-separated; the receiver
-//! accepts nothing that could leave its tree or collide with its own temporary files.
+//! accepts nothing that could leave its tree or collide with its own temporary files, whose names hold
+//! the 64 bits of their transfer's tag.
 
 use crate::digest::Hash;
 
@@ -35,7 +36,10 @@ pub(crate) fn refusal(path: &[u8]) -> Option<&'static str> {
 }
 
 /// Why a symbolic link at `link` (relative to the tree) may not point to `target`, or `None`. It may
-/// only be relative and stay, read as text, inside the tree.
+/// only be relative, go up first, no further than to the tree's top, and then down.
+///
+/// So no link leads out through another: the way up passes real directories, since a link is made in
+/// one, and every name on the way down is a directory or a link for which the same holds.
 pub(crate) fn link_refusal(link: &[u8], target: &[u8]) -> Option<&'static str> {
     if target.is_empty() || target.len() > PATH_MAX || target.contains(&0) {
         return Some("malformed link");
@@ -43,16 +47,21 @@ pub(crate) fn link_refusal(link: &[u8], target: &[u8]) -> Option<&'static str> {
     if target[0] == b'/' {
         return Some("absolute link");
     }
-    let mut depth = link.split(|b| *b == b'/').count() - 1;
-    for name in target.split(|b| *b == b'/') {
-        match name {
-            b"" | b"." => {}
-            b".." if depth == 0 => return Some("link leaves the tree"),
-            b".." => depth -= 1,
-            _ => depth += 1,
-        }
+    let depth = link.split(|b| *b == b'/').count() - 1;
+    let mut names = target
+        .split(|b| *b == b'/')
+        .filter(|name| !matches!(*name, b"" | b"."))
+        .peekable();
+    let mut up = 0;
+    while names.next_if(|name| *name == b"..").is_some() {
+        up += 1;
     }
-    None
+    if up > depth {
+        return Some("link leaves the tree");
+    }
+    names
+        .any(|name| name == b"..")
+        .then_some("link goes up behind a name, which may be a link itself")
 }
 
 /// The directory and the name.
@@ -73,17 +82,16 @@ pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// The hidden name beside `name` under which its content is collected by the transfer `id`.
 pub(crate) fn part_name(name: &[u8], id: Tag) -> Vec<u8> {
-    let tag = hex(&id[..4]);
+    let tag = hex(&id);
     let room = NAME_MAX - PART.len() - tag.len() - 2;
     let mut out = vec![b'.'];
     if name.len() <= room {
         out.extend_from_slice(name);
     } else {
         // Two long names may share their beginning.
-        let hash: Hash = blake3::hash(name).into();
         out.extend_from_slice(&name[..room - 17]);
         out.push(b'~');
-        out.extend_from_slice(hex(&hash[..8]).as_bytes());
+        out.extend_from_slice(hex(&digest(name)).as_bytes());
     }
     out.push(b'.');
     out.extend_from_slice(tag.as_bytes());
@@ -91,10 +99,14 @@ pub(crate) fn part_name(name: &[u8], id: Tag) -> Vec<u8> {
     out
 }
 
-/// The name under which content that stayed wrong is kept.
-pub(crate) fn bad_name(name: &[u8]) -> Vec<u8> {
-    let mut out = name[..name.len().min(NAME_MAX - 4)].to_vec();
-    out.extend_from_slice(b".bad");
+/// The `n`th name, from 0, under which content that stayed wrong may be kept.
+pub(crate) fn bad_name(name: &[u8], n: u32) -> Vec<u8> {
+    let end = match n {
+        0 => ".bad".into(),
+        n => format!(".bad-{n}"),
+    };
+    let mut out = name[..name.len().min(NAME_MAX - end.len())].to_vec();
+    out.extend_from_slice(end.as_bytes());
     out
 }
 
@@ -106,9 +118,54 @@ pub(crate) fn journal_name(id: Tag) -> Vec<u8> {
     [JOURNAL, hex(&id).as_bytes()].concat()
 }
 
-/// True for the files that a transfer makes for itself; they are never sent.
-pub(crate) fn is_own(name: &[u8]) -> bool {
-    name.starts_with(JOURNAL) || (name.starts_with(b".") && name.ends_with(PART))
+/// What a transfer keeps for itself under a name like this, and which transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    Journal(Tag),
+    Part(Tag),
+}
+
+impl Own {
+    /// By the name alone, which a user's file may have as well.
+    pub(crate) fn of(name: &[u8]) -> Option<Self> {
+        if let Some(tag) = name.strip_prefix(JOURNAL) {
+            return unhex(tag).map(Self::Journal);
+        }
+        let middle = name.strip_prefix(b".")?.strip_suffix(PART)?;
+        let dot = middle.iter().rposition(|b| *b == b'.')?;
+        unhex(&middle[dot + 1..]).map(Self::Part)
+    }
+
+    pub(crate) const fn tag(self) -> Tag {
+        match self {
+            Self::Journal(tag) | Self::Part(tag) => tag,
+        }
+    }
+}
+
+/// Of lower-case hexadecimal.
+fn unhex(digits: &[u8]) -> Option<Tag> {
+    let digit = |b: u8| match b {
+        b'0'..=b'9' => Some(b - b'0'),
+        b'a'..=b'f' => Some(b - b'a' + 10),
+        _ => None,
+    };
+    let mut tag = Tag::default();
+    if digits.len() != 2 * tag.len() {
+        return None;
+    }
+    for (byte, pair) in tag.iter_mut().zip(digits.chunks(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(tag)
+}
+
+/// The first bytes of the hash of `path`.
+pub(crate) fn digest(path: &[u8]) -> [u8; 8] {
+    let hash: Hash = blake3::hash(path).into();
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash[..8]);
+    first
 }
 
 /// Lower-case hexadecimal.
@@ -120,17 +177,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// For people: control characters escaped, other bytes as UTF-8 where they are.
-pub(crate) fn show(path: &[u8]) -> String {
-    String::from_utf8_lossy(path)
-        .chars()
-        .flat_map(|c| {
-            let escaped = c.is_control().then(|| c.escape_default());
-            let plain = escaped.is_none().then_some(c);
-            escaped.into_iter().flatten().chain(plain)
-        })
-        .collect()
-}
+/// For people.
+pub(crate) use farhaul_core::text::shown as show;
 
 #[cfg(test)]
 mod tests {
@@ -171,11 +219,15 @@ mod tests {
     #[test]
     fn links_stay_inside() {
         assert_eq!(link_refusal(b"a/b/link", b"../c"), None);
-        assert_eq!(link_refusal(b"a/link", b"../x/../y"), None);
-        assert_eq!(link_refusal(b"link", b"a/./b"), None);
+        assert_eq!(link_refusal(b"a/b/link", b".././../c/d/"), None);
+        assert_eq!(link_refusal(b"a/link", b".."), None);
+        assert_eq!(link_refusal(b"link", b"a/./b..c"), None);
         for (link, target) in [
             (&b"link"[..], &b"../x"[..]),
             (b"a/link", b"b/../../../x"),
+            (b"a/link", b"../x/../y"),
+            (b"a/link", b"./../.."),
+            (b"link", b"a/.."),
             (b"a/link", b"/etc/passwd"),
             (b"a/link", b""),
         ] {
@@ -191,10 +243,27 @@ mod tests {
         assert_ne!(part_name(&a, id), part_name(&b, id));
         for name in [&a[..], &b, b"x"] {
             let part = part_name(name, id);
-            assert!(part.len() <= NAME_MAX && is_own(&part));
+            assert!(part.len() <= NAME_MAX && Own::of(&part) == Some(Own::Part(id)));
             assert_ne!(part, part_name(name, [8; 8]));
+            assert!(bad_name(name, 0).len() <= NAME_MAX);
+            assert!(
+                bad_name(name, 12).ends_with(b".bad-12") && bad_name(name, 12).len() <= NAME_MAX
+            );
         }
-        assert!(is_own(&journal_name(id)));
+        assert_eq!(Own::of(&journal_name(id)), Some(Own::Journal(id)));
+        assert_eq!(Own::of(&journal_name(id)).map(Own::tag), Some(id));
+        for users in [
+            &b".farhaul-journal-"[..],
+            b".farhaul-journal-0",
+            b".farhaul-journal-07070707070707070",
+            b".farhaul-journal-070707070707070G",
+            b".x.farhaul-part",
+            b".x.00000000.farhaul-part",
+            b"x.0707070707070707.farhaul-part",
+            b".farhaul-part",
+        ] {
+            assert_eq!(Own::of(users), None, "{}", show(users));
+        }
         assert_eq!(show(b"a\x1b[1mb"), "a\\u{1b}[1mb");
     }
 }

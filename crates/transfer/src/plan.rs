@@ -8,20 +8,22 @@ use std::{
 };
 
 use farhaul_core::{protocol::Session, units::Size};
-use rustix::fs::{Access, AtFlags, FileType};
+use rustix::fs::FileType;
 
 use crate::{
     ask::{Ask, Existing, Meter},
+    asked::Asked,
+    bounds::{LARGEST, UNWRITTEN, WINDOW, charge, has_room},
     confine::{self, Tree},
     error::{Code, TransferError},
+    host::Host,
     ledger::{Ledger, Outbox, short},
     message::{Entry, Kind, Message, TARGET_FRAME, Tally},
-    path,
+    path, pool,
     progress::{Phase, Progress},
     receiver::Look,
     scan::{self, Found, Selection, Source},
     sender::{Identity, NOT_LISTED},
-    table::WINDOW,
 };
 
 /// What would become of an entry.
@@ -128,9 +130,13 @@ pub(crate) struct Lister {
     backlog: VecDeque<Found>,
     /// Listed, not judged.
     listed: VecDeque<Entry>,
+    /// What they cost.
+    charged: usize,
     /// Number of the first of them.
     first: u64,
+    /// Why those that were listed last cannot be done, and the bytes of that.
     troubles: BTreeMap<u64, String>,
+    troubled: usize,
     ended: bool,
     out: Outbox,
     sink: Option<Sink>,
@@ -141,6 +147,8 @@ pub(crate) struct Lister {
     parted: bool,
     meter: Meter,
     progress: Arc<Progress>,
+    /// Ends the plan.
+    fault: Option<TransferError>,
 }
 
 impl Lister {
@@ -150,13 +158,21 @@ impl Lister {
         selection: Selection,
         progress: Arc<Progress>,
         sink: Option<Sink>,
+        host: &Host,
     ) -> io::Result<Self> {
         Ok(Self {
-            found: Some(scan::start(sources, selection, Arc::clone(&progress))?),
+            found: Some(scan::start(
+                sources,
+                selection,
+                Arc::clone(&progress),
+                host,
+            )?),
             backlog: VecDeque::new(),
             listed: VecDeque::new(),
+            charged: 0,
             first: 0,
             troubles: BTreeMap::new(),
+            troubled: 0,
             ended: false,
             out: Outbox::default(),
             sink,
@@ -164,13 +180,19 @@ impl Lister {
             tally: Tally::default(),
             finished: false,
             parted: false,
-            meter: Meter::new(),
+            meter: host.meter(),
             progress,
+            fault: None,
         })
     }
 
     pub(crate) const fn is_waiting(&self) -> bool {
         self.found.is_some()
+    }
+
+    /// Why the plan must end, once.
+    pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
+        self.fault.take()
     }
 
     /// A problem found by the scan or before.
@@ -186,10 +208,10 @@ impl Lister {
 
     /// Moves everything on.
     pub(crate) fn poll(&mut self, session: &mut dyn Session) {
-        while self.listed.len() < WINDOW && self.refill() {
+        while self.charged < WINDOW - LARGEST && has_room(&self.out, session) && self.refill() {
             self.list();
         }
-        let listed = self.found.is_none() && self.backlog.is_empty();
+        let listed = self.found.is_none() && self.backlog.is_empty() && self.fault.is_none();
         if listed && self.listed.is_empty() && !self.ended {
             self.ended = true;
             self.out.push(&Message::End {
@@ -211,7 +233,10 @@ impl Lister {
             match found.try_recv() {
                 Ok(batch) => self.backlog.extend(batch),
                 Err(mpsc::TryRecvError::Empty) => {}
-                Err(mpsc::TryRecvError::Disconnected) => self.found = None,
+                Err(mpsc::TryRecvError::Disconnected) => {
+                    self.found = None;
+                    self.fault.get_or_insert_with(scan::ended_early);
+                }
             }
         }
         !self.backlog.is_empty()
@@ -221,18 +246,27 @@ impl Lister {
         let first = self.first + self.listed.len() as u64;
         let (mut entries, mut paths) = (Vec::new(), Vec::new());
         let mut bytes = 0;
-        while bytes < TARGET_FRAME && self.listed.len() < WINDOW {
+        while bytes < TARGET_FRAME && self.charged < WINDOW - LARGEST {
             match self.backlog.pop_front() {
                 Some(Found::Entry(scanned)) => {
                     let entry = scanned.entry;
                     bytes += entry.path.len() + entry.target.len() + 48;
+                    self.charged += charge(&entry);
                     self.listed.push_back(entry.clone());
                     entries.push(entry);
                 }
-                Some(Found::Problem(problem)) => self.note(&problem),
+                Some(Found::Problem(problem)) => {
+                    bytes += problem.text.len();
+                    self.note(&problem);
+                }
                 Some(Found::Excluded(path)) => {
                     bytes += path.len() + 8;
                     paths.push(path);
+                }
+                Some(Found::End) => self.found = None,
+                Some(Found::Broken(why)) => {
+                    self.found = None;
+                    self.fault.get_or_insert(pool::internal(scan::DOING, &why));
                 }
                 None => break,
             }
@@ -256,7 +290,9 @@ impl Lister {
             {
                 for action in actions {
                     let why = self.troubles.remove(&self.first).unwrap_or_default();
+                    self.troubled -= why.len();
                     if let Some(entry) = self.listed.pop_front() {
+                        self.charged -= charge(&entry);
                         self.ledger.planned += u64::from(action.sends());
                         tell(self.sink.as_ref(), action, &entry, why);
                     }
@@ -265,15 +301,17 @@ impl Lister {
                 Ok(())
             }
             Message::Trouble { file, code, text } => {
-                let text = String::from_utf8_lossy(&text).into_owned();
+                let text = path::show(&text);
                 let listed = self.first..self.first + self.listed.len() as u64;
-                if listed.contains(&file) {
-                    self.troubles.insert(file, text.clone());
+                if listed.contains(&file) && self.troubled + text.len() < UNWRITTEN {
+                    self.troubled += text.len();
+                    let before = self.troubles.insert(file, text.clone());
+                    self.troubled -= before.map_or(0, |text| text.len());
                 }
                 self.ledger.add(code, text);
                 Ok(())
             }
-            Message::Finished { tally, .. } => {
+            Message::Finished { tally, .. } if self.ended && !self.finished => {
                 self.tally = tally;
                 self.progress.set(&tally);
                 self.finished = true;
@@ -292,6 +330,7 @@ pub(crate) struct Planner {
     tree: Option<Tree>,
     rename: Option<Vec<u8>>,
     ask: Ask,
+    asked: Asked,
     /// Bytes that can be taken.
     free: u64,
     next: u64,
@@ -310,6 +349,7 @@ impl Planner {
     pub(crate) fn new(
         look: Look,
         ask: Ask,
+        asked: Asked,
         progress: Arc<Progress>,
         sink: Option<Sink>,
     ) -> Result<Self, TransferError> {
@@ -318,14 +358,17 @@ impl Planner {
             TransferError::new(Code::DestError, format!("destination: {e}"))
                 .fix("choose a destination that can be written")
         };
-        rustix::fs::accessat(&look.near, ".", Access::WRITE_OK, AtFlags::empty()).map_err(error)?;
+        look.near.may_be_written().map_err(error)?;
         // Where it cannot be asked, writing will tell.
-        let free = rustix::fs::fstatvfs(&look.near)
+        let free = look
+            .near
+            .statvfs()
             .map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
         Ok(Self {
             tree: look.dir.map(Tree::new),
             rename: look.rename,
             ask,
+            asked,
             free,
             next: 0,
             finished: false,
@@ -337,6 +380,11 @@ impl Planner {
             meter: Meter::new(),
             progress,
         })
+    }
+
+    /// True if another message may be taken: there is room for what is answered.
+    pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
+        has_room(&self.out, session)
     }
 
     pub(crate) const fn is_finished(&self) -> bool {
@@ -371,7 +419,7 @@ impl Planner {
                 }
                 Ok(())
             }
-            Message::Failed { code, text, .. } => {
+            Message::Failed { code, text, .. } if !self.finished => {
                 self.tally.files_failed += u64::from(code != Code::Ok);
                 self.ledger.add(code, path::show(&text));
                 Ok(())
@@ -395,6 +443,7 @@ impl Planner {
     }
 
     fn judge(&mut self, entry: &Entry) -> Result<Action, TransferError> {
+        let left_out = self.asked.check(entry)?;
         let name = match &self.rename {
             None => entry.path.clone(),
             Some(name) if entry.kind == Kind::File && !entry.path.contains(&b'/') => name.clone(),
@@ -404,7 +453,11 @@ impl Planner {
                 ));
             }
         };
-        let (code, why) = match self.look_at(&name, entry) {
+        let looked = match left_out {
+            Some(why) => Err((Code::SourceChanged, why.to_owned())),
+            None => self.look_at(&name, entry),
+        };
+        let (code, why) = match looked {
             Ok(action) => {
                 tell(self.sink.as_ref(), action, entry, String::new());
                 let there = matches!(action, Action::Compare | Action::Keep);
@@ -427,10 +480,6 @@ impl Planner {
     }
 
     fn look_at(&mut self, name: &[u8], entry: &Entry) -> Result<Action, (Code, String)> {
-        if name.split(|b| *b == b'/').any(path::is_own) {
-            let why = "the name is reserved for transfers under way";
-            return Err((Code::DestError, why.into()));
-        }
         if entry.kind == Kind::Symlink
             && let Some(why) = path::link_refusal(&entry.path, &entry.target)
         {

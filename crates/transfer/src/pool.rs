@@ -1,100 +1,313 @@
 //! Who does the work that must not hold up the shard thread? A few threads that take jobs from one
 //! queue and answer on another: hashing, opening, reading small files, renaming.
 //!
-//! - Dropping the pool never waits: what is queued is abandoned, a running job ends by itself.
+//! - Dropping the pool never waits: what is queued is abandoned, and a running job is told to stop. What
+//!   the pool was told to [`keep`](Pool::keep) lives until the last job is over.
+//! - Every job is answered: one that panics by [`Broken`], which ends its transfer.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
-    mpsc,
+use std::{
+    any::Any,
+    collections::{BTreeMap, VecDeque},
+    io,
+    panic::{self, AssertUnwindSafe},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    time::Duration,
 };
 
-use crate::pages::Pages;
+use farhaul_core::time::Instant;
+
+use crate::{
+    error::{Code, TransferError},
+    host::{Host, VirtualTime},
+    pages::Pages,
+};
+
+/// How soon workers are looked after when nobody wakes the session.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// Workers in virtual time: as many on every machine.
+const VIRTUAL: usize = 2;
 
 /// Work for a pool.
 pub(crate) trait Job: Send + 'static {
     /// Its result.
     type Done: Send + 'static;
-    /// Does it; `scratch` is the thread's own and keeps its capacity.
-    fn run(self, scratch: &mut Pages) -> Self::Done;
+    /// What it is, for the case that it breaks.
+    fn task(&self) -> Task;
+    /// Does it; `scratch` is the thread's own and keeps its capacity. A job that lasts asks now and then
+    /// whether it is to stop.
+    fn run(self, scratch: &mut Pages, stop: &Stop) -> Self::Done;
+}
+
+/// What a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Task {
+    /// In words, as what follows "while".
+    pub(crate) doing: &'static str,
+    /// With which entry, or from which on.
+    pub(crate) file: Option<u64>,
+}
+
+impl Task {
+    pub(crate) const fn new(doing: &'static str, file: Option<u64>) -> Self {
+        Self { doing, file }
+    }
+}
+
+/// A job that panicked, or that no thread was left to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Broken {
+    pub(crate) task: Task,
+    why: String,
+}
+
+impl Broken {
+    /// What it makes of the transfer; `name` is that of the task's file.
+    pub(crate) fn error(&self, name: &str) -> TransferError {
+        let space = if name.is_empty() { "" } else { " " };
+        internal(&format!("{}{space}{name}", self.task.doing), &self.why)
+    }
+}
+
+/// A fault of ours, met while `doing` something.
+pub(crate) fn internal(doing: &str, why: &str) -> TransferError {
+    let text = format!("internal error while {doing}: {why}");
+    TransferError::new(Code::Internal, text)
+        .fix("this is a fault of farhaul: report it, with this line; the same command continues")
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without a text").to_string()
+}
+
+/// Tells a job that nobody waits for it any more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// An error once the job is to stop.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        if self.is_set() {
+            return Err(io::Error::other("nobody waits for it any more"));
+        }
+        Ok(())
+    }
 }
 
 /// Called from a worker when there is a result to fetch.
 pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// Threads at work.
+/// Something that must not end before the jobs that need it.
+pub(crate) type Keep = Arc<dyn Any + Send + Sync>;
+
+type Answer<J> = Result<<J as Job>::Done, Broken>;
+
+/// A job on its way to a thread.
+struct Queued<J> {
+    job: J,
+    keep: Option<Keep>,
+}
+
+/// Those who work.
+enum Crew<J: Job> {
+    Threads {
+        jobs: mpsc::Sender<Queued<J>>,
+        done: mpsc::Receiver<Answer<J>>,
+    },
+    Virtual(Virtual<J>),
+}
+
+/// In virtual time a job is done where it is begun, and its answer is there once its calls on the disk
+/// have had their time.
+struct Virtual<J: Job> {
+    time: Arc<VirtualTime>,
+    queued: VecDeque<Queued<J>>,
+    /// By when they are due, then by when they were begun.
+    answers: BTreeMap<(Instant, u64), Answer<J>>,
+    begun: u64,
+    scratch: Pages,
+}
+
+impl<J: Job> Virtual<J> {
+    /// Those who have nothing to do begin what is queued.
+    fn begin(&mut self, stop: &Stop) {
+        while self.answers.len() < VIRTUAL
+            && let Some(Queued { job, keep }) = self.queued.pop_front()
+        {
+            let run = || perform(job, &mut self.scratch, stop);
+            let (answer, took) = self.time.measure(run);
+            drop(keep);
+            self.begun += 1;
+            let due = self.time.now() + took;
+            self.answers.insert((due, self.begun), answer);
+        }
+    }
+
+    fn pop(&mut self, stop: &Stop) -> Option<Answer<J>> {
+        let now = self.time.now();
+        let first = self.answers.first_entry().filter(|e| e.key().0 <= now)?;
+        let answer = first.remove();
+        self.begin(stop);
+        Some(answer)
+    }
+}
+
+/// Does a job. Whatever one that panics leaves half-done, its transfer ends, and nothing of it is used
+/// again.
+fn perform<J: Job>(job: J, scratch: &mut Pages, stop: &Stop) -> Answer<J> {
+    let task = job.task();
+    panic::catch_unwind(AssertUnwindSafe(|| job.run(scratch, stop))).map_err(|payload| {
+        *scratch = Pages::default();
+        let why = panic_text(&*payload);
+        Broken { task, why }
+    })
+}
+
+/// Threads at work, or what stands for them in virtual time.
 pub(crate) struct Pool<J: Job> {
-    jobs: mpsc::Sender<J>,
-    done: mpsc::Receiver<J::Done>,
+    crew: Crew<J>,
     outstanding: usize,
-    stop: Arc<AtomicBool>,
+    /// A job that could not be handed over, because no thread is left.
+    lost: Option<Task>,
+    keep: Option<Keep>,
+    stop: Stop,
     threads: usize,
 }
 
 impl<J: Job> Pool<J> {
-    pub(crate) fn new(name: &str, wake: Option<&Wake>) -> std::io::Result<Self> {
+    pub(crate) fn new(name: &str, host: &Host) -> io::Result<Self> {
+        if let Some(simulated) = &host.simulated {
+            let crew = Crew::Virtual(Virtual {
+                time: Arc::clone(&simulated.time),
+                queued: VecDeque::new(),
+                answers: BTreeMap::new(),
+                begun: 0,
+                scratch: Pages::default(),
+            });
+            return Ok(Self::of(crew, VIRTUAL, Stop::default()));
+        }
         let threads = std::thread::available_parallelism()
             .map_or(1, usize::from)
             .clamp(1, 4);
-        let (jobs, queue) = mpsc::channel::<J>();
+        let (jobs, queue) = mpsc::channel();
         let (answers, done) = mpsc::channel();
         let queue = Arc::new(Mutex::new(queue));
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = Stop::default();
         for i in 0..threads {
-            let queue = Arc::clone(&queue);
-            let answers = answers.clone();
-            let stop = Arc::clone(&stop);
-            let wake = wake.cloned();
+            let worker = Worker {
+                queue: Arc::clone(&queue),
+                answers: answers.clone(),
+                stop: stop.clone(),
+                wake: host.wake.clone(),
+            };
             std::thread::Builder::new()
                 .name(format!("{name}-{i}"))
-                .spawn(move || {
-                    let mut scratch = Pages::default();
-                    loop {
-                        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                        let Ok(job) = job else { return };
-                        if stop.load(Ordering::Relaxed)
-                            || answers.send(job.run(&mut scratch)).is_err()
-                        {
-                            return;
-                        }
-                        if let Some(wake) = &wake {
-                            wake();
-                        }
-                    }
-                })?;
+                .spawn(move || worker.work())?;
         }
-        Ok(Self {
-            jobs,
-            done,
+        Ok(Self::of(Crew::Threads { jobs, done }, threads, stop))
+    }
+
+    const fn of(crew: Crew<J>, threads: usize, stop: Stop) -> Self {
+        Self {
+            crew,
             outstanding: 0,
+            lost: None,
+            keep: None,
             stop,
             threads,
-        })
+        }
+    }
+
+    /// From here on `keep` lives until the last job is over, also after the pool.
+    pub(crate) fn keep(&mut self, keep: Keep) {
+        self.keep = Some(keep);
     }
 
     /// Queues a job.
     pub(crate) fn push(&mut self, job: J) {
-        // The threads hold the other end for as long as the pool lives.
-        if self.jobs.send(job).is_ok() {
-            self.outstanding += 1;
+        let task = job.task();
+        let keep = self.keep.clone();
+        match &mut self.crew {
+            Crew::Virtual(crew) => {
+                crew.queued.push_back(Queued { job, keep });
+                crew.begin(&self.stop);
+            }
+            Crew::Threads { jobs, .. } => {
+                if jobs.send(Queued { job, keep }).is_err() {
+                    self.lost = Some(task);
+                    return;
+                }
+            }
+        }
+        self.outstanding += 1;
+    }
+
+    /// When to look for an answer, if one is to come.
+    pub(crate) fn next_answer(&self, now: Instant) -> Option<Instant> {
+        match &self.crew {
+            Crew::Virtual(crew) => crew.answers.first_key_value().map(|((due, _), _)| *due),
+            Crew::Threads { .. } => (self.outstanding > 0).then(|| now + LOOK_AGAIN),
         }
     }
 
     /// A result, if there is one.
-    pub(crate) fn pop(&mut self) -> Option<J::Done> {
-        let done = self.done.try_recv().ok()?;
+    pub(crate) fn pop(&mut self) -> Option<Answer<J>> {
+        let done = match &mut self.crew {
+            Crew::Virtual(crew) => crew.pop(&self.stop)?,
+            Crew::Threads { done, .. } => match done.try_recv() {
+                Ok(done) => done,
+                Err(mpsc::TryRecvError::Empty) => return self.take_lost(),
+                Err(mpsc::TryRecvError::Disconnected) => return self.nobody(),
+            },
+        };
+        self.outstanding = self.outstanding.saturating_sub(1);
+        Some(done)
+    }
+
+    /// Waits for a result; `None` if no job is out.
+    #[cfg(test)]
+    pub(crate) fn wait(&mut self) -> Option<Answer<J>> {
+        if self.outstanding == 0 {
+            return self.take_lost();
+        }
+        let Crew::Threads { done, .. } = &self.crew else {
+            return self.pop();
+        };
+        let Ok(done) = done.recv() else {
+            return self.nobody();
+        };
         self.outstanding -= 1;
         Some(done)
     }
 
-    /// Waits for a result; `None` if no job is out, or nobody is left to do it.
-    pub(crate) fn wait(&mut self) -> Option<J::Done> {
-        if self.outstanding == 0 {
-            return None;
+    fn take_lost(&mut self) -> Option<Answer<J>> {
+        let task = self.lost.take()?;
+        let why = "no worker is left".into();
+        Some(Err(Broken { task, why }))
+    }
+
+    /// All threads have ended.
+    fn nobody(&mut self) -> Option<Answer<J>> {
+        if self.outstanding > 0 {
+            self.outstanding = 0;
+            self.lost
+                .get_or_insert(Task::new("waiting for a worker", None));
         }
-        let done = self.done.recv().ok()?;
-        self.outstanding -= 1;
-        Some(done)
+        self.take_lost()
     }
 
     /// Jobs given and not answered.
@@ -109,6 +322,123 @@ impl<J: Job> Pool<J> {
 
 impl<J: Job> Drop for Pool<J> {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.set();
+    }
+}
+
+/// One thread.
+struct Worker<J: Job> {
+    queue: Arc<Mutex<mpsc::Receiver<Queued<J>>>>,
+    answers: mpsc::Sender<Answer<J>>,
+    stop: Stop,
+    wake: Option<Wake>,
+}
+
+impl<J: Job> Worker<J> {
+    fn work(self) {
+        let mut scratch = Pages::default();
+        loop {
+            let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = queue.recv();
+            drop(queue);
+            let Ok(Queued { job, keep }) = next else {
+                return;
+            };
+            if self.stop.is_set() {
+                return;
+            }
+            let task = job.task();
+            let answer = perform(job, &mut scratch, &self.stop);
+            drop(keep);
+            if self.answers.send(answer).is_err() {
+                return;
+            }
+            let wake = || self.wake.as_ref().inspect(|wake| wake());
+            if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(wake)) {
+                let why = panic_text(&*payload);
+                if self.answers.send(Err(Broken { task, why })).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    enum Test {
+        Say(u64),
+        Panic,
+        /// Waits until it is told to stop, then says so.
+        Long(mpsc::Sender<()>, mpsc::Sender<()>),
+    }
+
+    impl Job for Test {
+        type Done = u64;
+
+        fn task(&self) -> Task {
+            Task::new("testing", Some(7))
+        }
+
+        fn run(self, _: &mut Pages, stop: &Stop) -> u64 {
+            match self {
+                Self::Say(n) => n,
+                Self::Panic => panic!("injected"),
+                Self::Long(begun, ended) => {
+                    begun.send(()).unwrap();
+                    while stop.check().is_ok() {
+                        std::thread::yield_now();
+                    }
+                    ended.send(()).unwrap();
+                    0
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_is_an_answer_and_the_others_are_given() {
+        let mut pool = Pool::new("test", &Host::default()).unwrap();
+        for i in 0..40 {
+            pool.push(if i % 2 == 0 {
+                Test::Say(i)
+            } else {
+                Test::Panic
+            });
+        }
+        let (mut said, mut broken) = (0, 0);
+        while let Some(answer) = pool.wait() {
+            match answer {
+                Ok(n) => said += n,
+                Err(e) => {
+                    let error = e.error("a/b");
+                    assert_eq!(error.code, Code::Internal);
+                    assert_eq!(error.text, "internal error while testing a/b: injected");
+                    broken += 1;
+                }
+            }
+        }
+        assert_eq!((said, broken, pool.outstanding()), (380, 20, 0));
+    }
+
+    #[test]
+    fn what_is_kept_lives_as_long_as_the_last_job() {
+        let mut pool = Pool::new("test", &Host::default()).unwrap();
+        let keep = Arc::new(());
+        pool.keep(Arc::clone(&keep) as Keep);
+        let (begun, has_begun) = mpsc::channel();
+        let (ended, has_ended) = mpsc::channel();
+        pool.push(Test::Long(begun, ended));
+        has_begun.recv().unwrap();
+        let weak = Arc::downgrade(&keep);
+        drop(keep);
+        assert!(weak.upgrade().is_some());
+        drop(pool);
+        has_ended.recv().unwrap();
+        while weak.strong_count() > 0 {
+            std::thread::yield_now();
+        }
     }
 }

@@ -87,6 +87,18 @@ impl RangeSet {
         self.take(range, &mut Vec::new());
     }
 
+    /// The first range.
+    pub(crate) fn first(&self) -> Option<Range<u64>> {
+        self.by_end
+            .first_key_value()
+            .map(|(end, start)| *start..*end)
+    }
+
+    /// Separate ranges.
+    pub(crate) fn len(&self) -> usize {
+        self.by_end.len()
+    }
+
     /// True if any byte of `range` is in the set.
     pub(crate) fn overlaps(&self, range: Range<u64>) -> bool {
         let after = (Bound::Excluded(range.start), Bound::Unbounded);
@@ -96,6 +108,13 @@ impl RangeSet {
                 .range(after)
                 .next()
                 .is_some_and(|(_, s)| *s < range.end)
+    }
+
+    /// The range that `at` is in.
+    pub(crate) fn around(&self, at: u64) -> Option<Range<u64>> {
+        let after = (Bound::Excluded(at), Bound::Unbounded);
+        let (end, start) = self.by_end.range(after).next()?;
+        (*start <= at).then_some(*start..*end)
     }
 
     /// True if every byte of `range` is in the set.
@@ -155,6 +174,8 @@ mod tests {
                 prop_assert_eq!(set.total(), twin.len() as u64);
                 prop_assert_eq!(set.overlaps(10..30), twin.range(10..30).next().is_some());
                 prop_assert_eq!(set.contains(&(10..14)), (10..14).all(|n| twin.contains(&n)));
+                prop_assert_eq!(set.around(12).is_some(), twin.contains(&12));
+                prop_assert!(set.around(12).is_none_or(|r| r.contains(&12) && set.contains(&r)));
                 let ranges: Vec<_> = set.iter().collect();
                 prop_assert!(ranges.windows(2).all(|w| w[0].end < w[1].start));
             }

@@ -10,7 +10,6 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write as _},
-    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -24,7 +23,7 @@ use farhaul_core::{
 use farhaul_io::App;
 
 use crate::{
-    confine,
+    confine, disk,
     error::{Code, TransferError},
     half::error_of,
     message::Direction,
@@ -48,7 +47,7 @@ pub struct SendFile {
     shares: Arc<[Share]>,
     tell: Tell,
     asked: Vec<u8>,
-    file: Option<File>,
+    file: Option<disk::File>,
     /// What was answered, for the last line.
     answer: Option<String>,
     since: Option<Instant>,
@@ -79,7 +78,7 @@ impl SendFile {
         Ok((rest.len() == len).then_some(rest))
     }
 
-    fn open(&self, name: &[u8]) -> io::Result<(File, u64)> {
+    fn open(&self, name: &[u8]) -> io::Result<(disk::File, u64)> {
         let missing = || io::Error::from(io::ErrorKind::NotFound);
         let slash = name.iter().position(|b| *b == b'/').ok_or_else(missing)?;
         let (share, rest) = (&name[..slash], &name[slash + 1..]);
@@ -89,11 +88,8 @@ impl SendFile {
             return Err(missing());
         }
         let file = confine::open_to_read(share.ok_or_else(missing)?.root(), rest)?;
-        let about = file.metadata()?;
-        if !about.is_file() {
-            return Err(missing());
-        }
-        Ok((file, about.len()))
+        let size = file.stat()?.st_size.cast_unsigned();
+        Ok((file, size))
     }
 
     fn answer(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {

@@ -4,34 +4,44 @@
 //! - Every directory is opened beneath its source's root without following links, so a tree that is
 //!   changed while it is walked cannot lead out of it.
 //! - The files of a directory come together, in byte order; sub-directories follow.
+//! - Journals and parts of copies that are not complete are left out and named; what only looks like
+//!   them is sent.
 //! - What a filter leaves out is not opened. A list takes the place of the walk.
 
 use std::{
     collections::HashSet,
     io::{self, Read as _},
     os::unix::ffi::OsStrExt,
+    panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
 };
 
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{FileType, OFlags, Stat};
 
 use crate::{
     confine::{self, Dir},
+    disk::File,
     error::{Code, TransferError},
     filter::Filter,
+    host::Host,
     message::{Entry, Kind},
-    path,
+    path, pool,
     progress::Progress,
+    sender::Stamp,
 };
 
 mod overlap;
+mod state;
 use overlap::{Earlier, Holder};
+use state::is_state;
 
 /// Batches in flight between the scanner and the sender.
-const DEPTH: usize = 64;
+const DEPTH: usize = 16;
 /// Items per batch.
 const BATCH: usize = 256;
+/// Bytes of names and texts after which a batch is full.
+const BATCH_BYTES: usize = 64 << 10;
 
 /// One source: everything at or below `rel` in `root`, listed under `name`.
 #[derive(Clone, Debug)]
@@ -89,8 +99,8 @@ impl Source {
     pub(crate) fn beneath(root: Dir, rel: &[u8]) -> io::Result<Self> {
         let contents = rel.is_empty() || rel.ends_with(b"/");
         let rel = rel.strip_suffix(b"/").unwrap_or(rel);
-        let fd = confine::open_beneath(&root, rel, OFlags::PATH, Mode::empty())?;
-        let stat = rustix::fs::fstat(&fd)?;
+        let fd = confine::open_beneath(&root, rel, OFlags::PATH)?;
+        let stat = fd.stat()?;
         let is_file = FileType::from_raw_mode(stat.st_mode) != FileType::Directory;
         if stat.st_nlink == 0 {
             // The handle outlives the folder, which is then empty for ever.
@@ -125,9 +135,17 @@ pub(crate) struct Selection {
 }
 
 /// Looks up sources before anything is connected. Some may be missing as long as one is there.
-pub(crate) fn resolve(paths: &[PathBuf]) -> Result<(Vec<Source>, Vec<Problem>), TransferError> {
+pub(crate) fn resolve(
+    paths: &[PathBuf],
+    host: &Host,
+) -> Result<(Vec<Source>, Vec<Problem>), TransferError> {
+    let look_up = |path: &PathBuf| {
+        let source = Source::local(path)?;
+        let root = host.own(source.root)?;
+        Ok(Source { root, ..source })
+    };
     some(paths.iter().map(|path| {
-        Source::local(path).map_err(|e| Problem {
+        look_up(path).map_err(|e: io::Error| Problem {
             code: missing(&e),
             text: format!("{}: {e}", path::show(path.as_os_str().as_bytes())),
         })
@@ -184,6 +202,8 @@ pub(crate) struct Scanned {
     pub(crate) source: usize,
     /// Path within the source's root.
     pub(crate) rel: Vec<u8>,
+    /// As it was seen.
+    pub(crate) stamp: Stamp,
 }
 
 /// From the scanner.
@@ -193,6 +213,18 @@ pub(crate) enum Found {
     Problem(Problem),
     /// Left out: the path within the source.
     Excluded(Vec<u8>),
+    /// Everything was listed.
+    End,
+    /// The scanner panicked.
+    Broken(String),
+}
+
+/// What the scanner does, in words.
+pub(crate) const DOING: &str = "listing the sources";
+
+/// Its channel ended without [`Found::End`].
+pub(crate) fn ended_early() -> TransferError {
+    pool::internal(DOING, "its thread ended early")
 }
 
 /// Starts the scanner; its channel ends when everything was listed.
@@ -200,40 +232,58 @@ pub(crate) fn start(
     sources: Vec<Source>,
     selection: Selection,
     progress: Arc<Progress>,
+    host: &Host,
 ) -> io::Result<mpsc::Receiver<Vec<Found>>> {
+    if host.simulated.is_some() {
+        let (to, from) = mpsc::channel();
+        let to: Give = Arc::new(move |batch| to.send(batch).map_err(|_| Gone));
+        scan(&to, &sources, selection, progress);
+        return Ok(from);
+    }
     let (to, from) = mpsc::sync_channel(DEPTH);
+    let to: Give = Arc::new(move |batch| to.send(batch).map_err(|_| Gone));
     std::thread::Builder::new()
         .name("farhaul-scan".into())
-        .spawn(move || {
-            let mut scanner = Scanner {
-                to,
-                batch: Vec::new(),
-                passed: 0,
-                selection,
-                ancestors: Vec::new(),
-                earlier: Earlier::default(),
-                progress,
-            };
-            for (i, source) in sources.iter().enumerate() {
-                // An error means that nobody listens any more.
-                if scanner.source(i, source).is_err() {
-                    return;
-                }
-                scanner.earlier.add(source);
-            }
-            if scanner.flush().is_ok() {
-                scanner.progress.scan_done();
-            }
-        })?;
+        .spawn(move || scan(&to, &sources, selection, progress))?;
     Ok(from)
+}
+
+/// Hands a batch to whoever listens.
+type Give = Arc<dyn Fn(Vec<Found>) -> Result<(), Gone> + Send + Sync>;
+
+fn scan(to: &Give, sources: &[Source], selection: Selection, progress: Arc<Progress>) {
+    let mut scanner = Scanner {
+        to: Arc::clone(to),
+        batch: Vec::new(),
+        bytes: 0,
+        passed: 0,
+        selection,
+        ancestors: Vec::new(),
+        earlier: Earlier::default(),
+        progress,
+    };
+    to_the_end(to, move || scanner.all(sources));
+}
+
+/// Runs the scanner; what it sends last says whether it came to the end.
+fn to_the_end(to: &Give, scan: impl FnOnce() -> Result<(), Gone>) {
+    let last = match panic::catch_unwind(AssertUnwindSafe(scan)) {
+        Ok(Ok(())) => Found::End,
+        Ok(Err(Gone)) => return,
+        Err(payload) => Found::Broken(pool::panic_text(&*payload)),
+    };
+    // If nobody listens any more, nobody need know.
+    let _unheard = to(vec![last]);
 }
 
 /// The sender is gone.
 struct Gone;
 
 struct Scanner {
-    to: mpsc::SyncSender<Vec<Found>>,
+    to: Give,
     batch: Vec<Found>,
+    /// Of names and texts in it.
+    bytes: usize,
     /// Entries that were left out without a word.
     passed: usize,
     selection: Selection,
@@ -252,12 +302,23 @@ struct Ancestor {
 }
 
 impl Scanner {
+    fn all(&mut self, sources: &[Source]) -> Result<(), Gone> {
+        for (i, source) in sources.iter().enumerate() {
+            self.source(i, source)?;
+            self.earlier.add(source);
+        }
+        self.flush()?;
+        self.progress.scan_done();
+        Ok(())
+    }
+
     fn flush(&mut self) -> Result<(), Gone> {
         let batch = std::mem::take(&mut self.batch);
+        self.bytes = 0;
         if batch.is_empty() {
             Ok(())
         } else {
-            self.to.send(batch).map_err(|_| Gone)
+            (self.to)(batch)
         }
     }
 
@@ -265,7 +326,7 @@ impl Scanner {
     fn pass(&mut self) -> Result<(), Gone> {
         self.passed += 1;
         if self.passed.is_multiple_of(BATCH) {
-            self.to.send(Vec::new()).map_err(|_| Gone)
+            (self.to)(Vec::new())
         } else {
             Ok(())
         }
@@ -277,8 +338,14 @@ impl Scanner {
         {
             self.progress.found(scanned.entry.size);
         }
+        self.bytes += match &found {
+            Found::Entry(scanned) => scanned.entry.path.len() + scanned.entry.target.len(),
+            Found::Problem(problem) => problem.text.len(),
+            Found::Excluded(path) => path.len(),
+            Found::End | Found::Broken(_) => 0,
+        };
         self.batch.push(found);
-        if self.batch.len() >= BATCH {
+        if self.batch.len() >= BATCH || self.bytes >= BATCH_BYTES {
             self.flush()
         } else {
             Ok(())
@@ -345,6 +412,10 @@ impl Scanner {
                     } else {
                         self.excluded(source.1, &child_rel)?;
                     }
+                }
+                Ok(Some(_)) if is_state(&source.1.root, &child_rel) => {
+                    let why = "state of a copy that is not complete: left out";
+                    self.problem(&child_rel, Code::Ok, &why)?;
                 }
                 Ok(Some(stat)) => self.child(source, &child_rel, &child_name, &stat)?,
                 Ok(None) => {
@@ -420,7 +491,7 @@ impl Scanner {
         // A link at the end is sent as it is, one on the way is not followed.
         let (above, last) = path::split(rel);
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let found = confine::open_beneath(&source.1.root, above, flags, Mode::empty())
+        let found = confine::open_beneath(&source.1.root, above, flags)
             .and_then(|dir| confine::stat(&dir, if last.is_empty() { b"." } else { last }))
             .and_then(|stat| stat.ok_or_else(|| io::ErrorKind::NotFound.into()));
         match found {
@@ -488,7 +559,13 @@ impl Scanner {
         }
         let entry = entry_of(kind, name.to_vec(), target, stat);
         let (source, rel) = (source.0, rel.to_vec());
-        self.push(Found::Entry(Box::new(Scanned { entry, source, rel })))
+        let stamp = Stamp::of(stat);
+        self.push(Found::Entry(Box::new(Scanned {
+            entry,
+            source,
+            rel,
+            stamp,
+        })))
     }
 }
 
@@ -524,7 +601,7 @@ pub(crate) fn entry_of(kind: Kind, path: Vec<u8>, target: Vec<u8>, stat: &Stat) 
 /// Whether a file of no length has something to read all the same. One that cannot be read has not.
 fn has_content(source: &Source, rel: &[u8]) -> bool {
     confine::open_to_read(&source.root, rel)
-        .and_then(|mut file| file.read(&mut [0]))
+        .and_then(|file| Ok(file.read_at(&mut [0], 0)?))
         .is_ok_and(|n| n > 0)
 }
 
@@ -538,36 +615,25 @@ fn is_page_of_nothing(stat: &Stat) -> bool {
 fn is_shorter(source: &Source, rel: &[u8], stat: &Stat) -> bool {
     let most = stat.st_size.cast_unsigned();
     confine::open_to_read(&source.root, rel)
-        .and_then(|file| io::copy(&mut file.take(most), &mut io::sink()))
+        .and_then(|file| io::copy(&mut file.reader().take(most), &mut io::sink()))
         .is_ok_and(|n| n < most)
 }
 
 /// Text of a link of at most [`path::PATH_MAX`] bytes.
 fn link_target(source: &Source, rel: &[u8]) -> io::Result<Vec<u8>> {
     let (parent, name) = path::split(rel);
-    let dir = confine::open_beneath(
-        &source.root,
-        parent,
-        OFlags::PATH | OFlags::DIRECTORY,
-        Mode::empty(),
-    )?;
-    Ok(rustix::fs::readlinkat(&dir, name, Vec::new())?.into_bytes())
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let dir = confine::open_beneath(&source.root, parent, flags)?;
+    Ok(dir.readlinkat(name)?)
 }
 
 /// The directory's handle, its facts and the names in it, sorted.
-fn list(root: &Dir, rel: &[u8]) -> io::Result<(std::os::fd::OwnedFd, Stat, Vec<Vec<u8>>)> {
-    let fd = confine::open_beneath(root, rel, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
-    let stat = rustix::fs::fstat(&fd)?;
-    let mut names = Vec::new();
-    for item in rustix::fs::Dir::read_from(&fd)? {
-        let item = item?;
-        let name = item.file_name().to_bytes();
-        if name != b"." && name != b".." && !path::is_own(name) {
-            names.push(name.to_vec());
-        }
-    }
+fn list(root: &Dir, rel: &[u8]) -> io::Result<(File, Stat, Vec<Vec<u8>>)> {
+    let dir = confine::open_beneath(root, rel, OFlags::RDONLY | OFlags::DIRECTORY)?;
+    let stat = dir.stat()?;
+    let mut names = dir.names()?;
     names.sort_unstable();
-    Ok((fd, stat, names))
+    Ok((dir, stat, names))
 }
 
 #[cfg(test)]

@@ -5,11 +5,8 @@
 
 use std::{
     collections::BTreeMap,
-    io,
-    os::unix::ffi::OsStrExt as _,
-    path::Path,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -26,112 +23,24 @@ use farhaul_io::App;
 
 use crate::{
     ask::{Ask, Place},
-    confine::{self, Dir},
+    asked::Asked,
     error::{Code, TransferError},
     filter::Filter,
     half::{Half, Side},
+    host::{Host, Simulated},
     ledger::{Outbox, short},
     message::{Direction, Message, VERSION},
     path::{self, Tag},
     plan::Planner,
-    pool::Wake,
-    receiver::{Base, Look, Receiver, Rules},
+    receiver::{Base, Lock, Look, Receiver, Rules},
     scan::Selection,
     summary::Handle,
 };
 
+mod share;
 mod sources;
+pub use share::{Access, Share};
 use sources::sources;
-
-/// What peers may do in a share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Fetch.
-    Read,
-    /// Deliver.
-    Write,
-    /// Both.
-    ReadWrite,
-}
-
-impl Access {
-    /// From `ro`, `wo` or `rw`.
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "ro" => Some(Self::Read),
-            "wo" => Some(Self::Write),
-            "rw" => Some(Self::ReadWrite),
-            _ => None,
-        }
-    }
-
-    const fn permits(self, direction: Direction) -> bool {
-        match self {
-            Self::Read => matches!(direction, Direction::Get),
-            Self::Write => matches!(direction, Direction::Put),
-            Self::ReadWrite => true,
-        }
-    }
-}
-
-/// A directory that peers may use.
-#[derive(Clone, Debug)]
-pub struct Share {
-    name: String,
-    /// What a path in it begins with when people are told of one.
-    called: Vec<u8>,
-    root: Dir,
-    access: Access,
-}
-
-impl Share {
-    /// Opens the directory `root`; it stays open, so that it may be moved while it is served.
-    pub fn open(name: &str, root: &Path, access: Access) -> io::Result<Self> {
-        Ok(Self {
-            name: name.to_string(),
-            called: [name.as_bytes(), b"/"].concat(),
-            root: confine::open_root(root)?,
-            access,
-        })
-    }
-
-    /// The same; people are told of paths in it as if they were in `folder`, not by its name.
-    #[must_use]
-    pub fn called(mut self, folder: &Path) -> Self {
-        self.called = folder.as_os_str().as_bytes().to_vec();
-        if !self.called.ends_with(b"/") {
-            self.called.push(b'/');
-        }
-        self
-    }
-
-    /// The name by which peers ask for it.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// What peers may do in it, in words.
-    pub const fn access(&self) -> &'static str {
-        match self.access {
-            Access::Read => "fetch (ro)",
-            Access::Write => "deliver (wo)",
-            Access::ReadWrite => "fetch and deliver (rw)",
-        }
-    }
-
-    /// Peers may fetch from it.
-    pub const fn may_be_fetched(&self) -> bool {
-        self.permits(Direction::Get)
-    }
-
-    pub(crate) const fn permits(&self, direction: Direction) -> bool {
-        self.access.permits(direction)
-    }
-
-    pub(crate) const fn root(&self) -> &Dir {
-        &self.root
-    }
-}
 
 /// Who may ask at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -191,7 +100,7 @@ impl Policy {
     }
 
     fn share(&self, name: &[u8]) -> Option<&Share> {
-        self.shares.iter().find(|s| s.name.as_bytes() == name)
+        self.shares.iter().find(|s| s.name().as_bytes() == name)
     }
 
     /// The peers.
@@ -209,7 +118,16 @@ impl Policy {
 #[derive(Debug, Default)]
 struct Seat {
     holder: Option<Arc<Holder>>,
+    /// Lives until the last worker of the last holder is done.
+    lock: Weak<Lock>,
     asked: u64,
+}
+
+impl Seat {
+    /// Somebody has it, or has not quite left it.
+    fn is_taken(&self) -> bool {
+        self.holder.is_some() || self.lock.strong_count() > 0
+    }
 }
 
 /// A session that holds a destination.
@@ -227,6 +145,8 @@ const SILENT: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(6);
 /// Destinations remembered after their transfers.
 const SEATS: usize = 10_000;
+/// How long a connected peer may take to ask, and to leave once it was refused.
+const ASKS_WITHIN: Duration = Duration::from_secs(10);
 /// Between two attempts.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -255,7 +175,7 @@ struct Waiting {
 pub struct Server {
     policy: Arc<Policy>,
     side: Side,
-    wake: Option<Wake>,
+    host: Host,
     out: Outbox,
     allowed: bool,
     peer: Vec<u8>,
@@ -266,6 +186,8 @@ pub struct Server {
     govern: Option<(Rate, Sharing)>,
     holds: Option<(Tag, Arc<Holder>)>,
     heard: u64,
+    /// The session ends then: there is no request, or it was refused.
+    leaves: Option<Instant>,
     now: Instant,
 }
 
@@ -275,7 +197,10 @@ impl Server {
         Self {
             policy,
             side: Side::new(true),
-            wake,
+            host: Host {
+                wake,
+                simulated: None,
+            },
             out: Outbox::default(),
             allowed: false,
             peer: Vec::new(),
@@ -284,8 +209,17 @@ impl Server {
             govern: None,
             holds: None,
             heard: 0,
+            leaves: None,
             now: Instant::EPOCH,
         }
+    }
+
+    /// The same without threads, in virtual time; of tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn simulated(mut self, simulated: Simulated) -> Self {
+        self.host.simulated = Some(simulated);
+        self
     }
 
     /// For other threads.
@@ -296,8 +230,7 @@ impl Server {
     /// Acts on what arrived. While a request waits, the rest stays with the session, which bounds it.
     fn read(&mut self, session: &mut dyn Session) {
         if self.waits.is_none() {
-            self.side.read(session);
-            if let Err(e) = self.messages() {
+            if let Err(e) = self.messages(session) {
                 self.side.fail(e, session);
             }
             if let Some((rate, sharing)) = self.govern.take()
@@ -311,9 +244,9 @@ impl Server {
         }
     }
 
-    fn messages(&mut self) -> Result<(), TransferError> {
+    fn messages(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {
         while self.waits.is_none()
-            && let Some(message) = self.side.next()?
+            && let Some(message) = self.side.next(session)?
         {
             match message {
                 Message::Request {
@@ -323,6 +256,7 @@ impl Server {
                     ask,
                 } if !self.answered => {
                     self.answered = true;
+                    self.leaves = None;
                     self.side.set_put(direction == Direction::Put);
                     self.answer(Request {
                         direction,
@@ -348,6 +282,7 @@ impl Server {
     }
 
     fn answer(&mut self, request: Request) {
+        let held = self.is_held(&request);
         let made = self
             .admit(&request)
             .and_then(|shares| self.permit(&request).map(|()| shares))
@@ -357,7 +292,7 @@ impl Server {
                 version: VERSION,
                 one_file,
             }),
-            Err(e) if e.code == Code::Locked && self.is_held(&request) => {
+            Err(e) if e.code == Code::Locked && (held || self.is_held(&request)) => {
                 let tag = self.own_tag(&request);
                 let mut live = self.policy.live();
                 let seat = live.entry(tag).or_default();
@@ -376,6 +311,7 @@ impl Server {
     }
 
     fn refuse(&mut self, e: &TransferError) {
+        self.leaves = Some(self.now + ASKS_WITHIN);
         self.out.push(&Message::Refused {
             code: e.code,
             text: short(&e.text),
@@ -412,20 +348,27 @@ impl Server {
     /// Takes up a role; says whether a single file is sent.
     fn begin(&mut self, shares: &[Share], request: &Request) -> Result<bool, TransferError> {
         match (request.direction, shares, &request.places[..]) {
-            (Direction::Put, [share], [place]) => self.take(share.root(), &place.path, request),
+            (Direction::Put, [share], [place]) => self.take(share, &place.path, request),
             (Direction::Put, ..) => Err(TransferError::protocol("a delivery to several places")),
             (Direction::Get, ..) => self.offer(shares, request),
         }
     }
 
-    /// Takes up the role of the receiver at `rel` beneath `root`.
-    fn take(&mut self, root: &Dir, rel: &[u8], request: &Request) -> Result<bool, TransferError> {
+    /// Takes up the role of the receiver at `rel` in `share`.
+    fn take(
+        &mut self,
+        share: &Share,
+        rel: &[u8],
+        request: &Request,
+    ) -> Result<bool, TransferError> {
         let progress = Arc::clone(self.side.handle.progress());
-        let ask = &*request.ask;
+        let (root, reach, ask) = (share.root(), share.reach(), &*request.ask);
+        share.may_answer(ask)?;
         let one_file = ask.one_file;
+        self.side.verify_disk = ask.verify_disk;
         if ask.dry {
             let look = Look::beneath(root, rel, one_file)?;
-            let planner = Planner::new(look, ask.clone(), progress, None)?;
+            let planner = Planner::new(look, ask.clone(), Asked::anything(), progress, None)?;
             self.side.half = Some(Half::Plans(Box::new(planner)));
         } else {
             let base = Base::beneath(root, rel, one_file)?;
@@ -433,13 +376,20 @@ impl Server {
                 sync: self.policy.sync,
                 existing: ask.existing,
                 checksum: ask.checksum,
+                verify_disk: ask.verify_disk,
+                reach,
             };
             let tag = self.own_tag(request);
-            let receiver = Receiver::new(base, tag, rules, progress, self.wake.as_ref())?;
+            let receiver =
+                Receiver::new(base, tag, rules, Asked::anything(), progress, &self.host)?;
+            let lock = Arc::downgrade(receiver.lock());
             self.side.half = Some(Half::Receives(Box::new(receiver)));
             let holder = Arc::new(Holder::default());
             holder.heard.store(self.now.as_nanos(), Relaxed);
-            self.policy.live().entry(tag).or_default().holder = Some(Arc::clone(&holder));
+            let mut live = self.policy.live();
+            let seat = live.entry(tag).or_default();
+            (seat.holder, seat.lock) = (Some(Arc::clone(&holder)), lock);
+            drop(live);
             self.holds = Some((tag, holder));
         }
         Ok(one_file)
@@ -460,10 +410,9 @@ impl Server {
             tell: ask.dry,
         };
         let half = if ask.dry {
-            Half::lists(sources, &problems, selection, progress, None)
+            Half::lists(sources, &problems, selection, progress, None, &self.host)
         } else {
-            let wake = self.wake.as_ref();
-            Half::sends(sources, &problems, selection, progress, wake)
+            Half::sends(sources, &problems, selection, progress, &self.host)
         };
         self.side.half = Some(half.map_err(|e| {
             TransferError::new(Code::Busy, format!("the server cannot start a thread: {e}"))
@@ -489,22 +438,28 @@ impl Server {
     fn is_held(&self, request: &Request) -> bool {
         let tag = self.own_tag(request);
         let live = self.policy.live();
-        live.get(&tag).is_some_and(|seat| seat.holder.is_some())
+        live.get(&tag).is_some_and(Seat::is_taken)
     }
 
     /// Tries again to begin what another session held; its peer may have died and come back here.
     fn wait(&mut self) {
         let Some(waiting) = &self.waits else { return };
         let tag = self.own_tag(&waiting.request);
-        let (holder, newest) = match self.policy.live().get(&tag) {
-            Some(seat) => (seat.holder.clone(), seat.asked == waiting.number),
-            None => (None, true),
+        let (holder, taken, newest) = match self.policy.live().get(&tag) {
+            Some(seat) => {
+                let newest = seat.asked == waiting.number;
+                (seat.holder.clone(), seat.is_taken(), newest)
+            }
+            None => (None, false, true),
         };
-        if newest && let Some(holder) = &holder {
-            let heard = Instant::from_nanos(holder.heard.load(Relaxed));
-            if self.now.since(heard) >= SILENT {
+        if newest && taken {
+            let silent = |holder: &&Arc<Holder>| {
+                let heard = Instant::from_nanos(holder.heard.load(Relaxed));
+                self.now.since(heard) >= SILENT
+            };
+            if let Some(holder) = holder.as_ref().filter(silent) {
                 holder.superseded.store(true, Relaxed);
-                if let Some(wake) = &self.wake {
+                if let Some(wake) = &self.host.wake {
                     wake();
                 }
             }
@@ -515,7 +470,7 @@ impl Server {
         let Some(waiting) = self.waits.take() else {
             return;
         };
-        if newest && holder.is_none() {
+        if newest && !taken {
             self.answer(waiting.request);
         } else {
             self.refuse(&waiting.error);
@@ -539,6 +494,34 @@ impl Server {
         }
     }
 
+    /// Ends a session that only holds its place.
+    fn leave(&mut self, session: &mut dyn Session) {
+        let e = if self.leaves.is_some_and(|at| at <= self.now) {
+            let within = ASKS_WITHIN.as_secs();
+            let (text, fix) = if self.answered {
+                (
+                    format!(
+                        "the request was refused, and the client did not leave within {within} s"
+                    ),
+                    "",
+                )
+            } else {
+                (
+                    format!("no request came within {within} s of the handshake"),
+                    "run the same command again; if it fails again, look at the client: it was connected and said nothing",
+                )
+            };
+            TransferError::new(Code::ConnectionLost, text).fix(fix)
+        } else if let Some(e) = self.side.idle() {
+            e
+        } else {
+            return;
+        };
+        self.side.fail(e, session);
+        self.leaves = None;
+        self.let_go();
+    }
+
     /// Lets go of the destination at once: the peer may be back before this is dropped.
     fn let_go(&mut self) {
         self.side.half = None;
@@ -549,7 +532,7 @@ impl Server {
             }
             // Numbers must not start over while someone may still wait.
             if live.len() > SEATS {
-                live.retain(|_, seat| seat.holder.is_some());
+                live.retain(|_, seat| seat.is_taken());
             }
         }
     }
@@ -569,6 +552,10 @@ impl Store for Server {
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         self.side.place(extents, batch)
     }
+
+    fn room(&self) -> u64 {
+        self.side.room()
+    }
 }
 
 impl App for Server {
@@ -577,6 +564,7 @@ impl App for Server {
         self.now = now;
         match event {
             Event::Connected { peer_key } => {
+                self.leaves = Some(now + ASKS_WITHIN);
                 self.allowed = self.policy.allow.permits(peer_key.as_deref());
                 self.peer = peer_key.unwrap_or_default();
             }
@@ -604,10 +592,19 @@ impl App for Server {
         }
         self.out.flush(session);
         self.side.poll(session);
+        if self.side.holds() {
+            self.read(session);
+        }
+        self.leave(session);
     }
 
     fn next_wake(&self) -> Option<Instant> {
         let waits = self.waits.as_ref().map(|_| self.now + AGAIN);
-        waits.or_else(|| self.side.next_wake())
+        let next = waits.or_else(|| self.side.next_wake());
+        let idle = self.side.idle_at();
+        next.into_iter().chain(self.leaves).chain(idle).min()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ use crate::{
 pub struct Files {
     /// Found at the source.
     pub total: u64,
-    /// Sent, verified and in place.
+    /// Received as sent, and in place.
     pub sent: u64,
     /// In place already, by content.
     pub skipped: u64,
@@ -73,9 +73,12 @@ pub struct Rtt {
     pub smoothed: Option<f64>,
 }
 
-/// How content was verified.
+/// What was verified, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verify {
+    /// `received`: what arrived and was written is what was sent. `disk`: and the receiver's disk gives it
+    /// back.
+    pub what: &'static str,
     /// Algorithm.
     pub alg: &'static str,
     /// Root of the file, for a transfer of one file without holes.
@@ -115,7 +118,7 @@ impl End {
 pub struct Summary {
     /// Name and version of this object.
     pub schema: &'static str,
-    /// Everything is in place and verified.
+    /// Everything is in place, and verified as [`Verify::what`] says.
     pub ok: bool,
     /// `put` or `get`.
     pub direction: &'static str,
@@ -149,7 +152,7 @@ pub struct Summary {
     pub files: Files,
     /// Times that content was sent again because it was wrong or had changed.
     pub retries: u64,
-    /// How content was verified.
+    /// What was verified, and how.
     pub verify: Verify,
     /// What it cost the side that has the files.
     pub sender: End,
@@ -245,6 +248,11 @@ impl Summary {
             },
             retries: progress.retries(),
             verify: Verify {
+                what: if facts.verify_disk {
+                    "disk"
+                } else {
+                    "received"
+                },
                 alg: "blake3",
                 root: facts.root.map(|r| path::hex(&r)),
             },
@@ -267,6 +275,7 @@ impl Summary {
     pub fn of_error(put: bool, error: &TransferError) -> Self {
         let facts = Facts {
             put,
+            verify_disk: false,
             tally: Tally::default(),
             stats: Stats::default(),
             elapsed: Duration::ZERO,
@@ -305,9 +314,17 @@ impl Summary {
         if self.ok {
             let root = self.verify.root.as_deref().and_then(|r| r.get(..16));
             parts.push(
-                format!("verified BLAKE3 {}", root.unwrap_or_default())
-                    .trim_end()
-                    .into(),
+                format!(
+                    "verified {} BLAKE3 {}",
+                    if self.verify.what == "disk" {
+                        "on disk"
+                    } else {
+                        "as received"
+                    },
+                    root.unwrap_or_default()
+                )
+                .trim_end()
+                .into(),
             );
         }
         if self.resumed_bytes > 0 {
@@ -375,6 +392,7 @@ impl Summary {
 #[derive(Clone, Copy)]
 pub(crate) struct Facts<'a> {
     pub(crate) put: bool,
+    pub(crate) verify_disk: bool,
     pub(crate) tally: Tally,
     pub(crate) stats: Stats,
     pub(crate) elapsed: Duration,

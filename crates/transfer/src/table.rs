@@ -8,14 +8,13 @@ use std::{collections::VecDeque, ops::Range};
 
 /// The object that carries file contents.
 pub(crate) const CONTENT: farhaul_core::store::ObjectId = 1;
-/// Entries that may be listed and not yet over; the sender waits, the receiver insists.
-pub(crate) const WINDOW: usize = 64 << 10;
 
 /// An entry's place.
 #[derive(Debug)]
 pub(crate) struct Slot<T> {
     pub(crate) range: Range<u64>,
     pub(crate) item: T,
+    charge: usize,
 }
 
 /// Entries under way, by number and by offset.
@@ -24,6 +23,7 @@ pub(crate) struct Table<T> {
     first: u64,
     slots: VecDeque<Slot<T>>,
     end: u64,
+    charged: usize,
     /// Where the last offset was found; the next is nearly always there or right after.
     hint: usize,
 }
@@ -34,6 +34,7 @@ impl<T> Default for Table<T> {
             first: 0,
             slots: VecDeque::new(),
             end: 0,
+            charged: 0,
             hint: 0,
         }
     }
@@ -55,13 +56,18 @@ impl<T> Table<T> {
         self.slots.len()
     }
 
+    /// What the entries under way cost.
+    pub(crate) const fn charged(&self) -> usize {
+        self.charged
+    }
+
     /// Bytes of all entries ever listed.
     pub(crate) const fn end(&self) -> u64 {
         self.end
     }
 
-    /// Appends an entry of `size` bytes; `None` if offsets would overflow.
-    pub(crate) fn push(&mut self, size: u64, item: T) -> Option<u64> {
+    /// Appends an entry of `size` bytes that costs `charge`; `None` if offsets would overflow.
+    pub(crate) fn push(&mut self, size: u64, charge: usize, item: T) -> Option<u64> {
         let end = self
             .end
             .checked_add(size)
@@ -69,7 +75,9 @@ impl<T> Table<T> {
         self.slots.push_back(Slot {
             range: self.end..end,
             item,
+            charge,
         });
+        self.charged += charge;
         self.end = end;
         Some(self.next() - 1)
     }
@@ -81,7 +89,9 @@ impl<T> Table<T> {
         }
         self.first += 1;
         self.hint = self.hint.saturating_sub(1);
-        self.slots.pop_front().map(|s| s.item)
+        let slot = self.slots.pop_front()?;
+        self.charged -= slot.charge;
+        Some(slot.item)
     }
 
     pub(crate) fn get(&self, number: u64) -> Option<&Slot<T>> {
@@ -123,13 +133,14 @@ mod tests {
             let mut table = Table::default();
             let mut owner = Vec::new();
             for (i, size) in sizes.iter().enumerate() {
-                prop_assert_eq!(table.push(*size, i), Some(i as u64));
+                prop_assert_eq!(table.push(*size, i, i), Some(i as u64));
                 owner.extend(std::iter::repeat_n(i as u64, usize::try_from(*size).unwrap()));
             }
             let popped = popped.min(sizes.len());
             for i in 0..popped {
                 prop_assert_eq!(table.pop_if(|_| true), Some(i));
             }
+            prop_assert_eq!(table.charged(), (popped..sizes.len()).sum::<usize>());
             for offset in probes {
                 let expected = owner.get(usize::try_from(offset).unwrap()).copied();
                 let expected = expected.filter(|i| *i >= popped as u64);
@@ -141,9 +152,9 @@ mod tests {
     #[test]
     fn offsets_do_not_overflow() {
         let mut table = Table::default();
-        assert!(table.push(farhaul_core::codec::VARINT_MAX, ()).is_some());
-        assert!(table.push(1, ()).is_none());
-        assert!(table.push(0, ()).is_some());
+        assert!(table.push(farhaul_core::codec::VARINT_MAX, 1, ()).is_some());
+        assert!(table.push(1, 1, ()).is_none());
+        assert!(table.push(0, 1, ()).is_some());
         assert!(table.pop_if(|()| false).is_none());
     }
 }

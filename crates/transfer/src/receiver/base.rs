@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, OFlags};
 
 use crate::{
     confine::{self, Dir},
@@ -82,7 +82,7 @@ impl Look {
     pub(crate) fn beneath(root: &Dir, rel: &[u8], one_file: bool) -> Result<Self, TransferError> {
         let open = |rel: &[u8]| {
             let flags = OFlags::PATH | OFlags::DIRECTORY;
-            confine::open_beneath(root, rel, flags, Mode::empty()).map(Arc::new)
+            confine::open_beneath(root, rel, flags).map(Arc::new)
         };
         let error = |e: &io::Error| dest_error(rel, e);
         Self::at(Site::beneath(root, rel, one_file)?, open).map_err(|e| error(&e))
@@ -160,14 +160,14 @@ impl Site {
             return Err(TransferError::new(Code::DestError, text).fix("use a plain relative path"));
         }
         let error = |e: &io::Error| dest_error(rel, e);
-        let there = match confine::open_beneath(root, rel, OFlags::PATH, Mode::empty()) {
+        let there = match confine::open_beneath(root, rel, OFlags::PATH) {
             Ok(fd) => Some(fd),
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) => return Err(error(&e)),
         };
         let kind = match &there {
             Some(fd) => {
-                let stat = rustix::fs::fstat(fd).map_err(|e| error(&e.into()))?;
+                let stat = fd.stat().map_err(|e| error(&e.into()))?;
                 Some(FileType::from_raw_mode(stat.st_mode))
             }
             None => None,
@@ -235,7 +235,7 @@ mod tests {
         fs::create_dir(tmp.path().join("dir")).unwrap();
         fs::write(tmp.path().join("file"), "").unwrap();
         let root = confine::open_root(tmp.path()).unwrap();
-        let of = |dir: &Dir| rustix::fs::fstat(dir).unwrap().st_ino;
+        let of = |dir: &Dir| dir.stat().unwrap().st_ino;
         let inode = |name: &str| {
             let dir = confine::open_root(&tmp.path().join(name)).unwrap();
             of(&dir)

@@ -4,15 +4,18 @@
 use std::{io, ops::Range, sync::Arc};
 
 use farhaul_core::units::Size;
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{FileType, OFlags, Stat};
 
-use super::{Incoming, Meta, Part, Receiver, State, Target, WriteJob};
+use super::{
+    Folder, Incoming, Meta, Part, Reach, Receiver, State, Target, WriteJob, inode,
+    reach::{TAKEN, UNSURE},
+};
 use crate::{
-    confine::{self, Dir},
+    bounds, confine,
     digest::{BLOCK, Hash, block_count, block_range},
     error::{Code, TransferError},
     message::{Entry, Kind, Message},
-    path,
+    path::{self, Own},
     ranges::RangeSet,
     sender::Identity,
 };
@@ -26,21 +29,17 @@ impl Receiver {
     /// How much the destination can take.
     pub(super) fn look_at_space(&mut self) {
         let root = self.tree.root();
-        let free = confine::open_beneath(
-            &root,
-            b"",
-            OFlags::RDONLY | OFlags::DIRECTORY,
-            Mode::empty(),
-        )
-        .and_then(|fd| Ok(rustix::fs::fstatvfs(&fd)?));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let free = confine::open_beneath(&root, b"", flags).and_then(|dir| Ok(dir.statvfs()?));
         // Where it cannot be asked, writing will tell.
         self.free = free.map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
     }
 
     /// Decides on one entry.
     pub(super) fn decide(&mut self, entry: &Entry) -> Result<(), TransferError> {
+        let left_out = self.asked.check(entry)?;
         let meta = Meta {
-            mode: entry.mode,
+            mode: self.rules.reach.permissions(entry.mode),
             mtime: entry.mtime,
             mtime_nanos: entry.mtime_nanos,
         };
@@ -58,16 +57,27 @@ impl Receiver {
             meta,
             is_file: entry.kind == Kind::File,
             replaces: false,
+            mode_there: None,
+            stands: None,
             repaired: false,
             root: None,
             state: State::Over,
         };
-        let number = self.table.push(entry.size, item);
+        let number = self.table.push(entry.size, bounds::charge(entry), item);
         let number =
             number.ok_or_else(|| TransferError::protocol("the tree is larger than 2^62 bytes"))?;
+        if let Some(why) = left_out {
+            self.fail(number, Code::SourceChanged, &why);
+            return Ok(());
+        }
         let slot = self.table.get(number);
-        if slot.is_some_and(|s| s.item.path.split(|b| *b == b'/').any(path::is_own)) {
-            let why = "the name is reserved for transfers under way";
+        let ours = |name: &[u8]| {
+            let other_case = self.folded.as_ref().map(|_| name.to_ascii_lowercase());
+            let own = Own::of(other_case.as_deref().unwrap_or(name));
+            own.is_some_and(|own| own.tag() == self.tag)
+        };
+        if slot.is_some_and(|s| s.item.path.split(|b| *b == b'/').any(ours)) {
+            let why = "this copy keeps its own state under this name: give the file another one";
             self.fail(number, Code::DestError, &why);
             return Ok(());
         }
@@ -82,6 +92,12 @@ impl Receiver {
             );
             return Ok(());
         }
+        if entry.kind != Kind::Dir
+            && let Some(why) = self.is_other_case(number)
+        {
+            self.fail(number, Code::DestError, &why);
+            return Ok(());
+        }
         let made = match entry.kind {
             Kind::Dir => self.decide_dir(&entry.path, meta),
             Kind::Symlink => self.decide_link(number, entry),
@@ -93,14 +109,40 @@ impl Receiver {
         Ok(())
     }
 
+    /// Why the path may be the same here as one that was listed before. Folders may become one.
+    fn is_other_case(&mut self, number: u64) -> Option<&'static str> {
+        let (slot, folded) = (self.table.get(number)?, self.folded.as_mut()?);
+        let path = &slot.item.path;
+        let lower = String::from_utf8_lossy(path).to_lowercase();
+        let own = path::digest(path);
+        let lower = path::digest(lower.as_bytes());
+        if folded.len() >= bounds::FOLDED && !folded.contains_key(&lower) {
+            return Some(
+                "the destination does not tell upper from lower case, and one copy remembers no more names: copy in parts",
+            );
+        }
+        (*folded.entry(lower).or_insert(own) != own).then_some(
+            "a name that differs only in case was listed before, and the destination does not tell them apart: copy one of them to another folder",
+        )
+    }
+
     fn decide_dir(&mut self, dir: &[u8], meta: Meta) -> io::Result<()> {
         if dir.is_empty() {
             return Ok(());
         }
-        if self.tree.make_dir(dir)? {
-            self.fresh.insert(dir.to_vec());
+        if let Some(disks) = &self.disks {
+            let parent = path::split(dir).0;
+            disks.hold(&self.tree.dir(parent)?, parent)?;
         }
-        self.dirs.push((dir.to_vec(), meta));
+        let made = self.tree.make_dir(dir, meta.permissions())?;
+        if made {
+            self.folders.note_made(dir);
+        }
+        if made || self.rules.reach.is_all() {
+            let path = dir.to_vec();
+            let folder = Folder { path, meta, made };
+            self.folders.add(folder, self.table.next());
+        }
         Ok(())
     }
 
@@ -111,18 +153,31 @@ impl Receiver {
         }
         let target = self.target(number)?;
         let (dir, name) = (&target.dir, target.name.as_slice());
-        match rustix::fs::symlinkat(entry.target.as_slice(), dir, name) {
+        match dir.symlinkat(&entry.target, name) {
             Err(rustix::io::Errno::EXIST) => {
                 let there = confine::stat(dir, name)?;
                 if let Some(why) = there.as_ref().and_then(confine::is_special) {
                     return Err(io::Error::other(why));
                 }
+                if !self.rules.reach.is_all() {
+                    let same = dir
+                        .readlinkat(name)
+                        .is_ok_and(|there| there == entry.target);
+                    return if same {
+                        Ok(())
+                    } else {
+                        Err(io::Error::other(TAKEN))
+                    };
+                }
                 let part = path::part_name(name, self.tag);
                 // Left by a run that was killed here.
-                let _gone =
-                    rustix::fs::unlinkat(dir, part.as_slice(), rustix::fs::AtFlags::empty());
-                rustix::fs::symlinkat(entry.target.as_slice(), dir, part.as_slice())?;
-                Ok(rustix::fs::renameat(dir, part.as_slice(), dir, name)?)
+                confine::remove(dir, &part)?;
+                dir.symlinkat(&entry.target, &part)?;
+                let renamed = dir.rename(&part, name);
+                renamed.or_else(|e| {
+                    confine::remove(dir, &part)?;
+                    Err(e.into())
+                })
             }
             other => Ok(other?),
         }
@@ -135,20 +190,28 @@ impl Receiver {
         let range = slot.range.clone();
         slot.item.state = State::Wanted;
         let (parent, _) = path::split(&slot.item.path);
-        let fresh = self.fresh.contains(parent);
+        let fresh = self.folders.is_new(parent);
         let target = self.target(number)?;
         let there = if fresh {
             None
         } else {
             confine::stat(&target.dir, &target.name)?
         };
+        let suspect = self
+            .table
+            .get(number)
+            .is_some_and(|s| self.journal.is_suspect(&s.item.path));
         if let Some(there) = &there
+            && !suspect
             && self.stays(number, there)
         {
             return Ok(());
         }
+        if let Some(there) = &there {
+            self.note_there(number, there);
+        }
         if let Some(there) = &there
-            && self.is_candidate(number, there)?
+            && self.is_candidate(number, there, suspect)?
         {
             let size = entry.size;
             self.pool.push(WriteJob::Check {
@@ -156,14 +219,21 @@ impl Receiver {
                 target,
                 size,
                 zeros: entry.allocated < size,
+                reread: self.reread.clone(),
             });
+            return Ok(());
+        }
+        if let Some(why) = self.table.get(number).and_then(|slot| slot.item.stands) {
+            let why = if suspect { UNSURE } else { why };
+            self.fail(number, Code::DestError, &why);
             return Ok(());
         }
         if entry.size == 0 {
             self.decide_empty(number);
             return Ok(());
         }
-        if entry.size > BLOCK && self.resume(number, &target) {
+        let sparse = entry.allocated < entry.size;
+        if entry.size > BLOCK && self.resume(number, &target, sparse) {
             return Ok(());
         }
         if let Some(why) = self.lacks_space(entry.allocated) {
@@ -197,8 +267,20 @@ impl Receiver {
         true
     }
 
+    /// What has the entry's name may have to stay, or keep its permissions.
+    fn note_there(&mut self, number: u64, there: &Stat) {
+        let reach = self.rules.reach;
+        if let Some(slot) = self.table.get_mut(number) {
+            slot.item.stands = reach.refusal(there);
+            slot.item.mode_there = Some(there.st_mode & 0o777);
+            if reach == Reach::Content {
+                slot.item.meta.mode = u16::try_from(there.st_mode & 0o777).unwrap_or(0);
+            }
+        }
+    }
+
     /// Something has the entry's name: could it be the same file?
-    fn is_candidate(&mut self, number: u64, there: &Stat) -> io::Result<bool> {
+    fn is_candidate(&mut self, number: u64, there: &Stat, suspect: bool) -> io::Result<bool> {
         let kind = FileType::from_raw_mode(there.st_mode);
         if kind == FileType::Directory {
             return Err(io::ErrorKind::IsADirectory.into());
@@ -209,7 +291,7 @@ impl Receiver {
         let same = self
             .identity(number)
             .is_some_and(|id| id.may_be(self.rules.checksum, there));
-        let same = same && kind == FileType::RegularFile;
+        let same = same && kind == FileType::RegularFile && !suspect;
         if let Some(slot) = self.table.get_mut(number) {
             slot.item.replaces = true;
             if same {
@@ -248,7 +330,7 @@ impl Receiver {
 
     /// Continues the part that an earlier run left, if there is one: what it did not claim is wanted
     /// now, what it did is checked first.
-    fn resume(&mut self, number: u64, target: &Target) -> bool {
+    fn resume(&mut self, number: u64, target: &Target, sparse: bool) -> bool {
         let Some(identity) = self.identity(number) else {
             return false;
         };
@@ -258,9 +340,18 @@ impl Receiver {
         let Some(claimed) = self.journal.claim(&slot.item.path, identity) else {
             return false;
         };
-        let Some(file) = open_claimed(&target.dir, &path::part_name(&target.name, self.tag)) else {
+        let part = path::part_name(&target.name, self.tag);
+        // Whoever made the journal made the part. What else has its name is replaced like any part that
+        // is not continued.
+        let owner = self.journal.lock().owner();
+        let is_ours = |stat: &Stat| {
+            let ours = Some(stat.st_uid) == owner && stat.st_size.cast_unsigned() == identity.size;
+            ours.then_some(()).ok_or_else(confine::swapped)
+        };
+        let Ok(file) = confine::open_own(&target.dir, &part, is_ours) else {
             return false;
         };
+        let inode = inode(&file);
         let (start, size, file) = (slot.range.start, identity.size, Arc::new(file));
         let mut wanted: RangeSet = std::iter::once(slot.range.clone()).collect();
         let claimed: Vec<(u64, Hash)> = claimed
@@ -271,8 +362,18 @@ impl Receiver {
             let block = block_range(*index, size);
             wanted.remove(start + block.start..start + block.end);
         }
+        // What is not claimed may hold anything, and the sender may say that it is a hole: then nothing is
+        // written there.
+        let mut holes = wanted.iter().map(|r| r.start - start..r.end - start);
+        if sparse && !holes.all(|r| confine::punch(&file, &r).unwrap_or(false)) {
+            // It is made anew, which fails likewise if nothing can be written. Zeros in place of what may
+            // be terabytes of holes are not.
+            return false;
+        }
         let mut part = Part::new(size);
         part.made = true;
+        part.cleared = sparse;
+        part.inode = inode;
         part.file = Some(Arc::clone(&file));
         part.journal = Some(self.journal.begin(&slot.item.path, identity));
         slot.item.state = State::Part(Box::new(part));
@@ -317,11 +418,4 @@ impl Receiver {
             });
         }
     }
-}
-
-/// The part that an earlier run left.
-fn open_claimed(dir: &Dir, part: &[u8]) -> Option<std::fs::File> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = std::fs::File::from(rustix::fs::openat(dir, part, flags, Mode::empty()).ok()?);
-    file.metadata().ok()?.is_file().then_some(file)
 }

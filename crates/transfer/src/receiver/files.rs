@@ -1,14 +1,16 @@
 //! When is a file done? When all of it is in place, hashed, and its root is the sender's; then it gets
 //! its name. When the roots differ, the blocks are compared and the bad ones asked for once more.
 
-use std::{fs::File, io, ops::Range, sync::Arc};
+use std::{io, ops::Range, sync::Arc};
 
-use rustix::fs::{Mode, OFlags};
-
-use super::{BATCH, Part, Receiver, Small, State, WriteJob, job::Ending};
+use super::{
+    BATCH, Part, Receiver, Small, State, WriteJob, inode,
+    job::{Claims, Ending, Lost},
+};
 use crate::{
-    confine,
-    digest::{BLOCK, Hash, Leaves, block_count, block_range},
+    bounds, confine,
+    digest::{BLOCK, BlockTree, Hash, Leaves, block_count, block_range},
+    disk::File,
     error::Code,
     message::Message,
     path,
@@ -17,7 +19,8 @@ use crate::{
 
 /// Parts kept open.
 const OPEN: usize = 128;
-const WRONG: &str = "content differs from the source after a repair; kept as .bad";
+const LOST: &str = "the disk gives back other content than was written to it, also after a repair; kept beside it as .bad";
+const WRONG: &str = "content differs from the source after a repair; kept beside it as .bad";
 
 impl Receiver {
     /// Acts on a file whose content or root has become known.
@@ -32,15 +35,20 @@ impl Receiver {
             State::Checking(Some(ours)) => {
                 if *ours == (root.hash, root.sparse) {
                     let size = slot.range.end - slot.range.start;
-                    item.state = State::Over;
                     self.last_root = Some(root.hash).filter(|_| !root.sparse);
+                    if let Err(e) = self.set_facts(number) {
+                        let why = format!(
+                            "the content is the same, but its permissions or time cannot be set: {e}"
+                        );
+                        return self.fail(number, Code::of_write(&e), &why);
+                    }
                     self.tally.resumed += size;
                     self.tally.files_skipped += 1;
-                    if self.rules.checksum {
-                        self.set_time(number);
+                    if let Some(slot) = self.table.get_mut(number) {
+                        slot.item.state = State::Over;
                     }
                 } else {
-                    self.want_anew(number);
+                    self.want_instead(number);
                 }
             }
             State::Part(part) if part.compared.is_none() => {
@@ -58,33 +66,34 @@ impl Receiver {
         }
     }
 
-    /// The content is the same, the time perhaps not.
-    fn set_time(&mut self, number: u64) {
-        let set = self.target(number).and_then(|target| {
-            let time = rustix::fs::Timespec {
-                tv_sec: target.meta.mtime,
-                tv_nsec: target.meta.mtime_nanos.into(),
-            };
-            let times = rustix::fs::Timestamps {
-                last_access: time,
-                last_modification: time,
-            };
-            let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-            Ok(rustix::fs::utimensat(
-                &target.dir,
-                target.name.as_slice(),
-                &times,
-                flags,
-            )?)
-        });
-        if let (Err(e), Some(slot)) = (set, self.table.get(number)) {
-            let name = path::show(&slot.item.path);
-            self.ledger
-                .add(Code::Ok, format!("{name}: its time cannot be set: {e}"));
+    /// The content is the same, the permissions and the time perhaps not.
+    fn set_facts(&mut self, number: u64) -> io::Result<()> {
+        if !self.rules.reach.is_all() {
+            return Ok(());
+        }
+        let there = self.table.get(number).and_then(|slot| slot.item.mode_there);
+        let target = self.target(number)?;
+        let wanted = target.meta.permissions();
+        if there.is_some_and(|there| there != wanted.as_raw_mode()) {
+            let file = confine::open_to_read(&target.dir, &target.name)?;
+            confine::set_permissions(&file, wanted)?;
+        }
+        if self.rules.checksum {
+            let times = target.meta.times();
+            target.dir.set_times_at(&target.name, &times)?;
+        }
+        Ok(())
+    }
+
+    /// What is there is not the same file after all: the whole is wanted, if it may be replaced.
+    fn want_instead(&mut self, number: u64) {
+        match self.table.get(number).and_then(|slot| slot.item.stands) {
+            Some(why) => self.fail(number, Code::DestError, &why),
+            None => self.want_anew(number),
         }
     }
 
-    /// What is there is not the same file after all: the whole is wanted.
+    /// The whole is wanted, from its beginning.
     fn want_anew(&mut self, number: u64) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -119,13 +128,13 @@ impl Receiver {
         };
         if let State::Memory { bytes, .. } = std::mem::replace(&mut slot.item.state, State::Working)
         {
-            let (replaces, last) = (slot.item.replaces, slot.item.repaired);
+            let last = slot.item.repaired;
+            self.writing += bytes.len();
             self.small.push(Small {
                 number,
                 target,
                 bytes,
                 root: root.hash,
-                replaces,
                 last,
             });
             if self.small.len() >= BATCH {
@@ -138,12 +147,31 @@ impl Receiver {
     pub(super) fn write_small(&mut self) {
         if !self.small.is_empty() {
             let files = std::mem::take(&mut self.small);
+            let disks = self.disks.clone();
+            if let Err(e) = self.note_named(files.iter().map(|f| f.number)) {
+                for file in files {
+                    let e = io::Error::new(e.kind(), e.to_string());
+                    self.small_done(file.number, Ending::Failed(e));
+                }
+                return;
+            }
             self.pool.push(WriteJob::Small {
                 files,
                 tag: self.tag,
-                sync: self.rules.sync,
+                disks,
+                reread: self.reread.clone(),
             });
         }
+    }
+
+    /// These get their names before they are synced.
+    fn note_named(&mut self, files: impl Iterator<Item = u64>) -> io::Result<()> {
+        if self.disks.is_none() {
+            return Ok(());
+        }
+        let slots = files.filter_map(|number| self.table.get(number));
+        let noted = self.journal.named(slots.map(|s| &s.item.path[..]));
+        noted.map_err(|e| io::Error::new(e.kind(), format!("the journal cannot be written: {e}")))
     }
 
     pub(super) fn small_done(&mut self, number: u64, ending: Ending) {
@@ -151,20 +179,28 @@ impl Receiver {
             return;
         };
         let range = slot.range.clone();
-        self.resident -= usize::try_from(range.end - range.start).unwrap_or_default();
+        let bytes = usize::try_from(range.end - range.start).unwrap_or_default();
+        self.resident -= bytes;
+        self.writing -= bytes;
         match ending {
             Ending::InPlace => {
                 self.last_root = slot.item.root.map(|r| r.hash);
                 slot.item.state = State::Over;
                 self.tally.files_ok += 1;
             }
-            Ending::Mismatch if !slot.item.repaired => {
+            Ending::Mismatch | Ending::Lost(_) if !slot.item.repaired => {
                 slot.item.repaired = true;
                 self.progress.retry();
                 self.want_anew(number);
             }
             Ending::Mismatch => self.fail(number, Code::VerifyFailed, &WRONG),
+            Ending::Lost(_) => self.fail(number, Code::VerifyFailed, &LOST),
             Ending::Failed(e) => self.fail(number, Code::of_write(&e), &e),
+            Ending::NotOnDisk(e) => {
+                let noted = self.journal.sync_failed();
+                self.note_journal(noted);
+                self.fail(number, Code::of_write(&e), &e);
+            }
         }
     }
 
@@ -178,12 +214,14 @@ impl Receiver {
         if let Some(file) = &part.file {
             return Ok(Arc::clone(file));
         }
-        let made = part.made;
+        let (made, was) = (part.made, part.inode);
         let target = self.target(number)?;
         let name = path::part_name(&target.name, self.tag);
         let file = if made {
-            let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            File::from(rustix::fs::openat(&target.dir, name, flags, Mode::empty())?)
+            confine::open_own(&target.dir, &name, |stat| {
+                let same = was == Some((stat.st_dev, stat.st_ino));
+                same.then_some(()).ok_or_else(confine::swapped)
+            })?
         } else {
             // A worker of a run that ended may still be writing to what is there.
             confine::create_anew(&target.dir, &name)?
@@ -195,6 +233,7 @@ impl Receiver {
         {
             if !made {
                 part.made = true;
+                part.inode = inode(&file);
                 if let Some(id) = identity.filter(|_| size > BLOCK) {
                     part.journal = Some(self.journal.begin(&slot.item.path, id));
                 }
@@ -215,16 +254,40 @@ impl Receiver {
     }
 
     /// Has the leaves hashed that are not known, now that the block is complete.
-    pub(super) fn hash_block(&mut self, number: u64, index: u64, size: u64, leaves: Leaves) {
+    pub(super) fn hash_block(&mut self, number: u64, index: u64, size: u64, leaves: Box<Leaves>) {
         match self.part_file(number) {
             Ok(file) => self.pool.push(WriteJob::Block {
                 number,
                 index,
                 size,
                 file,
-                leaves: Box::new(leaves),
+                leaves,
             }),
             Err(e) => self.fail(number, Code::of_write(&e), &e),
+        }
+    }
+
+    /// Hashes blocks as they are stored that counted as holes before, some at a time.
+    pub(super) fn hash_stored(&mut self) {
+        while self.pool.outstanding() < 2 * self.pool.threads()
+            && let Some(&number) = self.stored.front()
+        {
+            let slot = self.table.get_mut(number);
+            let next = slot.and_then(|slot| match &mut slot.item.state {
+                State::Part(part) => {
+                    let index = part.stored.first()?.start;
+                    part.stored.remove(index..index + 1);
+                    Some((index, slot.range.end - slot.range.start))
+                }
+                _ => None,
+            });
+            let Some((index, size)) = next else {
+                self.stored.pop_front();
+                continue;
+            };
+            let block = block_range(index, size);
+            let leaves = Box::new(Leaves::new(block.end - block.start));
+            self.hash_block(number, index, size, leaves);
         }
     }
 
@@ -243,7 +306,11 @@ impl Receiver {
     }
 
     /// Blocks of an earlier run were checked.
-    pub(super) fn verified(&mut self, number: u64, good: &[(u64, Hash)], bad: &[u64]) {
+    pub(super) fn verified(&mut self, number: u64, checked: io::Result<Claims>) {
+        let (good, bad) = match checked {
+            Ok(checked) => checked,
+            Err(e) => return self.fail(number, Code::of_write(&e), &e),
+        };
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
@@ -252,7 +319,7 @@ impl Receiver {
         let State::Part(part) = &mut slot.item.state else {
             return;
         };
-        for (index, value) in good {
+        for (index, value) in &good {
             let block = block_range(*index, size);
             self.tally.resumed += block.end - block.start;
             part.tree.set(*index, *value);
@@ -260,7 +327,7 @@ impl Receiver {
                 self.journal.block(journal, *index, value);
             }
         }
-        for index in bad {
+        for index in &bad {
             let block = block_range(*index, size);
             self.wish(start + block.start..start + block.end);
         }
@@ -282,7 +349,7 @@ impl Receiver {
                 slot.item.state = State::Checking(Some(root));
                 self.settle(number);
             }
-            None => self.want_anew(number),
+            None => self.want_instead(number),
         }
     }
 
@@ -303,6 +370,11 @@ impl Receiver {
                 let within = at - start..end - start;
                 self.tally.resumed += end - at;
                 at = end;
+                if matches!(&slot.item.state, State::Part(part) if !part.cleared) {
+                    let why = "has holes that it had not when it was listed: the same command begins it anew";
+                    self.fail(number, Code::SourceChanged, &why);
+                    continue;
+                }
                 if let State::Part(part) = &mut slot.item.state {
                     let blocks = part.tree.set_hole(&within);
                     let size = slot.range.end - start;
@@ -336,7 +408,7 @@ impl Receiver {
         self.progress.retry();
         let size = slot.range.end - slot.range.start;
         if block_count(size) == 1 {
-            part.tree.clear(0);
+            part.tree.clear(0..1);
             let range = slot.range.clone();
             self.missing.insert(range.clone());
             let ranges = std::iter::once(range).collect();
@@ -364,8 +436,18 @@ impl Receiver {
             return;
         }
         for (index, value) in (first..).zip(values) {
-            if part.tree.get(index) != Some(*value) {
-                part.bad.push(index);
+            if part.tree.get(index) == Some(*value) {
+                continue;
+            }
+            match part.bad.last_mut() {
+                // Of very many the good ones between them are asked for too.
+                Some(last) if last.end == index || self.bad >= bounds::RANGES => {
+                    last.end = index + 1;
+                }
+                _ => {
+                    part.bad.push(index..index + 1);
+                    self.bad += 1;
+                }
             }
         }
         let upto = first + values.len() as u64;
@@ -375,32 +457,57 @@ impl Receiver {
         }
         part.compared = None;
         let bad = std::mem::take(&mut part.bad);
-        // The new root counts every block as it is stored.
-        let holes: Vec<u64> = if part.tree.has_holes() {
-            (0..block_count(size))
-                .filter(|i| part.tree.is_hole(*i))
-                .collect()
-        } else {
-            Vec::new()
+        self.bad -= bad.len();
+        self.want_blocks(number, bad);
+    }
+
+    /// The disk gave back other content than was written to it; which blocks are of that kind, if it was
+    /// a large file.
+    fn lost(&mut self, number: u64, lost: Option<Lost>) {
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
         };
-        bad.iter().chain(&holes).for_each(|i| part.tree.clear(*i));
+        let (item, Some((tree, bad))) = (&mut slot.item, lost) else {
+            return;
+        };
+        let State::Part(part) = &mut item.state else {
+            return;
+        };
+        (part.tree, part.lost) = (*tree, true);
+        if item.repaired {
+            return self.commit(number, true);
+        }
+        part.compared = None;
+        (item.repaired, item.root) = (true, None);
+        self.progress.retry();
+        let bad: RangeSet = bad.into_iter().map(|index| index..index + 1).collect();
+        self.want_blocks(number, bad.iter().collect());
+    }
+
+    /// Asks for blocks once more, and has those hashed as they are stored that counted as holes.
+    fn want_blocks(&mut self, number: u64, bad: Vec<Range<u64>>) {
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
+        let start = slot.range.start;
+        let size = slot.range.end - start;
+        let State::Part(part) = &mut slot.item.state else {
+            return;
+        };
+        // The new root counts every block as it is stored.
+        part.stored = part.tree.take_holes();
         let mut ranges: Vec<Range<u64>> = Vec::new();
-        for index in &bad {
-            let block = block_range(*index, size);
-            let range = start + block.start..start + block.end;
+        for blocks in bad {
+            let bytes = blocks.start * BLOCK..size.min(blocks.end * BLOCK);
+            let range = start + bytes.start..start + bytes.end;
+            part.stored.remove(blocks.clone());
+            part.tree.clear(blocks);
             self.missing.insert(range.clone());
             ranges.push(range);
         }
-        let holes = holes
-            .into_iter()
-            .filter(|i| !bad.contains(i))
-            .collect::<Vec<_>>();
-        for index in holes {
-            let block = block_range(index, size);
-            self.hash_block(number, index, size, Leaves::new(block.end - block.start));
+        if !part.stored.is_empty() {
+            self.stored.push_back(number);
         }
-        let set: RangeSet = ranges.into_iter().collect();
-        let ranges: Vec<_> = set.iter().collect();
         if ranges.is_empty() {
             self.out.push(&Message::Repair {
                 file: number,
@@ -424,19 +531,42 @@ impl Receiver {
             Ok(found) => found,
             Err(e) => return self.fail(number, Code::of_write(&e), &e),
         };
+        let small = self.is_small(number);
+        if small && let Err(e) = self.note_named(std::iter::once(number)) {
+            return self.fail(number, Code::of_write(&e), &e);
+        }
         let part = path::part_name(&target.name, self.tag);
+        let mut reread = self
+            .reread
+            .clone()
+            .filter(|_| !bad)
+            .map(|told| (told, None));
         if let Some(State::Part(part)) = self.table.get_mut(number).map(|s| &mut s.item.state) {
             part.compared = Some(u64::MAX);
+            if let Some((_, tree)) = &mut reread {
+                let size = part.tree.size();
+                let values = std::mem::replace(&mut part.tree, BlockTree::new(size));
+                *tree = Some(Box::new(values));
+            }
         }
-        let sync = self.rules.sync;
+        let reread = reread.and_then(|(told, tree)| Some((told, tree?)));
+        let disks = self.disks.clone();
         self.pool.push(WriteJob::Commit {
             number,
             file,
             target,
             part,
-            sync,
+            disks,
+            small,
+            reread,
             bad,
         });
+    }
+
+    /// One that is a part only because there was no room in memory.
+    fn is_small(&self, number: u64) -> bool {
+        let slot = self.table.get(number);
+        slot.is_some_and(|s| s.range.end - s.range.start <= BLOCK)
     }
 
     pub(super) fn committed(&mut self, number: u64, ending: Ending) {
@@ -445,18 +575,36 @@ impl Receiver {
         };
         let journal = match &mut slot.item.state {
             State::Part(part) => {
-                part.made = matches!(ending, Ending::Failed(_));
+                // What was not written may look as if it were: it goes.
+                part.made = !matches!(ending, Ending::InPlace | Ending::Mismatch);
                 part.journal
             }
             _ => None,
         };
         match ending {
             Ending::InPlace => {
-                slot.item.state = State::Over;
+                if let State::Part(part) = std::mem::replace(&mut slot.item.state, State::Over) {
+                    self.uncount(&part);
+                }
                 self.tally.files_ok += 1;
             }
-            Ending::Mismatch => self.fail(number, Code::VerifyFailed, &WRONG),
+            Ending::Mismatch => {
+                let lost = matches!(&slot.item.state, State::Part(part) if part.lost);
+                self.fail(number, Code::VerifyFailed, &if lost { LOST } else { WRONG });
+            }
+            Ending::Lost(tree) => return self.lost(number, tree),
             Ending::Failed(e) => return self.fail(number, Code::of_write(&e), &e),
+            Ending::NotOnDisk(e) => {
+                if let (State::Part(part), Some(journal)) = (&mut slot.item.state, journal) {
+                    part.journal = None;
+                    self.journal.forget(journal);
+                }
+                if self.is_small(number) {
+                    let noted = self.journal.sync_failed();
+                    self.note_journal(noted);
+                }
+                return self.fail(number, Code::of_write(&e), &e);
+            }
         }
         if let Some(journal) = journal {
             self.journal.forget(journal);

@@ -1,25 +1,29 @@
 //! What do the receiver's workers do? Write small files whole, hash blocks that are complete, check
 //! what an earlier run left, put finished files in their place.
 
-use std::{
-    fs::File,
-    io::{self, Write},
-    os::{fd::AsFd, unix::fs::FileExt},
-    sync::Arc,
+use std::{collections::BTreeSet, io, sync::Arc};
+
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps};
+
+use super::{
+    disks::Disks,
+    reread::{self, Reread},
+    staging::{Load, Written},
 };
-
-use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
-
-use super::staging::{Load, Written};
 use crate::{
     confine::{self, Dir},
     digest::{BLOCK, BlockTree, Hash, LEAF, Leaves, block_count, block_range, leaf_hash},
+    disk::File,
+    error::Code,
     pages::Pages,
     path::{self, Tag},
-    pool::Job,
+    pool::{Job, Stop, Task},
     ranges::RangeSet,
     sender::{extents, hash_block, hash_content},
 };
+
+/// Names that are tried for content that stayed wrong.
+const BAD_NAMES: u32 = 100;
 
 /// Permissions and time of an entry.
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +35,11 @@ pub(crate) struct Meta {
 
 impl Meta {
     /// Permission bits only: who owns the file here decides about set-uid.
-    const fn permissions(&self) -> Mode {
+    pub(super) const fn permissions(&self) -> Mode {
         Mode::from_raw_mode(self.mode as u32 & 0o777)
     }
 
-    const fn times(&self) -> Timestamps {
+    pub(super) const fn times(&self) -> Timestamps {
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: rustix::fs::UTIME_OMIT,
@@ -50,10 +54,33 @@ impl Meta {
         }
     }
 
-    fn apply(&self, file: impl AsFd) -> io::Result<()> {
-        let file = file.as_fd();
-        rustix::fs::fchmod(file, self.permissions())?;
-        Ok(rustix::fs::futimens(file, &self.times())?)
+    fn apply(&self, file: &File) -> io::Result<()> {
+        file.set_mode(self.permissions())?;
+        Ok(file.set_times(&self.times())?)
+    }
+}
+
+/// A listed directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    pub(crate) path: Vec<u8>,
+    pub(crate) meta: Meta,
+    /// It was not there.
+    pub(crate) made: bool,
+}
+
+impl Folder {
+    /// Gives it its own permissions and time. One that was there is not opened to anybody: if it is
+    /// narrower than the sender's it stays so, and what it has is returned.
+    fn apply(&self, root: &Dir) -> io::Result<Option<Mode>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let dir = confine::open_beneath(root, &self.path, flags)?;
+        let wanted = self.meta.permissions();
+        let there = Mode::from_raw_mode(dir.stat()?.st_mode & 0o777);
+        let mode = if self.made { wanted } else { wanted & there };
+        confine::set_permissions(&dir, mode)?;
+        dir.set_times(&self.meta.times())?;
+        Ok((mode != wanted).then_some(mode))
     }
 }
 
@@ -63,6 +90,8 @@ pub(crate) struct Target {
     pub(crate) dir: Dir,
     pub(crate) name: Vec<u8>,
     pub(crate) meta: Meta,
+    /// Something has this name, which is to be replaced.
+    pub(crate) replaces: bool,
 }
 
 /// A small file in memory.
@@ -72,8 +101,6 @@ pub(crate) struct Small {
     pub(crate) target: Target,
     pub(crate) bytes: Vec<u8>,
     pub(crate) root: Hash,
-    /// Something has this name.
-    pub(crate) replaces: bool,
     /// Was sent twice: keep it as it is if it is wrong again.
     pub(crate) last: bool,
 }
@@ -84,7 +111,9 @@ pub(crate) enum WriteJob {
     Small {
         files: Vec<Small>,
         tag: Tag,
-        sync: bool,
+        /// What is synced, if anything is.
+        disks: Option<Arc<Disks>>,
+        reread: Option<Reread>,
     },
     /// Writes what arrived.
     Load(Load),
@@ -109,6 +138,7 @@ pub(crate) enum WriteJob {
         target: Target,
         size: u64,
         zeros: bool,
+        reread: Option<Reread>,
     },
     /// Puts a complete part in place, or aside if it is `bad`.
     Commit {
@@ -116,16 +146,26 @@ pub(crate) enum WriteJob {
         file: Arc<File>,
         target: Target,
         part: Vec<u8>,
-        sync: bool,
+        disks: Option<Arc<Disks>>,
+        /// It is synced with all others, and not by itself.
+        small: bool,
+        /// What its disk must give back, if it is asked.
+        reread: Option<(Reread, Box<BlockTree>)>,
         bad: bool,
     },
     /// Directories get their own permissions and times; everything reaches the disk.
     Finish {
         root: Dir,
-        dirs: Vec<(Vec<u8>, Meta)>,
-        sync: bool,
+        dirs: Vec<Folder>,
+        disks: Option<Arc<Disks>>,
     },
 }
+
+/// Blocks that an earlier run left and their values, and those that do not hold what it claimed.
+pub(crate) type Claims = (Vec<(u64, Hash)>, Vec<u64>);
+
+/// What a large file should hold, and its blocks that the disk does not give back.
+pub(crate) type Lost = (Box<BlockTree>, Vec<u64>);
 
 /// How a file ended.
 #[derive(Debug)]
@@ -134,6 +174,10 @@ pub(crate) enum Ending {
     /// Content is not what the sender has.
     Mismatch,
     Failed(io::Error),
+    /// The disk gives back something else than was written.
+    Lost(Option<Lost>),
+    /// It was written, but did not reach the disk.
+    NotOnDisk(io::Error),
 }
 
 /// Results.
@@ -151,8 +195,8 @@ pub(crate) enum WriteDone {
     },
     Verified {
         number: u64,
-        good: Vec<(u64, Hash)>,
-        bad: Vec<u64>,
+        /// What does not hold reads as zeros now.
+        checked: io::Result<Claims>,
     },
     Checked {
         number: u64,
@@ -163,16 +207,40 @@ pub(crate) enum WriteDone {
         ending: Ending,
     },
     Finished {
-        problems: Vec<String>,
+        problems: Vec<(Code, String)>,
+        synced: io::Result<()>,
     },
 }
 
 impl Job for WriteJob {
     type Done = WriteDone;
 
-    fn run(self, scratch: &mut Pages) -> WriteDone {
+    fn task(&self) -> Task {
         match self {
-            Self::Small { files, tag, sync } => WriteDone::Small(write_small(&files, tag, sync)),
+            Self::Small { files, .. } => {
+                Task::new("writing small files from", files.first().map(|f| f.number))
+            }
+            Self::Load(load) => Task::new("writing", load.first()),
+            Self::Block { number, .. } => Task::new("hashing a block of", Some(*number)),
+            Self::Verify { number, .. } => Task::new("checking what is left of", Some(*number)),
+            Self::Check { number, .. } => Task::new("checking", Some(*number)),
+            Self::Commit { number, .. } => Task::new("naming", Some(*number)),
+            Self::Finish { .. } => Task::new("finishing", None),
+        }
+    }
+
+    fn run(self, scratch: &mut Pages, stop: &Stop) -> WriteDone {
+        match self {
+            Self::Small {
+                files,
+                tag,
+                disks,
+                reread,
+            } => {
+                let disks = disks.as_deref();
+                let reread = reread.as_ref().map(|told| (told, scratch));
+                WriteDone::Small(write_small(&files, tag, disks, reread))
+            }
             Self::Load(load) => {
                 let written = load.write();
                 WriteDone::Load { load, written }
@@ -194,24 +262,18 @@ impl Job for WriteJob {
                 file,
                 blocks,
             } => {
-                let holds = |(index, value): &(u64, Hash)| {
-                    hash_block(&file, *index, size, scratch).is_ok_and(|v| v == *value)
-                };
-                let (good, bad): (Vec<_>, Vec<_>) = blocks.into_iter().partition(holds);
-                let bad = bad.into_iter().map(|(index, _)| index).collect();
-                WriteDone::Verified { number, good, bad }
+                let checked = check_claims(&file, size, blocks, scratch);
+                WriteDone::Verified { number, checked }
             }
             Self::Check {
                 number,
                 target,
                 size,
                 zeros,
+                reread,
             } => {
-                let root = if zeros && size > BLOCK {
-                    check_sparse(&target, size, scratch)
-                } else {
-                    check(&target, size, scratch).map(|root| (root, false))
-                };
+                let with = (scratch, stop);
+                let root = check_there(&target, size, zeros, reread.as_ref(), with);
                 WriteDone::Checked { number, root }
             }
             Self::Commit {
@@ -219,25 +281,34 @@ impl Job for WriteJob {
                 file,
                 target,
                 part,
-                sync,
+                disks,
+                small,
+                reread,
                 bad,
             } => {
-                let ending = match commit(&file, &target, &part, sync, bad) {
-                    Ok(()) if bad => Ending::Mismatch,
-                    Ok(()) => Ending::InPlace,
-                    Err(e) => Ending::Failed(e),
+                let ready = ready(&file, &target, disks.as_deref(), small);
+                let check = || lost_blocks(&target, &part, reread, (scratch, stop));
+                let ending = match ready.and_then(|()| check()) {
+                    Err(ending) => ending,
+                    Ok(()) => give_name(&file, &target, &part, bad),
                 };
                 WriteDone::Committed { number, ending }
             }
-            Self::Finish { root, dirs, sync } => WriteDone::Finished {
-                problems: finish(&root, &dirs, sync),
+            Self::Finish { root, dirs, disks } => WriteDone::Finished {
+                problems: finish_dirs(&root, &dirs, stop),
+                synced: disks.map_or(Ok(()), |disks| disks.sync_all()),
             },
         }
     }
 }
 
 /// Writes beside the targets, makes what replaces something reach the disk, renames.
-fn write_small(files: &[Small], tag: Tag, sync: bool) -> Vec<(u64, Ending)> {
+fn write_small(
+    files: &[Small],
+    tag: Tag,
+    disks: Option<&Disks>,
+    mut reread: Option<(&Reread, &mut Pages)>,
+) -> Vec<(u64, Ending)> {
     let mut endings = Vec::with_capacity(files.len());
     let mut written = Vec::with_capacity(files.len());
     for file in files {
@@ -248,24 +319,21 @@ fn write_small(files: &[Small], tag: Tag, sync: bool) -> Vec<(u64, Ending)> {
         }
         let part = path::part_name(&file.target.name, tag);
         match write_part(file, &part) {
-            Ok(()) => written.push((file, part, good)),
-            Err(e) => {
-                // Gone or never there: either way it is not in the way.
-                let _gone =
-                    rustix::fs::unlinkat(&file.target.dir, part.as_slice(), AtFlags::empty());
-                endings.push((file.number, Ending::Failed(e)));
-            }
+            Ok(out) => written.push((file, out, part, good)),
+            Err(e) => endings.push((file.number, Ending::Failed(e))),
         }
     }
-    let replacing = written.iter().find(|(f, _, _)| f.replaces && sync);
-    let synced = replacing.map_or(Ok(()), |(f, _, _)| sync_all(&f.target.dir));
-    for (file, part, good) in written {
+    let synced = sync_replacing(written.iter().map(|w| &w.0.target), disks);
+    for (file, out, part, good) in written {
         let ending = match &synced {
-            Err(e) => Ending::Failed(io::Error::new(e.kind(), e.to_string())),
-            Ok(()) => match rename(&file.target, &part, !good) {
-                Ok(()) if good => Ending::InPlace,
-                Ok(()) => Ending::Mismatch,
-                Err(e) => Ending::Failed(e),
+            Err(e) => {
+                let e = io::Error::new(e.kind(), e.to_string());
+                Ending::NotOnDisk(without_part(&out, &file.target, &part, e))
+            }
+            Ok(()) => match lost(file, &part, &mut reread) {
+                Ok(true) => try_again(file, &out, &part),
+                Err(e) => Ending::NotOnDisk(without_part(&out, &file.target, &part, e)),
+                Ok(false) => give_name(&out, &file.target, &part, !good),
             },
         };
         endings.push((file.number, ending));
@@ -273,50 +341,141 @@ fn write_small(files: &[Small], tag: Tag, sync: bool) -> Vec<(u64, Ending)> {
     endings
 }
 
-fn write_part(file: &Small, part: &[u8]) -> io::Result<()> {
-    let mut out = confine::create_anew(&file.target.dir, part)?;
-    out.write_all(&file.bytes)?;
-    file.target.meta.apply(&out)
+/// Whether the disk gives back something else than the file, if it is asked.
+fn lost(file: &Small, part: &[u8], reread: &mut Option<(&Reread, &mut Pages)>) -> io::Result<bool> {
+    let Some((told, scratch)) = reread else {
+        return Ok(false);
+    };
+    Ok(!reread::holds(
+        &file.target,
+        part,
+        &file.bytes,
+        told,
+        scratch,
+    )?)
 }
 
-/// `syncfs` of the file system that holds `dir`.
-fn sync_all(dir: &Dir) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    match confine::open_beneath(dir, b"", flags, Mode::empty()) {
-        Ok(fd) => Ok(rustix::fs::syncfs(&fd)?),
-        // A directory that may be written but not read.
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-            rustix::fs::sync();
-            Ok(())
+/// Makes way for another attempt, or keeps what stayed wrong.
+fn try_again(file: &Small, out: &File, part: &[u8]) -> Ending {
+    let done = if file.last {
+        rename(out, &file.target, part, true)
+    } else {
+        confine::remove_part(out, &file.target.dir, part)
+    };
+    done.map_or_else(Ending::Failed, |()| Ending::Lost(None))
+}
+
+fn write_part(file: &Small, part: &[u8]) -> io::Result<File> {
+    let out = confine::create_anew(&file.target.dir, part)?;
+    let written = out.write_all_at(&file.bytes, 0);
+    match written.and_then(|()| file.target.meta.apply(&out)) {
+        Ok(()) => Ok(out),
+        Err(e) => Err(without_part(&out, &file.target, part, e)),
+    }
+}
+
+/// Syncs the file systems of those that replace something.
+fn sync_replacing<'a>(
+    targets: impl Iterator<Item = &'a Target>,
+    disks: Option<&Disks>,
+) -> io::Result<()> {
+    let Some(disks) = disks else { return Ok(()) };
+    let mut synced = BTreeSet::new();
+    for Target { dir, .. } in targets.filter(|target| target.replaces) {
+        if synced.insert(dir.stat()?.st_dev) {
+            disks.sync_of(dir)?;
         }
-        Err(e) => Err(e),
+    }
+    Ok(())
+}
+
+fn rename(file: &File, target: &Target, part: &[u8], bad: bool) -> io::Result<()> {
+    let named = if bad {
+        set_aside(file, target, part)
+    } else {
+        confine::give_name(file, &target.dir, part, &target.name, target.replaces)
+    };
+    // It cannot have its name: nothing to continue later.
+    named.map_err(|e| without_part(file, target, part, e))
+}
+
+/// Keeps content that stayed wrong beside its target, under a name that nothing has.
+fn set_aside(file: &File, target: &Target, part: &[u8]) -> io::Result<()> {
+    for n in 0..BAD_NAMES {
+        let name = path::bad_name(&target.name, n);
+        match confine::give_name(file, &target.dir, part, &name, false) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            other => return other,
+        }
+    }
+    let text = "content differs from the source after a repair, and all names to keep it under are taken: remove those that end in .bad and a number";
+    Err(io::Error::other(text))
+}
+
+/// Removes a part for which `e` is the end; the error says so if it cannot be removed.
+fn without_part(file: &File, target: &Target, part: &[u8], e: io::Error) -> io::Error {
+    match confine::remove_part(file, &target.dir, part) {
+        Ok(()) => e,
+        Err(why) => {
+            let part = path::show(part);
+            io::Error::new(e.kind(), format!("{e}; {part} is left beside it: {why}"))
+        }
     }
 }
 
-fn rename(target: &Target, part: &[u8], bad: bool) -> io::Result<()> {
-    let dir = &target.dir;
-    if bad {
-        return Ok(rustix::fs::renameat(
-            dir,
-            part,
-            dir,
-            path::bad_name(&target.name).as_slice(),
-        )?);
+/// The claims that hold, and the blocks of those that do not, which may become holes.
+fn check_claims(
+    file: &File,
+    size: u64,
+    claims: Vec<(u64, Hash)>,
+    scratch: &mut Pages,
+) -> io::Result<Claims> {
+    let holds = |(index, value): &(u64, Hash)| {
+        hash_block(file, *index, size, scratch).is_ok_and(|v| v == *value)
+    };
+    let (good, bad): (Vec<_>, Vec<_>) = claims.into_iter().partition(holds);
+    let bad: Vec<u64> = bad.into_iter().map(|(index, _)| index).collect();
+    for index in &bad {
+        confine::make_hole(file, &block_range(*index, size))?;
     }
-    let renamed = rustix::fs::renameat(dir, part, dir, target.name.as_slice());
-    if renamed.is_err() {
-        // The content is good, but a directory is in its place: nothing to continue later.
-        let _gone = rustix::fs::unlinkat(dir, part, AtFlags::empty());
-    }
-    Ok(renamed?)
+    Ok((good, bad))
 }
 
-fn commit(file: &File, target: &Target, part: &[u8], sync: bool, bad: bool) -> io::Result<()> {
-    target.meta.apply(file)?;
-    if sync {
-        file.sync_all()?;
+/// Gives a complete part its permissions and time, and waits until it is on the disk. A small one is
+/// waited for only if it replaces something.
+fn ready(file: &File, target: &Target, disks: Option<&Disks>, small: bool) -> Result<(), Ending> {
+    target.meta.apply(file).map_err(Ending::Failed)?;
+    let synced = match disks {
+        Some(_) if small => sync_replacing(std::iter::once(target), disks),
+        Some(_) => file.sync().map_err(Into::into),
+        None => Ok(()),
+    };
+    synced.map_err(Ending::NotOnDisk)
+}
+
+/// Fails with what the disk does not give back, if it is asked.
+fn lost_blocks(
+    target: &Target,
+    part: &[u8],
+    reread: Option<(Reread, Box<BlockTree>)>,
+    with: (&mut Pages, &Stop),
+) -> Result<(), Ending> {
+    let Some((told, tree)) = reread else {
+        return Ok(());
+    };
+    match reread::wrong_blocks(target, part, &tree, &told, with) {
+        Ok(wrong) if wrong.is_empty() => Ok(()),
+        Ok(wrong) => Err(Ending::Lost(Some((tree, wrong)))),
+        Err(e) => Err(Ending::NotOnDisk(e)),
     }
-    rename(target, part, bad)
+}
+
+fn give_name(file: &File, target: &Target, part: &[u8], bad: bool) -> Ending {
+    match rename(file, target, part, bad) {
+        Ok(()) if bad => Ending::Mismatch,
+        Ok(()) => Ending::InPlace,
+        Err(e) => Ending::Failed(e),
+    }
 }
 
 /// The value of a block of which some leaves are known.
@@ -347,27 +506,53 @@ fn hash_rest(
 /// The root of what is there, and whether blocks went into it as holes.
 pub(super) type Checked = (Hash, bool);
 
-fn check_sparse(target: &Target, size: u64, scratch: &mut Pages) -> io::Result<Checked> {
+/// The root of what is there, read from the disk if that is asked.
+fn check_there(
+    target: &Target,
+    size: u64,
+    zeros: bool,
+    reread: Option<&Reread>,
+    (scratch, stop): (&mut Pages, &Stop),
+) -> io::Result<Checked> {
+    let zeros = zeros && size > BLOCK;
+    match reread {
+        Some(told) => reread::root(target, size, zeros, told, (scratch, stop)),
+        None if zeros => check_sparse(target, size, scratch, stop),
+        None => check(target, size, scratch, stop).map(|root| (root, false)),
+    }
+}
+
+/// Costs what is stored, however long the file is.
+fn check_sparse(
+    target: &Target,
+    size: u64,
+    scratch: &mut Pages,
+    stop: &Stop,
+) -> io::Result<Checked> {
     let file = confine::open_to_read(&target.dir, &target.name)?;
     // Where the file system does not tell, the blocks themselves do.
-    let data: RangeSet = extents(&file, size)
-        .unwrap_or_else(|_| std::iter::once(0..size).collect())
-        .into_iter()
-        .collect();
+    let data = extents(&file, size, stop).unwrap_or_else(|_| std::iter::once(0..size).collect());
+    let mut holes: RangeSet = std::iter::once(0..size).collect();
+    for range in &data {
+        holes.remove(range.clone());
+    }
     let mut tree = BlockTree::new(size);
-    for index in 0..block_count(size) {
-        let range = block_range(index, size);
-        if data.overlaps(range.clone()) {
-            tree.learn(index, hash_content(&file, index, size, scratch)?);
-        } else {
-            tree.set_hole(&range);
+    for hole in holes.iter() {
+        tree.set_hole(&hole);
+    }
+    for range in data {
+        for index in range.start / BLOCK..range.end.div_ceil(BLOCK) {
+            stop.check()?;
+            if tree.get(index).is_none() {
+                tree.learn(index, hash_content(&file, index, size, scratch)?);
+            }
         }
     }
     let root = tree.root().ok_or(io::ErrorKind::UnexpectedEof)?;
     Ok((root, tree.has_holes()))
 }
 
-fn check(target: &Target, size: u64, scratch: &mut Pages) -> io::Result<Hash> {
+fn check(target: &Target, size: u64, scratch: &mut Pages, stop: &Stop) -> io::Result<Hash> {
     let file = confine::open_to_read(&target.dir, &target.name)?;
     if block_count(size) == 1 {
         return hash_block(&file, 0, size, scratch);
@@ -376,6 +561,7 @@ fn check(target: &Target, size: u64, scratch: &mut Pages) -> io::Result<Hash> {
     scratch.fit(1 << 20);
     let mut at = 0;
     while at < size {
+        stop.check()?;
         let n = usize::try_from(size - at)
             .unwrap_or(usize::MAX)
             .min(scratch.len());
@@ -386,19 +572,80 @@ fn check(target: &Target, size: u64, scratch: &mut Pages) -> io::Result<Hash> {
     Ok(hasher.finalize().into())
 }
 
-fn finish(root: &Dir, dirs: &[(Vec<u8>, Meta)], sync: bool) -> Vec<String> {
+/// Directories get their own permissions and times; says where that failed.
+fn finish_dirs(root: &Dir, dirs: &[Folder], stop: &Stop) -> Vec<(Code, String)> {
     let mut problems = Vec::new();
+    let mut narrower = 0u64;
     // Children first: a parent may become read-only.
-    for (dir, meta) in dirs.iter().rev() {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let applied =
-            confine::open_beneath(root, dir, flags, Mode::empty()).and_then(|fd| meta.apply(fd));
-        if let Err(e) = applied {
-            problems.push(format!("{}: permissions or time: {e}", path::show(dir)));
+    for dir in dirs.iter().rev() {
+        if stop.check().is_err() {
+            break;
+        }
+        let name = path::show(&dir.path);
+        match dir.apply(root) {
+            Ok(None) => {}
+            Ok(Some(mode)) => {
+                narrower += 1;
+                if narrower == 1 {
+                    let (theirs, ours) = (dir.meta.permissions().bits(), mode.bits());
+                    let why = format!(
+                        "{name}: keeps its permissions {ours:04o}, the source's are {theirs:04o}: a copy does not widen those of a folder that was there"
+                    );
+                    problems.push((Code::Ok, why));
+                }
+            }
+            Err(e) => {
+                let why = format!("{name}: its permissions or time cannot be set: {e}");
+                problems.push((Code::of_write(&e), why));
+            }
         }
     }
-    if sync && let Err(e) = sync_all(root) {
-        problems.push(format!("sync: {e}"));
+    if narrower > 1 {
+        let why = format!("so do {} more folders", narrower - 1);
+        problems.push((Code::Ok, why));
     }
     problems
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, os::unix::fs::FileExt as _, path::Path};
+
+    use super::*;
+
+    /// In a file system of memory files may be longest.
+    fn longest(file: &File) -> u64 {
+        let fits = |size: &u64| file.set_len(*size).is_ok();
+        [1 << 60, 1 << 43].into_iter().find(fits).unwrap()
+    }
+
+    #[test]
+    fn a_file_of_holes_costs_what_is_stored_and_can_be_stopped() {
+        let shm = Path::new("/dev/shm");
+        let tmp = tempfile::tempdir_in(if shm.is_dir() { shm } else { Path::new(".") }).unwrap();
+        let file = File::create(tmp.path().join("f")).unwrap();
+        let size = longest(&file);
+        file.write_all_at(&[1; 7], 5 * BLOCK + 1).unwrap();
+        let target = Target {
+            dir: confine::open_root(tmp.path()).unwrap(),
+            name: b"f".to_vec(),
+            meta: Meta {
+                mode: 0o600,
+                mtime: 0,
+                mtime_nanos: 0,
+            },
+            replaces: false,
+        };
+        let (stop, mut scratch) = (Stop::default(), Pages::default());
+        let (root, sparse) = check_sparse(&target, size, &mut scratch, &stop).unwrap();
+        let mut expected = BlockTree::new(size);
+        expected.set_hole(&(0..size));
+        assert!(sparse);
+        let file = confine::open_to_read(&target.dir, b"f").unwrap();
+        expected.set(5, hash_block(&file, 5, size, &mut scratch).unwrap());
+        assert_eq!(Some(root), expected.root());
+        stop.set();
+        assert!(check(&target, size, &mut scratch, &stop).is_err());
+        assert!(check_sparse(&target, size, &mut scratch, &stop).is_err());
+    }
 }

@@ -6,21 +6,26 @@
 //!   that does not check, and the file is cut there.
 //! - The journal is locked while its transfer lives; its first record of a run names the holder.
 //! - A claim is never believed without hashing, so nothing here needs to be synced.
+//! - What is claimed beyond some bounds is not kept: it is sent again.
+//! - Hashing reads through the page cache, which may say what the disk does not have once a sync has
+//!   failed. So the journal says when that was: no claim from before holds, and the small files that were
+//!   named since the last sync are sent again whatever they look like.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{File, TryLockError},
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{self, BufReader, Read},
     sync::Arc,
 };
 
-use farhaul_core::codec::{DecodeError, Reader, Writer};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX, Writer};
 
+use super::lock::{Lock, cannot};
 use crate::{
-    confine::{self, Dir},
+    bounds,
+    confine::Dir,
     digest::Hash,
-    error::{Code, TransferError},
+    disk::File,
+    error::TransferError,
     path::{self, Tag},
     sender::Identity,
 };
@@ -28,10 +33,23 @@ use crate::{
 const CHECK: usize = 8;
 /// Longest body: a path and a few numbers.
 const MAX_BODY: usize = path::PATH_MAX + 64;
+/// Longest journal that is read: the claims of some 20 TB.
+const MOST: u64 = 1 << 30;
 const HOLDER: u8 = 1;
 const FILE: u8 = 2;
 const BLOCK: u8 = 3;
 const FORGET: u8 = 4;
+const NAMED: u8 = 5;
+const SYNCED: u8 = 6;
+const UNSYNCED: u8 = 7;
+/// What no file is.
+const VOID: Identity = Identity {
+    size: VARINT_MAX,
+    mtime: i64::MIN,
+    mtime_nanos: u32::MAX,
+};
+/// Names per record, 8 bytes each.
+const NAMES: usize = 256;
 
 /// What an earlier run says it has of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,31 +58,43 @@ pub(crate) struct Claim {
     pub(crate) blocks: BTreeMap<u64, Hash>,
 }
 
-/// The journal of one transfer, locked.
+impl Claim {
+    /// Nothing of it holds, but that there may be a part.
+    fn void(&mut self) {
+        self.blocks.clear();
+        self.identity = VOID;
+    }
+}
+
+/// The journal of one transfer.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    dir: Dir,
-    name: Vec<u8>,
-    file: File,
+    lock: Arc<Lock>,
     claims: BTreeMap<Vec<u8>, Claim>,
+    /// Files that an earlier run named whose sync failed, by [`short_name`].
+    suspects: BTreeSet<u64>,
+    /// Files were named and not synced.
+    unsynced: bool,
     /// Files with a part on disk.
     live: BTreeSet<u64>,
     next: u64,
+    /// Bytes of the file.
+    len: u64,
     buffer: Vec<u8>,
 }
 
 impl Journal {
     /// Opens or makes the journal of transfer `tag` in `dir`, and locks it.
     pub(crate) fn open(dir: &Dir, tag: Tag) -> Result<Self, TransferError> {
-        let name = path::journal_name(tag);
-        let file = lock(dir, &name)?;
+        let lock = Arc::new(Lock::take(dir, tag)?);
         let mut journal = Self {
-            dir: Arc::clone(dir),
-            name,
-            file,
+            lock,
             claims: BTreeMap::new(),
+            suspects: BTreeSet::new(),
+            unsynced: false,
             live: BTreeSet::new(),
             next: 0,
+            len: 0,
             buffer: Vec::new(),
         };
         journal.load().map_err(|e| cannot("read the journal", &e))?;
@@ -84,14 +114,19 @@ impl Journal {
     }
 
     fn load(&mut self) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        self.file.read_to_end(&mut bytes)?;
-        let contents = Contents::read(&bytes);
-        self.next = contents.next();
+        let file = self.lock.file();
+        let contents = Contents::read(file.reader())?;
+        self.next = contents.next;
         self.claims = contents.claims;
-        self.file.set_len(contents.good as u64)?;
-        self.file.seek(SeekFrom::End(0))?;
+        self.suspects = contents.suspects;
+        self.unsynced = !contents.named.is_empty();
+        file.set_len(contents.good)?;
+        self.len = contents.good;
         Ok(())
+    }
+
+    pub(crate) const fn lock(&self) -> &Arc<Lock> {
+        &self.lock
     }
 
     /// What an earlier run claims of the file at `name`, if it was the same file.
@@ -120,19 +155,62 @@ impl Journal {
         put_record(&mut self.buffer, FORGET, |w| w.varint(number).is_ok());
     }
 
-    /// Hands what was appended to the system.
+    /// These files are about to get their names, and are not synced.
+    pub(crate) fn named<'a>(&mut self, paths: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
+        let names: Vec<u64> = paths.map(short_name).collect();
+        for names in names.chunks(NAMES) {
+            put_record(&mut self.buffer, NAMED, |w| {
+                names.iter().all(|n| w.put(&n.to_be_bytes()).is_ok())
+            });
+        }
+        self.flush()?;
+        self.unsynced = true;
+        for name in &names {
+            self.suspects.remove(name);
+        }
+        Ok(())
+    }
+
+    /// Whether what has this name may be in the page cache only, whatever it looks like.
+    pub(crate) fn is_suspect(&self, path: &[u8]) -> bool {
+        self.suspects.contains(&short_name(path))
+    }
+
+    /// A sync has failed.
+    pub(crate) fn sync_failed(&mut self) -> io::Result<()> {
+        put_record(&mut self.buffer, UNSYNCED, |_| true);
+        self.flush()
+    }
+
+    /// Everything was synced.
+    pub(crate) fn synced(&mut self) -> io::Result<()> {
+        put_record(&mut self.buffer, SYNCED, |_| true);
+        self.unsynced = false;
+        self.flush()
+    }
+
+    /// Hands what was appended to the system. What cannot be written is dropped, and so is the beginning
+    /// of it that was: what follows could not be read behind it.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let written = self.file.write_all(&self.buffer);
+        let file = self.lock.file();
+        let written = file.write_all_at(&self.buffer, self.len);
+        let len = self.buffer.len() as u64;
         self.buffer.clear();
-        written
+        if let Err(e) = written {
+            file.set_len(self.len)?;
+            return Err(e);
+        }
+        self.len += len;
+        Ok(())
     }
 
-    /// True if some file can be continued by a later run.
+    /// True if a later run should know something.
     pub(crate) fn is_needed(&self) -> bool {
-        !self.live.is_empty() || !self.claims.is_empty()
+        let files = !self.live.is_empty() || !self.claims.is_empty();
+        files || self.unsynced || !self.suspects.is_empty()
     }
 
     /// Claims nobody asked for: parts of files that are no longer among the sources.
@@ -148,60 +226,10 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // A journal that says nothing only clutters; if it cannot be written or removed, the next run
-        // reads it and starts over.
+        // What cannot be written is sent again by the next run.
         let _later = self.flush();
-        if !self.is_needed() {
-            let _cluttered =
-                rustix::fs::unlinkat(&self.dir, self.name.as_slice(), AtFlags::empty());
-        }
+        self.lock.set_idle(!self.is_needed());
     }
-}
-
-fn cannot(what: &str, e: &io::Error) -> TransferError {
-    TransferError::new(
-        Code::of_write(e),
-        format!("cannot {what} at the destination: {e}"),
-    )
-    .fix("choose a destination that can be written")
-}
-
-/// Opens and locks; the loser of a race for a removed journal tries again.
-fn lock(dir: &Dir, name: &[u8]) -> Result<File, TransferError> {
-    loop {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o600))
-            .map_err(|e| cannot("write", &e.into()))?;
-        let mut file = File::from(fd);
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(locked(&mut file)),
-            Err(TryLockError::Error(e)) => return Err(cannot("lock the journal", &e)),
-        }
-        let ours = rustix::fs::fstat(&file).map_err(|e| cannot("read the journal", &e.into()))?;
-        match confine::stat(dir, name) {
-            Ok(Some(there)) if there.st_ino == ours.st_ino => return Ok(file),
-            Ok(_) => {}
-            Err(e) => return Err(cannot("read the journal", &e)),
-        }
-    }
-}
-
-fn locked(file: &mut File) -> TransferError {
-    let mut bytes = Vec::new();
-    let read = file.read_to_end(&mut bytes).is_ok();
-    let mut holder = String::from("another run");
-    let mut r = Reader::new(&bytes);
-    while let Ok(body) = record(&mut r) {
-        if read && body.first() == Some(&HOLDER) {
-            holder = path::show(&body[1..]);
-        }
-    }
-    TransferError::new(
-        Code::Locked,
-        format!("the destination is being written by {holder}"),
-    )
-    .fix("wait for it to end, or stop it; the files it completed will not be sent again")
 }
 
 /// What the bytes of a journal say.
@@ -210,26 +238,57 @@ struct Contents {
     claims: BTreeMap<Vec<u8>, Claim>,
     /// Names by number.
     names: BTreeMap<u64, Vec<u8>>,
+    /// Files that were named since the last sync that succeeded.
+    named: BTreeSet<u64>,
+    /// Files whose sync failed.
+    suspects: BTreeSet<u64>,
+    /// What the names cost, and the blocks claimed.
+    charged: usize,
+    blocks: usize,
+    /// The first number that no file has.
+    next: u64,
     /// Bytes up to the end of the last record that checks.
-    good: usize,
+    good: u64,
 }
 
 impl Contents {
-    fn read(bytes: &[u8]) -> Self {
+    fn read(from: impl Read) -> io::Result<Self> {
         let mut contents = Self::default();
-        let mut r = Reader::new(bytes);
-        while let Ok(body) = record(&mut r) {
-            if contents.apply(body).is_err() {
-                break;
-            }
-            contents.good = bytes.len() - r.rest().len();
-        }
-        contents
+        contents.good = records(from, |body| contents.apply(body).is_ok())?;
+        Ok(contents)
     }
 
-    /// The first number that no file has.
-    fn next(&self) -> u64 {
-        self.names.last_key_value().map_or(0, |(n, _)| n + 1)
+    /// A file was begun. Of too many the later ones are not remembered.
+    fn begin(&mut self, number: u64, name: &[u8], identity: Identity) {
+        self.next = self.next.max(number.saturating_add(1));
+        self.drop_name(number);
+        let charge = bounds::charge_of(name.len());
+        if self.charged + charge > bounds::CLAIMS {
+            return self.drop_claim(name);
+        }
+        self.charged += charge;
+        self.names.insert(number, name.to_vec());
+        let claim = self.claims.entry(name.to_vec());
+        let claim = claim.or_insert_with(|| Claim {
+            identity,
+            blocks: BTreeMap::new(),
+        });
+        // A run that ended before it had checked what the one before left takes nothing away.
+        if claim.identity != identity {
+            claim.identity = identity;
+            self.blocks -= std::mem::take(&mut claim.blocks).len();
+        }
+    }
+
+    fn drop_name(&mut self, number: u64) -> Option<Vec<u8>> {
+        let name = self.names.remove(&number)?;
+        self.charged -= bounds::charge_of(name.len());
+        Some(name)
+    }
+
+    fn drop_claim(&mut self, name: &[u8]) {
+        let gone = self.claims.remove(name);
+        self.blocks -= gone.map_or(0, |claim| claim.blocks.len());
     }
 
     fn apply(&mut self, body: &[u8]) -> Result<(), DecodeError> {
@@ -242,30 +301,39 @@ impl Contents {
                     mtime: r.u64()?.cast_signed(),
                     mtime_nanos: r.u32()?,
                 };
-                let name = r.rest().to_vec();
-                let claim = self.claims.entry(name.clone()).or_insert_with(|| Claim {
-                    identity,
-                    blocks: BTreeMap::new(),
-                });
-                // A run that ended before it had checked what the one before left takes nothing away.
-                if claim.identity != identity {
-                    claim.identity = identity;
-                    claim.blocks.clear();
-                }
-                self.names.insert(number, name);
+                self.begin(number, r.rest(), identity);
             }
             BLOCK => {
                 let (number, index) = (r.varint()?, r.varint()?);
                 let value = r.take(32)?.try_into().map_err(|_| DecodeError::Truncated)?;
                 let name = self.names.get(&number);
-                if let Some(claim) = name.and_then(|n| self.claims.get_mut(n)) {
-                    claim.blocks.insert(index, value);
+                if let Some(claim) = name.and_then(|n| self.claims.get_mut(n))
+                    && self.blocks < bounds::CLAIMED
+                {
+                    self.blocks += usize::from(claim.blocks.insert(index, value).is_none());
+                }
+            }
+            NAMED => {
+                let (names, []) = r.rest().as_chunks() else {
+                    return Err(DecodeError::Malformed("names"));
+                };
+                self.named
+                    .extend(names.iter().map(|n| u64::from_be_bytes(*n)));
+            }
+            UNSYNCED => {
+                self.suspects.append(&mut self.named);
+                self.claims.values_mut().for_each(Claim::void);
+                self.blocks = 0;
+            }
+            SYNCED => {
+                for name in std::mem::take(&mut self.named) {
+                    self.suspects.remove(&name);
                 }
             }
             FORGET => {
                 let number = r.varint()?;
-                if let Some(name) = self.names.get(&number) {
-                    self.claims.remove(name);
+                if let Some(name) = self.drop_name(number) {
+                    self.drop_claim(&name);
                 }
             }
             _ => {}
@@ -274,17 +342,56 @@ impl Contents {
     }
 }
 
-fn record<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
-    let len = r.u32()? as usize;
-    if len > MAX_BODY {
-        return Err(DecodeError::Malformed("journal record"));
+/// Shows the bodies of the records that check to `each`, until one does not, `each` does not want it, or
+/// the journal is too long to be one; says where the last one ends that was wanted.
+pub(super) fn records(from: impl Read, mut each: impl FnMut(&[u8]) -> bool) -> io::Result<u64> {
+    let mut from = BufReader::new(from.take(MOST));
+    let (mut good, mut body, mut check) = (0, Vec::new(), [0; CHECK]);
+    let mut next = |body: &mut Vec<u8>| -> io::Result<Option<u64>> {
+        let mut len = [0; 4];
+        from.read_exact(&mut len)?;
+        let len = u32::from_be_bytes(len) as usize;
+        if len > MAX_BODY {
+            return Ok(None);
+        }
+        body.resize(len, 0);
+        from.read_exact(body)?;
+        from.read_exact(&mut check)?;
+        let checks = check[..] == blake3::hash(body).as_bytes()[..CHECK];
+        Ok(checks.then_some((4 + len + CHECK) as u64))
+    };
+    loop {
+        match next(&mut body) {
+            Ok(Some(len)) if each(&body) => good += len,
+            Ok(_) => return Ok(good),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(good),
+            Err(e) => return Err(e),
+        }
     }
-    let body = r.take(len)?;
-    if r.take(CHECK)? == &blake3::hash(body).as_bytes()[..CHECK] {
-        Ok(body)
-    } else {
-        Err(DecodeError::Malformed("journal record"))
-    }
+}
+
+/// True if `file` begins as a journal does: a file of the user's may have the name of one.
+pub(crate) fn is_journal(file: &File) -> bool {
+    let mut begins = false;
+    let read = records(file.reader(), |body| {
+        begins = holder(body).is_some();
+        false
+    });
+    read.is_ok() && begins
+}
+
+/// Stands for a path; two that share it are only sent once too often.
+fn short_name(path: &[u8]) -> u64 {
+    let mut name = [0; 8];
+    name.copy_from_slice(&blake3::hash(path).as_bytes()[..8]);
+    u64::from_be_bytes(name)
+}
+
+/// Who began a run, if the record says that.
+pub(super) fn holder(body: &[u8]) -> Option<&[u8]> {
+    body.split_first()
+        .filter(|(k, _)| **k == HOLDER)
+        .map(|(_, name)| name)
 }
 
 fn put_record(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Writer<'_>) -> bool) {
@@ -318,8 +425,10 @@ fn put_block(out: &mut Vec<u8>, number: u64, index: u64, value: &Hash) {
 /// Reads arbitrary bytes as a journal; what they claim must survive being recorded anew. For fuzzing.
 #[doc(hidden)]
 pub fn fuzz_journal(bytes: &[u8]) {
-    let contents = Contents::read(bytes);
-    assert_eq!(Contents::read(&bytes[..contents.good]), contents);
+    let read = |bytes: &[u8]| Contents::read(bytes).unwrap_or_default();
+    let contents = read(bytes);
+    let good = usize::try_from(contents.good).unwrap_or(usize::MAX);
+    assert_eq!(read(&bytes[..good]), contents);
     let mut again = Vec::new();
     for (name, claim) in &contents.claims {
         // One number for all: a number means what it was last given to.
@@ -328,8 +437,11 @@ pub fn fuzz_journal(bytes: &[u8]) {
             put_block(&mut again, 0, *index, value);
         }
     }
-    let twin = Contents::read(&again);
-    assert_eq!((twin.claims, twin.good), (contents.claims, again.len()));
+    let twin = read(&again);
+    assert_eq!(
+        (twin.claims, twin.good),
+        (contents.claims, again.len() as u64)
+    );
 }
 
 /// The same behind lengths and checks that are right, which a fuzzer does not find by itself: records
@@ -343,6 +455,12 @@ pub fn fuzz_journal_records(bytes: &[u8]) {
         put_record(&mut journal, kind, |w| w.put(body).is_ok());
     }
     fuzz_journal(&journal);
+}
+
+/// A journal as a transfer under way has it.
+#[cfg(test)]
+pub(crate) fn open_journal(dir: &Dir, tag: Tag) -> impl Drop + use<> {
+    Journal::open(dir, tag).expect("a journal can be made")
 }
 
 #[cfg(test)]

@@ -7,8 +7,7 @@
 //! - What the peer says bounds nothing that is allocated before bytes have arrived.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
-    fs::File,
+    collections::{BTreeMap, HashMap, VecDeque},
     io,
     ops::Range,
     sync::Arc,
@@ -19,36 +18,54 @@ use farhaul_core::{protocol::Session, time::Instant};
 
 use crate::{
     ask::{Existing, Meter},
-    confine::{Dir, Tree},
+    asked::Asked,
+    bounds::{self, WINDOW, has_room},
+    confine::{self, Dir, Tree},
     digest::{BlockTree, Hash, Leaves},
+    disk::File,
     error::{Code, TransferError},
+    host::Host,
     ledger::{Ledger, Outbox, short},
     message::{Message, Root, Tally},
     path::{self, Tag},
-    pool::{Pool, Wake},
+    pool::{Broken, Keep, Pool},
     progress::Progress,
     ranges::RangeSet,
     sender::{Identity, NOT_LISTED},
-    table::{Table, WINDOW},
+    table::Table,
 };
 
 mod base;
 mod decide;
+mod disks;
 mod files;
+mod folders;
 mod job;
 mod journal;
+mod lock;
 mod place;
+mod reach;
+mod reread;
 mod staging;
 
 pub(crate) use base::{Base, Look};
-use job::{Meta, Small, Target, WriteDone, WriteJob};
+use disks::Disks;
+use folders::Folders;
+use job::{Folder, Meta, Small, Target, WriteDone, WriteJob};
 use journal::Journal;
+pub(crate) use journal::is_journal;
+#[cfg(test)]
+pub(crate) use journal::open_journal;
 #[doc(hidden)]
 pub use journal::{fuzz_journal, fuzz_journal_records};
+pub(crate) use lock::Lock;
+pub(crate) use reach::Reach;
+use reread::Reread;
 use staging::Staging;
 
 /// Small files per job.
 const BATCH: usize = 64;
+const CACHED: &str = "--verify-disk: the file system at the destination cannot be read past its cache; it was told to forget the files, and they were read again";
 /// Entries over before the sender is told.
 const REPORT_EVERY: u64 = 1024;
 /// Longest time between reports while something changes.
@@ -61,6 +78,10 @@ struct Incoming {
     is_file: bool,
     /// Something has its name already.
     replaces: bool,
+    /// The permissions of what has it.
+    mode_there: Option<u32>,
+    /// Why that may not be replaced, if it is not the same.
+    stands: Option<&'static str>,
     /// Its content was asked for twice.
     repaired: bool,
     root: Option<Root>,
@@ -89,6 +110,10 @@ struct Part {
     file: Option<Arc<File>>,
     /// Exists on disk.
     made: bool,
+    /// What is missing in it reads as zeros.
+    cleared: bool,
+    /// Which file on which device it then is.
+    inode: Option<(u64, u64)>,
     /// Its number in the journal.
     journal: Option<u64>,
     /// Blocks that some bytes have been written of.
@@ -96,7 +121,12 @@ struct Part {
     tree: BlockTree,
     /// Values of the sender's blocks compared so far, once they were asked for.
     compared: Option<u64>,
-    bad: Vec<u64>,
+    /// Blocks that differ.
+    bad: Vec<Range<u64>>,
+    /// Blocks that counted as holes and are to be hashed as they are stored.
+    stored: RangeSet,
+    /// Its disk gave something else back.
+    lost: bool,
 }
 
 impl Part {
@@ -104,11 +134,15 @@ impl Part {
         Self {
             file: None,
             made: false,
+            cleared: true,
+            inode: None,
             journal: None,
             gathering: BTreeMap::new(),
             tree: BlockTree::new(size),
             compared: None,
             bad: Vec::new(),
+            stored: RangeSet::default(),
+            lost: false,
         }
     }
 }
@@ -117,14 +151,15 @@ impl Part {
 struct Gathering {
     /// Bytes not written yet.
     left: u64,
-    leaves: Leaves,
+    /// Apart: a map of one block has room for many.
+    leaves: Box<Leaves>,
 }
 
 impl Gathering {
     fn new(bytes: u64) -> Self {
         Self {
             left: bytes,
-            leaves: Leaves::new(bytes),
+            leaves: Box::new(Leaves::new(bytes)),
         }
     }
 }
@@ -137,6 +172,9 @@ pub(crate) struct Rules {
     pub(crate) existing: Existing,
     /// Files of the same size are compared by content, whatever their times.
     pub(crate) checksum: bool,
+    /// What was written is read again from the disk before it counts.
+    pub(crate) verify_disk: bool,
+    pub(crate) reach: Reach,
 }
 
 /// How far a transfer is, as its receiver sees it.
@@ -160,10 +198,17 @@ pub(crate) struct Receiver {
     rename: Option<Vec<u8>>,
     tag: Tag,
     rules: Rules,
+    asked: Asked,
     journal: Journal,
+    /// What is to be synced, unless nothing is.
+    disks: Option<Arc<Disks>>,
+    /// Whether what was written is read again.
+    reread: Option<Reread>,
     table: Table<Incoming>,
     missing: RangeSet,
     pieces: Vec<Range<u64>>,
+    /// Files under repair some blocks of which are to be hashed as they are stored.
+    stored: VecDeque<u64>,
     staging: Staging,
     /// Bytes wanted that will need space.
     promised: u64,
@@ -171,13 +216,20 @@ pub(crate) struct Receiver {
     free: u64,
     /// Bytes of small files in memory.
     resident: usize,
+    /// Those of them that workers have, or will have next.
+    writing: usize,
     small: Vec<Small>,
     open: VecDeque<u64>,
-    dirs: Vec<(Vec<u8>, Meta)>,
-    /// Directories made by this transfer: nothing can be in the way in them.
-    fresh: HashSet<Vec<u8>>,
+    folders: Folders,
+    /// Blocks of parts that are not complete.
+    gathering: usize,
+    /// Ranges of blocks that differ.
+    bad: usize,
     /// Files under way by path: no two of them may be collected in one place.
     names: HashMap<Vec<u8>, u64>,
+    /// Where names that differ only in case are one: digests of the lower case of every path listed, and
+    /// of the path that had it first.
+    folded: Option<HashMap<[u8; 8], [u8; 8]>>,
     pool: Pool<WriteJob>,
     wants: Vec<Range<u64>>,
     stage: Stage,
@@ -189,6 +241,10 @@ pub(crate) struct Receiver {
     pub(crate) last_root: Option<Hash>,
     meter: Meter,
     progress: Arc<Progress>,
+    /// That the journal cannot be written was told.
+    unnoted: bool,
+    /// Ends the transfer.
+    fault: Option<TransferError>,
 }
 
 impl Receiver {
@@ -197,30 +253,43 @@ impl Receiver {
         base: Base,
         tag: Tag,
         rules: Rules,
+        asked: Asked,
         progress: Arc<Progress>,
-        wake: Option<&Wake>,
+        host: &Host,
     ) -> Result<Self, TransferError> {
-        let pool = Pool::new("farhaul-write", wake);
-        let pool = pool.map_err(|e| {
+        let pool = Pool::new("farhaul-write", host);
+        let mut pool = pool.map_err(|e| {
             TransferError::new(Code::Internal, format!("cannot start a thread: {e}"))
         })?;
+        let journal = Journal::open(&base.dir, tag)?;
+        let disks = journal.lock().disks();
+        let disks = rules.sync.then_some(disks).transpose()?.map(Arc::new);
+        // The next run of the same command must not touch what a worker of this one still writes to.
+        pool.keep(Arc::clone(journal.lock()) as Keep);
         Ok(Self {
-            journal: Journal::open(&base.dir, tag)?,
+            folded: journal.lock().folds_case().then(HashMap::new),
+            journal,
+            disks,
+            reread: rules.verify_disk.then(Reread::default),
             tree: Tree::new(base.dir),
             rename: base.rename,
             tag,
             rules,
+            asked,
             table: Table::default(),
             missing: RangeSet::default(),
             pieces: Vec::new(),
+            stored: VecDeque::new(),
             staging: Staging::default(),
             promised: 0,
             free: u64::MAX,
             resident: 0,
+            writing: 0,
             small: Vec::new(),
             open: VecDeque::new(),
-            dirs: Vec::new(),
-            fresh: HashSet::new(),
+            folders: Folders::default(),
+            gathering: 0,
+            bad: 0,
             names: HashMap::new(),
             pool,
             wants: Vec::new(),
@@ -230,9 +299,16 @@ impl Receiver {
             ledger: Ledger::default(),
             tally: Tally::default(),
             last_root: None,
-            meter: Meter::new(),
+            meter: host.meter(),
             progress,
+            unnoted: false,
+            fault: None,
         })
+    }
+
+    /// True if another message may be taken: there is room for what is answered.
+    pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
+        has_room(&self.out, session) && !self.folders.are_too_many()
     }
 
     /// True once all files are as they should be and the sender has been told.
@@ -246,24 +322,39 @@ impl Receiver {
     }
 
     /// True while workers have something to answer.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub(crate) const fn is_waiting(&self) -> bool {
         self.pool.outstanding() > 0
     }
 
-    /// When a report or a write is due though nothing arrives.
-    pub(crate) fn next_wake(&self) -> Option<Instant> {
+    /// When workers are to be looked after, or a report or a write is due though nothing arrives.
+    pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
         let (_, told, at) = &self.reported;
         let report = at.filter(|_| *told != self.tally && !self.is_finished());
         let report = report.map(|at| at + REPORT_AFTER);
         let write = self.staging.since.map(|since| since + place::LINGER);
-        report.into_iter().chain(write).min()
+        let answer = self.pool.next_answer(now);
+        report.into_iter().chain(write).chain(answer).min()
+    }
+
+    /// Says that there is work to be done yet: how far it is, though nothing changed.
+    pub(crate) fn tell_that_it_works(&mut self) {
+        self.out.push(&Message::Report {
+            resolved: self.reported.0,
+            tally: self.tally,
+        });
     }
 
     /// Moves everything on.
     pub(crate) fn poll(&mut self, now: Instant, session: &mut dyn Session) {
-        while let Some(done) = self.pool.pop() {
-            self.done(done);
+        while has_room(&self.out, session)
+            && let Some(done) = self.pool.pop()
+        {
+            self.answered(done);
         }
+        if self.fault.is_some() {
+            return;
+        }
+        self.hash_stored();
         self.write_small();
         self.write_staged(now);
         loop {
@@ -274,22 +365,16 @@ impl Receiver {
             release(&mut self.names, &over.path, number);
         }
         self.report(now);
-        if self.stage == Stage::Listed && self.table.len() == 0 {
+        self.close_folders();
+        if self.stage == Stage::Listed && self.table.len() == 0 && !self.folders.are_closing() {
             self.stage = Stage::Finishing;
             self.remove_unclaimed();
-            let (root, dirs) = (self.tree.root(), std::mem::take(&mut self.dirs));
-            self.pool.push(WriteJob::Finish {
-                root,
-                dirs,
-                sync: self.rules.sync,
-            });
+            let (root, dirs) = (self.tree.root(), self.folders.take());
+            let disks = self.disks.clone();
+            self.pool.push(WriteJob::Finish { root, dirs, disks });
         }
-        if let Err(e) = self.journal.flush() {
-            self.ledger.add(
-                Code::Ok,
-                format!("the journal cannot be written, so this transfer cannot be continued: {e}"),
-            );
-        }
+        let noted = self.journal.flush();
+        self.note_journal(noted);
         self.out.flush(session);
     }
 
@@ -297,9 +382,10 @@ impl Receiver {
     pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
         match message {
             Message::Entries { first, entries } => {
+                let more: usize = entries.iter().map(bounds::charge).sum();
                 if first != self.table.next()
                     || self.stage != Stage::Listing
-                    || self.table.len() + entries.len() > WINDOW
+                    || self.table.charged() + more > WINDOW
                 {
                     return Err(TransferError::protocol(
                         "the manifest is out of order or too far ahead",
@@ -319,6 +405,7 @@ impl Receiver {
             Message::Holes { ranges } => {
                 for r in &ranges {
                     self.hole(r);
+                    self.check_pieces().map_err(TransferError::protocol)?;
                 }
                 Ok(())
             }
@@ -336,7 +423,7 @@ impl Receiver {
                 code,
                 again,
                 text,
-            } => {
+            } if file != NOT_LISTED || self.stage == Stage::Listing => {
                 self.failed_there(file, code, again, &text);
                 Ok(())
             }
@@ -404,23 +491,34 @@ impl Receiver {
         let keep = !matches!(code, Code::SourceChanged | Code::VerifyFailed);
         match std::mem::replace(&mut slot.item.state, State::Over) {
             State::Memory { bytes, .. } => self.resident -= bytes.len(),
-            State::Part(part) if part.made && !(keep && part.journal.is_some()) => {
-                let (parent, name) = path::split(&slot.item.path);
-                let name = path::part_name(name, self.tag);
-                // What cannot be removed is overwritten or removed by the next run.
-                let _left = self.tree.dir(parent).and_then(|dir| {
-                    Ok(rustix::fs::unlinkat(
-                        &dir,
-                        name.as_slice(),
-                        rustix::fs::AtFlags::empty(),
-                    )?)
-                });
-                if let Some(number) = part.journal {
-                    self.journal.forget(number);
-                }
-            }
+            State::Part(part) => self.drop_part(file, &part, keep),
             _ => {}
         }
+    }
+
+    fn drop_part(&mut self, file: u64, part: &Part, keep: bool) {
+        self.uncount(part);
+        if part.made && !(keep && part.journal.is_some()) {
+            let path = self.table.get(file).map(|slot| slot.item.path.clone());
+            self.remove_part(&path.unwrap_or_default());
+            if let Some(number) = part.journal {
+                self.journal.forget(number);
+            }
+        }
+    }
+
+    /// The part is no longer collected.
+    fn uncount(&mut self, part: &Part) {
+        self.gathering -= part.gathering.len();
+        self.bad -= part.bad.len();
+    }
+
+    /// Why what arrived is in too many pieces, if it is.
+    fn check_pieces(&self) -> Result<(), &'static str> {
+        if self.gathering > bounds::GATHERED || self.missing.len() > bounds::GAPS {
+            return Err("the peer sends pieces of more blocks than it completes");
+        }
+        Ok(())
     }
 
     fn report(&mut self, now: Instant) {
@@ -445,18 +543,68 @@ impl Receiver {
     fn remove_unclaimed(&mut self) {
         let names: Vec<Vec<u8>> = self.journal.unclaimed().map(<[u8]>::to_vec).collect();
         for name in names {
-            let (parent, name) = path::split(&name);
-            let part = path::part_name(name, self.tag);
-            // It may never have been made.
-            let _gone = self.tree.dir(parent).and_then(|dir| {
-                Ok(rustix::fs::unlinkat(
-                    &dir,
-                    part.as_slice(),
-                    rustix::fs::AtFlags::empty(),
-                )?)
-            });
+            self.remove_part(&name);
         }
         self.journal.drop_unclaimed();
+    }
+
+    /// Removes the part of the file at `path`, which may never have been made, nor its folder.
+    fn remove_part(&mut self, path: &[u8]) {
+        let (parent, name) = path::split(path);
+        let name = path::part_name(name, self.tag);
+        let dir = self.tree.dir(parent);
+        match dir.and_then(|dir| confine::remove(&dir, &name)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                let part = path::show(&path::join(parent, &name));
+                self.warn(format!("{part} is left and cannot be removed: {e}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Says once that the journal cannot be written.
+    fn note_journal(&mut self, noted: io::Result<()>) {
+        if let Err(e) = noted
+            && !std::mem::replace(&mut self.unnoted, true)
+        {
+            let text = "the journal cannot be written, so this transfer cannot be continued";
+            self.warn(format!("{text}: {e}"));
+        }
+    }
+
+    /// Something that both sides should know.
+    fn warn(&mut self, text: String) {
+        self.tell(Code::Ok, text);
+    }
+
+    fn tell(&mut self, code: Code, text: String) {
+        self.out.push(&Message::Trouble {
+            file: NOT_LISTED,
+            code,
+            text: short(&text),
+        });
+        self.ledger.add(code, text);
+    }
+
+    /// What others wait for who want the destination: it lives until the last worker is done.
+    pub(crate) const fn lock(&self) -> &Arc<Lock> {
+        self.journal.lock()
+    }
+
+    /// Why the transfer must end, once.
+    pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
+        self.fault.take()
+    }
+
+    fn answered(&mut self, done: Result<WriteDone, Broken>) {
+        match done {
+            Ok(done) => self.done(done),
+            Err(broken) => {
+                let slot = broken.task.file.and_then(|n| self.table.get(n));
+                let name = slot.map_or_else(String::new, |s| path::show(&s.item.path));
+                self.fault.get_or_insert(broken.error(&name));
+            }
+        }
     }
 
     fn done(&mut self, done: WriteDone) {
@@ -477,17 +625,26 @@ impl Receiver {
                 index,
                 value,
             } => self.block_done(number, index, value),
-            WriteDone::Verified { number, good, bad } => self.verified(number, &good, &bad),
+            WriteDone::Verified { number, checked } => self.verified(number, checked),
             WriteDone::Checked { number, root } => self.checked(number, root.ok()),
             WriteDone::Committed { number, ending } => self.committed(number, ending),
-            WriteDone::Finished { problems } => {
-                for problem in problems {
-                    self.ledger.add(Code::Ok, problem.clone());
-                    self.out.push(&Message::Trouble {
-                        file: NOT_LISTED,
-                        code: Code::Ok,
-                        text: short(&problem),
-                    });
+            WriteDone::Finished { problems, synced } => {
+                for (code, text) in problems {
+                    self.tell(code, text);
+                }
+                if self.stage < Stage::Finishing {
+                    return self.folders_closed();
+                }
+                if self.reread.as_ref().is_some_and(Reread::was_cached) {
+                    self.warn(CACHED.into());
+                }
+                match synced {
+                    Ok(()) if self.disks.is_some() => {
+                        let noted = self.journal.synced();
+                        self.note_journal(noted);
+                    }
+                    Ok(()) => {}
+                    Err(e) => self.not_on_disk(&e),
                 }
                 self.progress.set(&self.tally);
                 self.out.push(&Message::Finished {
@@ -499,15 +656,41 @@ impl Receiver {
         }
     }
 
+    /// A sync has failed: no file of this run is known to be on the disk.
+    fn not_on_disk(&mut self, e: &io::Error) {
+        let code = Code::of_write(e);
+        let lost = std::mem::take(&mut self.tally.files_ok);
+        self.tally.files_failed += lost;
+        let next = match self.journal.sync_failed() {
+            Ok(()) => "the next run sends again what it cannot be sure of".to_string(),
+            Err(e) => format!("the journal cannot be written ({e}): give --verify-disk next time"),
+        };
+        let text = format!("{e}; {next}");
+        if lost == 0 && self.ledger.has(code) {
+            // Each of them has been told of.
+            return;
+        }
+        self.out.push(&Message::Trouble {
+            file: NOT_LISTED,
+            code,
+            text: short(&text),
+        });
+        self.ledger.add(code, text);
+    }
+
     /// A handle on the target's directory, and its name there.
     fn target(&mut self, file: u64) -> io::Result<Target> {
         let slot = self.table.get(file).ok_or(io::ErrorKind::NotFound)?;
         let (parent, name) = path::split(&slot.item.path);
         let dir: Dir = self.tree.dir(parent)?;
+        if let Some(disks) = &self.disks {
+            disks.hold(&dir, parent)?;
+        }
         Ok(Target {
             dir,
             name: name.to_vec(),
             meta: slot.item.meta,
+            replaces: slot.item.replaces,
         })
     }
 
@@ -519,6 +702,12 @@ impl Receiver {
             mtime_nanos: slot.item.meta.mtime_nanos,
         })
     }
+}
+
+/// Device and number of an open file.
+fn inode(file: &File) -> Option<(u64, u64)> {
+    let stat = file.stat().ok()?;
+    Some((stat.st_dev, stat.st_ino))
 }
 
 /// Nothing more is collected for this file: another may have its name.

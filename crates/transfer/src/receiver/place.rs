@@ -3,8 +3,7 @@
 //!
 //! - Only bytes that are missing are taken: a duplicate never touches what was placed, hashed or
 //!   renamed, whatever it carries.
-//! - This thread copies; writing, and waiting for the disk, is the workers' part, until they are so far
-//!   behind that it must wait for them.
+//! - This thread copies; writing, and waiting for the disk, is the workers' part.
 //! - An error of one file ends that file, not the session.
 
 use std::{ops::Range, time::Duration};
@@ -20,12 +19,12 @@ use super::{
 };
 use crate::{
     digest::{BLOCK, Hash, LEAF, LEAVES, block_range},
-    error::Code,
+    error::{Code, TransferError},
     table::CONTENT,
 };
 
 /// Memory for small files that are incomplete or being written.
-const RESIDENT: usize = 48 << 20;
+const RESIDENT: usize = 6 << 20;
 /// Longest time that bytes wait for others to be written with.
 pub(super) const LINGER: Duration = Duration::from_millis(20);
 
@@ -58,7 +57,15 @@ impl<'a> Arrived<'a> {
 impl Receiver {
     /// Places a batch.
     pub(crate) fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
-        self.keep_up()?;
+        if self.staging.is_full() && self.fault.is_none() {
+            let text = "the destination's disk has not taken anything for a long time";
+            let fix = "look at the disk there, then run the same command again: it continues where it stopped";
+            self.fault = Some(TransferError::new(Code::DestError, text).fix(fix));
+        }
+        if self.fault.is_some() {
+            // The next poll ends the transfer.
+            return Ok(());
+        }
         let mut rest = extents;
         while let Some(first) = rest.first() {
             let mut end = first.offset;
@@ -89,6 +96,7 @@ impl Receiver {
             }
             self.pieces = pieces;
             rest = after;
+            self.check_pieces().map_err(|why| StoreError(why.into()))?;
         }
         Ok(())
     }
@@ -157,15 +165,11 @@ impl Receiver {
         }
     }
 
-    /// Waits for workers that are too far behind. Meanwhile the network waits in the socket's buffer,
-    /// and reports come late, which slows the sender down: what is written cannot be faster than the disk.
-    fn keep_up(&mut self) -> Result<(), StoreError> {
-        while self.staging.is_full() {
-            let done = self.pool.wait();
-            let done = done.ok_or_else(|| StoreError("internal: no worker is left".into()))?;
-            self.done(done);
-        }
-        Ok(())
+    /// Bytes that may arrive. Where workers are behind, with small files too, the rest waits in the socket's buffer, and reports
+    /// come late, which slows the sender down.
+    pub(crate) fn room(&self) -> u64 {
+        let small = RESIDENT.saturating_sub(self.writing) as u64;
+        self.staging.room().min(small)
     }
 
     /// Hands collected bytes to workers that have nothing else to do, or if they have waited long
@@ -214,7 +218,10 @@ impl Receiver {
             let block = block_range(index, size);
             let bytes = block.end - block.start;
             let block_state = part.gathering.entry(index);
-            let gathering = block_state.or_insert_with(|| Gathering::new(bytes));
+            let gathering = block_state.or_insert_with(|| {
+                self.gathering += 1;
+                Gathering::new(bytes)
+            });
             let n = within.end.min(block.end) - within.start.max(block.start);
             gathering.left -= n.min(gathering.left);
         }
@@ -241,6 +248,7 @@ impl Receiver {
         let Some(gathering) = part.gathering.remove(&index) else {
             return;
         };
+        self.gathering -= 1;
         match gathering.leaves.value().filter(|_| size > BLOCK) {
             Some(value) => self.block_done(number, index, Ok(value)),
             None => self.hash_block(number, index, size, gathering.leaves),

@@ -3,20 +3,25 @@
 //! leaf that lies in it whole.
 //!
 //! - Loads are recycled: in a steady state nothing is allocated.
-//! - There are at most [`LOADS`]: a disk that is slower than the network holds up the receiver, not the
-//!   memory.
+//! - There are at most [`LOADS`]: what a disk that is slower than the network does not take waits in the
+//!   socket, not in memory.
 //! - New data and repairs are collected apart, so that a repair does not cut a leaf of new data in two.
 
-use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, sync::Arc};
+use std::{io, ops::Range, sync::Arc};
 
 use farhaul_core::time::Instant;
 
-use crate::digest::{BLOCK, Hash, LEAF, leaf_hash};
+use crate::{
+    digest::{BLOCK, Hash, LEAF, leaf_hash},
+    disk::File,
+};
 
 /// Bytes in a load: they stay in the cache of the core that fetches them.
 const LOAD: usize = 512 << 10;
-/// Loads being filled, written or waiting: 16 MiB.
-const LOADS: usize = 32;
+/// Loads being filled, written or waiting: 12 MiB of content.
+const LOADS: usize = 24;
+/// Those of them that are for what arrives although there is no room, as is tried now and then.
+const SPARE: usize = 10;
 
 /// Consecutive bytes of one file.
 #[derive(Debug)]
@@ -103,6 +108,11 @@ impl Load {
         }
     }
 
+    /// The entry that its first bytes are of.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.runs.first().map(|run| run.number)
+    }
+
     /// Writes it, hashing in passing.
     pub(super) fn write(&self) -> Vec<Written> {
         let written = |run: &Run| {
@@ -154,7 +164,12 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// True if another batch must wait for workers.
+    /// Bytes that may arrive: each load's worth of them may end two.
+    pub(super) const fn room(&self) -> u64 {
+        (LOADS - SPARE).saturating_sub(self.out) as u64 * (LOAD as u64 / 2)
+    }
+
+    /// True if nothing more can be taken.
     pub(super) const fn is_full(&self) -> bool {
         self.out + 2 >= LOADS
     }
@@ -231,7 +246,7 @@ mod tests {
 
     #[test]
     fn nothing_waits_once_a_full_load_has_left() {
-        let file = Arc::new(tempfile::tempfile().unwrap());
+        let file = Arc::new(File::from(tempfile::tempfile().unwrap()));
         let size = 4 * LOAD as u64;
         let bytes = vec![7; LOAD / 2];
         let mut staging = Staging::default();

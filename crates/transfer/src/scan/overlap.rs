@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, io};
 
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{FileType, OFlags, Stat};
 
 use super::{Filter, Source, is_dir, within};
 use crate::{confine, path};
@@ -74,7 +74,7 @@ fn listed(source: &Source, name: &[u8], filter: &Filter) -> io::Result<Option<St
     let rel = path::join(&source.rel, rest);
     let (above, last) = path::split(&rel);
     let flags = OFlags::PATH | OFlags::DIRECTORY;
-    let found = confine::open_beneath(&source.root, above, flags, Mode::empty())
+    let found = confine::open_beneath(&source.root, above, flags)
         .and_then(|dir| confine::stat(&dir, if last.is_empty() { b"." } else { last }));
     let stat = match found {
         Ok(Some(stat)) => stat,

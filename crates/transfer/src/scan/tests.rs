@@ -1,6 +1,7 @@
 use std::{fs, os::unix::fs::symlink};
 
 use super::*;
+use crate::receiver;
 
 fn walk(sources: Vec<Source>) -> (Vec<(Kind, String, u64)>, Vec<Problem>) {
     let (entries, problems, _) = walk_some(sources, Selection::default());
@@ -13,7 +14,7 @@ fn walk_some(sources: Vec<Source>, selection: Selection) -> Walked {
     let mut excluded = Vec::new();
     let progress = Arc::new(Progress::default());
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
-    for found in start(sources, selection, Arc::clone(&progress))
+    for found in start(sources, selection, Arc::clone(&progress), &Host::default())
         .unwrap()
         .iter()
         .flatten()
@@ -24,6 +25,8 @@ fn walk_some(sources: Vec<Source>, selection: Selection) -> Walked {
             }
             Found::Problem(p) => problems.push(p),
             Found::Excluded(path) => excluded.push(path::show(&path)),
+            Found::End => {}
+            Found::Broken(why) => panic!("{why}"),
         }
     }
     (entries, problems, excluded)
@@ -36,14 +39,13 @@ fn a_tree_is_listed_by_the_slash_rule() {
     fs::create_dir_all(base.join("b/empty")).unwrap();
     fs::write(base.join("b/2"), "22").unwrap();
     fs::write(base.join("a"), "").unwrap();
-    fs::write(base.join(".x.00000000.farhaul-part"), "own").unwrap();
     symlink("b/2", base.join("good")).unwrap();
     symlink("/etc", base.join("bad")).unwrap();
     rustix::fs::mknodat(
         rustix::fs::CWD,
         base.join("fifo"),
         FileType::Fifo,
-        Mode::from_raw_mode(0o600),
+        rustix::fs::Mode::from_raw_mode(0o600),
         0,
     )
     .unwrap();
@@ -154,11 +156,19 @@ fn a_list_takes_the_place_of_the_walk() {
 
 #[test]
 fn missing_sources_are_named() {
-    let e = resolve(&["/nonexistent/a".into(), "/nonexistent/b".into()]).unwrap_err();
+    let e = resolve(
+        &["/nonexistent/a".into(), "/nonexistent/b".into()],
+        &Host::default(),
+    )
+    .unwrap_err();
     assert_eq!(e.code, Code::SourceMissing);
     assert!(e.text.contains("/nonexistent/a") && e.text.contains("/nonexistent/b"));
     let tmp = tempfile::tempdir().unwrap();
-    let (sources, problems) = resolve(&[tmp.path().into(), "/nonexistent/b".into()]).unwrap();
+    let (sources, problems) = resolve(
+        &[tmp.path().into(), "/nonexistent/b".into()],
+        &Host::default(),
+    )
+    .unwrap();
     assert_eq!((sources.len(), problems.len()), (1, 1));
 }
 
@@ -226,4 +236,64 @@ fn a_folder_removed_while_it_is_served_is_not_an_empty_one() {
     fs::remove_dir(&share).unwrap();
     let gone = Source::beneath(root, b"").unwrap_err();
     assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn a_scanner_that_panics_is_not_taken_for_one_that_is_done() {
+    let last = |scan: fn() -> Result<(), Gone>| {
+        let (to, from) = mpsc::sync_channel(1);
+        let to: Give = Arc::new(move |batch| to.send(batch).map_err(|_| Gone));
+        to_the_end(&to, scan);
+        from.try_recv().unwrap().pop().unwrap()
+    };
+    assert!(matches!(last(|| Ok(())), Found::End));
+    assert!(matches!(last(|| panic!("injected")), Found::Broken(why) if why == "injected"));
+}
+
+#[test]
+fn state_is_left_out_and_named_and_what_looks_like_it_is_sent() {
+    let tmp = tempfile::tempdir().unwrap();
+    let base = tmp.path().join("src");
+    fs::create_dir_all(base.join("d/e")).unwrap();
+    let name = |name: Vec<u8>| String::from_utf8(name).unwrap();
+    let journal = |tag| name(path::journal_name([tag; 8]));
+    let part = |tag| name(path::part_name(b"x", [tag; 8]));
+    // Transfer 1 is under way in `d`.
+    let dir = confine::open_root(&base.join("d")).unwrap();
+    let live = receiver::open_journal(&dir, [1; 8]);
+    let ours = [
+        format!("d/{}", journal(1)),
+        format!("d/{}", part(1)),
+        format!("d/e/{}", part(1)),
+    ];
+    for part in &ours[1..] {
+        fs::write(base.join(part), "part").unwrap();
+    }
+    // These are the user's.
+    let mut users = vec![
+        part(1),
+        format!("d/{}", part(2)),
+        format!("d/{}", journal(3)),
+        format!("d/{}", journal(4)),
+        ".x.farhaul-part".to_string(),
+        ".farhaul-journal-mine".to_string(),
+    ];
+    for file in &users {
+        fs::write(base.join(file), "mine").unwrap();
+    }
+    fs::create_dir(base.join(part(5))).unwrap();
+    fs::write(base.join(part(5)).join("f"), "mine").unwrap();
+    users.push(format!("{}/f", part(5)));
+    let (entries, problems) = walk(vec![Source::local(&tmp.path().join("src/")).unwrap()]);
+    let files = entries.iter().filter(|(kind, ..)| *kind == Kind::File);
+    let mut sent: Vec<_> = files.map(|(_, name, _)| name.clone()).collect();
+    sent.sort();
+    users.sort();
+    assert_eq!(sent, users);
+    let told: Vec<_> = problems.iter().map(|p| &p.text).collect();
+    assert_eq!(told.len(), ours.len(), "{told:?}");
+    for name in &ours {
+        assert!(told.iter().any(|text| text.starts_with(name)), "{told:?}");
+    }
+    drop(live);
 }

@@ -18,6 +18,7 @@ use super::{
     job::{PackFile, Piece, ReadJob},
 };
 use crate::{
+    bounds::has_room,
     digest::{BLOCK, Hash},
     pages::Pages,
     ranges::RangeSet,
@@ -25,7 +26,7 @@ use crate::{
 };
 
 /// Bytes in memory; beyond that the oldest are given up. Only what is queued twice is ever that old.
-const KEPT: u64 = 24 << 20;
+const KEPT: u64 = 12 << 20;
 /// Empty buffers kept.
 const SPARE: usize = 8;
 /// Starts remembered before those that have gone are forgotten.
@@ -109,7 +110,7 @@ impl Loaded {
 impl Sender {
     /// Queues content on the session, in manifest order.
     pub(super) fn feed(&mut self, session: &mut dyn Session) {
-        self.read_ahead();
+        self.read_ahead(session);
         while session.unsent() < UNSENT && self.steps.front().is_some_and(|s| s.ready) {
             match self.steps.pop_front().map(|step| step.what) {
                 Some(Ahead::Pack(id)) => {
@@ -126,13 +127,14 @@ impl Sender {
                 }
                 None => return,
             }
-            self.read_ahead();
+            self.read_ahead(session);
         }
     }
 
-    /// Starts to read what comes next.
-    fn read_ahead(&mut self) {
+    /// Starts to read what comes next. What cannot be read is told, for which there must be room.
+    fn read_ahead(&mut self, session: &dyn Session) {
         while self.steps.len() < AHEAD + self.pool.threads()
+            && has_room(&self.out, session)
             && let Some(item) = self.queue.front()
         {
             let (what, reads) = match *item {
@@ -147,6 +149,11 @@ impl Sender {
                     }
                     let Some(range) = self.next_piece(number) else {
                         self.queue.pop_front();
+                        if let Some(Body::Large(large)) =
+                            self.table.get_mut(number).map(|s| &mut s.item.body)
+                        {
+                            large.queued = false;
+                        }
                         continue;
                     };
                     let reads = self.read_piece(number, &range);
@@ -167,13 +174,10 @@ impl Sender {
         let Body::Large(large) = &mut slot.item.body else {
             return None;
         };
-        let front = large.to_send.front_mut()?;
+        let front = large.to_send.first()?;
         let block_end = start + ((front.start - start) / BLOCK + 1) * BLOCK;
         let piece = front.start..front.end.min(block_end);
-        front.start = piece.end;
-        if front.is_empty() {
-            large.to_send.pop_front();
-        }
+        large.to_send.remove(piece.clone());
         Some(piece)
     }
 
@@ -256,11 +260,11 @@ impl Sender {
         pack.start = self.table.get(first).map_or(pack.start, |s| s.range.start);
         let file = |number: u64| {
             let item = &self.table.get(number)?.item;
-            matches!(item.body, Body::Small).then(|| PackFile {
+            matches!(item.body, Body::Small { .. }).then(|| PackFile {
                 number,
                 root: Arc::clone(&self.roots[item.source]),
                 rel: item.rel.clone(),
-                identity: item.identity(),
+                stamp: item.stamp,
             })
         };
         let files: Vec<_> = (first..upto).filter_map(file).collect();
@@ -276,6 +280,11 @@ impl Sender {
         results: Vec<(u64, std::io::Result<Hash>)>,
     ) {
         for (number, result) in results {
+            if let Some(slot) = self.table.get_mut(number)
+                && let Body::Small { queued } = &mut slot.item.body
+            {
+                *queued = false;
+            }
             match result {
                 Ok(root) => self.settle(number, root, false),
                 Err(e) => {

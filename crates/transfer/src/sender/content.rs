@@ -6,16 +6,14 @@
 //!   not end the session.
 
 use std::{
-    fs::File,
     io::{self, IoSliceMut},
-    os::unix::fs::FileExt,
     sync::Arc,
 };
 
 use farhaul_core::store::{Extent, StoreError};
 
 use super::{Body, Sender};
-use crate::{confine, table::CONTENT};
+use crate::{confine, disk::File, table::CONTENT};
 
 /// Large files kept open.
 const OPEN: usize = 128;
@@ -121,8 +119,14 @@ impl Sender {
             return Ok(Arc::clone(file));
         }
         let file = Arc::new(confine::open_to_read(&self.roots[item.source], &item.rel)?);
+        let about = file.stat()?;
+        let inode = (about.st_dev, about.st_ino);
+        if *large.inode.get_or_insert(inode) != inode {
+            // Another was put in its place since it was opened first.
+            return Err(super::job::changed());
+        }
         // Reading ahead of the workers; where it cannot be asked for, reading is only slower.
-        let _hint = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Sequential);
+        let _hint = file.advise(rustix::fs::Advice::Sequential);
         large.file = Some(Arc::clone(&file));
         self.open.push_back(number);
         if self.open.len() > OPEN
@@ -175,7 +179,7 @@ impl<'a> Run<'a> {
         let mut at = self.at;
         let end = self.at + self.bytes;
         while at < end {
-            match rustix::io::preadv(file, parts, at) {
+            match file.read_vectored_at(parts, at) {
                 Ok(0) => return Err(super::job::changed()),
                 Ok(n) => {
                     at += n as u64;

@@ -1,13 +1,14 @@
 //! What does the receiver want? Its answers become packs of small files, ranges of large ones, and
 //! notes about holes.
 
-use std::{collections::VecDeque, ops::Range};
+use std::ops::Range;
 
-use super::{BLOCK, Body, Item, Large, PACK_FILES, Pack, ReadJob, Sender};
+use super::{BLOCK, Body, Item, Large, Outgoing, PACK_FILES, Pack, ReadJob, Sender, too_often};
 use crate::{
+    bounds::{self, ASKED, REPAIRS},
     digest::BlockTree,
     error::TransferError,
-    message::{Kind, Message},
+    message::{Kind, Message, Tally},
     ranges::RangeSet,
     table::Slot,
 };
@@ -16,6 +17,28 @@ use crate::{
 const RANGES: usize = 1500;
 
 impl Sender {
+    pub(super) fn note_tally(&mut self, tally: &Tally) {
+        self.tally = *tally;
+        self.progress.set(tally);
+    }
+
+    pub(super) fn report(&mut self, resolved: u64, tally: &Tally) -> Result<(), TransferError> {
+        if resolved > self.decided {
+            return Err(TransferError::protocol(
+                "the peer resolved entries it has not decided on",
+            ));
+        }
+        self.note_tally(tally);
+        while self.table.first() < resolved
+            && let Some(item) = self.table.pop_if(|_| true)
+        {
+            if !item.settled {
+                self.unsettled -= 1;
+            }
+        }
+        Ok(())
+    }
+
     /// The receiver has decided on every entry below `upto` and wants `ranges`.
     pub(super) fn want(&mut self, upto: u64, ranges: &[Range<u64>]) -> Result<(), TransferError> {
         let listed = ranges.last().is_none_or(|r| r.end <= self.table.end());
@@ -32,11 +55,11 @@ impl Sender {
         let mut before = Vec::new();
         wanted.take(0..border, &mut before);
         for r in before {
-            self.want_more(&r);
+            self.want_more(&r)?;
         }
         let mut pack = None;
         for number in self.decided..upto {
-            self.decide(number, &mut wanted, &mut pack);
+            self.decide(number, &mut wanted, &mut pack)?;
         }
         self.close_pack(pack);
         self.decided = upto;
@@ -49,24 +72,30 @@ impl Sender {
         }
     }
 
-    fn decide(&mut self, number: u64, wanted: &mut RangeSet, pack: &mut Option<Pack>) {
+    fn decide(
+        &mut self,
+        number: u64,
+        wanted: &mut RangeSet,
+        pack: &mut Option<Pack>,
+    ) -> Result<(), TransferError> {
         let Some(slot) = self.table.get_mut(number) else {
-            return;
+            return Ok(());
         };
         if slot.item.entry.kind != Kind::File || slot.range.is_empty() {
-            return;
+            return Ok(());
         }
         let range = slot.range.clone();
         let mut pieces = Vec::new();
         wanted.take(range.clone(), &mut pieces);
+        pieces.iter().try_for_each(|piece| charge(slot, piece))?;
         if slot.item.failed {
             // Given up already. A pack is read end to end, so it may not reach over this file.
             self.close_pack(pack.take());
-            return;
+            return Ok(());
         }
         let size = range.end - range.start;
         if size <= BLOCK {
-            slot.item.body = Body::Small;
+            slot.item.body = Body::Small { queued: true };
             let full =
                 |p: &Pack| range.end - p.start > BLOCK || p.upto - p.first >= PACK_FILES as u64;
             if pack.as_ref().is_some_and(full) {
@@ -77,10 +106,11 @@ impl Sender {
             for piece in pieces {
                 join(&mut pack.wanted, piece);
             }
-            return;
+            return Ok(());
         }
         self.close_pack(pack.take());
         self.decide_large(number, pieces);
+        Ok(())
     }
 
     fn decide_large(&mut self, number: u64, pieces: Vec<Range<u64>>) {
@@ -94,13 +124,18 @@ impl Sender {
         let unread: RangeSet = pieces.iter().map(within).collect();
         slot.item.body = Body::Large(Box::new(Large {
             file: None,
-            to_send: pieces.into(),
+            to_send: pieces.into_iter().collect(),
+            queued: true,
+            repairs: 0,
+            told: 0,
             mapped: !sparse,
             zeros,
             unread,
             tree: BlockTree::new(size),
             next_block: 0,
             hashing: 0,
+            touched: 0,
+            inode: None,
         }));
         if sparse {
             let root = std::sync::Arc::clone(&self.roots[slot.item.source]);
@@ -125,32 +160,37 @@ impl Sender {
         }
     }
 
-    /// Bytes of entries decided on before.
-    fn want_more(&mut self, range: &Range<u64>) {
+    /// Bytes of entries decided on before; those that wait to be read anyway are not queued twice.
+    fn want_more(&mut self, range: &Range<u64>) -> Result<(), TransferError> {
         let mut at = range.start;
         while at < range.end
             && let Some(number) = self.table.find(at)
         {
-            let Some(Slot { range: own, item }) = self.table.get_mut(number) else {
-                return;
+            let Some(slot) = self.table.get_mut(number) else {
+                return Ok(());
             };
-            let piece = at..range.end.min(own.end);
+            let piece = at..range.end.min(slot.range.end);
             at = piece.end;
-            let start = own.start;
-            match &mut item.body {
+            charge(slot, &piece)?;
+            let start = slot.range.start;
+            match &mut slot.item.body {
                 Body::Large(large) => {
-                    large.unread.insert(piece.start - start..piece.end - start);
-                    large.to_send.push_back(piece);
-                    self.queue.push_back(Item::Large(number));
+                    large.queue(start, piece);
+                    if !std::mem::replace(&mut large.queued, true) {
+                        self.queue.push_back(Item::Large(number));
+                    }
                 }
-                Body::Small => {
-                    let mut pack = new_pack(number, start);
-                    pack.wanted.push(piece);
-                    self.close_pack(Some(pack));
+                Body::Small { queued } => {
+                    if !std::mem::replace(queued, true) {
+                        let mut pack = new_pack(number, start);
+                        pack.wanted.push(piece);
+                        self.close_pack(Some(pack));
+                    }
                 }
                 Body::None => {}
             }
         }
+        Ok(())
     }
 
     /// Content arrived wrong: sends `ranges` (within the object) again and hashes the file anew.
@@ -169,31 +209,27 @@ impl Sender {
         if let Body::Large(large) = &mut slot.item.body {
             // From here on every block counts as it is stored.
             large.zeros = false;
-            let size = slot.item.entry.size;
-            let holes: Vec<u64> = if large.tree.has_holes() {
-                (0..crate::digest::block_count(size))
-                    .filter(|i| large.tree.is_hole(*i))
-                    .collect()
-            } else {
-                Vec::new()
-            };
+            let hole = large.tree.take_holes().first().map(|r| r.start);
             let changed = ranges
                 .iter()
-                .flat_map(|r| (r.start - own.start) / BLOCK..(r.end - own.start).div_ceil(BLOCK));
-            for index in holes.into_iter().chain(changed) {
-                large.tree.clear(index);
+                .map(|r| (r.start - own.start) / BLOCK..(r.end - own.start).div_ceil(BLOCK));
+            let mut first = hole.unwrap_or(large.next_block);
+            for blocks in changed {
+                first = first.min(blocks.start);
+                large.tree.clear(blocks);
             }
-            large.next_block = 0;
-            if slot.item.settled {
+            large.next_block = large.next_block.min(first);
+            if slot.item.settled && !slot.item.failed {
+                large.repairs += 1;
+                if large.repairs > REPAIRS {
+                    return Err(too_often());
+                }
                 slot.item.settled = false;
                 self.unsettled += 1;
                 self.active.push_front(file);
             }
         }
-        for r in ranges {
-            self.want_more(r);
-        }
-        Ok(())
+        ranges.iter().try_for_each(|r| self.want_more(r))
     }
 
     /// The stored ranges of a sparse file are known: the rest is told, not sent.
@@ -206,22 +242,30 @@ impl Sender {
             return;
         };
         large.mapped = true;
+        // Of a file in very many pieces the rest counts as one.
+        let rest = data.get(bounds::RANGES).map(|r| r.start..size);
+        let data = || {
+            data.iter()
+                .take(bounds::RANGES)
+                .cloned()
+                .chain(rest.clone())
+        };
         if large.zeros {
             let mut rest: RangeSet = std::iter::once(0..size).collect();
-            for r in data {
-                rest.remove(r.clone());
+            for r in data() {
+                rest.remove(r);
             }
             for hole in rest.iter() {
                 large.tree.set_hole(&hole);
             }
             return;
         }
-        let mut wanted: RangeSet = large.to_send.drain(..).collect();
+        let mut wanted = std::mem::take(&mut large.to_send);
         let mut send = Vec::new();
-        for r in data {
+        for r in data() {
             wanted.take(r.start + start..r.end + start, &mut send);
         }
-        large.to_send = VecDeque::from(send);
+        large.to_send = send.into_iter().collect();
         let holes: Vec<_> = wanted.iter().collect();
         for hole in &holes {
             let within = hole.start - start..hole.end - start;
@@ -234,6 +278,39 @@ impl Sender {
             });
         }
     }
+}
+
+impl Large {
+    /// Queues what of `piece` does not wait to be read already; the file begins at `start`.
+    fn queue(&mut self, start: u64, piece: Range<u64>) {
+        let within = piece.start - start..piece.end - start;
+        let mut waiting = Vec::new();
+        self.unread.take(within.clone(), &mut waiting);
+        self.unread.insert(within);
+        let mut at = piece.start;
+        for r in waiting {
+            self.to_send.insert(at..r.start + start);
+            at = r.end + start;
+        }
+        self.to_send.insert(at..piece.end);
+    }
+}
+
+/// Takes note that `piece` of the file in `slot` was asked for. Only whole blocks may be, so that what is
+/// kept of it is as much as what was read of the file.
+fn charge(slot: &mut Slot<Outgoing>, piece: &Range<u64>) -> Result<(), TransferError> {
+    let (start, end) = (slot.range.start, slot.range.end);
+    let whole = (piece.start - start).is_multiple_of(BLOCK)
+        && (piece.end == end || (piece.end - start).is_multiple_of(BLOCK));
+    if !whole {
+        return Err(TransferError::protocol("the peer wants a part of a block"));
+    }
+    let asked = slot.item.asked.saturating_add(piece.end - piece.start);
+    slot.item.asked = asked;
+    if asked > (end - start).saturating_mul(ASKED) {
+        return Err(too_often());
+    }
+    Ok(())
 }
 
 const fn new_pack(number: u64, start: u64) -> Pack {

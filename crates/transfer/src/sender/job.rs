@@ -1,15 +1,16 @@
 //! What do the sender's workers do? Read small files whole (and hash them in passing), hash blocks of
 //! large files after they were sent, find the holes of sparse ones.
 
-use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, sync::Arc};
+use std::{io, ops::Range, sync::Arc};
 
 use rustix::fs::{SeekFrom, Stat};
 
 use crate::{
     confine::{self, Dir},
     digest::{self, BLOCK, BlockDigest, Hash},
+    disk::File,
     pages::Pages,
-    pool::Job,
+    pool::{Job, Stop, Task},
 };
 
 /// Reads of a block or file before an I/O error is believed.
@@ -36,16 +37,62 @@ impl Identity {
         }
     }
 
-    /// True if `file` is still what was listed.
-    pub(crate) fn holds(&self, file: &File) -> io::Result<bool> {
-        Ok(self.is_of(&rustix::fs::fstat(file)?))
-    }
-
     /// True if `stat` describes a file of this size and time.
     pub(crate) fn is_of(&self, stat: &Stat) -> bool {
         stat.st_size.cast_unsigned() == self.size
             && stat.st_mtime == self.mtime
             && stat.st_mtime_nsec == u64::from(self.mtime_nanos)
+    }
+}
+
+/// A source file as it was seen. Whoever writes to a file in place can put its size and time back, but
+/// not the time of that: the change time, which only the kernel sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    identity: Identity,
+    changed: (i64, u64),
+}
+
+/// What became of a file since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    Same,
+    /// It has the same size and time, but something was done to it: to its permissions or names, or to
+    /// its content by someone who put the time back.
+    Touched,
+    Changed,
+}
+
+impl Stamp {
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self {
+            identity: Identity {
+                size: stat.st_size.cast_unsigned(),
+                mtime: stat.st_mtime,
+                mtime_nanos: u32::try_from(stat.st_mtime_nsec).unwrap_or_default(),
+            },
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// As the open file is now.
+    pub(crate) fn now(file: &File) -> io::Result<Self> {
+        Ok(Self::of(&file.stat()?))
+    }
+
+    /// What became of it until it was `later`.
+    pub(crate) fn since(&self, later: &Self) -> Since {
+        if self.identity != later.identity {
+            Since::Changed
+        } else if self.changed != later.changed {
+            Since::Touched
+        } else {
+            Since::Same
+        }
+    }
+
+    pub(crate) const fn size(&self) -> u64 {
+        self.identity.size
     }
 }
 
@@ -55,7 +102,8 @@ pub(crate) struct PackFile {
     pub(crate) number: u64,
     pub(crate) root: Dir,
     pub(crate) rel: Vec<u8>,
-    pub(crate) identity: Identity,
+    /// As it was when it was listed.
+    pub(crate) stamp: Stamp,
 }
 
 /// Bytes of one block of a large file.
@@ -143,7 +191,18 @@ pub(crate) enum ReadDone {
 impl Job for ReadJob {
     type Done = ReadDone;
 
-    fn run(self, scratch: &mut Pages) -> ReadDone {
+    fn task(&self) -> Task {
+        match self {
+            Self::Pack { files, .. } => {
+                Task::new("reading small files from", files.first().map(|f| f.number))
+            }
+            Self::Piece { piece, .. } => Task::new("reading", Some(piece.number)),
+            Self::Block { number, .. } => Task::new("hashing", Some(*number)),
+            Self::Extents { number, .. } => Task::new("looking for holes in", Some(*number)),
+        }
+    }
+
+    fn run(self, scratch: &mut Pages, stop: &Stop) -> ReadDone {
         match self {
             Self::Pack { id, files, bytes } => read_pack(id, &files, bytes),
             Self::Piece { mut piece, file } => {
@@ -175,7 +234,7 @@ impl Job for ReadJob {
                 size,
             } => {
                 // Whatever cannot be told apart is data.
-                let data = confine::open_to_read(root, &rel).and_then(|f| extents(&f, size));
+                let data = confine::open_to_read(&root, &rel).and_then(|f| extents(&f, size, stop));
                 let data = data.unwrap_or_else(|_| std::iter::once(0..size).collect());
                 ReadDone::Extents { number, data }
             }
@@ -247,13 +306,13 @@ fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<()> {
 }
 
 fn read_pack(id: u64, files: &[PackFile], mut bytes: Pages) -> ReadDone {
-    let len: u64 = files.iter().map(|f| f.identity.size).sum();
+    let len: u64 = files.iter().map(|f| f.stamp.size()).sum();
     bytes.fit(usize::try_from(len).unwrap_or_default());
     let mut rest = &mut bytes[..];
     let mut results = Vec::with_capacity(files.len());
     for file in files {
         let (own, after) =
-            rest.split_at_mut(usize::try_from(file.identity.size).unwrap_or_default());
+            rest.split_at_mut(usize::try_from(file.stamp.size()).unwrap_or_default());
         results.push((file.number, read_small(file, own)));
         rest = after;
     }
@@ -263,7 +322,7 @@ fn read_pack(id: u64, files: &[PackFile], mut bytes: Pages) -> ReadDone {
 fn read_small(file: &PackFile, into: &mut [u8]) -> io::Result<Hash> {
     let open = confine::open_to_read(&file.root, &file.rel)?;
     read_at(&open, into, 0)?;
-    if file.identity.holds(&open)? {
+    if file.stamp.since(&Stamp::now(&open)?) == Since::Same {
         Ok(blake3::hash(into).into())
     } else {
         Err(changed())
@@ -276,16 +335,17 @@ pub(crate) fn changed() -> io::Error {
 }
 
 /// The stored ranges of a file, in order.
-pub(crate) fn extents(file: &File, size: u64) -> io::Result<Vec<Range<u64>>> {
+pub(crate) fn extents(file: &File, size: u64, stop: &Stop) -> io::Result<Vec<Range<u64>>> {
     let mut all = Vec::new();
     let mut at = 0;
     while at < size {
-        let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        stop.check()?;
+        let start = match file.seek(SeekFrom::Data(at)) {
             Ok(start) => start,
             Err(rustix::io::Errno::NXIO) => break,
             Err(e) => return Err(e.into()),
         };
-        let end = rustix::fs::seek(file, SeekFrom::Hole(start))?;
+        let end = file.seek(SeekFrom::Hole(start))?;
         if start >= size || end <= start {
             break;
         }
@@ -297,9 +357,10 @@ pub(crate) fn extents(file: &File, size: u64) -> io::Result<Vec<Range<u64>>> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::{fs::File, io::Write, os::unix::fs::FileExt as _};
 
     use super::*;
+    use crate::disk;
 
     #[test]
     fn holes_are_found_and_content_is_kept() {
@@ -308,7 +369,8 @@ mod tests {
         let size = 8 << 20;
         file.set_len(size).unwrap();
         file.write_all_at(&[2; 10], size - 10).unwrap();
-        let found = extents(&file, size).unwrap();
+        let file = disk::File::from(file);
+        let found = extents(&file, size, &Stop::default()).unwrap();
         assert!(found.first().unwrap().contains(&4999));
         assert!(found.last().unwrap().contains(&(size - 1)));
         let stored: u64 = found.iter().map(|r| r.end - r.start).sum();
@@ -318,28 +380,46 @@ mod tests {
         );
     }
 
+    /// File systems keep times to some milliseconds.
+    fn wait_for_another_tick(dir: &std::path::Path, stat: &Stat) {
+        loop {
+            let other = File::create(dir.join("other")).unwrap();
+            let now = rustix::fs::fstat(&other).unwrap();
+            if (now.st_ctime, now.st_ctime_nsec) != (stat.st_ctime, stat.st_ctime_nsec) {
+                return;
+            }
+        }
+    }
+
     #[test]
     fn a_changed_file_is_noticed() {
         let tmp = tempfile::tempdir().unwrap();
         std::fs::write(tmp.path().join("f"), "four").unwrap();
         let root = confine::open_root(tmp.path()).unwrap();
         let stat = confine::stat(&root, b"f").unwrap().unwrap();
-        let identity = Identity {
-            size: 4,
-            mtime: stat.st_mtime,
-            mtime_nanos: u32::try_from(stat.st_mtime_nsec).unwrap(),
-        };
-        let file = PackFile {
+        let mut file = PackFile {
             number: 0,
             root,
             rel: b"f".to_vec(),
-            identity,
+            stamp: Stamp::of(&stat),
         };
         let mut into = [0; 4];
         assert_eq!(
             read_small(&file, &mut into).unwrap(),
             *blake3::hash(b"four").as_bytes()
         );
+        // Another four bytes, and the time put back.
+        wait_for_another_tick(tmp.path(), &stat);
+        let open = File::options().write(true).open(tmp.path().join("f"));
+        let open = open.unwrap();
+        let time = open.metadata().unwrap().modified().unwrap();
+        open.write_all_at(b"five", 0).unwrap();
+        open.set_modified(time).unwrap();
+        let now = Stamp::now(&disk::File::from(open)).unwrap();
+        assert_eq!(file.stamp.since(&now), Since::Touched);
+        assert!(read_small(&file, &mut into).is_err());
+        file.stamp = now;
+        assert!(read_small(&file, &mut into).is_ok());
         std::fs::write(tmp.path().join("f"), "fourteen").unwrap();
         assert!(read_small(&file, &mut into).is_err());
         std::fs::write(tmp.path().join("f"), "for").unwrap();

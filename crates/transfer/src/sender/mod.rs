@@ -3,32 +3,36 @@
 //! [`Sender::fill`] when it sends and again when it repairs.
 //!
 //! - Content is queued only for entries that the receiver has decided on.
-//! - At most [`WINDOW`] entries are listed and not over, whatever the size of the tree.
+//! - Entries that are listed and not over cost at most [`WINDOW`], whatever the size of the tree.
+//! - Nothing is said in answer to a message: what is to be told is made when there is room for it. So a
+//!   sender always reads, and its receiver never waits for it to.
 //! - An entry is *settled* once its root or its failure has been told; the manifest ends when all are.
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fs::File,
     io,
     ops::Range,
     sync::{Arc, mpsc},
 };
 
-use farhaul_core::protocol::Session;
+use farhaul_core::{protocol::Session, time::Instant};
 
 use crate::{
     ask::Meter,
+    bounds::{self, LARGEST, WINDOW, has_room},
     confine::{self, Dir},
     digest::{BLOCK, BlockTree, Hash, block_count, block_range},
+    disk::File,
     error::{Code, TransferError},
+    host::Host,
     ledger::{Ledger, Outbox, short},
     message::{Entry, Kind, Message, Root, TARGET_FRAME, Tally},
     path,
-    pool::{Pool, Wake},
+    pool::{self, Broken, Pool},
     progress::{Phase, Progress},
     ranges::RangeSet,
     scan::{self, Found, Scanned, Selection, Source},
-    table::{Table, WINDOW},
+    table::Table,
 };
 
 mod ahead;
@@ -37,13 +41,11 @@ mod decide;
 mod job;
 
 use ahead::Loaded;
-pub(crate) use job::{Identity, extents, hash_block, hash_content};
-use job::{ReadDone, ReadJob};
+pub(crate) use job::{Identity, Stamp, extents, hash_block, hash_content};
+use job::{ReadDone, ReadJob, Since};
 
 /// "File number" of a problem with something that was never listed.
 pub(crate) const NOT_LISTED: u64 = farhaul_core::codec::VARINT_MAX;
-/// Manifest bytes in the stream before more are written.
-const UNWRITTEN: usize = 1 << 20;
 /// Content bytes queued on the session before more are. They are in memory.
 const UNSENT: u64 = 4 << 20;
 /// Packs and blocks being read or waiting to be queued, beyond one per worker.
@@ -58,24 +60,24 @@ struct Outgoing {
     entry: Entry,
     source: usize,
     rel: Vec<u8>,
+    stamp: Stamp,
     /// Listed anew after it had changed.
     again: bool,
     settled: bool,
     /// Given up.
     failed: bool,
+    /// Bytes asked for so far, those asked for again too.
+    asked: u64,
     body: Body,
-}
-
-impl Outgoing {
-    const fn identity(&self) -> Identity {
-        Identity::of(&self.entry)
-    }
 }
 
 enum Body {
     /// No content, or not decided yet.
     None,
-    Small,
+    /// Whether a pack that it is in waits to be read.
+    Small {
+        queued: bool,
+    },
     Large(Box<Large>),
 }
 
@@ -83,7 +85,13 @@ enum Body {
 struct Large {
     file: Option<Arc<File>>,
     /// Not queued yet, absolute offsets.
-    to_send: VecDeque<Range<u64>>,
+    to_send: RangeSet,
+    /// It waits for its turn to be read.
+    queued: bool,
+    /// How often it was hashed anew.
+    repairs: u32,
+    /// How often the values of its blocks have been asked for.
+    told: u32,
     /// Holes are known.
     mapped: bool,
     /// Only checked by the receiver, and stores less than its size: blocks of zeros count as holes.
@@ -93,6 +101,10 @@ struct Large {
     tree: BlockTree,
     next_block: u64,
     hashing: u32,
+    /// How often it was hashed once more because it was touched.
+    touched: u32,
+    /// Device and inode of the first that was opened by its name.
+    inode: Option<(u64, u64)>,
 }
 
 /// Content waiting to be queued, in manifest order.
@@ -146,7 +158,9 @@ pub(crate) struct Sender {
     active: VecDeque<u64>,
     hashing: usize,
     pool: Pool<ReadJob>,
-    new_roots: Vec<Root>,
+    new_roots: VecDeque<Root>,
+    /// Files whose blocks' values are being told, and the next block of each.
+    telling: VecDeque<(u64, u64)>,
     out: Outbox,
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
@@ -157,6 +171,8 @@ pub(crate) struct Sender {
     pub(crate) last_root: Option<Hash>,
     meter: Meter,
     progress: Arc<Progress>,
+    /// Ends the transfer.
+    fault: Option<TransferError>,
 }
 
 impl Sender {
@@ -165,12 +181,17 @@ impl Sender {
         sources: Vec<Source>,
         selection: Selection,
         progress: Arc<Progress>,
-        wake: Option<&Wake>,
+        host: &Host,
     ) -> io::Result<Self> {
         Ok(Self {
             roots: sources.iter().map(|s| Arc::clone(&s.root)).collect(),
-            found: Some(scan::start(sources, selection, Arc::clone(&progress))?),
-            pool: Pool::new("farhaul-read", wake)?,
+            found: Some(scan::start(
+                sources,
+                selection,
+                Arc::clone(&progress),
+                host,
+            )?),
+            pool: Pool::new("farhaul-read", host)?,
             progress,
             table: Table::default(),
             backlog: VecDeque::new(),
@@ -186,14 +207,16 @@ impl Sender {
             open: VecDeque::new(),
             active: VecDeque::new(),
             hashing: 0,
-            new_roots: Vec::new(),
+            new_roots: VecDeque::new(),
+            telling: VecDeque::new(),
             out: Outbox::default(),
             ledger: Ledger::default(),
             tally: Tally::default(),
             finished: false,
             parted: false,
             last_root: None,
-            meter: Meter::new(),
+            meter: host.meter(),
+            fault: None,
         })
     }
 
@@ -210,21 +233,42 @@ impl Sender {
     }
 
     /// True while workers have something to answer or the scanner to list.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub(crate) const fn is_waiting(&self) -> bool {
         self.pool.outstanding() > 0 || self.found.is_some()
+    }
+
+    /// When to look for what workers answer or the scanner lists.
+    pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
+        let scan = self.found.as_ref().map(|_| now + pool::LOOK_AGAIN);
+        scan.into_iter().chain(self.pool.next_answer(now)).min()
+    }
+
+    /// Says that there is work to be done yet: a root of nothing.
+    pub(crate) fn tell_that_it_works(&mut self) {
+        self.out.push(&Message::Roots(Vec::new()));
     }
 
     /// Moves everything on.
     pub(crate) fn poll(&mut self, session: &mut dyn Session) {
-        while let Some(done) = self.pool.pop() {
-            self.done(done);
+        while has_room(&self.out, session)
+            && let Some(done) = self.pool.pop()
+        {
+            match done {
+                Ok(done) => self.done(done),
+                Err(broken) => self.broken(&broken),
+            }
+        }
+        if self.fault.is_some() {
+            return;
         }
         self.list(session);
         self.feed(session);
-        self.hash();
-        self.tell_roots();
+        self.hash(session);
+        self.tell_roots(session);
+        self.tell_blocks(session);
         let listed = self.found.is_none() && self.backlog.is_empty() && self.relist.is_empty();
-        if listed && self.unsettled == 0 && !self.ended {
+        let told = self.unsettled == 0 && self.new_roots.is_empty();
+        if listed && told && !self.ended && self.fault.is_none() {
             self.ended = true;
             self.out.push(&Message::End {
                 entries: self.table.next(),
@@ -237,15 +281,28 @@ impl Sender {
         self.out.flush(session);
     }
 
+    /// Why the transfer must end, once.
+    pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
+        self.fault.take()
+    }
+
+    fn broken(&mut self, broken: &Broken) {
+        let slot = broken.task.file.and_then(|n| self.table.get(n));
+        let name = slot.map_or_else(String::new, |s| path::show(&s.item.entry.path));
+        self.fault.get_or_insert(broken.error(&name));
+    }
+
     /// Takes a message from the receiver.
     pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+        if self.finished {
+            return Err(TransferError::protocol(
+                "the peer sent more after it had said that it was finished",
+            ));
+        }
         match message {
             Message::Want { upto, ranges } => self.want(upto, &ranges),
             Message::Repair { file, ranges } => self.repair(file, &ranges),
-            Message::AskBlocks { file } => {
-                self.tell_blocks(file);
-                Ok(())
-            }
+            Message::AskBlocks { file } => self.asks_blocks(file),
             Message::Trouble { file, code, text } => {
                 // Without a word: what is there stays.
                 let kept = code == Code::Ok && text.is_empty();
@@ -259,42 +316,24 @@ impl Sender {
                 Ok(())
             }
             Message::Report { resolved, tally } => self.report(resolved, &tally),
-            Message::Finished { tally, .. } => {
+            // Before the manifest has ended, and before each entry was decided on, nobody can be.
+            Message::Finished { tally, .. } if self.ended && self.decided == self.table.next() => {
                 self.note_tally(&tally);
                 self.finished = true;
                 Ok(())
             }
+            Message::Finished { .. } => Err(TransferError::protocol(
+                "the peer said that it was finished before it could be",
+            )),
             _ => Err(TransferError::protocol(
                 "the peer sent a message that only a sender sends",
             )),
         }
     }
 
-    fn note_tally(&mut self, tally: &Tally) {
-        self.tally = *tally;
-        self.progress.set(tally);
-    }
-
-    fn report(&mut self, resolved: u64, tally: &Tally) -> Result<(), TransferError> {
-        if resolved > self.decided {
-            return Err(TransferError::protocol(
-                "the peer resolved entries it has not decided on",
-            ));
-        }
-        self.note_tally(tally);
-        while self.table.first() < resolved
-            && let Some(item) = self.table.pop_if(|_| true)
-        {
-            if !item.settled {
-                self.unsettled -= 1;
-            }
-        }
-        Ok(())
-    }
-
     /// Lists more entries.
     fn list(&mut self, session: &dyn Session) {
-        while self.table.len() < WINDOW && session.unwritten() + self.out.len() < UNWRITTEN {
+        while self.takes_more() && has_room(&self.out, session) {
             self.refill();
             if self.backlog.is_empty() && self.relist.is_empty() {
                 return;
@@ -302,16 +341,26 @@ impl Sender {
             let first = self.table.next();
             let mut entries = Vec::new();
             let mut bytes = 0;
-            while self.table.len() < WINDOW && bytes < TARGET_FRAME && entries.len() < 1024 {
+            while self.takes_more() && bytes < TARGET_FRAME && entries.len() < bounds::ENTRIES {
                 let (scanned, again) = match self.relist.pop_front() {
                     Some(scanned) => (scanned, true),
                     None => match self.backlog.pop_front() {
                         Some(Found::Entry(scanned)) => (scanned, false),
                         Some(Found::Problem(problem)) => {
+                            bytes += problem.text.len();
                             self.note(&problem);
                             continue;
                         }
                         Some(Found::Excluded(_)) => continue,
+                        Some(Found::End) => {
+                            self.found = None;
+                            continue;
+                        }
+                        Some(Found::Broken(why)) => {
+                            self.found = None;
+                            self.fault.get_or_insert(pool::internal(scan::DOING, &why));
+                            return;
+                        }
                         None => break,
                     },
                 };
@@ -324,6 +373,11 @@ impl Sender {
         }
     }
 
+    /// True if another entry may be listed, whatever its name.
+    fn takes_more(&self) -> bool {
+        self.table.charged() <= WINDOW - LARGEST
+    }
+
     fn refill(&mut self) {
         if let Some(found) = &self.found
             && self.backlog.is_empty()
@@ -331,24 +385,35 @@ impl Sender {
             match found.try_recv() {
                 Ok(batch) => self.backlog.extend(batch),
                 Err(mpsc::TryRecvError::Empty) => {}
-                Err(mpsc::TryRecvError::Disconnected) => self.found = None,
+                Err(mpsc::TryRecvError::Disconnected) => {
+                    self.found = None;
+                    self.fault.get_or_insert_with(scan::ended_early);
+                }
             }
         }
     }
 
     fn announce(&mut self, scanned: Scanned, again: bool) -> Option<Entry> {
-        let Scanned { entry, source, rel } = scanned;
+        let Scanned {
+            entry,
+            source,
+            rel,
+            stamp,
+        } = scanned;
         let settled = entry.size == 0;
         let item = Outgoing {
             entry: entry.clone(),
             source,
             rel,
+            stamp,
             again,
             settled,
             failed: false,
+            asked: 0,
             body: Body::None,
         };
-        if self.table.push(entry.size, item).is_none() {
+        let charge = bounds::charge(&entry);
+        if self.table.push(entry.size, charge, item).is_none() {
             let text = format!(
                 "{}: the tree is larger than 2^62 bytes",
                 path::show(&entry.path)
@@ -364,10 +429,13 @@ impl Sender {
     }
 
     /// Hashes blocks of large files behind the data.
-    fn hash(&mut self) {
+    fn hash(&mut self, session: &dyn Session) {
         let room = self.pool.threads() * 2;
         let mut i = 0;
-        while i < self.active.len().min(HASHED_AT_ONCE) && self.hashing < room {
+        while i < self.active.len().min(HASHED_AT_ONCE)
+            && self.hashing < room
+            && has_room(&self.out, session)
+        {
             let number = self.active[i];
             match self.hash_file(number, room) {
                 Ok(true) => i += 1,
@@ -386,11 +454,7 @@ impl Sender {
             let Some(slot) = self.table.get_mut(number) else {
                 return Ok(false);
             };
-            let (size, settled, identity) = (
-                slot.item.entry.size,
-                slot.item.settled,
-                slot.item.identity(),
-            );
+            let (size, settled) = (slot.item.entry.size, slot.item.settled);
             let Body::Large(large) = &mut slot.item.body else {
                 return Ok(false);
             };
@@ -398,24 +462,16 @@ impl Sender {
                 return Ok(false);
             }
             let (count, zeros) = (block_count(size), large.zeros);
-            while large.next_block < count && large.tree.get(large.next_block).is_some() {
-                large.next_block += 1;
-            }
+            large.next_block = large.tree.next_unknown(large.next_block);
             let index = large.next_block;
             if index == count {
                 if large.hashing > 0 || !large.mapped {
                     return Ok(true);
                 }
-                let sparse = large.tree.has_holes();
-                let root = large.tree.root();
-                let file = self.file(number)?;
-                if !identity.holds(&file)? {
-                    return Err(job::changed());
+                if self.conclude(number)? {
+                    return Ok(false);
                 }
-                if let Some(root) = root {
-                    self.settle(number, root, sparse);
-                }
-                return Ok(false);
+                continue;
             }
             if !large.mapped || large.unread.overlaps(block_range(index, size)) {
                 return Ok(true);
@@ -433,6 +489,35 @@ impl Sender {
             });
         }
         Ok(true)
+    }
+
+    /// Tells the root of a file that is hashed and has stayed what it was. One that was touched is hashed
+    /// once more instead: if its content has changed all the same, the receiver finds out which blocks.
+    fn conclude(&mut self, number: u64) -> io::Result<bool> {
+        let now = Stamp::now(&*self.file(number)?)?;
+        let slot = self.table.get_mut(number).ok_or(io::ErrorKind::NotFound)?;
+        let (item, size) = (&mut slot.item, slot.range.end - slot.range.start);
+        let Body::Large(large) = &mut item.body else {
+            return Ok(true);
+        };
+        let sparse = large.tree.has_holes();
+        match item.stamp.since(&now) {
+            Since::Same => {
+                if let Some(root) = large.tree.root() {
+                    self.settle(number, root, sparse);
+                }
+                Ok(true)
+            }
+            Since::Touched if large.touched == 0 && !large.zeros && !sparse => {
+                large.touched += 1;
+                large.tree = BlockTree::new(size);
+                large.next_block = 0;
+                item.stamp = now;
+                self.progress.retry();
+                Ok(false)
+            }
+            Since::Touched | Since::Changed => Err(job::changed()),
+        }
     }
 
     fn done(&mut self, done: ReadDone) {
@@ -466,35 +551,61 @@ impl Sender {
             self.unsettled -= u64::from(!slot.item.settled);
             slot.item.settled = true;
             self.last_root = Some(hash).filter(|_| !sparse);
-            self.new_roots.push(Root { file, sparse, hash });
+            self.new_roots.push_back(Root { file, sparse, hash });
         }
     }
 
-    fn tell_roots(&mut self) {
-        for roots in self.new_roots.chunks(TARGET_FRAME / 40) {
-            self.out.push(&Message::Roots(roots.to_vec()));
+    fn tell_roots(&mut self, session: &dyn Session) {
+        while !self.new_roots.is_empty() && has_room(&self.out, session) {
+            let n = self.new_roots.len().min(TARGET_FRAME / 40);
+            let roots = self.new_roots.drain(..n).collect();
+            self.out.push(&Message::Roots(roots));
         }
-        self.new_roots.clear();
     }
 
-    fn tell_blocks(&mut self, file: u64) {
-        let Some(slot) = self.table.get(file) else {
-            return;
-        };
-        let Body::Large(large) = &slot.item.body else {
-            return;
-        };
-        let values: Vec<Hash> = (0..block_count(slot.item.entry.size))
-            .map_while(|i| large.tree.get(i))
-            .collect();
-        let mut first = 0;
-        for values in values.chunks(TARGET_FRAME / 32) {
-            self.out.push(&Message::Blocks {
-                file,
-                first,
-                values: values.to_vec(),
-            });
-            first += values.len() as u64;
+    /// The receiver asks for the values of a file's blocks, which it may once.
+    fn asks_blocks(&mut self, file: u64) -> Result<(), TransferError> {
+        if let Some(slot) = self.table.get_mut(file)
+            && let Body::Large(large) = &mut slot.item.body
+        {
+            large.told += 1;
+            if large.told > 1 {
+                return Err(too_often());
+            }
+            self.telling.push_back((file, 0));
+        }
+        Ok(())
+    }
+
+    /// Tells values of blocks that were asked for, as many as there is room for.
+    fn tell_blocks(&mut self, session: &dyn Session) {
+        while has_room(&self.out, session)
+            && let Some((file, first)) = self.telling.front_mut()
+        {
+            let values: Vec<Hash> = match self.table.get(*file).map(|s| &s.item) {
+                Some(Outgoing {
+                    entry,
+                    body: Body::Large(large),
+                    ..
+                }) => (*first..block_count(entry.size))
+                    .take(TARGET_FRAME / 32)
+                    .map_while(|i| large.tree.get(i))
+                    .collect(),
+                _ => Vec::new(),
+            };
+            if values.is_empty() {
+                self.telling.pop_front();
+                continue;
+            }
+            let message = Message::Blocks {
+                file: *file,
+                first: *first,
+                values,
+            };
+            if let Message::Blocks { values, .. } = &message {
+                *first += values.len() as u64;
+            }
+            self.out.push(&message);
         }
     }
 
@@ -535,16 +646,21 @@ impl Sender {
         let (parent, name) = path::split(&item.rel);
         let root = &self.roots[item.source];
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
-        let stat = confine::open_beneath(root, parent, flags, rustix::fs::Mode::empty())
-            .and_then(|dir| confine::stat(dir, name));
+        let stat =
+            confine::open_beneath(root, parent, flags).and_then(|dir| confine::stat(&dir, name));
         let Ok(Some(stat)) = stat else { return false };
         if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
             return false;
         }
         let entry = scan::entry_of(Kind::File, item.entry.path.clone(), Vec::new(), &stat);
         let (source, rel) = (item.source, item.rel.clone());
-        self.relist
-            .push_back(Box::new(Scanned { entry, source, rel }));
+        let stamp = Stamp::of(&stat);
+        self.relist.push_back(Box::new(Scanned {
+            entry,
+            source,
+            rel,
+            stamp,
+        }));
         true
     }
 
@@ -555,9 +671,17 @@ impl Sender {
             slot.item.settled = true;
             slot.item.failed = true;
             if let Body::Large(large) = &mut slot.item.body {
-                large.to_send.clear();
+                large.to_send = RangeSet::default();
                 large.mapped = true;
             }
         }
     }
 }
+
+/// The receiver asks for the same again and again.
+fn too_often() -> TransferError {
+    TransferError::protocol("the peer asks for the same content again and again")
+}
+
+#[cfg(test)]
+mod tests;

@@ -35,7 +35,7 @@ pub(super) fn sources(
     }
     let looked_up = shares.iter().zip(places).map(|(share, place)| {
         source(share, &place.path).map_err(|Missing { code, why, .. }| {
-            let name = path::show(&spoken(share, &place.path));
+            let name = path::show(&share.spoken(&place.path));
             let text = format!("{name}: {why}");
             Problem { code, text }
         })
@@ -55,11 +55,6 @@ const NO_PATTERNS: &str =
 /// It may have been meant as a pattern of a shell.
 fn has_pattern(path: &[u8]) -> bool {
     path.iter().any(|b| matches!(b, b'*' | b'?' | b'['))
-}
-
-/// What people call `path` in `share`.
-fn spoken(share: &Share, path: &[u8]) -> Vec<u8> {
-    [&share.called[..], path].concat()
 }
 
 fn source(share: &Share, path: &[u8]) -> Result<Source, Missing> {
@@ -84,7 +79,7 @@ fn source(share: &Share, path: &[u8]) -> Result<Source, Missing> {
         },
     })?;
     Ok(Source {
-        typed: spoken(share, path),
+        typed: share.spoken(path),
         ..source
     })
 }

@@ -307,3 +307,163 @@ fn wrong_content_is_repaired_once_and_then_set_aside() {
         assert!(far.join(format!("{name}.bad")).exists());
     }
 }
+
+#[test]
+fn files_named_like_our_state_are_carried_and_our_state_is_named() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (from, far, to) = (
+        tmp.path().join("src"),
+        tmp.path().join("far"),
+        tmp.path().join("to"),
+    );
+    fs::create_dir_all(from.join(".farhaul-journal-0011223344556677/.d.farhaul-part")).unwrap();
+    fs::create_dir(&far).unwrap();
+    for name in [
+        ".x.00112233.farhaul-part",
+        ".x.0011223344556677.farhaul-part",
+        ".farhaul-journal-8899aabbccddeeff",
+        ".farhaul-journal-0011223344556677/f",
+    ] {
+        fs::write(from.join(name), noise(3, 2000)).unwrap();
+    }
+    fs::write(from.join("x"), noise(1, 20 << 20)).unwrap();
+    let kill = |seed| {
+        let mut way = Way::new(seed);
+        way.kill_after = 12 << 20;
+        let remote = pair::remote("");
+        let source = std::slice::from_ref(&from);
+        let mut client =
+            farhaul_transfer::client::Upload::new(source, &remote, pair::options()).unwrap();
+        let access = farhaul_transfer::server::Access::ReadWrite;
+        pair::run(&mut client, &mut pair::server(&far, access), &mut way);
+    };
+    kill(1);
+    // The journal and the part of what was killed are no files of the user.
+    let out = get(&far, "", &to, &mut Way::new(2));
+    assert_eq!(out.error, None);
+    let warnings = out.summary.warnings.join("\n");
+    assert_eq!(out.summary.warnings.len(), 2, "{warnings}");
+    assert!(
+        warnings.contains("src/.x.") && warnings.contains("journal"),
+        "{warnings}"
+    );
+    let out = put(std::slice::from_ref(&from), &far, "", &mut Way::new(3));
+    assert_eq!((out.error, out.summary.warnings), (None, Vec::new()));
+    assert!(out.summary.resumed_bytes > 0);
+    assert_eq!(tree(&from), tree(&far.join("src")));
+    assert_eq!(fs::read_dir(&far).unwrap().count(), 1);
+}
+
+#[test]
+fn what_was_put_in_the_place_of_a_part_does_not_get_the_name() {
+    for (name, len) in [("block", 1 << 20), ("big", 6 << 20)] {
+        let tmp = tempfile::tempdir().unwrap();
+        let (file, far) = (tmp.path().join(name), tmp.path().join("far"));
+        fs::write(&file, noise(1, len + 1)).unwrap();
+        fs::create_dir(&far).unwrap();
+        let mut way = Way::new(5);
+        let folder = far.clone();
+        way.meddle = Box::new(move |_, _| {
+            for found in fs::read_dir(&folder).unwrap() {
+                let path = found.unwrap().path();
+                if path.to_string_lossy().ends_with("-part") {
+                    fs::write(folder.join("evil"), "evil").unwrap();
+                    fs::rename(folder.join("evil"), path).unwrap();
+                }
+            }
+        });
+        let out = put(std::slice::from_ref(&file), &far, name, &mut way);
+        let e = out.error.unwrap();
+        assert_eq!(e.code, Code::DestError, "{name}: {e}");
+        assert!(!far.join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn what_came_meanwhile_is_not_replaced_and_nor_is_what_was_set_aside() {
+    for (name, len) in [("small", 5000), ("big", 6 << 20)] {
+        let tmp = tempfile::tempdir().unwrap();
+        let (file, far) = (tmp.path().join(name), tmp.path().join("far"));
+        fs::write(&file, noise(1, len)).unwrap();
+        fs::create_dir(&far).unwrap();
+        let mut way = Way::new(5);
+        let there = far.join(name);
+        way.meddle = Box::new(move |_, _| fs::write(&there, "meanwhile").unwrap());
+        let out = put(std::slice::from_ref(&file), &far, name, &mut way);
+        assert_eq!(out.error.unwrap().code, Code::DestError, "{name}");
+        assert_eq!(fs::read(far.join(name)).unwrap(), b"meanwhile");
+        // The user has a file of the name that wrong content is kept under.
+        fs::write(far.join(format!("{name}.bad")), "mine").unwrap();
+        for seed in [6, 7] {
+            let mut way = Way::new(seed);
+            way.meddle = Box::new(|_, bytes| bytes[0] ^= 1);
+            let out = put(std::slice::from_ref(&file), &far, name, &mut way);
+            assert_eq!(out.error.unwrap().code, Code::VerifyFailed, "{name}");
+        }
+        assert_eq!(fs::read(far.join(format!("{name}.bad"))).unwrap(), b"mine");
+        for kept in ["bad-1", "bad-2"] {
+            let kept = fs::read(far.join(format!("{name}.{kept}"))).unwrap();
+            assert_eq!(kept.len(), len, "{name}");
+        }
+        assert_eq!(fs::read_dir(&far).unwrap().count(), 4, "{name}");
+    }
+}
+
+#[test]
+fn holes_of_the_source_are_holes_in_a_part_that_is_continued() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (path, far) = (tmp.path().join("f"), tmp.path().join("far"));
+    fs::create_dir(&far).unwrap();
+    let file = fs::File::create(&path).unwrap();
+    file.set_len(64 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &noise(1, 24 << 20), 0).unwrap();
+    drop(file);
+    let source = std::slice::from_ref(&path);
+    let mut way = Way::new(1);
+    way.kill_after = 12 << 20;
+    let mut client =
+        farhaul_transfer::client::Upload::new(source, &pair::remote(""), pair::options()).unwrap();
+    let access = farhaul_transfer::server::Access::ReadWrite;
+    pair::run(&mut client, &mut pair::server(&far, access), &mut way);
+    let mut found = fs::read_dir(&far).unwrap().map(|e| e.unwrap().path());
+    let part = found
+        .find(|p| p.to_string_lossy().ends_with("-part"))
+        .expect("a part is left");
+    let part = fs::File::options().write(true).open(part).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&part, &noise(9, 5000), 40 << 20).unwrap();
+    let out = put(source, &far, "", &mut Way::new(2));
+    assert_eq!(out.error, None);
+    assert!(out.summary.resumed_bytes > 0);
+    assert!(fs::read(far.join("f")).unwrap() == fs::read(&path).unwrap());
+}
+
+#[test]
+fn both_ends_may_have_much_to_say() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (from, far) = (tmp.path().join("src"), tmp.path().join("far"));
+    let long = "n".repeat(200);
+    for dir in 0..40 {
+        let dir = format!("{dir:02}{long}/{long}");
+        fs::create_dir_all(from.join(&dir)).unwrap();
+        for n in 0..200 {
+            // A folder is where each is to go: every one is answered with its name.
+            let name = format!("{dir}/{n:03}{long}");
+            fs::write(from.join(&name), "x").unwrap();
+            fs::create_dir_all(far.join("src").join(&name)).unwrap();
+        }
+    }
+    for window in [1_000, 100_000, 4 << 20] {
+        for upload in [true, false] {
+            let mut way = Way::new(1);
+            way.window = window;
+            let out = if upload {
+                put(std::slice::from_ref(&from), &far, "", &mut way)
+            } else {
+                get(tmp.path(), "src", &far, &mut way)
+            };
+            assert_eq!(out.error.unwrap().code, Code::DestError);
+            assert_eq!(out.summary.files.failed, 8_000);
+            assert!(way.waited < 2 << 20, "{} waited", way.waited);
+        }
+    }
+}

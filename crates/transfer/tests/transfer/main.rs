@@ -5,6 +5,8 @@ mod files;
 #[cfg(test)]
 mod pair;
 #[cfg(test)]
+mod panics;
+#[cfg(test)]
 mod refusals;
 #[cfg(test)]
 mod several;

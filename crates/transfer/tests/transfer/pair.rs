@@ -92,6 +92,10 @@ pub(crate) struct Way {
     pub meddle: Meddle,
     /// Content bytes delivered, duplicates included.
     pub delivered: u64,
+    /// Bytes of the ordered stream that may be unread.
+    pub window: usize,
+    /// The most that waited to leave on the ordered stream.
+    pub waited: usize,
 }
 
 impl Way {
@@ -102,6 +106,8 @@ impl Way {
             kill_after: u64::MAX,
             meddle: Box::new(|_, _| {}),
             delivered: 0,
+            window: 4 << 20,
+            waited: 0,
         }
     }
 
@@ -116,7 +122,6 @@ struct End<'a> {
     session: Fake,
     /// Segments on their way from here.
     flying: Vec<(u64, Vec<u8>)>,
-    stream: Vec<u8>,
 }
 
 impl<'a> End<'a> {
@@ -129,7 +134,6 @@ impl<'a> End<'a> {
             app,
             session,
             flying: Vec::new(),
-            stream: Vec::new(),
         }
     }
 
@@ -182,6 +186,11 @@ impl<'a> End<'a> {
     }
 
     fn receive(&mut self, from: &mut Vec<(u64, Vec<u8>)>, way: &mut Way) -> Result<(), StoreError> {
+        if self.app.room() < 64 * way.segment {
+            // What the disk does not take waits in the socket.
+            std::thread::yield_now();
+            return Ok(());
+        }
         let (mut extents, mut batch) = (Vec::new(), Vec::new());
         let count = way.below(65).min(from.len() as u64);
         // Mostly in order, as networks are, with a third out of it.
@@ -226,19 +235,18 @@ pub(crate) fn run(client: &mut dyn App, server: &mut dyn App, way: &mut Way) {
         for i in [0, 1] {
             ends[i].turn(now);
             let sent = ends[i].transmit(way);
-            let written = std::mem::take(&mut ends[i].session.written);
-            ends[i].stream.extend(written);
+            way.waited = way.waited.max(ends[i].session.written.len());
             let (left, right) = ends.split_at_mut(1);
             let (from, to) = if i == 0 {
                 (&mut left[0], &mut right[0])
             } else {
                 (&mut right[0], &mut left[0])
             };
-            let n = usize::try_from(way.below(200_000))
-                .unwrap()
-                .min(from.stream.len());
+            let room = way.window - to.session.arrived.len();
+            let n = usize::try_from(way.below(200_000)).unwrap();
+            let n = n.min(from.session.written.len()).min(room);
             if n > 0 {
-                to.session.arrived.extend(from.stream.drain(..n));
+                to.session.arrived.extend(from.session.written.drain(..n));
                 to.session.events.push_back(Event::Readable);
             }
             let placed = to.receive(&mut from.flying, way);
@@ -257,7 +265,7 @@ pub(crate) fn run(client: &mut dyn App, server: &mut dyn App, way: &mut Way) {
         }
         let closed = ends
             .iter()
-            .position(|e| e.session.closed.is_some() && e.stream.is_empty());
+            .position(|e| e.session.closed.is_some() && e.session.written.is_empty());
         if let Some(i) = closed {
             let (code, text) = ends[i].session.closed.clone().unwrap();
             let other = 1 - i;
@@ -288,9 +296,12 @@ pub(crate) fn run(client: &mut dyn App, server: &mut dyn App, way: &mut Way) {
 }
 
 /// Threads finish what they have begun before their session ends, so that what is left for the next run
-/// does not depend on their luck. The program does not wait for them: they hold at most 16 MiB.
+/// does not depend on their luck. The program does not wait for them: they hold at most 12 MiB.
 fn settle(ends: &mut [End<'_>], mut now: Instant) {
-    while ends.iter().any(|e| e.app.next_wake().is_some()) {
+    // What is due later is a deadline, not work.
+    let soon = Duration::from_secs(1);
+    let works = |e: &End<'_>, now| e.app.next_wake().is_some_and(|at| at < now + soon);
+    while ends.iter().any(|e| works(e, now)) {
         now += Duration::from_millis(1);
         for end in &mut *ends {
             end.turn(now);

@@ -8,7 +8,7 @@ use std::{
 
 use crate::pair::{self, Way, get, noise, put, remote, tree};
 use farhaul_transfer::{
-    Code, TransferError,
+    Code, Outcome, TransferError,
     client::{Download, Upload},
     server::{Access, Allow, Policy, Server, Share},
 };
@@ -292,4 +292,47 @@ fn an_interrupted_client_says_how_to_continue() {
     assert_eq!(out.error, None);
     assert!(out.summary.resumed_bytes > 0);
     assert_eq!(fs::read(far.join("f")).unwrap(), fs::read(&file).unwrap());
+}
+
+/// Bytes of `file` are overwritten in place and its time put back, once the first bytes arrive. Says what
+/// came of the copy.
+fn rewritten(file: &std::path::Path, far: &std::path::Path, content: bool) -> Outcome {
+    use std::os::unix::fs::FileExt;
+    let mut way = Way::new(3);
+    let open = fs::File::options().write(true).open(file).unwrap();
+    let mut once = Some(());
+    let path = file.to_path_buf();
+    way.meddle = Box::new(move |_, _| {
+        if once.take().is_some() {
+            let time = open.metadata().unwrap().modified().unwrap();
+            if content {
+                open.write_all_at(b"changed in place", 100).unwrap();
+                let end = path.metadata().unwrap().len() - 100;
+                open.write_all_at(b"changed in place", end).unwrap();
+            }
+            open.set_modified(time).unwrap();
+        }
+    });
+    put(&[file.to_path_buf()], far, "", &mut way)
+}
+
+#[test]
+fn a_source_rewritten_in_place_with_its_time_put_back_is_no_mix() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (file, far) = (tmp.path().join("f"), tmp.path().join("far"));
+    fs::create_dir(&far).unwrap();
+    fs::write(&file, noise(1, 30 << 20)).unwrap();
+    let out = rewritten(&file, &far, true);
+    assert_eq!(out.error, None);
+    assert!(out.summary.retries > 0);
+    assert!(
+        fs::read(far.join("f")).unwrap() == fs::read(&file).unwrap(),
+        "one state of the file, not two"
+    );
+    // What was only touched is not sent twice.
+    fs::remove_file(far.join("f")).unwrap();
+    let out = rewritten(&file, &far, false);
+    assert_eq!(out.error, None);
+    assert_eq!(out.summary.bytes_payload, 30 << 20);
+    assert!(fs::read(far.join("f")).unwrap() == fs::read(&file).unwrap());
 }

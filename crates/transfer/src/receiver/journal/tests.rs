@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use proptest::{collection::vec, prelude::*, sample::Index};
 
 use super::*;
+use crate::{confine, error::Code};
 
 const ID: Identity = Identity {
     size: 5 << 20,
@@ -53,6 +54,122 @@ fn claims_survive_and_damage_only_loses_what_follows() {
     );
     drop(j);
     assert!(!file.exists(), "an empty journal is removed");
+}
+
+#[test]
+fn what_took_the_name_of_a_journal_is_not_waited_for_and_not_touched() {
+    use std::os::unix::fs::symlink;
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = confine::open_root(tmp.path()).unwrap();
+    let name = path::show(&path::journal_name([1; 8]));
+    let there = tmp.path().join(&name);
+    let other = tmp.path().join("other");
+    let node = |kind, device| {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &there, kind, mode, device)
+    };
+    let refused = |why: &str| {
+        let e = Journal::open(&dir, [1; 8]).unwrap_err();
+        assert_eq!(e.code, Code::DestError, "{e}");
+        assert!(e.text.contains(&name) && e.text.contains(why), "{e}");
+        assert!(e.fix.contains("remove it"), "{e:?}");
+    };
+    node(rustix::fs::FileType::Fifo, 0).unwrap();
+    refused("not a regular file");
+    std::fs::remove_file(&there).unwrap();
+    std::fs::create_dir(&there).unwrap();
+    refused("not a regular file");
+    std::fs::remove_dir(&there).unwrap();
+    std::fs::write(&other, "mine").unwrap();
+    symlink(&other, &there).unwrap();
+    refused("not a regular file");
+    std::fs::remove_file(&there).unwrap();
+    std::fs::hard_link(&other, &there).unwrap();
+    refused("hard link");
+    std::fs::remove_file(&there).unwrap();
+    assert_eq!(std::fs::read(&other).unwrap(), b"mine");
+    std::fs::write(&there, "").unwrap();
+    if std::os::unix::fs::chown(&there, Some(54_321), None).is_ok() {
+        refused("another user");
+    }
+    std::fs::remove_file(&there).unwrap();
+    // Long, and no journal: nothing of it is kept.
+    std::fs::File::create(&there)
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
+    drop(Journal::open(&dir, [1; 8]).unwrap());
+    assert!(!there.exists());
+    assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn after_a_failed_sync_nothing_from_before_is_trusted() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = confine::open_root(tmp.path()).unwrap();
+    let open = || Journal::open(&dir, [1; 8]).unwrap();
+    let is_there = || std::fs::read_dir(tmp.path()).unwrap().count() > 0;
+    let names = [&b"x"[..], b"d/y"];
+    let mut j = open();
+    j.named(names.into_iter()).unwrap();
+    let a = j.begin(b"a", ID);
+    j.block(a, 0, &[1; 32]);
+    drop(j);
+    // A kill: no error was told to anybody.
+    let mut j = open();
+    assert!(names.iter().all(|n| !j.is_suspect(n)));
+    assert!(j.claim(b"a", ID).is_some());
+    j.sync_failed().unwrap();
+    let b = j.begin(b"b", ID);
+    j.block(b, 1, &[2; 32]);
+    drop(j);
+    let mut j = open();
+    assert!(names.iter().all(|n| j.is_suspect(n)) && !j.is_suspect(b"z"));
+    assert_eq!(j.claim(b"a", ID), None);
+    assert!(j.claim(b"b", ID).is_some(), "what came after it");
+    // One of them is sent again, and synced.
+    j.named(std::iter::once(names[0])).unwrap();
+    j.synced().unwrap();
+    drop(j);
+    let mut j = open();
+    assert!(!j.is_suspect(names[0]) && j.is_suspect(names[1]));
+    assert_eq!(j.unclaimed().count(), 2, "their parts are to be removed");
+    j.drop_unclaimed();
+    j.named(std::iter::once(names[1])).unwrap();
+    j.synced().unwrap();
+    drop(j);
+    assert!(!is_there(), "it has nothing more to say");
+}
+
+#[test]
+fn what_is_claimed_beyond_the_bounds_is_not_kept() {
+    let long = |n: u64| [n.to_string().as_bytes(), &[b'x'; 4_000]].concat();
+    let files = 2 * (bounds::CLAIMS / 8_000) as u64;
+    let mut bytes = Vec::new();
+    for n in 0..files {
+        put_file(&mut bytes, n, &long(n), ID);
+        put_block(&mut bytes, n, 3, &[1; 32]);
+    }
+    let mut all = Contents::read(&bytes[..]).unwrap();
+    let kept = all.claims.len();
+    assert!(all.charged <= bounds::CLAIMS && (100..200).contains(&kept));
+    assert_eq!((all.names.len(), all.blocks), (kept, kept));
+    assert_eq!(all.claims[&long(0)].blocks.len(), 1, "the first are kept");
+    assert_eq!(all.next, files, "no number is used twice");
+    // What is over makes room.
+    bytes.clear();
+    put_record(&mut bytes, FORGET, |w| w.varint(0).is_ok());
+    put_file(&mut bytes, files, &long(files), ID);
+    records(&bytes[..], |body| all.apply(body).is_ok()).unwrap();
+    assert!(all.claims.contains_key(&long(files)) && !all.claims.contains_key(&long(0)));
+    // Of too many blocks the first are kept.
+    all.blocks = bounds::CLAIMED - 1;
+    bytes.clear();
+    put_block(&mut bytes, files, 7, &[2; 32]);
+    put_block(&mut bytes, files, 8, &[2; 32]);
+    records(&bytes[..], |body| all.apply(body).is_ok()).unwrap();
+    let blocks = &all.claims[&long(files)].blocks;
+    assert!(blocks.contains_key(&7) && !blocks.contains_key(&8));
 }
 
 /// What a run does, as the receiver does it; files by number among [`NAMES`].
@@ -175,11 +292,12 @@ impl Twin {
 
 /// Where the records of a journal end.
 fn ends(bytes: &[u8]) -> Vec<usize> {
-    let mut r = Reader::new(bytes);
     let mut ends = vec![0];
-    while record(&mut r).is_ok() {
-        ends.push(bytes.len() - r.rest().len());
-    }
+    let read = records(bytes, |body| {
+        ends.push(ends.last().unwrap() + 4 + body.len() + CHECK);
+        true
+    });
+    assert_eq!(read.unwrap(), *ends.last().unwrap() as u64);
     ends
 }
 
@@ -200,9 +318,9 @@ proptest! {
         for step in steps {
             twin.take(&step);
             let bytes = twin.bytes();
-            let contents = Contents::read(&bytes);
+            let contents = Contents::read(&bytes[..]).unwrap();
             prop_assert_eq!(&contents.claims, &twin.claims);
-            prop_assert_eq!(contents.good, bytes.len());
+            prop_assert_eq!(contents.good, bytes.len() as u64);
         }
         twin.take(&Step::Again);
     }
@@ -216,15 +334,15 @@ proptest! {
         let whole = recorded(&steps);
         let at = at.index(whole.len());
         let before = *ends(&whole).iter().rfind(|end| **end <= at).unwrap();
-        let expected = Contents::read(&whole[..before]);
-        prop_assert_eq!(expected.good, before);
+        let expected = Contents::read(&whole[..before]).unwrap();
+        prop_assert_eq!(expected.good, before as u64);
         let mut bytes = whole;
         if bits == 0 {
             bytes.truncate(at);
         } else {
             bytes[at] ^= bits;
         }
-        prop_assert_eq!(Contents::read(&bytes), expected);
+        prop_assert_eq!(Contents::read(&bytes[..]).unwrap(), expected);
         fuzz_journal(&bytes);
     }
 

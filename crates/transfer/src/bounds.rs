@@ -1,0 +1,60 @@
+//! How much can a peer make this side hold? The numbers that bound what one session keeps by the other
+//! end's word; `docs/protocols/transfer.md` has them message by message.
+//!
+//! - A receiver reads no message while its answers wait to leave; a sender always reads, since it says
+//!   nothing in answer: what it has to tell is made when there is room. So of two ends that both have
+//!   much to say one always reads, and neither holds more than the other takes.
+
+use farhaul_core::protocol::Session;
+
+use crate::{ledger::Outbox, message::Entry};
+
+/// Bytes that wait to leave on the ordered stream before a receiver reads no more, and a sender says no
+/// more.
+pub(crate) const UNWRITTEN: usize = 1 << 20;
+/// Charges of entries that may be listed and not over; the sender waits, the receiver insists.
+pub(crate) const WINDOW: usize = 8 << 20;
+/// What an entry costs either end besides its names.
+const ENTRY: usize = 768;
+/// The most that one can cost: both names of the longest kind.
+pub(crate) const LARGEST: usize = ENTRY + 4 * crate::path::PATH_MAX;
+/// Entries in one message.
+pub(crate) const ENTRIES: usize = 1_024;
+/// Bytes of paths and targets, not shortened, in one message.
+pub(crate) const NAMES: usize = 64 << 10;
+/// Bytes of a text for people.
+pub(crate) const TEXT: usize = 8 << 10;
+/// How often a receiver may ask for the content of a file, in multiples of its size: all of it, again if
+/// what is there differs after all, again if it arrived wrong, and once for those who lose count.
+pub(crate) const ASKED: u64 = 4;
+/// Times that a file is hashed anew after its root was told.
+pub(crate) const REPAIRS: u32 = 3;
+/// Blocks of which some bytes have been written and others not.
+pub(crate) const GATHERED: usize = 4_096;
+/// Separate ranges that are missing.
+pub(crate) const GAPS: usize = 96 << 10;
+/// Ranges of blocks that differ, and of stored bytes in one file.
+pub(crate) const RANGES: usize = 1 << 16;
+/// Bytes of folders that wait for their permissions and times.
+pub(crate) const FOLDERS: usize = 1 << 20;
+/// Names that are told apart where case is not: they fit a table of 4 MiB.
+pub(crate) const FOLDED: usize = 225_000;
+/// Costs of files that earlier runs began and did not finish.
+pub(crate) const CLAIMS: usize = 1 << 20;
+/// Blocks of these: 4 TiB.
+pub(crate) const CLAIMED: usize = 4 << 20;
+
+/// What `entry` costs while it is listed and not over.
+pub(crate) const fn charge(entry: &Entry) -> usize {
+    charge_of(entry.path.len() + entry.target.len())
+}
+
+/// The same for names of so many bytes.
+pub(crate) const fn charge_of(names: usize) -> usize {
+    ENTRY + 2 * names
+}
+
+/// True while more may be said.
+pub(crate) fn has_room(out: &Outbox, session: &dyn Session) -> bool {
+    session.unwritten() + out.len() < UNWRITTEN
+}

@@ -1,0 +1,424 @@
+//! What is asked of the file system? Every call on the files of a transfer is a method of [`File`], so
+//! that a test can stand between the transfer and its disk: refuse a call, shorten a write, let it take
+//! time, and write down what was done in which order.
+//!
+//! - What is opened beneath a handle has its handle's [`Interposer`]. In production there is none, and a
+//!   call costs one branch more.
+//! - The real file system stays underneath: what is not refused is done.
+
+use std::{
+    ffi::CString,
+    fmt,
+    io::{self, IoSliceMut},
+    ops::Range,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{
+        Access, Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags,
+        ResolveFlags, SeekFrom, Stat, StatVfs, Timestamps,
+    },
+    io::{Errno, Result},
+};
+
+/// A call on a file or on a name in a directory.
+#[derive(Clone, Debug)]
+pub enum Call<'a> {
+    /// Opens what is there.
+    Open(&'a [u8]),
+    /// Makes a file where none is.
+    Create(&'a [u8], Mode),
+    /// Asks for facts: of the file, of a name in it, or for the names.
+    Look,
+    /// Reads so many bytes from this offset.
+    Read(u64, usize),
+    /// Writes at this offset.
+    Write(u64, &'a [u8]),
+    /// Changes the length.
+    Resize(u64),
+    /// Makes a hole.
+    Punch(Range<u64>),
+    /// Changes permissions.
+    SetMode(Mode),
+    /// Changes the times, of a name in it or of itself.
+    SetTimes(&'a [u8], Timestamps),
+    /// Makes a directory.
+    MakeDir(&'a [u8], Mode),
+    /// Makes a symbolic link: name, text.
+    Link(&'a [u8], &'a [u8]),
+    /// Gives a name's file another name in the same directory.
+    Rename(&'a [u8], &'a [u8]),
+    /// Removes a name that is not a directory's.
+    Remove(&'a [u8]),
+    /// Waits until the content and the facts are on the disk.
+    Sync,
+    /// Waits until the content is.
+    SyncData,
+    /// Waits until everything in its file system is.
+    SyncAll,
+    /// Locks it, if nobody else has.
+    Lock,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is made.
+    Go,
+    /// It is not made, and fails so.
+    Fail(Errno),
+    /// Of a read or write: at most so many bytes of it.
+    Short(usize),
+}
+
+/// Stands between a transfer and its disk.
+pub trait Interposer: Send + Sync {
+    /// A call on `file` is about to be made.
+    fn before(&self, file: BorrowedFd<'_>, call: &Call<'_>) -> Answer;
+    /// It was made and succeeded; a write, as far as `call` then says.
+    fn after(&self, file: BorrowedFd<'_>, call: &Call<'_>);
+}
+
+/// Who stands between, if anybody does.
+#[derive(Clone, Default)]
+pub struct Disk(pub Option<Arc<dyn Interposer>>);
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Watched" } else { "Disk" })
+    }
+}
+
+/// An open file or directory.
+#[derive(Debug)]
+pub(crate) struct File {
+    fd: OwnedFd,
+    disk: Disk,
+}
+
+impl From<std::fs::File> for File {
+    fn from(file: std::fs::File) -> Self {
+        let (fd, disk) = (file.into(), Disk::default());
+        Self { fd, disk }
+    }
+}
+
+impl File {
+    /// Opens `path`, following links.
+    pub(crate) fn open(path: &Path, flags: OFlags) -> Result<Self> {
+        let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
+        let disk = Disk::default();
+        Ok(Self { fd, disk })
+    }
+
+    /// The same file on `disk`.
+    pub(crate) fn on(&self, disk: &Disk) -> io::Result<Self> {
+        let (fd, disk) = (self.fd.try_clone()?, disk.clone());
+        Ok(Self { fd, disk })
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        self.on(&self.disk)
+    }
+
+    fn call<T>(&self, call: &Call<'_>, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Some(interposer) = &self.disk.0 else {
+            return make();
+        };
+        if let Answer::Fail(e) = interposer.before(self.fd.as_fd(), call) {
+            return Err(e);
+        }
+        let done = make()?;
+        interposer.after(self.fd.as_fd(), call);
+        Ok(done)
+    }
+
+    /// A read or write of `len` bytes, of which `make` does as many as it is told.
+    fn transfer(
+        &self,
+        len: usize,
+        call: &Call<'_>,
+        make: impl FnOnce(usize) -> Result<usize>,
+    ) -> Result<usize> {
+        let Some(interposer) = &self.disk.0 else {
+            return make(len);
+        };
+        let most = match interposer.before(self.fd.as_fd(), call) {
+            Answer::Go => len,
+            Answer::Short(most) => most.min(len),
+            Answer::Fail(e) => return Err(e),
+        };
+        let n = make(most)?;
+        match call {
+            Call::Write(at, bytes) => {
+                let done = Call::Write(*at, bytes.get(..n).unwrap_or(bytes));
+                interposer.after(self.fd.as_fd(), &done);
+            }
+            call => interposer.after(self.fd.as_fd(), call),
+        }
+        Ok(n)
+    }
+
+    fn child(&self, fd: OwnedFd) -> Self {
+        let disk = self.disk.clone();
+        Self { fd, disk }
+    }
+
+    /// Opens `path` as `resolve` says.
+    pub(crate) fn openat2(
+        &self,
+        path: &[u8],
+        flags: OFlags,
+        mode: Mode,
+        resolve: ResolveFlags,
+    ) -> Result<Self> {
+        let open = || rustix::fs::openat2(&self.fd, path, flags | OFlags::CLOEXEC, mode, resolve);
+        Ok(self.child(self.call(&Call::Open(path), open)?))
+    }
+
+    /// Opens `name`.
+    pub(crate) fn openat(&self, name: &[u8], flags: OFlags) -> Result<Self> {
+        let flags = flags | OFlags::CLOEXEC;
+        let open = || rustix::fs::openat(&self.fd, name, flags, Mode::empty());
+        Ok(self.child(self.call(&Call::Open(name), open)?))
+    }
+
+    /// Makes the file `name`, where nothing may have this name.
+    pub(crate) fn create(&self, name: &[u8], mode: Mode) -> Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let flags = flags | OFlags::CLOEXEC;
+        let make = || rustix::fs::openat(&self.fd, name, flags, mode);
+        Ok(self.child(self.call(&Call::Create(name, mode), make)?))
+    }
+
+    /// Facts about it.
+    pub(crate) fn stat(&self) -> Result<Stat> {
+        self.call(&Call::Look, || rustix::fs::fstat(&self.fd))
+    }
+
+    /// Facts about `name`, not following a link.
+    pub(crate) fn statat(&self, name: &[u8]) -> Result<Stat> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        self.call(&Call::Look, || rustix::fs::statat(&self.fd, name, flags))
+    }
+
+    /// Facts about its file system.
+    pub(crate) fn statvfs(&self) -> Result<StatVfs> {
+        self.call(&Call::Look, || rustix::fs::fstatvfs(&self.fd))
+    }
+
+    /// Fails if nothing may be made in it.
+    pub(crate) fn may_be_written(&self) -> Result<()> {
+        let ask = || rustix::fs::accessat(&self.fd, ".", Access::WRITE_OK, AtFlags::empty());
+        self.call(&Call::Look, ask)
+    }
+
+    /// The names in it.
+    pub(crate) fn names(&self) -> Result<Vec<Vec<u8>>> {
+        self.call(&Call::Look, || {
+            let mut names = Vec::new();
+            for item in rustix::fs::Dir::read_from(&self.fd)? {
+                let item = item?;
+                let name = item.file_name().to_bytes();
+                if name != b"." && name != b".." {
+                    names.push(name.to_vec());
+                }
+            }
+            Ok(names)
+        })
+    }
+
+    /// What the link `name` says.
+    pub(crate) fn readlinkat(&self, name: &[u8]) -> Result<Vec<u8>> {
+        let read = || rustix::fs::readlinkat(&self.fd, name, Vec::new());
+        self.call(&Call::Look, read).map(CString::into_bytes)
+    }
+
+    /// Where data or a hole begins.
+    pub(crate) fn seek(&self, from: SeekFrom) -> Result<u64> {
+        self.call(&Call::Look, || rustix::fs::seek(&self.fd, from))
+    }
+
+    /// Reads some bytes; none at the end.
+    pub(crate) fn read_at(&self, into: &mut [u8], at: u64) -> Result<usize> {
+        self.transfer(into.len(), &Call::Read(at, into.len()), |most| {
+            rustix::io::pread(&self.fd, &mut into[..most], at)
+        })
+    }
+
+    /// Reads some bytes into one buffer after the other.
+    pub(crate) fn read_vectored_at(&self, into: &mut [IoSliceMut<'_>], at: u64) -> Result<usize> {
+        let len = into.iter().map(|part| part.len()).sum();
+        self.transfer(len, &Call::Read(at, len), |most| {
+            if most == len {
+                return rustix::io::preadv(&self.fd, into, at);
+            }
+            let first = into.iter_mut().find(|part| !part.is_empty());
+            first.map_or(Ok(0), |part| {
+                let most = most.min(part.len());
+                rustix::io::pread(&self.fd, &mut part[..most], at)
+            })
+        })
+    }
+
+    /// Fills `into`.
+    pub(crate) fn read_exact_at(&self, mut into: &mut [u8], mut at: u64) -> io::Result<()> {
+        while !into.is_empty() {
+            match self.read_at(into, at) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => {
+                    into = &mut into[n..];
+                    at += n as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Its content from the beginning.
+    pub(crate) const fn reader(&self) -> Reader<'_> {
+        Reader { file: self, at: 0 }
+    }
+
+    /// Writes all of `bytes`.
+    pub(crate) fn write_all_at(&self, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let write = |most: usize| rustix::io::pwrite(&self.fd, &bytes[..most], at);
+            match self.transfer(bytes.len(), &Call::Write(at, bytes), write) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    bytes = &bytes[n..];
+                    at += n as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes it so long.
+    pub(crate) fn set_len(&self, len: u64) -> Result<()> {
+        self.call(&Call::Resize(len), || rustix::fs::ftruncate(&self.fd, len))
+    }
+
+    /// Makes a hole of `range`, whatever it held, within its length.
+    pub(crate) fn punch(&self, range: &Range<u64>) -> Result<()> {
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        self.call(&Call::Punch(range.clone()), || {
+            rustix::fs::fallocate(&self.fd, mode, range.start, range.end - range.start)
+        })
+    }
+
+    /// Changes its permissions.
+    pub(crate) fn set_mode(&self, mode: Mode) -> Result<()> {
+        self.call(&Call::SetMode(mode), || rustix::fs::fchmod(&self.fd, mode))
+    }
+
+    /// Changes its times.
+    pub(crate) fn set_times(&self, times: &Timestamps) -> Result<()> {
+        let call = Call::SetTimes(b"", times.clone());
+        self.call(&call, || rustix::fs::futimens(&self.fd, times))
+    }
+
+    /// Changes the times of `name`, not following a link.
+    pub(crate) fn set_times_at(&self, name: &[u8], times: &Timestamps) -> Result<()> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        self.call(&Call::SetTimes(name, times.clone()), || {
+            rustix::fs::utimensat(&self.fd, name, times, flags)
+        })
+    }
+
+    /// Makes the directory `name`.
+    pub(crate) fn mkdirat(&self, name: &[u8], mode: Mode) -> Result<()> {
+        let make = || rustix::fs::mkdirat(&self.fd, name, mode);
+        self.call(&Call::MakeDir(name, mode), make)
+    }
+
+    /// Makes `name` a link that says `text`.
+    pub(crate) fn symlinkat(&self, text: &[u8], name: &[u8]) -> Result<()> {
+        let make = || rustix::fs::symlinkat(text, &self.fd, name);
+        self.call(&Call::Link(name, text), make)
+    }
+
+    /// Gives what is called `from` the name `to`, which it takes from what has it.
+    pub(crate) fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        let rename = || rustix::fs::renameat(&self.fd, from, &self.fd, to);
+        self.call(&Call::Rename(from, to), rename)
+    }
+
+    /// The same, if nothing has the name.
+    pub(crate) fn rename_new(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        let flags = RenameFlags::NOREPLACE;
+        let rename = || rustix::fs::renameat_with(&self.fd, from, &self.fd, to, flags);
+        self.call(&Call::Rename(from, to), rename)
+    }
+
+    /// Removes `name`, which is not a directory's.
+    pub(crate) fn unlinkat(&self, name: &[u8]) -> Result<()> {
+        let remove = || rustix::fs::unlinkat(&self.fd, name, AtFlags::empty());
+        self.call(&Call::Remove(name), remove)
+    }
+
+    /// Waits until its content and facts are on the disk.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.call(&Call::Sync, || rustix::fs::fsync(&self.fd))
+    }
+
+    /// Waits until its content is on the disk.
+    pub(crate) fn sync_data(&self) -> Result<()> {
+        self.call(&Call::SyncData, || rustix::fs::fdatasync(&self.fd))
+    }
+
+    /// Waits until everything in its file system is on the disk.
+    pub(crate) fn sync_all(&self) -> Result<()> {
+        self.call(&Call::SyncAll, || rustix::fs::syncfs(&self.fd))
+    }
+
+    /// Says how it will be read, or that the cache may forget it.
+    pub(crate) fn advise(&self, advice: Advice) -> Result<()> {
+        self.call(&Call::Look, || {
+            rustix::fs::fadvise(&self.fd, 0, None, advice)
+        })
+    }
+
+    /// Reads past the cache, or no longer.
+    pub(crate) fn set_direct(&self, direct: bool) -> Result<()> {
+        let flags = if direct {
+            OFlags::DIRECT
+        } else {
+            OFlags::empty()
+        };
+        self.call(&Call::Look, || rustix::fs::fcntl_setfl(&self.fd, flags))
+    }
+
+    /// Locks it; false if another holds it.
+    pub(crate) fn try_lock(&self) -> Result<bool> {
+        let lock = || match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(e) => Err(e),
+        };
+        self.call(&Call::Lock, lock)
+    }
+}
+
+/// Reads a file from its beginning.
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl io::Read for Reader<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n = self.file.read_at(into, self.at)?;
+        self.at += n as u64;
+        Ok(n)
+    }
+}

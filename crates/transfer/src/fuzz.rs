@@ -1,0 +1,503 @@
+//! What does a peer that was let in do to either role? The drivers of the fuzz targets `receiver`, `sender`
+//! and `server`: bytes choose messages of both directions, content and time; a real end takes them, on a
+//! real folder. Whatever they are, nothing panics, nothing outside the folder changes, what waits to be
+//! said is bounded, the owner is told how it ended, and a success means that the files are there.
+
+mod bytes;
+mod line;
+
+use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc, thread, time::Duration};
+
+use farhaul_core::{
+    protocol::{CloseReason, Event, Session as _},
+    store::Extent,
+    time::Instant,
+};
+use farhaul_io::App;
+
+use self::bytes::{Bytes, existing, of_receiver, of_sender};
+pub(crate) use self::line::Line;
+use crate::{
+    client::{Download, Options, Remote, Upload},
+    digest::{BLOCK, Hash},
+    message::{Entry, Kind, MAX_FRAME, Message, Out, Root, VERSION},
+    server::{Access, Allow, Policy, Server, Share},
+    summary::{Handle, Outcome},
+    table::CONTENT,
+};
+
+/// Messages of one input.
+const STEPS: usize = 200;
+/// What may wait to be said when nothing leaves.
+const WAITING: usize = 4 << 20;
+/// Looks at workers while the peer is silent.
+const LOOKS: usize = 500;
+
+/// A client that fetches, and a server that says what it likes.
+///
+/// # Panics
+/// If any of that does not hold.
+pub fn fuzz_receiver(data: &[u8], dir: &Path) -> io::Result<()> {
+    let ground = Ground::new(dir)?;
+    let mut bytes = Bytes(data);
+    let flags = bytes.u8();
+    let options = Options {
+        server: "peer".into(),
+        sync: false,
+        existing: existing(flags),
+        checksum: flags & 4 != 0,
+        verify_disk: flags & 8 != 0,
+        plan: (flags & 16 != 0).then(|| -> crate::client::Plan { Arc::new(|_| {}) }),
+        ..Options::default()
+    };
+    let dry = options.plan.is_some();
+    let remote = Remote {
+        share: "s".into(),
+        path: [&b""[..], b"a", b"d/"][usize::from(flags >> 6) % 3].to_vec(),
+    };
+    let client = Download::new(&[remote], &ground.inside, options).map_err(io::Error::other)?;
+    let handle = client.handle();
+    let mut talk = Talk::new(client);
+    talk.say(&Message::Accepted {
+        version: VERSION,
+        one_file: flags & 32 != 0,
+    });
+    let listed = talk.run(&mut bytes);
+    let outcome = ended(&handle);
+    if outcome.error.is_none() && !dry && flags & 32 == 0 {
+        listed.are_there(&ground.inside);
+    }
+    ground.check()
+}
+
+/// A client that delivers, and a server that wants what it likes.
+///
+/// # Panics
+/// If any of that does not hold.
+pub fn fuzz_sender(data: &[u8], dir: &Path) -> io::Result<()> {
+    let ground = Ground::new(dir)?;
+    ground.fill()?;
+    let mut bytes = Bytes(data);
+    let options = Options {
+        server: "peer".into(),
+        plan: (bytes.u8() & 1 != 0).then(|| -> crate::client::Plan { Arc::new(|_| {}) }),
+        ..Options::default()
+    };
+    let to = Remote {
+        share: "s".into(),
+        path: Vec::new(),
+    };
+    let client = Upload::new(std::slice::from_ref(&ground.inside), &to, options)
+        .map_err(io::Error::other)?;
+    let handle = client.handle();
+    let mut talk = Talk::new(client);
+    talk.say(&Message::Accepted {
+        version: VERSION,
+        one_file: false,
+    });
+    talk.run(&mut bytes);
+    ended(&handle);
+    ground.check()
+}
+
+/// A server with a share of each kind, and a client that asks for what it likes.
+///
+/// # Panics
+/// If any of that does not hold.
+pub fn fuzz_server(data: &[u8], dir: &Path) -> io::Result<()> {
+    let ground = Ground::new(dir)?;
+    ground.fill()?;
+    let mut bytes = Bytes(data);
+    let mut shares = Vec::new();
+    for (name, access) in [
+        ("r", Access::Read),
+        ("w", Access::Write),
+        ("c", Access::Create),
+        ("rw", Access::ReadWrite),
+    ] {
+        let root = ground.inside.join(name);
+        fs::create_dir_all(&root)?;
+        shares.push(Share::open(name, &root, access).map_err(io::Error::other)?);
+    }
+    let sentinel = ground.inside.join("r/kept");
+    fs::write(&sentinel, "kept")?;
+    let server = Server::new(Arc::new(Policy::new(shares, Allow::Any, false)), None);
+    let handle = server.handle();
+    let mut talk = Talk::new(server);
+    let request = bytes.request();
+    talk.say(&request);
+    talk.run(&mut bytes);
+    ended(&handle);
+    assert_eq!(fs::read(&sentinel)?, b"kept", "a share that is only read");
+    assert_eq!(fs::read_dir(ground.inside.join("r"))?.count(), 1);
+    ground.check()
+}
+
+fn ended(handle: &Handle) -> Outcome {
+    handle.outcome().expect("its owner is told how it ended")
+}
+
+/// A folder that an input works in, inside one that nothing may change.
+struct Ground<'a> {
+    dir: &'a Path,
+    inside: std::path::PathBuf,
+}
+
+impl<'a> Ground<'a> {
+    fn new(dir: &'a Path) -> io::Result<Self> {
+        let inside = dir.join("inside");
+        // Workers of the input before may not have noticed yet that it is over.
+        let is_gone = || match fs::remove_dir_all(&inside) {
+            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(true),
+        };
+        while !is_gone()? {
+            thread::yield_now();
+        }
+        fs::create_dir_all(&inside)?;
+        fs::write(dir.join("outside"), "mine")?;
+        Ok(Self { dir, inside })
+    }
+
+    fn fill(&self) -> io::Result<()> {
+        let at = |name: &str| self.inside.join(name);
+        fs::create_dir_all(at("d/e"))?;
+        fs::write(at("empty"), "")?;
+        fs::write(at("small"), [1; 100])?;
+        fs::write(at("d/e/large"), vec![2; BLOCK_BYTES + 5])?;
+        let sparse = fs::File::create(at("d/sparse"))?;
+        sparse.set_len(1 << 40)?;
+        std::os::unix::fs::symlink("small", at("link"))
+    }
+
+    fn check(&self) -> io::Result<()> {
+        assert_eq!(fs::read(self.dir.join("outside"))?, b"mine");
+        assert_eq!(
+            fs::read_dir(self.dir)?.count(),
+            2,
+            "something outside was made"
+        );
+        Ok(())
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a block fits into memory")]
+const BLOCK_BYTES: usize = BLOCK as usize;
+
+/// Files that were listed, and what was told of their content.
+#[derive(Default)]
+struct Listed {
+    /// Size, and first byte in the object, by number.
+    files: BTreeMap<u64, (u64, u64)>,
+    next: u64,
+    end: u64,
+    /// By path: the number, and how often it was listed.
+    names: BTreeMap<Vec<u8>, (u64, usize)>,
+    roots: BTreeMap<u64, Vec<Root>>,
+}
+
+impl Listed {
+    /// `first` as the peer counts; only what continues the list is taken.
+    fn add(&mut self, first: u64, entries: &[Entry]) {
+        if first != self.next {
+            return;
+        }
+        for entry in entries {
+            if entry.kind == Kind::File {
+                self.files.insert(self.next, (entry.size, self.end));
+            }
+            let name = self
+                .names
+                .entry(entry.path.clone())
+                .or_insert((self.next, 0));
+            name.1 += 1;
+            self.end = self.end.saturating_add(entry.size);
+            self.next += 1;
+        }
+    }
+
+    /// Each file that was listed once has the content whose root was told.
+    fn are_there(&self, inside: &Path) {
+        use std::os::unix::ffi::OsStrExt as _;
+        for (path, (number, times)) in &self.names {
+            let Some((size, _)) = self.files.get(number).filter(|_| *times == 1) else {
+                continue;
+            };
+            let told = self.roots.get(number).map_or(&[][..], Vec::as_slice);
+            let is_sparse = told.iter().any(|root| root.sparse);
+            let there = fs::read(inside.join(std::ffi::OsStr::from_bytes(path)));
+            let there = there.expect("a success, and the file is there");
+            assert_eq!(there.len() as u64, *size);
+            let hash: Hash = blake3::hash(&there).into();
+            // A larger file's root is one of blocks.
+            let is_plain = (1..=BLOCK).contains(size) && !is_sparse;
+            assert!(
+                !is_plain || told.iter().any(|root| root.hash == hash),
+                "verified"
+            );
+        }
+    }
+}
+
+/// Some content of file `number`.
+fn content(number: u64, range: std::ops::Range<u64>) -> Vec<u8> {
+    range
+        .map(|at| (number ^ at >> 10).to_le_bytes()[0])
+        .collect()
+}
+
+/// A real end, and the driver's.
+struct Talk<A> {
+    app: A,
+    line: Line,
+    now: Instant,
+    listed: Listed,
+}
+
+impl<A: App> Talk<A> {
+    fn new(mut app: A) -> Self {
+        let mut line = Line::default();
+        let peer_key = Some(vec![7]);
+        app.on_event(Instant::EPOCH, Event::Connected { peer_key }, &mut line);
+        Self {
+            app,
+            line,
+            now: Instant::EPOCH,
+            listed: Listed::default(),
+        }
+    }
+
+    fn say(&mut self, message: &Message) {
+        message.encode(&mut Vec::new(), &mut self.line.arrived);
+        self.turn();
+    }
+
+    fn turn(&mut self) {
+        if !self.line.is_closed() {
+            self.app.on_event(self.now, Event::Readable, &mut self.line);
+        }
+        if !self.line.is_closed() {
+            self.app.poll(self.now, &mut self.line);
+        }
+        let waiting = self.line.written.len();
+        assert!(waiting <= WAITING, "{waiting} bytes wait to be said");
+    }
+
+    /// Until the input or the session ends; what was listed.
+    fn run(mut self, bytes: &mut Bytes<'_>) -> Listed {
+        for _ in 0..STEPS {
+            if bytes.0.is_empty() || self.line.is_closed() {
+                break;
+            }
+            self.step(bytes);
+        }
+        if !self.line.is_closed() {
+            self.wait();
+        }
+        let reason = match self.line.closed.take() {
+            Some((code, text)) => CloseReason::Local { code, text },
+            None => CloseReason::TimedOut,
+        };
+        self.line.closed = Some((0, String::new()));
+        self.app
+            .on_event(self.now, Event::Closed(reason), &mut self.line);
+        self.listed
+    }
+
+    fn step(&mut self, bytes: &mut Bytes<'_>) {
+        match bytes.u8() % 20 {
+            0..3 => self.list(bytes),
+            3..5 => self.deliver(bytes),
+            5 => {
+                let at = bytes.number();
+                let content = bytes.take();
+                self.place(at, &content);
+            }
+            6 => self.tell_roots(bytes),
+            7 => self.say(&Message::End {
+                entries: self.listed.next + u64::from(bytes.u8() / 200),
+            }),
+            8..10 => {
+                let message = of_sender(bytes);
+                self.say(&message);
+            }
+            10..13 => {
+                let message = of_receiver(bytes);
+                self.say(&message);
+            }
+            13 => self.fill(bytes),
+            14 => self.line.written.clear(),
+            15 => {
+                self.now += Duration::from_millis(bytes.number());
+                self.turn();
+            }
+            16 => self.wait(),
+            17 => {
+                let message = bytes.request();
+                self.say(&message);
+            }
+            18 => {
+                let frame = bytes.take();
+                let kind = 1 + bytes.u8() % 19;
+                if frame.len() < MAX_FRAME {
+                    Out(&mut self.line.arrived).prefixed(&[&[kind], &frame[..]].concat());
+                }
+                self.turn();
+            }
+            _ => {
+                let raw = bytes.take();
+                self.line.arrived.extend_from_slice(&raw);
+                self.turn();
+            }
+        }
+    }
+
+    fn list(&mut self, bytes: &mut Bytes<'_>) {
+        let flags = bytes.u8();
+        let first = self.listed.next + u64::from(flags > 240);
+        let entries: Vec<_> = (0..=flags % 4).map(|_| bytes.entry()).collect();
+        self.listed.add(first, &entries);
+        self.say(&Message::Entries { first, entries });
+    }
+
+    fn tell_roots(&mut self, bytes: &mut Bytes<'_>) {
+        let (file, what) = (bytes.number(), bytes.u8());
+        let size = self.listed.files.get(&file).map_or(0, |(size, _)| *size);
+        let hash = if what < 200 && size <= 2 * BLOCK {
+            blake3::hash(&content(file, 0..size)).into()
+        } else {
+            bytes.hash()
+        };
+        let root = Root {
+            file,
+            sparse: what & 3 == 3,
+            hash,
+        };
+        self.listed.roots.entry(file).or_default().push(root);
+        self.say(&Message::Roots(vec![root]));
+    }
+
+    /// Content as it was listed: a file from a quarter of it on.
+    fn deliver(&mut self, bytes: &mut Bytes<'_>) {
+        let (file, from) = (bytes.number(), u64::from(bytes.u8() % 4));
+        if let Some((size, at)) = self.listed.files.get(&file).copied() {
+            let from = size / 4 * from;
+            let content = content(file, from..size.min(from + 600_000));
+            self.place(at.saturating_add(from), &content);
+        }
+    }
+
+    fn place(&mut self, offset: u64, content: &[u8]) {
+        let Ok(len) = u32::try_from(content.len()) else {
+            return;
+        };
+        if len == 0 || self.app.room() < len.into() || offset > 1 << 62 {
+            return;
+        }
+        let extent = Extent {
+            object: CONTENT,
+            offset,
+            len,
+            at: 0,
+        };
+        if let Err(e) = self.app.place(&[extent], content) {
+            self.line.close(self.now, 0, &e.0);
+        }
+        self.turn();
+    }
+
+    /// The session takes content that it was told to send.
+    fn fill(&mut self, bytes: &mut Bytes<'_>) {
+        let most = bytes.number();
+        let Some((offset, left)) = self.line.sends.pop() else {
+            return;
+        };
+        let len = left.min(most).min(60_000);
+        if len < left {
+            self.line.sends.push((offset + len, left - len));
+        }
+        let extent = Extent {
+            object: CONTENT,
+            offset,
+            len: u32::try_from(len).unwrap_or_default(),
+            at: 0,
+        };
+        let mut batch = vec![0; extent.len as usize];
+        if let Err(e) = self.app.fill(&[extent], &mut batch) {
+            self.line.close(self.now, 0, &e.0);
+        }
+        self.turn();
+    }
+
+    /// Workers get time, as long as they are waited for.
+    fn wait(&mut self) {
+        for _ in 0..LOOKS {
+            let Some(next) = self.app.next_wake() else {
+                return;
+            };
+            if self.line.is_closed() {
+                return;
+            }
+            self.now = self.now.max(next);
+            self.turn();
+            thread::yield_now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    /// A peer that lists a file, sends it, tells its root, ends, and says that it has heard.
+    const HONEST: [u8; 16] = [0, 0, 0, 2, 0, 3, 0, 0, 6, 0, 0, 7, 0, 16, 8, 4];
+
+    #[test]
+    fn an_honest_peer_is_among_them() {
+        let tmp = tempfile::tempdir().unwrap();
+        let fetch = [&[0][..], &HONEST].concat();
+        fuzz_receiver(&fetch, tmp.path()).unwrap();
+        assert_eq!(
+            fs::read(tmp.path().join("inside/a")).unwrap(),
+            content(0, 0..100)
+        );
+        let put = [&[0, 0, 3, 9][..], &HONEST].concat();
+        fuzz_server(&put, tmp.path()).unwrap();
+        assert_eq!(
+            fs::read(tmp.path().join("inside/rw/a")).unwrap(),
+            content(0, 0..100)
+        );
+    }
+
+    #[test]
+    fn a_file_that_failed_for_no_reason_is_no_success() {
+        let tmp = tempfile::tempdir().unwrap();
+        let said = [0, 0, 0, 1, 255, 254, 7, 100, 47, 109, 208, 251, 255];
+        fuzz_receiver(&said, tmp.path()).unwrap();
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        #[test]
+        fn a_client_that_fetches_survives_any_server(data in vec(any::<u8>(), 0..600)) {
+            let tmp = tempfile::tempdir().unwrap();
+            fuzz_receiver(&data, tmp.path()).unwrap();
+        }
+
+        #[test]
+        fn a_client_that_delivers_survives_any_server(data in vec(any::<u8>(), 0..600)) {
+            let tmp = tempfile::tempdir().unwrap();
+            fuzz_sender(&data, tmp.path()).unwrap();
+        }
+
+        #[test]
+        fn a_server_survives_any_client(data in vec(any::<u8>(), 0..600)) {
+            let tmp = tempfile::tempdir().unwrap();
+            fuzz_server(&data, tmp.path()).unwrap();
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Which messages do the bytes mean? Names, sizes and numbers are few, so that they meet.
+
+use std::ops::Range;
+
+use farhaul_core::{congestion::Sharing, units::Rate};
+
+use crate::{
+    ask::{Ask, Existing, Place, Sending, Usage},
+    digest::{BLOCK, Hash},
+    error::Code,
+    filter::Spec,
+    message::{Direction, Entry, Kind, Message, Tally},
+    plan::Action,
+};
+
+/// What is left of the input; zeros after its end.
+pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+
+impl Bytes<'_> {
+    pub(super) fn u8(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else {
+            return 0;
+        };
+        self.0 = rest;
+        *first
+    }
+
+    /// Small numbers mostly.
+    pub(super) fn number(&mut self) -> u64 {
+        match self.u8() {
+            n @ 0..200 => u64::from(n),
+            n => u64::from(self.u8()) << ((n - 200) % 54),
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        let len = usize::from(self.u8()).min(self.0.len());
+        let (taken, rest) = self.0.split_at(len);
+        self.0 = rest;
+        taken.to_vec()
+    }
+
+    fn path(&mut self) -> Vec<u8> {
+        const PATHS: [&str; 15] = [
+            "a",
+            "b",
+            "d",
+            "d/e",
+            "d/e/f",
+            "d/g",
+            "a/b",
+            "l",
+            "l/x",
+            "",
+            "inside",
+            "..",
+            "d/../x",
+            ".a.farhaul-part",
+            "A",
+        ];
+        match usize::from(self.u8()) % 20 {
+            n if n < PATHS.len() => PATHS[n].into(),
+            _ => self.take(),
+        }
+    }
+
+    fn size(&mut self) -> u64 {
+        let sizes = [0, 1, 100, 4_096, 70_000, BLOCK + 5, 2 * BLOCK, 1 << 40];
+        match self.u8() {
+            n @ 0..240 => sizes[usize::from(n) % sizes.len()],
+            _ => self.number() << 8,
+        }
+    }
+
+    pub(super) fn entry(&mut self) -> Entry {
+        let flags = self.u8();
+        let kind = [Kind::File, Kind::File, Kind::Dir, Kind::Symlink][usize::from(flags % 4)];
+        let size = if kind == Kind::File { self.size() } else { 0 };
+        Entry {
+            kind,
+            path: self.path(),
+            mode: [0o644, 0o600, 0o7777, 0][usize::from(flags >> 2) % 4],
+            mtime: if flags & 16 != 0 {
+                i64::MAX
+            } else {
+                1_000_000_000
+            },
+            mtime_nanos: 0,
+            size,
+            allocated: if flags & 32 != 0 { 0 } else { size },
+            target: if kind == Kind::Symlink {
+                self.path()
+            } else {
+                Vec::new()
+            },
+        }
+    }
+
+    fn ranges(&mut self) -> Vec<Range<u64>> {
+        let (mut at, mut ranges) = (0_u64, Vec::new());
+        for _ in 0..self.u8() % 20 {
+            let start = at + 1 + self.number() - u64::from(at == 0);
+            at = start + 1 + self.size().min(1 << 50);
+            ranges.push(start..at);
+        }
+        ranges
+    }
+
+    pub(super) fn hash(&mut self) -> Hash {
+        [self.u8(); 32]
+    }
+
+    fn code(&mut self) -> Code {
+        Code::from_number(self.u8() % 40).unwrap_or(Code::NoSpace)
+    }
+
+    fn tally(&mut self) -> Tally {
+        Tally {
+            files_ok: self.number(),
+            files_skipped: self.number(),
+            files_failed: self.number(),
+            bytes: self.size(),
+            resumed: self.size(),
+        }
+    }
+
+    fn place(&mut self) -> Place {
+        let name = ["r", "w", "c", "rw", "", "x"][usize::from(self.u8()) % 6];
+        Place {
+            share: name.into(),
+            path: self.path(),
+        }
+    }
+
+    pub(super) fn request(&mut self) -> Message {
+        let (flags, more) = (self.u8(), self.u8());
+        let direction = if flags & 1 != 0 {
+            Direction::Get
+        } else {
+            Direction::Put
+        };
+        let count = if direction == Direction::Get {
+            1 + more % 4
+        } else {
+            1
+        };
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Message::Request {
+            direction,
+            tag: [flags; 8],
+            places: (0..count).map(|_| self.place()).collect(),
+            ask: Box::new(Ask {
+                one_file: flags & 2 != 0,
+                dry: flags & 4 != 0,
+                existing: existing(flags >> 3),
+                checksum: flags & 32 != 0,
+                verify_disk: flags & 64 != 0,
+                max_rate: (more & 64 != 0).then(|| Rate::from_bps(self.size())),
+                sharing: Sharing::ALL[usize::from(more >> 4) % Sharing::ALL.len()],
+                spec: if more & 128 != 0 {
+                    Spec {
+                        exclude: text(self.take()),
+                        include: text(self.take()),
+                        least: self.number(),
+                        most: u64::MAX >> 8,
+                    }
+                } else {
+                    Spec::default()
+                },
+            }),
+        }
+    }
+}
+
+/// By two bits.
+pub(super) fn existing(n: u8) -> Existing {
+    [Existing::Replace, Existing::Keep, Existing::KeepNewer][usize::from(n & 3) % 3]
+}
+
+/// Of the kinds that a sender says, but for the manifest and its roots.
+pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
+    match bytes.u8() % 5 {
+        0 => Message::Holes {
+            ranges: bytes.ranges(),
+        },
+        1 => Message::Failed {
+            file: bytes.number(),
+            code: bytes.code(),
+            again: bytes.u8() & 1 != 0,
+            text: bytes.take(),
+        },
+        2 => Message::Blocks {
+            file: bytes.number(),
+            first: bytes.number(),
+            values: (0..bytes.u8() % 8).map(|_| bytes.hash()).collect(),
+        },
+        3 => Message::Excluded {
+            paths: (0..bytes.u8() % 8).map(|_| bytes.path()).collect(),
+        },
+        _ => Message::Bye {
+            usage: Usage::default(),
+            sending: Sending::default(),
+        },
+    }
+}
+
+/// Of the kinds that a receiver says.
+pub(super) fn of_receiver(bytes: &mut Bytes<'_>) -> Message {
+    match bytes.u8() % 8 {
+        0 | 1 => Message::Want {
+            upto: bytes.number(),
+            ranges: bytes.ranges(),
+        },
+        2 => Message::Repair {
+            file: bytes.number(),
+            ranges: bytes.ranges(),
+        },
+        3 => Message::AskBlocks {
+            file: bytes.number(),
+        },
+        4 => Message::Trouble {
+            file: bytes.number(),
+            code: bytes.code(),
+            text: bytes.take(),
+        },
+        5 => Message::Report {
+            resolved: bytes.number(),
+            tally: bytes.tally(),
+        },
+        6 => Message::Finished {
+            tally: bytes.tally(),
+            usage: Usage::default(),
+        },
+        _ => Message::Verdicts {
+            first: bytes.number(),
+            actions: (0..bytes.u8() % 30)
+                .filter_map(|_| Action::from_number(bytes.u8() % 10))
+                .collect(),
+        },
+    }
+}

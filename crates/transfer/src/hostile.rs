@@ -1,0 +1,156 @@
+//! What can a peer do that speaks the protocol and lies? One end is real, the other is messages made
+//! by hand; what is on the disk afterwards is looked at.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use farhaul_core::{
+    protocol::{Event, Session as _},
+    store::Extent,
+    time::Instant,
+};
+use farhaul_io::App;
+
+use crate::{
+    Code, Existing, Filter, TransferError,
+    ask::{Ask, Place},
+    client::{Download, Options, Remote},
+    fuzz::Line,
+    inbox::Inbox,
+    message::{Direction, Entry, Kind, Message, Root, VERSION},
+    server::{Access, Allow, Policy, Server, Share},
+    summary::{Handle, Outcome},
+    table::CONTENT,
+};
+
+mod client;
+mod idle;
+mod known;
+mod server;
+
+/// A real end, and what it has said.
+struct Victim<A> {
+    app: A,
+    line: Line,
+    inbox: Inbox,
+    now: Instant,
+}
+
+impl<A: App> Victim<A> {
+    fn new(mut app: A) -> Self {
+        let mut line = Line::default();
+        let peer_key = Some(vec![7]);
+        app.on_event(Instant::EPOCH, Event::Connected { peer_key }, &mut line);
+        Self {
+            app,
+            line,
+            inbox: Inbox::default(),
+            now: Instant::EPOCH,
+        }
+    }
+
+    fn say(&mut self, message: &Message) {
+        message.encode(&mut Vec::new(), &mut self.line.arrived);
+        if !self.line.is_closed() {
+            self.app.on_event(self.now, Event::Readable, &mut self.line);
+            self.app.poll(self.now, &mut self.line);
+        }
+    }
+
+    /// Lists `entries`, with their content where they have some, and ends.
+    fn deliver(&mut self, first: u64, entries: &[(Entry, &[u8])]) {
+        let listed = entries.iter().map(|(e, _)| e.clone()).collect();
+        self.say(&Message::Entries {
+            first,
+            entries: listed,
+        });
+        let mut offset = 0;
+        for (number, (entry, content)) in (first..).zip(entries) {
+            if entry.kind != Kind::File || self.line.is_closed() {
+                continue;
+            }
+            if !content.is_empty() {
+                let extent = Extent {
+                    object: CONTENT,
+                    offset,
+                    len: u32::try_from(content.len()).unwrap(),
+                    at: 0,
+                };
+                self.app.place(&[extent], content).unwrap();
+            }
+            offset += content.len() as u64;
+            self.say(&Message::Roots(vec![Root {
+                file: number,
+                sparse: false,
+                hash: blake3::hash(content).into(),
+            }]));
+        }
+        self.say(&Message::End {
+            entries: first + entries.len() as u64,
+        });
+        self.until_finished();
+    }
+
+    /// Workers are waited for.
+    fn until_finished(&mut self) {
+        while !self.line.is_closed() && !self.has_said(|m| matches!(m, Message::Finished { .. })) {
+            self.now += std::time::Duration::from_millis(1);
+            self.app.poll(self.now, &mut self.line);
+            std::thread::yield_now();
+        }
+        self.say(&Message::Bye {
+            usage: crate::ask::Usage::default(),
+            sending: crate::ask::Sending::default(),
+        });
+    }
+
+    /// Whether the next messages up to one of that kind have been said.
+    fn has_said(&mut self, mut wanted: impl FnMut(&Message) -> bool) -> bool {
+        self.inbox.tail().append(&mut self.line.written);
+        while let Some(message) = self.inbox.next().unwrap() {
+            if wanted(&message) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn entry(kind: Kind, path: &str, mode: u16, size: usize) -> Entry {
+    Entry {
+        kind,
+        path: path.into(),
+        mode,
+        mtime: 1_000_000_000,
+        mtime_nanos: 0,
+        size: size as u64,
+        allocated: size as u64,
+        target: Vec::new(),
+    }
+}
+
+fn file<'a>(path: &str, mode: u16, content: &'a [u8]) -> (Entry, &'a [u8]) {
+    (entry(Kind::File, path, mode, content.len()), content)
+}
+
+fn dir(path: &str, mode: u16) -> (Entry, &'static [u8]) {
+    (entry(Kind::Dir, path, mode, 0), b"")
+}
+
+fn link(path: &str, target: &str) -> (Entry, &'static [u8]) {
+    let mut link = entry(Kind::Symlink, path, 0o777, 0);
+    link.target = target.into();
+    (link, b"")
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}

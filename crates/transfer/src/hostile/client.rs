@@ -1,0 +1,200 @@
+//! Clients that deliver what a share does not take.
+
+use super::*;
+
+/// What a server of `root` as `access` makes of a client that asks `ask` for `to` and lists `entries`.
+fn deliver(
+    root: &Path,
+    access: Access,
+    to: &str,
+    ask: Ask,
+    entries: &[(Entry, &[u8])],
+) -> (Option<TransferError>, Vec<String>) {
+    let shares = vec![Share::open("s", root, access).unwrap()];
+    let server = Server::new(Arc::new(Policy::new(shares, Allow::Any, false)), None);
+    let handle = server.handle();
+    let mut victim = Victim::new(server);
+    let place = Place {
+        share: b"s".to_vec(),
+        path: to.as_bytes().to_vec(),
+    };
+    victim.say(&Message::Request {
+        direction: Direction::Put,
+        tag: [1; 8],
+        places: vec![place],
+        ask: Box::new(ask),
+    });
+    let mut refusal = None;
+    victim.has_said(|m| {
+        if let Message::Refused { code, text, .. } = m {
+            refusal = Some(TransferError::new(*code, crate::path::show(text)));
+        }
+        matches!(m, Message::Refused { .. } | Message::Accepted { .. })
+    });
+    if refusal.is_some() {
+        return (refusal, Vec::new());
+    }
+    victim.deliver(0, entries);
+    // The client's last word ends nothing here; the session's end does.
+    let reason = farhaul_core::protocol::CloseReason::Peer {
+        code: 0,
+        text: String::new(),
+    };
+    victim
+        .app
+        .on_event(victim.now, Event::Closed(reason), &mut victim.line);
+    let out = handle.outcome().expect("the server knows how it ended");
+    let failures = out.summary.failures.iter().map(|f| f.text.clone());
+    (out.error, failures.collect())
+}
+
+const CLOSED: [Access; 2] = [Access::Write, Access::Create];
+
+fn put(
+    root: &Path,
+    access: Access,
+    entries: &[(Entry, &[u8])],
+) -> (Option<TransferError>, Vec<String>) {
+    deliver(root, access, "", Ask::default(), entries)
+}
+
+#[test]
+fn new_names_arrive_writable_by_nobody_else() {
+    for (access, file_mode, dir_mode) in [
+        (Access::Write, 0o755, 0o755),
+        (Access::Create, 0o755, 0o755),
+        (Access::ReadWrite, 0o777, 0o777),
+    ] {
+        let tmp = tempfile::tempdir().unwrap();
+        let entries = [
+            dir("d", 0o777),
+            file("d/f", 0o777, b"new"),
+            link("l", "d/f"),
+        ];
+        let (error, _) = put(tmp.path(), access, &entries);
+        assert_eq!(error, None, "{access:?}");
+        assert_eq!(mode(&tmp.path().join("d")), dir_mode, "{access:?}");
+        assert_eq!(mode(&tmp.path().join("d/f")), file_mode, "{access:?}");
+        assert_eq!(fs::read(tmp.path().join("l")).unwrap(), b"new");
+        // The same again is the same command continued.
+        let (error, _) = put(tmp.path(), access, &entries);
+        assert_eq!(error, None, "{access:?}");
+    }
+}
+
+#[test]
+fn what_is_there_keeps_its_permissions_in_a_share_for_delivery() {
+    let tmp = tempfile::tempdir().unwrap();
+    let at = |name: &str| tmp.path().join(name);
+    fs::create_dir(at("d")).unwrap();
+    set_mode(&at("d"), 0o700);
+    for (name, bits) in [("d/open", 0o640), ("d/shut", 0o400)] {
+        fs::write(at(name), "before").unwrap();
+        set_mode(&at(name), bits);
+    }
+    std::os::unix::fs::symlink("open", at("d/link")).unwrap();
+    let entries = [
+        dir("d", 0o777),
+        file("d/open", 0o777, b"replaced"),
+        file("d/shut", 0o666, b"replaced"),
+        file("d/link", 0o666, b"replaced"),
+        link("d/open2", "open"),
+        link("d/shut", "open"),
+    ];
+    let (error, failures) = put(tmp.path(), Access::Write, &entries);
+    assert_eq!(error.unwrap().code, Code::DestError);
+    assert_eq!(failures.len(), 3, "{failures:?}");
+    assert_eq!(mode(&at("d")), 0o700);
+    assert_eq!(fs::read(at("d/open")).unwrap(), b"replaced");
+    assert_eq!((mode(&at("d/open")), mode(&at("d/shut"))), (0o640, 0o400));
+    assert_eq!(fs::read(at("d/shut")).unwrap(), b"before");
+    assert!(at("d/link").symlink_metadata().unwrap().is_symlink());
+}
+
+#[test]
+fn a_share_for_new_names_replaces_nothing() {
+    let tmp = tempfile::tempdir().unwrap();
+    let at = |name: &str| tmp.path().join(name);
+    fs::create_dir(at("d")).unwrap();
+    set_mode(&at("d"), 0o700);
+    fs::write(at("d/f"), "before").unwrap();
+    fs::write(at("d/same size"), "before").unwrap();
+    std::os::unix::fs::symlink("f", at("d/link")).unwrap();
+    let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    let there = fs::File::options()
+        .write(true)
+        .open(at("d/same size"))
+        .unwrap();
+    there.set_modified(old).unwrap();
+    let entries = [
+        dir("d", 0o777),
+        file("d/f", 0o644, b"other"),
+        file("d/f", 0o644, b""),
+        file("d/same size", 0o644, b"differs"),
+        file("d/same size", 0o644, b"beforE"),
+        file("d/link", 0o644, b"other"),
+        link("d/link", "new"),
+        file("d/new", 0o644, b"new"),
+    ];
+    for (i, entry) in entries[1..].iter().enumerate() {
+        let both = [entries[0].clone(), entry.clone()];
+        let (error, failures) = put(tmp.path(), Access::Create, &both);
+        assert_eq!(error.is_none(), i == 6, "{entry:?} {error:?}");
+        assert!(
+            failures.iter().all(|f| f.contains("only takes new ones")),
+            "{failures:?}"
+        );
+    }
+    assert_eq!(fs::read(at("d/f")).unwrap(), b"before");
+    assert_eq!(fs::read(at("d/same size")).unwrap(), b"before");
+    assert_eq!(fs::read(at("d/new")).unwrap(), b"new");
+    assert_eq!(fs::read_link(at("d/link")).unwrap(), Path::new("f"));
+    assert_eq!(mode(&at("d")), 0o700);
+    let keep = Ask {
+        existing: Existing::Keep,
+        ..Ask::default()
+    };
+    let (error, _) = deliver(tmp.path(), Access::Create, "", keep, &entries[..2]);
+    assert_eq!(error, None, "what is there may be left alone");
+}
+
+#[test]
+fn shares_that_cannot_be_read_tell_nothing_of_what_is_there() {
+    for access in CLOSED {
+        let tmp = tempfile::tempdir().unwrap();
+        for (dry, existing) in [(true, Existing::Replace), (false, Existing::KeepNewer)] {
+            let ask = Ask {
+                dry,
+                existing,
+                ..Ask::default()
+            };
+            let entries = [file("f", 0o644, b"x")];
+            let (error, _) = deliver(tmp.path(), access, "", ask, &entries);
+            assert_eq!(error.unwrap().code, Code::Auth, "{access:?} {dry}");
+            assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_delivery_writes_beneath_what_it_named_and_nowhere_else() {
+    let tmp = tempfile::tempdir().unwrap();
+    let share = tmp.path().join("share");
+    fs::create_dir_all(share.join("in")).unwrap();
+    fs::write(share.join("f"), "before").unwrap();
+    std::os::unix::fs::symlink("..", share.join("in/up")).unwrap();
+    let entries = [
+        file("up/f", 0o644, b"evil"),
+        file("up/g", 0o644, b"evil"),
+        link("out", "../f"),
+        dir("up", 0o777),
+        file("ok", 0o644, b"ok"),
+    ];
+    let (error, failures) = deliver(&share, Access::ReadWrite, "in", Ask::default(), &entries);
+    assert!(error.is_some());
+    assert_eq!(failures.len(), 3, "{failures:?}");
+    assert_eq!(fs::read(share.join("f")).unwrap(), b"before");
+    assert_eq!(fs::read(share.join("in/ok")).unwrap(), b"ok");
+    assert!(!share.join("g").exists() && share.join("in/out").symlink_metadata().is_err());
+    assert_eq!(fs::read_dir(&share).unwrap().count(), 2);
+}

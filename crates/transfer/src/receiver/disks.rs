@@ -1,0 +1,177 @@
+//! Is everything on the disk? Each file system that a transfer writes to has a descriptor, opened before
+//! the first byte is written there and synced at the end: the kernel tells a descriptor only of the
+//! errors that came after it was opened, and each error once.
+//!
+//! - An error is kept: no later sync takes it back. What has failed to be written may stay in the page
+//!   cache as if it were on the disk, so nothing that was written before is trusted again
+//!   ([`journal`](super::journal)).
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use rustix::fs::OFlags;
+
+use crate::{
+    confine::{self, Dir},
+    disk::File,
+    path,
+};
+
+/// A file system.
+struct Held {
+    descriptor: Arc<File>,
+    /// The first folder in it, within the destination.
+    folder: Vec<u8>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By device.
+    held: BTreeMap<u64, Held>,
+    /// The first error.
+    failed: Option<(io::ErrorKind, String)>,
+}
+
+/// The file systems that a transfer writes to.
+#[derive(Default)]
+pub(crate) struct Disks {
+    state: Mutex<State>,
+}
+
+impl std::fmt::Debug for Disks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.state().held.keys()).finish()
+    }
+}
+
+impl Disks {
+    /// Holds the file system of `file`, which is in the destination itself.
+    pub(crate) fn new(file: &File) -> io::Result<Self> {
+        let disks = Self::default();
+        let device = file.stat()?.st_dev;
+        let held = Held {
+            descriptor: Arc::new(file.try_clone()?),
+            folder: Vec::new(),
+        };
+        disks.state().held.insert(device, held);
+        Ok(disks)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds the file system of `dir`, which is `folder` in the destination; to be called before anything
+    /// is written there.
+    pub(crate) fn hold(&self, dir: &Dir, folder: &[u8]) -> io::Result<()> {
+        let device = dir.stat()?.st_dev;
+        let mut state = self.state();
+        if state.held.contains_key(&device) {
+            return Ok(());
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let descriptor = confine::open_beneath(dir, b"", flags).map_err(|e| {
+            let why = format!("its folder cannot be opened, which syncing it needs: {e}");
+            io::Error::new(e.kind(), why)
+        })?;
+        let (descriptor, folder) = (Arc::new(descriptor), folder.to_vec());
+        state.held.insert(device, Held { descriptor, folder });
+        Ok(())
+    }
+
+    /// What is in the file system of `dir`.
+    pub(crate) fn sync_of(&self, dir: &Dir) -> io::Result<()> {
+        let device = dir.stat()?.st_dev;
+        self.sync(|held| *held == device)
+    }
+
+    /// Everything.
+    pub(crate) fn sync_all(&self) -> io::Result<()> {
+        self.sync(|_| true)
+    }
+
+    fn sync(&self, which: impl Fn(&u64) -> bool) -> io::Result<()> {
+        let copies = |state: &State| {
+            let held = state.held.iter().filter(|(device, _)| which(device));
+            let copy = |(_, held): (_, &Held)| (Arc::clone(&held.descriptor), held.folder.clone());
+            held.map(copy).collect::<Vec<_>>()
+        };
+        // The system is not waited for with the lock held.
+        let held = copies(&self.state());
+        for (descriptor, folder) in held {
+            if let Err(e) = descriptor.sync_all() {
+                let e = io::Error::from(e);
+                let place = if folder.is_empty() {
+                    "the destination".to_string()
+                } else {
+                    path::show(&folder)
+                };
+                let why = format!("the file system of {place} did not write everything: {e}");
+                self.state().failed.get_or_insert((e.kind(), why));
+            }
+        }
+        match &self.state().failed {
+            Some((kind, why)) => Err(io::Error::new(*kind, why.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::BorrowedFd;
+
+    use super::*;
+    use crate::disk::{Answer, Call, Disk, Interposer};
+
+    /// Fails once.
+    struct Once(Mutex<bool>);
+
+    impl Interposer for Once {
+        fn before(&self, _: BorrowedFd<'_>, call: &Call<'_>) -> Answer {
+            let first = matches!(call, Call::SyncAll)
+                && !std::mem::replace(&mut *self.0.lock().unwrap(), true);
+            if first {
+                Answer::Fail(rustix::io::Errno::IO)
+            } else {
+                Answer::Go
+            }
+        }
+
+        fn after(&self, _: BorrowedFd<'_>, _: &Call<'_>) {}
+    }
+
+    fn made(dir: &std::path::Path) -> File {
+        File::from(std::fs::File::create(dir.join("f")).unwrap())
+    }
+
+    #[test]
+    fn an_error_is_told_again_though_the_kernel_tells_it_once() {
+        let tmp = tempfile::tempdir().unwrap();
+        let disk = Disk(Some(Arc::new(Once(Mutex::new(false)))));
+        let disks = Disks::new(&made(tmp.path()).on(&disk).unwrap()).unwrap();
+        let dir = confine::open_root(tmp.path()).unwrap();
+        disks.hold(&dir, b"x").unwrap();
+        assert!(disks.sync_of(&dir).is_err());
+        let again = disks.sync_all().unwrap_err();
+        assert!(again.to_string().contains("the destination"), "{again}");
+        assert!(again.to_string().contains("Input/output"), "{again}");
+    }
+
+    #[test]
+    fn each_file_system_is_held_once() {
+        let tmp = tempfile::tempdir().unwrap();
+        let disks = Disks::new(&made(tmp.path())).unwrap();
+        let open = |path: &std::path::Path| confine::open_root(path).unwrap();
+        disks.hold(&open(tmp.path()), b"").unwrap();
+        assert_eq!(disks.state().held.len(), 1);
+        let other = open(std::path::Path::new("/proc"));
+        disks.hold(&other, b"proc").unwrap();
+        disks.hold(&other, b"again").unwrap();
+        assert_eq!(disks.state().held.len(), 2);
+        assert!(disks.sync_all().is_ok());
+    }
+}

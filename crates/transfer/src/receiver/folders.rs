@@ -1,0 +1,115 @@
+//! When does a folder get its own permissions and time? At the end, since what is put into it changes
+//! its time and needs its permissions. If there are very many, those that the listing has left behind get
+//! theirs as soon as what was listed up to then is over: what is remembered does not grow with the tree.
+
+use std::collections::HashSet;
+
+use super::{Folder, Receiver, WriteJob};
+use crate::bounds::FOLDERS;
+
+/// What a folder takes besides its path.
+const EACH: usize = 64;
+
+/// Folders that were listed.
+#[derive(Debug, Default)]
+pub(super) struct Folders {
+    listed: Vec<Folder>,
+    bytes: usize,
+    /// These get theirs once all entries below a number are over.
+    closing: Option<(u64, Vec<Folder>)>,
+    /// A worker is at it.
+    busy: bool,
+    /// Those made by this transfer: nothing can be in the way in them.
+    fresh: HashSet<Vec<u8>>,
+    fresh_bytes: usize,
+}
+
+impl Folders {
+    /// Another was made.
+    pub(super) fn note_made(&mut self, path: &[u8]) {
+        if self.fresh_bytes > FOLDERS {
+            // Forgotten, they are looked into like others.
+            self.fresh.clear();
+            self.fresh_bytes = 0;
+        }
+        self.fresh_bytes += path.len() + EACH;
+        self.fresh.insert(path.to_vec());
+    }
+
+    /// True if the folder was made by this transfer; not of all is that remembered.
+    pub(super) fn is_new(&self, path: &[u8]) -> bool {
+        self.fresh.contains(path)
+    }
+
+    /// Remembers a folder; `next` is the number of the entry after it.
+    pub(super) fn add(&mut self, folder: Folder, next: u64) {
+        self.bytes += folder.path.len() + EACH;
+        self.listed.push(folder);
+        if self.bytes <= FOLDERS || self.closing.is_some() || self.busy {
+            return;
+        }
+        let here = self.listed.last().map_or_else(Vec::new, |f| f.path.clone());
+        let around = |f: &Folder| {
+            let rest = here.strip_prefix(&f.path[..]);
+            rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        };
+        let listed = std::mem::take(&mut self.listed);
+        let (mut open, closed): (Vec<_>, Vec<_>) = listed.into_iter().partition(around);
+        // One that was listed again is the same.
+        open.sort_by_key(|f| f.path.len());
+        open.dedup_by(|again, f| {
+            let same = again.path == f.path;
+            if same {
+                f.meta = again.meta;
+                f.made |= again.made;
+            }
+            same
+        });
+        self.listed = open;
+        self.bytes = self.listed.iter().map(|f| f.path.len() + EACH).sum();
+        self.closing = (!closed.is_empty()).then_some((next, closed));
+    }
+
+    /// All that are left.
+    pub(super) fn take(&mut self) -> Vec<Folder> {
+        self.bytes = 0;
+        std::mem::take(&mut self.listed)
+    }
+
+    /// Some get theirs before the end, and have not yet.
+    pub(super) const fn are_closing(&self) -> bool {
+        self.closing.is_some() || self.busy
+    }
+
+    /// There are so many that the worker must be waited for.
+    pub(super) const fn are_too_many(&self) -> bool {
+        self.busy && self.bytes > 2 * FOLDERS
+    }
+}
+
+impl Receiver {
+    /// Starts the job for folders that were left behind and in which all is over.
+    pub(super) fn close_folders(&mut self) {
+        if self
+            .folders
+            .closing
+            .as_ref()
+            .is_none_or(|(upto, _)| *upto > self.table.first())
+        {
+            return;
+        }
+        if let Some((_, dirs)) = self.folders.closing.take() {
+            self.folders.busy = true;
+            self.pool.push(WriteJob::Finish {
+                root: self.tree.root(),
+                dirs,
+                disks: None,
+            });
+        }
+    }
+
+    /// It is done.
+    pub(super) fn folders_closed(&mut self) {
+        self.folders.busy = false;
+    }
+}

@@ -1,0 +1,144 @@
+//! Who may write to this destination? Whoever has locked the journal there: a regular file of ours, and
+//! of nobody else, under the journal's name.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use rustix::fs::Stat;
+
+use super::{disks::Disks, journal};
+use crate::{
+    confine::{self, Dir},
+    disk::File,
+    error::{Code, TransferError},
+    path::{self, Tag},
+};
+
+/// The file of a journal. It is locked for as long as this lives, and this for as long as a worker of
+/// its run is at work, so that no other run touches the same parts meanwhile.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    dir: Dir,
+    name: Vec<u8>,
+    file: File,
+    /// It has nothing to say.
+    idle: AtomicBool,
+}
+
+impl Lock {
+    /// Opens or makes the journal of transfer `tag` in `dir`, and locks it; the loser of a race for a
+    /// file that was removed meanwhile tries again.
+    pub(super) fn take(dir: &Dir, tag: Tag) -> Result<Self, TransferError> {
+        let name = path::journal_name(tag);
+        loop {
+            let opened = confine::open_own(dir, &name, |stat| is_ours(stat, dir, tag));
+            let file = match opened {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    match confine::create(dir, &name) {
+                        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                        made => made.map_err(|e| cannot("write the journal", &e))?,
+                    }
+                }
+                Err(e) => return Err(not_ours(&name, &e)),
+                Ok(file) => file,
+            };
+            match file.try_lock() {
+                Ok(true) => {}
+                Ok(false) => return Err(locked(&file)),
+                Err(e) => return Err(cannot("lock the journal", &e.into())),
+            }
+            let there = confine::is_called(&file, dir, &name);
+            if there.map_err(|e| cannot("read the journal", &e))? {
+                return Ok(Self {
+                    dir: Arc::clone(dir),
+                    name,
+                    file,
+                    idle: AtomicBool::new(false),
+                });
+            }
+        }
+    }
+
+    /// The file systems to sync, of which this is in one.
+    pub(super) fn disks(&self) -> Result<Disks, TransferError> {
+        Disks::new(&self.file).map_err(|e| cannot("hold the file system", &e))
+    }
+
+    pub(super) const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whose file it is; files made beside it have the same owner.
+    pub(super) fn owner(&self) -> Option<u32> {
+        self.file.stat().ok().map(|stat| stat.st_uid)
+    }
+
+    /// True if its directory does not tell upper from lower case: its own name then has another spelling.
+    pub(super) fn folds_case(&self) -> bool {
+        let upper = self.name.to_ascii_uppercase();
+        confine::is_called(&self.file, &self.dir, &upper).unwrap_or(false)
+    }
+
+    /// Whether the file may go with this.
+    pub(super) fn set_idle(&self, idle: bool) {
+        self.idle.store(idle, Relaxed);
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.idle.load(Relaxed) {
+            // It only clutters; if it cannot be removed, the next run reads that it says nothing.
+            let _cluttered = confine::remove(&self.dir, &self.name);
+        }
+    }
+}
+
+/// Fails for a file that neither belongs to us nor to whoever a file belongs to that we make there.
+fn is_ours(stat: &Stat, dir: &Dir, tag: Tag) -> io::Result<()> {
+    if stat.st_uid == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    // Nothing is collected under this name: no file is received by that of the journal.
+    let probe = path::part_name(&path::journal_name(tag), tag);
+    if stat.st_uid == confine::owner_of_new(dir, &probe)? {
+        return Ok(());
+    }
+    Err(io::Error::other("it belongs to another user"))
+}
+
+pub(super) fn cannot(what: &str, e: &io::Error) -> TransferError {
+    TransferError::new(
+        Code::of_write(e),
+        format!("cannot {what} at the destination: {e}"),
+    )
+    .fix("choose a destination that can be written")
+}
+
+fn not_ours(name: &[u8], e: &io::Error) -> TransferError {
+    let name = path::show(name);
+    let text = format!("cannot use the journal '{name}' at the destination: {e}");
+    TransferError::new(Code::of_write(e), text)
+        .fix("look at what it is and remove it there, or choose a destination that can be written")
+}
+
+fn locked(file: &File) -> TransferError {
+    let mut holder = String::from("another run");
+    // Without a name it is as true.
+    let _unnamed = journal::records(file.reader(), |body| {
+        if let Some(name) = journal::holder(body) {
+            holder = path::show(name);
+        }
+        true
+    });
+    TransferError::new(
+        Code::Locked,
+        format!("the destination is being written by {holder}"),
+    )
+    .fix("wait for it to end, or stop it; the files it completed will not be sent again")
+}

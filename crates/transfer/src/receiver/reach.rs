@@ -1,0 +1,55 @@
+//! What may a delivery do to what is there? In a share that peers cannot read, less than where they
+//! could see what they replace.
+
+use rustix::fs::{FileType, Stat};
+
+/// How far a transfer reaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// It replaces what has the name of a file or link.
+    #[default]
+    All,
+    /// It replaces the content of files that their owner may write; they keep their permissions.
+    Content,
+    /// It only adds.
+    New,
+}
+
+/// Of what peers add where they cannot look: nobody else writes to it.
+const MODEST: u16 = 0o755;
+
+impl Reach {
+    /// What becomes of the permissions that the sender gives.
+    pub(super) const fn permissions(self, mode: u16) -> u16 {
+        match self {
+            Self::All => mode,
+            Self::Content | Self::New => mode & MODEST,
+        }
+    }
+
+    /// True if folders and times of what is there are changed, and links replaced.
+    pub(super) const fn is_all(self) -> bool {
+        matches!(self, Self::All)
+    }
+
+    /// Why a file does not take the place of `there`.
+    pub(super) fn refusal(self, there: &Stat) -> Option<&'static str> {
+        match (self, FileType::from_raw_mode(there.st_mode)) {
+            (Self::New, _) => Some(TAKEN),
+            (Self::Content, FileType::Symlink) => {
+                Some("a link has this name: this share does not replace links")
+            }
+            (Self::Content, _) if there.st_mode & 0o200 == 0 => {
+                Some("a write-protected file has this name: this share does not replace it")
+            }
+            (Self::All | Self::Content, _) => None,
+        }
+    }
+}
+
+/// What a share that only adds says of a name that is there.
+pub(super) const TAKEN: &str =
+    "something has this name, and this share only takes new ones: choose another name";
+
+/// What is said of a file that an earlier run named without syncing it, where it may not be replaced.
+pub(super) const UNSURE: &str = "the disk failed when an earlier copy stored this, and this share does not replace it: have it removed there";

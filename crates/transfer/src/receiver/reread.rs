@@ -1,0 +1,251 @@
+//! What does the disk have? Files are read again past the page cache, which would otherwise answer with
+//! what was written whatever became of it.
+//!
+//! - Reads are direct (`O_DIRECT`), after the file was synced and the cache told to forget it; where the
+//!   file system has no direct reads, the last two must do, and that is told.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use rustix::{fs::Advice, io::Errno};
+
+use super::job::{Checked, Target};
+use crate::{
+    confine,
+    digest::{BLOCK, BlockDigest, BlockTree, HOLE, Hash, block_count, block_range},
+    disk::File,
+    pages::Pages,
+    pool::Stop,
+    ranges::RangeSet,
+    sender::extents,
+};
+
+/// What a direct read is aligned to.
+const ALIGNED: usize = 4096;
+
+/// That everything is to be read again, and whether something could not be read past the cache.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reread(Arc<AtomicBool>);
+
+impl Reread {
+    /// True if some file system has no direct reads.
+    pub(crate) fn was_cached(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A file that is read from its disk.
+struct OnDisk<'a> {
+    file: File,
+    direct: bool,
+    told: &'a Reread,
+}
+
+impl<'a> OnDisk<'a> {
+    /// `name` beneath `dir`, of `size` bytes.
+    fn open(target: &Target, name: &[u8], size: u64, told: &'a Reread) -> io::Result<Self> {
+        let file = confine::open_to_read(&target.dir, name)?;
+        if file.stat()?.st_size.cast_unsigned() != size {
+            return Err(io::Error::other("its size is another"));
+        }
+        file.sync_data()?;
+        // Also for file systems that take direct reads and serve them from their cache.
+        file.advise(Advice::DontNeed)?;
+        let direct = file.set_direct(true).is_ok();
+        if !direct {
+            told.0.store(true, Relaxed);
+        }
+        Ok(Self { file, direct, told })
+    }
+
+    /// Fills `into` with block `index` of a file of `size` bytes.
+    fn read(&mut self, index: u64, size: u64, into: &mut Pages) -> io::Result<usize> {
+        let block = block_range(index, size);
+        let len = usize::try_from(block.end - block.start).unwrap_or_default();
+        into.fit(len.next_multiple_of(ALIGNED));
+        let mut at = 0;
+        while at < len {
+            match self.file.read_at(&mut into[at..], block.start + at as u64) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                // What is left of a page is read again: only the end of the file may be crooked.
+                Ok(n) if at + n < len && self.direct => {
+                    let whole = (at + n) / ALIGNED * ALIGNED;
+                    if whole == at {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    at = whole;
+                }
+                Ok(n) => at += n,
+                Err(Errno::INTR) => {}
+                Err(Errno::INVAL) if self.direct => {
+                    // Its disk wants other borders than pages have.
+                    self.file.set_direct(false)?;
+                    self.direct = false;
+                    self.told.0.store(true, Relaxed);
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(len)
+    }
+
+    /// The value of a block; [`HOLE`] if it is nothing but zeros and `zeros`.
+    fn value(
+        &mut self,
+        index: u64,
+        size: u64,
+        zeros: bool,
+        scratch: &mut Pages,
+    ) -> io::Result<Hash> {
+        let len = self.read(index, size, scratch)?;
+        if zeros && scratch[..len].iter().all(|b| *b == 0) {
+            return Ok(HOLE);
+        }
+        let mut digest = BlockDigest::new(index, size);
+        digest.update(&scratch[..len]);
+        Ok(digest.value())
+    }
+
+    /// The blocks in which something is stored.
+    fn stored(&self, size: u64, stop: &Stop) -> Vec<std::ops::Range<u64>> {
+        let whole = |_| std::iter::once(0..size).collect();
+        extents(&self.file, size, stop).unwrap_or_else(whole)
+    }
+}
+
+/// The root of what is there, as its disk has it; blocks of zeros count as holes if `zeros`.
+pub(super) fn root(
+    target: &Target,
+    size: u64,
+    zeros: bool,
+    told: &Reread,
+    (scratch, stop): (&mut Pages, &Stop),
+) -> io::Result<Checked> {
+    let mut disk = OnDisk::open(target, &target.name, size, told)?;
+    let mut tree = BlockTree::new(size);
+    if zeros {
+        let mut holes: RangeSet = std::iter::once(0..size).collect();
+        for range in disk.stored(size, stop) {
+            holes.remove(range);
+        }
+        for hole in holes.iter() {
+            tree.set_hole(&hole);
+        }
+    }
+    let mut index = tree.next_unknown(0);
+    while index < block_count(size) {
+        stop.check()?;
+        tree.learn(index, disk.value(index, size, zeros, scratch)?);
+        index = tree.next_unknown(index);
+    }
+    let root = tree.root().ok_or(io::ErrorKind::UnexpectedEof)?;
+    Ok((root, tree.has_holes()))
+}
+
+/// The blocks of `part` that its disk has otherwise than `tree` says.
+pub(super) fn wrong_blocks(
+    target: &Target,
+    part: &[u8],
+    tree: &BlockTree,
+    told: &Reread,
+    (scratch, stop): (&mut Pages, &Stop),
+) -> io::Result<Vec<u64>> {
+    let size = tree.size();
+    let mut disk = OnDisk::open(target, part, size, told)?;
+    let mut wrong = Vec::new();
+    for (index, value) in tree.values() {
+        stop.check()?;
+        if disk.value(index, size, false, scratch)? != value {
+            wrong.push(index);
+        }
+    }
+    if tree.has_holes() {
+        let mut seen = None;
+        for range in disk.stored(size, stop) {
+            for index in range.start / BLOCK..range.end.div_ceil(BLOCK) {
+                stop.check()?;
+                if tree.is_hole(index) && seen.replace(index) != Some(index) {
+                    let value = disk.value(index, size, true, scratch)?;
+                    wrong.extend((value != HOLE).then_some(index));
+                }
+            }
+        }
+        wrong.sort_unstable();
+    }
+    Ok(wrong)
+}
+
+/// Whether the disk has `bytes` as the content of `part`.
+pub(super) fn holds(
+    target: &Target,
+    part: &[u8],
+    bytes: &[u8],
+    told: &Reread,
+    scratch: &mut Pages,
+) -> io::Result<bool> {
+    let size = bytes.len() as u64;
+    let mut disk = OnDisk::open(target, part, size, told)?;
+    let len = disk.read(0, size, scratch)?;
+    Ok(scratch[..len] == *bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, os::unix::fs::FileExt as _};
+
+    use super::*;
+    use crate::{digest::block_hash, receiver::Meta};
+
+    #[test]
+    fn what_was_changed_on_the_disk_is_found_block_by_block() {
+        let tmp = tempfile::tempdir().unwrap();
+        let size = 5 * BLOCK + 12_345;
+        let file = File::create(tmp.path().join("f")).unwrap();
+        file.set_len(size).unwrap();
+        let bytes = |index| {
+            let block = block_range(index, size);
+            vec![
+                u8::try_from(index + 1).unwrap();
+                usize::try_from(block.end - block.start).unwrap()
+            ]
+        };
+        let mut tree = BlockTree::new(size);
+        for index in [0, 1, 4, 5] {
+            file.write_all_at(&bytes(index), index * BLOCK).unwrap();
+            tree.set(index, block_hash(index, size, &bytes(index)));
+        }
+        tree.set_hole(&(2 * BLOCK..4 * BLOCK));
+        let target = Target {
+            dir: confine::open_root(tmp.path()).unwrap(),
+            name: b"f".to_vec(),
+            meta: Meta {
+                mode: 0o600,
+                mtime: 0,
+                mtime_nanos: 0,
+            },
+            replaces: false,
+        };
+        let (told, stop, mut scratch) = (Reread::default(), Stop::default(), Pages::default());
+        let mut wrong = || wrong_blocks(&target, b"f", &tree, &told, (&mut scratch, &stop));
+        assert_eq!(wrong().unwrap(), Vec::<u64>::new());
+        file.write_all_at(b"x", BLOCK + 7).unwrap();
+        file.write_all_at(b"x", 3 * BLOCK).unwrap();
+        file.write_all_at(b"x", size - 1).unwrap();
+        assert_eq!(wrong().unwrap(), [1, 3, 5]);
+        file.set_len(size - 1).unwrap();
+        assert!(wrong().is_err());
+        let whole = std::fs::read(tmp.path().join("f")).unwrap();
+        let found = root(&target, size - 1, false, &told, (&mut scratch, &stop)).unwrap();
+        assert_eq!(found, (blake3::hash(&whole).into(), false));
+        let small = b"12345";
+        std::fs::write(tmp.path().join("g"), small).unwrap();
+        assert!(holds(&target, b"g", small, &told, &mut scratch).unwrap());
+        assert!(!holds(&target, b"g", b"12346", &told, &mut scratch).unwrap());
+        assert!(holds(&target, b"g", b"1234", &told, &mut scratch).is_err());
+    }
+}

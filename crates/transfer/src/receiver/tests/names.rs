@@ -1,0 +1,120 @@
+//! Which names may come together, and which are our own?
+
+use super::*;
+
+fn entry(kind: Kind, path: &str, size: u64) -> Entry {
+    let file = super::entry(path, size);
+    Entry { kind, ..file }
+}
+
+#[test]
+fn two_files_listed_by_one_name_are_not_mixed() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut receiver = receiver(tmp.path(), RULES).unwrap();
+    let entry = |path, size| entry(Kind::File, path, size);
+    let entries = vec![
+        entry("a", 3 << 20),
+        entry("b", 5),
+        entry("a", 2 << 20),
+        entry("b", 5),
+    ];
+    let listed = Message::Entries { first: 0, entries };
+    receiver.handle(listed).unwrap();
+    assert_eq!(receiver.tally.files_failed, 2);
+    let wanted: u64 = receiver.missing.iter().map(|r| r.end - r.start).sum();
+    assert_eq!(wanted, (3 << 20) + 5, "only the first of each is wanted");
+}
+
+#[test]
+fn names_that_a_directory_does_not_tell_apart_are_told() {
+    for (folds, failed) in [(false, 0), (true, 2)] {
+        let tmp = tempfile::tempdir().unwrap();
+        let mut receiver = receiver(tmp.path(), RULES).unwrap();
+        assert!(receiver.folded.is_none());
+        if folds {
+            // As if the directory knew the journal by any spelling.
+            let name = String::from_utf8(path::journal_name([1; 8])).unwrap();
+            let (lower, upper) = (tmp.path().join(&name), tmp.path().join(name.to_uppercase()));
+            fs::hard_link(lower, upper).unwrap();
+        }
+        receiver.folded = receiver.lock().folds_case().then(HashMap::new);
+        let entries = vec![
+            entry(Kind::Dir, "d", 0),
+            entry(Kind::Dir, "D", 0),
+            entry(Kind::File, "d/\u{e4}", 5),
+            entry(Kind::File, "d/b", 5),
+            entry(Kind::File, "d/\u{c4}", 5),
+            entry(Kind::File, "D/b", 5),
+            entry(Kind::File, "d/B2", 5),
+        ];
+        receiver
+            .handle(Message::Entries { first: 0, entries })
+            .unwrap();
+        assert_eq!(receiver.tally.files_failed, failed, "{folds}");
+    }
+}
+
+#[test]
+fn the_state_of_this_transfer_is_not_received_by_any_spelling() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut receiver = receiver(tmp.path(), RULES).unwrap();
+    receiver.folded = Some(HashMap::new());
+    let journal = String::from_utf8(path::journal_name([1; 8])).unwrap();
+    let part = String::from_utf8(path::part_name(b"x", [1; 8])).unwrap();
+    let other = String::from_utf8(path::part_name(b"x", [2; 8])).unwrap();
+    let entries = vec![
+        entry(Kind::File, &journal, 5),
+        entry(Kind::File, &part.to_uppercase(), 5),
+        entry(Kind::Symlink, &format!("{part}/x"), 0),
+        entry(Kind::Dir, &part, 0),
+        entry(Kind::File, &other, 5),
+    ];
+    receiver
+        .handle(Message::Entries { first: 0, entries })
+        .unwrap();
+    assert_eq!(receiver.tally.files_failed, 4);
+}
+
+#[test]
+fn what_may_not_be_on_the_disk_and_may_not_be_replaced_is_told() {
+    let tmp = tempfile::tempdir().unwrap();
+    let files = [("a", 5000)];
+    let disk = Broken { all: true, ..GOOD };
+    drop(run(tmp.path(), &files, disk));
+    let rules = Rules {
+        reach: Reach::New,
+        ..SYNCED
+    };
+    let mut receiver = receiver(tmp.path(), rules).unwrap();
+    let entries = vec![super::entry("a", 5000)];
+    let listed = Message::Entries { first: 0, entries };
+    receiver.handle(listed).unwrap();
+    assert!(receiver.missing.is_empty());
+    let error = receiver.ledger.verdict(&receiver.tally).unwrap();
+    assert_eq!(error.code, Code::DestError);
+    assert!(error.text.contains("the disk failed"), "{error}");
+}
+
+#[test]
+fn a_hole_is_not_taken_where_none_was_listed_in_a_part_that_is_continued() {
+    let tmp = tempfile::tempdir().unwrap();
+    let size = 3 << 20;
+    let list = |receiver: &mut Receiver| {
+        let entries = vec![super::entry("large", size)];
+        let listed = Message::Entries { first: 0, entries };
+        receiver.handle(listed).unwrap();
+    };
+    let mut first = receiver(tmp.path(), RULES).unwrap();
+    list(&mut first);
+    // The part, of which nothing is claimed.
+    let part = first.part_file(0).unwrap();
+    part.write_all_at(b"left", 1 << 20).unwrap();
+    drop(first);
+    let mut second = receiver(tmp.path(), RULES).unwrap();
+    list(&mut second);
+    let holes: Vec<_> = second.missing.iter().collect();
+    assert_eq!(holes.first(), Some(&(0..size)));
+    second.handle(Message::Holes { ranges: holes }).unwrap();
+    let error = second.ledger.verdict(&second.tally).unwrap();
+    assert_eq!(error.code, Code::SourceChanged, "{error}");
+}

@@ -1,0 +1,32 @@
+//! Is it a file of the user, or something that a transfer keeps for itself?
+
+use crate::{
+    confine::{self, Dir},
+    path::{self, Own},
+    receiver,
+};
+
+/// True for what a transfer keeps for itself beside the files it receives. A name does not say so, it
+/// may be the user's: a journal is known by its beginning, a part by its journal, which is in a directory
+/// above it.
+pub(super) fn is_state(root: &Dir, rel: &[u8]) -> bool {
+    let (parent, name) = path::split(rel);
+    let is_journal = |dir: &[u8], tag| {
+        let journal = path::join(dir, &path::journal_name(tag));
+        confine::open_to_read(root, &journal).is_ok_and(|file| receiver::is_journal(&file))
+    };
+    match Own::of(name) {
+        None => false,
+        Some(Own::Journal(tag)) => is_journal(parent, tag),
+        Some(Own::Part(tag)) => {
+            let mut dir = parent;
+            while !is_journal(dir, tag) {
+                if dir.is_empty() {
+                    return false;
+                }
+                dir = path::split(dir).0;
+            }
+            true
+        }
+    }
+}

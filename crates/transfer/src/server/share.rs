@@ -1,0 +1,149 @@
+//! What is a share, and what may peers do in it?
+//!
+//! - Where peers may deliver but not fetch, what is there is neither told nor opened to them.
+
+use std::{io, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
+
+use crate::{
+    ask::{Ask, Existing},
+    confine::{self, Dir},
+    disk::Disk,
+    error::{Code, TransferError},
+    message::Direction,
+    receiver::Reach,
+};
+
+/// What peers may do in a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Fetch.
+    Read,
+    /// Deliver: what is there keeps its permissions, links and write-protected files stay.
+    Write,
+    /// Deliver under new names only: what is there stays.
+    Create,
+    /// Both.
+    ReadWrite,
+}
+
+impl Access {
+    /// From `ro`, `wo`, `create` or `rw`.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "ro" => Some(Self::Read),
+            "wo" => Some(Self::Write),
+            "create" => Some(Self::Create),
+            "rw" => Some(Self::ReadWrite),
+            _ => None,
+        }
+    }
+
+    const fn permits(self, direction: Direction) -> bool {
+        match self {
+            Self::Read => matches!(direction, Direction::Get),
+            Self::Write | Self::Create => matches!(direction, Direction::Put),
+            Self::ReadWrite => true,
+        }
+    }
+
+    const fn reach(self) -> Reach {
+        match self {
+            Self::Write => Reach::Content,
+            Self::Create => Reach::New,
+            Self::Read | Self::ReadWrite => Reach::All,
+        }
+    }
+}
+
+/// A directory that peers may use.
+#[derive(Clone, Debug)]
+pub struct Share {
+    name: String,
+    /// What a path in it begins with when people are told of one.
+    called: Vec<u8>,
+    root: Dir,
+    access: Access,
+}
+
+impl Share {
+    /// Opens the directory `root`; it stays open, so that it may be moved while it is served.
+    pub fn open(name: &str, root: &Path, access: Access) -> io::Result<Self> {
+        Ok(Self {
+            name: name.to_string(),
+            called: [name.as_bytes(), b"/"].concat(),
+            root: confine::open_root(root)?,
+            access,
+        })
+    }
+
+    /// The same on this disk; of tests.
+    #[doc(hidden)]
+    pub fn on(mut self, disk: &Disk) -> io::Result<Self> {
+        self.root = Arc::new(self.root.on(disk)?);
+        Ok(self)
+    }
+
+    /// The same; people are told of paths in it as if they were in `folder`, not by its name.
+    #[must_use]
+    pub fn called(mut self, folder: &Path) -> Self {
+        self.called = folder.as_os_str().as_bytes().to_vec();
+        if !self.called.ends_with(b"/") {
+            self.called.push(b'/');
+        }
+        self
+    }
+
+    /// The name by which peers ask for it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What peers may do in it, in words.
+    pub const fn access(&self) -> &'static str {
+        match self.access {
+            Access::Read => "fetch (ro)",
+            Access::Write => "deliver (wo)",
+            Access::Create => "deliver new files (create)",
+            Access::ReadWrite => "fetch and deliver (rw)",
+        }
+    }
+
+    /// Peers may fetch from it.
+    pub const fn may_be_fetched(&self) -> bool {
+        self.permits(Direction::Get)
+    }
+
+    pub(crate) const fn permits(&self, direction: Direction) -> bool {
+        self.access.permits(direction)
+    }
+
+    pub(crate) const fn root(&self) -> &Dir {
+        &self.root
+    }
+
+    /// What people call `path` in it.
+    pub(super) fn spoken(&self, path: &[u8]) -> Vec<u8> {
+        [&self.called[..], path].concat()
+    }
+
+    /// What a delivery may do to what is there.
+    pub(super) const fn reach(&self) -> Reach {
+        self.access.reach()
+    }
+
+    /// An error if the answer to `ask` would tell a peer that may not fetch what is there, how long or how
+    /// old it is.
+    pub(super) fn may_answer(&self, ask: &Ask) -> Result<(), TransferError> {
+        let what = match ask {
+            _ if self.reach() == Reach::All => return Ok(()),
+            Ask { dry: true, .. } => "a dry run (-n)",
+            Ask {
+                existing: Existing::KeepNewer,
+                ..
+            } => "--update",
+            _ => return Ok(()),
+        };
+        let text = format!("{what} would tell of files that may not be fetched from this share");
+        Err(TransferError::new(Code::Auth, text).fix("leave it out, or ask for the share as rw"))
+    }
+}

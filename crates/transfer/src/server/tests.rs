@@ -1,0 +1,44 @@
+use super::*;
+
+/// A delivery to the only share.
+fn delivery() -> Request {
+    Request {
+        direction: Direction::Put,
+        tag: [3; 8],
+        places: vec![Place {
+            share: b"s".to_vec(),
+            path: Vec::new(),
+        }],
+        ask: Box::default(),
+    }
+}
+
+#[test]
+fn a_destination_is_waited_for_until_the_last_worker_of_an_ended_session_is_done() {
+    let tmp = tempfile::tempdir().unwrap();
+    let share = Share::open("s", tmp.path(), Access::Write).unwrap();
+    let policy = Arc::new(Policy::new(vec![share], Allow::Any, false));
+    let server = || {
+        let mut server = Server::new(Arc::clone(&policy), None);
+        server.allowed = true;
+        server
+    };
+    let mut first = server();
+    first.answer(delivery());
+    let Some(Half::Receives(receiver)) = &first.side.half else {
+        panic!("it was refused");
+    };
+    // What a stalled worker holds.
+    let lock = Arc::clone(receiver.lock());
+    drop(first);
+    let mut second = server();
+    second.answer(delivery());
+    assert!(second.waits.is_some() && second.side.half.is_none());
+    second.now += PATIENCE / 2;
+    second.wait();
+    assert!(second.waits.is_some(), "patient for a while");
+    drop(lock);
+    second.wait();
+    assert!(second.waits.is_none());
+    assert!(matches!(second.side.half, Some(Half::Receives(_))));
+}

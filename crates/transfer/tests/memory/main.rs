@@ -1,0 +1,13 @@
+//! How much does one session hold, and do, because its peer says so? Each sequence of a lying peer is
+//! played against a real end, and the heap is counted at its peak.
+
+use peak_alloc::PeakAlloc;
+
+#[cfg(test)]
+mod peer;
+#[cfg(test)]
+mod sequences;
+
+/// Counts what is allocated.
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
