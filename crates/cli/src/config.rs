@@ -19,7 +19,7 @@
 use std::{
     env,
     ffi::OsString,
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -34,6 +34,7 @@ use crate::{
     exit::{Exit, Failure},
     keys,
     place::{self, Place},
+    read,
 };
 
 const SYSTEM: &str = "/etc/farhaul/config.toml";
@@ -192,7 +193,7 @@ fn without_port(host: &str) -> &str {
 
 /// The settings of one file; none if it does not exist.
 pub(crate) fn read(file: &Path) -> Result<Option<Vec<Setting>>, Failure> {
-    match fs::read_to_string(file) {
+    match read::settings(file) {
         Ok(text) => parse(&text, file).map(Some),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(Failure::new(

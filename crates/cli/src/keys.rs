@@ -12,8 +12,12 @@ use std::{
 };
 
 use farhaul_haul::{Identity, KeyError, PublicKey};
+use farhaul_transfer::read_whole;
 
-use crate::exit::{Exit, Failure};
+use crate::{
+    exit::{Exit, Failure},
+    read,
+};
 
 /// No key file is longer.
 const LONGEST: u64 = 4096;
@@ -58,7 +62,7 @@ pub(crate) fn load(path: &Path) -> Result<Option<Identity>, Failure> {
     };
     // What is no key needs no other mode, and is not read for ever.
     let identity = if meta.is_file() && meta.len() <= LONGEST {
-        Identity::from_seed(&fs::read(path).map_err(|e| config(path, &e))?)
+        Identity::from_seed(&read_whole(path, LONGEST).map_err(|e| config(path, &e))?)
     } else {
         Err(KeyError::Seed)
     };
@@ -112,10 +116,14 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).map_err(|e| config(dir, &e))?;
     let new = path.with_extension(format!("new-{}", std::process::id()));
+    // One that a run left that was killed.
+    match fs::remove_file(&new) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(config(&new, &e)),
+        _ => {}
+    }
     let written = fs::OpenOptions::new()
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .mode(mode)
         .open(&new)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
@@ -133,7 +141,7 @@ impl Known {
     /// What is in the user's file.
     pub(crate) fn load() -> Result<Self, Failure> {
         let path = directory()?.join("known_servers");
-        match fs::read_to_string(&path) {
+        match read::settings(&path) {
             Ok(text) => Self::parse(&text, &path),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(e) => Err(config(&path, &e)),

@@ -13,6 +13,7 @@
 mod out;
 
 mod bar;
+mod child;
 mod cmd;
 mod config;
 mod examples;
@@ -21,6 +22,8 @@ mod habit;
 mod interrupt;
 mod keys;
 mod place;
+mod reach;
+mod read;
 mod ssh;
 mod typed;
 

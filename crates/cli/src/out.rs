@@ -7,6 +7,7 @@ use std::{
     io::{self, ErrorKind, Write},
 };
 
+use farhaul_core::text;
 use serde::Serialize;
 
 /// A line for people, as `eprintln!`; a broken stderr is none of the program's business.
@@ -21,7 +22,14 @@ pub(crate) fn say(text: Arguments<'_>) {
     // One write, so that lines of several processes stay whole; there is nobody to tell of its failure.
     let _unheard = io::stderr()
         .lock()
-        .write_all(format!("{text}\n").as_bytes());
+        .write_all(format!("{}\n", safe(&text.to_string())).as_bytes());
+}
+
+/// `text` with its lines kept and everything else escaped that would steer a terminal: whatever a peer
+/// or a file name brought into it.
+fn safe(text: &str) -> String {
+    let lines: Vec<_> = text.split('\n').map(text::plain).collect();
+    lines.join("\n")
 }
 
 /// One line on stdout.
@@ -61,7 +69,54 @@ fn or_end(written: io::Result<()>) {
 /// One object on stdout.
 pub(crate) fn json(object: &impl Serialize) {
     match serde_json::to_string_pretty(object) {
-        Ok(text) => line(text),
+        Ok(text) => line(escaped(&text)),
         Err(e) => say!("farhaul: cannot be told as JSON: {e}"),
+    }
+}
+
+/// JSON in which what would steer a terminal is escaped, as JSON has it; it can stand in strings only.
+fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c == '\n' || !text::steers(c) {
+            out.push(c);
+            continue;
+        }
+        let mut units = [0; 2];
+        out.extend(
+            c.encode_utf16(&mut units)
+                .iter()
+                .map(|u| format!("\\u{u:04x}")),
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn nothing_printed_steers_a_terminal(words in any::<String>()) {
+            let said = safe(&words);
+            prop_assert!(!said.contains(|c| c != '\n' && text::steers(c)), "{said:?}");
+            let object = json!({ "path": words });
+            let told = escaped(&serde_json::to_string_pretty(&object).unwrap());
+            prop_assert!(!told.contains(|c| c != '\n' && text::steers(c)), "{told:?}");
+            prop_assert_eq!(serde_json::from_str::<Value>(&told).unwrap(), object);
+        }
+    }
+
+    #[test]
+    fn characters_beyond_the_first_plane_are_escaped_as_pairs() {
+        assert_eq!(
+            escaped("\"\u{e0041}\u{202e}\""),
+            "\"\\udb40\\udc41\\u202e\""
+        );
+        assert_eq!(safe("a\nb\x1b[2J"), "a\nb\\u{1b}[2J");
     }
 }

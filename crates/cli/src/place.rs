@@ -62,7 +62,7 @@ pub(crate) struct Far {
 
 impl fmt::Display for Far {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = String::from_utf8_lossy(&self.remote.path);
+        let path = farhaul_core::text::shown(&self.remote.path);
         match &self.server.login {
             Some(login) => write!(f, "{login}:{path}"),
             None => write!(f, "{}::{}/{path}", self.server, self.remote.share),
@@ -143,21 +143,57 @@ fn refuse_bare_ipv6(bytes: &[u8]) -> Result<(), Failure> {
     )))
 }
 
+/// True of names that no program takes for more than a name: ssh hands them to shells where its configuration
+/// says so (`ProxyCommand`, `Match exec`).
+fn is_host(host: &str) -> bool {
+    let is_name = |name: &str| {
+        let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        !name.is_empty() && !name.starts_with('-') && name.chars().all(fine)
+    };
+    match host.split_once('%') {
+        Some((address, zone)) => address.parse::<Ipv6Addr>().is_ok() && is_name(zone),
+        None => is_name(host) || host.parse::<Ipv6Addr>().is_ok(),
+    }
+}
+
+/// The same of users.
+fn is_user(user: &str) -> bool {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '@');
+    !user.is_empty() && !user.starts_with('-') && user.chars().all(fine)
+}
+
+/// Without the brackets of an address.
+fn without_brackets(host: &str) -> &str {
+    let inner = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+    inner.unwrap_or(host)
+}
+
 /// The path is the far end's to understand.
 fn through_ssh(login: &[u8], path: &[u8]) -> Result<Far, Failure> {
-    let odd = |c: char| c.is_whitespace() || c.is_control();
-    let login = std::str::from_utf8(login)
-        .ok()
-        .filter(|l| !l.starts_with('-') && !l.ends_with('@') && !l.contains(odd));
-    let login = login.ok_or_else(|| {
-        Failure::usage(format!(
-            "not a host that ssh could go to; {FORMS} (a local file whose name has a colon is written ./name)"
-        ))
-    })?;
-    let host = login.rsplit_once('@').map_or(login, |(_, host)| host);
+    let shown = farhaul_core::text::shown(login);
+    if login.starts_with(b"-") {
+        return Err(Failure::usage(format!(
+            "'{shown}' is no host: ssh would take it for an option; {FORMS} (a local file of this name is written ./name)"
+        )));
+    }
+    let parts = std::str::from_utf8(login).ok().map(|login| {
+        let (user, host) = match login.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, login),
+        };
+        (login, user, without_brackets(host))
+    });
+    let parts = parts.filter(|(_, user, host)| user.is_none_or(is_user) && is_host(host));
+    let Some((login, _, host)) = parts else {
+        return Err(Failure::usage(format!(
+            "'{shown}' is not a host that ssh could go to: names have letters, digits, '.', '-' and '_', those of users \
+             also '+' and '@', and begin with no '-'; {FORMS} (a local file whose name has a colon is written ./name); \
+             for other names give the host one in ssh's configuration"
+        )));
+    };
     Ok(Far {
         server: Server {
-            host: host.trim_matches(['[', ']']).to_string(),
+            host: host.to_string(),
             port: 0,
             login: Some(login.to_string()),
         },
@@ -188,16 +224,12 @@ fn url(rest: &[u8]) -> Result<Far, Failure> {
 }
 
 fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
-    let host = host
-        .strip_prefix(b"[")
-        .and_then(|h| h.strip_suffix(b"]"))
-        .unwrap_or(host);
-    let host = std::str::from_utf8(host)
-        .ok()
-        .filter(|h| !h.is_empty() && !h.contains(['@', '[', ']', ' ']));
-    let Some(host) = host else {
+    let shown = farhaul_core::text::shown(host);
+    let host = std::str::from_utf8(host).ok().map(without_brackets);
+    let Some(host) = host.filter(|host| is_host(host)) else {
         return Err(Failure::usage(format!(
-            "not a host name; {FORMS}, without a user name: keys say who you are"
+            "'{shown}' is not a host name: those have letters, digits, '.', '-' and '_'; {FORMS}, without a user name: \
+             keys say who you are"
         )));
     };
     let port = match port.filter(|p| !p.is_empty()) {

@@ -2,60 +2,34 @@
 //! transfer; both ends make one-time keys and tell them to each other over ssh, and the data goes over
 //! UDP.
 //!
-//! What is said is one line each way, JSON after [`MAGIC`]: [`Ask`] and [`Answer`]. What a login shell
-//! prints before is skipped. Nothing secret is said, and no path is seen by a shell. The server ends
+//! What is said is in [`lines`]. Nothing secret is said, and no path is seen by a shell. The server ends
 //! when its standard input does.
+
+#[cfg(test)]
+mod any_line;
+mod lines;
 
 use std::{
     env,
     ffi::OsString,
-    io::{BufRead, BufReader, Read as _, Write as _},
+    fmt,
+    io::{self, BufReader, Read as _, Write as _},
     net::IpAddr,
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
+use farhaul_core::text;
 use farhaul_haul::{Identity, PublicKey};
-use serde::{Deserialize, Serialize};
 
-use crate::exit::{Exit, Failure};
+pub(crate) use self::lines::{Answer, Ask, MAGIC, Misheard, all_from_hex, hear_ask, to_hex};
+use self::lines::{Unheard, WORD, hear};
+use crate::{
+    child::{self, Ended},
+    exit::{Exit, Failure},
+};
 
-/// What every line of ours begins with.
-const WORD: &str = "farhaul-ssh/";
-/// The same with the version of what follows.
-pub(crate) const MAGIC: &str = "farhaul-ssh/2 ";
-/// As much is read of the far end before our line must have come.
-const MOST_NOISE: u64 = 64 << 10;
 /// Where farhaul may be when a login shell's PATH is not set up.
 const PLACES: &str = "$PATH:$HOME/.local/bin:$HOME/.cargo/bin:/usr/local/bin:/opt/homebrew/bin";
-
-/// What the near end says.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Ask {
-    /// The only key to be let in.
-    pub(crate) key: String,
-    /// Files are delivered, not fetched.
-    pub(crate) put: bool,
-    /// As typed, in hex; exactly one if files are delivered.
-    pub(crate) paths: Vec<String>,
-    /// The UDP ports to try, first and last.
-    #[serde(default)]
-    pub(crate) ports: Option<(u16, u16)>,
-}
-
-/// What the far end says.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Answer {
-    /// Where it listens.
-    pub(crate) port: u16,
-    /// Its key.
-    pub(crate) key: String,
-    /// The paths in its only share in the same order, in hex.
-    pub(crate) paths: Vec<String>,
-    /// The address at which ssh reached it.
-    pub(crate) address: Option<IpAddr>,
-    /// Why it cannot, and the exit code.
-    pub(crate) refusal: Option<(String, u8)>,
-}
 
 /// How ssh is called.
 #[derive(Clone, Debug)]
@@ -87,9 +61,12 @@ impl Call {
         }
     }
 
-    fn command(&self) -> Command {
+    /// ssh with `flags` besides, and where to. Nothing after `--` is a flag, whatever it looks like, and an
+    /// address stands without brackets, which ssh does not know.
+    fn to(&self, flags: &[&str], login: &str) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(&self.flags);
+        command.args(&self.flags).args(flags).arg("--");
+        command.arg(login.replace(['[', ']'], ""));
         command
     }
 }
@@ -97,22 +74,80 @@ impl Call {
 /// The name of the only share.
 pub(crate) const SHARE: &str = "ssh";
 
-pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    let digit = |n: u8| char::from_digit(n.into(), 16).unwrap_or('0');
-    bytes
-        .iter()
-        .flat_map(|b| [digit(b >> 4), digit(b & 15)])
-        .collect()
+/// An ssh that runs. It ends when this is dropped.
+#[derive(Debug)]
+struct Running {
+    login: String,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    /// It was waited for.
+    ended: bool,
 }
 
-pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let pair = |i: usize| u8::from_str_radix(text.get(i..i + 2)?, 16).ok();
-    let even = text.len().is_multiple_of(2);
-    even.then(|| (0..text.len()).step_by(2).map(pair).collect())?
+impl Running {
+    /// Has ssh run `remote` on the host of `login`; what comes back.
+    fn start(call: &Call, login: &str, remote: &str) -> Result<(Self, ChildStdout), Failure> {
+        let mut command = call.to(&[], login);
+        command
+            .arg(remote)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = child::start(&mut command).map_err(|e| {
+            let text = format!(
+                "cannot start {}: {e}; install it, or name it with --ssh",
+                call.program.to_string_lossy()
+            );
+            Failure::new(Exit::Ssh, text)
+        })?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let running = Self {
+            login: login.into(),
+            child,
+            stdin,
+            ended: false,
+        };
+        let stdout = stdout.ok_or_else(|| internal(&"ssh without a pipe"))?;
+        Ok((running, stdout))
+    }
+
+    /// An ssh that has ended already says why by its status.
+    fn say(&mut self, line: &str) -> io::Result<()> {
+        let stdin = self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        writeln!(stdin, "{line}")?;
+        stdin.flush()
+    }
+
+    /// Ends it. The far end leaves when it reads the end; then ssh does, unless its network is gone.
+    fn end(&mut self) -> io::Result<Ended> {
+        drop(self.stdin.take());
+        self.ended = true;
+        child::end(&mut self.child)
+    }
 }
 
-pub(crate) fn all_from_hex(texts: &[String]) -> Option<Vec<Vec<u8>>> {
-    texts.iter().map(|text| from_hex(text)).collect()
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        match self.end() {
+            Ok(Ended { killed: false, .. }) => {}
+            Ok(_) => say!(
+                "farhaul: warning: ssh {} did not end within {} s and was killed; the farhaul that it started there \
+                 leaves by itself",
+                self.login,
+                child::PATIENCE.as_secs()
+            ),
+            Err(e) => say!(
+                "farhaul: warning: ssh {} could not be ended: {e}",
+                self.login
+            ),
+        }
+    }
+}
+
+fn internal(e: &dyn fmt::Display) -> Failure {
+    Failure::new(Exit::Internal, e.to_string())
 }
 
 /// A server that was started for us. It ends when this is dropped.
@@ -126,8 +161,7 @@ pub(crate) struct Bridge {
     pub(crate) paths: Vec<Vec<u8>>,
     /// Who this end is.
     pub(crate) identity: Identity,
-    child: Child,
-    stdin: Option<ChildStdin>,
+    _ssh: Running,
 }
 
 impl Bridge {
@@ -138,30 +172,7 @@ impl Bridge {
         paths: &[Vec<u8>],
         put: bool,
     ) -> Result<Self, Failure> {
-        if login.starts_with('-') {
-            let text = format!("'{login}' is no host: ssh would take it for a flag");
-            return Err(Failure::usage(text));
-        }
-        let internal = |e: &dyn std::fmt::Display| Failure::new(Exit::Internal, e.to_string());
         let identity = Identity::generate().map_err(|e| internal(&e))?;
-        let mut child = call
-            .command()
-            .arg(login)
-            .arg(far_command(&call.remote))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| {
-                let text = format!(
-                    "cannot start {}: {e}; install it, or name it with --ssh",
-                    call.program.to_string_lossy()
-                );
-                Failure::new(Exit::Ssh, text)
-            })?;
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let (Some(mut stdin), Some(stdout)) = (stdin, stdout) else {
-            return Err(internal(&"ssh without pipes"));
-        };
         let ask = Ask {
             key: identity.public().to_string(),
             put,
@@ -169,16 +180,11 @@ impl Bridge {
             ports: call.ports,
         };
         let line = serde_json::to_string(&ask).map_err(|e| internal(&e))?;
-        // An ssh that has ended already says why by its status.
-        let asked = writeln!(stdin, "{MAGIC}{line}").and_then(|()| stdin.flush());
-        let heard = hear(&mut BufReader::new(stdout));
-        let answer = match (asked, heard) {
+        let (mut ssh, stdout) = Running::start(call, login, &far_command(&call.remote))?;
+        let asked = ssh.say(&format!("{MAGIC}{line}"));
+        let answer = match (asked, hear(&mut BufReader::new(stdout))) {
             (Ok(()), Ok(answer)) => answer,
-            (_, heard) => {
-                drop(stdin);
-                let unheard = heard.err().unwrap_or_default();
-                return Err(unheard.failure(login, &mut child));
-            }
+            (_, heard) => return Err(heard.err().unwrap_or_default().failure(&mut ssh)),
         };
         if let Some((text, code)) = answer.refusal {
             let exit = if code == Exit::SourceMissing.code() {
@@ -206,17 +212,8 @@ impl Bridge {
                 .filter(|found| found.len() == paths.len())
                 .ok_or_else(odd)?,
             identity,
-            child,
-            stdin: Some(stdin),
+            _ssh: ssh,
         })
-    }
-}
-
-impl Drop for Bridge {
-    fn drop(&mut self) {
-        // The far end leaves when it reads the end; then ssh does.
-        drop(self.stdin.take());
-        let _reaped = self.child.wait();
     }
 }
 
@@ -228,32 +225,17 @@ fn far_command(bin: &str) -> String {
     )
 }
 
-/// What came instead of the far end's line.
-#[derive(Debug, PartialEq, Eq)]
-enum Unheard {
-    /// Nothing of ours.
-    Noise(String),
-    /// A line of another version.
-    Version(String),
-}
-
-impl Default for Unheard {
-    fn default() -> Self {
-        Self::Noise(String::new())
-    }
-}
-
 impl Unheard {
-    fn failure(&self, login: &str, child: &mut Child) -> Failure {
+    fn failure(&self, ssh: &mut Running) -> Failure {
         match self {
-            Self::Noise(noise) => silent(login, child, noise),
+            Self::Noise(noise) => silent(ssh, noise),
             Self::Version(theirs) => {
-                let _reaped = child.wait();
+                let login = &ssh.login;
                 let ours = MAGIC.trim_start_matches(WORD).trim_end();
                 let text = format!(
                     "{login}: farhaul there speaks version {} of what is said through ssh, this is \
                      {ours}; install the same version on both ends, or name another one there with --remote-bin",
-                    theirs.escape_debug()
+                    text::plain(theirs)
                 );
                 Failure::new(Exit::Version, text)
             }
@@ -261,30 +243,14 @@ impl Unheard {
     }
 }
 
-/// The far end's line, or what came instead.
-fn hear(stdout: &mut impl BufRead) -> Result<Answer, Unheard> {
-    let mut noise = String::new();
-    let mut lines = stdout.take(MOST_NOISE);
-    loop {
-        let mut line = Vec::new();
-        match lines.read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return Err(Unheard::Noise(noise)),
-            Ok(_) => {}
-        }
-        let line = String::from_utf8_lossy(&line);
-        if let Some(json) = line.strip_prefix(MAGIC) {
-            return serde_json::from_str(json).map_err(|e| Unheard::Noise(format!("{e}: {json}")));
-        }
-        if let Some((version, _)) = line.strip_prefix(WORD).and_then(|l| l.split_once(' ')) {
-            return Err(Unheard::Version(version.chars().take(20).collect()));
-        }
-        noise += &line;
-    }
-}
-
 /// Why nothing was heard.
-fn silent(login: &str, child: &mut Child, noise: &str) -> Failure {
-    let status = child.wait().ok().and_then(|s| s.code());
+fn silent(ssh: &mut Running, noise: &str) -> Failure {
+    let ended = ssh.end();
+    let login = &ssh.login;
+    let status = match &ended {
+        Ok(ended) => ended.status.code(),
+        Err(_) => None,
+    };
     if status == Some(127) {
         let text = format!(
             "{login}: farhaul is not there; install it (cargo install --path crates/cli), put it into \
@@ -292,32 +258,50 @@ fn silent(login: &str, child: &mut Child, noise: &str) -> Failure {
         );
         return Failure::new(Exit::RemoteMissing, text);
     }
-    let status = status.map_or_else(|| "a signal".into(), |c| format!("status {c}"));
+    let how = match (ended, status) {
+        (Err(e), _) => format!("could not be ended ({e})"),
+        (Ok(Ended { killed: true, .. }), _) => format!(
+            "said nothing more, did not end within {} s and was killed",
+            child::PATIENCE.as_secs()
+        ),
+        (Ok(_), Some(code)) => format!("ended with status {code}"),
+        (Ok(_), None) => "ended with a signal".into(),
+    };
     let noise = match noise.trim() {
         "" => String::new(),
         some => format!(
             "; instead of an answer came: {}; a farhaul there that is too old, or a shell that prints \
              something and leaves, does that",
-            some.chars().take(400).collect::<String>().escape_debug()
+            text::plain(&some.chars().take(400).collect::<String>())
         ),
     };
-    let text = format!("ssh {login} ended with {status}; what it said is above{noise}");
+    let text = format!("ssh {login} {how}; what it said is above{noise}");
     Failure::new(Exit::Ssh, text)
+}
+
+/// What ssh's own configuration calls the host.
+fn configured(call: &Call, login: &str) -> Option<String> {
+    let mut command = call.to(&["-G"], login);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut asked = child::start(&mut command).ok()?;
+    let stdout = asked.stdout.take()?;
+    // What it says fits into the pipe, so it can be waited for first: its configuration may run programs.
+    let ended = child::end(&mut asked).ok()?;
+    let mut text = String::new();
+    let said = stdout.take(lines::MOST).read_to_string(&mut text);
+    if !ended.status.success() || said.is_err() {
+        return None;
+    }
+    let line = text.lines().find_map(|l| l.strip_prefix("hostname "));
+    line.map(|l| l.trim().to_string())
 }
 
 /// What ssh's own configuration calls the host, then what was typed, then where ssh arrived.
 fn hosts(call: &Call, login: &str, arrived: Option<IpAddr>) -> Vec<String> {
-    let asked = call
-        .command()
-        .args(["-G", login])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output();
-    let configured = asked.ok().filter(|o| o.status.success()).and_then(|o| {
-        let text = String::from_utf8_lossy(&o.stdout).into_owned();
-        let line = text.lines().find_map(|l| l.strip_prefix("hostname "));
-        line.map(|l| l.trim().to_string())
-    });
+    let configured = configured(call, login);
     let typed = login.rsplit_once('@').map_or(login, |(_, host)| host);
     let typed = typed.trim_start_matches('[').trim_end_matches(']');
     let mut hosts: Vec<String> = Vec::new();
@@ -339,39 +323,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_survive_as_hex() {
-        let odd = b"a/\xff\n'b";
-        assert_eq!(from_hex(&to_hex(odd)).as_deref(), Some(&odd[..]));
-        for bad in ["0", "zz", "0\u{e9}"] {
-            assert_eq!(from_hex(bad), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn noise_is_skipped_and_bounded() {
-        let answer = Answer {
-            port: 5,
-            ..Answer::default()
+    fn nothing_typed_is_a_flag_of_ssh() {
+        let call = Call::new(Some("ssh".into()), vec!["-4".into()], None, None);
+        let words = |login: &str| {
+            let command = call.to(&["-G"], login);
+            let words = command.get_args().map(|w| w.to_str().unwrap().to_owned());
+            words.collect::<Vec<_>>().join(" ")
         };
-        let json = serde_json::to_string(&answer).unwrap();
-        let mut said = b"Welcome!\n\xff\n".to_vec();
-        said.extend_from_slice(format!("{MAGIC}{json}\n").as_bytes());
-        assert_eq!(hear(&mut &said[..]).unwrap().port, 5);
-        let noise = |said: &[u8]| match hear(&mut &said[..]) {
-            Err(Unheard::Noise(noise)) => noise,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(noise(b"no farhaul\n"), "no farhaul\n");
-        assert!(noise(&vec![b'x'; 1 << 20]).len() <= 64 << 10);
-        assert!(hear(&mut format!("{MAGIC}{{}}\n").as_bytes()).is_err());
-        let old = hear(&mut &b"hello\nfarhaul-ssh/1 {}\n"[..]).unwrap_err();
-        assert_eq!(old, Unheard::Version("1".into()));
-    }
-
-    #[test]
-    fn flags_are_no_hosts() {
-        let call = Call::new(None, Vec::new(), None, None);
-        let e = Bridge::open(&call, "-oProxyCommand=x", &[Vec::new()], true).unwrap_err();
-        assert_eq!(e.exit, Exit::Usage);
+        assert_eq!(words("-oProxyCommand=x"), "-4 -G -- -oProxyCommand=x");
+        assert_eq!(words("me@[2001:db8::1]"), "-4 -G -- me@2001:db8::1");
     }
 }

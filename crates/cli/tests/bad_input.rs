@@ -572,3 +572,27 @@ fn quiet_on_failure(cases: &[(&[&str], i32, &str)]) {
         assert!(error.contains(expected), "{args:?}: {error}");
     }
 }
+
+#[test]
+fn a_pipe_in_place_of_a_file_is_not_waited_for() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let pipe = |name: &str| {
+        let path = place.path().join(name);
+        Command::new("mkfifo").arg(path).assert().success();
+    };
+    std::fs::create_dir(place.path().join("farhaul")).expect("a folder");
+    std::fs::write(place.path().join("f"), "x").expect("a file");
+    pipe("pipe");
+    pipe("farhaul/known_servers");
+    let tell = |args: &[&str], code: i32| {
+        let output = farhaul(place.path(), args);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+        assert!(text.contains("not a regular file"), "{args:?}: {text}");
+    };
+    tell(&["cp", "--exclude-from", "pipe", "f", "h::s"], 2);
+    tell(&["cp", "--files-from", "pipe", ".", "h::s"], 2);
+    tell(&["key", "list"], 10);
+    pipe("farhaul/config.toml");
+    tell(&["cp", "f", "h::s"], 10);
+}

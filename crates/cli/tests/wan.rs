@@ -6,7 +6,10 @@
     reason = "tests; a skipped one says why"
 )]
 
-use std::process::Output;
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    process::{Output, Stdio},
+};
 
 use assert_cmd::Command;
 
@@ -140,6 +143,37 @@ fn a_far_program_that_fails_is_told_and_fails_the_run() {
 
     let ended_well = wan_run(&["--far", "true", "--", "true"]);
     assert_eq!(ended_well.status.code(), Some(0));
+}
+
+#[test]
+fn everything_it_started_goes_with_it_when_it_is_killed() {
+    let away = "setsid sh -c 'echo up; sleep 1000; :' & wait";
+    let cache = tempfile::tempdir().unwrap();
+    let mut run = std::process::Command::new(env!("CARGO_BIN_EXE_farhaul"))
+        .env("XDG_CACHE_HOME", cache.path())
+        .args(["wan", "run", "--far", away, "--", "sh", "-c", away])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(run.stdout.take().unwrap());
+    let mut complaint = run.stderr.take().unwrap();
+    let mut lines = [String::new(), String::new()];
+    for line in &mut lines {
+        said.read_line(line).unwrap();
+    }
+    if lines[0].is_empty() {
+        let output = run.wait_with_output().unwrap();
+        assert!(!possible(&output));
+        return;
+    }
+    assert_eq!(lines, ["up\n", "up\n"]);
+    run.kill().unwrap();
+    run.wait().unwrap();
+    // Ends only when the last process that holds the other end is gone.
+    said.read_to_string(&mut lines[0]).unwrap();
+    complaint.read_to_string(&mut lines[1]).unwrap();
 }
 
 #[test]

@@ -25,6 +25,7 @@ use crate::{
     exit::{Exit, Failure},
     interrupt, keys, out,
     place::PORT,
+    reach::Unreached,
     typed::address,
 };
 
@@ -200,7 +201,7 @@ impl Serve {
             say!("bench server at {at} with {}", entry.descriptor.name);
         };
         bench::serve(self.listen, protocol, bounds, clients, &stop, &mut ready).map_err(|e| {
-            let mut failure = failure(e);
+            let mut failure = failure(&e);
             if failure.exit == Exit::NetSetup {
                 failure.text += "; choose another address with --listen";
             }
@@ -248,7 +249,8 @@ impl Client {
             }
         };
         let mut make = || made.pop().expect("one was made for each lane");
-        let report = bench::run(&target, &wish, &mut make, &mut tell).map_err(failure)?;
+        let report = bench::run(&target, &wish, &mut make, &mut tell)
+            .map_err(|e| unreached(&e, target.to).unwrap_or_else(|| failure(&e)))?;
         show(&report, quiet);
         Ok(())
     }
@@ -364,13 +366,21 @@ fn usage(error: registry::ChoiceError) -> Failure {
     Failure::usage(error.to_string())
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
-fn failure(error: BenchError) -> Failure {
-    let exit = match &error {
+/// If there was no session at all.
+fn unreached(error: &BenchError, to: SocketAddr) -> Option<Failure> {
+    let unreached = match error {
+        BenchError::Refused(_) => Some(Unreached::Refused),
+        BenchError::Closed(reason) => Unreached::of(reason, false, None),
+        _ => None,
+    };
+    unreached.map(|unreached| unreached.failure("`farhaul bench serve`", to))
+}
+
+fn failure(error: &BenchError) -> Failure {
+    let exit = match error {
         BenchError::Shard(_) => Exit::NetSetup,
-        BenchError::Refused(_) => Exit::UdpBlocked,
         BenchError::Closed(reason) => match reason {
-            CloseReason::NoAnswer | CloseReason::Lane(_) => Exit::UdpBlocked,
+            CloseReason::Lane(_) => Exit::UdpBlocked,
             CloseReason::Version(_) => Exit::Version,
             CloseReason::Auth(_) => Exit::Auth,
             CloseReason::Protocol(_) => Exit::Protocol,
@@ -379,18 +389,17 @@ fn failure(error: BenchError) -> Failure {
                 bench::REFUSED => Exit::Auth,
                 bench::OTHER_VERSION => Exit::Version,
                 bench::BROKEN => Exit::Protocol,
+                bench::IDLE => Exit::ConnectionLost,
                 _ => Exit::Busy,
             },
             CloseReason::Store(_) => Exit::VerifyFailed,
+            CloseReason::Internal(_) => Exit::Internal,
             // Timed out, or something newer.
             _ => Exit::ConnectionLost,
         },
         _ => Exit::Internal,
     };
-    let text = match &error {
-        BenchError::Closed(CloseReason::NoAnswer) => {
-            "no answer: is `farhaul bench serve` running there, and is its UDP port open?".into()
-        }
+    let text = match error {
         BenchError::Closed(CloseReason::TimedOut) => {
             "the connection was lost: has the server ended, or the network in between? Try again, or `farhaul doctor HOST`".into()
         }
@@ -420,6 +429,13 @@ mod tests {
         ] {
             assert_eq!(resolve(bad).unwrap_err().exit, Exit::Usage, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_panic_here_is_an_internal_error() {
+        let exit = |reason| failure(&BenchError::Closed(reason)).exit;
+        assert_eq!(exit(CloseReason::Internal("x".into())), Exit::Internal);
+        assert_eq!(exit(CloseReason::TimedOut), Exit::ConnectionLost);
     }
 
     #[test]

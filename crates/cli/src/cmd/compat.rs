@@ -28,7 +28,9 @@ use super::{
 };
 use crate::{
     exit::{Exit, Failure},
-    interrupt, out, typed,
+    interrupt, out,
+    reach::Unreached,
+    typed,
 };
 
 /// Where the programs of libudt listen if they are told nothing.
@@ -160,19 +162,11 @@ impl How {
         let waker = Waker::new().map_err(|e| net(e.to_string()))?;
         let outcome = client::run(&client::Options::new(to), protocol, app, &waker)
             .map_err(|e| net(e.to_string()))?;
+        let failed = outcome.host.send_error;
+        if let Some(unreached) = Unreached::of(&outcome.reason, outcome.refused, failed) {
+            return Err(unreached.failure("the UDT program", to));
+        }
         match &outcome.reason {
-            CloseReason::NoAnswer if outcome.refused => Err(Failure::new(
-                Exit::UdpBlocked,
-                format!(
-                    "nothing listens on {to}/udp: start the UDT program there, or name its port"
-                ),
-            )),
-            CloseReason::NoAnswer => Err(Failure::new(
-                Exit::UdpBlocked,
-                format!(
-                    "no answer from {to}: does a UDT program listen there, and is its UDP port open?"
-                ),
-            )),
             CloseReason::Protocol(text) => Err(Failure::new(Exit::Protocol, text.clone())),
             _ => Ok(outcome),
         }
@@ -183,7 +177,7 @@ impl How {
         &self,
         at: SocketAddr,
         stop: &Stop,
-        factory: impl FnMut(SocketAddr) -> Box<dyn App> + Send + 'static,
+        factory: impl FnMut(SocketAddr, &Waker) -> Box<dyn App> + Send + 'static,
     ) -> Result<(), Failure> {
         let net = |e: String| Failure::new(Exit::NetSetup, e);
         let protocol = self.endpoint(true)?;
@@ -231,7 +225,7 @@ impl Sendfile {
         }
         let shares: Arc<[_]> = shares.into();
         let stop = interrupt::stop().map_err(|e| internal(&e))?;
-        self.how.listen(self.listen, &stop, move |peer| {
+        self.how.listen(self.listen, &stop, move |peer, _| {
             let tell: Tell = Arc::new(move |line: &str| say!("{peer}: {line}"));
             Box::new(SendFile::new(Arc::clone(&shares), tell))
         })
@@ -275,7 +269,7 @@ impl Taker {
                 }
             }
         });
-        self.how.listen(self.listen, &stop, move |_| {
+        self.how.listen(self.listen, &stop, move |_, _| {
             Box::new(Sink::new(ended.clone()))
         })?;
         shown

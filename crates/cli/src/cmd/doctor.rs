@@ -18,6 +18,7 @@ use crate::{
     interrupt,
     keys::{self, Known},
     out,
+    reach::Unreached,
 };
 
 /// Arguments.
@@ -145,21 +146,24 @@ fn attempt(args: &Args, to: SocketAddr) -> Result<(Visit, Known), Failure> {
 
 fn failure(error: &VisitError, to: SocketAddr) -> Failure {
     let port = to.port();
+    let unreached = match error {
+        VisitError::Refused(_) => Some(Unreached::Refused),
+        VisitError::Closed(reason) => Unreached::of(reason, false, None),
+        _ => None,
+    };
+    if let Some(unreached) = unreached {
+        let mut failure = unreached.failure("`farhaul serve` or `farhaul bench serve`", to);
+        let more = match unreached {
+            Unreached::Silent => format!(
+                " (there: ufw allow {port}/udp; or: nft add rule inet filter input udp dport {port} accept)"
+            ),
+            Unreached::Refused => " (HOST:PORT names another)".into(),
+            Unreached::Unfinished | Unreached::NoWay(_) => String::new(),
+        };
+        failure.text += &more;
+        return failure;
+    }
     match error {
-        VisitError::Refused(_) => Failure::new(
-            Exit::UdpBlocked,
-            format!(
-                "{error}: the host answers, but no server is on that port; start `farhaul serve` or \
-                 `farhaul bench serve` there, or name its port as HOST:PORT"
-            ),
-        ),
-        VisitError::Closed(CloseReason::NoAnswer) => Failure::new(
-            Exit::UdpBlocked,
-            format!(
-                "no answer from {to}/udp: check that a server runs there, and that its firewall lets \
-                 {port}/udp in (ufw allow {port}/udp; or: nft add rule inet filter input udp dport {port} accept)"
-            ),
-        ),
         VisitError::Closed(CloseReason::Auth(text)) => Failure::new(
             Exit::Auth,
             format!(

@@ -1,37 +1,44 @@
 //! `farhaul _serve`: the far end of a copy through ssh. It reads one line, opens what that line asks
-//! for to one key, says where, and serves until its standard input ends.
+//! for to one key, says where, and serves until its standard input ends, or until there has been no session
+//! for [`ALONE`]: ssh may not notice for hours that its network is gone.
+
+mod idle;
 
 use std::{
-    env, fs,
-    io::{self, BufRead as _, Read as _},
+    env, fs, io,
     net::{Ipv6Addr, SocketAddr},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Path, PathBuf},
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use farhaul_core::congestion::Sharing;
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
-use farhaul_io::{App, ShardError, Waker, server::Listener};
-use farhaul_transfer::server::{Access, Allow, Policy, Server, Share};
+use farhaul_io::{App, ShardError, Stop, Waker, server::Listener};
+use farhaul_transfer::{
+    means_contents,
+    server::{Access, Allow, Policy, Server, Share},
+};
 
+use self::idle::{Guests, Over, Watch, guests};
 use crate::{
     exit::{Exit, Failure},
     interrupt, out,
-    ssh::{Answer, Ask, MAGIC, SHARE, all_from_hex, to_hex},
+    ssh::{Answer, Ask, MAGIC, Misheard, SHARE, all_from_hex, hear_ask, to_hex},
 };
 
 /// One line for a firewall, below what Linux gives out by itself.
 const PORTS: std::ops::RangeInclusive<u16> = 17_992..=18_055;
-/// The longest line that is read.
-const MOST: u64 = 64 << 10;
 /// The most bytes of paths that are answered, which a line of that length has room for in hex.
 const MOST_PATHS: usize = 24 << 10;
+/// How long it stays without any session.
+const ALONE: Duration = Duration::from_mins(1);
 
 /// Serves one near end.
 pub(crate) fn run() -> Result<(), Failure> {
-    let opened = Opened::new();
+    let opened = ask().and_then(|ask| Opened::of(&ask));
     let answer = match &opened {
         Ok(opened) => opened.answer(),
         Err(e) => Answer {
@@ -49,11 +56,11 @@ struct Opened {
     port: u16,
     key: PublicKey,
     rests: Vec<Vec<u8>>,
+    watch: Watch,
 }
 
 impl Opened {
-    fn new() -> Result<Self, Failure> {
-        let ask = ask()?;
+    fn of(ask: &Ask) -> Result<Self, Failure> {
         let protocol = || Failure::new(Exit::Protocol, "not what `farhaul cp` says");
         let peer: PublicKey = ask.key.parse().map_err(|_| protocol())?;
         let typed = all_from_hex(&ask.paths).ok_or_else(protocol)?;
@@ -74,15 +81,17 @@ impl Opened {
         let identity = Identity::generate().map_err(|e| internal(&e))?;
         let policy = Arc::new(Policy::new(vec![share], allow, true).up_to(Sharing::High));
         let (first, end) = ask.ports.unwrap_or((*PORTS.start(), *PORTS.end()));
+        let (guests, watch) = guests();
         let mut last = None;
         for port in first..=end {
-            match listen(port, &identity, peer, &policy) {
+            match listen(port, &identity, (peer, &policy), &guests) {
                 Ok(listener) => {
                     return Ok(Self {
                         listener,
                         port,
                         key: identity.public(),
                         rests,
+                        watch,
                     });
                 }
                 Err(e) => last = Some(e),
@@ -116,8 +125,22 @@ impl Opened {
                 near.set();
             })
             .map_err(|e| internal(&e))?;
+        self.until(&stop, ALONE)
+    }
+
+    /// Until `stop`, which is set when there has been no session for `alone`.
+    fn until(self, stop: &Stop, alone: Duration) -> Result<(), Failure> {
+        let (watch, leave) = (self.watch, stop.clone());
+        thread::Builder::new()
+            .name("idle".into())
+            .spawn(move || {
+                if watch.until_idle(alone) == Over::Idle {
+                    leave.set();
+                }
+            })
+            .map_err(|e| internal(&e))?;
         self.listener
-            .run(&stop)
+            .run(stop)
             .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
         Ok(())
     }
@@ -128,36 +151,32 @@ fn internal(e: &dyn std::fmt::Display) -> Failure {
 }
 
 fn ask() -> Result<Ask, Failure> {
-    let mut line = String::new();
-    let read = io::stdin().lock().take(MOST).read_line(&mut line);
-    read.map_err(|e| internal(&e))?;
-    let json = line.strip_prefix(MAGIC).ok_or_else(|| {
-        Failure::new(
+    hear_ask(&mut io::stdin().lock()).map_err(|e| match e {
+        Misheard::Unread(e) => internal(&e),
+        Misheard::Foreign => Failure::new(
             Exit::Version,
             "this is started by `farhaul cp` through ssh; versions of both ends must agree",
-        )
-    })?;
-    serde_json::from_str(json).map_err(|e| Failure::new(Exit::Version, e.to_string()))
+        ),
+        Misheard::Odd(e) => Failure::new(Exit::Version, e.to_string()),
+    })
 }
 
 fn listen(
     port: u16,
     identity: &Identity,
-    peer: PublicKey,
-    policy: &Arc<Policy>,
+    (peer, policy): (PublicKey, &Arc<Policy>),
+    guests: &Guests,
 ) -> Result<Listener, ShardError> {
     let mut config = HaulConfig::new(*identity.seed());
     config.peers = PeerPolicy::Keys(vec![peer]);
     let haul = Haul::server(config).map_err(|e| ShardError::System("haul", io::Error::other(e)))?;
-    let waker = Waker::new().map_err(|e| ShardError::System("eventfd", e))?;
     let at = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
-    let mut options = farhaul_io::server::Options::new(at);
-    options.waker = Some(waker.clone());
-    let policy = Arc::clone(policy);
-    let factory = move |_: SocketAddr| -> Box<dyn App> {
+    let options = farhaul_io::server::Options::new(at);
+    let (policy, guests) = (Arc::clone(policy), guests.clone());
+    let factory = move |_: SocketAddr, waker: &Waker| -> Box<dyn App> {
         let waker = waker.clone();
         let wake = Arc::new(move || waker.wake());
-        Box::new(Server::new(Arc::clone(&policy), Some(wake)))
+        Box::new(guests.counted(Server::new(Arc::clone(&policy), Some(wake))))
     };
     Listener::bind(options, Box::new(haul), factory)
 }
@@ -222,14 +241,16 @@ fn fetch(typed: &[Vec<u8>]) -> Result<(PathBuf, Vec<Vec<u8>>), Failure> {
     Ok((root, rests))
 }
 
-/// The folder that holds what is fetched, and its name there, with the slash it was typed with.
+/// The folder that holds what is fetched, and its name there, with a slash if what is in it is meant.
+/// The near end expects no other name than the last one typed, so `.` and `..` mean what is in them.
 fn fetch_one(typed: &[u8]) -> Result<Inside, Failure> {
     let path = typed_path(typed);
     let missing =
         |e: io::Error| Failure::new(Exit::SourceMissing, format!("{}: {e}", path.display()));
+    let contents = means_contents(typed);
     // The folder is found as the shell there would find it; a link at the end is sent as it is.
     let (folder, name) = match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) if typed.last() != Some(&b'/') => {
+        (Some(parent), Some(name)) if !contents => {
             let parent = if parent.as_os_str().is_empty() {
                 Path::new(".")
             } else {
@@ -245,7 +266,7 @@ fn fetch_one(typed: &[u8]) -> Result<Inside, Failure> {
     };
     folder.join(&name).symlink_metadata().map_err(missing)?;
     let mut rest = name.into_vec();
-    if typed.last() == Some(&b'/') && !rest.is_empty() {
+    if contents && !rest.is_empty() {
         rest.push(b'/');
     }
     Ok((folder, rest))
@@ -279,103 +300,4 @@ fn nearest(typed: &[u8]) -> Result<Inside, Failure> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn split(
-        by: fn(&[u8]) -> Result<Inside, Failure>,
-        path: &Path,
-        end: &str,
-    ) -> (PathBuf, String) {
-        let mut typed = path.as_os_str().as_bytes().to_vec();
-        typed.extend_from_slice(end.as_bytes());
-        let (root, rest) = by(&typed).unwrap();
-        (root, String::from_utf8(rest).unwrap())
-    }
-
-    #[test]
-    fn what_is_fetched_is_named_in_its_folder() {
-        let tmp = tempfile::tempdir().unwrap();
-        let root = tmp.path().canonicalize().unwrap();
-        fs::create_dir(root.join("d")).unwrap();
-        fs::write(root.join("d/f"), "x").unwrap();
-        assert_eq!(
-            split(fetch_one, &root.join("d/f"), ""),
-            (root.join("d"), "f".into())
-        );
-        assert_eq!(
-            split(fetch_one, &root.join("d"), ""),
-            (root.clone(), "d".into())
-        );
-        assert_eq!(
-            split(fetch_one, &root.join("d"), "/"),
-            (root.clone(), "d/".into())
-        );
-        assert_eq!(
-            split(fetch_one, &root.join("d/.."), "/d/f"),
-            (root.join("d"), "f".into())
-        );
-        let missing = fetch_one(root.join("none").as_os_str().as_bytes()).unwrap_err();
-        assert_eq!(missing.exit, Exit::SourceMissing);
-    }
-
-    #[test]
-    fn several_are_named_from_the_folder_above_all() {
-        let tmp = tempfile::tempdir().unwrap();
-        let root = tmp.path().canonicalize().unwrap();
-        for folder in ["a/b/c", "a/b-c"] {
-            fs::create_dir_all(root.join(folder)).unwrap();
-        }
-        fs::write(root.join("a/b/f"), "x").unwrap();
-        let below = |names: &[&str]| {
-            let typed: Vec<Vec<u8>> = names
-                .iter()
-                .map(|name| format!("{}/{name}", root.display()).into_bytes())
-                .collect();
-            let (folder, rests) = fetch(&typed).map_err(|e| (e.exit, e.text))?;
-            let rests = rests.into_iter().map(|r| String::from_utf8(r).unwrap());
-            Ok((folder, rests.collect::<Vec<_>>().join(" ")))
-        };
-        for (names, folder, rests) in [
-            (&["a/b/f", "a/b/c"][..], "a/b", "f c"),
-            (&["a/b/f", "a/b/c/"], "a/b", "f c/"),
-            (&["a/b/f", "a/b-c"], "a", "b/f b-c"),
-            (&["a/b/c/", "a/b/"], "a", "b/c/ b/"),
-            (&["a/none/x/", "a/b/f"], "a", "none/x/ b/f"),
-            (&["a/b/f/x", "a/b/f/", "a/b/f"], "a/b", "f/x f/ f"),
-        ] {
-            let expected = Ok((root.join(folder), rests.to_owned()));
-            assert_eq!(below(names), expected, "{names:?}");
-        }
-        let top = fetch(&[b"/".to_vec(), b"/etc".to_vec(), b"/etc/".to_vec()]).unwrap();
-        let rests = [&b""[..], b"etc", b"etc/"].map(<[u8]>::to_vec).to_vec();
-        assert_eq!(top, (PathBuf::from("/"), rests));
-        let (exit, text) = below(&["x", "a/y"]).unwrap_err();
-        assert_eq!(exit, Exit::SourceMissing);
-        assert!(text.contains("/x: ") && text.contains("/a/y: "), "{text}");
-        let many = vec![root.join("a/b/f").into_os_string().into_vec(); 9_000];
-        assert!(fetch(&many).is_ok());
-        let long = [&many[..], &[root.join("a/b-c").into_os_string().into_vec()]].concat();
-        assert_eq!(fetch(&long).unwrap_err().exit, Exit::Usage);
-    }
-
-    #[test]
-    fn what_is_delivered_starts_from_the_nearest_folder() {
-        let tmp = tempfile::tempdir().unwrap();
-        let root = tmp.path().canonicalize().unwrap();
-        fs::write(root.join("f"), "x").unwrap();
-        assert_eq!(split(nearest, &root, ""), (root.clone(), String::new()));
-        assert_eq!(split(nearest, &root, "/"), (root.clone(), String::new()));
-        assert_eq!(split(nearest, &root, "/f"), (root.clone(), "f".into()));
-        assert_eq!(
-            split(nearest, &root, "/a/b/"),
-            (root.clone(), "a/b/".into())
-        );
-        let here = env::current_dir().unwrap().canonicalize().unwrap();
-        assert_eq!(
-            split(nearest, Path::new("new"), ""),
-            (here.clone(), "new".into())
-        );
-        assert_eq!(split(nearest, Path::new(""), ""), (here, String::new()));
-    }
-}
+mod tests;

@@ -33,8 +33,9 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A directory that peers may use: NAME=PATH, NAME=PATH:ro (fetch only, the default), :wo
-    /// (deliver only) or :rw
-    #[arg(long, value_name = "NAME=PATH[:ro|wo|rw]", required = true)]
+    /// (deliver only; links, write-protected files and all permissions stay), :create (deliver only,
+    /// under new names) or :rw
+    #[arg(long, value_name = "NAME=PATH[:ro|wo|create|rw]", required = true)]
     share: Vec<OsString>,
     /// Where to listen
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT), value_parser = typed::address)]
@@ -54,7 +55,8 @@ pub(crate) struct Args {
     /// This server's key file
     #[arg(short = 'i', long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// Do not wait for the disk before a received file counts
+    /// Do not wait for the disk before a received file counts: a crash, or an error of the disk, soon
+    /// after may take away what peers were told is there
     #[arg(long)]
     no_sync: bool,
     /// Say nothing but errors
@@ -85,16 +87,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let haul = Haul::server(config).map_err(|e| Failure::new(Exit::Config, e.to_string()))?;
     let system = |e: std::io::Error| Failure::new(Exit::Internal, e.to_string());
     let stop = interrupt::stop().map_err(system)?;
-    let waker = Waker::new().map_err(system)?;
     let mut options = farhaul_io::server::Options::new(args.listen);
     options.max_sessions = usize::try_from(args.max_sessions).unwrap_or(usize::MAX);
     options.busy = Some(Exit::Busy.code().into());
-    options.waker = Some(waker.clone());
+    options.notify = Some(|notice| say!("warning: {notice}"));
     let policy = Arc::new(Policy::new(shares, allow, !args.no_sync).up_to(args.max_policy));
     let quiet = args.quiet;
     let factory = {
         let policy = Arc::clone(&policy);
-        move |peer: SocketAddr| -> Box<dyn App> {
+        move |peer: SocketAddr, waker: &Waker| -> Box<dyn App> {
             let waker = waker.clone();
             let app = Server::new(Arc::clone(&policy), Some(Arc::new(move || waker.wake())));
             Box::new(Told {
@@ -135,7 +136,7 @@ pub(super) fn share(text: &OsStr) -> Result<Share, Failure> {
     let bytes = text.as_bytes();
     let usage = || {
         Failure::usage(format!(
-            "--share {}: write NAME=PATH or NAME=PATH:ro, :wo, :rw",
+            "--share {}: write NAME=PATH or NAME=PATH:ro, :wo, :create, :rw",
             text.to_string_lossy()
         ))
     };
@@ -155,7 +156,7 @@ pub(super) fn share(text: &OsStr) -> Result<Share, Failure> {
     let path = Path::new(OsStr::from_bytes(path));
     Share::open(name, path, access).map_err(|e| {
         let text = format!(
-            "share '{name}': {}: {e}; it must be a directory that exists, with nothing after it but :ro, :wo or :rw",
+            "share '{name}': {}: {e}; it must be a directory that exists, with nothing after it but :ro, :wo, :create or :rw",
             path.display()
         );
         Failure::new(Exit::Config, text)
@@ -194,6 +195,10 @@ impl Store for Told {
 
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         self.app.place(extents, batch)
+    }
+
+    fn room(&self) -> u64 {
+        self.app.room()
     }
 }
 
@@ -244,6 +249,7 @@ mod tests {
             format!("x={dir}:rw"),
             format!("x={dir}/a:b"),
             format!("x={dir}/a:b:wo"),
+            format!("x={dir}:create"),
         ] {
             assert_eq!(share(OsStr::new(&good)).unwrap().name(), "x", "{good}");
         }

@@ -123,3 +123,73 @@ fn one_colon_goes_through_ssh() {
         );
     }
 }
+
+#[test]
+fn names_that_ssh_or_a_shell_would_take_for_more_are_refused() {
+    for option in [
+        "-oProxyCommand=touch x:y",
+        "-oProxyCommand=x:y",
+        "-lroot@host:y",
+    ] {
+        let refused = parse(OsStr::new(option)).unwrap_err();
+        assert!(
+            refused.text.contains("ssh would take it for an option"),
+            "{refused}"
+        );
+    }
+    // What a shell takes apart, options behind a user, and what ssh expands.
+    for bad in [
+        "`id`",
+        "$(id)",
+        "a;b",
+        "a|b",
+        "a&b",
+        "a>b",
+        "a<b",
+        "a'b",
+        "a\"b",
+        "a\\b",
+        "a{b}",
+        "a*",
+        "a?",
+        "a!b",
+        "a~b",
+        "a#b",
+        "a%h",
+        "%d",
+        "a\nb",
+        "a\u{e9}",
+        "me@-oProxyCommand=x",
+        "-x@host",
+        "a;b@host",
+        "%u@host",
+        "$USER@host",
+        "me@[-x]",
+        "me@[::1",
+        "me@::1]",
+        "[host;x]",
+        "fe80::1%eth0;x",
+        "me@[fe80::1%-x]",
+        "@host",
+    ] {
+        for text in [
+            format!("{bad}:x"),
+            format!("{bad}::share/x"),
+            format!("farhaul://{bad}/share/x"),
+        ] {
+            let far = parse(OsStr::new(&text)).is_ok_and(|place| matches!(place, Place::Far(_)));
+            assert!(!far, "{text}");
+        }
+    }
+    for (good, host) in [
+        ("me.x+y@corp@h-1_a.example:x", "h-1_a.example"),
+        ("me@[fe80::1%eth0]:x", "fe80::1%eth0"),
+        ("10.0.0.1:x", "10.0.0.1"),
+    ] {
+        let place = parse(OsStr::new(good)).unwrap();
+        assert!(
+            matches!(place, Place::Far(far) if far.server.host == host),
+            "{good}"
+        );
+    }
+}

@@ -35,6 +35,90 @@ fn serve_on(place: &Place, options: &str) -> Option<Served> {
     Some(Place::serve_by(command))
 }
 
+/// What makes the share a disk that fails: a file system of 300 MB in a file that has room for 24. Only
+/// the super-user may mount such a thing.
+fn failing_disk(place: &Place, then: &str) -> Command {
+    let (back, share) = (place.path("back"), place.path("share"));
+    fs::create_dir_all(&back).expect("a folder");
+    let (back, share) = (back.display(), share.display());
+    let make = format!(
+        "mount -t tmpfs -o size=24m none {back} && truncate -s 300M {back}/disk && \
+         mkfs.ext4 -q -F -O ^has_journal -E nodiscard {back}/disk && \
+         mount -o loop {back}/disk {share} && mkdir {share}/in && {then}"
+    );
+    let mut command = Command::new("unshare");
+    command
+        .args(["-m", "sh", "-c", &make])
+        .env("XDG_CONFIG_HOME", place.path("config"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn a_disk_that_fails_is_no_success_and_is_not_trusted_later() {
+    let place = Place::new();
+    fs::create_dir(place.path("src")).unwrap();
+    for i in 0..600 {
+        fs::write(place.path(&format!("src/{i}")), noise(i, 100_000)).unwrap();
+    }
+    let probe = failing_disk(&place, "true").output();
+    if !probe.is_ok_and(|o| o.status.success()) {
+        println!("skipped: no such disk can be mounted");
+        return;
+    }
+    let serve = format!(
+        "exec {program} serve --listen 127.0.0.1:0 --allow any --share s={share}:rw",
+        program = env!("CARGO_BIN_EXE_farhaul"),
+        share = place.path("share/in").display(),
+    );
+    let server = Place::serve_by(failing_disk(&place, &serve));
+    let out = copy(&place, &["src", &server.to("")]);
+    assert_eq!(code(&out), 4, "{}", said(&out));
+    let word = json(&out);
+    assert_eq!(
+        (&word["ok"], &word["files"]["sent"]),
+        (&false.into(), &0.into())
+    );
+    assert!(
+        said(&out).contains("did not write everything: Input/output error"),
+        "{}",
+        said(&out)
+    );
+    // Quiet, and with everything in the page cache: nothing of it counts.
+    let to = server.to("");
+    let out = place.run(&["cp", "--trust-any", "-q", "src", &to]);
+    assert_eq!(code(&out), 4, "{}", said(&out));
+    assert!(said(&out).contains("Input/output error"), "{}", said(&out));
+}
+
+#[test]
+fn what_was_written_is_read_again_if_that_is_asked() {
+    let place = Place::new();
+    fs::create_dir(place.path("src")).unwrap();
+    for (name, len) in [("small", 5000), ("empty", 0), ("large", 3_000_001)] {
+        fs::write(place.path("src").join(name), noise(1, len)).unwrap();
+    }
+    let server = place.serve(&["--allow", "any"]);
+    for (args, what) in [(&["--verify-disk"][..], "disk"), (&[], "received")] {
+        for (from, to) in [
+            ("src".to_string(), server.to("")),
+            (server.to("src"), "back".into()),
+        ] {
+            // A file of no bytes is made anew.
+            for sent in [3, 1] {
+                let out = copy(&place, &[args, &[&from, &to]].concat());
+                assert_eq!(code(&out), 0, "{}", said(&out));
+                assert_eq!(json(&out)["verify"]["what"], what);
+                assert_eq!(json(&out)["files"]["sent"], sent);
+            }
+        }
+        fs::remove_dir_all(place.path("share/src")).unwrap();
+        fs::remove_dir_all(place.path("back")).unwrap();
+    }
+}
+
 /// The share as its server sees it.
 fn inside(server: &Served, place: &Place) -> std::path::PathBuf {
     let root = format!("/proc/{}/root", server.child.id());

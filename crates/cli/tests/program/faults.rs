@@ -3,8 +3,10 @@
 use std::{
     fs,
     io::Read as _,
+    net::UdpSocket,
     path::Path,
     process::{Command, Stdio},
+    thread,
 };
 
 use farhaul_core::rng::Rng;
@@ -110,4 +112,43 @@ fn a_copy_through_damage_copies_loss_and_disorder_is_whole() {
             "{count}: {relay}"
         );
     }
+}
+
+#[test]
+fn a_server_that_answers_and_falls_silent_is_not_called_blocked() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    fs::write(place.join("f"), "content").expect("ours");
+    fs::create_dir(place.join("far")).expect("ours");
+    let server = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--allow",
+        "any",
+        "--share",
+        "s=far:rw",
+    ];
+    let server = Served::start(place, &server);
+    // What an overloaded server does: its first answer costs it nothing, all that follows is lost.
+    let local = || UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let (front, back) = (local(), local());
+    back.connect(&server.1).expect("an address");
+    let to = format!("{}::s/", front.local_addr().expect("bound"));
+    let word = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut datagram = [0; 2_048];
+            let (len, client) = front.recv_from(&mut datagram).expect("a client");
+            back.send(&datagram[..len]).expect("a server");
+            let len = back.recv(&mut datagram).expect("an answer");
+            front.send_to(&datagram[..len], client).expect("a client");
+        });
+        object(place, &["cp", "--trust-any", "--json", "f", &to], 18)
+    });
+    assert_eq!(word["exit"]["name"], "busy");
+    let said = (word["exit"]["text"].as_str(), word["exit"]["fix"].as_str());
+    assert!(
+        matches!(said, (Some(text), Some(fix)) if text.contains("answered") && fix.contains("overloaded")),
+        "{said:?}"
+    );
 }

@@ -105,7 +105,10 @@ fn shares_say_which_way_and_to_where() {
     fs::create_dir(place.join("far")).expect("ours");
     fs::write(place.join("far/there"), "x").expect("ours");
     fs::write(place.join("f"), "content").expect("ours");
-    let server = serve(place, &["ro=far:ro", "wo=far:wo", "proc=/proc:rw"]);
+    let server = serve(
+        place,
+        &["ro=far:ro", "wo=far:wo", "new=far:create", "proc=/proc:rw"],
+    );
     let at = |share: &str| format!("{}::{share}", server.1);
     for (from, to, expected) in [
         ("f".into(), at("ro/"), 15),
@@ -115,6 +118,9 @@ fn shares_say_which_way_and_to_where() {
         // Not even root writes there.
         ("f".into(), at("proc/"), 4),
         (at("ro/there"), "here".into(), 0),
+        ("f".into(), at("new/there"), 4),
+        (at("new/there"), "here".into(), 15),
+        ("f".into(), at("new/arrived"), 0),
         ("f".into(), at("wo/"), 0),
     ] {
         let (ended, said) = code(place, &from, &to);

@@ -29,13 +29,16 @@ impl Two {
         let script = format!(
             "#!/bin/sh\n\
              while :; do case \"$1\" in -F|-i|-o) echo \"$1 $2\" >> {near}/flags; shift 2;; \
-             -4|-6) shift;; *) break;; esac; done\n\
-             if [ \"$1\" = -G ]; then echo user me; echo hostname 127.0.0.1; exit 0; fi\n\
+             -4|-6) shift;; -G) asked=yes; shift;; --) shift; end=yes; break;; *) break;; esac; done\n\
+             [ \"$end\" ] || {{ echo 'ssh: the host may be a flag' >&2; exit 255; }}\n\
+             if [ \"$asked\" ]; then echo user me; echo hostname 127.0.0.1; exit 0; fi\n\
              [ $# -eq 2 ] || {{ echo \"ssh: $# words\" >&2; exit 255; }}\n\
              echo \"$1\" >> {near}/hosts\n\
+             hold=exec\n\
              {before}\n\
-             cd {far} && exec env -i HOME={far} PATH=/usr/bin:/bin \
-             SSH_CONNECTION='127.0.0.1 5 127.0.0.1 22' sh -c \"$2\"\n",
+             cd {far} && $hold env -i HOME={far} PATH=/usr/bin:/bin \
+             SSH_CONNECTION='127.0.0.1 5 127.0.0.1 22' sh -c \"$2\"\n\
+             exec sleep 1000\n",
             near = near.path().display(),
             far = far.path().display(),
         );
@@ -265,6 +268,30 @@ fn what_can_go_wrong_there_has_its_code() {
     fs::write(chatty.near("f"), "content").expect("ours");
     let said = chatty.copy(&["f", "somewhere:"], 12);
     assert!(said.contains("This account is disabled."), "{said}");
+}
+
+#[test]
+fn an_ssh_that_does_not_end_is_not_waited_for() {
+    // It outlives what it ran, as one does whose network is gone; so it is when it was never answered.
+    for deaf in ["", "trap '' TERM;"] {
+        let two = Two::new(&format!("{deaf} hold="));
+        fs::write(two.near("f"), "content").expect("ours");
+        let said = two.copy(&["f", "somewhere:"], 0);
+        same(&two.near("f"), &two.far("f"));
+        assert!(
+            said.contains("did not end within 2 s and was killed"),
+            "{said}"
+        );
+        let said = two.copy(&["somewhere:none", "here"], 3);
+        assert!(said.contains("was killed"), "{said}");
+    }
+    let mute = Two::new("exec 1>&-; exec sleep 1000");
+    fs::write(mute.near("f"), "content").expect("ours");
+    let said = mute.copy(&["f", "somewhere:"], 12);
+    assert!(
+        said.contains("did not end within 2 s and was killed"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::{
     ffi::OsString,
-    fs,
     io::{self, Read as _},
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
@@ -16,7 +15,7 @@ use farhaul_core::{
 };
 use farhaul_transfer::{Existing, Filter, client::Options};
 
-use crate::{bar::Style, exit::Failure, ssh};
+use crate::{bar::Style, exit::Failure, read, ssh};
 
 const PLACES: &str = "Sources and destination, one side elsewhere and all of it on one server: \
     [user@]host:path through ssh, or host[:port]::share/path or farhaul://host[:port]/share/path. A source \
@@ -65,9 +64,14 @@ pub(crate) struct Args {
     /// Only over IPv6
     #[arg(short = '6', long)]
     pub(super) ipv6: bool,
-    /// Do not wait for the disk before a received file counts
+    /// When fetching, do not wait for the disk: a crash, or an error of the disk, soon after may take
+    /// away what was said to be there (a server decides by its own --no-sync)
     #[arg(long)]
     no_sync: bool,
+    /// Read everything again from the receiver's disk before it counts; else what is verified is what
+    /// was received and written
+    #[arg(long)]
+    verify_disk: bool,
     /// How progress is shown: a bar, a line every ten seconds, nothing, or a bar on a terminal
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(super) progress: Style,
@@ -214,6 +218,7 @@ impl Args {
             list: self.which.list()?.map(Arc::new),
             existing,
             checksum: self.there.checksum,
+            verify_disk: self.verify_disk,
             max_rate: self.max_rate,
             sharing: self.policy,
             ..Options::default()
@@ -250,7 +255,7 @@ impl Which {
     fn filter(&self) -> Result<Filter, Failure> {
         let mut exclude = Vec::new();
         for file in &self.exclude_from {
-            let text = fs::read_to_string(file)
+            let text = read::list_of_lines(file)
                 .map_err(|e| Failure::usage(format!("--exclude-from {}: {e}", file.display())))?;
             exclude.extend(text.lines().map(str::to_owned));
         }
@@ -278,7 +283,7 @@ impl Which {
             let mut bytes = Vec::new();
             io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
         } else {
-            fs::read(file)
+            read::list(file)
         };
         let bytes = read.map_err(|e| {
             let name = String::from_utf8_lossy(file.as_os_str().as_bytes()).into_owned();

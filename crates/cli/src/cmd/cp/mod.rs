@@ -37,6 +37,7 @@ use crate::{
     interrupt,
     keys::{self, Known},
     out,
+    reach::Unreached,
     ssh::Bridge,
 };
 
@@ -159,6 +160,8 @@ impl Run<'_> {
         let (server, remotes) = self.job.far_mut();
         let paths: Vec<_> = remotes.iter().map(|remote| remote.path.clone()).collect();
         let bridge = Bridge::open(&call, &login, &paths, put)?;
+        // What may be listed follows from what was typed, whatever the far end calls it.
+        self.options.typed = Some(paths);
         server.port = bridge.port;
         for (remote, path) in remotes.iter_mut().zip(&bridge.paths) {
             remote.path.clone_from(path);
@@ -231,20 +234,18 @@ impl Run<'_> {
                 } else {
                     PeerPolicy::Keys(trusted.clone())
                 };
-                let ended = self.once(*address, &identity, peers, &stop)?;
-                let unheard = ended
-                    .outcome
-                    .error
-                    .as_ref()
-                    .is_some_and(|e| e.code == Code::UdpBlocked);
+                let ended = self.once(*address, &identity, peers, &stop);
+                let elsewhere = match &ended {
+                    Ok(ended) => ended.unreached,
+                    Err(e) => e.code == Code::NetSetup,
+                };
                 last = Some(ended);
-                if !unheard || stop.is_set() {
+                if !elsewhere || stop.is_set() {
                     break;
                 }
             }
-            let ended = last.ok_or_else(|| {
-                TransferError::new(Code::NetSetup, format!("{server}: no address"))
-            })?;
+            let none = || TransferError::new(Code::NetSetup, format!("{server}: no address"));
+            let ended = last.ok_or_else(none)??;
             match ended.unknown {
                 Some(key) => trusted = vec![trust(&server, key)?],
                 None => return Ok(ended.outcome),
@@ -327,16 +328,34 @@ impl Run<'_> {
         let ended = ended.map_err(|e| TransferError::new(Code::NetSetup, e.to_string()))?;
         let gone = || TransferError::new(Code::Internal, "the session ended without saying how");
         let mut outcome = handle.outcome().ok_or_else(gone)?;
-        explain(&mut outcome, &ended, known, &server.to_string(), to);
+        let unreached = Unreached::of(&ended.reason, ended.refused, ended.host.send_error);
+        explain(
+            &mut outcome,
+            (&ended.reason, unreached),
+            known,
+            &server.to_string(),
+            to,
+        );
         outcome.summary.warnings.extend(ended.host.refusal());
+        self.amend(&mut outcome, stop);
+        let unknown = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(Ended {
+            outcome,
+            unreached: unreached.is_some(),
+            unknown,
+        })
+    }
+
+    /// Says what the session could not know: that ssh gets there, and that it was not a signal that ended it.
+    fn amend(&self, outcome: &mut Outcome, stop: &Stop) {
         if let (Some(_), Some(error)) = (&self.bridge, &mut outcome.error)
             && error.code == Code::UdpBlocked
         {
             error.fix = format!(
                 "ssh gets there, UDP does not: open port {}/udp there (it is the first free one of those that --remote-port names)",
-                server.port
+                self.job.server().port
             );
-            outcome.summary.exit.fix.clone_from(&error.fix);
+            outcome.summary.exit = outcome.summary.exit.with(error);
         }
         if let Some(error) = &mut outcome.error
             && error.code == Code::Interrupted
@@ -346,14 +365,14 @@ impl Run<'_> {
             error.text = "the time given by --max-time is over".into();
             outcome.summary.exit = outcome.summary.exit.with(error);
         }
-        let unknown = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(Ended { outcome, unknown })
     }
 }
 
 /// How an attempt ended.
 struct Ended {
     outcome: Outcome,
+    /// There was no session; another address may do.
+    unreached: bool,
     /// The server's key, if it must be accepted first.
     unknown: Option<PublicKey>,
 }
@@ -361,7 +380,7 @@ struct Ended {
 /// Makes more of an error than the session could know.
 fn explain(
     outcome: &mut Outcome,
-    ended: &client::Outcome<Stoppable>,
+    (reason, unreached): (&CloseReason, Option<Unreached>),
     known: bool,
     server: &str,
     to: SocketAddr,
@@ -369,16 +388,10 @@ fn explain(
     let Some(error) = &mut outcome.error else {
         return;
     };
-    let reason = &ended.reason;
-    if ended.refused {
-        error.text = format!("nothing listens on {server} ({to}/udp)");
-        error.fix = "start it there with `farhaul serve`, or correct the port".into();
-    } else if *reason == CloseReason::NoAnswer {
-        error.text = format!("no answer from {server} ({to}/udp)");
-        error.fix = format!(
-            "check that `farhaul serve` runs there and that UDP port {} is open both ways",
-            to.port()
-        );
+    if let Some(unreached) = unreached {
+        error.code = unreached.code();
+        error.text = unreached.text(server, to);
+        error.fix = unreached.fix("`farhaul serve`", to);
     } else if matches!(reason, CloseReason::Auth(_)) && !known {
         error.text = format!("{server} does not let you in");
         error.fix =
@@ -390,8 +403,7 @@ fn explain(
             "compare its key with whoever runs it, then `farhaul key trust {server} fh-pub1...`; give them yours (`farhaul key show`) for `farhaul serve --allow`"
         );
     }
-    outcome.summary.exit.text.clone_from(&error.text);
-    outcome.summary.exit.fix.clone_from(&error.fix);
+    outcome.summary.exit = outcome.summary.exit.with(error);
 }
 
 /// Refuses every key, and remembers it.
@@ -502,6 +514,13 @@ impl Store for Stoppable {
 
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         self.app.app().place(extents, batch)
+    }
+
+    fn room(&self) -> u64 {
+        match &self.app {
+            Copier::Up(app) => app.room(),
+            Copier::Down(app) => app.room(),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use farhaul_core::units::Size;
+use farhaul_core::{text, units::Size};
 use farhaul_transfer::{Action, Planned, Summary, client::Plan};
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ impl Told {
             count.files += 1;
             count.bytes += planned.bytes;
         }
-        let (action, path) = (planned.action.name(), show(&planned.path));
+        let (action, path) = (planned.action.name(), text::shown(&planned.path));
         if json {
             count.entries.push(json!({
                 "action": action,
@@ -50,7 +50,7 @@ impl Told {
             let why = if planned.why.is_empty() {
                 String::new()
             } else {
-                format!("  ({})", planned.why)
+                format!("  ({})", text::plain(&planned.why))
             };
             out::line(format!("{action:8}{size:>12}  {path}{why}"));
         }
@@ -86,29 +86,5 @@ impl Told {
         object["dry_run"] = true.into();
         object["would_send"] = json!({ "files": count.files, "bytes": count.bytes });
         object["plan"] = std::mem::take(&mut count.entries).into();
-    }
-}
-
-/// A path for a terminal: control characters are escaped.
-fn show(path: &[u8]) -> String {
-    String::from_utf8_lossy(path)
-        .chars()
-        .map(|c| {
-            if c.is_control() {
-                c.escape_default().to_string()
-            } else {
-                c.to_string()
-            }
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_from_elsewhere_do_not_steer_the_terminal() {
-        assert_eq!(show(b"a\x1b[2Jb\n"), "a\\u{1b}[2Jb\\n");
     }
 }

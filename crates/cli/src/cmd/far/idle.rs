@@ -1,0 +1,151 @@
+//! When does a server leave that ssh started? Its standard input ends with ssh, but ssh may not notice for
+//! hours that its network is gone. So the server leaves, too, when there has been no session for a while:
+//! before the first and after the last.
+
+use std::{
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    time::Duration,
+};
+
+use farhaul_core::{
+    app::App,
+    protocol::{Event, Session},
+    store::{Extent, Store, StoreError},
+    time::Instant,
+};
+
+/// A session has begun or ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Came,
+    Went,
+}
+
+/// Tells of the sessions there are.
+#[derive(Clone, Debug)]
+pub(super) struct Guests(Sender<Change>);
+
+/// Hears of them.
+#[derive(Debug)]
+pub(super) struct Watch(Receiver<Change>);
+
+/// Why nobody watches any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// There was no session for so long.
+    Idle,
+    /// The listener is gone.
+    Gone,
+}
+
+pub(super) fn guests() -> (Guests, Watch) {
+    let (sender, receiver) = mpsc::channel();
+    (Guests(sender), Watch(receiver))
+}
+
+impl Watch {
+    /// Returns when there has been no session for `most`, or nobody is left who could tell.
+    pub(super) fn until_idle(self, most: Duration) -> Over {
+        let mut there: usize = 0;
+        loop {
+            let change = if there == 0 {
+                self.0.recv_timeout(most)
+            } else {
+                self.0.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            match change {
+                Ok(Change::Came) => there += 1,
+                Ok(Change::Went) => there = there.saturating_sub(1),
+                Err(RecvTimeoutError::Timeout) => return Over::Idle,
+                Err(RecvTimeoutError::Disconnected) => return Over::Gone,
+            }
+        }
+    }
+}
+
+impl Guests {
+    /// `app`, counted from the end of the handshake, which only the one that is let in can finish, until
+    /// it is dropped.
+    pub(super) fn counted<A: App>(&self, app: A) -> Counted<A> {
+        Counted {
+            app,
+            guests: self.clone(),
+            here: false,
+        }
+    }
+
+    fn tell(&self, change: Change) {
+        // Whoever watched has decided already.
+        let _unheard = self.0.send(change);
+    }
+}
+
+/// An app whose session is counted.
+pub(super) struct Counted<A> {
+    app: A,
+    guests: Guests,
+    here: bool,
+}
+
+impl<A> Drop for Counted<A> {
+    fn drop(&mut self) {
+        if self.here {
+            self.guests.tell(Change::Went);
+        }
+    }
+}
+
+impl<A: App> Store for Counted<A> {
+    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        self.app.fill(extents, batch)
+    }
+
+    fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        self.app.place(extents, batch)
+    }
+}
+
+impl<A: App> App for Counted<A> {
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        if matches!(event, Event::Connected { .. }) && !self.here {
+            self.here = true;
+            self.guests.tell(Change::Came);
+        }
+        self.app.on_event(now, event, session);
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        self.app.poll(now, session);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.app.next_wake()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(1);
+
+    /// What a watch says that hears these and then that nobody is left who could tell, or waits no longer.
+    fn watched(changes: &[Change], listening: bool) -> Over {
+        let (guests, watch) = guests();
+        for change in changes {
+            guests.tell(*change);
+        }
+        let _kept = listening.then_some(guests);
+        watch.until_idle(SOON)
+    }
+
+    #[test]
+    fn who_has_no_session_leaves_and_who_has_one_stays() {
+        use Change::{Came, Went};
+        assert_eq!(watched(&[], true), Over::Idle, "nobody came");
+        assert_eq!(watched(&[Came, Went], true), Over::Idle, "the last went");
+        // One is still there: only the end of all who could tell ends the watch.
+        assert_eq!(watched(&[Came], false), Over::Gone);
+        assert_eq!(watched(&[Came, Came, Went], false), Over::Gone);
+    }
+}

@@ -1,0 +1,163 @@
+//! Why was a server not reached? Told apart by what came back: nothing, a word that nobody listens, a
+//! beginning without an end, or not even a way out of this machine.
+
+use std::{io, net::SocketAddr};
+
+use farhaul_core::protocol::CloseReason;
+use farhaul_transfer::Code;
+
+use crate::exit::{Exit, Failure};
+
+/// What came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreached {
+    /// Nothing.
+    Silent,
+    /// The host answered that nothing listens there ("port unreachable").
+    Refused,
+    /// The server answered, and was then silent before the handshake was finished.
+    Unfinished,
+    /// This machine or its network does not let datagrams go there.
+    NoWay(io::ErrorKind),
+}
+
+impl Unreached {
+    /// What the end of a session means, if there never was one. `refused`: the host said that nothing listens;
+    /// `failed`: why the kernel last refused to send.
+    pub(crate) fn of(
+        reason: &CloseReason,
+        refused: bool,
+        failed: Option<io::ErrorKind>,
+    ) -> Option<Self> {
+        match (reason, refused, failed) {
+            (CloseReason::NoAnswer, true, _) => Some(Self::Refused),
+            (CloseReason::NoAnswer, false, Some(kind)) => Some(Self::NoWay(kind)),
+            (CloseReason::NoAnswer, false, None) => Some(Self::Silent),
+            (CloseReason::Unfinished, ..) => Some(Self::Unfinished),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn code(self) -> Code {
+        match self {
+            Self::Silent | Self::Refused => Code::UdpBlocked,
+            Self::Unfinished => Code::Busy,
+            Self::NoWay(_) => Code::NetSetup,
+        }
+    }
+
+    /// What happened; `server` as people know it.
+    pub(crate) fn text(self, server: &str, to: SocketAddr) -> String {
+        let at = if server == to.to_string() {
+            format!("{to}/udp")
+        } else {
+            format!("{server} ({to}/udp)")
+        };
+        match self {
+            Self::Silent => format!("no answer from {at}"),
+            Self::Refused => format!("nothing listens on {at}"),
+            Self::Unfinished => format!("{at} answered, but the handshake was not finished"),
+            Self::NoWay(kind) => {
+                format!("datagrams to {at} do not leave this machine or its network: {kind}")
+            }
+        }
+    }
+
+    /// The same with what to do, as a command's end.
+    pub(crate) fn failure(self, what: &str, to: SocketAddr) -> Failure {
+        let text = format!("{}: {}", self.text(&to.to_string(), to), self.fix(what, to));
+        Failure::new(Exit::from(self.code()), text)
+    }
+
+    /// What to do about it; `what` should run there.
+    pub(crate) fn fix(self, what: &str, to: SocketAddr) -> String {
+        match self {
+            Self::Silent => format!(
+                "check that {what} runs there and that UDP port {} is open both ways; a server that is overloaded \
+                 is silent, too",
+                to.port()
+            ),
+            Self::Refused => format!("start {what} there, or correct the port"),
+            Self::Unfinished => "its UDP port is open: the server is overloaded, or much is lost on the way; run the \
+                                 same command again later"
+                .into(),
+            Self::NoWay(_) => "check routes and firewall here, as `ip route get` and `nft list ruleset` show them".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_back_is_told_apart() {
+        use CloseReason::{NoAnswer, TimedOut, Unfinished};
+        let to: SocketAddr = "10.0.0.1:5".parse().unwrap();
+        let denied = Some(io::ErrorKind::PermissionDenied);
+        for (reason, refused, failed, code, text, fix) in [
+            (
+                NoAnswer,
+                false,
+                None,
+                16,
+                "no answer from h (10.0.0.1:5/udp)",
+                "UDP port 5 is open",
+            ),
+            (
+                NoAnswer,
+                true,
+                None,
+                16,
+                "nothing listens on h (10.0.0.1:5/udp)",
+                "start it there",
+            ),
+            (
+                NoAnswer,
+                true,
+                denied,
+                16,
+                "nothing listens on",
+                "start it there",
+            ),
+            (
+                NoAnswer,
+                false,
+                denied,
+                11,
+                "permission denied",
+                "firewall here",
+            ),
+            (
+                Unfinished,
+                false,
+                None,
+                18,
+                "answered, but the handshake",
+                "overloaded",
+            ),
+            (
+                Unfinished,
+                true,
+                denied,
+                18,
+                "answered, but the handshake",
+                "overloaded",
+            ),
+        ] {
+            let found = Unreached::of(&reason, refused, failed).unwrap();
+            let told = (found.text("h", to), found.fix("it", to));
+            assert_eq!(found.code().number(), code, "{told:?}");
+            assert!(told.0.contains(text) && told.1.contains(fix), "{told:?}");
+        }
+        assert_eq!(
+            Unreached::of(&TimedOut, true, denied),
+            None,
+            "there was a session"
+        );
+        assert_eq!(
+            Unreached::Silent.text("10.0.0.1:5", to),
+            "no answer from 10.0.0.1:5/udp"
+        );
+    }
+}

@@ -1,0 +1,39 @@
+//! How are files read that a user keeps or names? Whole, up to a size, and never waiting for a pipe that
+//! nobody writes to.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use farhaul_transfer::read_whole;
+
+/// The longest file of settings, keys or known servers.
+const SETTINGS: u64 = 16 << 20;
+/// The longest list of paths or patterns.
+const LIST: u64 = 4 << 30;
+
+/// A file that the program or its user keeps.
+pub(crate) fn settings(path: &Path) -> io::Result<String> {
+    text(read_whole(path, SETTINGS)?)
+}
+
+/// A list that was named on the command line: a file, or what the shell passes on as an open pipe, as
+/// in `<(find ...)`.
+pub(crate) fn list(path: &Path) -> io::Result<Vec<u8>> {
+    let passed = ["/dev/fd/", "/proc/self/fd/", "/dev/stdin"].map(PathBuf::from);
+    if passed.iter().any(|p| path.starts_with(p)) {
+        return fs::read(path);
+    }
+    read_whole(path, LIST)
+}
+
+/// The same as text.
+pub(crate) fn list_of_lines(path: &Path) -> io::Result<String> {
+    text(list(path)?)
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))
+}

@@ -1,0 +1,161 @@
+//! What do the two ends of a copy through ssh say to each other? One line each way, JSON after [`MAGIC`]:
+//! [`Ask`] and [`Answer`]. What a login shell prints before the answer is skipped, up to [`MOST`] bytes.
+
+use std::{
+    io::{self, BufRead, Read as _},
+    net::IpAddr,
+};
+
+use serde::{Deserialize, Serialize};
+
+/// What every line of ours begins with.
+pub(crate) const WORD: &str = "farhaul-ssh/";
+/// The same with the version of what follows.
+pub(crate) const MAGIC: &str = "farhaul-ssh/2 ";
+/// The longest line that is read; as much is read of the far end before our line must have come.
+pub(crate) const MOST: u64 = 64 << 10;
+
+/// What the near end says.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ask {
+    /// The only key to be let in.
+    pub(crate) key: String,
+    /// Files are delivered, not fetched.
+    pub(crate) put: bool,
+    /// As typed, in hex; exactly one if files are delivered.
+    pub(crate) paths: Vec<String>,
+    /// The UDP ports to try, first and last.
+    #[serde(default)]
+    pub(crate) ports: Option<(u16, u16)>,
+}
+
+/// What the far end says.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    /// Where it listens.
+    pub(crate) port: u16,
+    /// Its key.
+    pub(crate) key: String,
+    /// The paths in its only share in the same order, in hex.
+    pub(crate) paths: Vec<String>,
+    /// The address at which ssh reached it.
+    pub(crate) address: Option<IpAddr>,
+    /// Why it cannot, and the exit code.
+    pub(crate) refusal: Option<(String, u8)>,
+}
+
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
+    let digit = |n: u8| char::from_digit(n.into(), 16).unwrap_or('0');
+    bytes
+        .iter()
+        .flat_map(|b| [digit(b >> 4), digit(b & 15)])
+        .collect()
+}
+
+pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |b: u8| {
+        char::from(b)
+            .to_digit(16)
+            .and_then(|d| u8::try_from(d).ok())
+    };
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes = pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    rest.is_empty().then(|| bytes.collect())?
+}
+
+pub(crate) fn all_from_hex(texts: &[String]) -> Option<Vec<Vec<u8>>> {
+    texts.iter().map(|text| from_hex(text)).collect()
+}
+
+/// What came instead of the far end's line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unheard {
+    /// Nothing of ours.
+    Noise(String),
+    /// A line of another version.
+    Version(String),
+}
+
+impl Default for Unheard {
+    fn default() -> Self {
+        Self::Noise(String::new())
+    }
+}
+
+/// The far end's line, or what came instead.
+pub(crate) fn hear(stdout: &mut impl BufRead) -> Result<Answer, Unheard> {
+    let mut noise = String::new();
+    let mut lines = stdout.take(MOST);
+    loop {
+        let mut line = Vec::new();
+        match lines.read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return Err(Unheard::Noise(noise)),
+            Ok(_) => {}
+        }
+        let line = String::from_utf8_lossy(&line);
+        if let Some(json) = line.strip_prefix(MAGIC) {
+            return serde_json::from_str(json).map_err(|e| Unheard::Noise(format!("{e}: {json}")));
+        }
+        if let Some((version, _)) = line.strip_prefix(WORD).and_then(|l| l.split_once(' ')) {
+            return Err(Unheard::Version(version.chars().take(20).collect()));
+        }
+        noise += &line;
+    }
+}
+
+/// What is wrong with the near end's line.
+#[derive(Debug)]
+pub(crate) enum Misheard {
+    /// It could not be read.
+    Unread(io::Error),
+    /// Of another version, or of somebody else.
+    Foreign,
+    /// Not what is asked for in this version.
+    Odd(serde_json::Error),
+}
+
+/// The near end's line.
+pub(crate) fn hear_ask(stdin: &mut impl BufRead) -> Result<Ask, Misheard> {
+    let mut line = String::new();
+    let read = stdin.take(MOST).read_line(&mut line);
+    read.map_err(Misheard::Unread)?;
+    let json = line.strip_prefix(MAGIC).ok_or(Misheard::Foreign)?;
+    serde_json::from_str(json).map_err(Misheard::Odd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_survive_as_hex() {
+        let odd = b"a/\xff\n'b";
+        assert_eq!(from_hex(&to_hex(odd)).as_deref(), Some(&odd[..]));
+        for bad in ["0", "zz", "0\u{e9}", "+5", "-0"] {
+            assert_eq!(from_hex(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn noise_is_skipped_and_bounded() {
+        let answer = Answer {
+            port: 5,
+            ..Answer::default()
+        };
+        let json = serde_json::to_string(&answer).unwrap();
+        let mut said = b"Welcome!\n\xff\n".to_vec();
+        said.extend_from_slice(format!("{MAGIC}{json}\n").as_bytes());
+        assert_eq!(hear(&mut &said[..]).unwrap().port, 5);
+        let noise = |said: &[u8]| match hear(&mut &said[..]) {
+            Err(Unheard::Noise(noise)) => noise,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(noise(b"no farhaul\n"), "no farhaul\n");
+        assert!(noise(&vec![b'x'; 1 << 20]).len() <= 64 << 10);
+        assert!(hear(&mut format!("{MAGIC}{{}}\n").as_bytes()).is_err());
+        let old = hear(&mut &b"hello\nfarhaul-ssh/1 {}\n"[..]).unwrap_err();
+        assert_eq!(old, Unheard::Version("1".into()));
+    }
+}
