@@ -10,7 +10,7 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-use crate::{Outcome, layers, tidy};
+use crate::{Outcome, fuzz, layers, tidy};
 
 /// One gate.
 pub(crate) struct Stage {
@@ -18,7 +18,7 @@ pub(crate) struct Stage {
     run: fn(&Path, &mut Vec<String>) -> Outcome,
 }
 
-const STAGES: [Stage; 9] = [
+const STAGES: [Stage; 10] = [
     Stage {
         name: "fmt",
         run: |root, kept| cargo(root, &["fmt", "--all", "--", "--check"], &[], kept),
@@ -52,8 +52,12 @@ const STAGES: [Stage; 9] = [
         run: |root, kept| cargo(root, &["test", "-p", "farhaul"], &[], kept),
     },
     Stage {
+        name: "campaign",
+        run: campaign,
+    },
+    Stage {
         name: "fuzz",
-        run: fuzz,
+        run: fuzz::stage,
     },
 ];
 
@@ -120,7 +124,8 @@ fn cargo(root: &Path, args: &[&str], vars: &[(&str, &str)], kept: &mut Vec<Strin
     )
 }
 
-fn pass_through(command: &mut Command, what: &str, kept: &mut Vec<String>) -> Outcome {
+/// Runs `command`, likewise.
+pub(crate) fn pass_through(command: &mut Command, what: &str, kept: &mut Vec<String>) -> Outcome {
     say(&format!("$ {what}"));
     let fail = |text: String| vec![format!("{what}: {text}")];
     let mut child = command
@@ -133,8 +138,9 @@ fn pass_through(command: &mut Command, what: &str, kept: &mut Vec<String>) -> Ou
             let line = line.map_err(|e| fail(e.to_string()))?;
             let line = String::from_utf8_lossy(&line);
             say(&line);
-            if line.starts_with("test result:") && !line.contains(" 0 passed; 0 failed; 0 ignored;")
-            {
+            let tests = line.starts_with("test result:")
+                && !line.contains(" 0 passed; 0 failed; 0 ignored;");
+            if tests || line.starts_with(CAMPAIGN) {
                 kept.push(line.into_owned());
             }
         }
@@ -206,32 +212,50 @@ fn sim(root: &Path, kept: &mut Vec<String>) -> Outcome {
     cargo(root, &args, &[], kept)
 }
 
-/// The targets compile. Nightly where it is, as the fuzzer will want it; any toolchain can tell.
-fn fuzz(root: &Path, kept: &mut Vec<String>) -> Outcome {
-    let manifest = root.join("fuzz/Cargo.toml");
-    if !manifest.is_file() {
-        say("skipped: no fuzz targets");
-        return Ok(());
+/// How the last line of a part of the campaign begins.
+const CAMPAIGN: &str = "campaign ";
+
+/// The parts of the campaign, run at the scale of the gate.
+const PARTS: [&str; 8] = [
+    "lying-peer",
+    "optimist",
+    "transfers",
+    "power-loss",
+    "flood",
+    "neighbour",
+    "soak",
+    "chaos",
+];
+
+/// Every part runs, whatever became of those before.
+fn campaign(root: &Path, kept: &mut Vec<String>) -> Outcome {
+    let build = [
+        "build",
+        "--profile",
+        "sim",
+        "-p",
+        "farhaul",
+        "-p",
+        "farhaul-campaign",
+    ];
+    cargo(root, &build, &[], kept)?;
+    let mut complaints = Vec::new();
+    for part in PARTS {
+        let args = [
+            "run",
+            "--quiet",
+            "--profile",
+            "sim",
+            "-p",
+            "farhaul-campaign",
+            "--",
+            part,
+        ];
+        complaints.extend(cargo(root, &args, &[], kept).err().into_iter().flatten());
     }
-    let nightly = Command::new("rustup")
-        .args(["run", "nightly", "rustc", "--version"])
-        .stdin(Stdio::null())
-        .output()
-        .is_ok_and(|out| out.status.success());
-    let (mut command, what) = if nightly {
-        let mut command = Command::new("rustup");
-        command
-            .args(["run", "nightly", "cargo"])
-            .env_remove("RUSTC")
-            .env_remove("RUSTDOC");
-        (command, "cargo +nightly check (fuzz)")
+    if complaints.is_empty() {
+        Ok(())
     } else {
-        let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-        (Command::new(program), "cargo check (fuzz)")
-    };
-    command
-        .args(["check", "--manifest-path"])
-        .arg(manifest)
-        .current_dir(root.join("fuzz"));
-    pass_through(&mut command, what, kept)
+        Err(complaints)
+    }
 }

@@ -2,7 +2,9 @@
 //!
 //! Plain `cargo` only: the gate must pass on a machine that has nothing but the toolchain.
 
+mod attacks;
 mod ci;
+mod fuzz;
 mod layers;
 mod new;
 mod results;
@@ -27,7 +29,9 @@ usage: cargo xtask <task>
   test                every crate's tests but the two below
   sim                 the simulator's scenarios, optimised with overflow checks
   cli                 the binary's tests
-  fuzz                fuzz targets compile (only where a nightly toolchain is installed)
+  fuzz [--seconds N] [TARGET]
+                      each fuzz target runs, 15 s if nothing is said; needs a nightly toolchain,
+                      without one they are only compiled
 
   new-law NAME        a congestion law that compiles, is tested and can be chosen
   new-protocol NAME   a protocol with a wire format of its own, and its tests
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         ["new-protocol", name] => new::protocol(&root, name),
         ["results", rest @ ..] => results::run(&root, rest),
         ["udt4-bench", rest @ ..] => udt::run(&root, rest),
+        ["fuzz", rest @ ..] => fuzz::run(&root, rest),
         [name] if ci::stage(name).is_some() => ci::run_one(&root, name),
         _ => {
             eprint!("{USAGE}");

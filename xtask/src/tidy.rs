@@ -1,5 +1,5 @@
 //! What does no compiler check? Sizes of files, names, promises left in comments, anchors into the
-//! protocol pages, links between documents, quoted results, forgotten snapshots.
+//! protocol pages, links between documents, quoted results, known attacks, forgotten snapshots.
 
 use std::{
     collections::BTreeSet,
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Outcome, ci::say, results};
+use crate::{Outcome, attacks, ci::say, results};
 
 /// Most lines of code in one file, tests apart.
 const MAX_CODE: usize = 600;
@@ -116,6 +116,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     complaints.extend(names(root));
     complaints.extend(manifests(root));
     complaints.extend(results::quoted(root));
+    complaints.extend(attacks::check(root));
     if complaints.is_empty() {
         say(&format!(
             "tidy: {} sources, {} documents, nothing to complain of",

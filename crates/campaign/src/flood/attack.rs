@@ -1,0 +1,346 @@
+//! What do attackers send? Datagrams from 2^16 addresses of the loopback network, at a rate: garbage,
+//! hellos, handshakes that are begun and left, and garbage that carries valid tokens.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+
+use farhaul_core::{
+    codec::Writer,
+    datagram::{Ecn, Received, TxBuf},
+    protocol::{Protocol as _, Session, Turn},
+    rng::Rng,
+    store::Hollow,
+    time::Instant,
+};
+use farhaul_haul::{
+    Haul, HaulConfig,
+    wire::{
+        BASE_DATAGRAM, VERSION,
+        long::{self, Head, Kind},
+    },
+};
+use farhaul_io::clock;
+use farhaul_udp::{Inbox, Outgoing, ReceiveOutcome, SocketOptions, UdpSocket};
+
+use crate::program::pause;
+
+/// Between two looks at the clock.
+const TICK: Duration = Duration::from_millis(1);
+/// Tokens kept; they live for ten seconds.
+const TOKENS: usize = 4_096;
+/// Handshakes that wait for a token.
+const WAITING: usize = 4_096;
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weapon {
+    /// Bytes that mean nothing.
+    Garbage,
+    /// Requests for tokens.
+    Hellos,
+    /// Handshakes up to the client's first messages, then silence.
+    HalfOpen,
+    /// First messages that cannot be opened, with tokens that are valid.
+    Initials,
+}
+
+/// What left and what came back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traffic {
+    pub(super) sent: u64,
+    pub(super) bytes_sent: u64,
+    /// Those that came back, also where there was no room for them.
+    pub(super) answers: u64,
+    pub(super) bytes_answered: u64,
+    /// Handshakes that were begun with a token.
+    pub(super) begun: u64,
+    pub(super) time: Duration,
+}
+
+impl Traffic {
+    /// Datagrams per second.
+    pub(super) fn rate(&self) -> f64 {
+        per(self.sent, self.time)
+    }
+
+    pub(super) fn handshakes(&self) -> f64 {
+        per(self.begun, self.time)
+    }
+
+    /// Bytes back per byte sent.
+    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+    pub(super) fn amplification(&self) -> f64 {
+        self.bytes_answered as f64 / self.bytes_sent.max(1) as f64
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+fn per(count: u64, time: Duration) -> f64 {
+    count as f64 / time.as_secs_f64().max(1e-9)
+}
+
+/// A token and the ids and address that it is good for.
+struct Token {
+    from: Ipv4Addr,
+    client: u32,
+    server: u32,
+    bytes: Vec<u8>,
+}
+
+/// One attacker.
+pub(super) struct Attacker {
+    weapon: Weapon,
+    /// Datagrams a second; handshakes, where they are begun.
+    rate: u64,
+    to: SocketAddr,
+    socket: UdpSocket,
+    inbox: Inbox,
+    rng: Rng,
+    haul: Haul,
+    waiting: BTreeMap<u32, (Ipv4Addr, Box<dyn Session>)>,
+    order: VecDeque<u32>,
+    tokens: VecDeque<Token>,
+    traffic: Traffic,
+    out: TxBuf,
+}
+
+impl Attacker {
+    pub(super) fn new(weapon: Weapon, rate: u64, to: SocketAddr, seed: u64) -> io::Result<Self> {
+        let mut options = SocketOptions::new((Ipv4Addr::UNSPECIFIED, 0).into());
+        options.gro = false;
+        let haul = Haul::client(HaulConfig::new([66; 32])).map_err(io::Error::other)?;
+        Ok(Self {
+            weapon,
+            rate,
+            to,
+            socket: UdpSocket::bind(&options)?,
+            inbox: Inbox::new(),
+            rng: Rng::new(seed),
+            haul,
+            waiting: BTreeMap::new(),
+            order: VecDeque::new(),
+            tokens: VecDeque::new(),
+            traffic: Traffic::default(),
+            out: TxBuf::default(),
+        })
+    }
+
+    /// Attacks until told to stop.
+    pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<Traffic> {
+        let began = clock::now();
+        let mut shots = 0;
+        let mut last = began;
+        while !stop.load(Relaxed) {
+            let now = clock::now();
+            let nanos = u64::try_from(now.since(last).as_nanos()).unwrap_or(u64::MAX);
+            // Who was kept from sending does not catch up by more than ten ticks.
+            let due = (shots + nanos.saturating_mul(self.rate)) / 1_000_000_000;
+            let due = due.min(self.rate / 100);
+            shots = (shots + nanos.saturating_mul(self.rate)) % 1_000_000_000;
+            last = now;
+            for _ in 0..due {
+                self.shoot(now)?;
+            }
+            self.listen(now)?;
+            pause(TICK);
+        }
+        self.traffic.time = clock::now().since(began);
+        // What is on its way still counts.
+        pause(TICK * 50);
+        self.listen(clock::now())?;
+        let overflowed = self.socket.counters().overflowed;
+        let mean = self.traffic.bytes_answered / self.traffic.answers.max(1);
+        self.traffic.answers += overflowed;
+        self.traffic.bytes_answered += overflowed * mean;
+        Ok(self.traffic)
+    }
+
+    /// One of 2^16 addresses.
+    fn address(&mut self) -> Ipv4Addr {
+        let [.., c, d] = self.rng.next_u64().to_be_bytes();
+        Ipv4Addr::new(127, 66, c, d)
+    }
+
+    fn send(&mut self, from: Ipv4Addr, bytes: &[u8]) {
+        let datagram = Outgoing {
+            to: self.to,
+            from: Some(IpAddr::V4(from)),
+            ecn: Ecn::NotEct,
+            segment: bytes.len().max(1),
+            bytes,
+        };
+        // What does not leave is not counted as sent.
+        let before = self.socket.counters().datagrams_sent;
+        let _lost = self.socket.send(&datagram);
+        if self.socket.counters().datagrams_sent > before {
+            self.traffic.sent += 1;
+            self.traffic.bytes_sent += bytes.len() as u64;
+        }
+    }
+
+    fn shoot(&mut self, now: Instant) -> io::Result<()> {
+        let from = self.address();
+        match self.weapon {
+            Weapon::Garbage => {
+                let mut bytes = [0; 1_400];
+                let len = usize::try_from(self.rng.below(1_400)).unwrap_or(0) + 1;
+                self.rng.fill(&mut bytes[..len.min(64)]);
+                // A quarter looks like the beginning of a session.
+                if len > long::HEAD && self.rng.below(4) == 0 {
+                    let kind = u8::try_from(self.rng.below(8)).unwrap_or(0);
+                    bytes[0] = long::LONG | kind;
+                    bytes[1..5].copy_from_slice(&VERSION.to_be_bytes());
+                }
+                self.send(from, &bytes[..len]);
+            }
+            Weapon::Hellos => self.hello(from)?,
+            Weapon::HalfOpen => self.begin(now, from),
+            // One in a hundred gets a new token.
+            Weapon::Initials if self.tokens.len() < 64 || self.rng.below(100) == 0 => {
+                self.hello(from)?;
+            }
+            Weapon::Initials => self.garbage_initial()?,
+        }
+        Ok(())
+    }
+
+    fn hello(&mut self, from: Ipv4Addr) -> io::Result<()> {
+        let [a, b, c, d, ..] = self.rng.next_u64().to_be_bytes();
+        let head = Head {
+            version: VERSION,
+            to: 0,
+            from: u32::from_be_bytes([a, b, c, d]).max(1),
+        };
+        let mut bytes = [0; BASE_DATAGRAM];
+        encode(&mut bytes, head, &Kind::Hello { attempt: 0 })?;
+        self.send(from, &bytes);
+        Ok(())
+    }
+
+    fn garbage_initial(&mut self) -> io::Result<()> {
+        let which = self.rng.below(self.tokens.len() as u64);
+        let token = &self.tokens[usize::try_from(which).unwrap_or(0)];
+        let head = Head {
+            version: VERSION,
+            to: token.server,
+            from: token.client,
+        };
+        let from = token.from;
+        let mut bytes = [0; BASE_DATAGRAM];
+        let kind = Kind::Initial {
+            token: &token.bytes,
+            number: 0,
+        };
+        let at = encode(&mut bytes, head, &kind)?;
+        self.rng.fill(&mut bytes[at..at + 64]);
+        self.send(from, &bytes);
+        Ok(())
+    }
+
+    /// Begins a handshake: the real one's hello.
+    fn begin(&mut self, now: Instant, from: Ipv4Addr) {
+        let (id, session) = self.haul.connect(now, &mut self.rng, self.to, Some(1_500));
+        let id = u32::try_from(id).unwrap_or(0);
+        self.waiting.insert(id, (from, session));
+        self.order.push_back(id);
+        if self.order.len() > WAITING
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.waiting.remove(&oldest);
+        }
+        self.continue_with(now, id, None);
+    }
+
+    /// The session `id` hears an answer and says what it has to; what it said.
+    fn continue_with(&mut self, now: Instant, id: u32, answer: Option<&mut [u8]>) {
+        let Some((from, session)) = self.waiting.get_mut(&id) else {
+            return;
+        };
+        let from = *from;
+        let mut turn = Turn {
+            now,
+            rng: &mut self.rng,
+            store: &mut Hollow,
+        };
+        if let Some(bytes) = answer {
+            let batch = Received {
+                from: self.to,
+                ecn: Ecn::NotEct,
+                segment: bytes.len(),
+                bytes,
+                waited: Duration::ZERO,
+                granted: None,
+            };
+            session.handle_datagrams(&mut turn, batch);
+        }
+        let mut said = Vec::new();
+        while session.poll_transmit(&mut turn, &mut self.out).is_some() {
+            said.extend(self.out.segments().map(|(segment, _)| segment.to_vec()));
+        }
+        for bytes in said {
+            self.send(from, &bytes);
+        }
+    }
+
+    /// Takes what came back.
+    fn listen(&mut self, now: Instant) -> io::Result<()> {
+        let mut inbox = std::mem::take(&mut self.inbox);
+        loop {
+            match self.socket.receive(&mut inbox) {
+                ReceiveOutcome::Some { more } => {
+                    for message in inbox.messages() {
+                        self.traffic.answers += 1;
+                        self.traffic.bytes_answered += message.bytes.len() as u64;
+                        self.heard(now, message.to, message.bytes);
+                    }
+                    if !more {
+                        break;
+                    }
+                }
+                ReceiveOutcome::Refused => {}
+                ReceiveOutcome::Empty => break,
+                ReceiveOutcome::Failed(error) => return Err(error),
+            }
+        }
+        self.inbox = inbox;
+        Ok(())
+    }
+
+    fn heard(&mut self, now: Instant, to: Option<IpAddr>, bytes: &mut [u8]) {
+        let Ok((head, Kind::Retry { token, .. }, _)) = long::decode(bytes) else {
+            return;
+        };
+        let (client, server) = (head.to, head.from);
+        match (self.weapon, to) {
+            (Weapon::HalfOpen, _) => {
+                self.continue_with(now, client, Some(bytes));
+                // Silence from here on.
+                self.traffic.begun += u64::from(self.waiting.remove(&client).is_some());
+            }
+            (Weapon::Initials, Some(IpAddr::V4(from))) => {
+                self.tokens.push_back(Token {
+                    from,
+                    client,
+                    server,
+                    bytes: token.to_vec(),
+                });
+                if self.tokens.len() > TOKENS {
+                    self.tokens.pop_front();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn encode(bytes: &mut [u8], head: Head, kind: &Kind<'_>) -> io::Result<usize> {
+    let mut w = Writer::new(bytes);
+    let full = |_| io::Error::other("a header does not fit a datagram");
+    long::encode(&mut w, head, kind).map_err(full)?;
+    Ok(w.len())
+}

@@ -1,0 +1,96 @@
+//! What can a peer do that has been let in and lies? A real session of haul, sealed, in virtual time; at
+//! its other end somebody with the right keys who sends any message in any order, acknowledges what was
+//! never sent, changes keys and addresses, repeats, stalls and leaves.
+//!
+//! What must never happen: a panic; more than [`HEAP`] of memory; datagrams, feedback or answers beyond
+//! what was received and time allow; a session that does not come to rest, or does not end.
+
+mod actions;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use peak_alloc::PeakAlloc;
+
+use crate::{Scale, report::Report};
+
+#[global_allocator]
+static ALLOCATED: PeakAlloc = PeakAlloc;
+
+/// The most memory of one session whose handshake is finished, bytes.
+const HEAP: usize = 64 << 20;
+/// The most memory of one session whose handshake is not.
+const HALF_OPEN: usize = 64 << 10;
+
+/// What is wrong with the honest end, so that the oracles are seen to notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Planted {
+    Nothing,
+    /// Its app panics at some message.
+    Panic,
+    /// Its app keeps what it is given.
+    Leak,
+    /// Its datagrams are sent twice.
+    Chatter,
+    /// Its timers are not served.
+    Deaf,
+}
+
+/// Each of them is found by another oracle.
+const PLANTED: [Planted; 4] = [
+    Planted::Panic,
+    Planted::Leak,
+    Planted::Chatter,
+    Planted::Deaf,
+];
+
+/// Runs seeds.
+pub(crate) fn run(scale: Scale) -> Report {
+    let mut report = Report::new("lying-peer");
+    let (runs, first) = (scale.runs(2_000, 1_000_000), scale.seed);
+    // A panic is a finding, with its seed; where it was is asked for by running that seed alone.
+    if runs > 1 {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
+    let mut most = Most::default();
+    let mut found = [0_u64; PLANTED.len()];
+    for seed in first..first + runs {
+        let index = usize::try_from(seed).unwrap_or_default() % PLANTED.len();
+        let planted = if scale.planted {
+            PLANTED[index]
+        } else {
+            Planted::Nothing
+        };
+        report.ran();
+        let outcome = catch_unwind(AssertUnwindSafe(|| world::run(seed, planted, &mut most)));
+        let fault = match outcome {
+            Ok(Ok(())) => continue,
+            Ok(Err(fault)) => fault,
+            Err(_) => "panic".into(),
+        };
+        found[index] += 1;
+        report.fault(format!(
+            "{fault} (again: campaign lying-peer --runs 1 --seed {seed})"
+        ));
+    }
+    if scale.planted && found.contains(&0) {
+        // One that no oracle found makes the part fail.
+        return Report::new("lying-peer");
+    }
+    report.figure("most memory of a session, bytes", most.heap);
+    report.figure("most memory of a half-open session, bytes", most.half_open);
+    report.figure("datagrams heard by honest ends", most.heard);
+    report.figure("actions of liars", most.actions);
+    report.figure("sessions ended for a violation", most.violations);
+    report
+}
+
+/// What was seen over all runs.
+#[derive(Debug, Default)]
+struct Most {
+    heap: usize,
+    half_open: usize,
+    heard: u64,
+    actions: u64,
+    violations: u64,
+}

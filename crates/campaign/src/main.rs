@@ -1,0 +1,107 @@
+//! Does farhaul survive the hostile world? Each part attacks, breaks or exhausts it in one way and
+//! counts what must never happen. `cargo run --release -p farhaul-campaign -- PART` runs a part at the
+//! scale of the gate, `--full` at that of `docs/security/campaign.md`, `--planted` with a fault planted
+//! that the part must find.
+
+mod chaos;
+mod faulty;
+mod flood;
+mod lying_peer;
+mod neighbour;
+mod optimist;
+mod power_loss;
+mod program;
+mod report;
+mod simulated;
+mod soak;
+mod transfers;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "campaign",
+    about = "Attacks, faults and long runs that farhaul must survive"
+)]
+struct Args {
+    #[command(subcommand)]
+    part: Part,
+}
+
+/// How much, and whether the part itself is on trial.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct Scale {
+    /// At the scale of the documented campaign
+    #[arg(long)]
+    full: bool,
+    /// With a planted fault: the part fails unless it finds it
+    #[arg(long)]
+    planted: bool,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Runs, instead of the scale's
+    #[arg(long)]
+    runs: Option<u64>,
+}
+
+impl Scale {
+    /// How many runs: `gate` in the gate, `full` in the documented campaign.
+    const fn runs(&self, gate: u64, full: u64) -> u64 {
+        match self.runs {
+            Some(runs) => runs,
+            None if self.full => full,
+            None => gate,
+        }
+    }
+}
+
+#[derive(Subcommand)]
+enum Part {
+    /// Copies by the program while everything goes wrong
+    Chaos(Scale),
+    /// A peer that was let in lies to a session in virtual time
+    LyingPeer(Scale),
+    /// Strangers send as much as they can while others copy and come
+    Flood(Scale),
+    /// One session is on a file system that hangs
+    Neighbour(Scale),
+    /// A client reports packets that it has not seen
+    Optimist(Scale),
+    /// Copies and benches, keys and packet numbers without end
+    Soak(Scale),
+    /// The power fails at any point of a copy
+    PowerLoss(Scale),
+    /// Whole copies in virtual time on disks that are slow, hung, full and failing
+    Transfers(Scale),
+    /// A server with a planted fault, for the parts that are on trial
+    #[command(hide = true)]
+    Serve(faulty::Args),
+}
+
+fn main() -> ExitCode {
+    let (scale, report) = match Args::parse().part {
+        Part::Chaos(scale) => (scale, chaos::run(scale)),
+        Part::LyingPeer(scale) => (scale, lying_peer::run(scale)),
+        Part::Flood(scale) => (scale, flood::run(&scale)),
+        Part::Neighbour(scale) => (scale, neighbour::run(&scale)),
+        Part::Optimist(scale) => (scale, optimist::run(&scale)),
+        Part::Soak(scale) => (scale, soak::run(&scale)),
+        Part::PowerLoss(scale) => (scale, power_loss::run(&scale)),
+        Part::Transfers(scale) => (scale, transfers::run(&scale)),
+        Part::Serve(args) => return served(&args),
+    };
+    report.conclude(scale.planted)
+}
+
+fn served(args: &faulty::Args) -> ExitCode {
+    match faulty::run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report::say(&format!("serve: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
