@@ -208,6 +208,8 @@ pub struct Descriptor {
     pub sealed: bool,
     /// Its feedback needs a TCP connection beside the datagrams ([`crate::control`]).
     pub control_lane: bool,
+    /// Several sessions of one peer may come from one address and port.
+    pub multiplexed: bool,
 }
 
 /// Where an arriving datagram belongs.

@@ -48,6 +48,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     citation: "docs/protocols/haul.md",
     sealed: true,
     control_lane: false,
+    multiplexed: false,
 };
 
 static PLAIN: Descriptor = Descriptor {

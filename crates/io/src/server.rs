@@ -165,6 +165,7 @@ impl Listener {
         } else {
             None
         };
+        let multiplexed = protocol.descriptor().multiplexed;
         Ok(Self {
             socket,
             buffers: options.buffers,
@@ -177,8 +178,9 @@ impl Listener {
                 max_sessions: options.max_sessions,
                 max_half_open: options.max_half_open.max(1),
                 busy: options.busy,
-                // Control lanes stay on the listener's shard, and so do the sessions that have them.
-                own_threads: options.own_threads && lanes.is_none(),
+                // Control lanes stay on the listener's shard, and so do the sessions that have them; a
+                // socket connected to a peer would take the datagrams of all its sessions.
+                own_threads: options.own_threads && lanes.is_none() && !multiplexed,
                 closing: false,
                 half_open: HalfOpen::default(),
                 waker,

@@ -26,6 +26,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     citation: "this module",
     sealed: false,
     control_lane: false,
+    multiplexed: false,
 };
 
 /// The skeleton with a law and next to nothing else.

@@ -7,7 +7,10 @@
 
 use std::time::Duration;
 
-use farhaul_core::congestion::{AckEvent, Sharing};
+use farhaul_core::{
+    congestion::{AckEvent, Sharing},
+    units::Rate,
+};
 
 use super::CAUTIOUS;
 use crate::{cubic::Cubic, ledbat::Delay};
@@ -15,7 +18,7 @@ use crate::{cubic::Cubic, ledbat::Delay};
 /// A low flow with less than this share of a full link is not alone on it.
 const BESIDE: f64 = 0.6;
 /// What a low flow keeps when a probe shows that others fill the link too.
-const KEPT_BESIDE: f64 = 0.85;
+pub(super) const KEPT_BESIDE: f64 = 0.85;
 /// A high flow's steps over a fair one's. With steps `k` times as large, `x / (1 - x)` of two flows
 /// differ by `k` where they settle (`docs/laws/haul.md`): 1.7 to 1 for two flows, `k` to 1 among many.
 const LARGER: f64 = 3.0;
@@ -34,11 +37,29 @@ const LOOKING: (f64, f64) = (0.8, 1.5);
 /// The same for the window of more than one and a half of those.
 const LOOKING_LARGER: (f64, f64) = (0.88, 6.0);
 
+/// What stays from probe to probe of the largest estimate: half in ten minutes.
+const FADING: f64 = 0.9994;
+/// A low flow with this share of its largest estimate may be alone.
+const MUCH: f64 = 0.5;
+
+/// Does a low flow share the link? A probe shows the same where others fill it and where there is room,
+/// but not the next, once the room was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Others {
+    Unseen,
+    /// There is room, or there are others.
+    Doubtful,
+    There,
+}
+
 /// The claim, and what it makes the law remember.
 #[derive(Clone, Debug)]
 pub(super) struct Manner {
     pub(super) sharing: Sharing,
     delay: Delay,
+    others: Others,
+    /// The largest estimate of the last minutes.
+    most: Rate,
 }
 
 impl Default for Manner {
@@ -52,6 +73,8 @@ impl Manner {
         Self {
             sharing,
             delay: Delay::new(),
+            others: Others::Unseen,
+            most: Rate::ZERO,
         }
     }
 
@@ -72,18 +95,24 @@ impl Manner {
         }
     }
 
-    /// What is kept of the estimate after a probe that was not `free` and showed this `share` of the
-    /// link; nothing if that is no reason.
-    pub(super) fn kept_beside(&self, free: bool, share: f64) -> Option<f64> {
-        (self.is_low() && !free && share < BESIDE).then_some(KEPT_BESIDE)
+    /// Takes what a probe from `estimate` on showed: this `share` of a full link, or a link that is not
+    /// full.
+    pub(super) fn on_probe(&mut self, share: Option<f64>, estimate: Rate) -> Others {
+        self.most = self.most.scale(FADING).max(estimate);
+        let seen = self.is_low() && share.is_some_and(|share| share < BESIDE);
+        self.others = match self.others {
+            _ if !seen => Others::Unseen,
+            Others::Unseen if estimate >= self.most.scale(MUCH) => Others::Doubtful,
+            _ => Others::There,
+        };
+        self.others
     }
 
-    /// What a flow with this `share` of the link keeps when a queue stands, besides what that queue says.
-    pub(super) fn kept(&self, share: f64) -> f64 {
-        if self.is_low() && share < BESIDE {
-            KEPT
-        } else {
-            1.0
+    /// What is kept when a queue stands, besides what that queue says.
+    pub(super) const fn kept(&self) -> f64 {
+        match self.others {
+            Others::There => KEPT,
+            Others::Unseen | Others::Doubtful => 1.0,
         }
     }
 

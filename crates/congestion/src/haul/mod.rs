@@ -37,7 +37,7 @@ use farhaul_core::{
     time::Instant,
     units::{Rate, Size},
 };
-use manner::Manner;
+use manner::{KEPT_BESIDE, Manner, Others};
 use probe::Probe;
 use rival::Rival;
 use start::Start;
@@ -264,13 +264,15 @@ impl Haul {
             return;
         };
         let calm = self.full.is_none_or(|(at, _)| now.since(at) > CALM);
-        let step = if calm && (outcome.free || outcome.alone) {
+        let others = self.manner.on_probe(outcome.share, self.bandwidth);
+        let sure = calm && (outcome.free || outcome.alone);
+        let step = if sure || others == Others::Doubtful {
             1.0
         } else {
             self.manner.step()
         };
-        if let Some(kept) = self.manner.kept_beside(outcome.free, self.probe.share) {
-            self.bandwidth = self.bandwidth.scale(kept).max(LEAST);
+        if others == Others::There {
+            self.bandwidth = self.bandwidth.scale(KEPT_BESIDE).max(LEAST);
         } else if outcome.found > 0.0 {
             self.bandwidth = self.bandwidth.scale(1.0 + step * outcome.found);
         }

@@ -33,6 +33,8 @@ pub(super) struct Outcome {
     pub(super) found: f64,
     /// Nearly all of it got through.
     pub(super) free: bool,
+    /// This flow's share of the link, if that was full.
+    pub(super) share: Option<f64>,
     /// The link seems to be this flow's alone.
     pub(super) alone: bool,
 }
@@ -128,9 +130,9 @@ impl Probe {
         // A sample may reach beyond the train.
         let part = (1.0 / delivered - 1.0) * self.gain / (sent - 1.0);
         let free = part < PART / 4.0;
-        if !free {
+        let share = (!free).then(|| (part / self.gain).min(1.0));
+        if let Some(share) = share {
             // Room left on the link makes the share look smaller, so that the larger is believed more.
-            let share = (part / self.gain).min(1.0);
             let weight = if share > self.share { 0.5 } else { 0.25 };
             self.share += (share - self.share) * weight;
         }
@@ -147,6 +149,7 @@ impl Probe {
         Some(Outcome {
             found: sent.min(1.0 + self.gain) * delivered - 1.0,
             free,
+            share,
             alone: self.share > ALONE,
         })
     }

@@ -52,7 +52,7 @@ impl Haul {
             };
             if lossy || !epoch.app_limited {
                 let share = (epoch.delivered() / (1.0 - usual)).min(1.0);
-                let kept = share * self.manner.kept(self.probe.share);
+                let kept = share * self.manner.kept();
                 let cut = self.bandwidth.scale(kept).max(floor).max(LEAST);
                 self.bandwidth = self.bandwidth.min(cut);
                 // What is on its way was sent before this cut, and must not cut again.

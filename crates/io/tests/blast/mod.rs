@@ -59,6 +59,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     citation: "none",
     sealed: false,
     control_lane: false,
+    multiplexed: false,
 };
 
 impl Protocol for Blast {

@@ -56,7 +56,7 @@ macro_rules! cells {
 // trips, which none but the longest is near.
 cells! {
     no_rtt_no_loss:
-        0 ms, 0.0, 9_000 => share 0.98, feedback 10.0, start 0.2 s;
+        0 ms, 0.0, 9_000 => share 0.98, feedback 13.0, start 0.2 s;
     rtt_50_loss_01:
         50 ms, 0.001, 9_000 => share 0.97, feedback 16.0, start 0.85 s;
     rtt_100_loss_1:

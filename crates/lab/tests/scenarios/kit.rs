@@ -91,6 +91,29 @@ pub(crate) fn run(scenario: &Scenario, who: &[Who]) -> SimReport {
     .expect("the scenario is valid")
 }
 
+/// Medians of figures over five seeds. Which packet numbers are left out differs from seed to seed, and
+/// with it where probes fall.
+pub(crate) fn medians<const N: usize>(
+    scenario: &Scenario,
+    who: &[Who],
+    figures: impl Fn(&SimReport) -> [f64; N],
+) -> [f64; N] {
+    let runs: Vec<_> = (1..=5)
+        .map(|seed| {
+            let scenario = Scenario {
+                seed,
+                ..scenario.clone()
+            };
+            figures(&run(&scenario, who))
+        })
+        .collect();
+    std::array::from_fn(|i| {
+        let mut all: Vec<_> = runs.iter().map(|figures| figures[i]).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    })
+}
+
 fn ends(who: Who, mtu: u16) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
     match who {
         Who::Haul => haul_ends(None),

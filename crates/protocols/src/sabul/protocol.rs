@@ -26,6 +26,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     citation: "Gu, Hong, Mazzucco, Grossman, SABUL, IEEE Communications Letters, 2003; SABUL 2.x",
     sealed: false,
     control_lane: true,
+    multiplexed: false,
 };
 
 /// IP and UDP headers.

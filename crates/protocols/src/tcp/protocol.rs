@@ -39,6 +39,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     citation: "RFC 9293, 2018, 5681, 6298, 6582, 6675, 7323, 8985, 9937; docs/protocols/tcp.md",
     sealed: false,
     control_lane: false,
+    multiplexed: false,
 };
 
 /// An endpoint that speaks TCP over datagrams.

@@ -33,6 +33,7 @@ static LIBUDT: Descriptor = Descriptor {
     citation: "Gu and Grossman, Computer Networks 51(7), 2007; draft-gg-udt-03; libudt 4.11",
     sealed: false,
     control_lane: false,
+    multiplexed: true,
 };
 
 static TUNED: Descriptor = Descriptor {

@@ -51,6 +51,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     citation: "this module",
     sealed: false,
     control_lane: false,
+    multiplexed: false,
 };
 
 impl Protocol for Steady {
