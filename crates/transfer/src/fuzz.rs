@@ -6,7 +6,7 @@
 mod bytes;
 mod line;
 
-use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc, thread, time::Duration};
+use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc, time::Duration};
 
 use farhaul_core::{
     protocol::{CloseReason, Event, Session as _},
@@ -20,6 +20,8 @@ pub(crate) use self::line::Line;
 use crate::{
     client::{Download, Options, Remote, Upload},
     digest::{BLOCK, Hash},
+    disk::Disk,
+    host::{Simulated, VirtualTime},
     message::{Entry, Kind, MAX_FRAME, Message, Out, Root, VERSION},
     server::{Access, Allow, Policy, Server, Share},
     summary::{Handle, Outcome},
@@ -41,8 +43,10 @@ pub fn fuzz_receiver(data: &[u8], dir: &Path) -> io::Result<()> {
     let ground = Ground::new(dir)?;
     let mut bytes = Bytes(data);
     let flags = bytes.u8();
+    let (simulated, time) = in_virtual_time();
     let options = Options {
         server: "peer".into(),
+        simulated: Some(simulated),
         sync: false,
         existing: existing(flags),
         checksum: flags & 4 != 0,
@@ -57,7 +61,7 @@ pub fn fuzz_receiver(data: &[u8], dir: &Path) -> io::Result<()> {
     };
     let client = Download::new(&[remote], &ground.inside, options).map_err(io::Error::other)?;
     let handle = client.handle();
-    let mut talk = Talk::new(client);
+    let mut talk = Talk::new(client, time);
     talk.say(&Message::Accepted {
         version: VERSION,
         one_file: flags & 32 != 0,
@@ -78,8 +82,10 @@ pub fn fuzz_sender(data: &[u8], dir: &Path) -> io::Result<()> {
     let ground = Ground::new(dir)?;
     ground.fill()?;
     let mut bytes = Bytes(data);
+    let (simulated, time) = in_virtual_time();
     let options = Options {
         server: "peer".into(),
+        simulated: Some(simulated),
         plan: (bytes.u8() & 1 != 0).then(|| -> crate::client::Plan { Arc::new(|_| {}) }),
         ..Options::default()
     };
@@ -90,7 +96,7 @@ pub fn fuzz_sender(data: &[u8], dir: &Path) -> io::Result<()> {
     let client = Upload::new(std::slice::from_ref(&ground.inside), &to, options)
         .map_err(io::Error::other)?;
     let handle = client.handle();
-    let mut talk = Talk::new(client);
+    let mut talk = Talk::new(client, time);
     talk.say(&Message::Accepted {
         version: VERSION,
         one_file: false,
@@ -121,9 +127,11 @@ pub fn fuzz_server(data: &[u8], dir: &Path) -> io::Result<()> {
     }
     let sentinel = ground.inside.join("r/kept");
     fs::write(&sentinel, "kept")?;
-    let server = Server::new(Arc::new(Policy::new(shares, Allow::Any, false)), None);
+    let (simulated, time) = in_virtual_time();
+    let server =
+        Server::new(Arc::new(Policy::new(shares, Allow::Any, false)), None).simulated(simulated);
     let handle = server.handle();
-    let mut talk = Talk::new(server);
+    let mut talk = Talk::new(server, time);
     let request = bytes.request();
     talk.say(&request);
     talk.run(&mut bytes);
@@ -137,6 +145,16 @@ fn ended(handle: &Handle) -> Outcome {
     handle.outcome().expect("its owner is told how it ended")
 }
 
+/// Workers that take turns with the driver, on the system's files: the same input gives the same run.
+fn in_virtual_time() -> (Simulated, Arc<VirtualTime>) {
+    let time = Arc::new(VirtualTime::default());
+    let simulated = Simulated {
+        disk: Disk(None),
+        time: Arc::clone(&time),
+    };
+    (simulated, time)
+}
+
 /// A folder that an input works in, inside one that nothing may change.
 struct Ground<'a> {
     dir: &'a Path,
@@ -146,14 +164,9 @@ struct Ground<'a> {
 impl<'a> Ground<'a> {
     fn new(dir: &'a Path) -> io::Result<Self> {
         let inside = dir.join("inside");
-        // Workers of the input before may not have noticed yet that it is over.
-        let is_gone = || match fs::remove_dir_all(&inside) {
-            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-            _ => Ok(true),
-        };
-        while !is_gone()? {
-            thread::yield_now();
+        match fs::remove_dir_all(&inside) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
         }
         fs::create_dir_all(&inside)?;
         fs::write(dir.join("outside"), "mine")?;
@@ -252,11 +265,12 @@ struct Talk<A> {
     app: A,
     line: Line,
     now: Instant,
+    time: Arc<VirtualTime>,
     listed: Listed,
 }
 
 impl<A: App> Talk<A> {
-    fn new(mut app: A) -> Self {
+    fn new(mut app: A, time: Arc<VirtualTime>) -> Self {
         let mut line = Line::default();
         let peer_key = Some(vec![7]);
         app.on_event(Instant::EPOCH, Event::Connected { peer_key }, &mut line);
@@ -264,6 +278,7 @@ impl<A: App> Talk<A> {
             app,
             line,
             now: Instant::EPOCH,
+            time,
             listed: Listed::default(),
         }
     }
@@ -274,6 +289,7 @@ impl<A: App> Talk<A> {
     }
 
     fn turn(&mut self) {
+        self.time.set(self.now);
         if !self.line.is_closed() {
             self.app.on_event(self.now, Event::Readable, &mut self.line);
         }
@@ -441,7 +457,6 @@ impl<A: App> Talk<A> {
             }
             self.now = self.now.max(next);
             self.turn();
-            thread::yield_now();
         }
     }
 }
