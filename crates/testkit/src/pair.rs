@@ -367,6 +367,11 @@ impl Pair {
         false
     }
 
+    /// A datagram that nobody sent reaches `to` now.
+    pub fn inject(&mut self, to: Side, bytes: Vec<u8>) {
+        self.fly(self.now, to.other(), Ecn::NotEct, bytes);
+    }
+
     /// `to` will hear this on its control lane; also how a test says what no session says.
     pub fn say(&mut self, due: Instant, to: Side, said: Said) {
         self.serial += 1;

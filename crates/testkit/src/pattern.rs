@@ -15,6 +15,7 @@ pub struct Pattern {
     placed: BTreeMap<ObjectId, Ranges>,
     filled: u64,
     repeated: u64,
+    trusting: bool,
 }
 
 impl Pattern {
@@ -24,6 +25,11 @@ impl Pattern {
             seed,
             ..Self::default()
         }
+    }
+
+    /// Takes any content from now on.
+    pub const fn trust(&mut self) {
+        self.trusting = true;
     }
 
     /// The byte of `object` at `offset`.
@@ -105,7 +111,7 @@ impl Store for Pattern {
             let from = batch
                 .get(extent.range())
                 .ok_or_else(|| StoreError(format!("{extent:?} is outside its batch")))?;
-            if !self.walk(extent, |i, byte| from[i] == byte) {
+            if !self.trusting && !self.walk(extent, |i, byte| from[i] == byte) {
                 return Err(StoreError(format!("{extent:?} has wrong content")));
             }
             let ranges = self.placed.entry(extent.object).or_default();

@@ -6,6 +6,7 @@
 //! what was received and time allow; a session that does not come to rest, or does not end.
 
 mod actions;
+mod forged;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,7 +63,13 @@ pub(crate) fn run(scale: Scale) -> Report {
             Planted::Nothing
         };
         report.ran();
-        let outcome = catch_unwind(AssertUnwindSafe(|| world::run(seed, planted, &mut most)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            world::run(seed, planted, &mut most)?;
+            if scale.planted {
+                return Ok(());
+            }
+            forged::run(seed, &mut most)
+        }));
         let fault = match outcome {
             Ok(Ok(())) => continue,
             Ok(Err(fault)) => fault,
@@ -79,6 +86,10 @@ pub(crate) fn run(scale: Scale) -> Report {
     }
     report.figure("most memory of a session, bytes", most.heap);
     report.figure("most memory of a half-open session, bytes", most.half_open);
+    report.figure(
+        "most memory of two ends of any protocol, bytes",
+        most.forged,
+    );
     report.figure("datagrams heard by honest ends", most.heard);
     report.figure("actions of liars", most.actions);
     report.figure("sessions ended for a violation", most.violations);
@@ -90,6 +101,7 @@ pub(crate) fn run(scale: Scale) -> Report {
 struct Most {
     heap: usize,
     half_open: usize,
+    forged: usize,
     heard: u64,
     actions: u64,
     violations: u64,

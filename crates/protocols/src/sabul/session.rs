@@ -410,7 +410,9 @@ impl Session for SabulSession {
             Phase::Leaving(_) => return Some(patience),
             Phase::Opening | Phase::Open => {}
         }
-        let receiver = self.receiver.as_ref().and_then(Receiver::deadline);
+        // Before the greeting is over nothing is reported, whatever has arrived.
+        let receiver = self.receiver.as_ref().filter(|_| self.talk.is_ready());
+        let receiver = receiver.and_then(Receiver::deadline);
         let blocked = self
             .sender
             .blocked_since()

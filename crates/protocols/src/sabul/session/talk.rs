@@ -52,6 +52,11 @@ impl Talk {
         self.farewell = Some((code, text.to_owned()));
     }
 
+    /// This side's greeting is over.
+    pub(super) const fn is_ready(&self) -> bool {
+        self.ready
+    }
+
     pub(super) fn alive_at(&self) -> Option<Instant> {
         self.ready.then(|| self.said_at + ALIVE)
     }
