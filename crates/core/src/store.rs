@@ -44,11 +44,10 @@ pub trait Store {
     /// waits; more than [`Self::room`] is an error.
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError>;
 
-    /// Bytes that can be placed now. A world lets what does not fit wait where it arrives, so that
-    /// reports come late and the sender slows down.
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
+    /// Bytes that can be placed now; endless if nothing here ever waits. On real sockets what does not fit
+    /// waits where it arrived, so that reports come late and the sender slows down; sessions that share
+    /// a socket do not wait for one of them, and the simulator has no such stores.
+    fn room(&self) -> u64;
 }
 
 /// A store without content: fills nothing, drops everything. For the simulator and for tests of the
@@ -63,5 +62,9 @@ impl Store for Hollow {
 
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    fn room(&self) -> u64 {
+        u64::MAX
     }
 }

@@ -190,7 +190,15 @@ impl House {
     ) -> Result<Option<Seat<Box<dyn App>>>, ShardError> {
         let mut until: Option<Instant> = None;
         loop {
-            for message in forwarded.try_iter().take(FORWARDED) {
+            for _ in 0..FORWARDED {
+                // What there is no room for waits, or is lost, there.
+                let Some(message) = shard
+                    .fits(door)
+                    .then(|| forwarded.try_recv().ok())
+                    .flatten()
+                else {
+                    break;
+                };
                 take(shard, door.slot, message);
             }
             shard.turn(door)?;

@@ -212,15 +212,24 @@ impl<A: App> Shard<A> {
         Ok(())
     }
 
+    /// Messages that there is room for.
+    fn room<D: Door<A>>(&mut self, door: &D) -> usize {
+        let Some(seat) = door.only().and_then(|slot| self.seats.get(slot)) else {
+            return usize::MAX;
+        };
+        let room = seat.guard(|seat| seat.app.room()).unwrap_or(u64::MAX);
+        usize::try_from(room / RECEIVE).unwrap_or(usize::MAX)
+    }
+
+    /// There is room for a message.
+    pub(crate) fn fits<D: Door<A>>(&mut self, door: &D) -> bool {
+        self.room(door) > 0
+    }
+
     /// How often the socket may be read now. Where it is one session's, what that has no room for waits
     /// in the socket; but now and then it is looked whether the peer is still there.
     fn receives<D: Door<A>>(&mut self, door: &D) -> usize {
-        let Some(seat) = door.only().and_then(|slot| self.seats.get(slot)) else {
-            return RECEIVES;
-        };
-        let room = seat.guard(|seat| seat.app.room()).unwrap_or(u64::MAX);
-        let fit = usize::try_from(room / RECEIVE).unwrap_or(usize::MAX);
-        let fit = fit.min(RECEIVES);
+        let fit = self.room(door).min(RECEIVES);
         if fit > 0 {
             self.full_until = None;
             return fit;

@@ -69,6 +69,10 @@ impl Store for Sender {
         self.echoed += extents.iter().map(|e| u64::from(e.len)).sum::<u64>();
         Ok(())
     }
+
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 fn check(extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
@@ -117,6 +121,10 @@ impl Store for Counter {
         self.had += sum;
         self.total.fetch_add(sum, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn room(&self) -> u64 {
+        u64::MAX
     }
 }
 
@@ -322,6 +330,10 @@ impl Store for Impatient {
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         self.inner.place(extents, batch)
     }
+
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 impl App for Impatient {
@@ -368,6 +380,10 @@ impl Store for Restless {
 
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    fn room(&self) -> u64 {
+        u64::MAX
     }
 }
 
@@ -492,6 +508,10 @@ impl Store for Early {
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         self.sender.place(extents, batch)
     }
+
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 impl App for Early {
@@ -570,6 +590,10 @@ impl Store for Idler {
 
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    fn room(&self) -> u64 {
+        u64::MAX
     }
 }
 

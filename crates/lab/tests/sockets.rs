@@ -70,6 +70,10 @@ impl Store for Exchange {
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         self.content.place(extents, batch)
     }
+
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 impl App for Exchange {

@@ -120,6 +120,10 @@ impl Store for Pattern {
         }
         Ok(())
     }
+
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     citation: "examples/my-protocol",
     sealed: false,
     control_lane: false,
+    multiplexed: false,
 };
 
 /// An endpoint that speaks tiny.

@@ -7,6 +7,7 @@
 
 mod actions;
 mod forged;
+mod messages;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,6 +54,13 @@ pub(crate) fn run(scale: Scale) -> Report {
     if runs > 1 {
         std::panic::set_hook(Box::new(|_| {}));
     }
+    let folder = match crate::simulated::folder() {
+        Ok(folder) => folder,
+        Err(error) => {
+            report.fault(format!("no folder: {error}"));
+            return report;
+        }
+    };
     let mut most = Most::default();
     let mut found = [0_u64; PLANTED.len()];
     for seed in first..first + runs {
@@ -68,7 +76,8 @@ pub(crate) fn run(scale: Scale) -> Report {
             if scale.planted {
                 return Ok(());
             }
-            forged::run(seed, &mut most)
+            forged::run(seed, &mut most)?;
+            messages::run(seed, folder.path(), &mut most)
         }));
         let fault = match outcome {
             Ok(Ok(())) => continue,
@@ -90,6 +99,7 @@ pub(crate) fn run(scale: Scale) -> Report {
         "most memory of two ends of any protocol, bytes",
         most.forged,
     );
+    report.figure("most memory of an end of a copy, bytes", most.messages);
     report.figure("datagrams heard by honest ends", most.heard);
     report.figure("actions of liars", most.actions);
     report.figure("sessions ended for a violation", most.violations);
@@ -102,6 +112,7 @@ struct Most {
     heap: usize,
     half_open: usize,
     forged: usize,
+    messages: usize,
     heard: u64,
     actions: u64,
     violations: u64,

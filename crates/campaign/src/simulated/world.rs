@@ -427,6 +427,10 @@ impl farhaul_core::store::Store for Nobody {
     ) -> Result<(), farhaul_core::store::StoreError> {
         Ok(())
     }
+
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 impl App for Nobody {

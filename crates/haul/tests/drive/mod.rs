@@ -366,8 +366,7 @@ impl World {
             .filter_map(|(_, s)| s.poll_timeout())
             .map(|(at, _)| at);
         let Some(next) = next.min() else { return false };
-        // The clock goes on by itself, also for a session that asks for a time that is over.
-        self.pass(next.since(self.now).max(Duration::from_millis(20)));
+        self.pass(next.since(self.now));
         true
     }
 

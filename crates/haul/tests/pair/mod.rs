@@ -89,6 +89,10 @@ impl Store for Checked {
         }
         Ok(())
     }
+
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 /// One end.

@@ -103,6 +103,10 @@ impl<A: App> Store for Counted<A> {
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         self.app.place(extents, batch)
     }
+
+    fn room(&self) -> u64 {
+        self.app.room()
+    }
 }
 
 impl<A: App> App for Counted<A> {
@@ -126,6 +130,28 @@ impl<A: App> App for Counted<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_app_has_no_room_for_is_not_given_to_it() {
+        struct Narrow;
+        impl Store for Narrow {
+            fn fill(&mut self, _: &[Extent], _: &mut [u8]) -> Result<(), StoreError> {
+                Ok(())
+            }
+            fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
+                Ok(())
+            }
+            fn room(&self) -> u64 {
+                5
+            }
+        }
+        impl App for Narrow {
+            fn on_event(&mut self, _: Instant, _: Event, _: &mut dyn Session) {}
+            fn poll(&mut self, _: Instant, _: &mut dyn Session) {}
+        }
+        let (guests, _watch) = guests();
+        assert_eq!(guests.counted(Narrow).room(), 5);
+    }
 
     const SOON: Duration = Duration::from_millis(1);
 
