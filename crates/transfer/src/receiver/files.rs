@@ -166,11 +166,13 @@ impl Receiver {
 
     /// These get their names before they are synced.
     fn note_named(&mut self, files: impl Iterator<Item = u64>) -> io::Result<()> {
+        let slots = files.filter_map(|number| self.table.get(number));
+        let paths = slots.map(|s| &s.item.path[..]);
         if self.disks.is_none() {
+            self.journal.named_for_now(paths);
             return Ok(());
         }
-        let slots = files.filter_map(|number| self.table.get(number));
-        let noted = self.journal.named(slots.map(|s| &s.item.path[..]));
+        let noted = self.journal.named(paths);
         noted.map_err(|e| io::Error::new(e.kind(), format!("the journal cannot be written: {e}")))
     }
 

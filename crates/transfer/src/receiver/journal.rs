@@ -73,6 +73,8 @@ pub(crate) struct Journal {
     claims: BTreeMap<Vec<u8>, Claim>,
     /// Files that an earlier run named whose sync failed, by [`short_name`].
     suspects: BTreeSet<u64>,
+    /// Suspects that this run named again, without a wish to have them on the disk.
+    settled: BTreeSet<u64>,
     /// Files were named and not synced.
     unsynced: bool,
     /// Files with a part on disk.
@@ -91,6 +93,7 @@ impl Journal {
             lock,
             claims: BTreeMap::new(),
             suspects: BTreeSet::new(),
+            settled: BTreeSet::new(),
             unsynced: false,
             live: BTreeSet::new(),
             next: 0,
@@ -169,6 +172,20 @@ impl Journal {
             self.suspects.remove(name);
         }
         Ok(())
+    }
+
+    /// These files are about to get their names in a run that does not sync.
+    pub(crate) fn named_for_now<'a>(&mut self, paths: impl Iterator<Item = &'a [u8]>) {
+        let again = paths.map(short_name).filter(|n| self.suspects.contains(n));
+        self.settled.extend(again);
+    }
+
+    /// A run that does not sync is over: nobody asks any more whether what it, and those before, named
+    /// is on the disk.
+    pub(crate) fn settle(&mut self) {
+        let settled = std::mem::take(&mut self.settled);
+        self.suspects.retain(|name| !settled.contains(name));
+        self.unsynced = false;
     }
 
     /// Whether what has this name may be in the page cache only, whatever it looks like.

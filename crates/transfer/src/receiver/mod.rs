@@ -643,7 +643,7 @@ impl Receiver {
                         let noted = self.journal.synced();
                         self.note_journal(noted);
                     }
-                    Ok(()) => {}
+                    Ok(()) => self.journal.settle(),
                     Err(e) => self.not_on_disk(&e),
                 }
                 self.progress.set(&self.tally);

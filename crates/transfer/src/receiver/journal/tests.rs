@@ -142,6 +142,36 @@ fn after_a_failed_sync_nothing_from_before_is_trusted() {
 }
 
 #[test]
+fn who_does_not_ask_for_syncs_leaves_no_journal_of_what_was_not_synced() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = confine::open_root(tmp.path()).unwrap();
+    let open = || Journal::open(&dir, [1; 8]).unwrap();
+    let is_there = || std::fs::read_dir(tmp.path()).unwrap().count() > 0;
+    let names = [&b"x"[..], b"y"];
+    open().named(names.into_iter()).unwrap();
+    assert!(is_there(), "killed before the sync");
+    open().settle();
+    assert!(!is_there());
+    let mut j = open();
+    j.named(names.into_iter()).unwrap();
+    j.sync_failed().unwrap();
+    drop(j);
+    // A run that failed takes nothing away; one that sent a part of them again takes that.
+    open().named_for_now(names.into_iter());
+    let mut j = open();
+    assert!(names.iter().all(|n| j.is_suspect(n)));
+    j.named_for_now(std::iter::once(names[0]));
+    j.settle();
+    assert!(!j.is_suspect(names[0]) && j.is_suspect(names[1]));
+    drop(j);
+    let mut j = open();
+    j.named_for_now(names.into_iter());
+    j.settle();
+    drop(j);
+    assert!(!is_there());
+}
+
+#[test]
 fn what_is_claimed_beyond_the_bounds_is_not_kept() {
     let long = |n: u64| [n.to_string().as_bytes(), &[b'x'; 4_000]].concat();
     let files = 2 * (bounds::CLAIMS / 8_000) as u64;
