@@ -11,3 +11,9 @@ proptest! {
         drive::feed(&data);
     }
 }
+
+#[test]
+fn what_the_fuzzer_found_holds() {
+    // BBR, of a path that delivers next to nothing.
+    drive::feed(include_bytes!("drive/bbr-rate"));
+}

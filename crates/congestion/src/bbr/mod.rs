@@ -241,9 +241,11 @@ impl Bbr {
     }
 
     fn allow(&mut self) {
+        // A path that delivers nothing for long is not given up: a datagram leaves every ten seconds.
+        let least = self.datagram() / 10.0;
         self.allowance = Allowance {
             window: size(self.window),
-            rate: Rate::from_f64(self.pacing * 8.0),
+            rate: Rate::from_f64(self.pacing.max(least) * 8.0),
             quantum: size(self.quantum()),
         };
     }
