@@ -243,6 +243,12 @@ pub trait Protocol: Send {
     /// Where a datagram belongs, from its first bytes.
     fn route(&self, datagram: &[u8]) -> Route;
 
+    /// Tells the id of the session that a datagram is addressed to, wherever its bytes say so. Where one
+    /// peer's sessions may share an address, this tells them apart.
+    fn destination(&self) -> fn(&[u8]) -> Option<u64> {
+        |_| None
+    }
+
     /// The token by which a first datagram asks to join a control lane; [`Self::accept`] is then asked
     /// only if a lane with that token waits.
     fn control_token(&self, _datagram: &[u8]) -> Option<Token> {

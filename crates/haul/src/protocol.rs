@@ -346,6 +346,16 @@ impl Protocol for Haul {
         }
     }
 
+    fn destination(&self) -> fn(&[u8]) -> Option<u64> {
+        |datagram| {
+            let id = match datagram.first() {
+                Some(first) if Short::is(*first) => Short::decode(datagram).ok()?.to,
+                _ => long::destination(datagram)?,
+            };
+            Some(id.into())
+        }
+    }
+
     fn connect(
         &mut self,
         now: Instant,

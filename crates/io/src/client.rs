@@ -98,6 +98,7 @@ pub fn run<A: App>(
     let seat = Seat::new((id, session), options.to, app, rng);
     let mut door = Single {
         slot: shard.seats.add(seat).unwrap_or_default(),
+        others: None,
         left: None,
     };
     if let Some(token) = token {

@@ -5,6 +5,7 @@
 //! room: one network of an attacker's does not displace the handshakes of others.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, VecDeque},
     net::{IpAddr, Ipv6Addr},
 };
@@ -32,8 +33,11 @@ impl Network {
 /// Sessions by network, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct HalfOpen {
-    networks: BTreeMap<Network, VecDeque<u64>>,
+    /// How many came before, and the id.
+    networks: BTreeMap<Network, VecDeque<(u64, u64)>>,
     len: usize,
+    /// How many there were.
+    came: u64,
 }
 
 impl HalfOpen {
@@ -45,7 +49,8 @@ impl HalfOpen {
         self.networks
             .entry(Network::of(from))
             .or_default()
-            .push_back(id);
+            .push_back((self.came, id));
+        self.came += 1;
         self.len += 1;
     }
 
@@ -56,17 +61,22 @@ impl HalfOpen {
             return;
         };
         let before = ids.len();
-        ids.retain(|other| *other != id);
+        ids.retain(|(_, other)| *other != id);
         self.len -= before - ids.len();
         if ids.is_empty() {
             self.networks.remove(&network);
         }
     }
 
-    /// The session that makes room for the next one.
+    /// The session that makes room for the next one. Of networks as crowded the one whose oldest came
+    /// first.
     pub(crate) fn to_evict(&self) -> Option<u64> {
-        let crowded = self.networks.values().max_by_key(|ids| ids.len());
-        crowded.and_then(|ids| ids.front().copied())
+        let oldest = self
+            .networks
+            .values()
+            .filter_map(|ids| ids.front().map(|oldest| (ids.len(), *oldest)));
+        let crowded = oldest.max_by_key(|(len, (came, _))| (*len, Reverse(*came)));
+        crowded.map(|(_, (_, id))| id)
     }
 }
 
@@ -94,7 +104,11 @@ mod tests {
         half_open.remove(ip("192.0.2.1"), 99);
         half_open.remove(ip("192.0.2.1"), 11);
         assert_eq!((half_open.len(), half_open.to_evict()), (5, Some(20)));
+        // Among equals the oldest, wherever it is.
         half_open.remove(ip("2001:db8:1::"), 20);
+        half_open.insert(ip("203.0.113.9"), 30);
+        assert_eq!(half_open.to_evict(), Some(1));
+        half_open.remove(ip("203.0.113.9"), 30);
         half_open.remove(ip("2001:db8:1::"), 21);
         half_open.remove(ip("2001:db8:2::"), 22);
         half_open.remove(ip("192.0.2.1"), 12);

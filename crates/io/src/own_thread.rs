@@ -4,8 +4,9 @@
 //! all cores.
 //!
 //! Datagrams that reach the listener all the same (the peer's address changed, or they were in its queue
-//! when the session moved) are [forwarded](Moved::forward), as many as the session keeps up with; once
-//! the session sends elsewhere for good its socket follows.
+//! when the session moved) are forwarded, as many as the session keeps up with; once the session sends
+//! elsewhere for good its socket follows. What reaches its socket and is addressed to another session
+//! of the same address and port goes to the listener.
 
 use std::{
     io,
@@ -32,23 +33,29 @@ use crate::{
     seat::Seat,
     server::STOPPED,
     shard::Shard,
-    single::Single,
+    single::{Others, Single},
     waker::{Stop, Waker},
     watchdog::{Pulse, Watch},
 };
 
 /// Messages forwarded and not taken yet; more are lost, like datagrams in a full socket.
-const FORWARDED: usize = 64;
+pub(crate) const FORWARDED: usize = 64;
 
 /// A session as its listener sees it.
 pub(crate) struct Moved {
-    inbox: SyncSender<Forwarded>,
-    waker: Waker,
+    pub(crate) inbox: Inbox,
     pub(crate) peer: Option<SocketAddr>,
 }
 
-/// A message that reached the listener's socket.
-struct Forwarded {
+/// Takes messages that reached another thread's socket.
+#[derive(Clone)]
+pub(crate) struct Inbox {
+    messages: SyncSender<Forwarded>,
+    waker: Waker,
+}
+
+/// A message that reached another thread's socket.
+pub(crate) struct Forwarded {
     from: SocketAddr,
     to: Option<IpAddr>,
     ecn: Ecn,
@@ -56,9 +63,27 @@ struct Forwarded {
     bytes: Vec<u8>,
 }
 
-impl Moved {
+impl Forwarded {
+    pub(crate) fn message(&mut self) -> Incoming<'_> {
+        Incoming {
+            from: self.from,
+            to: self.to,
+            ecn: self.ecn,
+            segment: self.segment,
+            arrived: None,
+            bytes: &mut self.bytes,
+        }
+    }
+}
+
+impl Inbox {
+    pub(crate) fn new(waker: Waker) -> (Self, Receiver<Forwarded>) {
+        let (messages, forwarded) = mpsc::sync_channel(FORWARDED);
+        (Self { messages, waker }, forwarded)
+    }
+
     /// Hands a message on.
-    pub(crate) fn forward(&self, message: &Incoming<'_>) {
+    pub(crate) fn put(&self, message: &Incoming<'_>) {
         let forwarded = Forwarded {
             from: message.from,
             to: message.to,
@@ -66,8 +91,8 @@ impl Moved {
             segment: message.segment,
             bytes: message.bytes.to_vec(),
         };
-        // A session that does not keep up, or is over, loses it.
-        if self.inbox.try_send(forwarded).is_ok() {
+        // Who does not keep up, or is over, loses it.
+        if self.messages.try_send(forwarded).is_ok() {
             self.waker.wake();
         }
     }
@@ -86,6 +111,9 @@ pub(crate) struct House {
     pub(crate) ended: Sender<Ended>,
     /// Of the listener's shard.
     pub(crate) waker: Waker,
+    /// Of the listener.
+    pub(crate) inbox: Inbox,
+    pub(crate) destination: fn(&[u8]) -> Option<u64>,
 }
 
 /// A session that could not move, and why.
@@ -114,11 +142,7 @@ impl House {
     }
 
     /// Moves `seat` to a thread of its own; gives it back if that cannot be.
-    pub(crate) fn take_in(
-        &self,
-        mut seat: Seat<Box<dyn App>>,
-        waker: Waker,
-    ) -> Result<Moved, Refused> {
+    pub(crate) fn take_in(&self, seat: Seat<Box<dyn App>>, waker: Waker) -> Result<Moved, Refused> {
         let socket = waker
             .bind()
             .and_then(|()| self.socket(seat.from, seat.local));
@@ -126,11 +150,9 @@ impl House {
             Ok(socket) => socket,
             Err(error) => return Err(Box::new((seat, error))),
         };
-        seat.queued = false;
-        let (inbox, forwarded) = mpsc::sync_channel(FORWARDED);
+        let (inbox, forwarded) = Inbox::new(waker.clone());
         let moved = Moved {
             inbox,
-            waker: waker.clone(),
             peer: seat.peer,
         };
         let (house, name) = (self.clone(), format!("session of {}", seat.from));
@@ -162,8 +184,14 @@ impl House {
         pulse: Arc<Pulse>,
     ) {
         let mut shard = Shard::new(socket, Some(waker), Some(self.stop.clone()), pulse);
+        let others = Others {
+            id: seat.id,
+            destination: self.destination,
+            listener: self.inbox.clone(),
+        };
         let mut door = Single {
             slot: shard.seats.add(seat).unwrap_or_default(),
+            others: Some(others),
             left: None,
         };
         let seat = match self.turns(&mut shard, &mut door, forwarded) {
@@ -226,7 +254,6 @@ fn take(shard: &mut Shard<Box<dyn App>>, slot: usize, mut message: Forwarded) {
     let Some(seat) = shard.seats.get(slot) else {
         return;
     };
-    seat.local = message.to;
     seat.receive(
         now,
         Received {

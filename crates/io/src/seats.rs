@@ -51,6 +51,7 @@ impl<A: App> Seats<A> {
         if self.ids.contains_key(&seat.id) {
             return None;
         }
+        debug_assert!(!seat.queued, "a seat elsewhere");
         let slot = self.free.pop().unwrap_or(self.slots.len());
         if slot == self.slots.len() {
             self.slots.push(None);
@@ -78,7 +79,8 @@ impl<A: App> Seats<A> {
 
     /// Frees a slot.
     pub(crate) fn remove(&mut self, slot: usize) -> Option<Seat<A>> {
-        let seat = self.slots.get_mut(slot)?.take()?;
+        let mut seat = self.slots.get_mut(slot)?.take()?;
+        seat.queued = false;
         self.ids.remove(&seat.id);
         if let Some(peer) = seat.peer.filter(|p| self.peers.get(p) == Some(&slot)) {
             self.peers.remove(&peer);

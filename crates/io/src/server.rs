@@ -30,7 +30,7 @@ use crate::{
     half_open::HalfOpen,
     host::HostStats,
     lanes::Lanes,
-    own_thread::{Ended, House, Moved},
+    own_thread::{Ended, FORWARDED, House, Inbox, Moved},
     seat::{Seat, Standing, caught},
     seats::Seats,
     shard::{self, Admission, Door, Shard},
@@ -218,6 +218,7 @@ impl Listener {
             .start(self.notify, Arc::clone(&stalls))
             .map_err(|e| ShardError::System("cannot start a thread", e))?;
         let (ended, reports) = mpsc::channel();
+        let (inbox, forwarded) = Inbox::new(self.waker.clone());
         let house = House {
             listen,
             buffers: self.buffers,
@@ -227,6 +228,8 @@ impl Listener {
             watch,
             ended,
             waker: self.waker.clone(),
+            inbox,
+            destination: door.protocol.destination(),
         };
         let mut shard = Shard::new(self.socket, Some(self.waker), Some(stop.clone()), pulse);
         shard.seats.lanes = self.lanes;
@@ -234,6 +237,9 @@ impl Listener {
         let mut elsewhere: Option<HostStats> = None;
         loop {
             shard.turn(&mut door)?;
+            for mut message in forwarded.try_iter().take(FORWARDED) {
+                shard.give(&mut door, message.message());
+            }
             door.move_out(&mut shard, &house);
             for Ended { seat, host } in reports.try_iter() {
                 match (&mut elsewhere, host) {
@@ -435,7 +441,7 @@ impl Hall {
             }
             Route::New | Route::Foreign => None,
         };
-        moved.inspect(|moved| moved.forward(message)).is_some()
+        moved.inspect(|moved| moved.inbox.put(message)).is_some()
     }
 
     /// A session is gone; a panic while it is dropped is its own fault, too.

@@ -23,6 +23,8 @@ use farhaul_core::{
 };
 use farhaul_udp::{Inbox, Incoming, Outgoing, ReceiveOutcome, SendOutcome, UdpSocket};
 
+use rustix::io::Errno;
+
 use crate::{
     ShardError, clock, cpu,
     host::HostStats,
@@ -282,40 +284,27 @@ impl<A: App> Shard<A> {
         let mut received = 0;
         for message in self.inbox.messages() {
             received += message.bytes.len();
-            match door.admit(&mut self.seats, self.now, &message, &mut self.reply) {
-                Admission::Seat(slot) => {
-                    if let Some(seat) = self.seats.get(slot) {
-                        seat.local = message.to;
-                        let batch = Received {
-                            from: message.from,
-                            ecn: message.ecn,
-                            segment: message.segment,
-                            waited: message
-                                .arrived
-                                .map(|at| clock::waited(stamp, at))
-                                .unwrap_or_default(),
-                            bytes: message.bytes,
-                            granted: None,
-                        };
-                        seat.receive(self.now, batch);
-                        self.seats.queue(slot);
-                    }
-                }
-                Admission::Reply => {
-                    let answer = Outgoing {
-                        to: message.from,
-                        from: message.to,
-                        ecn: farhaul_core::datagram::Ecn::NotEct,
-                        segment: self.reply.len().max(1),
-                        bytes: &self.reply,
-                    };
-                    // Whoever asked asks again; the socket counts what did not leave.
-                    let _lost = self.socket.send(&answer);
-                }
-                Admission::Drop => {}
-            }
+            let arrived = message.arrived.map(|at| clock::waited(stamp, at));
+            let mut at = Desk {
+                seats: &mut self.seats,
+                socket: &mut self.socket,
+                reply: &mut self.reply,
+                now: self.now,
+            };
+            at.give(door, message, arrived.unwrap_or_default());
         }
         received
+    }
+
+    /// Gives a message that came another way.
+    pub(crate) fn give<D: Door<A>>(&mut self, door: &mut D, message: Incoming<'_>) {
+        let mut at = Desk {
+            seats: &mut self.seats,
+            socket: &mut self.socket,
+            reply: &mut self.reply,
+            now: self.now,
+        };
+        at.give(door, message, Duration::ZERO);
     }
 
     /// Serves ready seats until none is left, the socket is full, or it is time to receive again.
@@ -523,18 +512,53 @@ impl<A: App> Shard<A> {
     }
 }
 
-/// Errors that an earlier datagram left on the socket.
+/// What it takes to give a message to its session.
+struct Desk<'a, A> {
+    seats: &'a mut Seats<A>,
+    socket: &'a mut UdpSocket,
+    reply: &'a mut Vec<u8>,
+    now: Instant,
+}
+
+impl<A: App> Desk<'_, A> {
+    fn give<D: Door<A>>(&mut self, door: &mut D, message: Incoming<'_>, waited: Duration) {
+        match door.admit(self.seats, self.now, &message, self.reply) {
+            Admission::Seat(slot) => {
+                if let Some(seat) = self.seats.get(slot) {
+                    seat.local = message.to;
+                    let batch = Received {
+                        from: message.from,
+                        ecn: message.ecn,
+                        segment: message.segment,
+                        waited,
+                        bytes: message.bytes,
+                        granted: None,
+                    };
+                    seat.receive(self.now, batch);
+                    self.seats.queue(slot);
+                }
+            }
+            Admission::Reply => {
+                let answer = Outgoing {
+                    to: message.from,
+                    from: message.to,
+                    ecn: farhaul_core::datagram::Ecn::NotEct,
+                    segment: self.reply.len().max(1),
+                    bytes: self.reply,
+                };
+                // Whoever asked asks again; the socket counts what did not leave.
+                let _lost = self.socket.send(&answer);
+            }
+            Admission::Drop => {}
+        }
+    }
+}
+
+/// What an earlier datagram met on its way, as ICMP tells, which anybody can forge: all but what a
+/// program's own fault would be.
 fn is_transient(error: &io::Error) -> bool {
-    use io::ErrorKind as Kind;
-    matches!(
-        error.kind(),
-        Kind::HostUnreachable
-            | Kind::NetworkUnreachable
-            | Kind::NetworkDown
-            | Kind::ConnectionReset
-            | Kind::Interrupted
-            | Kind::OutOfMemory
-    )
+    let fatal = [Errno::BADF, Errno::NOTSOCK, Errno::FAULT, Errno::INVAL];
+    Errno::from_io_error(error).is_some_and(|errno| !fatal.contains(&errno))
 }
 
 /// Draws of the operating system.
@@ -553,6 +577,33 @@ fn fill(mut bytes: &mut [u8]) {
             Err(Errno::INTR) => {}
             // Without it nothing that is to be secret can be drawn. Kernels since 3.17 have it.
             Err(error) => panic!("the kernel gives no random numbers: {error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_icmp_tells_is_no_reason_to_stop() {
+        // What Linux makes of ICMP and ICMPv6 errors (icmp_err_convert, icmpv6_err_convert).
+        for errno in [
+            Errno::NETUNREACH,
+            Errno::HOSTUNREACH,
+            Errno::NOPROTOOPT,
+            Errno::CONNREFUSED,
+            Errno::MSGSIZE,
+            Errno::OPNOTSUPP,
+            Errno::HOSTDOWN,
+            Errno::NONET,
+            Errno::PROTO,
+            Errno::ACCESS,
+        ] {
+            assert!(is_transient(&errno.into()), "{errno:?}");
+        }
+        for errno in [Errno::BADF, Errno::NOTSOCK] {
+            assert!(!is_transient(&errno.into()), "{errno:?}");
         }
     }
 }

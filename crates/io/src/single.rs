@@ -1,9 +1,11 @@
-//! What is a shard with one session? Everything that its socket receives is that session's.
+//! What is a shard with one session? What its socket receives is that session's, unless it is addressed
+//! to another one of the same peer, for which the listener is asked.
 
 use farhaul_core::{app::App, protocol::CloseReason, time::Instant};
 use farhaul_udp::Incoming;
 
 use crate::{
+    own_thread::Inbox,
     seat::Seat,
     seats::Seats,
     shard::{Admission, Door},
@@ -12,7 +14,28 @@ use crate::{
 /// The one session's slot, and how it ended.
 pub(crate) struct Single<A> {
     pub(crate) slot: usize,
+    pub(crate) others: Option<Others>,
     pub(crate) left: Option<(Seat<A>, CloseReason)>,
+}
+
+/// Where messages for others go.
+pub(crate) struct Others {
+    /// The session's id.
+    pub(crate) id: u64,
+    pub(crate) destination: fn(&[u8]) -> Option<u64>,
+    pub(crate) listener: Inbox,
+}
+
+impl Others {
+    /// Hands on a message that is addressed to another session, or to one that is to begin.
+    fn take(&self, message: &Incoming<'_>) -> bool {
+        let to = (self.destination)(message.first());
+        let other = to.is_some_and(|to| to != self.id);
+        if other {
+            self.listener.put(message);
+        }
+        other
+    }
 }
 
 impl<A: App> Door<A> for Single<A> {
@@ -20,10 +43,13 @@ impl<A: App> Door<A> for Single<A> {
         &mut self,
         _: &mut Seats<A>,
         _: Instant,
-        _: &Incoming<'_>,
+        message: &Incoming<'_>,
         _: &mut Vec<u8>,
     ) -> Admission {
-        Admission::Seat(self.slot)
+        match &self.others {
+            Some(others) if others.take(message) => Admission::Drop,
+            _ => Admission::Seat(self.slot),
+        }
     }
 
     fn only(&self) -> Option<usize> {

@@ -6,6 +6,8 @@
 
 #[path = "sockets/meddler.rs"]
 mod meddler;
+#[path = "sockets/proxy.rs"]
+mod proxy;
 #[path = "sockets/rebinder.rs"]
 mod rebinder;
 
@@ -29,6 +31,7 @@ use farhaul_lab::registry::{Choice, protocol};
 use farhaul_link::{Loss, PathConfig, Reorder};
 use farhaul_testkit::Pattern;
 use meddler::{Meddler, Put};
+use proxy::Proxy;
 use rebinder::Rebinder;
 
 const SEED: u64 = 11;
@@ -273,4 +276,68 @@ fn a_bad_network_changes_no_byte() {
         assert!(stats.repaired > 0, "{stats:?}");
     }
     assert_eq!(listener.accepted, 1);
+}
+
+/// Stays until it is told to leave.
+struct Visitor {
+    here: mpsc::Sender<()>,
+    leave: Stop,
+}
+
+impl Store for Visitor {
+    fn fill(&mut self, _: &[Extent], _: &mut [u8]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+impl App for Visitor {
+    fn on_event(&mut self, _: Instant, event: Event, _: &mut dyn Session) {
+        if let Event::Connected { .. } = event {
+            self.here.send(()).expect("the test waits for it");
+        }
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        if self.leave.is_set() {
+            session.close(now, 0, "done");
+        }
+    }
+}
+
+#[test]
+fn a_session_does_not_take_the_datagrams_of_others_of_its_address_and_port() {
+    let far = Far::start();
+    let proxy = Proxy::start(far.at);
+    let (tell, here) = mpsc::channel();
+    let leave = Stop::new().expect("a descriptor is to be had");
+    let mut options = client::Options::new(proxy.at());
+    options.stop = Some(leave.clone());
+    let visitor = Visitor {
+        here: tell,
+        leave: leave.clone(),
+    };
+    let first = thread::spawn(move || {
+        let waker = Waker::new().expect("a descriptor is to be had");
+        client::run(&options, end(true), visitor, &waker).expect("loopback works")
+    });
+    here.recv().expect("it connects");
+    for _ in 0..2 {
+        let near = exchange(proxy.at());
+        let there = far.ended.recv().expect("a session was accepted");
+        assert_whole(&near, &there);
+    }
+    leave.set();
+    let first = first.join().expect("it does not panic");
+    assert!(matches!(first.reason, CloseReason::Local { .. }));
+    proxy.stop();
+    far.stop.set();
+    far.thread.join().expect("the server does not panic");
 }
