@@ -94,7 +94,12 @@ impl UdpSocket {
         }
         let most = MAX_SEGMENTS.min(MAX_BATCH / batch.segment).max(1) * batch.segment;
         let piece = &batch.bytes[..batch.bytes.len().min(most)];
-        match self.send_message(batch, piece, addr) {
+        let mut done = self.send_message(batch, piece, addr);
+        if let Err(Refusal::Offload(_)) = done {
+            // Forged ICMP leaves the same numbers on the socket, once.
+            done = self.send_message(batch, piece, addr);
+        }
+        match done {
             Err(Refusal::Offload(errno)) => {
                 // Older kernels refuse an oversized segment with the same number: then the plain
                 // call says "too large", and offload is not to blame.
