@@ -106,6 +106,22 @@ impl Bitmap {
             n = reached - 1;
         }
     }
+
+    /// The length of the run of equal membership that begins at `first`, which is not below the base,
+    /// going up but not to `end`.
+    pub fn run_up(&self, first: u64, end: u64) -> u64 {
+        let member = self.contains(first);
+        let mut n = first;
+        while n < end {
+            let word = self.words.get(self.index(n)).copied().unwrap_or(0);
+            let others = if member { !word } else { word } >> (n % 64);
+            if others != 0 {
+                return (n + u64::from(others.trailing_zeros())).min(end) - first;
+            }
+            n = (n / 64 + 1) * 64;
+        }
+        end - first
+    }
 }
 
 #[cfg(test)]
@@ -154,6 +170,17 @@ mod tests {
                 }
                 last -= run;
                 prop_assert!(last == base || map.contains(last - 1) != member);
+            }
+            let mut first = base;
+            while first < map.end() {
+                let run = map.run_up(first, map.end());
+                let member = map.contains(first);
+                prop_assert!(run >= 1 && first + run <= map.end());
+                for n in first..first + run {
+                    prop_assert_eq!(map.contains(n), member);
+                }
+                first += run;
+                prop_assert!(first == map.end() || map.contains(first) != member);
             }
         }
     }

@@ -52,12 +52,10 @@ impl Arrivals {
     pub fn reach(&self, from: u64, limit: usize) -> Option<u64> {
         let mut reach = None;
         let mut changes = 0;
-        let mut number = from;
+        let mut number = from.max(self.floor());
         while number < self.seen.end() && changes < limit {
             let member = self.seen.contains(number);
-            while number < self.seen.end() && self.seen.contains(number) == member {
-                number += 1;
-            }
+            number += self.seen.run_up(number, self.seen.end());
             if member {
                 reach = Some(number - 1);
             }
