@@ -117,7 +117,7 @@ fn attempts(folder: &Path, task: &Task, rng: &mut Rng, planted: bool) -> Result<
     let io = |e: std::io::Error| format!("cannot read: {e}");
     let wanted = tree::read(&task.from).map_err(io)?;
     let before = tree::read(&task.to).map_err(io)?;
-    let mut all = Vec::new();
+    let mut all: Vec<Ran> = Vec::new();
     let bad = 1 + rng.below(3);
     // As a copy of a few files has them; the first attempt says more.
     let (mut calls, mut events) = ([300, 300], 400);
@@ -148,7 +148,7 @@ fn attempts(folder: &Path, task: &Task, rng: &mut Rng, planted: bool) -> Result<
         if ran.is_success() {
             let mut there = tree::read(&task.to).map_err(io)?;
             // An earlier attempt told of what it kept aside.
-            there.retain(|path, _| !path.ends_with(b".bad"));
+            there.retain(|path, _| !path.ends_with(b".bad") && !is_told_of(&all, path));
             if n < bad {
                 // A journal that says nothing and cannot be removed is left: it only clutters.
                 there.retain(|path, _| !path.starts_with(b".farhaul-journal-"));
@@ -168,6 +168,15 @@ fn attempts(folder: &Path, task: &Task, rng: &mut Rng, planted: bool) -> Result<
         all.push(ran);
     }
     Ok(all)
+}
+
+/// An earlier attempt said that it could not remove this.
+fn is_told_of(earlier: &[Ran], path: &[u8]) -> bool {
+    let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
+    let left = format!("{} is left", farhaul_core::text::shown(name));
+    earlier
+        .iter()
+        .any(|ran| ran.texts().any(|text| text.contains(&left)))
 }
 
 /// Says what was touched beside the destination.
@@ -190,7 +199,8 @@ mod tests {
     fn what_was_found_once_stays_mended() {
         // 7, 8: a file that was there already kept its permissions. 94: a journal that could not be
         // removed. 190: a tail that no longer fitted a datagram kept the sender busy for ever.
-        for seed in [7, 8, 94, 190] {
+        // 3553: what a failing disk did not let go of, as was said.
+        for seed in [7, 8, 94, 190, 3553] {
             let folder = simulated::folder().unwrap();
             one(&folder.path().join("x"), seed, false).unwrap();
         }

@@ -65,6 +65,12 @@ impl Ran {
         self.outcome.as_ref().is_some_and(|o| o.error.is_none())
     }
 
+    /// The texts of what failed.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        let failures = self.outcome.iter().flat_map(|o| &o.summary.failures);
+        failures.map(|f| &f.text[..])
+    }
+
     /// What the user was told.
     pub(crate) fn told(&self) -> String {
         match &self.outcome {
