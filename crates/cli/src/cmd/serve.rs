@@ -21,6 +21,7 @@ use farhaul_transfer::{
     Handle,
     server::{Access, Allow, Policy, Server, Share},
 };
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::{
     exit::{Exit, Failure},
@@ -106,6 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             })
         }
     };
+    allow_open_files();
     let listener = Listener::bind(options, Box::new(haul), factory).map_err(|e| {
         Failure::new(
             Exit::NetSetup,
@@ -178,6 +180,14 @@ fn allowed(words: &[String]) -> Result<(Allow, PeerPolicy), Failure> {
     }
     let bytes = keys.iter().map(|k| k.as_bytes().to_vec()).collect();
     Ok((Allow::Keys(bytes), PeerPolicy::Keys(keys)))
+}
+
+/// Raises the soft limit of open files to the hard one: a session may hold some two hundred.
+fn allow_open_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Refused, a session for which there is no file left ends and says so.
+    let _refused = setrlimit(Resource::Nofile, limit);
 }
 
 /// A session that says on stderr how it ended.
