@@ -238,7 +238,7 @@ impl Listener {
         loop {
             shard.turn(&mut door)?;
             for mut message in forwarded.try_iter().take(FORWARDED) {
-                shard.give(&mut door, message.message());
+                shard.give(&mut door, &mut message.message());
             }
             door.move_out(&mut shard, &house);
             for Ended { seat, host } in reports.try_iter() {

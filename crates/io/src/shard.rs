@@ -282,7 +282,7 @@ impl<A: App> Shard<A> {
     /// there were.
     fn deliver<D: Door<A>>(&mut self, door: &mut D, stamp: SystemTime) -> usize {
         let mut received = 0;
-        for message in self.inbox.messages() {
+        for mut message in self.inbox.messages() {
             received += message.bytes.len();
             let arrived = message.arrived.map(|at| clock::waited(stamp, at));
             let mut at = Desk {
@@ -291,13 +291,13 @@ impl<A: App> Shard<A> {
                 reply: &mut self.reply,
                 now: self.now,
             };
-            at.give(door, message, arrived.unwrap_or_default());
+            at.give(door, &mut message, arrived.unwrap_or_default());
         }
         received
     }
 
     /// Gives a message that came another way.
-    pub(crate) fn give<D: Door<A>>(&mut self, door: &mut D, message: Incoming<'_>) {
+    pub(crate) fn give<D: Door<A>>(&mut self, door: &mut D, message: &mut Incoming<'_>) {
         let mut at = Desk {
             seats: &mut self.seats,
             socket: &mut self.socket,
@@ -521,8 +521,8 @@ struct Desk<'a, A> {
 }
 
 impl<A: App> Desk<'_, A> {
-    fn give<D: Door<A>>(&mut self, door: &mut D, message: Incoming<'_>, waited: Duration) {
-        match door.admit(self.seats, self.now, &message, self.reply) {
+    fn give<D: Door<A>>(&mut self, door: &mut D, message: &mut Incoming<'_>, waited: Duration) {
+        match door.admit(self.seats, self.now, message, self.reply) {
             Admission::Seat(slot) => {
                 if let Some(seat) = self.seats.get(slot) {
                     seat.local = message.to;
@@ -531,7 +531,7 @@ impl<A: App> Desk<'_, A> {
                         ecn: message.ecn,
                         segment: message.segment,
                         waited,
-                        bytes: message.bytes,
+                        bytes: &mut *message.bytes,
                         granted: None,
                     };
                     seat.receive(self.now, batch);

@@ -18,7 +18,7 @@ const BYTES: u64 = 4 << 20;
 /// Turns of both sessions in [`SILENCE`] beyond which they do not come to rest.
 const TURNS: u64 = 100_000;
 /// Nothing passes any more.
-const SILENCE: Duration = Duration::from_secs(120);
+const SILENCE: Duration = Duration::from_mins(2);
 
 type Seen = Rc<RefCell<VecDeque<(Side, Vec<u8>)>>>;
 
