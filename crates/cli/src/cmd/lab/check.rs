@@ -1,6 +1,9 @@
 //! `farhaul lab check`: is what was kept as good as what was reached before?
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use farhaul_lab::grid::{Bounds, BoundsError, Verdict};
 use serde_json::json;
@@ -144,7 +147,7 @@ impl Check {
 }
 
 fn bounds_of<B>(
-    file: &PathBuf,
+    file: &Path,
     parse: impl FnOnce(&str) -> Result<B, BoundsError>,
 ) -> Result<B, Failure> {
     let text = read::settings(file)

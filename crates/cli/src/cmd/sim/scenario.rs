@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     io::{self, IsTerminal},
     num::NonZeroUsize,
-    path::PathBuf,
+    path::{Path, PathBuf},
     thread,
 };
 
@@ -116,7 +116,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn file_at(path: &PathBuf, args: &Args) -> Result<File, Failure> {
+fn file_at(path: &Path, args: &Args) -> Result<File, Failure> {
     let text = read::settings(path).map_err(|error| {
         let text = format!("cannot read {}: {error}", path.display());
         Failure::new(Exit::SourceMissing, text)
