@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// This user's key file; through ssh, that of ssh
     #[arg(short = 'i', long, value_name = "FILE")]
     pub(super) identity: Option<PathBuf>,
-    /// Talk to the server whatever its key
+    /// Talk to a server that is not known, whatever its key; one that is known must have the key known for it
     #[arg(long)]
     pub(super) trust_any: bool,
     /// Only over IPv4
