@@ -95,7 +95,7 @@ pub(crate) fn effective(definition: &Command, host: Option<&str>) -> Result<Vec<
         let matching: Vec<_> = matching.flat_map(|s| s.spread(definition)).collect();
         all.extend(matching.into_iter().rev());
     }
-    let from_environment = from_environment(definition);
+    let from_environment = from_environment(definition)?;
     for setting in &from_environment {
         check(definition, setting)?;
     }
@@ -250,31 +250,69 @@ fn strings(value: &Spanned<DeValue<'_>>) -> Option<Vec<String>> {
     }
 }
 
-/// `FARHAUL_BENCH_SERVE_ALLOW` for every flag there is.
-fn from_environment(definition: &Command) -> Vec<Setting> {
+/// `FARHAUL_BENCH_SERVE_ALLOW` for every flag there is. A variable that begins as those of a command and names
+/// none of its flags is refused; others that begin with `FARHAUL_` may be anybody's.
+fn from_environment(definition: &Command) -> Result<Vec<Setting>, Failure> {
+    let variables = env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        name.starts_with("FARHAUL_").then_some((name, value))
+    });
+    let mut variables: Vec<_> = variables.collect();
+    variables.sort();
     let mut found = Vec::new();
-    let mut commands: Vec<(Vec<String>, &Command)> = vec![(Vec::new(), definition)];
-    while let Some((path, command)) = commands.pop() {
-        for below in command.get_subcommands() {
-            let mut path = path.clone();
-            path.push(below.get_name().to_string());
-            commands.push((path, below));
+    for (variable, value) in variables {
+        let Some((command, flag)) = meant_by(definition, &variable["FARHAUL_".len()..]) else {
+            continue;
+        };
+        let setting = Setting {
+            command,
+            flag,
+            values: Vec::new(),
+            origin: format!("${variable}"),
+        };
+        let text = value
+            .into_string()
+            .map_err(|_| setting.refused("it is not text in UTF-8"))?;
+        found.push(Setting {
+            values: vec![text],
+            ..setting
+        });
+    }
+    Ok(found)
+}
+
+/// The command and the flag that the rest of a variable's name stands for: of the commands that it could be, the
+/// one that has the flag, or else the longest. None if it begins with no command at all.
+fn meant_by(definition: &Command, words: &str) -> Option<(Vec<String>, String)> {
+    let mut best = None;
+    let mut commands = vec![(Vec::new(), definition, words)];
+    while let Some((path, command, rest)) = commands.pop() {
+        let flag = command
+            .get_arguments()
+            .filter_map(Arg::get_long)
+            .find(|flag| as_variable(flag) == rest);
+        if let Some(flag) = flag {
+            return Some((path, flag.to_string()));
         }
-        for flag in command.get_arguments().filter_map(Arg::get_long) {
-            let words = path.iter().map(String::as_str).chain([flag]);
-            let words = words.map(|w| w.replace('-', "_").to_uppercase());
-            let variable = format!("FARHAUL_{}", words.collect::<Vec<_>>().join("_"));
-            if let Ok(value) = env::var(&variable) {
-                found.push(Setting {
-                    command: path.clone(),
-                    flag: flag.to_string(),
-                    values: vec![value],
-                    origin: format!("${variable}"),
-                });
+        for below in command.get_subcommands() {
+            let name = below.get_name();
+            let further = rest.strip_prefix(as_variable(name).as_str());
+            if let Some(rest) = further.and_then(|rest| rest.strip_prefix('_')) {
+                let mut path: Vec<String> = path.clone();
+                path.push(name.to_string());
+                commands.push((path, below, rest));
             }
         }
+        let deeper = |(known, _): &(Vec<String>, String)| path.len() > known.len();
+        if !path.is_empty() && best.as_ref().is_none_or(deeper) {
+            best = Some((path, rest.to_lowercase().replace('_', "-")));
+        }
     }
-    found
+    best
+}
+
+fn as_variable(word: &str) -> String {
+    word.replace('-', "_").to_uppercase()
 }
 
 /// Refuses what the command line would refuse.

@@ -152,6 +152,8 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     /// Cause and fix in one sentence; empty if everything has been said.
     pub(crate) text: String,
+    /// The fix alone, where it is known apart; it is in `text`, too.
+    fix: String,
     /// What `--json` says, where a command knows more than this.
     object: Option<Box<Value>>,
 }
@@ -161,11 +163,21 @@ impl Failure {
         Self {
             exit,
             text: text.into(),
+            fix: String::new(),
             object: None,
         }
     }
 
-    /// The same, told to machines by `object`.
+    /// The same with what to do about it, if anything can be.
+    pub(crate) fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = fix.into();
+        if !self.fix.is_empty() {
+            self.text = format!("{}: {}", self.text, self.fix);
+        }
+        self
+    }
+
+    /// The same, told to machines by `object`, to which `error` and `exit` are added where they are missing.
     pub(crate) fn told(mut self, object: Value) -> Self {
         self.object = Some(Box::new(object));
         self
@@ -178,16 +190,23 @@ impl Failure {
 
     /// What `--json` says.
     pub(crate) fn object(&self) -> Value {
-        if let Some(object) = &self.object {
-            return Value::clone(object);
+        let mut exit = self.exit.object();
+        exit["fix"] = self.fix.as_str().into();
+        let Some(object) = &self.object else {
+            return json!({
+                "schema": "farhaul.failure/1",
+                "ok": false,
+                "version": env!("CARGO_PKG_VERSION"),
+                "error": self.text,
+                "exit": exit,
+            });
+        };
+        let mut object = Value::clone(object);
+        if let Some(members) = object.as_object_mut() {
+            members.entry("error").or_insert(self.text.as_str().into());
+            members.entry("exit").or_insert(exit);
         }
-        json!({
-            "schema": "farhaul.failure/1",
-            "ok": false,
-            "version": env!("CARGO_PKG_VERSION"),
-            "error": self.text,
-            "exit": self.exit.object(),
-        })
+        object
     }
 }
 
@@ -203,11 +222,16 @@ mod tests {
 
     #[test]
     fn a_failure_is_an_object_with_its_code() {
-        let object = Failure::usage("no").object();
+        let object = Failure::usage("no").fix("say yes").object();
         assert_eq!(object["ok"], false);
+        assert_eq!(object["error"], "no: say yes");
+        assert_eq!(object["exit"]["fix"], "say yes");
         assert_eq!(object["exit"]["code"], 2);
         assert_eq!(object["exit"]["name"], "usage");
         assert_eq!(Exit::Signal(2).code(), 130);
+        let told = Failure::usage("no").told(json!({ "ok": false })).object();
+        assert_eq!(told["error"], "no", "also where a command has an object");
+        assert_eq!(told["exit"]["code"], 2);
     }
 
     #[test]

@@ -75,19 +75,29 @@ pub(crate) fn load(path: &Path) -> Result<Option<Identity>, Failure> {
         return Err(Failure::new(Exit::Config, text));
     }
     let bad = |e| {
-        Failure::new(
-            Exit::Config,
-            format!(
-                "{}: {e}; make a new one with `farhaul key gen --force`",
-                path.display()
-            ),
-        )
+        let text = format!("{}: {e}", path.display());
+        Failure::new(Exit::Config, text).fix(instead_of(path, meta.is_file()))
     };
     identity.map(Some).map_err(bad)
 }
 
-/// Makes a new identity at `path`.
+/// What to do about something at `path` that is no key.
+fn instead_of(path: &Path, is_file: bool) -> &'static str {
+    match (identity_path().is_ok_and(|own| own == path), is_file) {
+        (true, true) => "make a new one in its place with `farhaul key gen --force`",
+        (true, false) => "move it away, then `farhaul key gen`",
+        // `--force` without `--out` would replace the user's own key, which nothing is wrong with.
+        (false, _) => "name a key file; `farhaul key gen --out FILE` makes one",
+    }
+}
+
+/// Makes a new identity at `path`, in place of a file that is there.
 pub(crate) fn generate(path: &Path) -> Result<Identity, Failure> {
+    // A name that leads to a folder, a pipe or a device is not one to be given to a key.
+    if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        let text = format!("{} is there and is not a regular file", path.display());
+        return Err(Failure::new(Exit::Config, text).fix("name another with --out FILE"));
+    }
     let identity = Identity::generate().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
     write(path, identity.seed(), 0o600)?;
     Ok(identity)
@@ -97,10 +107,9 @@ pub(crate) fn generate(path: &Path) -> Result<Identity, Failure> {
 pub(crate) fn identity(given: Option<&Path>) -> Result<Identity, Failure> {
     if let Some(path) = given {
         let missing = || {
-            Failure::new(
-                Exit::Config,
-                format!("{}: no such key file", path.display()),
-            )
+            let text = format!("{}: no such key file", path.display());
+            Failure::new(Exit::Config, text)
+                .fix("name one that is there; `farhaul key gen --out FILE` makes one")
         };
         return load(path)?.ok_or_else(missing);
     }

@@ -10,6 +10,8 @@ use std::{
 use farhaul_core::text;
 use serde::Serialize;
 
+use crate::exit::Exit;
+
 /// A line for people, as `eprintln!`; a broken stderr is none of the program's business.
 macro_rules! say {
     ($($text:tt)*) => {
@@ -57,12 +59,16 @@ pub(crate) fn help(told: &clap::Error) {
 /// Ends the program if stdout did not take it.
 fn or_end(written: io::Result<()>) {
     if let Err(e) = written {
-        // 141 is what a shell reports for SIGPIPE; anything else means stdout is broken.
-        if e.kind() == ErrorKind::BrokenPipe {
-            std::process::exit(141);
-        }
+        // 141 is what a shell reports for SIGPIPE; anything else is as with a file that cannot be written.
+        let exit = match e.kind() {
+            ErrorKind::BrokenPipe => std::process::exit(141),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+                Exit::NoSpace
+            }
+            _ => Exit::DestError,
+        };
         say!("farhaul: cannot write to stdout: {e}");
-        std::process::exit(1);
+        std::process::exit(exit.code().into());
     }
 }
 

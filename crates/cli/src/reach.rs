@@ -65,8 +65,8 @@ impl Unreached {
 
     /// The same with what to do, as a command's end.
     pub(crate) fn failure(self, what: &str, to: SocketAddr) -> Failure {
-        let text = format!("{}: {}", self.text(&to.to_string(), to), self.fix(what, to));
-        Failure::new(Exit::from(self.code()), text)
+        let text = self.text(&to.to_string(), to);
+        Failure::new(Exit::from(self.code()), text).fix(self.fix(what, to))
     }
 
     /// What to do about it; `what` should run there.

@@ -10,12 +10,19 @@ use farhaul_transfer::read_whole;
 
 /// The longest file of settings, keys or known servers.
 const SETTINGS: u64 = 16 << 20;
+/// The longest trace of losses; one that repeats says no more when it is longer.
+const TRACE: u64 = 64 << 20;
 /// The longest list of paths or patterns.
 const LIST: u64 = 4 << 30;
 
 /// A file that the program or its user keeps.
 pub(crate) fn settings(path: &Path) -> io::Result<String> {
     text(read_whole(path, SETTINGS)?)
+}
+
+/// A trace of losses.
+pub(crate) fn trace(path: &Path) -> io::Result<String> {
+    text(read_whole(path, TRACE)?)
 }
 
 /// A list that was named on the command line: a file, or what the shell passes on as an open pipe, as
@@ -31,6 +38,20 @@ pub(crate) fn list(path: &Path) -> io::Result<Vec<u8>> {
 /// The same as text.
 pub(crate) fn list_of_lines(path: &Path) -> io::Result<String> {
     text(list(path)?)
+}
+
+/// Why the file or folder at `path` cannot be read by this user, following links; None of what is not there, is
+/// neither of the two, or fails for another reason: who reads it will say that.
+pub(crate) fn forbidden(path: &Path) -> Option<io::Error> {
+    let opened = match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => fs::read_dir(path).map(drop),
+        Ok(meta) if meta.is_file() => fs::File::open(path).map(drop),
+        Ok(_) => Ok(()),
+        Err(e) => Err(e),
+    };
+    opened
+        .err()
+        .filter(|e| e.kind() == io::ErrorKind::PermissionDenied)
 }
 
 fn text(bytes: Vec<u8>) -> io::Result<String> {

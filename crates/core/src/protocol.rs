@@ -50,8 +50,10 @@ pub enum CloseReason {
     Unfinished,
     /// No common protocol version.
     Version(String),
-    /// The peer's identity was refused, or it refused ours.
+    /// This side refused the peer's identity.
     Auth(String),
+    /// The peer refused the identity of this side.
+    Denied(String),
     /// The peer broke the protocol.
     Protocol(String),
     /// The application's store failed.
@@ -74,6 +76,7 @@ impl fmt::Display for CloseReason {
             }
             Self::Version(text) => write!(f, "no common version: {text}"),
             Self::Auth(text) => write!(f, "not authenticated: {text}"),
+            Self::Denied(text) => write!(f, "the peer does not let us in: {text}"),
             Self::Protocol(text) => write!(f, "the peer violated the protocol: {text}"),
             Self::Store(text) | Self::Lane(text) => f.write_str(text),
             Self::Internal(text) => write!(f, "internal error: {text}"),

@@ -24,7 +24,7 @@ pub(crate) struct Farewell {
 pub(crate) fn told(cause: Cause, code: u32, text: String) -> CloseReason {
     match cause {
         Cause::Application => CloseReason::Peer { code, text },
-        Cause::Auth => CloseReason::Auth(text),
+        Cause::Auth => CloseReason::Denied(text),
         Cause::Protocol => CloseReason::Peer {
             code: CODE_PROTOCOL,
             text,

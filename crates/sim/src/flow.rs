@@ -129,6 +129,7 @@ impl Flow {
                 .map(|r| r * f64::from(1 << 20)),
             closed: [&client.closed, &server.closed]
                 .map(|reason| reason.as_ref().map(ToString::to_string)),
+            reasons: [client.closed.clone(), server.closed.clone()],
             sender: SideReport::new(&sender),
             receiver: SideReport::new(&receiver),
             series: self.series,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use farhaul_core::{stats::Stats, units::Rate};
+use farhaul_core::{protocol::CloseReason, stats::Stats, units::Rate};
 use farhaul_link::Counters;
 use serde::Serialize;
 
@@ -127,6 +127,9 @@ pub struct FlowReport {
     pub feedback_kib_per_gib: Option<f64>,
     /// Why each session ended, if it did.
     pub closed: [Option<String>; 2],
+    /// The same for programs to decide by.
+    #[serde(skip)]
+    pub reasons: [Option<CloseReason>; 2],
     /// The client.
     pub sender: SideReport,
     /// The server.
@@ -157,6 +160,8 @@ pub struct SideReport {
     pub duplicate_acks: u64,
     pub episodes: u64,
     pub timeouts: u64,
+    pub law_faults: u64,
+    pub law_fault: Option<&'static str>,
     pub datagram_size: u32,
     pub rtt_min_ms: Option<f64>,
     pub rtt_smoothed_ms: Option<f64>,
@@ -185,6 +190,8 @@ impl SideReport {
             duplicate_acks: stats.duplicate_acks,
             episodes: stats.episodes,
             timeouts: stats.timeouts,
+            law_faults: stats.law_faults,
+            law_fault: stats.law_fault,
             datagram_size: stats.datagram_size,
             rtt_min_ms: stats.rtt_min.map(millis),
             rtt_smoothed_ms: stats.rtt_smoothed.map(millis),

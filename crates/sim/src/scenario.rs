@@ -164,6 +164,15 @@ pub enum Error {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// On a path that takes no time a session that nothing else slows down sends without end.
+    #[error(
+        "flow {flow}: with such a rate and no round-trip time its packets take no time at all, and there is no end to \
+         them: a rate so high or unlimited needs a round-trip time, or a sender that is bounded by a rate of its own"
+    )]
+    Instant {
+        /// Index of the flow.
+        flow: usize,
+    },
     /// A session keeps sending or asking for turns while time stands still.
     #[error("flow {flow}: the {side} never comes to rest at {at}")]
     Livelock {
@@ -176,6 +185,8 @@ pub enum Error {
     },
 }
 
+/// At such a rate a packet takes less than the nanosecond that virtual time knows, or a few of them.
+const INSTANT: Rate = Rate::gbit(10_000);
 /// The most flows in a scenario.
 const MAX_FLOWS: usize = 10_000;
 
@@ -211,6 +222,18 @@ impl Scenario {
             Some(route) => [&route.forward, &route.back],
             None => [&[0], &[1]],
         }
+    }
+
+    /// True if packets of the flow `index` take no time, as far as its links are known to begin with.
+    pub(crate) fn is_instant(&self, index: usize) -> bool {
+        let Some(flow) = self.flows.get(index) else {
+            return false;
+        };
+        let takes_none = |link: &usize| {
+            self.link(*link)
+                .is_none_or(|c| c.rate >= INSTANT && c.delay.is_zero())
+        };
+        flow.extra_delay.is_zero() && self.ways(flow)[0].iter().all(takes_none)
     }
 
     pub(crate) fn validate(&self) -> Result<(), Error> {

@@ -216,3 +216,36 @@ fn a_path_that_cannot_be_and_a_session_without_rest_are_errors() {
         "{error}"
     );
 }
+
+#[test]
+fn a_path_that_takes_no_time_is_refused_with_what_it_needs() {
+    let restless = Steady::new(Rate::UNLIMITED, 9_000);
+    let instant = |delay| {
+        let path = PathConfig {
+            rate: Rate::UNLIMITED,
+            delay,
+            ..PathConfig::default()
+        };
+        Scenario {
+            duration: Duration::from_millis(1),
+            ..Scenario::over(path)
+        }
+    };
+    let error = run(&instant(Duration::ZERO), &mut |_| {
+        (Box::new(restless), Box::new(restless))
+    });
+    let error = error.unwrap_err();
+    assert_eq!(error, Error::Instant { flow: 0 });
+    assert!(
+        error.to_string().contains("needs a round-trip time"),
+        "{error}"
+    );
+    let paced = Steady::new(Rate::gbit(1), 9_000);
+    let fine = run(&instant(Duration::ZERO), &mut |_| {
+        (Box::new(paced), Box::new(paced))
+    });
+    assert!(
+        fine.is_ok(),
+        "a sender with a rate of its own comes to rest"
+    );
+}

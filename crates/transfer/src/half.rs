@@ -418,7 +418,7 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
             TransferError::new(Code::Version, format!("no common version: {text}"))
                 .fix("install the same version on both sides")
         }
-        CloseReason::Auth(text) => {
+        CloseReason::Auth(text) | CloseReason::Denied(text) => {
             TransferError::new(Code::Auth, format!("not authenticated: {text}"))
         }
         CloseReason::Protocol(text) => TransferError::new(

@@ -382,7 +382,7 @@ fn failure(error: &BenchError) -> Failure {
         BenchError::Closed(reason) => match reason {
             CloseReason::Lane(_) => Exit::UdpBlocked,
             CloseReason::Version(_) => Exit::Version,
-            CloseReason::Auth(_) => Exit::Auth,
+            CloseReason::Auth(_) | CloseReason::Denied(_) => Exit::Auth,
             CloseReason::Protocol(_) => Exit::Protocol,
             CloseReason::Local { .. } => Exit::Signal(interrupt::signal()),
             CloseReason::Peer { code, .. } => match *code {
@@ -402,6 +402,11 @@ fn failure(error: &BenchError) -> Failure {
     let text = match error {
         BenchError::Closed(CloseReason::TimedOut) => {
             "the connection was lost: has the server ended, or the network in between? Try again, or `farhaul doctor HOST`".into()
+        }
+        BenchError::Closed(CloseReason::Denied(_)) => {
+            "the server does not let you in: have your key (`farhaul key show`) named there with --allow, and its file \
+             here with --identity"
+                .into()
         }
         other => other.to_string(),
     };

@@ -164,7 +164,7 @@ fn failure(error: &VisitError, to: SocketAddr) -> Failure {
         return failure;
     }
     match error {
-        VisitError::Closed(CloseReason::Auth(text)) => Failure::new(
+        VisitError::Closed(CloseReason::Auth(text) | CloseReason::Denied(text)) => Failure::new(
             Exit::Auth,
             format!(
                 "{to} is reached, but does not let you in: {text}; give it your key (`farhaul key show`) \

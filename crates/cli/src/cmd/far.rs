@@ -25,7 +25,7 @@ use farhaul_transfer::{
 use self::idle::{Guests, Over, Watch, guests};
 use crate::{
     exit::{Exit, Failure},
-    interrupt, out,
+    interrupt, out, read,
     ssh::{Answer, Ask, MAGIC, Misheard, SHARE, all_from_hex, hear_ask, to_hex},
 };
 
@@ -209,9 +209,10 @@ fn fetch(typed: &[Vec<u8>]) -> Result<(PathBuf, Vec<Vec<u8>>), Failure> {
         let names: Vec<_> = problems.iter().take(10).map(|e| e.text.as_str()).collect();
         let more = match problems.len() - names.len() {
             0 => String::new(),
-            more => format!("\nand {more} more"),
+            more => format!("; and {more} more"),
         };
-        let text = format!("{}{more}", names.join("\n"));
+        // On one line: it travels as a part of one.
+        let text = format!("{}{more}", names.join("; "));
         return Err(Failure::new(Exit::SourceMissing, text));
     }
     let mut root = found[0].0.clone();
@@ -264,7 +265,13 @@ fn fetch_one(typed: &[u8]) -> Result<Inside, Failure> {
             (whole.parent().unwrap_or(&whole).to_path_buf(), name)
         }
     };
-    folder.join(&name).symlink_metadata().map_err(missing)?;
+    let meta = folder.join(&name).symlink_metadata().map_err(missing)?;
+    // A link is sent as it is, whatever it leads to.
+    if (contents || !meta.is_symlink())
+        && let Some(e) = read::forbidden(&path)
+    {
+        return Err(missing(e));
+    }
     let mut rest = name.into_vec();
     if contents && !rest.is_empty() {
         rest.push(b'/');

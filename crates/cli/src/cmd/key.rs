@@ -56,7 +56,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.verb {
         Verb::Gen { force, out } => {
             let path = out.map_or_else(keys::identity_path, Ok)?;
-            if path.exists() && !force {
+            if path.is_file() && !force {
                 let text = format!(
                     "{} exists: use it, or replace it with --force",
                     path.display()
@@ -66,15 +66,14 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             out::line(keys::generate(&path)?.public());
         }
         Verb::Show { file } => {
+            let make = if file.is_some() {
+                "make one with `farhaul key gen --out FILE`"
+            } else {
+                "make one with `farhaul key gen`"
+            };
             let path = file.map_or_else(keys::identity_path, Ok)?;
             let missing = || {
-                Failure::new(
-                    Exit::Config,
-                    format!(
-                        "{}: no key there; make one with `farhaul key gen`",
-                        path.display()
-                    ),
-                )
+                Failure::new(Exit::Config, format!("{}: no key there", path.display())).fix(make)
             };
             out::line(keys::load(&path)?.ok_or_else(missing)?.public());
         }

@@ -1,7 +1,7 @@
 //! How is a network described on the command line? The flags shared by every command that emulates or
 //! simulates one, and what they mean for its two directions.
 
-use std::{fs, time::Duration};
+use std::{path::Path, time::Duration};
 
 use farhaul_core::units::{Rate, Size};
 use farhaul_link::{
@@ -9,7 +9,7 @@ use farhaul_link::{
     preset, share,
 };
 
-use crate::exit::Failure;
+use crate::{exit::Failure, read};
 
 /// A network. Both directions are the same unless a flag ends in `-back`.
 #[derive(Clone, Debug, clap::Args)]
@@ -170,7 +170,7 @@ fn loss(text: &str) -> Result<Loss, String> {
     let Some(file) = text.strip_prefix("trace:") else {
         return text.parse().map_err(text_of);
     };
-    let trace = fs::read_to_string(file).map_err(|error| format!("cannot read {file}: {error}"))?;
+    let trace = read::trace(Path::new(file)).map_err(|e| format!("cannot read {file}: {e}"))?;
     LossTrace::parse(&trace).map(Loss::Trace).map_err(text_of)
 }
 

@@ -5,7 +5,7 @@ mod scenario;
 
 use std::time::Duration;
 
-use farhaul_core::units::Rate;
+use farhaul_core::{protocol::CloseReason, units::Rate};
 use farhaul_lab::registry::{self, Choice};
 use farhaul_sim::{Error, FlowConfig, FlowReport, Scenario, SimReport};
 use serde_json::{Value, json};
@@ -98,12 +98,50 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let report = farhaul_sim::run(&scenario, &mut make).map_err(failure)?;
     let law = choice.law.as_deref().unwrap_or(entry.default_law);
-    if args.json {
-        out::json(&object(&args.protocol, law, &report));
-    } else {
+    if !args.json {
         tell(&args.protocol, law, &report);
     }
+    let mut object = object(&args.protocol, law, &report);
+    if let Some(failure) = fault(&report) {
+        object["ok"] = false.into();
+        return Err(failure.told(object));
+    }
+    if args.json {
+        out::json(&object);
+    }
     Ok(())
+}
+
+/// What makes a run no result.
+fn fault(report: &SimReport) -> Option<Failure> {
+    for (i, flow) in report.flows.iter().enumerate() {
+        let [client, server] = &flow.reasons;
+        for (side, reason) in [("client", client), ("server", server)] {
+            let exit = match reason {
+                Some(CloseReason::Internal(_)) => Exit::Internal,
+                Some(CloseReason::Protocol(_)) => Exit::Protocol,
+                Some(CloseReason::Store(_)) => Exit::VerifyFailed,
+                Some(CloseReason::Auth(_) | CloseReason::Denied(_)) => Exit::Auth,
+                Some(CloseReason::Version(_)) => Exit::Version,
+                Some(CloseReason::Lane(_)) => Exit::UdpBlocked,
+                // A path may well break a connection: that is what is simulated, and it is said.
+                _ => continue,
+            };
+            let why = reason.as_ref().map(ToString::to_string).unwrap_or_default();
+            return Some(Failure::new(exit, format!("flow {i}, {side}: {why}")));
+        }
+    }
+    let nobody = report.flows.iter().all(|flow| flow.connected.is_none());
+    nobody.then(|| {
+        let text = format!(
+            "no session came about in {} s of virtual time",
+            report.seconds
+        );
+        Failure::new(Exit::UdpBlocked, text).fix(
+            "the path lets too little through (--loss, --blackout, --policer, --mtu), or --secs is shorter than its \
+             round trips",
+        )
+    })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
@@ -184,6 +222,14 @@ fn tell(protocol: &str, law: &str, report: &SimReport) {
         for text in flow.closed.iter().flatten() {
             out::line(format!("        {text}"));
         }
+        for side in [&flow.sender, &flow.receiver] {
+            if let Some(fault) = side.law_fault {
+                out::line(format!(
+                    "        the law asked {} times for what cannot be and was overruled, last for {fault}",
+                    side.law_faults
+                ));
+            }
+        }
     }
     for (name, link) in [("there", &report.forward), ("back", &report.back)] {
         let drops: Vec<_> = link
@@ -202,5 +248,49 @@ fn tell(protocol: &str, law: &str, report: &SimReport) {
                 drops.join(", ")
             }
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_is_no_result_ends_with_the_code_of_what_ended_it() {
+        let entry = registry::protocol("haul").unwrap();
+        let choice = Choice {
+            simulated: true,
+            ..Choice::default()
+        };
+        let scenario = Scenario {
+            duration: Duration::from_millis(100),
+            ..Scenario::default()
+        };
+        let mut make = |_| {
+            let client = entry.client(&choice).unwrap();
+            (client, entry.server(&choice).unwrap())
+        };
+        let report = farhaul_sim::run(&scenario, &mut make).unwrap();
+        assert!(fault(&report).is_none());
+        for (reason, exit) in [
+            (
+                CloseReason::Internal("the law".into()),
+                Some(Exit::Internal),
+            ),
+            (
+                CloseReason::Protocol("the law".into()),
+                Some(Exit::Protocol),
+            ),
+            (CloseReason::TimedOut, None),
+        ] {
+            let mut ended = report.clone();
+            ended.flows[0].reasons[1] = Some(reason);
+            let fault = fault(&ended);
+            assert_eq!(fault.as_ref().map(|f| f.exit), exit);
+            assert!(fault.is_none_or(|f| f.text.contains("flow 0, server: ")));
+        }
+        let mut alone = report;
+        alone.flows[0].connected = None;
+        assert_eq!(fault(&alone).unwrap().exit, Exit::UdpBlocked);
     }
 }

@@ -255,6 +255,38 @@ fn a_source_that_cannot_be_read_is_named_and_the_others_arrive() {
 }
 
 #[test]
+fn if_no_source_can_be_read_nothing_is_made() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("dir/deep")).unwrap();
+    fs::write(place.path("f"), "content").unwrap();
+    let bits = fs::Permissions::from_mode;
+    for shut in ["dir", "f"] {
+        fs::set_permissions(place.path(shut), bits(0)).unwrap();
+    }
+    fs::set_permissions(place.0.path(), bits(0o755)).unwrap();
+    let server = place.serve(&["--allow", "any"]);
+    let to = server.to("new/");
+    let super_user = fs::File::open(place.path("f")).is_ok();
+    for sources in [&["dir"][..], &["dir/"], &["f"], &["f", "dir", "none"]] {
+        let args = [&["cp", "--trust-any"], sources, &[to.as_str()]].concat();
+        let mut command = place.command(&args);
+        if super_user {
+            command = place.copied_command(&args);
+            command.uid(65_534).env("XDG_CONFIG_HOME", "/nonexistent");
+        }
+        let out = command.output().unwrap();
+        let text = said(&out);
+        assert_eq!(code(&out), 3, "{sources:?}: {text}");
+        for source in sources.iter().filter(|s| **s != "none") {
+            let named = format!("{source}: Permission denied");
+            assert!(text.contains(&named), "{sources:?}: {text}");
+        }
+        assert!(!place.path("share/new").exists(), "{sources:?}");
+    }
+    fs::set_permissions(place.path("dir"), bits(0o755)).unwrap();
+}
+
+#[test]
 fn a_source_that_keeps_changing_is_not_left_under_its_name() {
     let place = Place::new();
     fs::write(place.path("log"), noise(1, 80 << 20)).unwrap();

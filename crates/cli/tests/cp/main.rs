@@ -15,4 +15,5 @@ mod odd;
 mod place;
 mod selection;
 mod several;
+mod told;
 mod unread;

@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// This user's key file; through ssh, that of ssh
     #[arg(short = 'i', long, value_name = "FILE")]
     pub(super) identity: Option<PathBuf>,
-    /// Talk to the server whatever its key
+    /// Talk to a server that is not known, whatever its key; one that is known must have the key known for it
     #[arg(long)]
     pub(super) trust_any: bool,
     /// Only over IPv4
@@ -257,21 +257,24 @@ impl Which {
         for file in &self.exclude_from {
             let text = read::list_of_lines(file)
                 .map_err(|e| Failure::usage(format!("--exclude-from {}: {e}", file.display())))?;
-            exclude.extend(text.lines().map(str::to_owned));
+            for (i, line) in text.lines().enumerate() {
+                whole_class(line).map_err(|why| {
+                    let at = format!("--exclude-from {}:{}", file.display(), i + 1);
+                    Failure::usage(format!("{at}: pattern '{line}' {why}")).fix(AS_ONE_CHARACTER)
+                })?;
+                exclude.push(line.to_owned());
+            }
+        }
+        for (flag, patterns) in [("--exclude", &self.exclude), ("--include", &self.include)] {
+            patterns.iter().try_for_each(|p| meant(flag, p))?;
         }
         exclude.extend(self.exclude.iter().cloned());
         let (least, most) = (
             self.min_size.map(Size::bytes),
             self.max_size.map(Size::bytes),
         );
-        Filter::new(&exclude, &self.include, (least, most)).map_err(|e| {
-            let fix = if e.fix.is_empty() {
-                String::new()
-            } else {
-                format!(": {}", e.fix)
-            };
-            Failure::usage(format!("{}{fix}", e.text))
-        })
+        Filter::new(&exclude, &self.include, (least, most))
+            .map_err(|e| Failure::usage(e.text).fix(e.fix))
     }
 
     /// The paths of `--files-from`, as bytes.
@@ -293,6 +296,52 @@ impl Which {
         let paths = bytes.split(|b| *b == end).map(plain);
         Ok(Some(paths.filter(|p| !p.is_empty()).collect()))
     }
+}
+
+const AS_ONE_CHARACTER: &str = "close it with ], or write \\[ for the character itself";
+
+/// Refuses what would match nothing: a file of patterns may have such lines, who types one means something.
+fn meant(flag: &str, pattern: &str) -> Result<(), Failure> {
+    let fault = if pattern.trim_matches(['/', ' ', '\t']).is_empty() {
+        Some(("matches nothing", "write a name, or * for every name"))
+    } else if pattern.starts_with('#') {
+        Some(("is a comment", "write \\# for the character itself"))
+    } else {
+        whole_class(pattern)
+            .err()
+            .map(|why| (why, AS_ONE_CHARACTER))
+    };
+    match fault {
+        None => Ok(()),
+        Some((why, fix)) => {
+            Err(Failure::usage(format!("{flag}: pattern '{pattern}' {why}")).fix(fix))
+        }
+    }
+}
+
+/// Refuses a `[` without its `]`, which would match nothing.
+fn whole_class(line: &str) -> Result<(), &'static str> {
+    if line.starts_with('#') {
+        return Ok(());
+    }
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => {
+                chars.next();
+            }
+            '[' => {
+                chars.next_if(|c| matches!(c, '!' | '^'));
+                // A `]` that comes first stands for itself.
+                chars.next_if_eq(&']');
+                if !chars.any(|c| c == ']') {
+                    return Err("has a [ without a ]");
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// As `find` prints it, without what says "here" and "a folder".
@@ -322,6 +371,21 @@ mod tests {
         for bad in ["", "0", "7-5", "x", "5-", "70000", "1-2-3"] {
             assert!(ports(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn patterns_that_match_nothing_are_refused() {
+        for bad in [
+            "", " ", "/", "# x", "[", "a[!]", "[]", "*.[ch", "[a][", "[^",
+        ] {
+            assert!(meant("--exclude", bad).is_err(), "{bad}");
+        }
+        for fine in [
+            "[ch]", "[]]", "[!]x]", "\\[", "\\#x", "a/", "/a", "!a", "*", "x#", "[[]",
+        ] {
+            assert!(meant("--exclude", fine).is_ok(), "{fine}");
+        }
+        assert!(whole_class("# a [ in a comment").is_ok() && whole_class("").is_ok());
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! What is copied where? Of the sources and the destination exactly one side is on a server.
 
-use std::{ffi::OsString, path::PathBuf, slice};
+use std::{ffi::OsString, io, os::unix::ffi::OsStrExt as _, path::PathBuf, slice};
 
-use farhaul_transfer::client::Remote;
+use farhaul_transfer::{Code, TransferError, client::Remote};
 
 use crate::{
     exit::Failure,
     place::{self, Far, Place, Server},
+    read,
 };
 
 /// Sources and destination.
@@ -82,6 +83,43 @@ impl Job {
             Self::Put(_, far) => (&mut far.server, slice::from_mut(&mut far.remote)),
             Self::Get(server, remotes, _) => (server, remotes.as_mut_slice()),
         }
+    }
+
+    /// Refuses sources here of which this user may read none, before anything is connected or made.
+    pub(super) fn readable(&self) -> Result<(), TransferError> {
+        let Self::Put(sources, _) = self else {
+            return Ok(());
+        };
+        let (mut problems, mut forbidden) = (Vec::new(), false);
+        for path in sources {
+            // A link is sent as it is, whatever it leads to.
+            let contents = path.as_os_str().as_bytes().ends_with(b"/");
+            let e = match path.symlink_metadata() {
+                Ok(meta) if meta.is_symlink() && !contents => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => e,
+                _ => match read::forbidden(path) {
+                    Some(e) => {
+                        forbidden = true;
+                        e
+                    }
+                    // One that can be read, or of which the transfer says why not.
+                    None => return Ok(()),
+                },
+            };
+            if problems.len() < 10 {
+                problems.push(format!("{}: {e}", path.display()));
+            }
+        }
+        if !forbidden {
+            return Ok(());
+        }
+        let more = match sources.len() - problems.len() {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        let text = format!("no source can be read: {}{more}", problems.join("; "));
+        Err(TransferError::new(Code::SourceMissing, text)
+            .fix("check the spelling and the permissions"))
     }
 
     pub(super) const fn is_put(&self) -> bool {

@@ -57,6 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         told,
         bridge: None,
     };
+    run.job.readable().map_err(|e| run.failure(None, &e))?;
     run.through_ssh()?;
     let outcome = run.to_the_end().map_err(|e| run.failure(None, &e))?;
     if let Some(e) = &outcome.error {
@@ -94,10 +95,18 @@ impl Run<'_> {
                 say!("{}", summary.details().trim_end());
             }
         }
-        if !self.args.quiet {
-            for warning in &summary.warnings {
-                say!("farhaul: warning: {warning}");
-            }
+        self.warn(summary);
+    }
+
+    /// What else should be known, however the copy ended.
+    fn warn(&self, summary: &Summary) {
+        let all = if self.args.quiet {
+            &[]
+        } else {
+            &summary.warnings[..]
+        };
+        for warning in all {
+            say!("farhaul: warning: {warning}");
         }
     }
 
@@ -131,21 +140,19 @@ impl Run<'_> {
             for failure in summary.failures.iter().take(if several { 20 } else { 0 }) {
                 say!("farhaul: {}", failure.text);
             }
+            self.warn(summary);
         }
         let owned = summary
             .cloned()
             .unwrap_or_else(|| Summary::of_error(self.put, e));
-        let text = if e.fix.is_empty() {
-            e.text.clone()
-        } else {
-            format!("{}: {}", e.text, e.fix)
-        };
         let exit = Exit::from(e.code);
         let mut object = self.object(&owned);
         // The transfer knows that it was interrupted, not by which signal.
         object["exit"]["code"] = exit.code().into();
         object["exit"]["name"] = exit.name().into();
-        Failure::new(exit, text).told(object)
+        Failure::new(exit, e.text.as_str())
+            .fix(e.fix.as_str())
+            .told(object)
     }
 
     /// Has ssh start a server, if that is how the far side is reached.
@@ -301,7 +308,6 @@ impl Run<'_> {
         let app = self.app(&options)?;
         let handle = app.handle();
         let mut config = HaulConfig::new(*identity.seed());
-        let known = peers != PeerPolicy::Any;
         config.peers = peers;
         config.max_rate = self.args.max_rate;
         config.law = format!("haul:policy={}", self.args.policy);
@@ -332,7 +338,7 @@ impl Run<'_> {
         explain(
             &mut outcome,
             (&ended.reason, unreached),
-            known,
+            self.bridge.is_some(),
             &server.to_string(),
             to,
         );
@@ -381,7 +387,7 @@ struct Ended {
 fn explain(
     outcome: &mut Outcome,
     (reason, unreached): (&CloseReason, Option<Unreached>),
-    known: bool,
+    through_ssh: bool,
     server: &str,
     to: SocketAddr,
 ) {
@@ -392,18 +398,40 @@ fn explain(
         error.code = unreached.code();
         error.text = unreached.text(server, to);
         error.fix = unreached.fix("`farhaul serve`", to);
-    } else if matches!(reason, CloseReason::Auth(_)) && !known {
-        error.text = format!("{server} does not let you in");
-        error.fix =
-            "give your key (`farhaul key show`) to whoever runs it, for `farhaul serve --allow`"
-                .into();
-    } else if let CloseReason::Auth(text) = reason {
-        error.text = format!("{server} is not who it was, or does not let you in: {text}");
-        error.fix = format!(
-            "compare its key with whoever runs it, then `farhaul key trust {server} fh-pub1...`; give them yours (`farhaul key show`) for `farhaul serve --allow`"
-        );
+    } else if let Some((text, fix)) = refused_key(reason, server, through_ssh) {
+        (error.text, error.fix) = (text, fix);
     }
     outcome.summary.exit = outcome.summary.exit.with(error);
+}
+
+/// What to say and to do if one side refused the other's key.
+fn refused_key(reason: &CloseReason, server: &str, through_ssh: bool) -> Option<(String, String)> {
+    let (text, fix) = match (reason, through_ssh) {
+        (CloseReason::Auth(_), false) => (
+            format!(
+                "{server} has another key than the one known for it: somebody may pose as the server, or it got a new key"
+            ),
+            format!(
+                "compare its key with whoever runs it; only if it is theirs, `farhaul key trust {server} fh-pub1...`"
+            ),
+        ),
+        (CloseReason::Denied(_), false) => (
+            format!("{server} does not let you in"),
+            "give your key (`farhaul key show`) to whoever runs it, for `farhaul serve --allow`"
+                .into(),
+        ),
+        // Both keys were made for this one copy, and told through ssh.
+        (CloseReason::Auth(_), true) => (
+            format!("what answers at {server} over UDP is not the farhaul that ssh started there"),
+            "run the same command again, or name other ports with --remote-port".into(),
+        ),
+        (CloseReason::Denied(_), true) => (
+            format!("the farhaul that answers at {server} over UDP does not let you in"),
+            "run the same command again, or name other ports with --remote-port".into(),
+        ),
+        _ => return None,
+    };
+    Some((text, fix))
 }
 
 /// Refuses every key, and remembers it.

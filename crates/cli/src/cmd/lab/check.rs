@@ -1,6 +1,9 @@
 //! `farhaul lab check`: is what was kept as good as what was reached before?
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use farhaul_lab::grid::{Bounds, BoundsError, Verdict};
 use serde_json::json;
@@ -8,7 +11,7 @@ use serde_json::json;
 use super::{Where, fairness, utcp};
 use crate::{
     exit::{Exit, Failure},
-    out,
+    out, read,
 };
 
 /// What the project reached, by `lab check --write`.
@@ -51,7 +54,7 @@ impl Check {
         if let Some(file) = &self.write {
             let reached = Bounds::of(&trials, self.tolerance);
             let earlier = if file.exists() {
-                read(file, Bounds::parse)?.with(reached)
+                bounds_of(file, Bounds::parse)?.with(reached)
             } else {
                 reached
             };
@@ -68,7 +71,7 @@ impl Check {
             return Ok(());
         }
         let bounds = match &self.reference {
-            Some(file) => read(file, Bounds::parse)?,
+            Some(file) => bounds_of(file, Bounds::parse)?,
             None => Bounds::parse(REACHED)
                 .map_err(|e| Failure::new(Exit::Internal, format!("our own bounds: {e}")))?,
         };
@@ -85,7 +88,7 @@ impl Check {
         }
         let runs: Vec<farhaul_lab::fairness::Run> = self.place.latest()?;
         let bounds = match &self.reference {
-            Some(file) => read(file, farhaul_lab::fairness::Bounds::parse)?,
+            Some(file) => bounds_of(file, farhaul_lab::fairness::Bounds::parse)?,
             None => farhaul_lab::fairness::Bounds::owed(),
         };
         self.judged(&bounds.check(&runs), runs.len())
@@ -143,11 +146,11 @@ impl Check {
     }
 }
 
-fn read<B>(
-    file: &PathBuf,
+fn bounds_of<B>(
+    file: &Path,
     parse: impl FnOnce(&str) -> Result<B, BoundsError>,
 ) -> Result<B, Failure> {
-    let text = fs::read_to_string(file)
+    let text = read::settings(file)
         .map_err(|e| Failure::new(Exit::SourceMissing, format!("{}: {e}", file.display())))?;
     parse(&text).map_err(|e| Failure::new(Exit::Config, format!("{}: {e}", file.display())))
 }

@@ -5,20 +5,20 @@ mod told;
 
 use std::{
     collections::BTreeMap,
-    fs,
     io::{self, IsTerminal},
     num::NonZeroUsize,
-    path::PathBuf,
+    path::{Path, PathBuf},
     thread,
 };
 
 use farhaul_lab::scenario::{self, Done, File, Output, RunError, Runs, Summary};
+use farhaul_sim::Error;
 use serde_json::{Value, json};
 
 use self::told::Tally;
 use crate::{
     exit::{Exit, Failure},
-    out,
+    out, read,
 };
 
 /// Arguments.
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let files = args
         .files
         .iter()
-        .map(|path| Ok((path, read(path, args)?)))
+        .map(|path| Ok((path, file_at(path, args)?)))
         .collect::<Result<Vec<_>, Failure>>()?;
     let mut objects = Vec::new();
     let mut tally = Tally::default();
@@ -116,8 +116,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read(path: &PathBuf, args: &Args) -> Result<File, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| {
+fn file_at(path: &Path, args: &Args) -> Result<File, Failure> {
+    let text = read::settings(path).map_err(|error| {
         let text = format!("cannot read {}: {error}", path.display());
         Failure::new(Exit::SourceMissing, text)
     })?;
@@ -170,7 +170,11 @@ fn simulate(file: &File, args: &Args, several: bool) -> Result<Summary, Failure>
     file.run(&runs, &progress).map_err(|error| {
         let exit = match &error {
             RunError::Write { .. } | RunError::Keep { .. } => Exit::DestError,
-            RunError::Choice(_) => Exit::Usage,
+            RunError::Sim {
+                error: Error::Livelock { .. },
+                ..
+            } => Exit::Internal,
+            RunError::Choice(_) | RunError::Sim { .. } => Exit::Usage,
             _ => Exit::Internal,
         };
         Failure::new(exit, error.to_string())
