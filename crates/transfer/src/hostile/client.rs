@@ -1,5 +1,7 @@
 //! Clients that deliver what a share does not take.
 
+use std::os::unix::fs::MetadataExt as _;
+
 use super::*;
 
 /// What a server of `root` as `access` makes of a client that asks `ask` for `to` and lists `entries`.
@@ -197,4 +199,90 @@ fn a_delivery_writes_beneath_what_it_named_and_nowhere_else() {
     assert_eq!(fs::read(share.join("in/ok")).unwrap(), b"ok");
     assert!(!share.join("g").exists() && share.join("in/out").symlink_metadata().is_err());
     assert_eq!(fs::read_dir(&share).unwrap().count(), 2);
+}
+
+#[test]
+fn state_of_other_transfers_is_not_delivered() {
+    let own = |name: Vec<u8>| String::from_utf8(name).unwrap();
+    let journal = own(crate::path::journal_name([9; 8]));
+    let part = own(crate::path::part_name(b"x", [9; 8]));
+    for access in [Access::Write, Access::Create, Access::ReadWrite] {
+        let tmp = tempfile::tempdir().unwrap();
+        let entries = [
+            file(&journal, 0o644, b"forged"),
+            file(&part, 0o644, b"forged"),
+            dir("d", 0o755),
+            link(&format!("d/{journal}"), "x"),
+            dir(&format!("d/{part}"), 0o755),
+            file("good", 0o644, b"good"),
+        ];
+        let (error, failures) = put(tmp.path(), access, &entries);
+        assert_eq!(error.unwrap().code, Code::DestError, "{access:?}");
+        assert_eq!(failures.len(), 4, "{failures:?}");
+        let left = fs::read_dir(tmp.path()).unwrap().count();
+        assert_eq!(left, 2, "{access:?}");
+        assert_eq!(fs::read_dir(tmp.path().join("d")).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn an_empty_file_that_is_there_is_the_same() {
+    for (access, kept) in [
+        (Access::Create, true),
+        (Access::ReadWrite, true),
+        (Access::Write, false),
+    ] {
+        let tmp = tempfile::tempdir().unwrap();
+        let at = tmp.path().join("empty");
+        let entries = [file("empty", 0o640, b""), file("f", 0o644, b"f")];
+        assert_eq!(put(tmp.path(), access, &entries).0, None, "{access:?}");
+        let before = fs::metadata(&at).unwrap();
+        let (error, failures) = put(tmp.path(), access, &entries);
+        assert_eq!((error, failures.len()), (None, 0), "{access:?}");
+        let after = fs::metadata(&at).unwrap();
+        assert_eq!(before.ino() == after.ino(), kept, "{access:?}");
+        // Of another time: that is set where it may be.
+        fs::File::create(&at).unwrap();
+        let error = put(tmp.path(), access, &entries).0;
+        assert_eq!(error, None, "{access:?}");
+        let after = fs::metadata(&at).unwrap();
+        assert_eq!(
+            after.mtime() == 1_000_000_000,
+            access != Access::Create,
+            "{access:?}"
+        );
+        fs::write(&at, "something").unwrap();
+        let error = put(tmp.path(), access, &entries).0;
+        assert_eq!(error.is_some(), access == Access::Create, "{access:?}");
+    }
+}
+
+#[test]
+fn keeping_what_is_there_is_no_way_to_learn_what_is_there() {
+    let ask = |existing| Ask {
+        existing,
+        ..Ask::default()
+    };
+    for existing in [Existing::Keep, Existing::KeepNewer] {
+        let tmp = tempfile::tempdir().unwrap();
+        fs::write(tmp.path().join("secret"), "secret").unwrap();
+        let entries = [file("secret", 0o644, b"x")];
+        let (error, _) = deliver(tmp.path(), Access::Write, "", ask(existing), &entries);
+        let error = error.unwrap();
+        assert_eq!(error.code, Code::Auth, "{error}");
+        assert_eq!(fs::read(tmp.path().join("secret")).unwrap(), b"secret");
+    }
+    // Who may only add is told of each name that is taken anyway.
+    let tmp = tempfile::tempdir().unwrap();
+    fs::write(tmp.path().join("there"), "there").unwrap();
+    let entries = [file("there", 0o644, b"x"), file("new", 0o644, b"x")];
+    let (error, _) = deliver(
+        tmp.path(),
+        Access::Create,
+        "",
+        ask(Existing::Keep),
+        &entries,
+    );
+    assert_eq!(error, None);
+    assert!(tmp.path().join("new").exists());
 }

@@ -18,6 +18,7 @@ use crate::{
     path::{self, Own},
     ranges::RangeSet,
     sender::Identity,
+    table::Slot,
 };
 
 /// Ranges per message.
@@ -52,6 +53,7 @@ impl Receiver {
                 ));
             }
         };
+        self.again.remove(&path::digest(&path));
         let item = Incoming {
             path,
             meta,
@@ -74,10 +76,10 @@ impl Receiver {
         let ours = |name: &[u8]| {
             let other_case = self.folded.as_ref().map(|_| name.to_ascii_lowercase());
             let own = Own::of(other_case.as_deref().unwrap_or(name));
-            own.is_some_and(|own| own.tag() == self.tag)
+            own.is_some_and(|own| self.rules.strangers || own.tag() == self.tag)
         };
         if slot.is_some_and(|s| s.item.path.split(|b| *b == b'/').any(ours)) {
-            let why = "this copy keeps its own state under this name: give the file another one";
+            let why = "copies keep their own state under such names: give the file another one";
             self.fail(number, Code::DestError, &why);
             return Ok(());
         }
@@ -211,6 +213,12 @@ impl Receiver {
             self.note_there(number, there);
         }
         if let Some(there) = &there
+            && !suspect
+            && self.is_empty_too(number, there)?
+        {
+            return Ok(());
+        }
+        if let Some(there) = &there
             && self.is_candidate(number, there, suspect)?
         {
             let size = entry.size;
@@ -299,6 +307,22 @@ impl Receiver {
             }
         }
         Ok(same)
+    }
+
+    /// Nothing is the same as nothing: of an empty file only the facts may differ. A peer that may neither
+    /// fetch nor be told what is there replaces it.
+    fn is_empty_too(&mut self, number: u64, there: &Stat) -> io::Result<bool> {
+        let kind = FileType::from_raw_mode(there.st_mode);
+        let both = |s: &Slot<Incoming>| s.range.is_empty() && there.st_size == 0;
+        let same = kind == FileType::RegularFile && self.table.get(number).is_some_and(both);
+        if !same || self.rules.reach == Reach::Content {
+            return Ok(false);
+        }
+        self.set_facts(number, true)?;
+        self.tally.files_skipped += 1;
+        self.last_root = Some(blake3::hash(b"").into());
+        self.abandon(number, Code::Ok);
+        Ok(true)
     }
 
     /// Why `need` more bytes do not fit; takes note of them if they do.

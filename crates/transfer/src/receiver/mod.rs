@@ -7,7 +7,7 @@
 //! - What the peer says bounds nothing that is allocated before bytes have arrived.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     io,
     ops::Range,
     sync::Arc,
@@ -63,6 +63,8 @@ pub(crate) use reach::Reach;
 use reread::Reread;
 use staging::Staging;
 
+/// In place of a count of blocks compared: the part is being named.
+const COMMITTED: u64 = u64::MAX;
 /// Small files per job.
 const BATCH: usize = 64;
 const CACHED: &str = "--verify-disk: the file system at the destination cannot be read past its cache; it was told to forget the files, and they were read again";
@@ -86,6 +88,18 @@ struct Incoming {
     repaired: bool,
     root: Option<Root>,
     state: State,
+}
+
+impl Incoming {
+    /// False from when its content was found to have the root that was told until that turns out to be
+    /// wrong: what is then said of the file is what was checked.
+    fn takes_root(&self) -> bool {
+        match &self.state {
+            State::Over | State::Working => false,
+            State::Part(part) => part.compared != Some(COMMITTED),
+            State::Wanted | State::Memory { .. } | State::Checking(_) => true,
+        }
+    }
 }
 
 enum State {
@@ -175,6 +189,8 @@ pub(crate) struct Rules {
     /// What was written is read again from the disk before it counts.
     pub(crate) verify_disk: bool,
     pub(crate) reach: Reach,
+    /// Others than the sender may copy to this place: it delivers nothing under the names of their state.
+    pub(crate) strangers: bool,
 }
 
 /// How far a transfer is, as its receiver sees it.
@@ -227,6 +243,8 @@ pub(crate) struct Receiver {
     bad: usize,
     /// Files under way by path: no two of them may be collected in one place.
     names: HashMap<Vec<u8>, u64>,
+    /// Digests of the paths that the sender gave up and is to list again.
+    again: HashSet<[u8; 8]>,
     /// Where names that differ only in case are one: digests of the lower case of every path listed, and
     /// of the path that had it first.
     folded: Option<HashMap<[u8; 8], [u8; 8]>>,
@@ -291,6 +309,7 @@ impl Receiver {
             gathering: 0,
             bad: 0,
             names: HashMap::new(),
+            again: HashSet::new(),
             pool,
             wants: Vec::new(),
             stage: Stage::Listing,
@@ -400,6 +419,7 @@ impl Receiver {
                 if entries == self.table.next() && self.stage == Stage::Listing =>
             {
                 self.stage = Stage::Listed;
+                self.end_promises();
                 Ok(())
             }
             Message::Holes { ranges } => {
@@ -411,7 +431,9 @@ impl Receiver {
             }
             Message::Roots(roots) => {
                 for root in roots {
-                    if let Some(slot) = self.table.get_mut(root.file) {
+                    if let Some(slot) = self.table.get_mut(root.file)
+                        && slot.item.takes_root()
+                    {
                         slot.item.root = Some(root);
                         self.settle(root.file);
                     }
@@ -453,16 +475,42 @@ impl Receiver {
         if file != NOT_LISTED && !listed {
             return;
         }
+        let promised = again && listed && self.promise(file);
         if listed {
             self.abandon(file, code);
         }
-        if again {
+        if promised {
             self.progress.retry();
             return;
         }
         self.tally.files_failed += u64::from(code != Code::Ok);
         let text = path::show(text);
         self.ledger.add(code, text);
+    }
+
+    /// Takes note that the file is to be listed again. Of too many, and after the end, that is not
+    /// believed.
+    fn promise(&mut self, file: u64) -> bool {
+        let Some(slot) = self.table.get(file) else {
+            return false;
+        };
+        let room = self.stage == Stage::Listing && self.again.len() < bounds::AGAIN;
+        if room {
+            self.again.insert(path::digest(&slot.item.path));
+        }
+        room
+    }
+
+    /// All is listed: what was to be listed again and was not has failed.
+    fn end_promises(&mut self) {
+        let left = std::mem::take(&mut self.again).len() as u64;
+        if left > 0 {
+            self.tally.files_failed += left;
+            let text = format!(
+                "{left} files that had changed were to be listed again, and the sender did not do so"
+            );
+            self.ledger.add(Code::SourceChanged, text);
+        }
     }
 
     /// This file cannot be written.
