@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::MetadataExt as _;
 
+use farhaul_core::store::Store as _;
+
 use super::*;
 
 /// What a server of `root` as `access` makes of a client that asks `ask` for `to` and lists `entries`.
@@ -285,4 +287,72 @@ fn keeping_what_is_there_is_no_way_to_learn_what_is_there() {
     );
     assert_eq!(error, None);
     assert!(tmp.path().join("new").exists());
+}
+
+#[test]
+fn an_upload_with_another_key_continues_where_all_keys_are_one_persons() {
+    let tmp = tempfile::tempdir().unwrap();
+    let share = Share::open("s", tmp.path(), Access::ReadWrite).unwrap();
+    let policy = Policy::new(vec![share], Allow::Any, true).of_one_person();
+    let policy = Arc::new(policy);
+    let size = 3 << 20;
+    let content = vec![7; size];
+    let begin = |key: u8| {
+        let mut server = Server::new(Arc::clone(&policy), None);
+        let mut line = Line::default();
+        let peer_key = Some(vec![key; 32]);
+        server.on_event(Instant::EPOCH, Event::Connected { peer_key }, &mut line);
+        let mut victim = Victim {
+            app: server,
+            line,
+            inbox: Inbox::default(),
+            now: Instant::EPOCH,
+        };
+        let place = Place {
+            share: b"s".to_vec(),
+            path: Vec::new(),
+        };
+        victim.say(&Message::Request {
+            direction: Direction::Put,
+            tag: [1; 8],
+            places: vec![place],
+            ask: Box::default(),
+        });
+        let entries = vec![file("large", 0o644, &content).0];
+        victim.say(&Message::Entries { first: 0, entries });
+        let mut wanted = None;
+        victim.has_said(|m| {
+            if let Message::Want { ranges, .. } = m {
+                wanted = Some(ranges.clone());
+            }
+            wanted.is_some()
+        });
+        (victim, wanted.unwrap())
+    };
+    let (mut first, wanted) = begin(1);
+    assert_eq!(wanted, [0..size as u64]);
+    let extent = Extent {
+        object: CONTENT,
+        offset: 0,
+        len: 2 << 20,
+        at: 0,
+    };
+    first.app.place(&[extent], &content[..2 << 20]).unwrap();
+    let journal = || {
+        let left = fs::read_dir(tmp.path()).unwrap().map(|e| e.unwrap());
+        let mut left = left.filter(|e| e.file_name().to_string_lossy().contains("journal"));
+        let len = left.next().unwrap().metadata().unwrap().len();
+        assert!(left.next().is_none(), "one journal");
+        len
+    };
+    let begun = journal();
+    // Two blocks are noted.
+    while journal() < begun + 2 * 40 {
+        first.now += std::time::Duration::from_millis(1);
+        first.app.poll(first.now, &mut first.line);
+        std::thread::yield_now();
+    }
+    drop(first);
+    let (_second, wanted) = begin(2);
+    assert_eq!(wanted, [2 << 20..size as u64]);
 }
