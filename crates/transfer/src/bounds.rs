@@ -43,7 +43,9 @@ pub(crate) const AGAIN: usize = 16 << 10;
 pub(crate) const FOLDED: usize = 225_000;
 /// Costs of files that earlier runs began and did not finish.
 pub(crate) const CLAIMS: usize = 1 << 20;
-/// Blocks of these: 4 TiB.
+/// Names kept of files that earlier runs left without a sync, of each kind; of more, all are meant.
+pub(crate) const NAMED: usize = 16 << 10;
+/// Blocks of these, if they store as much: 4 TiB.
 pub(crate) const CLAIMED: usize = 4 << 20;
 
 /// What `entry` costs while it is listed and not over.

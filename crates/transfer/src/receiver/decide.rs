@@ -7,7 +7,7 @@ use farhaul_core::units::Size;
 use rustix::fs::{FileType, OFlags, Stat};
 
 use super::{
-    Folder, Incoming, Meta, Part, Reach, Receiver, State, Target, WriteJob, inode,
+    Folder, Incoming, Meta, Part, Reach, Receiver, Reread, State, Target, WriteJob, inode,
     reach::{TAKEN, UNSURE},
 };
 use crate::{
@@ -199,18 +199,17 @@ impl Receiver {
         } else {
             confine::stat(&target.dir, &target.name)?
         };
-        let suspect = self
-            .table
-            .get(number)
-            .is_some_and(|s| self.journal.is_suspect(&s.item.path));
+        let suspect = self.is_suspect(number);
+        let unsure = !suspect && there.as_ref().is_some_and(|s| self.is_unsure(number, s));
         if let Some(there) = &there
             && !suspect
+            && !unsure
             && self.stays(number, there)
         {
             return Ok(());
         }
         if let Some(there) = &there {
-            self.note_there(number, there);
+            self.note_there(number, there, suspect || unsure);
         }
         if let Some(there) = &there
             && !suspect
@@ -222,17 +221,17 @@ impl Receiver {
             && self.is_candidate(number, there, suspect)?
         {
             let size = entry.size;
+            let past_cache = unsure.then(Reread::of_unsynced);
             self.pool.push(WriteJob::Check {
                 number,
                 target,
                 size,
                 zeros: entry.allocated < size,
-                reread: self.reread.clone(),
+                reread: self.reread.clone().or(past_cache),
             });
             return Ok(());
         }
         if let Some(why) = self.table.get(number).and_then(|slot| slot.item.stands) {
-            let why = if suspect { UNSURE } else { why };
             self.fail(number, Code::DestError, &why);
             return Ok(());
         }
@@ -257,6 +256,23 @@ impl Receiver {
         Ok(())
     }
 
+    /// An earlier run gave this its name and its sync failed. Long ones are synced before that.
+    fn is_suspect(&self, number: u64) -> bool {
+        let suspect = |s: &Slot<Incoming>| self.journal.is_suspect(&s.item.path);
+        self.is_small(number) && self.table.get(number).is_some_and(suspect)
+    }
+
+    /// It did not live to see its sync, and what is there looks as it left it.
+    fn is_unsure(&self, number: u64, there: &Stat) -> bool {
+        let unsure = |s: &Slot<Incoming>| self.journal.is_unsure(&s.item.path);
+        let as_left = |id: Identity| id.may_be(false, there);
+        self.disks.is_some()
+            && self.is_small(number)
+            && FileType::from_raw_mode(there.st_mode) == FileType::RegularFile
+            && self.identity(number).is_some_and(as_left)
+            && self.table.get(number).is_some_and(unsure)
+    }
+
     /// What has the entry's name stays as it is, by the client's wish.
     fn stays(&mut self, number: u64, there: &Stat) -> bool {
         let dir = FileType::from_raw_mode(there.st_mode) == FileType::Directory;
@@ -276,10 +292,11 @@ impl Receiver {
     }
 
     /// What has the entry's name may have to stay, or keep its permissions.
-    fn note_there(&mut self, number: u64, there: &Stat) {
+    fn note_there(&mut self, number: u64, there: &Stat, doubtful: bool) {
         let reach = self.rules.reach;
         if let Some(slot) = self.table.get_mut(number) {
-            slot.item.stands = reach.refusal(there);
+            let stands = reach.refusal(there);
+            slot.item.stands = stands.map(|why| if doubtful { UNSURE } else { why });
             slot.item.mode_there = Some(there.st_mode & 0o777);
             if reach == Reach::Content {
                 slot.item.meta.mode = u16::try_from(there.st_mode & 0o777).unwrap_or(0);

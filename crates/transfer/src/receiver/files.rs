@@ -46,6 +46,7 @@ impl Receiver {
                     self.tally.files_skipped += 1;
                     self.last_root = plain;
                     if let Some(slot) = self.table.get_mut(number) {
+                        self.journal.found(&slot.item.path);
                         slot.item.state = State::Over;
                     }
                 } else {
@@ -565,8 +566,8 @@ impl Receiver {
         });
     }
 
-    /// One that is a part only because there was no room in memory.
-    fn is_small(&self, number: u64) -> bool {
+    /// One that is collected in memory if there is room, and synced with others.
+    pub(super) fn is_small(&self, number: u64) -> bool {
         let slot = self.table.get(number);
         slot.is_some_and(|s| s.range.end - s.range.start <= BLOCK)
     }

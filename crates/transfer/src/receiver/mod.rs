@@ -688,7 +688,7 @@ impl Receiver {
                 }
                 match synced {
                     Ok(()) if self.disks.is_some() => {
-                        let noted = self.journal.synced();
+                        let noted = self.journal.synced(self.tally.files_failed == 0);
                         self.note_journal(noted);
                     }
                     Ok(()) => self.journal.settle(),

@@ -21,6 +21,7 @@ use crate::{
 };
 
 mod names;
+mod unsynced;
 mod words;
 
 /// Keeps what is written.
