@@ -330,7 +330,7 @@ fn an_upload_with_another_key_continues_where_all_keys_are_one_persons() {
         (victim, wanted.unwrap())
     };
     let (mut first, wanted) = begin(1);
-    assert_eq!(wanted, [0..size as u64]);
+    assert_eq!(wanted.first(), Some(&(0..size as u64)));
     let extent = Extent {
         object: CONTENT,
         offset: 0,
@@ -354,5 +354,53 @@ fn an_upload_with_another_key_continues_where_all_keys_are_one_persons() {
     }
     drop(first);
     let (_second, wanted) = begin(2);
-    assert_eq!(wanted, [2 << 20..size as u64]);
+    assert_eq!(wanted.first(), Some(&(2 << 20..size as u64)));
+}
+
+#[test]
+fn who_sends_and_reads_no_answer_is_told_that_and_not_of_the_disk() {
+    let tmp = tempfile::tempdir().unwrap();
+    let shares = vec![Share::open("s", tmp.path(), Access::ReadWrite).unwrap()];
+    let policy = Policy::new(shares, Allow::Any, false);
+    let mut deaf = Victim::new(Server::new(Arc::new(policy), None));
+    let place = Place {
+        share: b"s".to_vec(),
+        path: Vec::new(),
+    };
+    deaf.say(&Message::Request {
+        direction: Direction::Put,
+        tag: [1; 8],
+        places: vec![place],
+        ask: Box::default(),
+    });
+    let size = 64 << 20;
+    deaf.say(&Message::Entries {
+        first: 0,
+        entries: vec![entry(Kind::File, "large", 0o644, size)],
+    });
+    // Each of these is answered at length.
+    let journal = String::from_utf8(crate::path::journal_name([9; 8])).unwrap();
+    let long = format!("{}{journal}", format!("{}/", "x".repeat(200)).repeat(19));
+    for first in (1..=400).step_by(10) {
+        let entries = vec![entry(Kind::File, &long, 0o644, 5); 10];
+        deaf.say(&Message::Entries { first, entries });
+    }
+    let load = vec![7; 512 << 10];
+    for at in (0..size).step_by(load.len()) {
+        if deaf.line.is_closed() {
+            break;
+        }
+        let extent = Extent {
+            object: CONTENT,
+            offset: at as u64,
+            len: u32::try_from(load.len()).unwrap(),
+            at: 0,
+        };
+        deaf.app.place(&[extent], &load).unwrap();
+        deaf.now += std::time::Duration::from_millis(30);
+        deaf.app.poll(deaf.now, &mut deaf.line);
+    }
+    let (code, text) = deaf.line.closed.as_ref().expect("it is closed");
+    assert_eq!(*code, u32::from(Code::ConnectionLost.number()), "{text}");
+    assert!(text.contains("has not read an answer"), "{text}");
 }

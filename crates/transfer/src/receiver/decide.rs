@@ -72,18 +72,12 @@ impl Receiver {
             self.fail(number, Code::SourceChanged, &why);
             return Ok(());
         }
-        let slot = self.table.get(number);
-        let ours = |name: &[u8]| {
-            let other_case = self.folded.as_ref().map(|_| name.to_ascii_lowercase());
-            let own = Own::of(other_case.as_deref().unwrap_or(name));
-            own.is_some_and(|own| self.rules.strangers || own.tag() == self.tag)
-        };
-        if slot.is_some_and(|s| s.item.path.split(|b| *b == b'/').any(ours)) {
+        if self.is_own_state(number) {
             let why = "copies keep their own state under such names: give the file another one";
             self.fail(number, Code::DestError, &why);
             return Ok(());
         }
-        if let Some(slot) = slot
+        if let Some(slot) = self.table.get(number)
             && slot.item.is_file
             && *self.names.entry(slot.item.path.clone()).or_insert(number) != number
         {
@@ -109,6 +103,17 @@ impl Receiver {
             self.fail(number, Code::of_write(&e), &e);
         }
         Ok(())
+    }
+
+    /// Some name in the path is one under which a transfer, this or another, keeps its state.
+    fn is_own_state(&self, number: u64) -> bool {
+        let ours = |name: &[u8]| {
+            let other_case = self.folded.as_ref().map(|_| name.to_ascii_lowercase());
+            let own = Own::of(other_case.as_deref().unwrap_or(name));
+            own.is_some_and(|own| self.rules.strangers || own.tag() == self.tag)
+        };
+        let slot = self.table.get(number);
+        slot.is_some_and(|s| s.item.path.split(|b| *b == b'/').any(ours))
     }
 
     /// Why the path may be the same here as one that was listed before. Folders may become one.

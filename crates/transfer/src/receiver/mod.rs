@@ -38,6 +38,7 @@ use crate::{
 mod base;
 mod decide;
 mod disks;
+mod failed;
 mod files;
 mod folders;
 mod job;
@@ -180,6 +181,7 @@ impl Gathering {
 
 /// How a receiver works.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(crate) struct Rules {
     /// Files reach the disk before they count.
     pub(crate) sync: bool,
@@ -253,6 +255,8 @@ pub(crate) struct Receiver {
     stage: Stage,
     reported: (u64, Tally, Option<Instant>),
     out: Outbox,
+    /// Answers wait to leave.
+    unheard: bool,
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
     /// Root of the last file, for a transfer of one.
@@ -315,6 +319,7 @@ impl Receiver {
             stage: Stage::Listing,
             reported: (0, Tally::default(), None),
             out: Outbox::default(),
+            unheard: false,
             ledger: Ledger::default(),
             tally: Tally::default(),
             last_root: None,
@@ -370,6 +375,7 @@ impl Receiver {
         {
             self.answered(done);
         }
+        self.unheard = !has_room(&self.out, session);
         if self.fault.is_some() {
             return;
         }
@@ -465,100 +471,6 @@ impl Receiver {
                 "the peer sent a message out of place",
             )),
         }
-    }
-
-    fn failed_there(&mut self, file: u64, code: Code, again: bool, text: &[u8]) {
-        let listed = self
-            .table
-            .get(file)
-            .is_some_and(|s| !matches!(s.item.state, State::Over));
-        if file != NOT_LISTED && !listed {
-            return;
-        }
-        let promised = again && listed && self.promise(file);
-        if listed {
-            self.abandon(file, code);
-        }
-        if promised {
-            self.progress.retry();
-            return;
-        }
-        self.tally.files_failed += u64::from(code != Code::Ok);
-        let text = path::show(text);
-        self.ledger.add(code, text);
-    }
-
-    /// Takes note that the file is to be listed again. Of too many, and after the end, that is not
-    /// believed.
-    fn promise(&mut self, file: u64) -> bool {
-        let Some(slot) = self.table.get(file) else {
-            return false;
-        };
-        let room = self.stage == Stage::Listing && self.again.len() < bounds::AGAIN;
-        if room {
-            self.again.insert(path::digest(&slot.item.path));
-        }
-        room
-    }
-
-    /// All is listed: what was to be listed again and was not has failed.
-    fn end_promises(&mut self) {
-        let left = std::mem::take(&mut self.again).len() as u64;
-        if left > 0 {
-            self.tally.files_failed += left;
-            let text = format!(
-                "{left} files that had changed were to be listed again, and the sender did not do so"
-            );
-            self.ledger.add(Code::SourceChanged, text);
-        }
-    }
-
-    /// This file cannot be written.
-    fn fail(&mut self, file: u64, code: Code, why: &dyn std::fmt::Display) {
-        let Some(slot) = self.table.get(file) else {
-            return;
-        };
-        let text = format!("{}: {why}", path::show(&slot.item.path));
-        self.out.push(&Message::Trouble {
-            file,
-            code,
-            text: short(&text),
-        });
-        self.tally.files_failed += u64::from(slot.item.is_file || code != Code::Ok);
-        self.ledger.add(code, text);
-        self.abandon(file, code);
-    }
-
-    /// Gives a file up. A large part is kept for the next run unless its source is gone.
-    fn abandon(&mut self, file: u64, code: Code) {
-        let Some(slot) = self.table.get_mut(file) else {
-            return;
-        };
-        self.missing.remove(slot.range.clone());
-        release(&mut self.names, &slot.item.path, file);
-        let keep = !matches!(code, Code::SourceChanged | Code::VerifyFailed);
-        match std::mem::replace(&mut slot.item.state, State::Over) {
-            State::Memory { bytes, .. } => self.resident -= bytes.len(),
-            State::Part(part) => self.drop_part(file, &part, keep),
-            _ => {}
-        }
-    }
-
-    fn drop_part(&mut self, file: u64, part: &Part, keep: bool) {
-        self.uncount(part);
-        if part.made && !(keep && part.journal.is_some()) {
-            let path = self.table.get(file).map(|slot| slot.item.path.clone());
-            self.remove_part(&path.unwrap_or_default());
-            if let Some(number) = part.journal {
-                self.journal.forget(number);
-            }
-        }
-    }
-
-    /// The part is no longer collected.
-    fn uncount(&mut self, part: &Part) {
-        self.gathering -= part.gathering.len();
-        self.bad -= part.bad.len();
     }
 
     /// Why what arrived is in too many pieces, if it is.

@@ -177,9 +177,7 @@ fn of_too_many_names_all_are_meant() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = confine::open_root(tmp.path()).unwrap();
     let open = || Journal::open(&dir, [1; 8]).unwrap();
-    let names: Vec<[u8; 8]> = (0..bounds::NAMED as u64 + 1)
-        .map(u64::to_be_bytes)
-        .collect();
+    let names: Vec<[u8; 8]> = (0..=bounds::NAMED as u64).map(u64::to_be_bytes).collect();
     let all = || names.iter().map(|n| &n[..]);
     open().named(all()).unwrap();
     let mut j = open();
