@@ -37,11 +37,15 @@ pub(crate) const GAPS: usize = 96 << 10;
 pub(crate) const RANGES: usize = 1 << 16;
 /// Bytes of folders that wait for their permissions and times.
 pub(crate) const FOLDERS: usize = 1 << 20;
+/// Files that were given up and are to be listed again; more count as failed.
+pub(crate) const AGAIN: usize = 16 << 10;
 /// Names that are told apart where case is not: they fit a table of 4 MiB.
 pub(crate) const FOLDED: usize = 225_000;
 /// Costs of files that earlier runs began and did not finish.
 pub(crate) const CLAIMS: usize = 1 << 20;
-/// Blocks of these: 4 TiB.
+/// Names kept of files that earlier runs left without a sync, of each kind; of more, all are meant.
+pub(crate) const NAMED: usize = 16 << 10;
+/// Blocks of these, if they store as much: 4 TiB.
 pub(crate) const CLAIMED: usize = 4 << 20;
 
 /// What `entry` costs while it is listed and not over.

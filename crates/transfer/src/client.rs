@@ -334,6 +334,7 @@ impl Client {
             checksum: self.options.checksum,
             verify_disk: self.options.verify_disk,
             reach: Reach::All,
+            strangers: false,
         };
         let receiver = Receiver::new(base, *tag, rules, asked, progress, &host)?;
         self.side.half = Some(Half::Receives(Box::new(receiver)));

@@ -300,7 +300,7 @@ impl Side {
 
     /// Ends the session with an error.
     pub(crate) fn fail(&mut self, error: TransferError, session: &mut dyn Session) {
-        session.close(self.now, u32::from(error.code.number()), &error.text);
+        session.close(self.now, u32::from(error.code.number()), &farewell(&error));
         self.error.get_or_insert(error);
         self.end();
     }
@@ -377,6 +377,17 @@ impl Side {
     }
 }
 
+/// Between what happened and what to do about it, in a session's last words.
+const ADVICE: &str = "; what to do: ";
+
+/// What the peer is told of an error that ends the session.
+fn farewell(error: &TransferError) -> String {
+    if error.fix.is_empty() {
+        return error.text.clone();
+    }
+    [&error.text, ADVICE, &error.fix].concat()
+}
+
 /// What the end of a session means for a transfer that was not finished.
 pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
     let resume = "run the same command again: it continues where it stopped";
@@ -387,6 +398,7 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
                 .and_then(Code::from_number)
                 .filter(|c| *c != Code::Ok);
             let code = code.unwrap_or(Code::ConnectionLost);
+            let (text, theirs) = text.rsplit_once(ADVICE).unwrap_or((text, ""));
             let text = format!("the peer ended the transfer: {text}");
             let fix = match code {
                 Code::NoSpace => {
@@ -395,6 +407,7 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
                 Code::Busy => {
                     "run the same command again later: it continues where it stopped; `farhaul serve --max-sessions` there says how many may come at a time"
                 }
+                _ if !theirs.is_empty() => theirs,
                 _ if code.retryable() || code == Code::Limit => resume,
                 _ => "",
             };
@@ -437,6 +450,23 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_peer_advises_is_handed_on() {
+        let told = |error: &TransferError| {
+            let code = u32::from(error.code.number());
+            let text = farewell(error);
+            error_of(&CloseReason::Peer { code, text })
+        };
+        let error = TransferError::new(Code::DestError, "the disk is gone; look").fix("mount it");
+        let heard = told(&error);
+        assert_eq!((heard.code, &heard.fix[..]), (Code::DestError, "mount it"));
+        assert!(heard.text.ends_with("the disk is gone; look"), "{heard}");
+        let silent = told(&TransferError::new(Code::DestError, "gone"));
+        assert!(silent.text.ends_with("gone") && silent.fix.is_empty());
+        let lost = told(&TransferError::new(Code::ConnectionLost, "gone"));
+        assert!(lost.fix.contains("run the same command again"));
+    }
 
     #[test]
     fn a_panic_here_is_our_fault_and_not_the_networks() {

@@ -516,6 +516,9 @@ impl Planner {
             if file && identity.may_be(self.ask.checksum, there) {
                 return Ok(Action::Compare);
             }
+            if file && entry.size == 0 && there.st_size == 0 {
+                return Ok(Action::Keep);
+            }
         }
         if entry.allocated > self.free {
             let (need, free) = (

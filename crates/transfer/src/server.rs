@@ -71,6 +71,8 @@ pub struct Policy {
     allow: Allow,
     sync: bool,
     sharing: Sharing,
+    /// All peers are one and the same person, whatever their keys.
+    one_person: bool,
     /// Deliveries under way.
     live: Arc<Mutex<BTreeMap<Tag, Seat>>>,
 }
@@ -83,6 +85,7 @@ impl Policy {
             allow,
             sync,
             sharing: Sharing::Fair,
+            one_person: false,
             live: Arc::default(),
         }
     }
@@ -91,6 +94,14 @@ impl Policy {
     #[must_use]
     pub fn up_to(mut self, sharing: Sharing) -> Self {
         self.sharing = sharing;
+        self
+    }
+
+    /// The same; all peers are one and the same person, whose keys are new each time: what one of them
+    /// began, another continues.
+    #[must_use]
+    pub const fn of_one_person(mut self) -> Self {
+        self.one_person = true;
         self
     }
 
@@ -378,6 +389,7 @@ impl Server {
                 checksum: ask.checksum,
                 verify_disk: ask.verify_disk,
                 reach,
+                strangers: !self.policy.one_person,
             };
             let tag = self.own_tag(request);
             let receiver =
@@ -420,12 +432,13 @@ impl Server {
         Ok(one_file)
     }
 
-    /// A peer cannot name another peer's transfer.
+    /// A peer cannot name another peer's transfer, unless both are one person.
     fn own_tag(&self, request: &Request) -> Tag {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&request.tag);
         let places = request.places.iter().flat_map(|p| [&p.share, &p.path]);
-        for part in std::iter::once(&self.peer).chain(places) {
+        let peer = (!self.policy.one_person).then_some(&self.peer);
+        for part in peer.into_iter().chain(places) {
             hasher.update(&(part.len() as u64).to_be_bytes());
             hasher.update(part);
         }

@@ -79,7 +79,9 @@ impl Opened {
             .called(&root);
         let allow = Allow::Keys(vec![peer.as_bytes().to_vec()]);
         let identity = Identity::generate().map_err(|e| internal(&e))?;
-        let policy = Arc::new(Policy::new(vec![share], allow, true).up_to(Sharing::High));
+        // The key is of this one copy; whoever came through ssh is the same when the copy is repeated.
+        let policy = Policy::new(vec![share], allow, true).up_to(Sharing::High);
+        let policy = Arc::new(policy.of_one_person());
         let (first, end) = ask.ports.unwrap_or((*PORTS.start(), *PORTS.end()));
         let (guests, watch) = guests();
         let mut last = None;

@@ -1,5 +1,9 @@
 //! Clients that deliver what a share does not take.
 
+use std::os::unix::fs::MetadataExt as _;
+
+use farhaul_core::store::Store as _;
+
 use super::*;
 
 /// What a server of `root` as `access` makes of a client that asks `ask` for `to` and lists `entries`.
@@ -197,4 +201,206 @@ fn a_delivery_writes_beneath_what_it_named_and_nowhere_else() {
     assert_eq!(fs::read(share.join("in/ok")).unwrap(), b"ok");
     assert!(!share.join("g").exists() && share.join("in/out").symlink_metadata().is_err());
     assert_eq!(fs::read_dir(&share).unwrap().count(), 2);
+}
+
+#[test]
+fn state_of_other_transfers_is_not_delivered() {
+    let own = |name: Vec<u8>| String::from_utf8(name).unwrap();
+    let journal = own(crate::path::journal_name([9; 8]));
+    let part = own(crate::path::part_name(b"x", [9; 8]));
+    for access in [Access::Write, Access::Create, Access::ReadWrite] {
+        let tmp = tempfile::tempdir().unwrap();
+        let entries = [
+            file(&journal, 0o644, b"forged"),
+            file(&part, 0o644, b"forged"),
+            dir("d", 0o755),
+            link(&format!("d/{journal}"), "x"),
+            dir(&format!("d/{part}"), 0o755),
+            file("good", 0o644, b"good"),
+        ];
+        let (error, failures) = put(tmp.path(), access, &entries);
+        assert_eq!(error.unwrap().code, Code::DestError, "{access:?}");
+        assert_eq!(failures.len(), 4, "{failures:?}");
+        let left = fs::read_dir(tmp.path()).unwrap().count();
+        assert_eq!(left, 2, "{access:?}");
+        assert_eq!(fs::read_dir(tmp.path().join("d")).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn an_empty_file_that_is_there_is_the_same() {
+    for (access, kept) in [
+        (Access::Create, true),
+        (Access::ReadWrite, true),
+        (Access::Write, false),
+    ] {
+        let tmp = tempfile::tempdir().unwrap();
+        let at = tmp.path().join("empty");
+        let entries = [file("empty", 0o640, b""), file("f", 0o644, b"f")];
+        assert_eq!(put(tmp.path(), access, &entries).0, None, "{access:?}");
+        let before = fs::metadata(&at).unwrap();
+        let (error, failures) = put(tmp.path(), access, &entries);
+        assert_eq!((error, failures.len()), (None, 0), "{access:?}");
+        let after = fs::metadata(&at).unwrap();
+        assert_eq!(before.ino() == after.ino(), kept, "{access:?}");
+        // Of another time: that is set where it may be.
+        fs::File::create(&at).unwrap();
+        let error = put(tmp.path(), access, &entries).0;
+        assert_eq!(error, None, "{access:?}");
+        let after = fs::metadata(&at).unwrap();
+        assert_eq!(
+            after.mtime() == 1_000_000_000,
+            access != Access::Create,
+            "{access:?}"
+        );
+        fs::write(&at, "something").unwrap();
+        let error = put(tmp.path(), access, &entries).0;
+        assert_eq!(error.is_some(), access == Access::Create, "{access:?}");
+    }
+}
+
+#[test]
+fn keeping_what_is_there_is_no_way_to_learn_what_is_there() {
+    let ask = |existing| Ask {
+        existing,
+        ..Ask::default()
+    };
+    for existing in [Existing::Keep, Existing::KeepNewer] {
+        let tmp = tempfile::tempdir().unwrap();
+        fs::write(tmp.path().join("secret"), "secret").unwrap();
+        let entries = [file("secret", 0o644, b"x")];
+        let (error, _) = deliver(tmp.path(), Access::Write, "", ask(existing), &entries);
+        let error = error.unwrap();
+        assert_eq!(error.code, Code::Auth, "{error}");
+        assert_eq!(fs::read(tmp.path().join("secret")).unwrap(), b"secret");
+    }
+    // Who may only add is told of each name that is taken anyway.
+    let tmp = tempfile::tempdir().unwrap();
+    fs::write(tmp.path().join("there"), "there").unwrap();
+    let entries = [file("there", 0o644, b"x"), file("new", 0o644, b"x")];
+    let (error, _) = deliver(
+        tmp.path(),
+        Access::Create,
+        "",
+        ask(Existing::Keep),
+        &entries,
+    );
+    assert_eq!(error, None);
+    assert!(tmp.path().join("new").exists());
+}
+
+#[test]
+fn an_upload_with_another_key_continues_where_all_keys_are_one_persons() {
+    let tmp = tempfile::tempdir().unwrap();
+    let share = Share::open("s", tmp.path(), Access::ReadWrite).unwrap();
+    let policy = Policy::new(vec![share], Allow::Any, true).of_one_person();
+    let policy = Arc::new(policy);
+    let size = 3 << 20;
+    let content = vec![7; size];
+    let begin = |key: u8| {
+        let mut server = Server::new(Arc::clone(&policy), None);
+        let mut line = Line::default();
+        let peer_key = Some(vec![key; 32]);
+        server.on_event(Instant::EPOCH, Event::Connected { peer_key }, &mut line);
+        let mut victim = Victim {
+            app: server,
+            line,
+            inbox: Inbox::default(),
+            now: Instant::EPOCH,
+        };
+        let place = Place {
+            share: b"s".to_vec(),
+            path: Vec::new(),
+        };
+        victim.say(&Message::Request {
+            direction: Direction::Put,
+            tag: [1; 8],
+            places: vec![place],
+            ask: Box::default(),
+        });
+        let entries = vec![file("large", 0o644, &content).0];
+        victim.say(&Message::Entries { first: 0, entries });
+        let mut wanted = None;
+        victim.has_said(|m| {
+            if let Message::Want { ranges, .. } = m {
+                wanted = Some(ranges.clone());
+            }
+            wanted.is_some()
+        });
+        (victim, wanted.unwrap())
+    };
+    let (mut first, wanted) = begin(1);
+    assert_eq!(wanted.first(), Some(&(0..size as u64)));
+    let extent = Extent {
+        object: CONTENT,
+        offset: 0,
+        len: 2 << 20,
+        at: 0,
+    };
+    first.app.place(&[extent], &content[..2 << 20]).unwrap();
+    let journal = || {
+        let left = fs::read_dir(tmp.path()).unwrap().map(|e| e.unwrap());
+        let mut left = left.filter(|e| e.file_name().to_string_lossy().contains("journal"));
+        let len = left.next().unwrap().metadata().unwrap().len();
+        assert!(left.next().is_none(), "one journal");
+        len
+    };
+    let begun = journal();
+    // Two blocks are noted.
+    while journal() < begun + 2 * 40 {
+        first.now += std::time::Duration::from_millis(1);
+        first.app.poll(first.now, &mut first.line);
+        std::thread::yield_now();
+    }
+    drop(first);
+    let (_second, wanted) = begin(2);
+    assert_eq!(wanted.first(), Some(&(2 << 20..size as u64)));
+}
+
+#[test]
+fn who_sends_and_reads_no_answer_is_told_that_and_not_of_the_disk() {
+    let tmp = tempfile::tempdir().unwrap();
+    let shares = vec![Share::open("s", tmp.path(), Access::ReadWrite).unwrap()];
+    let policy = Policy::new(shares, Allow::Any, false);
+    let mut deaf = Victim::new(Server::new(Arc::new(policy), None));
+    let place = Place {
+        share: b"s".to_vec(),
+        path: Vec::new(),
+    };
+    deaf.say(&Message::Request {
+        direction: Direction::Put,
+        tag: [1; 8],
+        places: vec![place],
+        ask: Box::default(),
+    });
+    let size = 64 << 20;
+    deaf.say(&Message::Entries {
+        first: 0,
+        entries: vec![entry(Kind::File, "large", 0o644, size)],
+    });
+    // Each of these is answered at length.
+    let journal = String::from_utf8(crate::path::journal_name([9; 8])).unwrap();
+    let long = format!("{}{journal}", format!("{}/", "x".repeat(200)).repeat(19));
+    for first in (1..=400).step_by(10) {
+        let entries = vec![entry(Kind::File, &long, 0o644, 5); 10];
+        deaf.say(&Message::Entries { first, entries });
+    }
+    let load = vec![7; 512 << 10];
+    for at in (0..size).step_by(load.len()) {
+        if deaf.line.is_closed() {
+            break;
+        }
+        let extent = Extent {
+            object: CONTENT,
+            offset: at as u64,
+            len: u32::try_from(load.len()).unwrap(),
+            at: 0,
+        };
+        deaf.app.place(&[extent], &load).unwrap();
+        deaf.now += std::time::Duration::from_millis(30);
+        deaf.app.poll(deaf.now, &mut deaf.line);
+    }
+    let (code, text) = deaf.line.closed.as_ref().expect("it is closed");
+    assert_eq!(*code, u32::from(Code::ConnectionLost.number()), "{text}");
+    assert!(text.contains("has not read an answer"), "{text}");
 }

@@ -267,3 +267,35 @@ fn links_do_not_lead_out_through_each_other() {
         }
     }
 }
+
+#[test]
+fn a_file_that_was_to_be_listed_again_and_was_not_is_no_success() {
+    let (_tmp, home) = home();
+    let from = Remote {
+        share: "s".into(),
+        path: b"docs/".to_vec(),
+    };
+    let options = Options {
+        sync: false,
+        ..Options::default()
+    };
+    let client = Download::new(&[from], &home, options).unwrap();
+    let handle = client.handle();
+    let mut victim = Victim::new(client);
+    victim.say(&Message::Accepted {
+        version: VERSION,
+        one_file: false,
+    });
+    let entries = vec![file("a", 0o644, b"aa").0];
+    victim.say(&Message::Entries { first: 0, entries });
+    victim.say(&Message::Failed {
+        file: 0,
+        code: Code::SourceChanged,
+        again: true,
+        text: Vec::new(),
+    });
+    victim.say(&Message::End { entries: 1 });
+    victim.until_finished();
+    let out = handle.outcome().unwrap();
+    assert_eq!(out.error.unwrap().code, Code::SourceChanged);
+}

@@ -7,7 +7,7 @@ use farhaul_core::units::Size;
 use rustix::fs::{FileType, OFlags, Stat};
 
 use super::{
-    Folder, Incoming, Meta, Part, Reach, Receiver, State, Target, WriteJob, inode,
+    Folder, Incoming, Meta, Part, Reach, Receiver, Reread, State, Target, WriteJob, inode,
     reach::{TAKEN, UNSURE},
 };
 use crate::{
@@ -18,6 +18,7 @@ use crate::{
     path::{self, Own},
     ranges::RangeSet,
     sender::Identity,
+    table::Slot,
 };
 
 /// Ranges per message.
@@ -52,6 +53,7 @@ impl Receiver {
                 ));
             }
         };
+        self.again.remove(&path::digest(&path));
         let item = Incoming {
             path,
             meta,
@@ -70,18 +72,12 @@ impl Receiver {
             self.fail(number, Code::SourceChanged, &why);
             return Ok(());
         }
-        let slot = self.table.get(number);
-        let ours = |name: &[u8]| {
-            let other_case = self.folded.as_ref().map(|_| name.to_ascii_lowercase());
-            let own = Own::of(other_case.as_deref().unwrap_or(name));
-            own.is_some_and(|own| own.tag() == self.tag)
-        };
-        if slot.is_some_and(|s| s.item.path.split(|b| *b == b'/').any(ours)) {
-            let why = "this copy keeps its own state under this name: give the file another one";
+        if self.is_own_state(number) {
+            let why = "copies keep their own state under such names: give the file another one";
             self.fail(number, Code::DestError, &why);
             return Ok(());
         }
-        if let Some(slot) = slot
+        if let Some(slot) = self.table.get(number)
             && slot.item.is_file
             && *self.names.entry(slot.item.path.clone()).or_insert(number) != number
         {
@@ -107,6 +103,17 @@ impl Receiver {
             self.fail(number, Code::of_write(&e), &e);
         }
         Ok(())
+    }
+
+    /// Some name in the path is one under which a transfer, this or another, keeps its state.
+    fn is_own_state(&self, number: u64) -> bool {
+        let ours = |name: &[u8]| {
+            let other_case = self.folded.as_ref().map(|_| name.to_ascii_lowercase());
+            let own = Own::of(other_case.as_deref().unwrap_or(name));
+            own.is_some_and(|own| self.rules.strangers || own.tag() == self.tag)
+        };
+        let slot = self.table.get(number);
+        slot.is_some_and(|s| s.item.path.split(|b| *b == b'/').any(ours))
     }
 
     /// Why the path may be the same here as one that was listed before. Folders may become one.
@@ -197,34 +204,39 @@ impl Receiver {
         } else {
             confine::stat(&target.dir, &target.name)?
         };
-        let suspect = self
-            .table
-            .get(number)
-            .is_some_and(|s| self.journal.is_suspect(&s.item.path));
+        let suspect = self.is_suspect(number);
+        let unsure = !suspect && there.as_ref().is_some_and(|s| self.is_unsure(number, s));
         if let Some(there) = &there
             && !suspect
+            && !unsure
             && self.stays(number, there)
         {
             return Ok(());
         }
         if let Some(there) = &there {
-            self.note_there(number, there);
+            self.note_there(number, there, suspect || unsure);
+        }
+        if let Some(there) = &there
+            && !suspect
+            && self.is_empty_too(number, there)?
+        {
+            return Ok(());
         }
         if let Some(there) = &there
             && self.is_candidate(number, there, suspect)?
         {
             let size = entry.size;
+            let past_cache = unsure.then(Reread::of_unsynced);
             self.pool.push(WriteJob::Check {
                 number,
                 target,
                 size,
                 zeros: entry.allocated < size,
-                reread: self.reread.clone(),
+                reread: self.reread.clone().or(past_cache),
             });
             return Ok(());
         }
         if let Some(why) = self.table.get(number).and_then(|slot| slot.item.stands) {
-            let why = if suspect { UNSURE } else { why };
             self.fail(number, Code::DestError, &why);
             return Ok(());
         }
@@ -249,6 +261,23 @@ impl Receiver {
         Ok(())
     }
 
+    /// An earlier run gave this its name and its sync failed. Long ones are synced before that.
+    fn is_suspect(&self, number: u64) -> bool {
+        let suspect = |s: &Slot<Incoming>| self.journal.is_suspect(&s.item.path);
+        self.is_small(number) && self.table.get(number).is_some_and(suspect)
+    }
+
+    /// It did not live to see its sync, and what is there looks as it left it.
+    fn is_unsure(&self, number: u64, there: &Stat) -> bool {
+        let unsure = |s: &Slot<Incoming>| self.journal.is_unsure(&s.item.path);
+        let as_left = |id: Identity| id.may_be(false, there);
+        self.disks.is_some()
+            && self.is_small(number)
+            && FileType::from_raw_mode(there.st_mode) == FileType::RegularFile
+            && self.identity(number).is_some_and(as_left)
+            && self.table.get(number).is_some_and(unsure)
+    }
+
     /// What has the entry's name stays as it is, by the client's wish.
     fn stays(&mut self, number: u64, there: &Stat) -> bool {
         let dir = FileType::from_raw_mode(there.st_mode) == FileType::Directory;
@@ -268,10 +297,11 @@ impl Receiver {
     }
 
     /// What has the entry's name may have to stay, or keep its permissions.
-    fn note_there(&mut self, number: u64, there: &Stat) {
+    fn note_there(&mut self, number: u64, there: &Stat, doubtful: bool) {
         let reach = self.rules.reach;
         if let Some(slot) = self.table.get_mut(number) {
-            slot.item.stands = reach.refusal(there);
+            let stands = reach.refusal(there);
+            slot.item.stands = stands.map(|why| if doubtful { UNSURE } else { why });
             slot.item.mode_there = Some(there.st_mode & 0o777);
             if reach == Reach::Content {
                 slot.item.meta.mode = u16::try_from(there.st_mode & 0o777).unwrap_or(0);
@@ -299,6 +329,22 @@ impl Receiver {
             }
         }
         Ok(same)
+    }
+
+    /// Nothing is the same as nothing: of an empty file only the facts may differ. A peer that may neither
+    /// fetch nor be told what is there replaces it.
+    fn is_empty_too(&mut self, number: u64, there: &Stat) -> io::Result<bool> {
+        let kind = FileType::from_raw_mode(there.st_mode);
+        let both = |s: &Slot<Incoming>| s.range.is_empty() && there.st_size == 0;
+        let same = kind == FileType::RegularFile && self.table.get(number).is_some_and(both);
+        if !same || self.rules.reach == Reach::Content {
+            return Ok(false);
+        }
+        self.set_facts(number, true)?;
+        self.tally.files_skipped += 1;
+        self.last_root = Some(blake3::hash(b"").into());
+        self.abandon(number, Code::Ok);
+        Ok(true)
     }
 
     /// Why `need` more bytes do not fit; takes note of them if they do.

@@ -4,7 +4,7 @@
 use std::{io, ops::Range, sync::Arc};
 
 use super::{
-    BATCH, Part, Receiver, Small, State, WriteJob, inode,
+    BATCH, COMMITTED, Part, Receiver, Small, State, WriteJob, inode,
     job::{Claims, Ending, Lost},
 };
 use crate::{
@@ -35,8 +35,8 @@ impl Receiver {
             State::Checking(Some(ours)) => {
                 if *ours == (root.hash, root.sparse) {
                     let size = slot.range.end - slot.range.start;
-                    self.last_root = Some(root.hash).filter(|_| !root.sparse);
-                    if let Err(e) = self.set_facts(number) {
+                    let plain = Some(root.hash).filter(|_| !root.sparse);
+                    if let Err(e) = self.set_facts(number, self.rules.checksum) {
                         let why = format!(
                             "the content is the same, but its permissions or time cannot be set: {e}"
                         );
@@ -44,7 +44,9 @@ impl Receiver {
                     }
                     self.tally.resumed += size;
                     self.tally.files_skipped += 1;
+                    self.last_root = plain;
                     if let Some(slot) = self.table.get_mut(number) {
+                        self.journal.found(&slot.item.path);
                         slot.item.state = State::Over;
                     }
                 } else {
@@ -55,7 +57,6 @@ impl Receiver {
                 let ours = part.tree.root();
                 if let Some(ours) = ours {
                     if ours == root.hash && root.sparse == part.tree.has_holes() {
-                        self.last_root = Some(ours).filter(|_| !root.sparse);
                         self.commit(number, false);
                     } else {
                         self.differs(number);
@@ -66,8 +67,8 @@ impl Receiver {
         }
     }
 
-    /// The content is the same, the permissions and the time perhaps not.
-    fn set_facts(&mut self, number: u64) -> io::Result<()> {
+    /// The content is the same, the permissions perhaps not, nor the time if that is set too.
+    pub(super) fn set_facts(&mut self, number: u64, times: bool) -> io::Result<()> {
         if !self.rules.reach.is_all() {
             return Ok(());
         }
@@ -78,7 +79,7 @@ impl Receiver {
             let file = confine::open_to_read(&target.dir, &target.name)?;
             confine::set_permissions(&file, wanted)?;
         }
-        if self.rules.checksum {
+        if times {
             let times = target.meta.times();
             target.dir.set_times_at(&target.name, &times)?;
         }
@@ -544,7 +545,7 @@ impl Receiver {
             .filter(|_| !bad)
             .map(|told| (told, None));
         if let Some(State::Part(part)) = self.table.get_mut(number).map(|s| &mut s.item.state) {
-            part.compared = Some(u64::MAX);
+            part.compared = Some(COMMITTED);
             if let Some((_, tree)) = &mut reread {
                 let size = part.tree.size();
                 let values = std::mem::replace(&mut part.tree, BlockTree::new(size));
@@ -565,8 +566,8 @@ impl Receiver {
         });
     }
 
-    /// One that is a part only because there was no room in memory.
-    fn is_small(&self, number: u64) -> bool {
+    /// One that is collected in memory if there is room, and synced with others.
+    pub(super) fn is_small(&self, number: u64) -> bool {
         let slot = self.table.get(number);
         slot.is_some_and(|s| s.range.end - s.range.start <= BLOCK)
     }
@@ -575,6 +576,7 @@ impl Receiver {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
+        let plain = slot.item.root.filter(|r| !r.sparse).map(|r| r.hash);
         let journal = match &mut slot.item.state {
             State::Part(part) => {
                 // What was not written may look as if it were: it goes.
@@ -588,6 +590,7 @@ impl Receiver {
                 if let State::Part(part) = std::mem::replace(&mut slot.item.state, State::Over) {
                     self.uncount(&part);
                 }
+                self.last_root = plain;
                 self.tally.files_ok += 1;
             }
             Ending::Mismatch => {

@@ -22,6 +22,8 @@ use crate::{
     sender::{extents, hash_block, hash_content},
 };
 
+/// Bytes of holes that are hashed as zeros, and as many as are stored beside them.
+const ZEROS: u64 = 256 << 20;
 /// Names that are tried for content that stayed wrong.
 const BAD_NAMES: u32 = 100;
 
@@ -515,11 +517,33 @@ fn check_there(
     (scratch, stop): (&mut Pages, &Stop),
 ) -> io::Result<Checked> {
     let zeros = zeros && size > BLOCK;
+    if !zeros {
+        is_worth_reading(target, size, stop)?;
+    }
     match reread {
         Some(told) => reread::root(target, size, zeros, told, (scratch, stop)),
         None if zeros => check_sparse(target, size, scratch, stop),
         None => check(target, size, scratch, stop).map(|root| (root, false)),
     }
+}
+
+/// Fails for a file of holes that is to be hashed as zeros: that it is listed as stored costs the sender
+/// nothing, and reading it would cost its length.
+fn is_worth_reading(target: &Target, size: u64, stop: &Stop) -> io::Result<()> {
+    let file = confine::open_to_read(&target.dir, &target.name)?;
+    let there = file.stat()?.st_blocks.cast_unsigned().saturating_mul(512);
+    if size.saturating_sub(there) <= ZEROS {
+        return Ok(());
+    }
+    // One that is compressed stores little, but has no holes.
+    let Ok(data) = extents(&file, size, stop) else {
+        return Ok(());
+    };
+    let stored: u64 = data.iter().map(|r| r.end - r.start).sum();
+    if size - stored <= stored.max(ZEROS) {
+        return Ok(());
+    }
+    Err(io::Error::other("it has holes, the source has none"))
 }
 
 /// Costs what is stored, however long the file is.
@@ -617,6 +641,37 @@ mod tests {
     fn longest(file: &File) -> u64 {
         let fits = |size: &u64| file.set_len(*size).is_ok();
         [1 << 60, 1 << 43].into_iter().find(fits).unwrap()
+    }
+
+    #[test]
+    fn a_file_of_holes_is_not_hashed_as_zeros_by_the_peers_word() {
+        let tmp = tempfile::tempdir().unwrap();
+        let target = Target {
+            dir: confine::open_root(tmp.path()).unwrap(),
+            name: b"f".to_vec(),
+            meta: Meta {
+                mode: 0o600,
+                mtime: 0,
+                mtime_nanos: 0,
+            },
+            replaces: false,
+        };
+        let file = File::create(tmp.path().join("f")).unwrap();
+        let (stop, mut scratch) = (Stop::default(), Pages::default());
+        // It would take long.
+        file.set_len(1 << 40).unwrap();
+        for told in [None, Some(Reread::default())] {
+            let with = (&mut scratch, &stop);
+            assert!(check_there(&target, 1 << 40, false, told.as_ref(), with).is_err());
+        }
+        let with = (&mut scratch, &stop);
+        assert!(check_there(&target, 1 << 40, true, None, with).is_ok());
+        // Some holes are.
+        file.set_len(3 << 20).unwrap();
+        file.write_all_at(b"stored", 1 << 20).unwrap();
+        let whole = std::fs::read(tmp.path().join("f")).unwrap();
+        let root = check_there(&target, 3 << 20, false, None, (&mut scratch, &stop));
+        assert_eq!(root.unwrap(), (blake3::hash(&whole).into(), false));
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! - What is claimed beyond some bounds is not kept: it is sent again.
 //! - Hashing reads through the page cache, which may say what the disk does not have once a sync has
 //!   failed. So the journal says when that was: no claim from before holds, and the small files that were
-//!   named since the last sync are sent again whatever they look like.
+//!   named since the last sync are sent again whatever they look like. If it says neither that the sync
+//!   failed nor that it succeeded, they are read past the cache.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,12 +19,13 @@ use std::{
 };
 
 use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX, Writer};
+use rustix::fs::OFlags;
 
 use super::lock::{Lock, cannot};
 use crate::{
     bounds,
-    confine::Dir,
-    digest::Hash,
+    confine::{self, Dir},
+    digest::{self, Hash},
     disk::File,
     error::TransferError,
     path::{self, Tag},
@@ -56,7 +58,12 @@ const NAMES: usize = 256;
 pub(crate) struct Claim {
     pub(crate) identity: Identity,
     pub(crate) blocks: BTreeMap<u64, Hash>,
+    /// Blocks that are kept of it.
+    room: usize,
 }
+
+/// How many blocks may be claimed of this file.
+type Room<'a> = &'a dyn Fn(&[u8], Identity) -> usize;
 
 impl Claim {
     /// Nothing of it holds, but that there may be a part.
@@ -66,13 +73,45 @@ impl Claim {
     }
 }
 
+/// Names of files, by [`short_name`]; of too many, all there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Names {
+    some: BTreeSet<u64>,
+    all: bool,
+}
+
+impl Names {
+    fn add(&mut self, name: u64) {
+        if self.some.len() < bounds::NAMED {
+            self.some.insert(name);
+        } else {
+            self.all |= !self.some.contains(&name);
+        }
+    }
+
+    fn append(&mut self, other: Self) {
+        self.all |= other.all;
+        other.some.into_iter().for_each(|name| self.add(name));
+    }
+
+    fn has(&self, path: &[u8]) -> bool {
+        self.all || !self.some.is_empty() && self.some.contains(&short_name(path))
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.all && self.some.is_empty()
+    }
+}
+
 /// The journal of one transfer.
 #[derive(Debug)]
 pub(crate) struct Journal {
     lock: Arc<Lock>,
     claims: BTreeMap<Vec<u8>, Claim>,
-    /// Files that an earlier run named whose sync failed, by [`short_name`].
-    suspects: BTreeSet<u64>,
+    /// Files that an earlier run named whose sync failed.
+    suspects: Names,
+    /// Those whose sync it did not live to see.
+    unsure: Names,
     /// Suspects that this run named again, without a wish to have them on the disk.
     settled: BTreeSet<u64>,
     /// Files were named and not synced.
@@ -88,11 +127,16 @@ pub(crate) struct Journal {
 impl Journal {
     /// Opens or makes the journal of transfer `tag` in `dir`, and locks it.
     pub(crate) fn open(dir: &Dir, tag: Tag) -> Result<Self, TransferError> {
+        Self::open_with(dir, tag, &|name, identity| room(dir, tag, name, identity))
+    }
+
+    fn open_with(dir: &Dir, tag: Tag, room: Room<'_>) -> Result<Self, TransferError> {
         let lock = Arc::new(Lock::take(dir, tag)?);
         let mut journal = Self {
             lock,
             claims: BTreeMap::new(),
-            suspects: BTreeSet::new(),
+            suspects: Names::default(),
+            unsure: Names::default(),
             settled: BTreeSet::new(),
             unsynced: false,
             live: BTreeSet::new(),
@@ -100,7 +144,8 @@ impl Journal {
             len: 0,
             buffer: Vec::new(),
         };
-        journal.load().map_err(|e| cannot("read the journal", &e))?;
+        let loaded = journal.load(room);
+        loaded.map_err(|e| cannot("read the journal", &e))?;
         let host = rustix::system::uname();
         let holder = format!(
             "pid {} on {}",
@@ -116,13 +161,14 @@ impl Journal {
         Ok(journal)
     }
 
-    fn load(&mut self) -> io::Result<()> {
+    fn load(&mut self, room: Room<'_>) -> io::Result<()> {
         let file = self.lock.file();
-        let contents = Contents::read(file.reader())?;
+        let contents = Contents::read(file.reader(), room)?;
         self.next = contents.next;
         self.claims = contents.claims;
         self.suspects = contents.suspects;
         self.unsynced = !contents.named.is_empty();
+        self.unsure = contents.named;
         file.set_len(contents.good)?;
         self.len = contents.good;
         Ok(())
@@ -161,22 +207,28 @@ impl Journal {
     /// These files are about to get their names, and are not synced.
     pub(crate) fn named<'a>(&mut self, paths: impl Iterator<Item = &'a [u8]>) -> io::Result<()> {
         let names: Vec<u64> = paths.map(short_name).collect();
+        self.put_named(&names);
+        self.flush()?;
+        self.unsynced = true;
+        for name in &names {
+            self.suspects.some.remove(name);
+            self.unsure.some.remove(name);
+        }
+        Ok(())
+    }
+
+    fn put_named(&mut self, names: &[u64]) {
         for names in names.chunks(NAMES) {
             put_record(&mut self.buffer, NAMED, |w| {
                 names.iter().all(|n| w.put(&n.to_be_bytes()).is_ok())
             });
         }
-        self.flush()?;
-        self.unsynced = true;
-        for name in &names {
-            self.suspects.remove(name);
-        }
-        Ok(())
     }
 
     /// These files are about to get their names in a run that does not sync.
     pub(crate) fn named_for_now<'a>(&mut self, paths: impl Iterator<Item = &'a [u8]>) {
-        let again = paths.map(short_name).filter(|n| self.suspects.contains(n));
+        let suspects = &self.suspects.some;
+        let again = paths.map(short_name).filter(|n| suspects.contains(n));
         self.settled.extend(again);
     }
 
@@ -184,13 +236,27 @@ impl Journal {
     /// is on the disk.
     pub(crate) fn settle(&mut self) {
         let settled = std::mem::take(&mut self.settled);
-        self.suspects.retain(|name| !settled.contains(name));
+        self.suspects.some.retain(|name| !settled.contains(name));
+        self.unsure = Names::default();
         self.unsynced = false;
     }
 
     /// Whether what has this name may be in the page cache only, whatever it looks like.
     pub(crate) fn is_suspect(&self, path: &[u8]) -> bool {
-        self.suspects.contains(&short_name(path))
+        self.suspects.has(path)
+    }
+
+    /// Whether a run named this and ended before it was synced. If the disk did not take it, whoever else
+    /// synced that disk may have been told, and nobody is any more.
+    pub(crate) fn is_unsure(&self, path: &[u8]) -> bool {
+        self.unsure.has(path)
+    }
+
+    /// The disk has this.
+    pub(crate) fn found(&mut self, path: &[u8]) {
+        if !self.unsure.some.is_empty() {
+            self.unsure.some.remove(&short_name(path));
+        }
     }
 
     /// A sync has failed.
@@ -199,10 +265,23 @@ impl Journal {
         self.flush()
     }
 
-    /// Everything was synced.
-    pub(crate) fn synced(&mut self) -> io::Result<()> {
+    /// Everything was synced that this run named. What an earlier one named and this one did not look at is
+    /// forgotten only if nothing failed: it is no longer among the sources.
+    pub(crate) fn synced(&mut self, complete: bool) -> io::Result<()> {
+        if complete && self.suspects.all {
+            self.suspects = Names::default();
+        }
+        let left = std::mem::take(&mut self.unsure);
+        self.unsynced = !complete && !left.is_empty();
+        if self.unsynced && left.all {
+            // They cannot be told one by one.
+            return self.flush();
+        }
         put_record(&mut self.buffer, SYNCED, |_| true);
-        self.unsynced = false;
+        if self.unsynced {
+            let left: Vec<u64> = left.some.into_iter().collect();
+            self.put_named(&left);
+        }
         self.flush()
     }
 
@@ -256,9 +335,9 @@ struct Contents {
     /// Names by number.
     names: BTreeMap<u64, Vec<u8>>,
     /// Files that were named since the last sync that succeeded.
-    named: BTreeSet<u64>,
+    named: Names,
     /// Files whose sync failed.
-    suspects: BTreeSet<u64>,
+    suspects: Names,
     /// What the names cost, and the blocks claimed.
     charged: usize,
     blocks: usize,
@@ -269,14 +348,14 @@ struct Contents {
 }
 
 impl Contents {
-    fn read(from: impl Read) -> io::Result<Self> {
+    fn read(from: impl Read, room: Room<'_>) -> io::Result<Self> {
         let mut contents = Self::default();
-        contents.good = records(from, |body| contents.apply(body).is_ok())?;
+        contents.good = records(from, |body| contents.apply(body, room).is_ok())?;
         Ok(contents)
     }
 
     /// A file was begun. Of too many the later ones are not remembered.
-    fn begin(&mut self, number: u64, name: &[u8], identity: Identity) {
+    fn begin(&mut self, number: u64, name: &[u8], identity: Identity, room: Room<'_>) {
         self.next = self.next.max(number.saturating_add(1));
         self.drop_name(number);
         let charge = bounds::charge_of(name.len());
@@ -289,10 +368,12 @@ impl Contents {
         let claim = claim.or_insert_with(|| Claim {
             identity,
             blocks: BTreeMap::new(),
+            room: room(name, identity),
         });
         // A run that ended before it had checked what the one before left takes nothing away.
         if claim.identity != identity {
             claim.identity = identity;
+            claim.room = room(name, identity);
             self.blocks -= std::mem::take(&mut claim.blocks).len();
         }
     }
@@ -308,7 +389,7 @@ impl Contents {
         self.blocks -= gone.map_or(0, |claim| claim.blocks.len());
     }
 
-    fn apply(&mut self, body: &[u8]) -> Result<(), DecodeError> {
+    fn apply(&mut self, body: &[u8], room: Room<'_>) -> Result<(), DecodeError> {
         let mut r = Reader::new(body);
         match r.u8()? {
             FILE => {
@@ -318,13 +399,14 @@ impl Contents {
                     mtime: r.u64()?.cast_signed(),
                     mtime_nanos: r.u32()?,
                 };
-                self.begin(number, r.rest(), identity);
+                self.begin(number, r.rest(), identity, room);
             }
             BLOCK => {
                 let (number, index) = (r.varint()?, r.varint()?);
                 let value = r.take(32)?.try_into().map_err(|_| DecodeError::Truncated)?;
                 let name = self.names.get(&number);
                 if let Some(claim) = name.and_then(|n| self.claims.get_mut(n))
+                    && claim.blocks.len() < claim.room
                     && self.blocks < bounds::CLAIMED
                 {
                     self.blocks += usize::from(claim.blocks.insert(index, value).is_none());
@@ -334,17 +416,18 @@ impl Contents {
                 let (names, []) = r.rest().as_chunks() else {
                     return Err(DecodeError::Malformed("names"));
                 };
-                self.named
-                    .extend(names.iter().map(|n| u64::from_be_bytes(*n)));
+                for name in names {
+                    self.named.add(u64::from_be_bytes(*name));
+                }
             }
             UNSYNCED => {
-                self.suspects.append(&mut self.named);
+                self.suspects.append(std::mem::take(&mut self.named));
                 self.claims.values_mut().for_each(Claim::void);
                 self.blocks = 0;
             }
             SYNCED => {
-                for name in std::mem::take(&mut self.named) {
-                    self.suspects.remove(&name);
+                for name in std::mem::take(&mut self.named).some {
+                    self.suspects.some.remove(&name);
                 }
             }
             FORGET => {
@@ -356,6 +439,23 @@ impl Contents {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// How many blocks may be claimed of this file: in proportion to what its part stores, whatever the journal
+/// says. A file system that compresses stores less than was written.
+fn room(dir: &Dir, tag: Tag, name: &[u8], identity: Identity) -> usize {
+    let (parent, name) = path::split(name);
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let part = path::part_name(name, tag);
+    let there =
+        confine::open_beneath(dir, parent, flags).and_then(|dir| confine::stat(&dir, &part));
+    match there {
+        Ok(Some(stat)) if stat.st_size.cast_unsigned() == identity.size => {
+            let stored = stat.st_blocks.cast_unsigned().saturating_mul(512) / digest::BLOCK;
+            usize::try_from(stored.saturating_mul(4).saturating_add(16)).unwrap_or(usize::MAX)
+        }
+        _ => 0,
     }
 }
 
@@ -442,7 +542,7 @@ fn put_block(out: &mut Vec<u8>, number: u64, index: u64, value: &Hash) {
 /// Reads arbitrary bytes as a journal; what they claim must survive being recorded anew. For fuzzing.
 #[doc(hidden)]
 pub fn fuzz_journal(bytes: &[u8]) {
-    let read = |bytes: &[u8]| Contents::read(bytes).unwrap_or_default();
+    let read = |bytes: &[u8]| Contents::read(bytes, &|_, _| usize::MAX).unwrap_or_default();
     let contents = read(bytes);
     let good = usize::try_from(contents.good).unwrap_or(usize::MAX);
     assert_eq!(read(&bytes[..good]), contents);

@@ -7,7 +7,7 @@
 //! - What the peer says bounds nothing that is allocated before bytes have arrived.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     io,
     ops::Range,
     sync::Arc,
@@ -38,6 +38,7 @@ use crate::{
 mod base;
 mod decide;
 mod disks;
+mod failed;
 mod files;
 mod folders;
 mod job;
@@ -63,6 +64,8 @@ pub(crate) use reach::Reach;
 use reread::Reread;
 use staging::Staging;
 
+/// In place of a count of blocks compared: the part is being named.
+const COMMITTED: u64 = u64::MAX;
 /// Small files per job.
 const BATCH: usize = 64;
 const CACHED: &str = "--verify-disk: the file system at the destination cannot be read past its cache; it was told to forget the files, and they were read again";
@@ -86,6 +89,18 @@ struct Incoming {
     repaired: bool,
     root: Option<Root>,
     state: State,
+}
+
+impl Incoming {
+    /// False from when its content was found to have the root that was told until that turns out to be
+    /// wrong: what is then said of the file is what was checked.
+    fn takes_root(&self) -> bool {
+        match &self.state {
+            State::Over | State::Working => false,
+            State::Part(part) => part.compared != Some(COMMITTED),
+            State::Wanted | State::Memory { .. } | State::Checking(_) => true,
+        }
+    }
 }
 
 enum State {
@@ -166,6 +181,7 @@ impl Gathering {
 
 /// How a receiver works.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(crate) struct Rules {
     /// Files reach the disk before they count.
     pub(crate) sync: bool,
@@ -175,6 +191,8 @@ pub(crate) struct Rules {
     /// What was written is read again from the disk before it counts.
     pub(crate) verify_disk: bool,
     pub(crate) reach: Reach,
+    /// Others than the sender may copy to this place: it delivers nothing under the names of their state.
+    pub(crate) strangers: bool,
 }
 
 /// How far a transfer is, as its receiver sees it.
@@ -227,6 +245,8 @@ pub(crate) struct Receiver {
     bad: usize,
     /// Files under way by path: no two of them may be collected in one place.
     names: HashMap<Vec<u8>, u64>,
+    /// Digests of the paths that the sender gave up and is to list again.
+    again: HashSet<[u8; 8]>,
     /// Where names that differ only in case are one: digests of the lower case of every path listed, and
     /// of the path that had it first.
     folded: Option<HashMap<[u8; 8], [u8; 8]>>,
@@ -235,6 +255,8 @@ pub(crate) struct Receiver {
     stage: Stage,
     reported: (u64, Tally, Option<Instant>),
     out: Outbox,
+    /// Answers wait to leave.
+    unheard: bool,
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
     /// Root of the last file, for a transfer of one.
@@ -291,11 +313,13 @@ impl Receiver {
             gathering: 0,
             bad: 0,
             names: HashMap::new(),
+            again: HashSet::new(),
             pool,
             wants: Vec::new(),
             stage: Stage::Listing,
             reported: (0, Tally::default(), None),
             out: Outbox::default(),
+            unheard: false,
             ledger: Ledger::default(),
             tally: Tally::default(),
             last_root: None,
@@ -351,6 +375,7 @@ impl Receiver {
         {
             self.answered(done);
         }
+        self.unheard = !has_room(&self.out, session);
         if self.fault.is_some() {
             return;
         }
@@ -400,6 +425,7 @@ impl Receiver {
                 if entries == self.table.next() && self.stage == Stage::Listing =>
             {
                 self.stage = Stage::Listed;
+                self.end_promises();
                 Ok(())
             }
             Message::Holes { ranges } => {
@@ -411,7 +437,9 @@ impl Receiver {
             }
             Message::Roots(roots) => {
                 for root in roots {
-                    if let Some(slot) = self.table.get_mut(root.file) {
+                    if let Some(slot) = self.table.get_mut(root.file)
+                        && slot.item.takes_root()
+                    {
                         slot.item.root = Some(root);
                         self.settle(root.file);
                     }
@@ -443,74 +471,6 @@ impl Receiver {
                 "the peer sent a message out of place",
             )),
         }
-    }
-
-    fn failed_there(&mut self, file: u64, code: Code, again: bool, text: &[u8]) {
-        let listed = self
-            .table
-            .get(file)
-            .is_some_and(|s| !matches!(s.item.state, State::Over));
-        if file != NOT_LISTED && !listed {
-            return;
-        }
-        if listed {
-            self.abandon(file, code);
-        }
-        if again {
-            self.progress.retry();
-            return;
-        }
-        self.tally.files_failed += u64::from(code != Code::Ok);
-        let text = path::show(text);
-        self.ledger.add(code, text);
-    }
-
-    /// This file cannot be written.
-    fn fail(&mut self, file: u64, code: Code, why: &dyn std::fmt::Display) {
-        let Some(slot) = self.table.get(file) else {
-            return;
-        };
-        let text = format!("{}: {why}", path::show(&slot.item.path));
-        self.out.push(&Message::Trouble {
-            file,
-            code,
-            text: short(&text),
-        });
-        self.tally.files_failed += u64::from(slot.item.is_file || code != Code::Ok);
-        self.ledger.add(code, text);
-        self.abandon(file, code);
-    }
-
-    /// Gives a file up. A large part is kept for the next run unless its source is gone.
-    fn abandon(&mut self, file: u64, code: Code) {
-        let Some(slot) = self.table.get_mut(file) else {
-            return;
-        };
-        self.missing.remove(slot.range.clone());
-        release(&mut self.names, &slot.item.path, file);
-        let keep = !matches!(code, Code::SourceChanged | Code::VerifyFailed);
-        match std::mem::replace(&mut slot.item.state, State::Over) {
-            State::Memory { bytes, .. } => self.resident -= bytes.len(),
-            State::Part(part) => self.drop_part(file, &part, keep),
-            _ => {}
-        }
-    }
-
-    fn drop_part(&mut self, file: u64, part: &Part, keep: bool) {
-        self.uncount(part);
-        if part.made && !(keep && part.journal.is_some()) {
-            let path = self.table.get(file).map(|slot| slot.item.path.clone());
-            self.remove_part(&path.unwrap_or_default());
-            if let Some(number) = part.journal {
-                self.journal.forget(number);
-            }
-        }
-    }
-
-    /// The part is no longer collected.
-    fn uncount(&mut self, part: &Part) {
-        self.gathering -= part.gathering.len();
-        self.bad -= part.bad.len();
     }
 
     /// Why what arrived is in too many pieces, if it is.
@@ -640,7 +600,7 @@ impl Receiver {
                 }
                 match synced {
                     Ok(()) if self.disks.is_some() => {
-                        let noted = self.journal.synced();
+                        let noted = self.journal.synced(self.tally.files_failed == 0);
                         self.note_journal(noted);
                     }
                     Ok(()) => self.journal.settle(),

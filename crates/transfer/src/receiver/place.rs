@@ -58,9 +58,21 @@ impl Receiver {
     /// Places a batch.
     pub(crate) fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         if self.staging.is_full() && self.fault.is_none() {
-            let text = "the destination's disk has not taken anything for a long time";
-            let fix = "look at the disk there, then run the same command again: it continues where it stopped";
-            self.fault = Some(TransferError::new(Code::DestError, text).fix(fix));
+            let (code, text, fix) = if self.unheard {
+                // Workers are done, and are not asked until their answers can be told.
+                (
+                    Code::ConnectionLost,
+                    "the peer goes on sending and has not read an answer for a long time",
+                    "run the same command again: it continues where it stopped",
+                )
+            } else {
+                (
+                    Code::DestError,
+                    "the destination's disk has not taken anything for a long time",
+                    "look at the disk there, then run the same command again: it continues where it stopped",
+                )
+            };
+            self.fault = Some(TransferError::new(code, text).fix(fix));
         }
         if self.fault.is_some() {
             // The next poll ends the transfer.

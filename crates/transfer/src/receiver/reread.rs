@@ -30,12 +30,24 @@ const ALIGNED: usize = 4096;
 
 /// That everything is to be read again, and whether something could not be read past the cache.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reread(Arc<AtomicBool>);
+pub(crate) struct Reread {
+    cached: Arc<AtomicBool>,
+    /// What the cache has still to write is left to it: whoever syncs it later is told of errors.
+    unsynced: bool,
+}
 
 impl Reread {
+    /// For what an earlier run may have lost: it is in the cache as if it were on the disk.
+    pub(super) fn of_unsynced() -> Self {
+        Self {
+            unsynced: true,
+            ..Self::default()
+        }
+    }
+
     /// True if some file system has no direct reads.
     pub(crate) fn was_cached(&self) -> bool {
-        self.0.load(Relaxed)
+        self.cached.load(Relaxed)
     }
 }
 
@@ -53,12 +65,14 @@ impl<'a> OnDisk<'a> {
         if file.stat()?.st_size.cast_unsigned() != size {
             return Err(io::Error::other("its size is another"));
         }
-        file.sync_data()?;
+        if !told.unsynced {
+            file.sync_data()?;
+        }
         // Also for file systems that take direct reads and serve them from their cache.
         file.advise(Advice::DontNeed)?;
         let direct = file.set_direct(true).is_ok();
         if !direct {
-            told.0.store(true, Relaxed);
+            told.cached.store(true, Relaxed);
         }
         Ok(Self { file, direct, told })
     }
@@ -86,7 +100,7 @@ impl<'a> OnDisk<'a> {
                     // Its disk wants other borders than pages have.
                     self.file.set_direct(false)?;
                     self.direct = false;
-                    self.told.0.store(true, Relaxed);
+                    self.told.cached.store(true, Relaxed);
                 }
                 Err(e) => return Err(e.into()),
             }

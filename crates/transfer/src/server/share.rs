@@ -141,6 +141,11 @@ impl Share {
                 existing: Existing::KeepNewer,
                 ..
             } => "--update",
+            // Where one may only add, each name that is taken is told anyway.
+            Ask {
+                existing: Existing::Keep,
+                ..
+            } if self.reach() == Reach::Content => "--ignore-existing",
             _ => return Ok(()),
         };
         let text = format!("{what} would tell of files that may not be fetched from this share");

@@ -42,3 +42,25 @@ fn a_destination_is_waited_for_until_the_last_worker_of_an_ended_session_is_done
     assert!(second.waits.is_none());
     assert!(matches!(second.side.half, Some(Half::Receives(_))));
 }
+
+#[test]
+fn who_comes_back_with_another_key_continues_only_where_all_are_one_person() {
+    let tmp = tempfile::tempdir().unwrap();
+    for one_person in [false, true] {
+        let share = Share::open("s", tmp.path(), Access::ReadWrite).unwrap();
+        let mut policy = Policy::new(vec![share], Allow::Any, false);
+        if one_person {
+            policy = policy.of_one_person();
+        }
+        let policy = Arc::new(policy);
+        let tag = |key: u8, request: &Request| {
+            let mut server = Server::new(Arc::clone(&policy), None);
+            server.peer = vec![key; 32];
+            server.own_tag(request)
+        };
+        let mut other = delivery();
+        other.tag = [4; 8];
+        assert_eq!(tag(1, &delivery()) == tag(2, &delivery()), one_person);
+        assert_ne!(tag(1, &delivery()), tag(1, &other));
+    }
+}

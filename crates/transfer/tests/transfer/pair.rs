@@ -313,7 +313,8 @@ fn settle(ends: &mut [End<'_>], mut now: Instant) {
 /// A server for `root` as share "s".
 pub(crate) fn server(root: &Path, access: Access) -> Server {
     let shares = vec![Share::open("s", root, access).unwrap()];
-    Server::new(Arc::new(Policy::new(shares, Allow::Any, false)), None)
+    let policy = Policy::new(shares, Allow::Any, false).of_one_person();
+    Server::new(Arc::new(policy), None)
 }
 
 pub(crate) fn remote(path: &str) -> Remote {

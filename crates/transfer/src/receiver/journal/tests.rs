@@ -11,11 +11,14 @@ const ID: Identity = Identity {
     mtime_nanos: 7,
 };
 
+/// Parts are not looked at.
+const ANY: Room<'_> = &|_, _| usize::MAX;
+
 #[test]
 fn claims_survive_and_damage_only_loses_what_follows() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = confine::open_root(tmp.path()).unwrap();
-    let mut j = Journal::open(&dir, [1; 8]).unwrap();
+    let mut j = Journal::open_with(&dir, [1; 8], ANY).unwrap();
     let a = j.begin(b"dir/a", ID);
     let b = j.begin(b"b", ID);
     j.block(a, 0, &[1; 32]);
@@ -23,7 +26,7 @@ fn claims_survive_and_damage_only_loses_what_follows() {
     j.forget(b);
     j.block(a, 3, &[3; 32]);
     j.flush().unwrap();
-    let locked = Journal::open(&dir, [1; 8]).unwrap_err();
+    let locked = Journal::open_with(&dir, [1; 8], ANY).unwrap_err();
     assert_eq!(locked.code, Code::Locked);
     assert!(
         locked.text.contains(&format!("pid {}", std::process::id())),
@@ -36,7 +39,7 @@ fn claims_survive_and_damage_only_loses_what_follows() {
     drop(j);
     let file = tmp.path().join(path::show(&path::journal_name([1; 8])));
     let mut bytes = std::fs::read(&file).unwrap();
-    let mut j = Journal::open(&dir, [1; 8]).unwrap();
+    let mut j = Journal::open_with(&dir, [1; 8], ANY).unwrap();
     let expected = BTreeMap::from([(0, [1; 32]), (3, [3; 32])]);
     assert_eq!(j.claim(b"b", ID), None);
     assert_eq!(j.claim(b"dir/a", ID), Some(expected));
@@ -44,7 +47,7 @@ fn claims_survive_and_damage_only_loses_what_follows() {
     let n = bytes.len();
     bytes[n - 10] ^= 1;
     std::fs::write(&file, &bytes).unwrap();
-    let mut j = Journal::open(&dir, [1; 8]).unwrap();
+    let mut j = Journal::open_with(&dir, [1; 8], ANY).unwrap();
     let other = Identity { mtime: 5, ..ID };
     assert_eq!(j.claims[&b"dir/a"[..]].blocks.len(), 1);
     assert_eq!(
@@ -69,7 +72,7 @@ fn what_took_the_name_of_a_journal_is_not_waited_for_and_not_touched() {
         rustix::fs::mknodat(rustix::fs::CWD, &there, kind, mode, device)
     };
     let refused = |why: &str| {
-        let e = Journal::open(&dir, [1; 8]).unwrap_err();
+        let e = Journal::open_with(&dir, [1; 8], ANY).unwrap_err();
         assert_eq!(e.code, Code::DestError, "{e}");
         assert!(e.text.contains(&name) && e.text.contains(why), "{e}");
         assert!(e.fix.contains("remove it"), "{e:?}");
@@ -98,7 +101,7 @@ fn what_took_the_name_of_a_journal_is_not_waited_for_and_not_touched() {
         .unwrap()
         .set_len(1 << 40)
         .unwrap();
-    drop(Journal::open(&dir, [1; 8]).unwrap());
+    drop(Journal::open_with(&dir, [1; 8], ANY).unwrap());
     assert!(!there.exists());
     assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 1);
 }
@@ -107,7 +110,7 @@ fn what_took_the_name_of_a_journal_is_not_waited_for_and_not_touched() {
 fn after_a_failed_sync_nothing_from_before_is_trusted() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = confine::open_root(tmp.path()).unwrap();
-    let open = || Journal::open(&dir, [1; 8]).unwrap();
+    let open = || Journal::open_with(&dir, [1; 8], ANY).unwrap();
     let is_there = || std::fs::read_dir(tmp.path()).unwrap().count() > 0;
     let names = [&b"x"[..], b"d/y"];
     let mut j = open();
@@ -115,9 +118,10 @@ fn after_a_failed_sync_nothing_from_before_is_trusted() {
     let a = j.begin(b"a", ID);
     j.block(a, 0, &[1; 32]);
     drop(j);
-    // A kill: no error was told to anybody.
+    // A kill: no error was told to anybody who noted it.
     let mut j = open();
-    assert!(names.iter().all(|n| !j.is_suspect(n)));
+    assert!(names.iter().all(|n| !j.is_suspect(n) && j.is_unsure(n)));
+    assert!(!j.is_unsure(b"z"));
     assert!(j.claim(b"a", ID).is_some());
     j.sync_failed().unwrap();
     let b = j.begin(b"b", ID);
@@ -129,23 +133,99 @@ fn after_a_failed_sync_nothing_from_before_is_trusted() {
     assert!(j.claim(b"b", ID).is_some(), "what came after it");
     // One of them is sent again, and synced.
     j.named(std::iter::once(names[0])).unwrap();
-    j.synced().unwrap();
+    j.synced(true).unwrap();
     drop(j);
     let mut j = open();
     assert!(!j.is_suspect(names[0]) && j.is_suspect(names[1]));
     assert_eq!(j.unclaimed().count(), 2, "their parts are to be removed");
     j.drop_unclaimed();
     j.named(std::iter::once(names[1])).unwrap();
-    j.synced().unwrap();
+    j.synced(true).unwrap();
     drop(j);
     assert!(!is_there(), "it has nothing more to say");
+}
+
+#[test]
+fn what_a_killed_run_named_is_unsure_until_a_run_has_looked_at_it() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = confine::open_root(tmp.path()).unwrap();
+    let open = || Journal::open(&dir, [1; 8]).unwrap();
+    let is_there = || std::fs::read_dir(tmp.path()).unwrap().count() > 0;
+    let names = [&b"x"[..], b"y", b"z"];
+    open().named(names.into_iter()).unwrap();
+    let mut j = open();
+    j.found(b"x");
+    j.named(std::iter::once(&b"y"[..])).unwrap();
+    assert!(!j.is_unsure(b"x") && !j.is_unsure(b"y") && j.is_unsure(b"z"));
+    drop(j);
+    let mut j = open();
+    assert!(names.iter().all(|n| j.is_unsure(n)), "it was killed too");
+    j.found(b"x");
+    j.found(b"y");
+    j.synced(false).unwrap();
+    drop(j);
+    let mut j = open();
+    assert!(!j.is_unsure(b"x") && !j.is_unsure(b"y"));
+    assert!(j.is_unsure(b"z"), "it may be listed next time");
+    j.synced(true).unwrap();
+    drop(j);
+    assert!(!is_there());
+}
+
+#[test]
+fn of_too_many_names_all_are_meant() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = confine::open_root(tmp.path()).unwrap();
+    let open = || Journal::open(&dir, [1; 8]).unwrap();
+    let names: Vec<[u8; 8]> = (0..=bounds::NAMED as u64).map(u64::to_be_bytes).collect();
+    let all = || names.iter().map(|n| &n[..]);
+    open().named(all()).unwrap();
+    let mut j = open();
+    assert!(j.unsure.some.len() <= bounds::NAMED && j.is_unsure(b"another"));
+    j.named(all()).unwrap();
+    j.synced(false).unwrap();
+    drop(j);
+    let mut j = open();
+    assert!(j.is_unsure(b"another"), "something failed");
+    j.sync_failed().unwrap();
+    drop(j);
+    let mut j = open();
+    assert!(j.is_suspect(b"another") && !j.is_unsure(b"another"));
+    assert!(j.suspects.some.len() <= bounds::NAMED);
+    j.named(all()).unwrap();
+    j.synced(true).unwrap();
+    drop(j);
+    assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn no_more_is_claimed_of_a_part_than_it_may_store() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = confine::open_root(tmp.path()).unwrap();
+    let open = || Journal::open(&dir, [1; 8]).unwrap();
+    let size = 1 << 40;
+    let id = Identity { size, ..ID };
+    let part = tmp.path().join(path::show(&path::part_name(b"a", [1; 8])));
+    let file = std::fs::File::create(&part).unwrap();
+    file.set_len(size).unwrap();
+    let mut j = open();
+    for name in [&b"a"[..], b"gone"] {
+        let n = j.begin(name, id);
+        (0..1000).for_each(|index| j.block(n, index, &[1; 32]));
+    }
+    drop(j);
+    let claimed = |name: &[u8]| open().claims[name].blocks.len();
+    assert!((1..100).contains(&claimed(b"a")), "{}", claimed(b"a"));
+    assert_eq!(claimed(b"gone"), 0);
+    file.set_len(size - 1).unwrap();
+    assert_eq!(claimed(b"a"), 0);
 }
 
 #[test]
 fn who_does_not_ask_for_syncs_leaves_no_journal_of_what_was_not_synced() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = confine::open_root(tmp.path()).unwrap();
-    let open = || Journal::open(&dir, [1; 8]).unwrap();
+    let open = || Journal::open_with(&dir, [1; 8], ANY).unwrap();
     let is_there = || std::fs::read_dir(tmp.path()).unwrap().count() > 0;
     let names = [&b"x"[..], b"y"];
     open().named(names.into_iter()).unwrap();
@@ -180,7 +260,7 @@ fn what_is_claimed_beyond_the_bounds_is_not_kept() {
         put_file(&mut bytes, n, &long(n), ID);
         put_block(&mut bytes, n, 3, &[1; 32]);
     }
-    let mut all = Contents::read(&bytes[..]).unwrap();
+    let mut all = Contents::read(&bytes[..], ANY).unwrap();
     let kept = all.claims.len();
     assert!(all.charged <= bounds::CLAIMS && (100..200).contains(&kept));
     assert_eq!((all.names.len(), all.blocks), (kept, kept));
@@ -190,14 +270,14 @@ fn what_is_claimed_beyond_the_bounds_is_not_kept() {
     bytes.clear();
     put_record(&mut bytes, FORGET, |w| w.varint(0).is_ok());
     put_file(&mut bytes, files, &long(files), ID);
-    records(&bytes[..], |body| all.apply(body).is_ok()).unwrap();
+    records(&bytes[..], |body| all.apply(body, ANY).is_ok()).unwrap();
     assert!(all.claims.contains_key(&long(files)) && !all.claims.contains_key(&long(0)));
     // Of too many blocks the first are kept.
     all.blocks = bounds::CLAIMED - 1;
     bytes.clear();
     put_block(&mut bytes, files, 7, &[2; 32]);
     put_block(&mut bytes, files, 8, &[2; 32]);
-    records(&bytes[..], |body| all.apply(body).is_ok()).unwrap();
+    records(&bytes[..], |body| all.apply(body, ANY).is_ok()).unwrap();
     let blocks = &all.claims[&long(files)].blocks;
     assert!(blocks.contains_key(&7) && !blocks.contains_key(&8));
 }
@@ -257,7 +337,7 @@ impl Twin {
     fn new() -> Self {
         let tmp = tempfile::tempdir().unwrap();
         let dir = confine::open_root(tmp.path()).unwrap();
-        let journal = Some(Journal::open(&dir, [1; 8]).unwrap());
+        let journal = Some(Journal::open_with(&dir, [1; 8], ANY).unwrap());
         Self {
             tmp,
             dir,
@@ -294,7 +374,14 @@ impl Twin {
                 }
                 self.under_way.push((journal.begin(&name, identity), i));
                 let blocks = left.unwrap_or_default();
-                self.claims.insert(name, Claim { identity, blocks });
+                self.claims.insert(
+                    name,
+                    Claim {
+                        identity,
+                        blocks,
+                        room: usize::MAX,
+                    },
+                );
             }
             Step::Block(nth, index, value) if !self.under_way.is_empty() => {
                 let (number, i) = self.under_way[nth.index(self.under_way.len())];
@@ -313,7 +400,7 @@ impl Twin {
                 let needed = journal.is_needed();
                 drop(self.journal.take());
                 assert_eq!(self.file().exists(), needed);
-                self.journal = Some(Journal::open(&self.dir, [1; 8]).unwrap());
+                self.journal = Some(Journal::open_with(&self.dir, [1; 8], ANY).unwrap());
                 assert_eq!(self.journal.as_ref().unwrap().claims, self.claims);
             }
         }
@@ -348,7 +435,7 @@ proptest! {
         for step in steps {
             twin.take(&step);
             let bytes = twin.bytes();
-            let contents = Contents::read(&bytes[..]).unwrap();
+            let contents = Contents::read(&bytes[..], ANY).unwrap();
             prop_assert_eq!(&contents.claims, &twin.claims);
             prop_assert_eq!(contents.good, bytes.len() as u64);
         }
@@ -364,7 +451,7 @@ proptest! {
         let whole = recorded(&steps);
         let at = at.index(whole.len());
         let before = *ends(&whole).iter().rfind(|end| **end <= at).unwrap();
-        let expected = Contents::read(&whole[..before]).unwrap();
+        let expected = Contents::read(&whole[..before], ANY).unwrap();
         prop_assert_eq!(expected.good, before as u64);
         let mut bytes = whole;
         if bits == 0 {
@@ -372,7 +459,7 @@ proptest! {
         } else {
             bytes[at] ^= bits;
         }
-        prop_assert_eq!(Contents::read(&bytes[..]).unwrap(), expected);
+        prop_assert_eq!(Contents::read(&bytes[..], ANY).unwrap(), expected);
         fuzz_journal(&bytes);
     }
 

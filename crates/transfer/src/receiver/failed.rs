@@ -1,0 +1,103 @@
+//! What becomes of a file that does not arrive? It is given up, told to the other side and counted, by
+//! whichever side it failed.
+//!
+//! - Every file that was listed and is not there at the end is a failure: nothing goes missing silently.
+
+use super::{Part, Receiver, Stage, State, release};
+use crate::{bounds, error::Code, ledger::short, message::Message, path, sender::NOT_LISTED};
+
+impl Receiver {
+    pub(super) fn failed_there(&mut self, file: u64, code: Code, again: bool, text: &[u8]) {
+        let listed = self
+            .table
+            .get(file)
+            .is_some_and(|s| !matches!(s.item.state, State::Over));
+        if file != NOT_LISTED && !listed {
+            return;
+        }
+        let promised = again && listed && self.promise(file);
+        if listed {
+            self.abandon(file, code);
+        }
+        if promised {
+            self.progress.retry();
+            return;
+        }
+        self.tally.files_failed += u64::from(code != Code::Ok);
+        let text = path::show(text);
+        self.ledger.add(code, text);
+    }
+
+    /// Takes note that the file is to be listed again. Of too many, and after the end, that is not
+    /// believed.
+    fn promise(&mut self, file: u64) -> bool {
+        let Some(slot) = self.table.get(file) else {
+            return false;
+        };
+        let room = self.stage == Stage::Listing && self.again.len() < bounds::AGAIN;
+        if room {
+            self.again.insert(path::digest(&slot.item.path));
+        }
+        room
+    }
+
+    /// All is listed: what was to be listed again and was not has failed.
+    pub(super) fn end_promises(&mut self) {
+        let left = std::mem::take(&mut self.again).len() as u64;
+        if left > 0 {
+            self.tally.files_failed += left;
+            let text = format!(
+                "{left} files that had changed were to be listed again, and the sender did not do so"
+            );
+            self.ledger.add(Code::SourceChanged, text);
+        }
+    }
+
+    /// This file cannot be written.
+    pub(super) fn fail(&mut self, file: u64, code: Code, why: &dyn std::fmt::Display) {
+        let Some(slot) = self.table.get(file) else {
+            return;
+        };
+        let text = format!("{}: {why}", path::show(&slot.item.path));
+        self.out.push(&Message::Trouble {
+            file,
+            code,
+            text: short(&text),
+        });
+        self.tally.files_failed += u64::from(slot.item.is_file || code != Code::Ok);
+        self.ledger.add(code, text);
+        self.abandon(file, code);
+    }
+
+    /// Gives a file up. A large part is kept for the next run unless its source is gone.
+    pub(super) fn abandon(&mut self, file: u64, code: Code) {
+        let Some(slot) = self.table.get_mut(file) else {
+            return;
+        };
+        self.missing.remove(slot.range.clone());
+        release(&mut self.names, &slot.item.path, file);
+        let keep = !matches!(code, Code::SourceChanged | Code::VerifyFailed);
+        match std::mem::replace(&mut slot.item.state, State::Over) {
+            State::Memory { bytes, .. } => self.resident -= bytes.len(),
+            State::Part(part) => self.drop_part(file, &part, keep),
+            _ => {}
+        }
+    }
+
+    fn drop_part(&mut self, file: u64, part: &Part, keep: bool) {
+        self.uncount(part);
+        if part.made && !(keep && part.journal.is_some()) {
+            let path = self.table.get(file).map(|slot| slot.item.path.clone());
+            self.remove_part(&path.unwrap_or_default());
+            if let Some(number) = part.journal {
+                self.journal.forget(number);
+            }
+        }
+    }
+
+    /// The part is no longer collected.
+    pub(super) fn uncount(&mut self, part: &Part) {
+        self.gathering -= part.gathering.len();
+        self.bad -= part.bad.len();
+    }
+}

@@ -1,0 +1,106 @@
+//! Which of a sender's words are acted on, and which count?
+
+use super::*;
+
+fn root_of(file: u64, bytes: &[u8]) -> Message {
+    Message::Roots(vec![Root {
+        file,
+        sparse: false,
+        hash: blake3::hash(bytes).into(),
+    }])
+}
+
+#[test]
+fn the_root_that_is_told_is_the_one_that_was_checked() {
+    for size in [0, 5000, 3 << 20] {
+        let tmp = tempfile::tempdir().unwrap();
+        let mut receiver = receiver(tmp.path(), SYNCED).unwrap();
+        send_all(&mut receiver, &[("a", size)]);
+        let (mut session, mut now) = (Kept::default(), Instant::EPOCH);
+        while !receiver.is_finished() {
+            receiver.poll(now, &mut session);
+            now += place::LINGER;
+            std::thread::yield_now();
+            // Once more at every step after it was checked.
+            let slot = receiver.table.get(0);
+            let begun = slot.is_none_or(|s| match &s.item.state {
+                State::Part(part) => part.compared.is_some(),
+                _ => true,
+            });
+            if begun {
+                receiver.handle(root_of(0, b"something else")).unwrap();
+            }
+        }
+        receiver.handle(root_of(0, b"something else")).unwrap();
+        let whole = vec![7; usize::try_from(size).unwrap()];
+        assert_eq!(receiver.tally.files_ok, 1, "{size}");
+        assert_eq!(
+            receiver.last_root,
+            Some(blake3::hash(&whole).into()),
+            "{size}"
+        );
+    }
+}
+
+#[test]
+fn the_root_of_a_file_that_did_not_get_its_name_is_not_told() {
+    let tmp = tempfile::tempdir().unwrap();
+    let disk = Broken {
+        files: true,
+        ..GOOD
+    };
+    // The large one fails last.
+    let (_, receiver, _) = run(tmp.path(), &[("a", 5000), ("large", 3 << 20)], disk);
+    assert_eq!(receiver.tally.files_ok, 1);
+    let small: Hash = blake3::hash(&[7; 5000]).into();
+    assert_eq!(receiver.last_root, Some(small));
+}
+
+fn failed(file: u64, again: bool) -> Message {
+    Message::Failed {
+        file,
+        code: Code::SourceChanged,
+        again,
+        text: b"changed".to_vec(),
+    }
+}
+
+#[test]
+fn what_was_to_be_listed_again_and_was_not_has_failed() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut receiver = receiver(tmp.path(), RULES).unwrap();
+    let list = |receiver: &mut Receiver, first, names: &[&str]| {
+        let entries = names.iter().map(|name| entry(name, 5000)).collect();
+        let listed = Message::Entries { first, entries };
+        receiver.handle(listed).unwrap();
+    };
+    list(&mut receiver, 0, &["a", "b", "c"]);
+    for file in 0..3 {
+        receiver.handle(failed(file, true)).unwrap();
+    }
+    // What is over may not be given up once more.
+    receiver.handle(failed(0, true)).unwrap();
+    assert_eq!(receiver.tally.files_failed, 0);
+    list(&mut receiver, 3, &["b", "d"]);
+    receiver.handle(failed(3, false)).unwrap();
+    receiver.handle(failed(4, true)).unwrap();
+    let end = Message::End { entries: 5 };
+    receiver.handle(end).unwrap();
+    finish(&mut receiver);
+    assert_eq!(receiver.tally.files_failed, 4);
+    let error = receiver.ledger.verdict(&receiver.tally).unwrap();
+    assert_eq!(error.code, Code::SourceChanged, "{error}");
+}
+
+#[test]
+fn what_is_given_up_after_the_end_is_not_listed_again() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut receiver = receiver(tmp.path(), RULES).unwrap();
+    let entries = vec![entry("a", 5000)];
+    let listed = Message::Entries { first: 0, entries };
+    receiver.handle(listed).unwrap();
+    receiver.handle(Message::End { entries: 1 }).unwrap();
+    receiver.handle(failed(0, true)).unwrap();
+    finish(&mut receiver);
+    assert_eq!(receiver.tally.files_failed, 1);
+}
