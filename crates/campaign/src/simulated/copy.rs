@@ -65,10 +65,13 @@ impl Ran {
         self.outcome.as_ref().is_some_and(|o| o.error.is_none())
     }
 
-    /// The texts of what failed.
+    /// The texts of what failed, and warnings.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
-        let failures = self.outcome.iter().flat_map(|o| &o.summary.failures);
-        failures.map(|f| &f.text[..])
+        let summaries = self.outcome.iter().map(|o| &o.summary);
+        summaries.flat_map(|summary| {
+            let failures = summary.failures.iter().map(|f| &f.text);
+            failures.chain(&summary.warnings).map(String::as_str)
+        })
     }
 
     /// What the user was told.

@@ -88,9 +88,13 @@ impl Receiver {
         self.uncount(part);
         if part.made && !(keep && part.journal.is_some()) {
             let path = self.table.get(file).map(|slot| slot.item.path.clone());
-            self.remove_part(&path.unwrap_or_default());
+            let path = path.unwrap_or_default();
+            let gone = self.remove_part(&path);
             if let Some(number) = part.journal {
                 self.journal.forget(number);
+            }
+            if !gone {
+                self.journal.left(&path);
             }
         }
     }

@@ -314,9 +314,14 @@ impl Journal {
         self.claims.keys().map(Vec::as_slice)
     }
 
-    /// Drops the claims nobody asked for, once their parts are gone.
-    pub(crate) fn drop_unclaimed(&mut self) {
-        self.claims.clear();
+    /// Drops the claims nobody asked for, but those whose parts are `left`.
+    pub(crate) fn drop_unclaimed(&mut self, left: &[Vec<u8>]) {
+        self.claims.retain(|name, _| left.contains(name));
+    }
+
+    /// The part of the file at `name` could not be removed, and is of no use.
+    pub(crate) fn left(&mut self, name: &[u8]) {
+        self.begin(name, VOID);
     }
 }
 

@@ -501,15 +501,14 @@ impl Receiver {
 
     /// Parts of files that an earlier run of the same command left and that are no longer sent.
     fn remove_unclaimed(&mut self) {
-        let names: Vec<Vec<u8>> = self.journal.unclaimed().map(<[u8]>::to_vec).collect();
-        for name in names {
-            self.remove_part(&name);
-        }
-        self.journal.drop_unclaimed();
+        let mut names: Vec<Vec<u8>> = self.journal.unclaimed().map(<[u8]>::to_vec).collect();
+        names.retain(|name| !self.remove_part(name));
+        self.journal.drop_unclaimed(&names);
     }
 
-    /// Removes the part of the file at `path`, which may never have been made, nor its folder.
-    fn remove_part(&mut self, path: &[u8]) {
+    /// Removes the part of the file at `path`, which may never have been made, nor its folder; whether it
+    /// is gone.
+    fn remove_part(&mut self, path: &[u8]) -> bool {
         let (parent, name) = path::split(path);
         let name = path::part_name(name, self.tag);
         let dir = self.tree.dir(parent);
@@ -517,8 +516,9 @@ impl Receiver {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 let part = path::show(&path::join(parent, &name));
                 self.warn(format!("{part} is left and cannot be removed: {e}"));
+                false
             }
-            _ => {}
+            _ => true,
         }
     }
 

@@ -138,7 +138,7 @@ fn after_a_failed_sync_nothing_from_before_is_trusted() {
     let mut j = open();
     assert!(!j.is_suspect(names[0]) && j.is_suspect(names[1]));
     assert_eq!(j.unclaimed().count(), 2, "their parts are to be removed");
-    j.drop_unclaimed();
+    j.drop_unclaimed(&[]);
     j.named(std::iter::once(names[1])).unwrap();
     j.synced(true).unwrap();
     drop(j);
