@@ -404,6 +404,7 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
                 Code::NoSpace => {
                     "make room there, then run the same command again: it continues where it stopped"
                 }
+                Code::Busy if !text.contains("sessions") => resume,
                 Code::Busy => {
                     "run the same command again later: it continues where it stopped; `farhaul serve --max-sessions` there says how many may come at a time"
                 }

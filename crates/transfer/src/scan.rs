@@ -179,11 +179,11 @@ pub(crate) fn some(
     let names: Vec<_> = problems.iter().take(10).map(|p| p.text.as_str()).collect();
     let more = problems.len().saturating_sub(10);
     let more = if more > 0 {
-        format!("\nand {more} more")
+        format!("; and {more} more")
     } else {
         String::new()
     };
-    let text = format!("no source can be read: {}{more}", names.join("\n"));
+    let text = format!("no source can be read: {}{more}", names.join("; "));
     Err(TransferError::new(Code::SourceMissing, text).fix("check the spelling and the permissions"))
 }
 
