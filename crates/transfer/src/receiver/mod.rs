@@ -36,6 +36,7 @@ use crate::{
 };
 
 mod base;
+mod compare;
 mod decide;
 mod disks;
 mod failed;

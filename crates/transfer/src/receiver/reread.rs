@@ -14,7 +14,7 @@ use std::{
 
 use rustix::{fs::Advice, io::Errno};
 
-use super::job::{Checked, Target};
+use super::{compare::Checked, job::Target};
 use crate::{
     confine,
     digest::{BLOCK, BlockDigest, BlockTree, HOLE, Hash, block_count, block_range},
