@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use farhaul_congestion::{laws, lookup};
 use farhaul_core::{
-    congestion::{AckEvent, CongestionController, Facts, LossEvent, PathView, RateSample},
+    congestion::{AckEvent, CongestionController, LossEvent, PathView, RateSample, TxSnapshot},
     time::Instant,
     units::{Rate, Size},
 };
@@ -89,7 +89,7 @@ impl World {
                     packets,
                     span: (5, 4 + 2 * u64::from(packets)),
                     new_episode,
-                    oldest: Facts {
+                    oldest: TxSnapshot {
                         sent_at: facts.sent_at.earlier_by(self.path.srtt),
                         ..facts
                     },
@@ -113,8 +113,8 @@ impl World {
     }
 
     /// Of a packet that left an rtt ago.
-    fn facts(&self, in_flight: u64) -> Facts {
-        Facts {
+    fn facts(&self, in_flight: u64) -> TxSnapshot {
+        TxSnapshot {
             sent_at: self.now.earlier_by(self.path.srtt),
             in_flight: Size::from_bytes(in_flight),
             delivered: self.delivered - Size::from_bytes(in_flight),

@@ -23,7 +23,9 @@ mod tests;
 use std::time::Duration;
 
 use farhaul_core::{
-    congestion::{AckEvent, Allowance, CcState, CongestionController, Facts, LossEvent, PathView},
+    congestion::{
+        AckEvent, Allowance, CcState, CongestionController, LossEvent, PathView, TxSnapshot,
+    },
     time::Instant,
     units::{Rate, Size},
 };
@@ -332,7 +334,7 @@ impl Bbr {
     }
 
     /// More than the threshold of what was in flight with a packet was lost since.
-    fn too_high(&self, newest: &Facts, lost: Size) -> bool {
+    fn too_high(&self, newest: &TxSnapshot, lost: Size) -> bool {
         let lost = float((lost - newest.lost).bytes());
         lost > self.set.loss * float(newest.in_flight.bytes())
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use farhaul_core::{congestion::Facts, time::Instant, units::Size};
+use farhaul_core::{congestion::TxSnapshot, time::Instant, units::Size};
 
 use super::Settings;
 use crate::window::{float, larger, smaller};
@@ -31,7 +31,7 @@ pub(super) struct Sample {
     pub(super) rtt: Option<Duration>,
     pub(super) delivered: Size,
     pub(super) lost: Size,
-    pub(super) newest: Option<Facts>,
+    pub(super) newest: Option<TxSnapshot>,
     /// The engine's own round, for want of facts.
     pub(super) round_start: bool,
     /// Bytes, after this feedback.

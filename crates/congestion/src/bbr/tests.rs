@@ -65,10 +65,10 @@ fn sample(in_flight: u64, delivered_then: u64, delivered: u64) -> Sample {
         rtt: None,
         delivered: Size::from_bytes(delivered),
         lost: Size::ZERO,
-        newest: Some(Facts {
+        newest: Some(TxSnapshot {
             in_flight: Size::from_bytes(in_flight),
             delivered: Size::from_bytes(delivered_then),
-            ..Facts::default()
+            ..TxSnapshot::default()
         }),
         round_start: false,
         in_flight: 1e6,
@@ -78,10 +78,10 @@ fn sample(in_flight: u64, delivered_then: u64, delivered: u64) -> Sample {
 }
 
 fn loss(lost: u64, in_flight: u64, lost_then: u64, total: u64) -> LossEvent {
-    let facts = Facts {
+    let facts = TxSnapshot {
         in_flight: Size::from_bytes(in_flight),
         lost: Size::from_bytes(lost_then),
-        ..Facts::default()
+        ..TxSnapshot::default()
     };
     LossEvent {
         now: Instant::from_nanos(4),

@@ -1,5 +1,5 @@
 use farhaul_core::{
-    congestion::{Facts, ReceiverRates},
+    congestion::{ReceiverRates, TxSnapshot},
     units::Size,
 };
 
@@ -39,9 +39,9 @@ fn ack(ms: u64, arrival: u64, capacity: Option<u64>) -> AckEvent {
 
 /// A loss of one packet sent at `sent_ms`, told of at `ms`.
 fn loss(ms: u64, sent_ms: u64) -> LossEvent {
-    let facts = Facts {
+    let facts = TxSnapshot {
         sent_at: Instant::from_nanos(sent_ms * 1_000_000),
-        ..Facts::default()
+        ..TxSnapshot::default()
     };
     LossEvent {
         now: Instant::from_nanos(ms * 1_000_000),

@@ -1,4 +1,4 @@
-use farhaul_core::congestion::Facts;
+use farhaul_core::congestion::TxSnapshot;
 
 use super::*;
 
@@ -27,9 +27,9 @@ impl Run {
         self.law
             .on_sent(Instant::EPOCH, bytes, &PathView::default());
         for _ in 0..lost {
-            let facts = Facts {
+            let facts = TxSnapshot {
                 sent_at: Instant::from_nanos(self.ms * 1_000_000),
-                ..Facts::default()
+                ..TxSnapshot::default()
             };
             self.law.on_loss(&LossEvent {
                 now: Instant::from_nanos((self.ms + 1) * 1_000_000),
@@ -96,7 +96,7 @@ fn version_2_3_adds_a_thousandth_of_the_decimal_order() {
 #[test]
 fn version_2_3_cuts_at_the_first_and_then_at_the_16th_32nd_64th_report() {
     let mut run = Run::new(false);
-    let facts = Facts::default();
+    let facts = TxSnapshot::default();
     let mut cuts = Vec::new();
     for report in 1..=70 {
         let before = run.law.gap;

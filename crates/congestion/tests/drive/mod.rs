@@ -8,8 +8,8 @@ use std::time::Duration;
 use farhaul_congestion::{Kind, Law, laws, lookup};
 use farhaul_core::{
     congestion::{
-        AckEvent, Facts, Guard, LossEvent, MAX_MESSAGE, PathView, RateSample, ReceiverRates,
-        Sharing,
+        AckEvent, Guard, LossEvent, MAX_MESSAGE, PathView, RateSample, ReceiverRates, Sharing,
+        TxSnapshot,
     },
     time::Instant,
     units::{Rate, Size},
@@ -162,8 +162,8 @@ impl World {
     }
 
     /// Of a packet that left before.
-    fn facts(&self, bytes: &mut Bytes<'_>) -> Facts {
-        Facts {
+    fn facts(&self, bytes: &mut Bytes<'_>) -> TxSnapshot {
+        TxSnapshot {
             sent_at: self.now.earlier_by(bytes.duration()),
             in_flight: Size::from_bytes(bytes.size()),
             delivered: Size::from_bytes(self.delivered.saturating_sub(bytes.size())),
@@ -223,7 +223,7 @@ impl World {
             span: (first, self.number - 1),
             new_episode: what & 1 != 0,
             oldest,
-            newest: Facts {
+            newest: TxSnapshot {
                 sent_at: newest.sent_at.max(oldest.sent_at),
                 ..newest
             },

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use farhaul_core::{
     congestion::{
-        AckEvent, CongestionController, Facts, LossEvent, PathView, RateSample, ReceiverRates,
+        AckEvent, CongestionController, LossEvent, PathView, RateSample, ReceiverRates, TxSnapshot,
     },
     time::Instant,
     units::{Rate, Size},
@@ -20,7 +20,7 @@ struct Flight {
     number: u64,
     packets: u64,
     lost: u64,
-    facts: Facts,
+    facts: TxSnapshot,
     /// From packet to packet, as the receiver sees them.
     spacing: Rate,
     sent_bytes: u64,
@@ -163,7 +163,7 @@ impl FluidPath {
         }
         let bytes = packets * self.datagram;
         self.credit -= bytes;
-        let facts = Facts {
+        let facts = TxSnapshot {
             sent_at: self.now,
             in_flight: Size::from_bytes(self.in_flight + bytes),
             delivered: Size::from_bytes(self.delivered),
@@ -179,7 +179,7 @@ impl FluidPath {
     }
 
     /// Through the queue.
-    fn offer(&mut self, packets: u64, rate: Rate, facts: Facts) -> Flight {
+    fn offer(&mut self, packets: u64, rate: Rate, facts: TxSnapshot) -> Flight {
         let number = self.next_number;
         let random = (number + packets)
             .checked_div(self.lose_one_in)

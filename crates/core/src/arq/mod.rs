@@ -11,7 +11,35 @@ mod tests;
 pub use receiver::Receiver;
 pub use sender::Sender;
 
-pub use crate::send::{Content, Permit, Piece, STREAM};
+pub use crate::send::{Permit, Piece, STREAM};
+
+/// What a packet carried that matters when it is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// Data, sent again when lost.
+    Piece(Piece),
+    /// The piece of this earlier packet once more, in case that one is lost; not repaired itself.
+    Copy(u64),
+    /// A path MTU probe: its loss is no sign of congestion and is not repaired.
+    Probe,
+    /// Small frames that want an acknowledgement; whoever wrote them repeats them.
+    Other,
+    /// Feedback alone: never acknowledged, never lost.
+    #[default]
+    Quiet,
+}
+
+/// A packet's content, and the copies that were sent of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Packet {
+    content: Content,
+    /// Copies sent of its piece.
+    copies: u8,
+    /// Those of them that were lost.
+    copies_lost: u8,
+    /// A copy of its piece arrived.
+    covered: bool,
+}
 
 /// What a receiver tells: the fate of every packet in `from..=largest`, and how fast data arrives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 //! nothing instead of another round trip. Only when little is outstanding, each packet at most twice,
 //! and never more than a small share of what was sent.
 
-use crate::send::{Content, Piece, SentLog, State};
+use super::{Content, Packet};
+use crate::send::{Piece, SentLog, State};
 
 /// The most packets outstanding for which it is worth it.
 const FEW: u64 = 256;
@@ -40,7 +41,12 @@ impl Tail {
     }
 
     /// The next packet worth a copy.
-    pub(super) fn next(&self, log: &SentLog, outstanding: u64, sent: u64) -> Option<(u64, Piece)> {
+    pub(super) fn next(
+        &self,
+        log: &SentLog<Packet>,
+        outstanding: u64,
+        sent: u64,
+    ) -> Option<(u64, Piece)> {
         if outstanding == 0 || outstanding > FEW || self.spent > BUDGET.0.max(sent / BUDGET.1) {
             return None;
         }
@@ -49,9 +55,10 @@ impl Tail {
             .chain(log.first()..from)
             .find_map(|number| {
                 let sent = log.get(number)?;
+                let packet = sent.content;
                 let wanted =
-                    sent.state == State::Outstanding && !sent.covered && sent.copies < COPIES;
-                match sent.content {
+                    sent.state == State::Outstanding && !packet.covered && packet.copies < COPIES;
+                match packet.content {
                     Content::Piece(piece) if wanted && piece.len <= self.room => {
                         Some((number, piece))
                     }

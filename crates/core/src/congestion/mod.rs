@@ -59,9 +59,9 @@ impl Default for PathView {
 }
 
 /// What was so when a packet left, frozen then and handed back with its fate. Packets of one batch
-/// share their facts.
+/// share one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct TxSnapshot {
     /// When it left.
     pub sent_at: Instant,
     /// Bytes in flight, its batch included.
@@ -124,8 +124,8 @@ pub struct AckEvent {
     pub delivered: Size,
     /// Wire bytes believed lost so far, ever.
     pub lost: Size,
-    /// Facts of the newest packet acknowledged.
-    pub newest: Option<Facts>,
+    /// Snapshot of the newest packet acknowledged.
+    pub newest: Option<TxSnapshot>,
     /// The receiver's own measures, in protocols that carry them.
     pub receiver: Option<ReceiverRates>,
     /// Packets marked "congestion experienced", newly reported.
@@ -149,10 +149,10 @@ pub struct LossEvent {
     pub span: (u64, u64),
     /// The first loss since a packet sent after the last episode began was lost: react once.
     pub new_episode: bool,
-    /// Facts of the first of them.
-    pub oldest: Facts,
-    /// Facts of the last of them.
-    pub newest: Facts,
+    /// Snapshot of the first of them.
+    pub oldest: TxSnapshot,
+    /// Snapshot of the last of them.
+    pub newest: TxSnapshot,
     /// Wire bytes believed lost so far, ever, these included.
     pub lost_total: Size,
     /// Bytes in flight before these losses were noticed.

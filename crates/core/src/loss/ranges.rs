@@ -119,6 +119,16 @@ impl Ranges {
         self.map.first_key_value().map(|(s, _)| *s)
     }
 
+    /// Takes out the smallest number.
+    pub fn pop_first(&mut self) -> Option<u64> {
+        let (start, end) = self.map.pop_first()?;
+        if start + 1 < end {
+            self.map.insert(start + 1, end);
+        }
+        self.total -= 1;
+        Some(start)
+    }
+
     /// The parts of `range` in the set, ascending.
     pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let before = self.map.range(..=range.start).next_back();

@@ -2,6 +2,8 @@
 
 mod arrivals;
 mod feedback;
+mod gaps;
 
 pub use arrivals::Arrivals;
 pub use feedback::{Budget, Schedule};
+pub use gaps::Gaps;

@@ -1,23 +1,7 @@
-//! What was sent, and what became of it? A ring indexed by packet number: O(1) look-up, one record
-//! of 40 bytes per packet in flight, grown by doubling.
+//! What was sent, and what became of it? A ring indexed by packet number: O(1) look-up, one record per
+//! packet in flight, grown by doubling.
 
-use super::Piece;
 use crate::time::Instant;
-
-/// What a packet carried that matters when it is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// Data, sent again when lost.
-    Piece(Piece),
-    /// The piece of this earlier packet once more, in case that one is lost; not repaired itself.
-    Copy(u64),
-    /// A path MTU probe: its loss is no sign of congestion and is not repaired.
-    Probe,
-    /// Small frames that want an acknowledgement; whoever wrote them repeats them.
-    Other,
-    /// Feedback alone: never acknowledged, never lost.
-    Quiet,
-}
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,55 +22,56 @@ pub enum State {
 
 /// One packet's record.
 #[derive(Clone, Copy, Debug)]
-pub struct Sent {
-    /// When it left.
+pub struct Sent<X> {
+    /// When it left last.
     pub at: Instant,
     /// What it carried.
-    pub content: Content,
+    pub content: X,
+    /// Bytes sent up to and including it when it left first, low 32 bits.
+    pub sent_bytes_low: u32,
+    /// Its last batch, low 32 bits ([`Snapshots`](super::Snapshots)).
+    pub batch: u32,
     /// UDP payload bytes.
-    pub wire: u32,
+    pub wire: u16,
     /// What became of it.
     pub state: State,
-    /// Bytes sent up to and including it, low 32 bits.
-    pub sent_bytes_low: u32,
-    /// Copies sent of its piece.
-    pub copies: u8,
-    /// Those of them that were lost.
-    pub copies_lost: u8,
-    /// A copy of its piece arrived.
-    pub covered: bool,
+    /// It left more than once.
+    pub resent: bool,
 }
 
-const EMPTY: Sent = Sent {
-    at: Instant::EPOCH,
-    content: Content::Quiet,
-    wire: 0,
-    state: State::Quiet,
-    sent_bytes_low: 0,
-    copies: 0,
-    copies_lost: 0,
-    covered: false,
-};
+impl<X: Default> Sent<X> {
+    fn empty() -> Self {
+        Self {
+            at: Instant::EPOCH,
+            content: X::default(),
+            sent_bytes_low: 0,
+            batch: 0,
+            wire: 0,
+            state: State::Quiet,
+            resent: false,
+        }
+    }
+}
 
 /// Records of all packets from the oldest undecided one on.
 #[derive(Clone, Debug)]
-pub struct SentLog {
-    ring: Vec<Sent>,
+pub struct SentLog<X> {
+    ring: Vec<Sent<X>>,
     first: u64,
     next: u64,
 }
 
-impl Default for SentLog {
+impl<X: Copy + Default> Default for SentLog<X> {
     fn default() -> Self {
         Self {
-            ring: vec![EMPTY; 256],
+            ring: vec![Sent::empty(); 256],
             first: 0,
             next: 0,
         }
     }
 }
 
-impl SentLog {
+impl<X: Copy + Default> SentLog<X> {
     /// Numbers begin here; nothing has been recorded.
     pub const fn begin_at(&mut self, number: u64) {
         self.first = number;
@@ -112,7 +97,7 @@ impl SentLog {
     pub fn skip(&mut self) {
         self.push(Sent {
             state: State::Skipped,
-            ..EMPTY
+            ..Sent::empty()
         });
     }
 
@@ -130,7 +115,7 @@ impl SentLog {
     }
 
     /// Appends a record; returns its number.
-    pub fn push(&mut self, sent: Sent) -> u64 {
+    pub fn push(&mut self, sent: Sent<X>) -> u64 {
         if self.next - self.first == self.ring.len() as u64 {
             self.make_room();
         }
@@ -145,7 +130,7 @@ impl SentLog {
     }
 
     fn grow(&mut self) {
-        let mut ring = vec![EMPTY; self.ring.len() * 2];
+        let mut ring = vec![Sent::empty(); self.ring.len() * 2];
         let mask = ring.len() - 1;
         for number in self.first..self.next {
             let to = usize::try_from(number & mask as u64).unwrap_or_default();
@@ -155,14 +140,14 @@ impl SentLog {
     }
 
     /// The record of `number`, if kept.
-    pub fn get(&self, number: u64) -> Option<&Sent> {
+    pub fn get(&self, number: u64) -> Option<&Sent<X>> {
         (self.first..self.next)
             .contains(&number)
             .then(|| &self.ring[self.slot(number)])
     }
 
     /// The record of `number`, if kept.
-    pub fn get_mut(&mut self, number: u64) -> Option<&mut Sent> {
+    pub fn get_mut(&mut self, number: u64) -> Option<&mut Sent<X>> {
         let slot = self.slot(number);
         (self.first..self.next)
             .contains(&number)
@@ -201,10 +186,10 @@ mod tests {
 
     #[test]
     fn a_number_that_was_left_out_is_known_until_it_was_told_of() {
-        let mut log = SentLog::default();
+        let mut log: SentLog<()> = SentLog::default();
         let acked = Sent {
             state: State::Acked,
-            ..EMPTY
+            ..Sent::empty()
         };
         for _ in 0..255 {
             log.push(acked);
@@ -221,21 +206,21 @@ mod tests {
     proptest! {
         #[test]
         fn equals_a_map(ops in proptest::collection::vec(any::<u16>(), 0..900)) {
-            let (mut log, mut twin) = (SentLog::default(), BTreeMap::new());
+            let (mut log, mut twin): (SentLog<u32>, _) = (SentLog::default(), BTreeMap::new());
             for op in ops {
                 if op % 4 != 0 {
-                    let number = log.push(Sent { wire: u32::from(op), state: State::Outstanding, ..EMPTY });
+                    let number = log.push(Sent { content: u32::from(op), state: State::Outstanding, ..Sent::empty() });
                     twin.insert(number, u32::from(op));
                 } else if let Some(number) = twin.keys().nth(usize::from(op) % twin.len().max(1)).copied() {
                     if let Some(sent) = log.get_mut(number) {
-                        prop_assert_eq!(sent.wire, twin[&number]);
+                        prop_assert_eq!(sent.content, twin[&number]);
                         sent.state = State::Acked;
                     }
                     log.trim(u64::MAX);
                 }
             }
             for number in log.first()..log.next() {
-                prop_assert_eq!(log.get(number).unwrap().wire, twin[&number]);
+                prop_assert_eq!(log.get(number).unwrap().content, twin[&number]);
             }
             prop_assert!(log.get(log.next()).is_none());
         }

@@ -1,16 +1,20 @@
 //! What is on its way, what goes next, and may it go now?
 
-mod facts;
+mod flight;
+mod governor;
 mod log;
 mod outbox;
 mod pacer;
 mod permit;
+mod snapshots;
 
-pub use facts::FactLog;
-pub use log::{Content, Sent, SentLog, State};
+pub use flight::{Acked, Counters, Flight, Lost, Newest, Signals};
+pub use governor::Governor;
+pub use log::{Sent, SentLog, State};
 pub use outbox::{Outbox, Piece};
 pub use pacer::Pacer;
-pub use permit::{Budget, Permit};
+pub use permit::{Demand, Permit};
+pub use snapshots::Snapshots;
 
 use crate::store::ObjectId;
 

@@ -7,7 +7,7 @@ use super::STREAM;
 use crate::{congestion::RepairOrder, store::ObjectId};
 
 /// A run of bytes of one object, small enough for one packet once it has been cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
     /// Which object.
     pub object: ObjectId,

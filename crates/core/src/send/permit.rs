@@ -1,7 +1,7 @@
 //! May I send, how much, and if not, why not? The only place that says yes or no.
 
-use super::Pacer;
-use crate::{congestion::Allowance, stats::Why, time::Instant};
+use super::Governor;
+use crate::{stats::Why, time::Instant};
 
 /// The answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,13 +15,9 @@ pub enum Permit {
     },
 }
 
-/// Everything the answer depends on.
+/// What a sender has and wants.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget<'a> {
-    /// What the law allows.
-    pub allowance: Allowance,
-    /// What has left recently.
-    pub pacer: &'a Pacer,
+pub struct Demand {
     /// Wire bytes in flight.
     pub in_flight: u64,
     /// Wire bytes that may be, as far as the peer is concerned.
@@ -32,30 +28,33 @@ pub struct Budget<'a> {
     pub probes: u32,
 }
 
-impl Budget<'_> {
+impl Governor {
     /// May anything leave at `now`?
-    pub fn permit(&self, now: Instant) -> Permit {
-        if !self.has_data {
+    pub fn permit(&self, now: Instant, demand: Demand) -> Permit {
+        let Demand {
+            in_flight,
+            granted,
+            has_data,
+            probes,
+        } = demand;
+        if !has_data {
             return Permit::Hold(Why::Application);
         }
-        let window = self.allowance.window.bytes();
-        if self.in_flight >= window && self.probes == 0 {
+        let window = self.allowance().window.bytes();
+        if in_flight >= window && probes == 0 {
             return Permit::Hold(Why::Window);
         }
-        if self.in_flight >= self.granted && self.probes == 0 {
+        if in_flight >= granted && probes == 0 {
             return Permit::Hold(Why::Peer);
         }
-        let room = window.min(self.granted).saturating_sub(self.in_flight);
-        match self
-            .pacer
-            .grant(now, self.allowance.rate, self.allowance.quantum.bytes())
-        {
+        let room = window.min(granted).saturating_sub(in_flight);
+        match self.pace(now) {
             // A law may pace a packet a minute; the engine stays alive regardless.
-            None if self.probes > 0 => Permit::Send { bytes: 1 },
-            None => Permit::Hold(Why::Pacing),
-            Some(paced) => Permit::Send {
-                bytes: paced.min(room),
+            Permit::Hold(_) if probes > 0 => Permit::Send { bytes: 1 },
+            Permit::Send { bytes } => Permit::Send {
+                bytes: bytes.min(room),
             },
+            hold @ Permit::Hold(_) => hold,
         }
     }
 }

@@ -12,7 +12,7 @@
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
-use farhaul_core::{loss::Ranges, time::Instant};
+use farhaul_core::{recv::Gaps, time::Instant};
 
 use super::{
     seq,
@@ -45,13 +45,7 @@ pub(super) struct Receiver {
     window: u64,
     /// Between reports of the same gap.
     repeat: Duration,
-    /// One more than the highest number seen.
-    next: u64,
-    missing: Ranges,
-    /// Gaps not told yet.
-    fresh: VecDeque<Range<u64>>,
-    /// Gaps told, and when they are told again, in that order.
-    told: VecDeque<(Instant, Range<u64>)>,
+    gaps: Gaps,
     /// Everything below was acknowledged.
     acked: u64,
     ack_at: Option<Instant>,
@@ -68,10 +62,7 @@ impl Receiver {
         Self {
             window: window.into(),
             repeat: LEAST_REPEAT,
-            next: seq::FIRST,
-            missing: Ranges::default(),
-            fresh: VecDeque::new(),
-            told: VecDeque::new(),
+            gaps: Gaps::new(seq::FIRST),
             acked: seq::FIRST,
             ack_at: None,
             syn_at: None,
@@ -86,14 +77,9 @@ impl Receiver {
         self.repeat = (exchange * 3 / 2).max(LEAST_REPEAT);
     }
 
-    /// The number before which everything has arrived.
-    fn prefix(&self) -> u64 {
-        self.missing.first().unwrap_or(self.next)
-    }
-
     /// A packet with this number on the wire, the last of a run of data or not.
     pub(super) fn on_packet(&mut self, now: Instant, sequence: u32, last: bool) -> Arrival {
-        let prefix = self.prefix();
+        let prefix = self.gaps.prefix();
         let number = seq::expand(sequence, prefix);
         self.last_packet = now;
         self.counted = self.counted.saturating_add(1);
@@ -102,20 +88,12 @@ impl Receiver {
         let arrival = if number >= prefix + self.window {
             self.ack_at = Some(now);
             Arrival::Beyond
-        } else if number >= self.next {
-            let gap = self.next..number;
-            if !gap.is_empty() {
-                self.missing.insert(gap.clone());
-                self.fresh.push_back(gap);
-            }
-            self.next = number + 1;
-            Arrival::New
-        } else if self.missing.remove(number..number + 1) > 0 {
+        } else if self.gaps.on_packet(number) {
             Arrival::New
         } else {
             Arrival::Again
         };
-        if last && self.missing.is_empty() {
+        if last && self.gaps.is_complete() {
             self.ack_at = Some(ack_at.min(now));
         }
         arrival
@@ -127,11 +105,13 @@ impl Receiver {
             // There is room again when the world asks again.
             return None;
         }
-        if !self.fresh.is_empty() {
+        if self.gaps.has_fresh() {
             return Some(self.last_packet);
         }
-        let told = self.told.front().map(|(at, _)| *at);
-        [self.ack_at, self.syn_at, told].into_iter().flatten().min()
+        [self.ack_at, self.syn_at, self.gaps.due(self.repeat)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Appends what is to be said now, at most `room` bytes.
@@ -142,66 +122,42 @@ impl Receiver {
 
     /// False if not everything fitted.
     fn say_gaps(&mut self, now: Instant, most: usize, into: &mut Vec<u8>) -> bool {
-        while let Some(gap) = self.fresh.pop_front() {
+        while let Some(gap) = self.gaps.take_fresh() {
             // One report for each gap, unless it is too long for one.
-            let rest = self.report(now, [gap], most, into);
-            if !rest.is_empty() {
-                rest.into_iter()
-                    .rev()
-                    .for_each(|gap| self.fresh.push_front(gap));
+            if !self.report(now, [gap].into(), most, into) {
                 return false;
             }
         }
-        let due = self.told.partition_point(|(at, _)| *at <= now);
-        if due > 0 {
-            let again: Vec<Range<u64>> = self.told.drain(..due).map(|(_, gap)| gap).collect();
-            let still: Vec<Range<u64>> = again
-                .into_iter()
-                .flat_map(|gap| self.missing.within(gap))
-                .collect();
-            let rest = self.report(now, still, most, into);
-            let stalled = !rest.is_empty();
-            rest.into_iter()
-                .rev()
-                .for_each(|gap| self.told.push_front((now, gap)));
-            return !stalled;
+        let mut again = VecDeque::new();
+        while let Some(gap) = self.gaps.take_due(now, self.repeat) {
+            again.extend(self.gaps.within(gap));
         }
-        true
+        self.report(now, again, most, into)
     }
 
-    /// Writes reports of `gaps`; gives back what did not fit.
+    /// Writes reports of `gaps`; false if not everything fitted.
     fn report(
         &mut self,
         now: Instant,
-        gaps: impl IntoIterator<Item = Range<u64>>,
+        mut gaps: VecDeque<Range<u64>>,
         most: usize,
         into: &mut Vec<u8>,
-    ) -> Vec<Range<u64>> {
-        let mut gaps: VecDeque<Range<u64>> = gaps.into_iter().collect();
-        while let Some(first) = gaps.front() {
+    ) -> bool {
+        while !gaps.is_empty() {
             let room = most.saturating_sub(into.len() + 8) / 4;
-            let mut left = room.min(MAX_LOSSES) as u64;
-            if left == 0 || first.is_empty() {
-                break;
-            }
-            let mut now_told: Vec<Range<u64>> = Vec::new();
-            while left > 0
-                && let Some(gap) = gaps.front_mut()
-            {
-                let end = gap.end.min(gap.start + left);
-                left -= end - gap.start;
-                now_told.push(gap.start..end);
-                gap.start = end;
-                if gap.is_empty() {
-                    gaps.pop_front();
-                }
+            let now_told = split(&mut gaps, room.min(MAX_LOSSES) as u64);
+            if now_told.is_empty() {
+                gaps.into_iter()
+                    .rev()
+                    .for_each(|gap| self.gaps.put_back(gap));
+                return false;
             }
             put_losses(into, now_told.iter().cloned().flatten().map(seq::wrap));
-            let again = now + self.repeat;
-            self.told
-                .extend(now_told.into_iter().map(|gap| (again, gap)));
+            for gap in now_told {
+                self.gaps.on_reported(now, gap);
+            }
         }
-        gaps.into()
+        true
     }
 
     /// Acknowledgement and signal, if they are due; false if they did not fit.
@@ -212,7 +168,7 @@ impl Receiver {
                 return false;
             }
             self.ack_at = None;
-            self.acked = self.prefix();
+            self.acked = self.gaps.prefix();
             Message::Ack(seq::wrap(self.acked)).encode(into);
         }
         if due(self.syn_at) {
@@ -225,6 +181,22 @@ impl Receiver {
         }
         true
     }
+}
+
+/// Takes the first `most` numbers of `gaps`.
+fn split(gaps: &mut VecDeque<Range<u64>>, mut most: u64) -> Vec<Range<u64>> {
+    let mut taken = Vec::new();
+    while most > 0
+        && let Some(gap) = gaps.pop_front()
+    {
+        let end = gap.end.min(gap.start + most);
+        most -= end - gap.start;
+        taken.push(gap.start..end);
+        if end < gap.end {
+            gaps.push_front(end..gap.end);
+        }
+    }
+    taken
 }
 
 #[cfg(test)]

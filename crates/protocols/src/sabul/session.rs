@@ -12,7 +12,7 @@ use farhaul_core::{
     control::{Control, Token},
     datagram::{Ecn, Received, Transmit, TxBuf},
     protocol::{CloseReason, Event, Session, Turn},
-    send::STREAM,
+    send::{Permit, STREAM},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
     time::Instant,
@@ -263,7 +263,7 @@ impl SabulSession {
         let now = turn.now;
         let permit = self.sender.permit(now);
         self.stats.held.set(now, self.sender.held());
-        let Some(bytes) = permit else {
+        let Permit::Send { bytes } = permit else {
             return false;
         };
         let full = self.datagram as usize;

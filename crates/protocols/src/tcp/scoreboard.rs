@@ -7,7 +7,7 @@
 
 use std::{collections::VecDeque, ops::Range};
 
-use farhaul_core::{congestion::Facts, loss::Ranges};
+use farhaul_core::{congestion::TxSnapshot, loss::Ranges};
 
 use super::wire::DATA_HEADER;
 
@@ -36,7 +36,7 @@ pub(super) struct Segment {
     /// Wire bytes sent up to that, itself included.
     pub(super) sent_bytes: u64,
     /// What was so at its last transmission.
-    pub(super) facts: Facts,
+    pub(super) facts: TxSnapshot,
     /// Times it was sent.
     pub(super) sends: u16,
     pub(super) fate: Fate,
@@ -145,7 +145,7 @@ impl Scoreboard {
     }
 
     /// A segment left again.
-    pub(super) fn resent(&mut self, index: u64, serial: u64, sent_bytes: u64, facts: Facts) {
+    pub(super) fn resent(&mut self, index: u64, serial: u64, sent_bytes: u64, facts: TxSnapshot) {
         self.change(index, |segment| {
             segment.serial = serial;
             segment.sent_bytes = sent_bytes;

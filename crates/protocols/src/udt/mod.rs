@@ -4,7 +4,7 @@
 //! - packets: [`wire`]; the numbers in them, which wrap: [`seq`]
 //! - choices: [`UdtConfig`], [`Manner`], [`Framing`]; the endpoint: [`Udt`]
 //! - inside: `opening` (handshakes), `cookie`, `send` and `recv` (the two halves), `outflow` and
-//!   `inflow` (what payloads mean), `book`, `holes`, `rtt`, `estimate`, `life` (silence and the end)
+//!   `inflow` (what payloads mean), `rtt`, `estimate`, `life` (silence and the end)
 //!
 //! Wire facts: the UDT 4.11 sources and draft-gg-udt-03; `docs/protocols/udt4.md` lists where the two
 //! differ and what is done here.
@@ -12,11 +12,9 @@
 pub mod seq;
 pub mod wire;
 
-mod book;
 mod config;
 mod cookie;
 mod estimate;
-mod holes;
 mod inflow;
 mod life;
 mod opening;

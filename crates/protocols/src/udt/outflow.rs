@@ -13,7 +13,7 @@ use super::{Framing, seq, wire::Position};
 pub(super) const STREAM_WINDOW: u64 = 4 << 20;
 
 /// What one packet carries.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Piece {
     /// An object, or [`STREAM`] for written bytes.
     pub(super) object: ObjectId,

@@ -8,12 +8,11 @@
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
-use farhaul_core::{codec::Writer, time::Instant};
+use farhaul_core::{codec::Writer, recv::Gaps, time::Instant};
 
 use super::{
     Manner,
     estimate::Estimate,
-    holes::Holes,
     rtt::RoundTrip,
     send::SYN,
     seq,
@@ -62,9 +61,7 @@ struct Told {
 pub(super) struct Receiver {
     manner: Manner,
     estimate: Estimate,
-    holes: Holes,
-    /// One past the highest number received.
-    next: u64,
+    gaps: Gaps,
     /// UDP payload of a full datagram.
     datagram: usize,
     told: Told,
@@ -74,9 +71,6 @@ pub(super) struct Receiver {
     arrived_at: Instant,
     /// An acknowledgement is due whatever the clock says.
     due_now: bool,
-    /// Gaps not told yet, and holes told, by when.
-    gaps: VecDeque<Range<u64>>,
-    reported: VecDeque<(Instant, Range<u64>)>,
 }
 
 impl Receiver {
@@ -86,8 +80,7 @@ impl Receiver {
         Self {
             manner,
             estimate: Estimate::new(manner),
-            holes: Holes::default(),
-            next: first,
+            gaps: Gaps::new(first),
             datagram,
             told: Told {
                 number: 0,
@@ -103,14 +96,12 @@ impl Receiver {
             lights: 0,
             arrived_at: now,
             due_now: false,
-            gaps: VecDeque::new(),
-            reported: VecDeque::new(),
         }
     }
 
     /// Everything before is received or given up.
     pub(super) fn prefix(&self) -> u64 {
-        self.holes.first().unwrap_or(self.next)
+        self.gaps.prefix()
     }
 
     /// Data packets arrived together.
@@ -128,16 +119,15 @@ impl Receiver {
     /// A data packet of `len` bytes of UDP payload arrived, with room for `window` packets from the
     /// last full acknowledgement on.
     pub(super) fn on_data(&mut self, now: Instant, seq: u32, len: usize, window: u64) -> Arrival {
-        let number = seq::expand(seq, self.next);
+        let number = seq::expand(seq, self.gaps.next());
         if number >= self.told.full.saturating_add(window) {
             return Arrival::Outside;
         }
         self.since_full += 1;
-        if number >= self.next {
+        if number >= self.gaps.next() {
             self.estimate.on_packet(now, number);
-            self.miss(number);
-            self.next = number + 1;
-        } else if self.holes.remove(number..number + 1) == 0 {
+        }
+        if !self.gaps.on_packet(number) {
             return Arrival::Duplicate;
         }
         // The end of what was sent in one go: its sender waits for nothing else. Of an equal that sends
@@ -147,28 +137,17 @@ impl Receiver {
         Arrival::New(number)
     }
 
-    /// Everything from the highest received to `number` is missing.
-    fn miss(&mut self, number: u64) {
-        if self.next < number {
-            self.holes.insert(self.next..number);
-            self.gaps.push_back(self.next..number);
-        }
-    }
-
     /// The peer gives up `first..=last`; returns what is not waited for any more. Of several the last
     /// one is left out: libudt names one too many, and a packet of the next message is not given up.
     pub(super) fn on_drop(&mut self, first: u32, last: u32, window: u64) -> Option<Range<u64>> {
-        let first = seq::expand(first, self.next);
-        let last = seq::expand(last, self.next);
+        let first = seq::expand(first, self.gaps.next());
+        let last = seq::expand(last, self.gaps.next());
         if last >= self.told.full.saturating_add(window) {
             return None;
         }
         let end = if first == last { last + 1 } else { last };
-        if end > self.next {
-            self.miss(first.max(self.next));
-            self.next = end;
-        }
-        self.holes.remove(first..end);
+        self.gaps.miss_below(end);
+        self.gaps.give_up(first..end);
         self.due_now = true;
         Some(first..end)
     }
@@ -206,7 +185,7 @@ impl Receiver {
 
     /// When to look again.
     pub(super) fn deadline(&self, rtt: &RoundTrip) -> Option<Instant> {
-        if self.due_now || !self.gaps.is_empty() {
+        if self.due_now || self.gaps.has_fresh() {
             return Some(Instant::EPOCH);
         }
         let ack = self.ack_at(rtt).map(|at| match self.manner {
@@ -218,8 +197,7 @@ impl Receiver {
     }
 
     fn repeat_at(&self, rtt: &RoundTrip) -> Option<Instant> {
-        let (at, _) = self.reported.front()?;
-        (self.manner == Manner::Tuned).then(|| *at + rtt.patience() + SYN)
+        self.gaps.due(rtt.patience() + SYN)
     }
 
     /// The acknowledgement to send now, with room for `window` more packets.
@@ -295,27 +273,27 @@ impl Receiver {
     /// Writes what is missing and has not been told, or not for long, into `list`; returns its length.
     pub(super) fn nak(&mut self, now: Instant, rtt: &RoundTrip, list: &mut [u8; MAX_NAK]) -> usize {
         let mut due: Vec<Range<u64>> = Vec::new();
+        let pause = rtt.patience() + SYN;
         while due.len() < MAX_NAK / 8
-            && self.repeat_at(rtt).is_some_and(|at| at <= now)
-            && let Some((_, range)) = self.reported.pop_front()
+            && let Some(range) = self.gaps.take_due(now, pause)
         {
             due.push(range);
         }
         while due.len() < MAX_NAK / 8
-            && let Some(range) = self.gaps.pop_front()
+            && let Some(range) = self.gaps.take_fresh()
         {
             due.push(range);
         }
         due.sort_unstable_by_key(|range| range.start);
         let mut w = Writer::new(list);
         for range in due {
-            for run in self.holes.within(range) {
+            for run in self.gaps.within(range).collect::<Vec<_>>() {
                 let (first, last) = (seq::wrap(run.start), seq::wrap(run.end - 1));
                 if put_run(&mut w, first, last).is_err() {
                     // Told with the next list.
-                    self.gaps.push_back(run);
+                    self.gaps.put_back(run);
                 } else if self.manner == Manner::Tuned {
-                    self.reported.push_back((now, run));
+                    self.gaps.on_reported(now, run);
                 }
             }
         }

@@ -27,7 +27,7 @@ const CONTROL: u32 = 1 << 31;
 const USER: u32 = 0x7fff;
 
 /// Where a packet lies within its message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Position {
     /// Neither the first nor the last.
     Middle,
@@ -36,6 +36,7 @@ pub enum Position {
     /// The first of several.
     First,
     /// The only one.
+    #[default]
     Only,
 }
 

@@ -3,15 +3,14 @@
 
 use std::time::Duration;
 
-use super::{Change, PACKET_THRESHOLD, Report, Sender};
+use super::{Acked, Change, Content, Lost, PACKET_THRESHOLD, Report, Sender};
 use crate::{
     codec::DecodeError,
-    congestion::{AckEvent, LossEvent},
-    rate::{Progress, Taken, Way},
+    rate::{Taken, Way},
     recv::Schedule,
-    send::{Content, Piece, STREAM, Sent, State},
+    send::{Piece, STREAM, Signals, State},
     time::Instant,
-    units::{Rate, Size},
+    units::Rate,
 };
 
 /// How long a peer may leave packets out of its reports, beside three round trips.
@@ -22,23 +21,23 @@ const LEAST_INTERVAL: Duration = Duration::from_micros(100);
 impl Sender {
     /// A report arrived.
     pub fn on_report(&mut self, now: Instant, report: &Report) -> Result<(), DecodeError> {
-        if report.largest >= self.log.next() {
+        if report.largest >= self.next_number() {
             return Err(DecodeError::Malformed("feedback on packets never sent"));
         }
-        let before = self.count.in_flight;
+        let before = self.in_flight();
         let mut change = Change::default();
-        self.take_runs(report, &mut change)?;
+        self.take_runs(report, &mut change.acked)?;
         self.cover(now, report);
-        self.find_losses(now, &mut change);
+        self.find_losses(now, &mut change.lost);
         self.coverage.ends.rotate_left(1);
         self.coverage.ends[3] = self.coverage.end;
-        self.log.trim(self.coverage.ends[0]);
+        self.flight.trim(self.coverage.ends[0]);
         self.conclude(now, before, report, &change);
         Ok(())
     }
 
     /// Marks what arrived.
-    fn take_runs(&mut self, report: &Report, change: &mut Change) -> Result<(), DecodeError> {
+    fn take_runs(&mut self, report: &Report, acked: &mut Acked) -> Result<(), DecodeError> {
         const BAD: DecodeError = DecodeError::Malformed("feedback runs");
         let mut next = report.largest + 1;
         for (i, run) in report.runs.iter().enumerate() {
@@ -47,8 +46,8 @@ impl Sender {
                 return Err(BAD);
             }
             if i % 2 == 0 {
-                for number in (low.max(self.log.first())..next).rev() {
-                    self.ack(number, change)?;
+                for number in (low.max(self.settled())..next).rev() {
+                    self.ack(number, acked)?;
                 }
             }
             next = low;
@@ -60,43 +59,23 @@ impl Sender {
         }
     }
 
-    fn ack(&mut self, number: u64, change: &mut Change) -> Result<(), DecodeError> {
-        let Some(sent) = self.log.get_mut(number) else {
+    fn ack(&mut self, number: u64, acked: &mut Acked) -> Result<(), DecodeError> {
+        let Some(sent) = self.flight.ack(number, acked) else {
             return Ok(());
         };
-        let mut spurious = false;
-        match sent.state {
-            State::Acked | State::Quiet => return Ok(()),
-            State::Skipped => {
+        let packet = sent.content;
+        match (sent.state, packet.content) {
+            (State::Skipped, _) => {
                 return Err(DecodeError::Malformed("feedback on a packet never sent"));
             }
-            State::Lost | State::Copied => {
-                if sent.state == State::Copied {
-                    self.count.outstanding -= 1;
-                }
-                sent.state = State::Acked;
-                self.count.delivered += u64::from(sent.wire);
-                spurious = true;
-                change.spurious += 1;
-                self.count.spurious += 1;
-            }
-            State::Outstanding => {
-                sent.state = State::Acked;
-                self.count.in_flight -= u64::from(sent.wire);
-                self.count.delivered += u64::from(sent.wire);
-                change.acked_bytes += u64::from(sent.wire);
-                change.acked_packets += 1;
-                if matches!(sent.content, Content::Piece(_)) && !sent.covered {
-                    self.count.outstanding -= 1;
-                }
-            }
+            (State::Copied, _) => self.outstanding -= 1,
+            (State::Outstanding, Content::Piece(_)) if !packet.covered => self.outstanding -= 1,
+            _ => {}
         }
-        let sent = *sent;
-        if change.newest.is_none_or(|(n, _)| number > n) {
-            change.newest = Some((number, sent));
-        }
-        match sent.content {
-            Content::Piece(piece) if !sent.covered => self.arrived(&piece, !spurious),
+        match packet.content {
+            Content::Piece(piece) if !packet.covered => {
+                self.arrived(&piece, sent.state == State::Outstanding);
+            }
             Content::Copy(original) => self.cover_original(original),
             Content::Probe => self.probe_results.push_back((number, true)),
             Content::Piece(_) | Content::Other | Content::Quiet => {}
@@ -107,7 +86,7 @@ impl Sender {
     /// A piece arrived; `counts` unless its repair will be counted.
     fn arrived(&mut self, piece: &Piece, counts: bool) {
         let len = u64::from(piece.len);
-        self.count.data_acked += if counts { len } else { 0 };
+        self.flight.count.data_acked += if counts { len } else { 0 };
         if piece.object == STREAM {
             self.stream_acked.insert(piece.offset..piece.offset + len);
         }
@@ -115,21 +94,21 @@ impl Sender {
 
     /// A copy arrived: the packet it was made of needs no repair.
     fn cover_original(&mut self, original: u64) {
-        let Some(sent) = self.log.get_mut(original) else {
+        let Some(sent) = self.flight.get_mut(original) else {
             return;
         };
         let open = match sent.state {
-            State::Outstanding => !sent.covered,
+            State::Outstanding => !sent.content.covered,
             State::Copied => true,
             _ => false,
         };
         if open {
-            sent.covered = true;
+            sent.content.covered = true;
             if sent.state == State::Copied {
                 sent.state = State::Lost;
             }
-            if let Content::Piece(piece) = sent.content {
-                self.count.outstanding -= 1;
+            if let Content::Piece(piece) = sent.content.content {
+                self.outstanding -= 1;
                 self.arrived(&piece, true);
             }
         }
@@ -137,21 +116,21 @@ impl Sender {
 
     /// A copy was lost: if it was the last hope of its original, that is repaired.
     fn lose_copy(&mut self, original: u64) {
-        let Some(sent) = self.log.get_mut(original) else {
+        let Some(sent) = self.flight.get_mut(original) else {
             return;
         };
-        sent.copies_lost += 1;
-        if sent.state == State::Copied && sent.copies_lost == sent.copies {
+        sent.content.copies_lost += 1;
+        if sent.state == State::Copied && sent.content.copies_lost == sent.content.copies {
             self.abandon_copies(original);
         }
     }
 
     /// No copy of a lost packet will arrive: it is repaired.
     pub(super) fn abandon_copies(&mut self, original: u64) {
-        if let Some(sent) = self.log.get_mut(original) {
+        if let Some(sent) = self.flight.get_mut(original) {
             sent.state = State::Lost;
-            if let Content::Piece(piece) = sent.content {
-                self.count.outstanding -= 1;
+            if let Content::Piece(piece) = sent.content.content {
+                self.outstanding -= 1;
                 self.outbox.repair(piece);
             }
         }
@@ -160,7 +139,7 @@ impl Sender {
     fn cover(&mut self, now: Instant, report: &Report) {
         let srtt = self.path.rtt.smoothed();
         let coverage = &mut self.coverage;
-        let known = coverage.end.max(self.log.first());
+        let known = coverage.end.max(self.flight.log().first());
         let stuck_since = *coverage.stuck_since.get_or_insert(now);
         if report.from <= known || now.since(stuck_since) > srtt * 3 + PATIENCE {
             // A peer that does not tell of some packets, though asked, does not keep their records here
@@ -177,12 +156,12 @@ impl Sender {
     }
 
     /// Decides what was told missing: lost once overtaken by enough packets and time.
-    fn find_losses(&mut self, now: Instant, change: &mut Change) {
+    fn find_losses(&mut self, now: Instant, lost: &mut Lost) {
         let Some(largest) = self.coverage.largest_acked else {
             return;
         };
         let window = self.coverage.reorder_window;
-        let newest_at = self.log.get(largest).map_or(now, |s| s.at);
+        let newest_at = self.flight.log().get(largest).map_or(now, |s| s.at);
         let threshold = if window.is_zero() {
             PACKET_THRESHOLD
         } else {
@@ -193,15 +172,15 @@ impl Sender {
             .end
             .min((largest + 1).saturating_sub(threshold));
         let mut undecided = None;
-        for number in self.log.first().max(self.coverage.decided)..overtaken {
-            let Some(sent) = self.log.get(number) else {
+        for number in self.settled().max(self.coverage.decided)..overtaken {
+            let Some(sent) = self.flight.log().get(number) else {
                 continue;
             };
             if sent.state != State::Outstanding {
                 continue;
             }
             if sent.at + window <= newest_at {
-                self.lose(number, change);
+                self.lose(number, lost);
             } else {
                 undecided = undecided.or(Some(number));
             }
@@ -209,18 +188,20 @@ impl Sender {
         self.coverage.decided = undecided.unwrap_or(overtaken.max(self.coverage.decided));
     }
 
-    pub(super) fn lose(&mut self, number: u64, change: &mut Change) {
-        let Some(sent) = self.log.get_mut(number) else {
+    pub(super) fn lose(&mut self, number: u64, lost: &mut Lost) {
+        let Some(sent) = self.flight.take_off(number) else {
             return;
         };
-        let hope = !sent.covered && sent.copies > sent.copies_lost;
-        sent.state = if hope { State::Copied } else { State::Lost };
-        let (content, wire, covered) = (sent.content, sent.wire, sent.covered);
-        self.count.in_flight -= u64::from(wire);
-        match content {
-            Content::Piece(_) if hope => {}
-            Content::Piece(piece) if !covered => {
-                self.count.outstanding -= 1;
+        let packet = sent.content;
+        let hope = !packet.covered && packet.copies > packet.copies_lost;
+        match packet.content {
+            Content::Piece(_) if hope => {
+                if let Some(sent) = self.flight.get_mut(number) {
+                    sent.state = State::Copied;
+                }
+            }
+            Content::Piece(piece) if !packet.covered => {
+                self.outstanding -= 1;
                 self.outbox.repair(piece);
             }
             Content::Copy(original) => self.lose_copy(original),
@@ -230,93 +211,65 @@ impl Sender {
             }
             Content::Piece(_) | Content::Other | Content::Quiet => {}
         }
-        self.count.lost += 1;
-        self.count.lost_bytes += u64::from(wire);
-        change.lost_bytes += u64::from(wire);
-        change.lost_packets += 1;
-        let first = change.lost_span.map_or(number, |(f, _)| f);
-        change.lost_span = Some((first, number));
+        self.flight.count_lost(number, &sent, lost);
     }
 
     /// Tells the law: losses first, then acknowledgements.
     fn conclude(&mut self, now: Instant, before: u64, report: &Report, change: &Change) {
-        if change.acked_packets > 0 {
+        let Change { acked, lost } = change;
+        if acked.packets > 0 {
             self.clocks.progress_at = Some(now);
             self.clocks.backoff = 0;
             self.clocks.probes = 0;
         }
-        let (rtt, queue_delay) = self.measure(now, before, report, change);
-        if let Some(span) = change.lost_span {
-            let new_episode = span.1 >= self.clocks.episode_end;
-            if new_episode {
-                self.clocks.episode_end = self.log.next();
-                self.count.episodes += 1;
-            }
-            let path = self.view();
-            self.law.on_loss(&LossEvent {
-                now,
-                lost: Size::from_bytes(change.lost_bytes),
-                packets: change.lost_packets,
-                span,
-                new_episode,
-                oldest: self.facts.get(span.0).unwrap_or_default(),
-                newest: self.facts.get(span.1).unwrap_or_default(),
-                lost_total: Size::from_bytes(self.count.lost_bytes),
-                in_flight_before: Size::from_bytes(before),
-                path,
-            });
+        let (rtt, queue_delay) = self.measure(now, before, report, acked);
+        if let Some((_, last)) = lost.span() {
+            self.flight.tell_losses(now, before, lost, last);
         }
-        if change.spurious > 0 {
+        if acked.spurious > 0 {
             let step = (self.path.rtt.min() / 8).max(Duration::from_micros(500));
-            let widest = self.path.rtt.smoothed();
+            let widest = self.srtt();
             self.coverage.reorder_window = (self.coverage.reorder_window + step).min(widest);
-            self.law.tell(now, |law| law.on_undo(now));
+            self.flight.governor.tell(now, |law| law.on_undo(now));
         }
-        let round_start = self.coverage.largest_acked >= Some(self.clocks.round_end);
-        if round_start {
-            self.clocks.round += 1;
-            self.clocks.round_end = self.log.next();
-        }
+        let largest = self.coverage.largest_acked.unwrap_or(report.largest);
+        let round_start = self.flight.round(largest);
         let ce = report.ce.saturating_sub(self.coverage.ce);
         self.coverage.ce = self.coverage.ce.max(report.ce);
-        if change.acked_packets > 0 {
-            let path = self.view();
-            self.law.on_ack(&AckEvent {
-                now,
-                acked: Size::from_bytes(change.acked_bytes),
-                packets: change.acked_packets,
-                round: self.clocks.round,
-                round_start,
-                in_flight_before: Size::from_bytes(before),
-                rtt,
-                queue_delay,
-                rate: self.path.last_rate.take(),
-                delivered: Size::from_bytes(self.count.delivered),
-                lost: Size::from_bytes(self.count.lost_bytes),
-                newest: change.newest.and_then(|(number, _)| self.facts.get(number)),
-                receiver: None,
-                ce,
-                app_limited: self.is_limited_elsewhere(),
-                path,
-            });
-        }
-        self.facts.trim(self.log.first());
-        if self.count.in_flight == 0 && self.clocks.idle_since.is_none() {
-            self.clocks.idle_since = Some(now);
-        }
+        let rate = if acked.packets > 0 {
+            self.path.last_rate.take()
+        } else {
+            None
+        };
+        let signals = Signals {
+            rtt,
+            queue_delay,
+            rate,
+            receiver: None,
+            ce,
+            round_start,
+            app_limited: self.is_limited_elsewhere(),
+        };
+        self.flight.tell_acks(now, acked, signals);
     }
 
     /// Without any sample yet, feedback of ours that arrived as the last will do: where both ends send
     /// little, every report may end in it.
     fn measure_by_quiet(&mut self, now: Instant, report: &Report) {
-        let quiet = self.log.get(report.largest);
+        let quiet = self.flight.log().get(report.largest);
         let quiet = quiet.filter(|sent| sent.state == State::Quiet);
         if let (None, Some(sent)) = (self.path.rtt.min_ever(), quiet) {
             let held = Duration::from_micros(report.delay_us);
             let sample = now.since(sent.at).saturating_sub(held);
-            if !sample.is_zero() {
-                self.path.rtt.update(now, sample);
-            }
+            self.add_rtt(now, sample);
+        }
+    }
+
+    fn add_rtt(&mut self, now: Instant, sample: Duration) {
+        if !sample.is_zero() {
+            self.path.rtt.update(now, sample);
+            self.flight.path.srtt = self.path.rtt.smoothed();
+            self.flight.path.min_rtt = self.path.rtt.min();
         }
     }
 
@@ -325,37 +278,27 @@ impl Sender {
         now: Instant,
         before: u64,
         report: &Report,
-        change: &Change,
+        acked: &Acked,
     ) -> (Option<Duration>, Option<Duration>) {
         if report.delay_us == Report::NO_DELAY {
             return (None, None);
         }
-        let Some((number, sent)) = change.newest.filter(|(n, _)| *n == report.largest) else {
+        let Some(newest) = acked.newest.filter(|n| n.number == report.largest) else {
             self.measure_by_quiet(now, report);
             return (None, None);
         };
         let sample = now
-            .since(sent.at)
+            .since(newest.at)
             .saturating_sub(Duration::from_micros(report.delay_us));
-        if !sample.is_zero() {
-            self.path.rtt.update(now, sample);
-        }
-        let queue = self.path.queue.update(now, sent.at, report.arrived_us);
+        self.add_rtt(now, sample);
+        let queue = self.path.queue.update(now, newest.at, report.arrived_us);
         self.measure_intake(report, before);
-        let progress = Progress {
-            arrived_us: report.arrived_us,
-            bytes: report.bytes,
-            sent: sent.at,
-            sent_bytes: self.sent_bytes_at(&sent),
-            packet: number,
-            lost: self.count.lost,
-        };
         let ms = Duration::from_millis;
-        let about_one_rtt = self.path.rtt.smoothed().clamp(ms(25), ms(100));
-        let window = self.law.law().sample_window().unwrap_or(about_one_rtt);
-        self.path.last_rate = self.path.delivery.update(progress, window);
+        let about_one_rtt = self.srtt().clamp(ms(25), ms(100));
+        let arrived = (report.arrived_us, report.bytes);
+        self.path.last_rate = self.flight.sample(acked, arrived, about_one_rtt);
         if let Some(rate) = self.path.last_rate {
-            self.path.interval = self.wished_interval(rate.rate);
+            self.flight.path.feedback_interval = self.wished_interval(rate.rate);
         }
         ((!sample.is_zero()).then_some(sample), Some(queue))
     }
@@ -367,34 +310,27 @@ impl Sender {
             delay: Duration::from_micros(report.delay_us),
         };
         let way = Way {
-            rtt: self.path.rtt.smoothed(),
-            interval: self.path.interval,
-            datagram: self.path.datagram,
+            rtt: self.srtt(),
+            interval: self.interval(),
+            datagram: self.datagram(),
             in_flight: before,
-            window: self.law.allowance().window.bytes(),
+            window: self.window(),
         };
         self.path.intake.update(taken, &way);
-    }
-
-    /// The full count from its low half: less than 4 GiB can have left since.
-    fn sent_bytes_at(&self, sent: &Sent) -> u64 {
-        #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
-        let behind = (self.count.sent_bytes as u32).wrapping_sub(sent.sent_bytes_low);
-        self.count.sent_bytes - u64::from(behind)
     }
 
     /// An eighth of an rtt between 5 and 10 ms, stretched on slow paths to 16 datagrams (but not
     /// beyond a quarter rtt or 25 ms); a fifth of the sample window when the law wants finer ones.
     fn wished_interval(&self, rate: Rate) -> Duration {
         let ms = Duration::from_millis;
-        let srtt = self.path.rtt.smoothed();
+        let srtt = self.srtt();
         let base = (srtt / 8).clamp(ms(5), ms(10));
-        let slow = rate.time_for(16 * u64::from(self.path.datagram));
+        let slow = rate.time_for(16 * u64::from(self.datagram()));
         let interval = slow.clamp(base, (srtt / 4).max(ms(25)));
-        if let Some(wish) = self.law.law().feedback_wish().interval {
+        if let Some(wish) = self.law().feedback_wish().interval {
             return wish.clamp(LEAST_INTERVAL, Schedule::MAX_INTERVAL);
         }
-        self.law.law().sample_window().map_or(interval, |w| {
+        self.law().sample_window().map_or(interval, |w| {
             if w < ms(25) {
                 w / 5
             } else {

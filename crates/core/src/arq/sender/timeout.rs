@@ -3,12 +3,8 @@
 
 use std::time::Duration;
 
-use super::{Change, MAX_TIMEOUT, MOST_PROBES, PROBES, Sender};
-use crate::{
-    send::{Content, State},
-    stats::Why,
-    time::Instant,
-};
+use super::{Content, Lost, MAX_TIMEOUT, MOST_PROBES, PROBES, Sender};
+use crate::{send::State, stats::Why, time::Instant};
 
 /// The shortest silence that a law can ask to be told of.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
@@ -16,20 +12,17 @@ const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 impl Sender {
     /// No feedback in time, or the law's own timer.
     pub fn on_timeout(&mut self, now: Instant) {
-        if self.law.next_tick().is_some_and(|at| at <= now) {
-            self.law.tell(now, |law| law.on_tick(now));
-        }
+        self.flight.governor.on_timer(now);
         if self.silence_deadline().is_none_or(|at| at > now) {
             return;
         }
         self.clocks.backoff += 1;
-        self.count.timeouts += 1;
         self.clocks.progress_at = Some(now);
         let backoff = self.clocks.backoff;
-        self.law.tell(now, |law| law.on_timeout(now, backoff));
+        self.flight.on_silence(now, backoff);
         let probes = (PROBES << backoff.saturating_sub(1).min(8)).min(MOST_PROBES);
         self.clocks.probes = probes;
-        self.coverage.want = Some(self.coverage.end.max(self.log.first()));
+        self.coverage.want = Some(self.coverage.end.max(self.settled()));
         self.coverage.asked_at = Some(now);
         self.repair_oldest(probes);
     }
@@ -38,15 +31,15 @@ impl Sender {
     /// are over: nothing is sent again for them, so that they do not count, and their size may be tried
     /// again soon.
     fn repair_oldest(&mut self, probes: u32) {
-        let mut change = Change::default();
+        let mut lost = Lost::default();
         let mut found = 0;
-        for number in self.log.first()..self.log.next() {
-            let Some(sent) = self.log.get(number) else {
+        for number in self.settled()..self.next_number() {
+            let Some(sent) = self.flight.log().get(number) else {
                 break;
             };
             if sent.state == State::Outstanding {
-                let probe = sent.content == Content::Probe;
-                self.lose(number, &mut change);
+                let probe = sent.content.content == Content::Probe;
+                self.lose(number, &mut lost);
                 found += u32::from(!probe);
                 if found == probes {
                     break;
@@ -56,11 +49,16 @@ impl Sender {
     }
 
     fn silence_deadline(&self) -> Option<Instant> {
-        if self.count.in_flight == 0 {
+        if self.in_flight() == 0 {
             return None;
         }
-        let own = || self.path.rtt.timeout(self.path.interval);
-        let timeout = self.law.timeout().unwrap_or_else(own).max(LEAST_TIMEOUT);
+        let own = || self.path.rtt.timeout(self.interval());
+        let timeout = self
+            .flight
+            .governor
+            .timeout()
+            .unwrap_or_else(own)
+            .max(LEAST_TIMEOUT);
         let longest = MAX_TIMEOUT.max(timeout);
         let timeout = timeout
             .saturating_mul(1 << self.clocks.backoff.min(6))
@@ -71,15 +69,13 @@ impl Sender {
     /// The next deadline.
     pub fn next_timeout(&self) -> Option<(Instant, Why)> {
         let silence = self.silence_deadline().map(|at| (at, Why::Repair));
-        let law = self.law.next_tick().map(|at| (at, Why::Law));
-        let allowance = self.law.allowance();
-        let room = allowance.window.bytes().min(self.path.intake.granted());
+        let law = self.flight.governor.next_tick().map(|at| (at, Why::Law));
+        let room = self.window().min(self.path.intake.granted());
         let sendable = self.peek().is_some()
             && !self.is_full()
-            && (self.count.in_flight < room || self.clocks.probes > 0);
-        let rate = allowance.rate.min(self.max_rate);
+            && (self.in_flight() < room || self.clocks.probes > 0);
         let pacing = sendable
-            .then(|| self.pacer.wake(rate, allowance.quantum.bytes()))
+            .then(|| self.flight.governor.wake())
             .flatten()
             .map(|at| (at, Why::Pacing));
         [silence, law, pacing]

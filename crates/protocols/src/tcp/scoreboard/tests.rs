@@ -10,7 +10,7 @@ fn segment(seq: u64, len: u32) -> Segment {
         offset: seq,
         serial: 0,
         sent_bytes: 0,
-        facts: Facts::default(),
+        facts: TxSnapshot::default(),
         sends: 1,
         fate: Fate::InFlight,
         doubled: false,
@@ -74,7 +74,7 @@ proptest! {
                 3 => {
                     let index = board.base() + at % 8;
                     if board.get(index).is_some_and(|s| s.fate != Fate::Sacked) {
-                        board.resent(index, 1, 1, Facts::default());
+                        board.resent(index, 1, 1, TxSnapshot::default());
                         board.double(index);
                     }
                     if at % 3 == 0 {

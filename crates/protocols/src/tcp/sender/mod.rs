@@ -14,7 +14,7 @@ mod timer;
 use std::{collections::VecDeque, time::Duration};
 
 use farhaul_core::{
-    congestion::{Facts, Guard, LossEvent, PathView, RateSample},
+    congestion::{Guard, LossEvent, PathView, RateSample, TxSnapshot},
     path::QueueDelay,
     rate::Delivery,
     send::{Outbox, Pacer},
@@ -289,8 +289,8 @@ impl Sender {
     }
 
     /// What is so for a segment that leaves at `now`; its own bytes in flight are still to be added.
-    fn facts(&self, now: Instant) -> Facts {
-        Facts {
+    fn facts(&self, now: Instant) -> TxSnapshot {
+        TxSnapshot {
             sent_at: now,
             in_flight: Size::from_bytes(self.in_flight()),
             delivered: Size::from_bytes(self.count.delivered),
@@ -377,10 +377,10 @@ impl Sender {
 struct Losses {
     bytes: u64,
     packets: u32,
-    /// Facts and number of the first transmission among them ...
-    oldest: Option<(Facts, u64)>,
+    /// Snapshot and number of the first transmission among them ...
+    oldest: Option<(TxSnapshot, u64)>,
     /// ... and of the last.
-    newest: Option<(Facts, u64)>,
+    newest: Option<(TxSnapshot, u64)>,
     uncounted: (u64, u64),
 }
 

@@ -5,15 +5,14 @@
 use std::time::Duration;
 
 use farhaul_core::{
-    congestion::{AckEvent, Facts, LossEvent, ReceiverRates},
-    rate::Progress,
+    congestion::ReceiverRates,
+    send::{Lost, Signals, State},
     time::Instant,
-    units::{Rate, Size},
+    units::Rate,
 };
 
 use super::{Manner, NeverSent, RoundTrip, Sender, Sent};
 use crate::udt::{
-    book::State,
     seq,
     wire::{AckState, LossList},
 };
@@ -27,16 +26,17 @@ impl Sender {
         state: Option<&AckState>,
         rtt: &mut RoundTrip,
     ) -> Result<(), NeverSent> {
-        let next = seq::expand(next, self.book.first());
-        if next > self.book.next() {
+        let first = self.first();
+        let next = seq::expand(next, first);
+        if next > self.next() {
             return Err(NeverSent);
         }
-        let newly = next.saturating_sub(self.book.first());
+        let newly = next.saturating_sub(first);
         if state.is_some() {
             self.confirmed = self.confirmed.max(next);
         }
         match state {
-            Some(state) if next >= self.book.first() => self.peer_window = state.window.into(),
+            Some(state) if next >= first => self.peer_window = state.window.into(),
             Some(_) => {}
             None => self.peer_window = self.peer_window.saturating_sub(newly),
         }
@@ -47,7 +47,7 @@ impl Sender {
         let mut sample = None;
         if let Some(state) = state {
             sample = self.learn(state, rtt);
-        } else if newly > 0 && self.losses.is_empty() {
+        } else if newly > 0 && !self.has_repairs() {
             sample = self.own_sample(now, rtt);
         }
         if self.pending.packets > 0 && (state.is_some() || self.manner == Manner::Tuned) {
@@ -60,55 +60,26 @@ impl Sender {
     }
 
     fn retire(&mut self, now: Instant, next: u64) {
-        self.losses.remove(0..next);
-        loop {
-            let number = self.book.first();
-            let Some(sent) = self.book.retire(next) else {
-                break;
-            };
-            self.out.retire(&sent.piece);
-            self.count.data_acked += u64::from(sent.piece.len);
-            if sent.state != State::Arrived {
-                self.arrived(number, sent);
-            }
-        }
-        if self.book.is_empty() {
+        let (out, mut data) = (&mut self.out, 0);
+        self.flight.ack_below(next, &mut self.pending, |sent| {
+            out.retire(&sent.content.piece);
+            data += u64::from(sent.content.piece.len);
+        });
+        self.flight.count.data_acked += data;
+        if self.is_idle() {
             self.out.settle();
         }
         self.clocks.progress_at = now;
         self.clocks.backoff = 0;
     }
 
-    /// Packet `number` is with the receiver.
-    fn arrived(&mut self, number: u64, sent: Sent) {
-        let wire = u64::from(sent.wire);
-        if self.pending.packets == 0 {
-            self.pending.in_flight_before = self.in_flight;
-        }
-        if sent.state != State::Lost {
-            self.in_flight -= wire;
-        }
-        self.pending.bytes += wire;
-        self.pending.packets += 1;
-        if self.pending.newest.is_none_or(|(n, _)| n <= number) {
-            self.pending.newest = Some((number, sent));
-        }
-        self.count.acked_bytes += wire;
-    }
-
     /// Everything below `end` that was not missed has arrived, but what was sent again may be missed for
     /// a second time.
     fn infer(&mut self, end: u64) {
-        let start = self.clocks.told_below.max(self.book.first());
-        for number in start..end {
-            if let Some(sent) = self.book.get_mut(number)
-                && sent.state == State::InFlight
-                && !sent.resent
-            {
-                let before = *sent;
-                sent.state = State::Arrived;
-                let sent = before;
-                self.arrived(number, sent);
+        for number in self.clocks.told_below.max(self.first())..end {
+            let sent = self.get(number);
+            if sent.is_some_and(|sent| sent.state == State::Outstanding && !sent.resent) {
+                self.flight.ack(number, &mut self.pending);
             }
         }
         self.clocks.told_below = self.clocks.told_below.max(end);
@@ -117,7 +88,7 @@ impl Sender {
     /// Takes what the receiver measured; the round trip it tells, if it has one.
     fn learn(&mut self, state: &AckState, rtt: &mut RoundTrip) -> Option<Duration> {
         if let Some(speed) = state.speed {
-            let datagram = u64::from(self.datagram);
+            let datagram = u64::from(self.flight.path.datagram);
             let rate = |packets: u32| Rate::from_bps(u64::from(packets) * datagram * 8);
             self.rates = ReceiverRates {
                 arrival: rate(speed.arrival),
@@ -137,77 +108,31 @@ impl Sender {
 
     /// A light acknowledgement leaves with the packet it is for: a round trip without waiting.
     fn own_sample(&self, now: Instant, rtt: &mut RoundTrip) -> Option<Duration> {
-        let (_, newest) = self.pending.newest?;
+        let newest = self.pending.newest?;
         if self.manner == Manner::Libudt || newest.resent {
             return None;
         }
-        let sample = now.since(newest.facts.sent_at);
+        let sample = now.since(newest.at);
         rtt.update(sample);
         Some(sample)
     }
 
     fn tell_law(&mut self, now: Instant, sample: Option<Duration>, rtt: &RoundTrip) {
         let pending = std::mem::take(&mut self.pending);
-        let Some((number, newest)) = pending.newest else {
+        let Some(newest) = pending.newest else {
             return;
         };
-        let round_start = number >= self.clocks.round_end;
-        if round_start {
-            self.clocks.round += 1;
-            self.clocks.round_end = self.book.next();
-        }
-        let progress = Progress {
-            arrived_us: now.as_nanos() / 1_000,
-            bytes: self.count.acked_bytes,
-            sent: newest.facts.sent_at,
-            sent_bytes: newest.bytes_so_far,
-            packet: number,
-            lost: self.count.lost,
-        };
-        let window = self
-            .law
-            .law()
-            .sample_window()
-            .unwrap_or_else(|| rtt.smoothed());
-        let rate = self.delivery.update(progress, window);
-        let event = AckEvent {
-            now,
-            acked: Size::from_bytes(pending.bytes),
-            packets: pending.packets,
-            round: self.clocks.round,
-            round_start,
-            in_flight_before: Size::from_bytes(pending.in_flight_before),
+        self.see(rtt);
+        let arrived = (now.as_nanos() / 1_000, self.flight.count.delivered);
+        let signals = Signals {
             rtt: sample,
-            queue_delay: None,
-            rate,
-            delivered: Size::from_bytes(self.count.acked_bytes),
-            lost: Size::from_bytes(self.count.lost_bytes),
-            newest: Some(newest.facts),
+            rate: self.flight.sample(&pending, arrived, rtt.smoothed()),
             receiver: Some(self.rates),
-            ce: 0,
+            round_start: self.flight.round(newest.number),
             app_limited: !self.out.is_ready(),
-            path: self.view(rtt),
+            ..Signals::default()
         };
-        self.law.on_ack(&event);
-    }
-
-    /// Takes the packets in `range` out of flight and marks them to be sent again; returns how many
-    /// were not marked before.
-    pub(super) fn lose(&mut self, range: std::ops::Range<u64>) -> u64 {
-        for number in range.clone() {
-            if let Some(sent) = self.book.get_mut(number)
-                && sent.state != State::Lost
-            {
-                if sent.state == State::InFlight {
-                    self.in_flight -= u64::from(sent.wire);
-                }
-                sent.state = State::Lost;
-                self.count.lost_bytes += u64::from(sent.wire);
-            }
-        }
-        let new = self.losses.insert(range);
-        self.count.lost += new;
-        new
+        self.flight.tell_acks(now, &pending, signals);
     }
 
     /// The receiver misses these.
@@ -218,8 +143,8 @@ impl Sender {
         rtt: &RoundTrip,
     ) -> Result<(), NeverSent> {
         let outstanding = self.outstanding();
-        let before = self.in_flight;
-        let (mut reported, mut new, mut span) = (0, 0, None);
+        let before = self.flight.count.in_flight;
+        let (mut lost, mut span) = (Lost::default(), None);
         let mut floor = outstanding.start;
         for (first, last) in losses.runs() {
             let last = seq::expand(last, outstanding.start);
@@ -232,12 +157,11 @@ impl Sender {
             }
             // Runs ascend; one that does not is not looked at twice.
             floor = last + 1;
-            reported += floor - first;
             span = Some((span.map_or(first, |(start, _)| start), last));
-            new += match self.manner {
-                Manner::Libudt => self.lose(first..floor),
-                Manner::Tuned => self.lose_settled(now, first..floor, rtt),
-            };
+            match self.manner {
+                Manner::Libudt => self.lose_reported(first..floor, &mut lost),
+                Manner::Tuned => self.lose_settled(now, first..floor, rtt, &mut lost),
+            }
         }
         let Some(span) = span else {
             return Ok(());
@@ -245,50 +169,39 @@ impl Sender {
         if self.manner == Manner::Tuned {
             self.infer(span.1 + 1);
         }
-        // libudt's controller hears of every report, the cured one's of news.
-        let told = match self.manner {
-            Manner::Libudt => reported,
-            Manner::Tuned => new,
-        };
-        if told == 0 {
-            return Ok(());
+        if lost.span().is_some() {
+            self.clocks.progress_at = now;
+            self.see(rtt);
+            self.flight.tell_losses(now, before, &lost, span.0);
         }
-        self.clocks.progress_at = now;
-        let new_episode = span.0 >= self.clocks.episode_end;
-        if new_episode {
-            self.clocks.episode_end = self.book.next();
-        }
-        self.law.on_loss(&LossEvent {
-            now,
-            lost: Size::from_bytes(told * u64::from(self.datagram)),
-            packets: u32::try_from(told).unwrap_or(u32::MAX),
-            span,
-            new_episode,
-            oldest: self.facts(span.0),
-            newest: self.facts(span.1),
-            lost_total: Size::from_bytes(self.count.lost_bytes),
-            in_flight_before: Size::from_bytes(before),
-            path: self.view(rtt),
-        });
         Ok(())
     }
 
-    fn facts(&self, number: u64) -> Facts {
-        let sent = self.book.get(number);
-        sent.map(|sent| sent.facts).unwrap_or_default()
-    }
-
-    /// Like [`Self::lose`], but not what was sent again less than a round trip ago: the report left
-    /// before that arrived.
-    fn lose_settled(&mut self, now: Instant, range: std::ops::Range<u64>, rtt: &RoundTrip) -> u64 {
-        let trip = rtt.min().unwrap_or_else(|| rtt.smoothed());
-        let mut new = 0;
+    /// libudt's controller hears of every report, not of news alone.
+    fn lose_reported(&mut self, range: std::ops::Range<u64>, lost: &mut Lost) {
         for number in range {
-            let fresh = |sent: &Sent| sent.resent && now.since(sent.facts.sent_at) < trip;
-            if !self.book.get(number).is_some_and(fresh) {
-                new += self.lose(number..number + 1);
+            let known = self.get(number).copied();
+            self.flight.mark_lost(number..number + 1, lost);
+            if let Some(sent) = known.filter(|sent| sent.state == State::Lost) {
+                lost.add(number, &sent);
             }
         }
-        new
+    }
+
+    /// Not what was sent again less than a round trip ago: the report left before that arrived.
+    fn lose_settled(
+        &mut self,
+        now: Instant,
+        range: std::ops::Range<u64>,
+        rtt: &RoundTrip,
+        lost: &mut Lost,
+    ) {
+        let trip = rtt.min().unwrap_or_else(|| rtt.smoothed());
+        for number in range {
+            let fresh = |sent: &Sent| sent.resent && now.since(sent.at) < trip;
+            if !self.get(number).is_some_and(fresh) {
+                self.flight.mark_lost(number..number + 1, lost);
+            }
+        }
     }
 }

@@ -3,12 +3,14 @@
 //! after a round trip and its variations: the one fills the hole that holds everything up, the other
 //! lets the receiver see what else it lacks.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
-use farhaul_core::time::Instant;
+use farhaul_core::{
+    send::{Lost, State},
+    time::Instant,
+};
 
 use super::{Manner, RoundTrip, SYN, Sender, Sent};
-use crate::udt::book::State;
 
 /// The longest pause between such repeats.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
@@ -20,13 +22,18 @@ const GROWTH: u64 = 8;
 
 /// Left longer ago than an answer takes.
 fn is_overdue(sent: &Sent, now: Instant, rtt: &RoundTrip) -> bool {
-    now.since(sent.facts.sent_at) >= rtt.patience() + SYN
+    now.since(sent.at) >= rtt.patience() + SYN
 }
 
 impl Sender {
+    /// The packets of `range` are sent again; the law does not hear of it.
+    fn mark(&mut self, range: Range<u64>) {
+        self.flight.mark_lost(range, &mut Lost::default());
+    }
+
     /// When the cured sender sends something again.
     pub(in crate::udt) fn again_at(&self, rtt: &RoundTrip) -> Option<Instant> {
-        if self.manner == Manner::Libudt || self.book.is_empty() {
+        if self.manner == Manner::Libudt || self.is_idle() {
             return None;
         }
         let times = [self.revisit_at(rtt), self.repeat_at(rtt)];
@@ -47,10 +54,10 @@ impl Sender {
 
     /// When the first packet is overdue while new ones leave; when they do not, there is silence.
     fn revisit_at(&self, rtt: &RoundTrip) -> Option<Instant> {
-        let first = self.book.get(self.book.first())?;
-        let newest = self.book.get(self.book.next() - 1)?;
-        let flows = !newest.resent && newest.facts.sent_at > first.facts.sent_at;
-        let due = first.facts.sent_at + rtt.patience() + SYN;
+        let first = self.get(self.first())?;
+        let newest = self.get(self.next() - 1)?;
+        let flows = !newest.resent && newest.at > first.at;
+        let due = first.at + rtt.patience() + SYN;
         // Even if it seemed to have arrived, for a report of what came after it did not name it: the
         // report that did was lost.
         (flows && first.state != State::Lost).then_some(due)
@@ -58,7 +65,7 @@ impl Sender {
 
     /// Acknowledgements have come further: to what is on its way, or to what is missing too?
     pub(super) fn calm(&mut self, now: Instant, rtt: &RoundTrip) {
-        let first = self.book.get(self.book.first());
+        let first = self.get(self.first());
         if first.is_none_or(|sent| !sent.resent && !is_overdue(sent, now, rtt)) {
             self.clocks.stride = 1;
         }
@@ -69,8 +76,8 @@ impl Sender {
     /// eight times as many are sent again, so that they are not made good packet by packet. libudt says
     /// nothing more while they stop, so that new packets do not put this off.
     pub(super) fn revisit_first(&mut self, now: Instant, rtt: &RoundTrip) {
-        let first = self.book.first();
-        let sent = self.book.get(first);
+        let first = self.first();
+        let sent = self.get(first);
         if sent.is_none_or(|sent| !is_overdue(sent, now, rtt)) {
             return;
         }
@@ -78,13 +85,13 @@ impl Sender {
             self.clocks.stride = (self.clocks.stride * GROWTH).min(MAX_STRIDE);
         }
         self.clocks.revisited = first;
-        self.lose(first..first + 1);
+        self.mark(first..first + 1);
         for number in first + 1..first + self.clocks.stride {
-            let Some(sent) = self.book.get(number) else {
+            let Some(sent) = self.get(number) else {
                 return;
             };
-            if sent.state == State::InFlight && is_overdue(sent, now, rtt) {
-                self.lose(number..number + 1);
+            if sent.state == State::Outstanding && is_overdue(sent, now, rtt) {
+                self.mark(number..number + 1);
             }
         }
     }
@@ -94,24 +101,24 @@ impl Sender {
         if self.has_repairs() {
             return None;
         }
-        let sent_at = |number| self.book.get(number).map(|sent| sent.facts.sent_at);
-        let newest = sent_at(self.book.next() - 1);
-        let since = self.clocks.progress_at.max(sent_at(self.book.first())?);
+        let sent_at = |number| self.get(number).map(|sent| sent.at);
+        let newest = sent_at(self.next() - 1);
+        let since = self.clocks.progress_at.max(sent_at(self.first())?);
         let since = since.max(newest.unwrap_or(since));
         let pause = (rtt.patience() + SYN * 2) * (1 << self.clocks.backoff.min(MAX_BACKOFF));
         Some(since + pause.min(MAX_PAUSE.max(rtt.smoothed() * 2)))
     }
 
     fn repeat(&mut self, now: Instant) {
-        let (first, next) = (self.book.first(), self.book.next());
-        self.lose(first..first + 1);
-        self.lose(next - 1..next);
+        let (first, next) = (self.first(), self.next());
+        self.mark(first..first + 1);
+        self.mark(next - 1..next);
         self.clocks.progress_at = now;
         self.clocks.backoff += 1;
-        self.count.timeouts += 1;
         if self.clocks.backoff > 1 {
-            let backoff = self.clocks.backoff;
-            self.law.tell(now, |law| law.on_timeout(now, backoff));
+            self.flight.on_silence(now, self.clocks.backoff);
+        } else {
+            self.flight.count.timeouts += 1;
         }
     }
 
@@ -121,11 +128,10 @@ impl Sender {
         if self.manner == Manner::Tuned {
             return;
         }
-        self.count.timeouts += 1;
-        if self.losses.is_empty() {
+        if !self.has_repairs() {
             let all = self.outstanding();
-            self.lose(all);
+            self.mark(all);
         }
-        self.law.tell(now, |law| law.on_timeout(now, expired));
+        self.flight.on_silence(now, expired);
     }
 }

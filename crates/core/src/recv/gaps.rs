@@ -1,0 +1,160 @@
+//! Which packets are missing, and of which has the sender been told? Numbers in, ranges out: first
+//! those that were never reported, then those that were and are still missing after a pause. What is
+//! reported when, and how it looks, is the protocol's.
+
+use std::{collections::VecDeque, ops::Range, time::Duration};
+
+use crate::{loss::Ranges, time::Instant};
+
+/// The missing packets of one sender.
+#[derive(Clone, Debug, Default)]
+pub struct Gaps {
+    /// One past the highest number received.
+    next: u64,
+    missing: Ranges,
+    fresh: VecDeque<Range<u64>>,
+    /// When they were reported last, in that order.
+    reported: VecDeque<(Instant, Range<u64>)>,
+}
+
+impl Gaps {
+    /// The sender's numbers begin at `first`.
+    pub fn new(first: u64) -> Self {
+        Self {
+            next: first,
+            ..Self::default()
+        }
+    }
+
+    /// Packet `number` arrived; false if it had before, or nobody waits for it.
+    pub fn on_packet(&mut self, number: u64) -> bool {
+        if number < self.next {
+            return self.missing.remove(number..number + 1) > 0;
+        }
+        self.miss_below(number);
+        self.next = number + 1;
+        true
+    }
+
+    /// The packets below `number` have been sent: those that did not come are missing.
+    pub fn miss_below(&mut self, number: u64) {
+        let gap = self.next..number;
+        if !gap.is_empty() {
+            self.missing.insert(gap.clone());
+            self.fresh.push_back(gap);
+            self.next = number;
+        }
+    }
+
+    /// Nobody waits for the packets of `range` any more.
+    pub fn give_up(&mut self, range: Range<u64>) {
+        self.missing.remove(range);
+    }
+
+    /// One past the highest number received.
+    pub const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Everything below has arrived or was given up.
+    pub fn prefix(&self) -> u64 {
+        self.missing.first().unwrap_or(self.next)
+    }
+
+    /// Nothing is missing below [`Self::next`].
+    pub fn is_complete(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// Something was never reported.
+    pub fn has_fresh(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+
+    /// Takes a gap as it was found, never reported; some of it may have arrived since.
+    pub fn take_fresh(&mut self) -> Option<Range<u64>> {
+        self.fresh.pop_front()
+    }
+
+    /// When something was reported `pause` ago; some of it may have arrived since.
+    pub fn due(&self, pause: Duration) -> Option<Instant> {
+        self.reported.front().map(|(at, _)| *at + pause)
+    }
+
+    /// Takes a range that was reported `pause` ago or earlier.
+    pub fn take_due(&mut self, now: Instant, pause: Duration) -> Option<Range<u64>> {
+        self.due(pause).filter(|at| *at <= now)?;
+        self.reported.pop_front().map(|(_, range)| range)
+    }
+
+    /// What is still missing of `range`.
+    pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        self.missing.within(range)
+    }
+
+    /// `range` is being reported.
+    pub fn on_reported(&mut self, now: Instant, range: Range<u64>) {
+        self.reported.push_back((now, range));
+    }
+
+    /// `range` could not be reported: it goes first next time.
+    pub fn put_back(&mut self, range: Range<u64>) {
+        self.fresh.push_front(range);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PAUSE: Duration = Duration::from_millis(30);
+
+    proptest! {
+        /// A naive receiver knows what came; each missing packet is told of at once, and again after
+        /// each pause for as long as it is missing.
+        #[test]
+        fn every_missing_packet_is_told_of_in_time(
+            steps in proptest::collection::vec((0_u64..60, 0_u8..6), 1..300),
+        ) {
+            let (mut gaps, mut came, mut end) = (Gaps::new(100), BTreeSet::new(), 100_u64);
+            let mut told: Vec<(u64, Instant)> = Vec::new();
+            for (i, (x, op)) in steps.into_iter().enumerate() {
+                let now = Instant::from_nanos(10_000_000 * i as u64);
+                let number = (end + 5).saturating_sub(x).max(100);
+                match op {
+                    0 => {
+                        gaps.give_up(number..number + 4);
+                        came.extend((number..number + 4).filter(|n| *n < end));
+                    }
+                    1 => {
+                        gaps.miss_below(number);
+                        end = end.max(number);
+                    }
+                    _ => {
+                        prop_assert_eq!(gaps.on_packet(number), came.insert(number));
+                        end = end.max(number + 1);
+                    }
+                }
+                let missing: Vec<u64> = (100..end).filter(|n| !came.contains(n)).collect();
+                prop_assert_eq!(gaps.prefix(), missing.first().copied().unwrap_or(end));
+                prop_assert_eq!(gaps.is_complete(), missing.is_empty());
+                prop_assert_eq!(gaps.next(), end);
+                while let Some(range) = gaps.take_fresh().or_else(|| gaps.take_due(now, PAUSE)) {
+                    for part in gaps.within(range).collect::<Vec<_>>() {
+                        told.extend(part.clone().map(|n| (n, now)));
+                        gaps.on_reported(now, part);
+                    }
+                }
+                prop_assert!(!gaps.has_fresh());
+                for n in missing {
+                    let last = told.iter().rev().find(|(m, _)| *m == n).map(|(_, at)| *at);
+                    prop_assert!(last.is_some_and(|at| now.since(at) < PAUSE), "{n} at {now:?}");
+                }
+            }
+        }
+    }
+}

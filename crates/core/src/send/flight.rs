@@ -1,0 +1,655 @@
+//! What is on its way, and what does the congestion law learn of it? Records of packets by number, the
+//! counters of a sender, rounds and episodes of loss, and the one place where a law's events are made.
+//!
+//! A protocol whose repairs get new numbers [`push`](Flight::push)es them; one whose repairs keep theirs
+//! has them [`mark`](Flight::mark_lost)ed, takes them with [`next_lost`](Flight::next_lost) and
+//! [`resend`](Flight::resend)s them.
+
+use std::{ops::Range, time::Duration};
+
+use super::{Governor, Permit, Sent, SentLog, Snapshots, State};
+use crate::{
+    congestion::{
+        AckEvent, CongestionController, LossEvent, PathView, RateSample, ReceiverRates, TxSnapshot,
+    },
+    loss::Ranges,
+    rate::{Delivery, Progress},
+    stats::{Stats, Why},
+    time::Instant,
+    units::{Rate, Size},
+};
+
+/// What a sender counts. "Wire" bytes are UDP payload.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Wire bytes, repairs included.
+    pub sent_bytes: u64,
+    /// Wire bytes neither acknowledged nor believed lost.
+    pub in_flight: u64,
+    /// Wire bytes acknowledged.
+    pub delivered: u64,
+    /// Packets believed lost.
+    pub lost: u64,
+    /// Wire bytes believed lost.
+    pub lost_bytes: u64,
+    /// Packets believed lost that arrived.
+    pub spurious: u64,
+    /// Data bytes sent for the first time.
+    pub data_sent: u64,
+    /// Data bytes sent again.
+    pub repaired: u64,
+    /// Packets with data sent again.
+    pub retransmits: u64,
+    /// Data bytes acknowledged.
+    pub data_acked: u64,
+    /// Episodes of loss.
+    pub episodes: u64,
+    /// Timeouts.
+    pub timeouts: u64,
+}
+
+/// The newest packet that an acknowledgement tells of.
+#[derive(Clone, Copy, Debug)]
+pub struct Newest {
+    /// Its number.
+    pub number: u64,
+    /// When it left last.
+    pub at: Instant,
+    /// It left more than once.
+    pub resent: bool,
+    sent_bytes_low: u32,
+    batch: u32,
+}
+
+/// Acknowledgements that the law has not heard of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Acked {
+    /// Wire bytes.
+    pub bytes: u64,
+    /// Packets.
+    pub packets: u32,
+    /// Packets that were believed lost.
+    pub spurious: u32,
+    /// The newest, believed lost or not.
+    pub newest: Option<Newest>,
+    in_flight_before: u64,
+}
+
+/// Losses that the law has not heard of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lost {
+    /// Wire bytes.
+    pub bytes: u64,
+    /// Packets.
+    pub packets: u32,
+    /// The first and the last that was noticed: number and batch.
+    ends: Option<[(u64, u32); 2]>,
+}
+
+impl Lost {
+    /// Numbers of the first and of the last that was noticed.
+    pub fn span(&self) -> Option<(u64, u64)> {
+        self.ends.map(|[first, last]| (first.0, last.0))
+    }
+
+    /// Packet `number` is among them.
+    pub fn add<X>(&mut self, number: u64, sent: &Sent<X>) {
+        self.bytes += u64::from(sent.wire);
+        self.packets += 1;
+        let this = (number, sent.batch);
+        let first = self.ends.map_or(this, |[first, _]| first);
+        self.ends = Some([first, this]);
+    }
+}
+
+/// What came with acknowledgements.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Signals {
+    /// A round-trip time.
+    pub rtt: Option<Duration>,
+    /// Queueing on the way.
+    pub queue_delay: Option<Duration>,
+    /// The delivery rate.
+    pub rate: Option<RateSample>,
+    /// What the receiver measured.
+    pub receiver: Option<ReceiverRates>,
+    /// Packets newly reported as marked.
+    pub ce: u64,
+    /// The first acknowledgement of a round.
+    pub round_start: bool,
+    /// The sender lacks data, not allowance.
+    pub app_limited: bool,
+}
+
+/// A sender's packets, counters and law.
+pub struct Flight<X> {
+    /// What may leave.
+    pub governor: Governor,
+    /// The path, for the law; `in_flight` is filled in.
+    pub path: PathView,
+    /// Counters.
+    pub count: Counters,
+    /// Delivery rates.
+    pub delivery: Delivery,
+    log: SentLog<X>,
+    snapshots: Snapshots,
+    /// To be sent again under their numbers.
+    marked: Ranges,
+    round: u64,
+    round_end: u64,
+    episode_end: u64,
+    /// Since when nothing is in flight, after something was.
+    idle_since: Option<Instant>,
+}
+
+impl<X: Copy + Default> Flight<X> {
+    /// Nothing sent; governed by `law`, never faster than `max_rate`.
+    pub fn new(law: Box<dyn CongestionController>, max_rate: Rate) -> Self {
+        Self {
+            governor: Governor::new(law, max_rate),
+            path: PathView::default(),
+            count: Counters::default(),
+            delivery: Delivery::default(),
+            log: SentLog::default(),
+            snapshots: Snapshots::default(),
+            marked: Ranges::default(),
+            round: 0,
+            round_end: 0,
+            episode_end: 0,
+            idle_since: None,
+        }
+    }
+
+    /// Packet numbers begin here; nothing has been sent.
+    pub const fn begin_at(&mut self, number: u64) {
+        self.log.begin_at(number);
+        self.round_end = number;
+        self.episode_end = number;
+    }
+
+    /// The path is known, or it changed: the law begins.
+    pub fn start(&mut self, now: Instant) {
+        let view = self.view();
+        self.governor.on_start(now, &view);
+    }
+
+    /// The path as the law sees it.
+    pub fn view(&self) -> PathView {
+        PathView {
+            in_flight: Size::from_bytes(self.count.in_flight),
+            ..self.path
+        }
+    }
+
+    /// The records.
+    pub const fn log(&self) -> &SentLog<X> {
+        &self.log
+    }
+
+    /// The record of `number`, to change what it carried.
+    pub fn get_mut(&mut self, number: u64) -> Option<&mut Sent<X>> {
+        self.log.get_mut(number)
+    }
+
+    /// Leaves out the next packet number.
+    pub fn skip(&mut self) {
+        self.log.skip();
+    }
+
+    /// Records a new packet of `wire` bytes; a [`State::Quiet`] one is not in flight.
+    pub fn push(&mut self, now: Instant, content: X, wire: u32, state: State) -> u64 {
+        self.count.sent_bytes += u64::from(wire);
+        if state == State::Outstanding {
+            self.add(now, wire);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+        let sent_bytes_low = self.count.sent_bytes as u32;
+        self.log.push(Sent {
+            at: now,
+            content,
+            sent_bytes_low,
+            batch: self.snapshots.next(),
+            wire: u16::try_from(wire).unwrap_or(u16::MAX),
+            state,
+            resent: false,
+        })
+    }
+
+    fn add(&mut self, now: Instant, wire: u32) {
+        if self.count.in_flight == 0
+            && let Some(since) = self.idle_since.take()
+        {
+            let idle = now.since(since);
+            self.governor
+                .tell(now, |law| law.on_idle_restart(now, idle));
+        }
+        self.count.in_flight += u64::from(wire);
+    }
+
+    /// Packet `number` leaves again under its number.
+    pub fn resend(&mut self, now: Instant, number: u64) {
+        let batch = self.snapshots.next();
+        let Some(sent) = self.log.get_mut(number) else {
+            return;
+        };
+        let wire = u32::from(sent.wire);
+        let off = sent.state != State::Outstanding;
+        (sent.at, sent.batch) = (now, batch);
+        (sent.state, sent.resent) = (State::Outstanding, true);
+        self.count.sent_bytes += u64::from(wire);
+        if off {
+            self.add(now, wire);
+        }
+    }
+
+    /// A batch of `bytes` left.
+    pub fn batch_sent(&mut self, now: Instant, bytes: u64, app_limited: bool) {
+        self.governor.charge(now, bytes);
+        let snapshot = TxSnapshot {
+            sent_at: now,
+            in_flight: Size::from_bytes(self.count.in_flight),
+            delivered: Size::from_bytes(self.count.delivered),
+            lost: Size::from_bytes(self.count.lost_bytes),
+            app_limited,
+        };
+        self.snapshots.push(self.log.next(), snapshot);
+        let view = self.view();
+        self.governor.on_sent(now, Size::from_bytes(bytes), &view);
+    }
+
+    /// Packet `number` arrived; its record as it was before, unless that is known already.
+    pub fn ack(&mut self, number: u64, acked: &mut Acked) -> Option<Sent<X>> {
+        let sent = self.log.get_mut(number)?;
+        let before = *sent;
+        match before.state {
+            State::Acked | State::Quiet => return None,
+            State::Skipped => return Some(before),
+            State::Lost | State::Copied => {
+                acked.spurious += 1;
+                self.count.spurious += 1;
+                self.marked.remove(number..number + 1);
+            }
+            State::Outstanding => {
+                if acked.packets == 0 {
+                    acked.in_flight_before = self.count.in_flight;
+                }
+                self.count.in_flight -= u64::from(before.wire);
+                acked.bytes += u64::from(before.wire);
+                acked.packets += 1;
+            }
+        }
+        sent.state = State::Acked;
+        self.count.delivered += u64::from(before.wire);
+        if acked.newest.is_none_or(|newest| number > newest.number) {
+            acked.newest = Some(Newest {
+                number,
+                at: before.at,
+                resent: before.resent,
+                sent_bytes_low: before.sent_bytes_low,
+                batch: before.batch,
+            });
+        }
+        Some(before)
+    }
+
+    /// Everything before `end` arrived; `each` is given every record that is forgotten.
+    pub fn ack_below(&mut self, end: u64, acked: &mut Acked, mut each: impl FnMut(&Sent<X>)) {
+        self.marked.remove(0..end);
+        for number in self.log.first()..end.min(self.log.next()) {
+            self.ack(number, acked);
+            if let Some(sent) = self.log.get(number) {
+                each(sent);
+            }
+        }
+        self.trim(end);
+    }
+
+    /// Takes packet `number` out of flight; its record as it was before, if it was not lost already.
+    pub fn take_off(&mut self, number: u64) -> Option<Sent<X>> {
+        let sent = self.log.get_mut(number)?;
+        let before = *sent;
+        match before.state {
+            State::Outstanding => self.count.in_flight -= u64::from(before.wire),
+            State::Acked => {}
+            State::Lost | State::Copied | State::Quiet | State::Skipped => return None,
+        }
+        sent.state = State::Lost;
+        Some(before)
+    }
+
+    /// Counts a packet that was [`taken off`](Self::take_off) as lost.
+    pub fn count_lost(&mut self, number: u64, sent: &Sent<X>, lost: &mut Lost) {
+        let wire = u64::from(sent.wire);
+        self.count.lost += 1;
+        self.count.lost_bytes += wire;
+        lost.add(number, sent);
+    }
+
+    /// Believes the packets of `range` lost: they are to be sent again under their numbers.
+    pub fn mark_lost(&mut self, range: Range<u64>, lost: &mut Lost) {
+        for number in range {
+            if let Some(sent) = self.take_off(number) {
+                self.count_lost(number, &sent, lost);
+                self.marked.insert(number..number + 1);
+            }
+        }
+    }
+
+    /// Something is to be sent again under its number.
+    pub fn has_lost(&self) -> bool {
+        !self.marked.is_empty()
+    }
+
+    /// Takes the smallest number that is to be sent again.
+    pub fn next_lost(&mut self) -> Option<(u64, X)> {
+        while let Some(number) = self.marked.pop_first() {
+            if let Some(sent) = self.log.get(number) {
+                return Some((number, sent.content));
+            }
+        }
+        None
+    }
+
+    /// Nothing more is to be sent again of `range`.
+    pub fn unmark(&mut self, range: Range<u64>) {
+        self.marked.remove(range);
+    }
+
+    /// May anything leave at `now`, if `new` data may as far as the peer is concerned? What is sent again
+    /// is held up by the pace alone: it may be what everything waits for.
+    pub fn permit(&self, now: Instant, new: Result<(), Why>) -> Permit {
+        match new {
+            Err(why) if !self.has_lost() => Permit::Hold(why),
+            _ => self.governor.pace(now),
+        }
+    }
+
+    /// Does one more full packet fit the law's window, of which `used` bytes are taken?
+    pub fn fits(&self, used: u64) -> Result<(), Why> {
+        let datagram = u64::from(self.path.datagram);
+        let window = self.governor.allowance().window.bytes().max(datagram);
+        if used + datagram > window {
+            Err(Why::Window)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A delivery rate: `bytes` had arrived at `arrived_us`, with the newest packet of `acked`.
+    pub fn sample(
+        &mut self,
+        acked: &Acked,
+        (arrived_us, bytes): (u64, u64),
+        window: Duration,
+    ) -> Option<RateSample> {
+        let newest = acked.newest?;
+        // Less than 4 GiB can have left since.
+        #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+        let behind = (self.count.sent_bytes as u32).wrapping_sub(newest.sent_bytes_low);
+        let progress = Progress {
+            arrived_us,
+            bytes,
+            sent: newest.at,
+            sent_bytes: self.count.sent_bytes - u64::from(behind),
+            packet: newest.number,
+            lost: self.count.lost,
+        };
+        let window = self.governor.law().sample_window().unwrap_or(window);
+        self.delivery.update(progress, window)
+    }
+
+    /// The packets below `newest` were told of: does a round begin?
+    pub fn round(&mut self, newest: u64) -> bool {
+        let start = newest >= self.round_end;
+        if start {
+            self.round += 1;
+            self.round_end = self.log.next();
+        }
+        start
+    }
+
+    /// Tells the law of `lost`, before which `in_flight` bytes were; packet `number` decides whether an
+    /// episode begins.
+    pub fn tell_losses(&mut self, now: Instant, in_flight: u64, lost: &Lost, number: u64) {
+        let Some([first, last]) = lost.ends else {
+            return;
+        };
+        let new_episode = number >= self.episode_end;
+        if new_episode {
+            self.episode_end = self.log.next();
+            self.count.episodes += 1;
+        }
+        let path = self.view();
+        self.governor.on_loss(&LossEvent {
+            now,
+            lost: Size::from_bytes(lost.bytes),
+            packets: lost.packets,
+            span: (first.0, last.0),
+            new_episode,
+            oldest: self.snapshots.get(first.1).unwrap_or_default(),
+            newest: self.snapshots.get(last.1).unwrap_or_default(),
+            lost_total: Size::from_bytes(self.count.lost_bytes),
+            in_flight_before: Size::from_bytes(in_flight),
+            path,
+        });
+    }
+
+    /// Tells the law of `acked`.
+    pub fn tell_acks(&mut self, now: Instant, acked: &Acked, signals: Signals) {
+        if acked.packets > 0 {
+            let path = self.view();
+            self.governor.on_ack(&AckEvent {
+                now,
+                acked: Size::from_bytes(acked.bytes),
+                packets: acked.packets,
+                round: self.round,
+                round_start: signals.round_start,
+                in_flight_before: Size::from_bytes(acked.in_flight_before),
+                rtt: signals.rtt,
+                queue_delay: signals.queue_delay,
+                rate: signals.rate,
+                delivered: Size::from_bytes(self.count.delivered),
+                lost: Size::from_bytes(self.count.lost_bytes),
+                newest: acked.newest.and_then(|n| self.snapshots.get(n.batch)),
+                receiver: signals.receiver,
+                ce: signals.ce,
+                app_limited: signals.app_limited,
+                path,
+            });
+        }
+        if self.count.in_flight == 0 && self.idle_since.is_none() {
+            self.idle_since = Some(now);
+        }
+        self.snapshots.trim(self.log.first());
+    }
+
+    /// Nothing was heard for too long, for the `backoff`th time in a row.
+    pub fn on_silence(&mut self, now: Instant, backoff: u32) {
+        self.count.timeouts += 1;
+        self.governor.tell(now, |law| law.on_timeout(now, backoff));
+    }
+
+    /// Forgets decided packets below `keep`.
+    pub fn trim(&mut self, keep: u64) {
+        self.log.trim(keep);
+    }
+
+    /// Adds the counters.
+    pub fn fill_stats(&self, stats: &mut Stats) {
+        let count = &self.count;
+        stats.data_sent = count.data_sent;
+        stats.repaired = count.repaired;
+        stats.retransmits = count.retransmits;
+        stats.data_acked = count.data_acked;
+        stats.packets_lost = count.lost;
+        stats.packets_spurious = count.spurious;
+        stats.episodes = count.episodes;
+        stats.timeouts = count.timeouts;
+        stats.in_flight = count.in_flight;
+        stats.datagram_size = self.path.datagram;
+        self.governor.fill_stats(stats);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::congestion::Allowance;
+
+    struct Law;
+
+    impl CongestionController for Law {
+        fn name(&self) -> &'static str {
+            "law"
+        }
+
+        fn on_ack(&mut self, _: &AckEvent) {}
+
+        fn on_loss(&mut self, _: &LossEvent) {}
+
+        fn allowance(&self) -> Allowance {
+            Allowance {
+                window: Size::from_bytes(1 << 20),
+                rate: Rate::gbit(1),
+                quantum: Size::from_bytes(1_500),
+            }
+        }
+    }
+
+    /// Number to state, wire bytes and whether it is to be sent again.
+    #[derive(Default)]
+    struct Twin {
+        packets: BTreeMap<u64, (State, u64, bool)>,
+        next: u64,
+        delivered: u64,
+        lost: u64,
+    }
+
+    impl Twin {
+        fn in_flight(&self) -> u64 {
+            let flying = self.packets.values();
+            flying
+                .filter(|p| p.0 == State::Outstanding)
+                .map(|p| p.1)
+                .sum()
+        }
+
+        fn ack(&mut self, number: u64) -> Option<u64> {
+            let packet = self.packets.get_mut(&number)?;
+            if packet.0 == State::Acked {
+                return None;
+            }
+            let counts = packet.0 == State::Outstanding;
+            (packet.0, packet.2) = (State::Acked, false);
+            self.delivered += packet.1;
+            counts.then_some(packet.1)
+        }
+
+        fn lose(&mut self, number: u64) -> u64 {
+            let Some(packet) = self.packets.get_mut(&number).filter(|p| p.0 != State::Lost) else {
+                return 0;
+            };
+            (packet.0, packet.2) = (State::Lost, true);
+            self.lost += 1;
+            packet.1
+        }
+
+        fn next_lost(&mut self) -> Option<u64> {
+            let (number, packet) = self.packets.iter_mut().find(|(_, p)| p.2)?;
+            packet.2 = false;
+            Some(*number)
+        }
+    }
+
+    fn step(flight: &mut Flight<u64>, twin: &mut Twin, now: Instant, op: u8, x: u64) {
+        let number = twin.next.saturating_sub(x);
+        match op {
+            0..3 => {
+                let wire = 100 + u32::try_from(x).unwrap();
+                let number = flight.push(now, x, wire, State::Outstanding);
+                assert_eq!(number, twin.next);
+                twin.packets
+                    .insert(number, (State::Outstanding, wire.into(), false));
+                twin.next += 1;
+            }
+            3 => {
+                let mut acked = Acked::default();
+                flight.ack(number, &mut acked);
+                assert_eq!(acked.bytes, twin.ack(number).unwrap_or(0));
+                assert!(acked.newest.is_none_or(|newest| newest.number == number));
+            }
+            4 => {
+                let (mut acked, mut retired) = (Acked::default(), 0);
+                flight.ack_below(number, &mut acked, |_| retired += 1);
+                let rest = twin.packets.split_off(&number);
+                let (gone, mut bytes) = (twin.packets.len(), 0);
+                for number in twin.packets.keys().copied().collect::<Vec<_>>() {
+                    bytes += twin.ack(number).unwrap_or(0);
+                }
+                twin.packets = rest;
+                assert_eq!((acked.bytes, retired), (bytes, gone));
+            }
+            5 => {
+                let mut lost = Lost::default();
+                flight.mark_lost(number..number + 3, &mut lost);
+                let bytes: u64 = (number..number + 3).map(|n| twin.lose(n)).sum();
+                assert_eq!(lost.bytes, bytes);
+                assert_eq!(lost.span().is_some(), bytes > 0);
+            }
+            6 => {
+                let next = flight.next_lost();
+                assert_eq!(next.map(|(number, _)| number), twin.next_lost());
+                if let Some((number, _)) = next {
+                    flight.resend(now, number);
+                    twin.packets.get_mut(&number).unwrap().0 = State::Outstanding;
+                }
+            }
+            _ => flight.batch_sent(now, x, false),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn equals_a_map(ops in proptest::collection::vec((0_u8..8, 0_u64..40), 0..600)) {
+            let mut flight = Flight::new(Box::new(Law), Rate::UNLIMITED);
+            let mut twin = Twin::default();
+            for (i, (op, x)) in ops.into_iter().enumerate() {
+                let now = Instant::from_nanos(1_000_000 * i as u64);
+                step(&mut flight, &mut twin, now, op, x);
+                prop_assert_eq!(flight.count.in_flight, twin.in_flight());
+                prop_assert_eq!(flight.count.delivered, twin.delivered);
+                prop_assert_eq!(flight.count.lost, twin.lost);
+                prop_assert_eq!(flight.has_lost(), twin.packets.values().any(|p| p.2));
+                prop_assert_eq!(flight.log().next(), twin.next);
+            }
+        }
+    }
+
+    #[test]
+    fn a_repair_has_the_snapshot_of_its_last_departure() {
+        let at = |ms| Instant::from_nanos(1_000_000_u64 * ms);
+        let mut flight = Flight::new(Box::new(Law), Rate::UNLIMITED);
+        for number in 0..3 {
+            flight.push(at(1), number, 100, State::Outstanding);
+        }
+        flight.batch_sent(at(1), 300, false);
+        flight.mark_lost(1..2, &mut Lost::default());
+        flight.resend(at(9), 1);
+        flight.batch_sent(at(9), 100, false);
+        let sent_at = |flight: &Flight<u64>, number| {
+            let batch = flight.log().get(number).unwrap().batch;
+            flight.snapshots.get(batch).unwrap().sent_at
+        };
+        assert_eq!(
+            [0, 1, 2].map(|n| sent_at(&flight, n)),
+            [at(1), at(9), at(1)]
+        );
+        flight.ack_below(1, &mut Acked::default(), |_| {});
+        flight.tell_acks(at(10), &Acked::default(), Signals::default());
+        assert_eq!([1, 2].map(|n| sent_at(&flight, n)), [at(9), at(1)]);
+    }
+}

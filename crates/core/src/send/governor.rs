@@ -1,0 +1,101 @@
+//! How much may leave, and when? The congestion law behind its guard, the pacer, and the rate that the
+//! user allows at most.
+
+use std::ops::{Deref, DerefMut};
+
+use super::{Pacer, Permit};
+use crate::{
+    congestion::{Allowance, CongestionController, Guard, Sharing},
+    stats::{Stats, Why},
+    time::Instant,
+    units::Rate,
+};
+
+/// A congestion law with its pacer.
+pub struct Governor {
+    guard: Guard,
+    pacer: Pacer,
+    max_rate: Rate,
+}
+
+impl Governor {
+    /// Governed by `law`, never faster than `max_rate`.
+    pub fn new(law: Box<dyn CongestionController>, max_rate: Rate) -> Self {
+        Self {
+            guard: Guard::new(law),
+            pacer: Pacer::new(),
+            max_rate,
+        }
+    }
+
+    /// Never faster than `max_rate` from now on, besides what it was made with; and this much of
+    /// shared links. False, and nothing is changed, if the law cannot.
+    pub fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {
+        let can = self.guard.set_sharing(sharing);
+        if can {
+            self.max_rate = self.max_rate.min(max_rate);
+        }
+        can
+    }
+
+    /// What may be sent now.
+    pub fn allowance(&self) -> Allowance {
+        let mut allowance = self.guard.allowance();
+        allowance.rate = allowance.rate.min(self.max_rate);
+        allowance
+    }
+
+    /// What pacing alone says at `now`.
+    pub fn pace(&self, now: Instant) -> Permit {
+        let allowance = self.allowance();
+        let quantum = allowance.quantum.bytes();
+        match self.pacer.grant(now, allowance.rate, quantum) {
+            Some(bytes) => Permit::Send { bytes },
+            None => Permit::Hold(Why::Pacing),
+        }
+    }
+
+    /// `bytes` left.
+    pub fn charge(&mut self, now: Instant, bytes: u64) {
+        let rate = self.allowance().rate;
+        self.pacer.charge(now, bytes, rate);
+    }
+
+    /// When pacing lets the next batch go.
+    pub fn wake(&self) -> Option<Instant> {
+        let allowance = self.allowance();
+        self.pacer.wake(allowance.rate, allowance.quantum.bytes())
+    }
+
+    /// Gives the law its tick, if it is due.
+    pub fn on_timer(&mut self, now: Instant) {
+        if self.next_tick().is_some_and(|at| at <= now) {
+            self.tell(now, |law| law.on_tick(now));
+        }
+    }
+
+    /// Adds what the law allows and shows.
+    pub fn fill_stats(&self, stats: &mut Stats) {
+        let allowance = self.allowance();
+        stats.pacing_rate = allowance.rate;
+        stats.window = allowance.window.bytes();
+        let seen = self.law().observe();
+        stats.ssthresh = seen.ssthresh;
+        stats.phase = seen.phase;
+        (stats.law_faults, stats.law_fault) = self.faults();
+    }
+}
+
+impl Deref for Governor {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.guard
+    }
+}
+
+impl DerefMut for Governor {
+    fn deref_mut(&mut self) -> &mut Guard {
+        &mut self.guard
+    }
+}
