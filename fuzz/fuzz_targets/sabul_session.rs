@@ -4,15 +4,15 @@
 use std::{net::SocketAddr, time::Duration};
 
 use farhaul_core::{
-    codec::Writer,
-    control::{Control, ROOM, Token},
+    control::{Control, ROOM},
     datagram::{Ecn, Received, TxBuf},
     protocol::{Accepted, Protocol, Session, Turn},
     rng::Rng,
+    shell::frame::Frame,
     store::Hollow,
     time::Instant,
 };
-use farhaul_protocols::sabul::{Config, Sabul, wire::{Datagram, JOIN, Message, Options}};
+use farhaul_protocols::sabul::{Config, server, wire::Options};
 use libfuzzer_sys::fuzz_target;
 
 fn drain(session: &mut dyn Session, now: Instant, out: &mut TxBuf) {
@@ -40,20 +40,20 @@ fn hear(session: &mut dyn Session, now: Instant, bytes: &[u8]) {
 
 fuzz_target!(|data: &[u8]| {
     let (from, mut now): (SocketAddr, _) = ("192.0.2.1:1".parse().expect("an address"), Instant::from_nanos(1 << 40));
-    let mut sabul = Sabul::server(Config::default()).expect("a valid configuration");
-    let mut join = [0; JOIN];
-    Datagram::Joins(Token::from_bytes([1; 16])).encode(&mut Writer::new(&mut join)).expect("it fits");
+    let mut sabul = server(&Config::default()).expect("a valid configuration");
+    let join = [&[0xff, 0xff, 0xff, 0xf0][..], &[1; 16]].concat();
     let Accepted::Session(_, mut session) = sabul.accept(now, &mut Rng::new(1), from, &join, &mut Vec::new()) else {
         panic!("a session")
     };
     let mut out = TxBuf::default();
     session.handle_control(&mut Turn { now, rng: &mut Rng::new(3), store: &mut Hollow }, Control::Opened);
-    let mut greeting = Vec::new();
-    Options::new(1_472, 100).encode(&mut greeting);
+    let (mut options, mut greeting) = (Vec::new(), Vec::new());
+    Options::new(1_472, 100).encode(&mut options);
+    Frame::Hello(1_472, &options).encode(&mut greeting);
     hear(&mut *session, now, &greeting);
     drain(&mut *session, now, &mut out);
     greeting.clear();
-    Message::Ready.encode(&mut greeting);
+    Frame::Ready.encode(&mut greeting);
     hear(&mut *session, now, &greeting);
     session.send(1, 0, 200_000);
     session.write(b"some words");

@@ -9,6 +9,11 @@ pub const MAX_SEGMENTS: usize = 64;
 /// The most bytes in a batch: what one UDP send may carry over IPv4.
 pub const MAX_BATCH: usize = 65_507;
 
+/// Bytes of IP and UDP headers on the way to `peer`.
+pub const fn overhead(peer: SocketAddr) -> u32 {
+    if peer.is_ipv6() { 48 } else { 28 }
+}
+
 /// The ECN field of the IP header (RFC 3168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ecn {

@@ -10,8 +10,9 @@
 //!   [`app`] (what rides on a session)
 //! - words from elsewhere, as they may be shown: [`text`]
 //! - structures: [`send`], [`recv`], [`loss`], [`rate`], [`path`]
-//! - whether a session is alive: [`life`]
-//! - skeletons that join them into half a protocol: [`arq`]; into all of a small one: [`plain`]
+//! - whether a session is alive: [`life`]; which sessions are: [`live`]
+//! - numbered packets, range-coded feedback, selective repair: [`arq`]
+//! - what is the same in every session that is not sealed: [`shell`]
 
 pub mod app;
 pub mod arq;
@@ -20,14 +21,15 @@ pub mod congestion;
 pub mod control;
 pub mod datagram;
 pub mod life;
+pub mod live;
 pub mod loss;
 pub mod path;
-pub mod plain;
 pub mod protocol;
 pub mod rate;
 pub mod recv;
 pub mod rng;
 pub mod send;
+pub mod shell;
 pub mod stats;
 pub mod store;
 pub mod text;

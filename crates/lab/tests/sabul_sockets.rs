@@ -12,7 +12,7 @@ use std::{
 use farhaul_core::protocol::{CloseReason, Protocol};
 use farhaul_io::{Buffers, Stop};
 use farhaul_lab::bench::{self, BenchError, Bounds, Limit, Report, Target, Wish};
-use farhaul_protocols::sabul::{Config, Sabul};
+use farhaul_protocols::sabul::{self, Config};
 
 const BYTES: u64 = 20_000_000;
 
@@ -26,7 +26,7 @@ fn config() -> Config {
 
 fn server(clients: u64, stop: &Stop) -> (SocketAddr, JoinHandle<()>) {
     let (tell, told): (_, Receiver<SocketAddr>) = channel();
-    let protocol = Box::new(Sabul::server(config()).expect("valid settings"));
+    let protocol = Box::new(sabul::server(&config()).expect("valid settings"));
     let stop = stop.clone();
     let thread = thread::spawn(move || {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -60,7 +60,7 @@ fn client(to: SocketAddr, reverse: bool, lanes: u32) -> Result<Report, BenchErro
         ..Wish::default()
     };
     let mut make =
-        || -> Box<dyn Protocol> { Box::new(Sabul::client(config()).expect("valid settings")) };
+        || -> Box<dyn Protocol> { Box::new(sabul::client(&config()).expect("valid settings")) };
     bench::run(&target, &wish, &mut make, &mut |_| {})
 }
 

@@ -29,7 +29,10 @@ fn scenario(mtu: u32, loss: f64) -> Scenario {
 
 fn simulate(scenario: &Scenario, mtu: u16) -> SimReport {
     let steady = Steady::new(Rate::mbit(9_900), mtu);
-    run(scenario, &mut |_| (Box::new(steady), Box::new(steady))).expect("the scenario is valid")
+    run(scenario, &mut |_| {
+        (Box::new(steady.endpoint()), Box::new(steady.endpoint()))
+    })
+    .expect("the scenario is valid")
 }
 
 fn transfers(c: &mut Criterion) {

@@ -61,7 +61,10 @@ fn merge(flows: usize) -> Scenario {
 
 fn simulate(scenario: &Scenario, rate: Rate) -> SimReport {
     let steady = Steady::new(rate, MTU);
-    run(scenario, &mut |_| (Box::new(steady), Box::new(steady))).expect("the scenario is valid")
+    run(scenario, &mut |_| {
+        (Box::new(steady.endpoint()), Box::new(steady.endpoint()))
+    })
+    .expect("the scenario is valid")
 }
 
 #[test]
@@ -244,7 +247,7 @@ fn onlookers_see_everything_and_change_nothing() {
     let mut trace = Pcapng::new(Vec::new(), 4, "meeting").unwrap();
     let observed = run_observed(
         &scenario,
-        &mut |_| (Box::new(steady), Box::new(steady)),
+        &mut |_| (Box::new(steady.endpoint()), Box::new(steady.endpoint())),
         &mut trace,
     );
     assert_eq!(observed.unwrap(), alone);
@@ -264,7 +267,8 @@ fn a_sessions_events_are_records_in_order_of_time() {
     let scenario = merge(2);
     let steady = Steady::new(Rate::mbit(900), MTU);
     let mut log = Qlog::new(Vec::new(), 1, Side::Client, "flow 1").unwrap();
-    let make: farhaul_sim::Maker<'_> = &mut |_| (Box::new(steady), Box::new(steady));
+    let make: farhaul_sim::Maker<'_> =
+        &mut |_| (Box::new(steady.endpoint()), Box::new(steady.endpoint()));
     run_observed(&scenario, make, &mut log).unwrap();
     let text = String::from_utf8(log.finish().unwrap()).unwrap();
     let records: Vec<Value> = text
@@ -300,7 +304,10 @@ fn ways_that_lead_nowhere_are_refused() {
         let mut scenario = merge(1);
         change(&mut scenario);
         let steady = Steady::new(Rate::mbit(1), MTU);
-        run(&scenario, &mut |_| (Box::new(steady), Box::new(steady))).unwrap_err()
+        run(&scenario, &mut |_| {
+            (Box::new(steady.endpoint()), Box::new(steady.endpoint()))
+        })
+        .unwrap_err()
     };
     let route = |error| matches!(error, Error::Route { .. });
     assert!(route(refused(|s| s.routes[0].forward.clear())));
@@ -320,7 +327,10 @@ fn ways_that_lead_nowhere_are_refused() {
         change(&mut one);
         scenario.cross = vec![one];
         let steady = Steady::new(Rate::mbit(1), MTU);
-        run(&scenario, &mut |_| (Box::new(steady), Box::new(steady))).unwrap_err()
+        run(&scenario, &mut |_| {
+            (Box::new(steady.endpoint()), Box::new(steady.endpoint()))
+        })
+        .unwrap_err()
     };
     for change in [
         (|c| c.rate = Rate::ZERO) as fn(&mut CrossConfig),

@@ -33,7 +33,10 @@ fn scenario(loss: f64) -> Scenario {
 
 fn simulate(scenario: &Scenario, rate: Rate) -> SimReport {
     let steady = Steady::new(rate, 9_000);
-    run(scenario, &mut |_| (Box::new(steady), Box::new(steady))).expect("the scenario is valid")
+    run(scenario, &mut |_| {
+        (Box::new(steady.endpoint()), Box::new(steady.endpoint()))
+    })
+    .expect("the scenario is valid")
 }
 
 #[test]
@@ -186,14 +189,20 @@ fn a_path_that_cannot_be_and_a_session_without_rest_are_errors() {
     let mut impossible = scenario(0.0);
     impossible.back.rate = Rate::ZERO;
     let steady = Steady::new(Rate::mbit(100), 9_000);
-    let error = run(&impossible, &mut |_| (Box::new(steady), Box::new(steady))).unwrap_err();
+    let error = run(&impossible, &mut |_| {
+        (Box::new(steady.endpoint()), Box::new(steady.endpoint()))
+    })
+    .unwrap_err();
     assert!(
         error.to_string().starts_with("path back: the rate"),
         "{error}"
     );
     let mut idle = scenario(0.0);
     idle.flows[0].bytes = Some(0);
-    let error = run(&idle, &mut |_| (Box::new(steady), Box::new(steady))).unwrap_err();
+    let error = run(&idle, &mut |_| {
+        (Box::new(steady.endpoint()), Box::new(steady.endpoint()))
+    })
+    .unwrap_err();
     assert!(
         error.to_string().starts_with("flow 0: it has nothing"),
         "{error}"
@@ -203,7 +212,10 @@ fn a_path_that_cannot_be_and_a_session_without_rest_are_errors() {
         flows: vec![FlowConfig::default()],
         ..scenario(0.0)
     };
-    let error = run(&endless, &mut |_| (Box::new(restless), Box::new(restless))).unwrap_err();
+    let error = run(&endless, &mut |_| {
+        (Box::new(restless.endpoint()), Box::new(restless.endpoint()))
+    })
+    .unwrap_err();
     assert!(
         matches!(
             error,
@@ -232,7 +244,7 @@ fn a_path_that_takes_no_time_is_refused_with_what_it_needs() {
         }
     };
     let error = run(&instant(Duration::ZERO), &mut |_| {
-        (Box::new(restless), Box::new(restless))
+        (Box::new(restless.endpoint()), Box::new(restless.endpoint()))
     });
     let error = error.unwrap_err();
     assert_eq!(error, Error::Instant { flow: 0 });
@@ -242,7 +254,7 @@ fn a_path_that_takes_no_time_is_refused_with_what_it_needs() {
     );
     let paced = Steady::new(Rate::gbit(1), 9_000);
     let fine = run(&instant(Duration::ZERO), &mut |_| {
-        (Box::new(paced), Box::new(paced))
+        (Box::new(paced.endpoint()), Box::new(paced.endpoint()))
     });
     assert!(
         fine.is_ok(),

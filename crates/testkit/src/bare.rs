@@ -2,18 +2,18 @@
 //! behind the plainest of wire formats: nothing is sealed, nothing negotiated. What a law does here it
 //! does in every protocol built on that skeleton.
 //!
-//! Behind the head: data is number u64, object u32, offset u64, payload; books are settled u64,
+//! Behind the head: data is number u64, object u32, offset u64, payload; the sender's state is settled u64,
 //! interval in µs u64, the number asked from u64 (all ones: none); a report is its six numbers as u64
 //! and its runs as variable-length integers.
 
 use std::time::Duration;
 
 use farhaul_core::{
-    arq::Report,
+    arq::{self, ArqMachine, DataHead, Report, SenderState, Wire},
     codec::{DecodeError, NoRoom, Reader, Writer},
     congestion::CongestionController,
-    plain::{Books, DataHead, Plain, Wire},
     protocol::{Descriptor, Provenance},
+    shell::Endpoint,
 };
 
 /// No number is asked from.
@@ -30,14 +30,14 @@ static DESCRIPTOR: Descriptor = Descriptor {
 };
 
 /// The skeleton with a law and next to nothing else.
-pub type Bare = Plain<BareWire>;
+pub type Bare = Endpoint<ArqMachine<BareWire>>;
 
 /// Sessions governed by what `law` makes, in datagrams for a path of `mtu` bytes.
 pub fn bare(
     law: impl Fn() -> Box<dyn CongestionController> + Send + Sync + 'static,
     mtu: u16,
 ) -> Bare {
-    Plain::new(&DESCRIPTOR, law, mtu)
+    arq::endpoint(&DESCRIPTOR, law, mtu)
 }
 
 /// The format.
@@ -45,7 +45,7 @@ pub fn bare(
 pub struct BareWire;
 
 impl Wire for BareWire {
-    const HEADER: u32 = 25;
+    const DATA_HEAD: usize = 20;
 
     fn put_data(w: &mut Writer<'_>, data: &DataHead) -> Result<(), NoRoom> {
         w.u64(data.number)?;
@@ -84,14 +84,14 @@ impl Wire for BareWire {
         Ok(())
     }
 
-    fn put_books(w: &mut Writer<'_>, books: &Books) -> Result<(), NoRoom> {
-        w.u64(books.settled)?;
-        w.u64(u64::try_from(books.interval.as_micros()).unwrap_or(u64::MAX))?;
-        w.u64(books.want.unwrap_or(NOTHING))
+    fn put_state(w: &mut Writer<'_>, state: &SenderState) -> Result<(), NoRoom> {
+        w.u64(state.settled)?;
+        w.u64(u64::try_from(state.interval.as_micros()).unwrap_or(u64::MAX))?;
+        w.u64(state.want.unwrap_or(NOTHING))
     }
 
-    fn take_books(r: &mut Reader<'_>) -> Result<Books, DecodeError> {
-        Ok(Books {
+    fn take_state(r: &mut Reader<'_>) -> Result<SenderState, DecodeError> {
+        Ok(SenderState {
             settled: r.u64()?,
             interval: Duration::from_micros(r.u64()?),
             want: Some(r.u64()?).filter(|from| *from != NOTHING),

@@ -1,5 +1,5 @@
 //! For tests only: a [`Pair`] of sessions without a network, a [`Pattern`] that checks every byte, the
-//! liveness promise ([`assert_live`]), and two plain protocols: [`Steady`], which costs next to nothing,
+//! liveness promise ([`assert_live`]), and two protocols in clear: [`Steady`], which costs next to nothing,
 //! and [`bare`], the engine's skeleton under any congestion law.
 
 mod bare;
@@ -12,4 +12,4 @@ pub use bare::{Bare, BareWire, bare};
 pub use live::{assert_live, seeds};
 pub use pair::{Datagram, Fate, Node, Pair, Said, Side};
 pub use pattern::Pattern;
-pub use steady::Steady;
+pub use steady::{Steady, SteadyMachine};

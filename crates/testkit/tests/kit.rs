@@ -16,7 +16,7 @@ use farhaul_testkit::{Fate, Pair, Side, Steady, assert_live, bare, seeds};
 const STEADY: Steady = Steady::new(Rate::mbit(100), 1_500);
 
 fn both(steady: Steady) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
-    (Box::new(steady), Box::new(steady))
+    (Box::new(steady.endpoint()), Box::new(steady.endpoint()))
 }
 
 #[test]

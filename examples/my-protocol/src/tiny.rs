@@ -2,8 +2,9 @@
 
 use farhaul_congestion::{Error, lookup};
 use farhaul_core::{
-    plain::Plain,
+    arq::{self, ArqMachine},
     protocol::{Descriptor, Provenance},
+    shell::Endpoint,
 };
 
 use crate::wire::TinyWire;
@@ -19,10 +20,10 @@ static DESCRIPTOR: Descriptor = Descriptor {
 };
 
 /// An endpoint that speaks tiny.
-pub type Tiny = Plain<TinyWire>;
+pub type Tiny = Endpoint<ArqMachine<TinyWire>>;
 
 /// Sessions under the congestion law `law`, as `cubic:beta=0.8`, in datagrams for a path of `mtu` bytes.
 pub fn tiny(law: &str, mtu: u16) -> Result<Tiny, Error> {
     let law = lookup(law)?;
-    Ok(Plain::new(&DESCRIPTOR, move || law.make(), mtu))
+    Ok(arq::endpoint(&DESCRIPTOR, move || law.make(), mtu))
 }

@@ -4,27 +4,22 @@
 //! - data: packet number (4, low half), object (4), offset (8), then the payload to the end
 //! - report: newest packet, µs it waited, receiver's clock in µs, bytes received, marks, and runs of
 //!   arrived and missing packets in turn, downwards from the newest, to the end
-//! - books: first undecided packet, µs between reports, and one more than the packet from which on
+//! - state: first undecided packet, µs between reports, and one more than the packet from which on
 //!   nothing is known, or 0
 
 use std::time::Duration;
 
 use farhaul_core::{
-    arq::Report,
+    arq::{DataHead, Report, SenderState, Wire},
     codec::{DecodeError, NoRoom, Reader, VARINT_MAX, Writer},
-    plain::{Books, DataHead, HEAD, Wire},
 };
-
-/// Bytes of number, object and offset.
-const DATA: u32 = 16;
 
 /// The format.
 #[derive(Clone, Copy, Debug)]
 pub struct TinyWire;
 
 impl Wire for TinyWire {
-    #[expect(clippy::cast_possible_truncation, reason = "five")]
-    const HEADER: u32 = HEAD as u32 + DATA;
+    const DATA_HEAD: usize = 16;
 
     fn put_data(w: &mut Writer<'_>, data: &DataHead) -> Result<(), NoRoom> {
         // 2^32 packets are 35 TB and more: enough for one session of an example.
@@ -71,14 +66,14 @@ impl Wire for TinyWire {
         Ok(())
     }
 
-    fn put_books(w: &mut Writer<'_>, books: &Books) -> Result<(), NoRoom> {
-        w.varint(books.settled)?;
-        w.varint(u64::try_from(books.interval.as_micros()).unwrap_or(VARINT_MAX))?;
-        w.varint(books.want.map_or(0, |from| from + 1))
+    fn put_state(w: &mut Writer<'_>, state: &SenderState) -> Result<(), NoRoom> {
+        w.varint(state.settled)?;
+        w.varint(u64::try_from(state.interval.as_micros()).unwrap_or(VARINT_MAX))?;
+        w.varint(state.want.map_or(0, |from| from + 1))
     }
 
-    fn take_books(r: &mut Reader<'_>) -> Result<Books, DecodeError> {
-        Ok(Books {
+    fn take_state(r: &mut Reader<'_>) -> Result<SenderState, DecodeError> {
+        Ok(SenderState {
             settled: r.varint()?,
             interval: Duration::from_micros(r.varint()?),
             want: r.varint()?.checked_sub(1),

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use farhaul_core::{
-    arq::Report,
+    arq::{DataHead, Report, SenderState, Wire},
     codec::{Reader, Writer},
-    plain::{Books, DataHead, Wire},
 };
 use farhaul_testkit::{assert_live, seeds};
 use my_protocol::{TinyWire, tiny};
@@ -51,15 +50,15 @@ proptest! {
         TinyWire::take_report(&mut Reader::new(&bytes), &mut back).expect("written by ourselves");
         prop_assert_eq!(back, report);
 
-        let books = Books { settled, interval: Duration::from_micros(us), want };
-        let bytes = written(|w| TinyWire::put_books(w, &books));
-        prop_assert_eq!(TinyWire::take_books(&mut Reader::new(&bytes)), Ok(books));
+        let state = SenderState { settled, interval: Duration::from_micros(us), want };
+        let bytes = written(|w| TinyWire::put_state(w, &state));
+        prop_assert_eq!(TinyWire::take_state(&mut Reader::new(&bytes)), Ok(state));
     }
 
     #[test]
     fn anything_is_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
         let _ = TinyWire::take_data(&mut Reader::new(&bytes));
-        let _ = TinyWire::take_books(&mut Reader::new(&bytes));
+        let _ = TinyWire::take_state(&mut Reader::new(&bytes));
         let _ = TinyWire::take_report(&mut Reader::new(&bytes), &mut Report::default());
     }
 }

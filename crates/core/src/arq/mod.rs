@@ -2,12 +2,14 @@
 //! format: a personality writes the headers and decodes the feedback, the skeleton keeps the books.
 //! It, and never the personality, owns initial pacing, repair of repairs and tail probes.
 
+mod machine;
 mod receiver;
 mod sender;
 mod tail;
 #[cfg(test)]
 mod tests;
 
+pub use machine::{ArqMachine, DataHead, SenderState, Wire, endpoint};
 pub use receiver::Receiver;
 pub use sender::Sender;
 

@@ -2,7 +2,7 @@
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::Protocol;
-use farhaul_protocols::sabul::{Config, DESCRIPTOR, Sabul};
+use farhaul_protocols::sabul::{Config, DESCRIPTOR, client, server};
 
 use super::{Choice, ChoiceError, End, Entry, udt::whole};
 
@@ -40,8 +40,8 @@ fn make(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>,
         ..Config::default()
     };
     let sabul = match end {
-        End::Client => Sabul::client(config),
-        End::Server => Sabul::server(config),
+        End::Client => client(&config),
+        End::Server => server(&config),
     };
     let sabul = sabul.map_err(|e| ChoiceError::Refused(e.to_string()))?;
     Ok(Box::new(sabul))

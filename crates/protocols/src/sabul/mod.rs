@@ -2,9 +2,8 @@
 //! ([`farhaul_core::control`]). Losses are told one by one, the rate follows the share of them.
 //!
 //! - packets and messages: [`wire`]; the numbers in them, which wrap: [`seq`]
-//! - choices: [`Config`]; the endpoint: [`Sabul`]
-//! - inside: `send` and `recv` (the two halves), `stream` (what was written), `session` (opening, end
-//!   and the two lanes joined)
+//! - choices: [`Config`]; endpoints: [`client`], [`server`]
+//! - inside: `send` and `recv` (the two halves), `machine` (what is SABUL's own in a session)
 //!
 //! Source: Gu, Hong, Mazzucco and Grossman, IEEE Communications Letters, 2003; the 2.x sources of 2003
 //! as read. `docs/protocols/sabul.md` says what is the original's and what is farhaul's.
@@ -12,10 +11,12 @@
 pub mod seq;
 pub mod wire;
 
+mod machine;
 mod protocol;
 mod recv;
 mod send;
-mod session;
-mod stream;
 
-pub use self::protocol::{Config, ConfigError, DESCRIPTOR, Sabul};
+pub use self::{
+    machine::SabulMachine,
+    protocol::{Config, ConfigError, DESCRIPTOR, Sabul, client, server},
+};

@@ -1,22 +1,15 @@
-//! What is an endpoint? Its choices, and sessions that begin with a datagram whose token a control lane
-//! has said before; there is no state for anybody else.
+//! What is an endpoint? Its choices.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::time::Duration;
 
-use farhaul_congestion::{Factory, lookup};
+use farhaul_congestion::lookup;
 use farhaul_core::{
-    control::Token,
-    protocol::{Accepted, Descriptor, Protocol, Provenance, Route, Session},
-    rng::Rng,
-    time::Instant,
+    protocol::{Descriptor, Provenance},
+    shell::{Endpoint, Limits},
     units::Rate,
 };
 
-use super::{
-    seq::HALF,
-    session::SabulSession,
-    wire::{Datagram, HEADER, Options},
-};
+use super::{machine::SabulMachine, seq::HALF, wire::Options};
 
 /// What the protocol says of itself.
 pub static DESCRIPTOR: Descriptor = Descriptor {
@@ -28,9 +21,6 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     control_lane: true,
     multiplexed: false,
 };
-
-/// IP and UDP headers.
-const UNDER: [u32; 2] = [28, 48];
 
 /// How an endpoint behaves.
 #[derive(Clone, Debug)]
@@ -79,108 +69,33 @@ pub enum ConfigError {
 }
 
 /// An endpoint that speaks SABUL.
-pub struct Sabul {
-    config: Arc<Config>,
-    law: Factory,
-    accepts: bool,
-    next_id: u64,
+pub type Sabul = Endpoint<SabulMachine>;
+
+/// An endpoint that opens sessions.
+pub fn client(config: &Config) -> Result<Sabul, ConfigError> {
+    Ok(server(config)?.client_only())
 }
 
-impl Sabul {
-    /// An endpoint that opens sessions.
-    pub fn client(config: Config) -> Result<Self, ConfigError> {
-        Self::new(config, false)
+/// An endpoint that also accepts them.
+pub fn server(config: &Config) -> Result<Sabul, ConfigError> {
+    if !(128..=65_535).contains(&config.mss) {
+        return Err(ConfigError::Range("mss is from 128 to 65,535 bytes"));
     }
-
-    /// An endpoint that accepts them.
-    pub fn server(config: Config) -> Result<Self, ConfigError> {
-        Self::new(config, true)
+    if !(1..=HALF / 2).contains(&config.window) {
+        return Err(ConfigError::Range("window is from 1 to 25,000,000 packets"));
     }
-
-    fn new(config: Config, accepts: bool) -> Result<Self, ConfigError> {
-        if !(128..=65_535).contains(&config.mss) {
-            return Err(ConfigError::Range("mss is from 128 to 65,535 bytes"));
-        }
-        if !(1..=HALF / 2).contains(&config.window) {
-            return Err(ConfigError::Range("window is from 1 to 25,000,000 packets"));
-        }
-        let law = lookup(&config.law)?;
-        let sample = law.make();
-        if sample.receiver().is_some() {
-            return Err(ConfigError::Half(sample.name()));
-        }
-        Ok(Self {
-            config: Arc::new(config),
-            law,
-            accepts,
-            next_id: 1,
-        })
+    let law = lookup(&config.law)?;
+    let sample = law.make();
+    if sample.receiver().is_some() {
+        return Err(ConfigError::Half(sample.name()));
     }
-
-    fn session(
-        &mut self,
-        now: Instant,
-        peer: SocketAddr,
-        token: Token,
-        client: bool,
-        mtu: u32,
-    ) -> (u64, Box<dyn Session>) {
-        let under = UNDER[usize::from(peer.is_ipv6())];
-        let packet = self.config.mss.min(mtu) - under;
-        let options = Options::new(packet, self.config.window);
-        let id = self.next_id;
-        self.next_id += 1;
-        let config = Arc::clone(&self.config);
-        let law = self.law.make();
-        let session = SabulSession::new(config, law, now, (peer, token), client, options);
-        (id, Box::new(session))
-    }
-}
-
-impl Protocol for Sabul {
-    fn descriptor(&self) -> &'static Descriptor {
-        &DESCRIPTOR
-    }
-
-    fn route(&self, datagram: &[u8]) -> Route {
-        if datagram.len() < HEADER {
-            return Route::Foreign;
-        }
-        Datagram::decode(datagram).map_or(Route::Foreign, |_| Route::Peer)
-    }
-
-    fn control_token(&self, datagram: &[u8]) -> Option<Token> {
-        match Datagram::decode(datagram) {
-            Ok(Datagram::Joins(token)) => Some(token),
-            _ => None,
-        }
-    }
-
-    fn connect(
-        &mut self,
-        now: Instant,
-        rng: &mut Rng,
-        to: SocketAddr,
-        interface_mtu: Option<u32>,
-    ) -> (u64, Box<dyn Session>) {
-        let mtu = interface_mtu.unwrap_or(1_500).clamp(576, 65_535);
-        self.session(now, to, Token::draw(rng), true, mtu)
-    }
-
-    fn accept(
-        &mut self,
-        now: Instant,
-        _rng: &mut Rng,
-        from: SocketAddr,
-        datagram: &[u8],
-        _reply: &mut Vec<u8>,
-    ) -> Accepted {
-        match self.control_token(datagram).filter(|_| self.accepts) {
-            Some(token) => {
-                let (id, session) = self.session(now, from, token, false, 65_535);
-                Accepted::Session(id, session)
-            }
-            None => Accepted::Drop,
-        }
-    }
+    let options = Options::new(config.mss - 28, config.window);
+    let max_rate = config.max_rate;
+    let make = move || SabulMachine::new(law.make(), max_rate, options);
+    let limits = Limits {
+        answer: config.answer,
+        blocked: config.blocked,
+        ..Limits::default()
+    };
+    Ok(Endpoint::new(&DESCRIPTOR, config.mss, make).with_limits(limits))
 }

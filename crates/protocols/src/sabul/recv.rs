@@ -58,7 +58,7 @@ pub(super) struct Receiver {
 
 impl Receiver {
     /// For a sender that may have `window` packets under way.
-    pub(super) fn new(now: Instant, window: u32) -> Self {
+    pub(super) fn new(window: u32) -> Self {
         Self {
             window: window.into(),
             repeat: LEAST_REPEAT,
@@ -66,14 +66,14 @@ impl Receiver {
             acked: seq::FIRST,
             ack_at: None,
             syn_at: None,
-            last_packet: now,
+            last_packet: Instant::EPOCH,
             counted: 0,
             stalled: false,
         }
     }
 
     /// There and back takes `exchange`.
-    pub(super) fn time_path(&mut self, exchange: Duration) {
+    pub(super) fn open(&mut self, exchange: Duration) {
         self.repeat = (exchange * 3 / 2).max(LEAST_REPEAT);
     }
 
@@ -115,16 +115,16 @@ impl Receiver {
     }
 
     /// Appends what is to be said now, at most `room` bytes.
-    pub(super) fn say(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
+    pub(super) fn report(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
         let most = into.len() + room;
-        self.stalled = !(self.say_gaps(now, most, into) && self.say_counts(now, most, into));
+        self.stalled = !(self.report_gaps(now, most, into) && self.report_counts(now, most, into));
     }
 
     /// False if not everything fitted.
-    fn say_gaps(&mut self, now: Instant, most: usize, into: &mut Vec<u8>) -> bool {
+    fn report_gaps(&mut self, now: Instant, most: usize, into: &mut Vec<u8>) -> bool {
         while let Some(gap) = self.gaps.take_fresh() {
             // One report for each gap, unless it is too long for one.
-            if !self.report(now, [gap].into(), most, into) {
+            if !self.put_gaps(now, [gap].into(), most, into) {
                 return false;
             }
         }
@@ -132,11 +132,11 @@ impl Receiver {
         while let Some(gap) = self.gaps.take_due(now, self.repeat) {
             again.extend(self.gaps.within(gap));
         }
-        self.report(now, again, most, into)
+        self.put_gaps(now, again, most, into)
     }
 
     /// Writes reports of `gaps`; false if not everything fitted.
-    fn report(
+    fn put_gaps(
         &mut self,
         now: Instant,
         mut gaps: VecDeque<Range<u64>>,
@@ -161,7 +161,7 @@ impl Receiver {
     }
 
     /// Acknowledgement and signal, if they are due; false if they did not fit.
-    fn say_counts(&mut self, now: Instant, most: usize, into: &mut Vec<u8>) -> bool {
+    fn report_counts(&mut self, now: Instant, most: usize, into: &mut Vec<u8>) -> bool {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(self.ack_at) {
             if into.len() + 8 > most {
@@ -208,15 +208,15 @@ mod tests {
     }
 
     fn receiver() -> Receiver {
-        let mut receiver = Receiver::new(at(0), 1_000);
-        receiver.time_path(Duration::from_millis(40));
+        let mut receiver = Receiver::new(1_000);
+        receiver.open(Duration::from_millis(40));
         receiver
     }
 
     /// Types and attributes, and the numbers of reports.
     fn said(receiver: &mut Receiver, now: Instant, room: usize) -> Vec<Vec<u32>> {
         let mut bytes = Vec::new();
-        receiver.say(now, room, &mut bytes);
+        receiver.report(now, room, &mut bytes);
         assert!(bytes.len() <= room);
         let (mut used, mut all) = (0, Vec::new());
         while let Some((message, len)) = Message::decode(&bytes[used..]).unwrap() {
@@ -224,7 +224,6 @@ mod tests {
                 Message::Ack(next) => vec![1, next],
                 Message::Err(losses) => [2].into_iter().chain(losses.iter()).collect(),
                 Message::Syn(n) => vec![4, n],
-                other => panic!("{other:?}"),
             });
             used += len;
         }

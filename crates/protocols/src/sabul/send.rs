@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use farhaul_congestion::SABUL_SIGNAL;
 use farhaul_core::{
+    codec::DecodeError,
     congestion::{CongestionController, ReceiverRates},
     send::{Acked, Flight, Lost, Outbox, Permit, Piece, Signals, State},
     stats::{Stats, Why},
@@ -19,15 +20,11 @@ use farhaul_core::{
 use super::{
     recv::{ACK, SYN},
     seq,
-    wire::{HEADER, Losses},
+    wire::Losses,
 };
 
 /// Silence after which everything is sent again.
 const EXPIRY: Duration = Duration::from_secs(1);
-
-/// What the peer said that cannot be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NeverSent(pub(super) &'static str);
 
 /// The sending half of a session.
 pub(super) struct Sender {
@@ -63,15 +60,15 @@ impl Sender {
         }
     }
 
-    /// Packets of `datagram` bytes, `window` of them unacknowledged.
-    pub(super) fn start(&mut self, datagram: u32, window: u32) {
-        self.flight.path.datagram = datagram;
+    /// The peer takes so many unacknowledged packets.
+    pub(super) fn set_window(&mut self, window: u32) {
         self.window = window.into();
     }
 
-    /// There and back takes `exchange`: the law begins, or begins anew.
-    pub(super) fn time_path(&mut self, now: Instant, exchange: Duration) {
+    /// Packets of `datagram` bytes; there and back takes `exchange`: the law begins, or begins anew.
+    pub(super) fn open(&mut self, now: Instant, datagram: u32, exchange: Duration) {
         let exchange = exchange.max(Duration::from_micros(100));
+        self.flight.path.datagram = datagram;
         self.flight.path.srtt = exchange;
         self.flight.path.min_rtt = exchange;
         self.flight.start(now);
@@ -115,22 +112,17 @@ impl Sender {
         permit
     }
 
-    pub(super) const fn held(&self) -> Option<Why> {
-        self.held
-    }
-
     /// What goes next: its number and what it carries.
-    pub(super) fn next_packet(&mut self) -> Option<(u64, Piece)> {
+    pub(super) fn next_packet(&mut self, room: u32) -> Option<(u64, Piece)> {
         if let Some(lost) = self.flight.next_lost() {
             return Some(lost);
         }
         self.may_send_new().ok()?;
-        let room = self.flight.path.datagram.saturating_sub(HEADER_U32);
         Some((self.flight.log().next(), self.out.next(room)?))
     }
 
     /// It leaves.
-    pub(super) fn sent(&mut self, now: Instant, number: u64, piece: Piece) {
+    pub(super) fn sent(&mut self, now: Instant, number: u64, piece: Piece, wire: u32) {
         let len = u64::from(piece.len);
         if number < self.flight.log().next() {
             self.flight.resend(now, number);
@@ -143,8 +135,7 @@ impl Sender {
             self.passed_at = now;
         }
         self.flight.count.data_sent += len;
-        self.flight
-            .push(now, piece, piece.len + HEADER_U32, State::Outstanding);
+        self.flight.push(now, piece, wire, State::Outstanding);
     }
 
     /// A batch of `bytes` left.
@@ -158,11 +149,13 @@ impl Sender {
     }
 
     /// Everything before `sequence` has arrived.
-    pub(super) fn on_ack(&mut self, now: Instant, sequence: u32) -> Result<(), NeverSent> {
+    pub(super) fn on_ack(&mut self, now: Instant, sequence: u32) -> Result<(), DecodeError> {
         let log = self.flight.log();
         let next = seq::expand(sequence, log.first());
         if next > log.next() {
-            return Err(NeverSent("an acknowledgement of packets never sent"));
+            return Err(DecodeError::Malformed(
+                "an acknowledgement of packets never sent",
+            ));
         }
         let news = next > log.first();
         self.heard(now);
@@ -193,14 +186,18 @@ impl Sender {
     }
 
     /// These are missing.
-    pub(super) fn on_losses(&mut self, now: Instant, losses: Losses<'_>) -> Result<(), NeverSent> {
+    pub(super) fn on_losses(
+        &mut self,
+        now: Instant,
+        losses: Losses<'_>,
+    ) -> Result<(), DecodeError> {
         self.heard(now);
         let before = self.flight.count.in_flight;
         let mut lost = Lost::default();
         for word in losses.iter() {
             let number = seq::expand(word, self.flight.log().first());
             if number >= self.flight.log().next() {
-                return Err(NeverSent("a report of packets never sent"));
+                return Err(DecodeError::Malformed("a report of packets never sent"));
             }
             self.flight.mark_lost(number..number + 1, &mut lost);
         }
@@ -275,7 +272,3 @@ impl Sender {
         stats.peer_window = Some(self.window * u64::from(stats.datagram_size));
     }
 }
-
-/// Bytes before a packet's data.
-#[expect(clippy::cast_possible_truncation, reason = "sixteen")]
-const HEADER_U32: u32 = HEADER as u32;

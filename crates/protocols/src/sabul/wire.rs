@@ -1,15 +1,14 @@
 //! What is on the wire? Data in datagrams: a sequence number and bytes. Everything else in words of
 //! four bytes, big-endian, on a TCP stream: a block of options first, then messages of type, attribute
-//! and what the type has behind them.
+//! and what the type has behind them; all of it in the shell's [frames](farhaul_core::shell::frame).
 //!
 //! Decoding never panics and allocates nothing; whatever decodes is bounded.
 //!
-//! Source: SABUL 2.x as read, 2003. Farhaul's own: the record before a packet's bytes, the datagrams
-//! that join a control lane, and the messages from type 16 on; `docs/protocols/sabul.md` §2.
+//! Source: SABUL 2.x as read, 2003. Farhaul's own: the record before a packet's bytes, and the frames;
+//! `docs/protocols/sabul.md` §2.
 
 use farhaul_core::{
     codec::{DecodeError, NoRoom, Reader, Writer},
-    control::Token,
     store::ObjectId,
 };
 
@@ -17,85 +16,45 @@ use super::seq::{HALF, MODULUS};
 
 /// Bytes before a packet's data: sequence number, object, offset.
 pub const HEADER: usize = 16;
-/// Bytes of a datagram that joins.
-pub const JOIN: usize = 20;
 /// Numbers in one report of losses at most.
 pub const MAX_LOSSES: usize = 366;
 /// Bytes of the options.
 pub const OPTIONS: usize = 40;
-/// Bytes of the ordered stream in one message at most.
-pub const MAX_STREAM: usize = 1_024;
-/// Bytes of a farewell's words.
-pub const MAX_WORDS: usize = 400;
 /// The longest message.
 pub const MAX_MESSAGE: usize = 8 + 4 * MAX_LOSSES;
 
-/// In place of a sequence number: the sender asks to join its control lane, or is told that it did.
-const JOINS: u32 = 0xffff_fff0;
-const JOINED: u32 = 0xffff_fff1;
-
-/// A datagram without its data.
+/// What precedes a packet's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Datagram {
-    /// Data.
-    Data {
-        /// Below [`MODULUS`].
-        sequence: u32,
-        /// Which object.
-        object: ObjectId,
-        /// Place of the first byte.
-        offset: u64,
-    },
-    /// "My control lane said this token."
-    Joins(Token),
-    /// "I have it."
-    Joined(Token),
+pub struct DataHeader {
+    /// Below [`MODULUS`].
+    pub sequence: u32,
+    /// Which object.
+    pub object: ObjectId,
+    /// Place of the first byte.
+    pub offset: u64,
 }
 
-impl Datagram {
-    /// Reads what precedes the data.
+impl DataHeader {
+    /// Reads it.
     pub fn decode(datagram: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(datagram);
-        let word = r.u32()?;
-        if word < MODULUS {
-            return Ok(Self::Data {
-                sequence: word,
-                object: r.u32()?,
-                offset: r.u64()?,
-            });
-        }
-        let token: [u8; 16] = r
-            .rest()
-            .try_into()
-            .map_err(|_| DecodeError::Malformed("token"))?;
-        match word {
-            JOINS => Ok(Self::Joins(Token::from_bytes(token))),
-            JOINED => Ok(Self::Joined(Token::from_bytes(token))),
-            _ => Err(DecodeError::Malformed("sequence number")),
+        let header = Self {
+            sequence: r.u32()?,
+            object: r.u32()?,
+            offset: r.u64()?,
+        };
+        if header.sequence < MODULUS {
+            Ok(header)
+        } else {
+            Err(DecodeError::Malformed("sequence number"))
         }
     }
 
-    /// Writes what precedes the data.
+    /// Writes it.
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
-        match self {
-            Self::Data {
-                sequence,
-                object,
-                offset,
-            } => {
-                w.u32(*sequence)?;
-                w.u32(*object)?;
-                w.u64(*offset)
-            }
-            Self::Joins(token) => {
-                w.u32(JOINS)?;
-                w.put(&token.bytes())
-            }
-            Self::Joined(token) => {
-                w.u32(JOINED)?;
-                w.put(&token.bytes())
-            }
-        }
+        w.u32(self.sequence)?;
+        w.u32(self.object)?;
+        w.u64(self.offset)
     }
 }
 
@@ -197,16 +156,6 @@ pub enum Message<'a> {
     Err(Losses<'a>),
     /// 4, SYN: packets that arrived since the last one.
     Syn(u32),
-    /// 16: bytes of the ordered stream.
-    Stream(&'a [u8]),
-    /// 17: the end, with a code and words.
-    Close(u32, &'a [u8]),
-    /// 18: still there.
-    Alive,
-    /// 19: a client has the listener's options.
-    Ready,
-    /// 20: bytes of the ordered stream read so far, modulo 2^32.
-    Heard(u32),
 }
 
 /// Missing numbers, all below [`MODULUS`].
@@ -240,26 +189,12 @@ fn put_words(into: &mut Vec<u8>, words: &[u32]) {
 }
 
 impl<'a> Message<'a> {
-    /// Appends it; bytes and words beyond their most are cut.
+    /// Appends it.
     pub fn encode(&self, into: &mut Vec<u8>) {
-        let count = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(0);
         match self {
             Self::Ack(next) => put_words(into, &[1, *next]),
             Self::Err(losses) => put_losses(into, losses.iter()),
             Self::Syn(received) => put_words(into, &[4, *received]),
-            Self::Stream(bytes) => {
-                let bytes = &bytes[..bytes.len().min(MAX_STREAM)];
-                put_words(into, &[16, count(bytes)]);
-                into.extend(bytes);
-            }
-            Self::Close(code, words) => {
-                let words = &words[..words.len().min(MAX_WORDS)];
-                put_words(into, &[17, *code, count(words)]);
-                into.extend(words);
-            }
-            Self::Alive => put_words(into, &[18, 0]),
-            Self::Ready => put_words(into, &[19, 0]),
-            Self::Heard(bytes) => put_words(into, &[20, *bytes]),
         }
     }
 
@@ -270,18 +205,15 @@ impl<'a> Message<'a> {
         let (Ok(kind), Ok(attribute)) = (r.u32(), r.u32()) else {
             return Ok(None);
         };
-        let below = |most: usize, unit: usize, what| {
-            let n = usize::try_from(attribute).unwrap_or(usize::MAX);
-            (n <= most)
-                .then_some(n * unit)
-                .ok_or(DecodeError::Malformed(what))
-        };
         let message = match kind {
             1 if attribute < MODULUS => Self::Ack(attribute),
             1 => return Err(DecodeError::Malformed("acknowledgement")),
             2 => {
-                let n = below(MAX_LOSSES, 4, "length of a loss list")?;
-                let Ok(list) = r.take(n) else {
+                let n = usize::try_from(attribute).unwrap_or(usize::MAX);
+                if n > MAX_LOSSES {
+                    return Err(DecodeError::Malformed("length of a loss list"));
+                }
+                let Ok(list) = r.take(4 * n) else {
                     return Ok(None);
                 };
                 let losses = Losses(list);
@@ -291,29 +223,6 @@ impl<'a> Message<'a> {
                 Self::Err(losses)
             }
             4 => Self::Syn(attribute),
-            16 => {
-                let n = below(MAX_STREAM, 1, "length of a piece of the stream")?;
-                let Ok(piece) = r.take(n) else {
-                    return Ok(None);
-                };
-                Self::Stream(piece)
-            }
-            17 => {
-                let Ok(n) = r.u32() else {
-                    return Ok(None);
-                };
-                let n = usize::try_from(n).unwrap_or(usize::MAX);
-                if n > MAX_WORDS {
-                    return Err(DecodeError::Malformed("length of a farewell"));
-                }
-                let Ok(words) = r.take(n) else {
-                    return Ok(None);
-                };
-                Self::Close(attribute, words)
-            }
-            18 => Self::Alive,
-            19 => Self::Ready,
-            20 => Self::Heard(attribute),
             _ => return Err(DecodeError::Malformed("type of a control message")),
         };
         Ok(Some((message, bytes.len() - r.rest().len())))

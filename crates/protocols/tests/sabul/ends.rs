@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farhaul_core::protocol::{CloseReason, Event, Protocol};
-use farhaul_protocols::sabul::{Config, Sabul};
+use farhaul_protocols::sabul::{Config, client, server};
 use farhaul_testkit::{Pair, Side};
 
 pub(crate) const fn ms(n: u64) -> Duration {
@@ -19,8 +19,8 @@ pub(crate) fn config(law: &str) -> Config {
 
 pub(crate) fn ends(config: &Config) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
     (
-        Box::new(Sabul::client(config.clone()).expect("a valid configuration")),
-        Box::new(Sabul::server(config.clone()).expect("a valid configuration")),
+        Box::new(client(config).expect("a valid configuration")),
+        Box::new(server(config).expect("a valid configuration")),
     )
 }
 

@@ -6,11 +6,12 @@ use farhaul_core::{
     control::Token,
     protocol::{Accepted, CloseReason, Protocol, Route},
     rng::Rng,
+    shell::frame::Frame,
     time::Instant,
 };
 use farhaul_protocols::sabul::{
-    Config, Sabul,
-    wire::{Datagram, JOIN, Message, put_losses},
+    Config, client, server,
+    wire::{Message, put_losses},
 };
 use farhaul_testkit::{Fate, Pair, Said, Side};
 
@@ -22,6 +23,12 @@ fn opened() -> Pair {
     pair
 }
 
+fn frame(frame: Frame<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    frame.encode(&mut bytes);
+    bytes
+}
+
 fn say(pair: &mut Pair, to: Side, bytes: Vec<u8>) {
     let now = pair.now;
     pair.say(now, to, Said::Bytes(bytes));
@@ -30,7 +37,7 @@ fn say(pair: &mut Pair, to: Side, bytes: Vec<u8>) {
 #[test]
 fn datagrams_that_never_arrive_are_named() {
     for (blocked, words) in [
-        (Side::Client, "block UDP, or is it not SABUL"),
+        (Side::Client, "block UDP, or is it another protocol"),
         (Side::Server, "none comes back"),
     ] {
         let mut pair = pair(&config("sabul"), ms(10)).with_script(move |d| {
@@ -93,21 +100,22 @@ fn what_cannot_be_on_the_control_lane_ends_the_session_with_words() {
     let message = |message: Message<'_>| {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
-        bytes
+        frame(Frame::Control(&bytes))
     };
     let mut never = Vec::new();
     put_losses(&mut never, [7_000_000].into_iter());
     for (bytes, words) in [
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "length of a frame"),
+        (vec![0; 64], "type of a frame"),
+        (vec![0xff; 64], "length of a frame"),
         (
-            b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+            frame(Frame::Control(&[0xff; 64])),
             "type of a control message",
         ),
-        (vec![0; 64], "type of a control message"),
-        (vec![0xff; 64], "type of a control message"),
         (message(Message::Ack(9_000_000)), "never sent"),
-        (never, "never sent"),
-        (message(Message::Ready), "out of turn"),
-        (message(Message::Heard(12)), "more of the stream heard"),
+        (frame(Frame::Control(&never)), "never sent"),
+        (frame(Frame::Ready), "out of turn"),
+        (frame(Frame::Credit(12)), "more of the stream read"),
     ] {
         let mut pair = opened();
         offer(&mut pair, Side::Client, 1 << 20);
@@ -127,7 +135,8 @@ fn what_cannot_be_on_the_control_lane_ends_the_session_with_words() {
 
 #[test]
 fn options_that_nobody_has_and_talk_before_the_greeting_are_refused() {
-    for bytes in [vec![0; 40], vec![0xff; 40]] {
+    for greeting in [&[0; 40][..], &[0xff; 40], &[1; 39]] {
+        let bytes = frame(Frame::Hello(1_472, greeting));
         let mut pair = pair(&config("sabul"), ms(10));
         pair.connect(Some(1_500));
         pair.run(ms(25), |_| false);
@@ -142,7 +151,7 @@ fn a_stream_that_nobody_reads_is_bounded() {
     let mut pair = opened();
     let mut flood = Vec::new();
     for _ in 0..1_025 {
-        Message::Stream(&[7; 1_024]).encode(&mut flood);
+        Frame::Stream(&[7; 1_024]).encode(&mut flood);
     }
     pair.server.reads = false;
     say(&mut pair, Side::Server, flood);
@@ -156,7 +165,7 @@ fn a_stream_that_nobody_reads_is_bounded() {
 
 #[test]
 fn only_a_token_makes_a_session() {
-    let mut sabul = Sabul::server(Config::default()).unwrap();
+    let mut sabul = server(&Config::default()).unwrap();
     let from = "192.0.2.1:9".parse().unwrap();
     let mut accept = |bytes: &[u8]| {
         let now = Instant::EPOCH;
@@ -165,17 +174,13 @@ fn only_a_token_makes_a_session() {
     for stranger in [&[0; 1_472][..], &[0xff; 20], b"", &[7; 19]] {
         assert!(matches!(accept(stranger), Accepted::Drop));
     }
-    let mut bytes = [0; JOIN];
-    let joins = Datagram::Joins(Token::from_bytes([5; 16]));
-    joins
-        .encode(&mut farhaul_core::codec::Writer::new(&mut bytes))
-        .unwrap();
+    let bytes = [&[0xff, 0xff, 0xff, 0xf0][..], &[5; 16]].concat();
     assert!(matches!(accept(&bytes), Accepted::Session(..)));
-    let client = Sabul::client(Config::default()).unwrap();
+    let client = client(&Config::default()).unwrap();
     assert_eq!(client.route(&bytes), Route::Peer);
     assert_eq!(
         client.control_token(&bytes),
         Some(Token::from_bytes([5; 16]))
     );
-    assert_eq!(client.route(b"GET / HTTP/1.1\r\n\r\n"), Route::Foreign);
+    assert_eq!(client.control_token(b"GET / HTTP/1.1\r\n\r\n"), None);
 }

@@ -1,26 +1,22 @@
 //! What is the cheapest session that still delivers? One fixed rate, a 25-byte header, a report of
 //! what is missing every 10 ms. For measuring the worlds that run it and for testing their tests;
-//! it shares a path with nobody and has no ordered stream.
+//! it shares a path with nobody.
 //!
 //! Everything queued is laid out one after the other on a line of positions; packets, reports and
 //! repairs speak of spans of that line.
 
-mod engine;
+mod machine;
 mod receiver;
 mod sender;
 mod wire;
 
-use std::net::SocketAddr;
-
 use farhaul_core::{
-    protocol::{Accepted, Descriptor, Protocol, Provenance, Route, Session},
-    rng::Rng,
-    time::Instant,
+    protocol::{Descriptor, Provenance},
+    shell::Endpoint,
     units::Rate,
 };
 
-use engine::SteadyEngine;
-use farhaul_core::plain::{HELLO, PlainSession, head, route};
+pub use self::machine::SteadyMachine;
 
 /// The protocol; the rate is of UDP payload.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +38,12 @@ impl Steady {
             repair: true,
         }
     }
+
+    /// A protocol of it.
+    pub fn endpoint(self) -> Endpoint<SteadyMachine> {
+        let mtu = u32::from(self.datagram) + 28;
+        Endpoint::new(&DESCRIPTOR, mtu, move || SteadyMachine::new(self))
+    }
 }
 
 static DESCRIPTOR: Descriptor = Descriptor {
@@ -53,51 +55,3 @@ static DESCRIPTOR: Descriptor = Descriptor {
     control_lane: false,
     multiplexed: false,
 };
-
-impl Protocol for Steady {
-    fn descriptor(&self) -> &'static Descriptor {
-        &DESCRIPTOR
-    }
-
-    fn route(&self, datagram: &[u8]) -> Route {
-        route(datagram)
-    }
-
-    fn connect(
-        &mut self,
-        now: Instant,
-        rng: &mut Rng,
-        to: SocketAddr,
-        _interface_mtu: Option<u32>,
-    ) -> (u64, Box<dyn Session>) {
-        let id = rng.below(1 << 32);
-        (
-            id,
-            Box::new(PlainSession::new(
-                SteadyEngine::new(*self, now),
-                now,
-                id,
-                to,
-                true,
-            )),
-        )
-    }
-
-    fn accept(
-        &mut self,
-        now: Instant,
-        _rng: &mut Rng,
-        from: SocketAddr,
-        datagram: &[u8],
-        _reply: &mut Vec<u8>,
-    ) -> Accepted {
-        match head(datagram) {
-            Some((HELLO, id)) => {
-                let session =
-                    PlainSession::new(SteadyEngine::new(*self, now), now, id, from, false);
-                Accepted::Session(id, Box::new(session))
-            }
-            _ => Accepted::Drop,
-        }
-    }
-}

@@ -9,8 +9,7 @@ use farhaul_core::{
     time::Instant,
 };
 
-use super::wire::{MAX_REPORT, REPORT};
-use farhaul_core::plain::put_head;
+use super::wire::MAX_REPORT;
 
 const INTERVAL: Duration = Duration::from_millis(10);
 
@@ -33,28 +32,18 @@ impl Receiver {
         self.due
     }
 
-    /// The report, if it is due.
-    pub(super) fn report(&mut self, now: Instant, id: u64, into: &mut [u8]) -> Option<usize> {
-        if self.due.is_none_or(|at| at > now) {
-            return None;
-        }
+    /// Writes the report.
+    pub(super) fn report(&mut self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         self.due = None;
-        self.write(id, into).ok()
-    }
-
-    fn write(&self, id: u64, into: &mut [u8]) -> Result<usize, NoRoom> {
-        let most = into.len().min(MAX_REPORT);
-        let mut w = Writer::new(&mut into[..most]);
-        put_head(&mut w, REPORT, id)?;
         w.u64(self.have.prefix())?;
         w.u64(self.newest)?;
         for gap in self.have.gaps(self.have.prefix()..self.newest) {
-            if w.room() < 16 {
+            if w.room() < 16 || w.len() > MAX_REPORT {
                 break;
             }
             w.u64(gap.start)?;
             w.u64(gap.end - gap.start)?;
         }
-        Ok(w.len())
+        Ok(())
     }
 }

@@ -3,16 +3,9 @@
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
-use farhaul_core::{
-    datagram::TxBuf,
-    store::{Extent, ObjectId},
-    time::Instant,
-};
+use farhaul_core::{stats::Why, store::ObjectId, time::Instant};
 
-use super::{
-    Steady,
-    wire::{DATA_HEADER, Data},
-};
+use super::{Steady, wire::Data};
 
 /// A sender that fell behind catches up by no more than this.
 const MAX_BEHIND: Duration = Duration::from_millis(1);
@@ -48,7 +41,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(config: Steady, now: Instant) -> Self {
+    pub(super) const fn new(config: Steady) -> Self {
         Self {
             config,
             pieces: VecDeque::new(),
@@ -57,12 +50,18 @@ impl Sender {
             acked: 0,
             repairs: VecDeque::new(),
             asked: VecDeque::new(),
-            next_at: now,
-            stirred: now,
+            next_at: Instant::EPOCH,
+            stirred: Instant::EPOCH,
             rtt: Duration::from_millis(200),
             data_sent: 0,
             repaired: 0,
         }
+    }
+
+    /// The session opened.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.next_at = now;
+        self.stirred = now;
     }
 
     pub(super) fn queue(&mut self, object: ObjectId, offset: u64, len: u64) {
@@ -119,7 +118,8 @@ impl Sender {
     pub(super) fn on_timer(&mut self, now: Instant) {
         if self.config.repair && !self.wants_to_send() && !self.is_idle() && now >= self.probe_at()
         {
-            let from = self.end.saturating_sub(self.payload()).max(self.acked);
+            let payload = u64::from(self.config.datagram) - 30;
+            let from = self.end.saturating_sub(payload).max(self.acked);
             self.repairs.push_back(from..self.end);
             self.stirred = now;
         }
@@ -156,57 +156,28 @@ impl Sender {
         }
     }
 
-    const fn payload(&self) -> u64 {
-        self.config.datagram as u64 - DATA_HEADER as u64
+    /// Why nothing may leave now.
+    pub(super) fn held(&self, now: Instant) -> Option<Why> {
+        if !self.wants_to_send() {
+            Some(Why::Application)
+        } else if now < self.next_at {
+            Some(Why::Pacing)
+        } else {
+            None
+        }
     }
 
-    /// Writes a batch; its payload is described by `extents`. True if there is one.
-    pub(super) fn write(
-        &mut self,
-        now: Instant,
-        id: u64,
-        out: &mut TxBuf,
-        extents: &mut Vec<Extent>,
-    ) -> bool {
-        extents.clear();
-        if !self.wants_to_send() || now < self.next_at {
-            return false;
-        }
-        let full = usize::from(self.config.datagram);
-        let mut room = out.begin(full);
-        let mut bytes = 0;
-        while room > 0
-            && let Some((data, len)) = self.next()
-        {
-            let len_here = DATA_HEADER + usize::try_from(len).unwrap_or(full);
-            let at = out.next_at() + DATA_HEADER;
-            let segment = out.next_segment();
-            if data.put(id, segment).is_err() {
-                break;
-            }
-            out.commit(len_here, DATA_HEADER);
-            extents.push(Extent {
-                object: data.object,
-                offset: data.offset,
-                len,
-                at: u32::try_from(at).unwrap_or(u32::MAX),
-            });
-            bytes += len_here as u64;
-            room -= 1;
-            if len_here < full {
-                break;
-            }
-        }
+    /// A batch left.
+    pub(super) fn batch_sent(&mut self, now: Instant, bytes: u64) {
         let from = self.next_at.max(now.earlier_by(MAX_BEHIND));
         self.next_at = from + self.config.rate.time_for(bytes);
         if !self.wants_to_send() {
             self.stirred = now;
         }
-        bytes > 0
     }
 
-    /// The next packet and its payload length.
-    fn next(&mut self) -> Option<(Data, u32)> {
+    /// The next packet and its payload length, at most `room`.
+    pub(super) fn next(&mut self, room: u32) -> Option<(Data, u32)> {
         let (position, most) = if let Some(repair) = self.repairs.front() {
             (repair.start, repair.end - repair.start)
         } else if self.sent < self.end {
@@ -216,7 +187,7 @@ impl Sender {
         };
         let piece = *self.piece(position)?;
         let within = position - piece.position;
-        let len = most.min(self.payload()).min(piece.len - within);
+        let len = most.min(room.into()).min(piece.len - within);
         if let Some(repair) = self.repairs.front_mut() {
             repair.start += len;
             self.repaired += len;

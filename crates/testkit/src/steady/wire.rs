@@ -5,13 +5,10 @@
 
 use farhaul_core::codec::{DecodeError, NoRoom, Reader, Writer};
 
-use farhaul_core::plain::put_head;
-
-pub(super) const DATA: u8 = 0x42;
-pub(super) const REPORT: u8 = 0x43;
+pub(super) const REPORT: u8 = 0x49;
 
 /// Bytes of a data packet before its payload.
-pub(super) const DATA_HEADER: usize = 25;
+pub(super) const DATA_HEADER: usize = 20;
 /// The longest report.
 pub(super) const MAX_REPORT: usize = 1_200;
 
@@ -24,9 +21,7 @@ pub(super) struct Data {
 }
 
 impl Data {
-    pub(super) fn put(&self, id: u64, into: &mut [u8]) -> Result<(), NoRoom> {
-        let mut w = Writer::new(into);
-        put_head(&mut w, DATA, id)?;
+    pub(super) fn put(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         w.u64(self.position)?;
         w.u32(self.object)?;
         w.u64(self.offset)

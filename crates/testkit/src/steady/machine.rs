@@ -1,10 +1,11 @@
-//! How do sender and receiver make an engine? Feedback goes first, then data.
+//! How do sender and receiver make a machine? Feedback goes first, then data.
 
 use std::time::Duration;
 
 use farhaul_core::{
-    codec::{DecodeError, Reader},
-    datagram::TxBuf,
+    codec::{DecodeError, NoRoom, Reader, Writer},
+    send::Permit,
+    shell::{Incoming, Machine, Packet},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
     time::Instant,
@@ -14,23 +15,23 @@ use super::{
     Steady,
     receiver::Receiver,
     sender::Sender,
-    wire::{DATA, DATA_HEADER, Data, MAX_REPORT, REPORT},
+    wire::{DATA_HEADER, Data, REPORT},
 };
-use farhaul_core::plain::{Arrived, Engine, Wrote};
 
+/// Both halves of a session.
 #[derive(Debug)]
-pub(super) struct SteadyEngine {
+pub struct SteadyMachine {
     config: Steady,
     sender: Sender,
     receiver: Receiver,
     lost: u64,
 }
 
-impl SteadyEngine {
-    pub(super) fn new(config: Steady, now: Instant) -> Self {
+impl SteadyMachine {
+    pub(super) fn new(config: Steady) -> Self {
         Self {
             config,
-            sender: Sender::new(config, now),
+            sender: Sender::new(config),
             receiver: Receiver::default(),
             lost: 0,
         }
@@ -49,60 +50,65 @@ impl SteadyEngine {
     }
 }
 
-impl Engine for SteadyEngine {
-    fn open(&mut self, _now: Instant, rtt: Duration) {
-        self.sender.rtt = rtt;
+impl Machine for SteadyMachine {
+    const HEADER: usize = DATA_HEADER;
+
+    fn open(&mut self, now: Instant, _datagram: u32, rtt: Duration) {
+        if !rtt.is_zero() {
+            self.sender.rtt = rtt;
+        }
+        self.sender.start(now);
     }
 
-    fn hear(
+    fn on_datagram(
         &mut self,
         now: Instant,
-        kind: u8,
-        r: &mut Reader<'_>,
-        arrived: Arrived,
-        extents: &mut Vec<Extent>,
+        datagram: &Incoming<'_>,
+        place: &mut Vec<Extent>,
     ) -> Result<(), DecodeError> {
-        match kind {
-            DATA => {
-                let data = Data::take(r)?;
-                let payload = arrived.len - DATA_HEADER;
-                let end = data.position.checked_add(payload as u64);
+        let mut r = Reader::new(datagram.bytes);
+        match datagram.kind {
+            Self::DATA => {
+                let data = Data::take(&mut r)?;
+                let extent = datagram.extent(DATA_HEADER, data.object, data.offset)?;
+                let end = data.position.checked_add(extent.len.into());
                 self.receiver
                     .on_data(now, data.position, end.ok_or(DecodeError::Truncated)?);
-                extents.push(Extent {
-                    object: data.object,
-                    offset: data.offset,
-                    len: u32::try_from(payload).unwrap_or(u32::MAX),
-                    at: u32::try_from(arrived.at + DATA_HEADER).unwrap_or(u32::MAX),
-                });
+                place.push(extent);
                 Ok(())
             }
-            REPORT => self.on_report(now, r),
+            REPORT => self.on_report(now, &mut r),
             _ => Err(DecodeError::Malformed("type")),
         }
     }
 
-    fn write(
-        &mut self,
-        now: Instant,
-        id: u64,
-        out: &mut TxBuf,
-        extents: &mut Vec<Extent>,
-    ) -> Wrote {
-        if self.receiver.due().is_some_and(|at| at <= now) {
-            out.begin(MAX_REPORT);
-            if let Some(len) = self.receiver.report(now, id, out.next_segment()) {
-                out.commit(len, len);
-                return Wrote::Control {
-                    feedback: len as u64,
-                };
-            }
+    fn poll_datagram(&mut self, now: Instant, w: &mut Writer<'_>) -> Result<Option<u8>, NoRoom> {
+        if self.receiver.due().is_none_or(|at| at > now) {
+            return Ok(None);
         }
-        if self.sender.write(now, id, out, extents) {
-            Wrote::Data
-        } else {
-            Wrote::Nothing
+        self.receiver.report(w)?;
+        Ok(Some(REPORT))
+    }
+
+    fn permit(&mut self, now: Instant) -> Permit {
+        match self.sender.held(now) {
+            Some(why) => Permit::Hold(why),
+            None => Permit::Send { bytes: u64::MAX },
         }
+    }
+
+    fn next_packet(&mut self, _now: Instant, packet: &mut Packet<'_>) -> bool {
+        let Some((data, len)) = self.sender.next(packet.room()) else {
+            return false;
+        };
+        data.put(packet.header())
+            .expect("a packet holds its header");
+        packet.data(data.object, data.offset, len);
+        true
+    }
+
+    fn batch_sent(&mut self, now: Instant, bytes: u64) {
+        self.sender.batch_sent(now, bytes);
     }
 
     fn on_timer(&mut self, now: Instant) {
@@ -130,7 +136,7 @@ impl Engine for SteadyEngine {
         self.sender.cancel_unsent();
     }
 
-    fn is_idle(&self) -> bool {
+    fn is_delivered(&self) -> bool {
         self.sender.is_idle()
     }
 

@@ -1,48 +1,50 @@
-//! What was written? The session's ordered stream rides on the control lane, which is ordered as it is;
+//! How does the ordered stream ride on the control channel, which is ordered as it is? In frames, and
 //! the reader's end says how much it has read, so that neither end keeps more than a window.
 
 use std::collections::VecDeque;
 
-use super::wire::{MAX_STREAM, Message};
+use super::frame::{Frame, HEADER, MAX_FRAME};
+use crate::codec::DecodeError;
 
 /// Bytes that may be under way or unread.
 const WINDOW: u32 = 1 << 20;
-
-/// More than was asked for, or heard what was never said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BadStream(pub(super) &'static str);
+/// Bytes read after which the peer is told.
+const CREDIT_STEP: u32 = WINDOW / 4;
 
 /// Both directions of the stream. Counts are modulo 2^32.
 #[derive(Debug, Default)]
-pub(super) struct Streams {
+pub(super) struct Stream {
     /// Bytes to leave.
     out: VecDeque<u8>,
-    said: u32,
-    heard: u32,
-    /// Bytes to read.
+    sent: u32,
+    /// Read by the peer.
+    peer_read: u32,
     unread: Vec<u8>,
     received: u32,
+    /// What the peer knows that was read.
     told: u32,
 }
 
-impl Streams {
+impl Stream {
     pub(super) fn write(&mut self, bytes: &[u8]) {
         self.out.extend(bytes);
     }
 
-    /// Bytes written and not read by the peer.
+    /// Bytes written and not read by the peer, as far as it has said.
     pub(super) fn unwritten(&self) -> usize {
-        self.out.len() + usize::try_from(self.said.wrapping_sub(self.heard)).unwrap_or(0)
+        self.out.len() + usize::try_from(self.sent.wrapping_sub(self.peer_read)).unwrap_or(0)
     }
 
     pub(super) fn read(&mut self, into: &mut Vec<u8>) {
         into.append(&mut self.unread);
     }
 
-    /// The peer said this.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), BadStream> {
+    /// The peer wrote this.
+    pub(super) fn on_bytes(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         if self.unread.len() + bytes.len() > WINDOW as usize {
-            return Err(BadStream("more of the stream than was asked for"));
+            return Err(DecodeError::Malformed(
+                "more of the stream than was asked for",
+            ));
         }
         self.unread.extend(bytes);
         self.received = self.received.wrapping_add(length(bytes.len()));
@@ -50,25 +52,28 @@ impl Streams {
     }
 
     /// The peer has read so much.
-    pub(super) fn on_heard(&mut self, heard: u32) -> Result<(), BadStream> {
-        if heard.wrapping_sub(self.heard) > self.said.wrapping_sub(self.heard) {
-            return Err(BadStream("more of the stream heard than was said"));
+    pub(super) fn on_credit(&mut self, read: u32) -> Result<(), DecodeError> {
+        if read.wrapping_sub(self.peer_read) > self.sent.wrapping_sub(self.peer_read) {
+            return Err(DecodeError::Malformed(
+                "more of the stream read than was sent",
+            ));
         }
-        self.heard = heard;
+        self.peer_read = read;
         Ok(())
     }
 
-    /// Appends what is to be said, at most `room` bytes.
-    pub(super) fn say(&mut self, room: usize, into: &mut Vec<u8>) {
+    /// Appends frames, at most `room` bytes.
+    pub(super) fn poll(&mut self, room: usize, into: &mut Vec<u8>) {
         let most = into.len() + room;
         let read = self.received.wrapping_sub(length(self.unread.len()));
-        if read != self.told && into.len() + 8 <= most {
+        let due = read.wrapping_sub(self.told) >= CREDIT_STEP || self.unread.is_empty();
+        if read != self.told && due && into.len() + HEADER + 4 <= most {
             self.told = read;
-            Message::Heard(read).encode(into);
+            Frame::Credit(read).encode(into);
         }
         while !self.out.is_empty() {
-            let allowed = WINDOW - self.said.wrapping_sub(self.heard).min(WINDOW);
-            let room = most.saturating_sub(into.len() + 8).min(MAX_STREAM);
+            let allowed = WINDOW - self.sent.wrapping_sub(self.peer_read).min(WINDOW);
+            let room = most.saturating_sub(into.len() + HEADER).min(MAX_FRAME);
             let room = room.min(usize::try_from(allowed).unwrap_or(0));
             let (front, _) = self.out.as_slices();
             let piece = &front[..front.len().min(room)];
@@ -76,8 +81,8 @@ impl Streams {
                 return;
             }
             let n = piece.len();
-            Message::Stream(piece).encode(into);
-            self.said = self.said.wrapping_add(length(n));
+            Frame::Stream(piece).encode(into);
+            self.sent = self.sent.wrapping_add(length(n));
             self.out.drain(..n);
         }
     }
@@ -91,15 +96,15 @@ fn length(n: usize) -> u32 {
 mod tests {
     use super::*;
 
-    fn carry(from: &mut Streams, to: &mut Streams, room: usize) {
+    fn carry(from: &mut Stream, to: &mut Stream, room: usize) {
         let mut bytes = Vec::new();
-        from.say(room, &mut bytes);
+        from.poll(room, &mut bytes);
         assert!(bytes.len() <= room);
         let mut used = 0;
-        while let Some((message, len)) = Message::decode(&bytes[used..]).unwrap() {
-            match message {
-                Message::Stream(piece) => to.take(piece).unwrap(),
-                Message::Heard(n) => to.on_heard(n).unwrap(),
+        while let Some((frame, len)) = Frame::decode(&bytes[used..]).unwrap() {
+            match frame {
+                Frame::Stream(piece) => to.on_bytes(piece).unwrap(),
+                Frame::Credit(n) => to.on_credit(n).unwrap(),
                 other => panic!("{other:?}"),
             }
             used += len;
@@ -108,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_stream_arrives_and_a_reader_who_does_not_read_stops_it() {
-        let (mut a, mut b) = (Streams::default(), Streams::default());
+        let (mut a, mut b) = (Stream::default(), Stream::default());
         let all: Vec<u8> = (0_u32..3 << 20).map(|i| i.to_le_bytes()[1]).collect();
         a.write(&all);
         let mut read = Vec::new();
@@ -123,7 +128,7 @@ mod tests {
             carry(&mut a, &mut b, 4_000);
         }
         assert_eq!(read, all);
-        assert!(a.on_heard(1).is_err());
-        assert!(b.take(&all[..=WINDOW as usize]).is_err());
+        assert!(a.on_credit(1).is_err());
+        assert!(b.on_bytes(&all[..=WINDOW as usize]).is_err());
     }
 }

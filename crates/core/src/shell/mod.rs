@@ -1,0 +1,30 @@
+//! What is the same in every session that is not sealed? The opening, which shows that a client is where
+//! it says; a control channel, over TCP or in datagrams, and on it an ordered stream; keep-alive, idle
+//! time and close; batches, the store, counters and events. What is left to a protocol is a [`Machine`]:
+//! its packets, its feedback, its law. An [`Endpoint`] makes a protocol of it.
+//!
+//! - what a machine writes: [`Machine`], [`Packet`], [`Incoming`]
+//! - on the control channel: [`frame`]; in datagrams: `datagram`
+//! - inside: `session`, `opening`, `channel`, `inband` (the channel in datagrams), `stream`, `batch`
+//!
+//! Nothing is encrypted or authenticated: whoever reads a session's datagrams can speak for its ends.
+
+mod batch;
+mod channel;
+mod datagram;
+mod endpoint;
+pub mod frame;
+mod inband;
+mod machine;
+mod opening;
+mod session;
+mod stream;
+
+pub use self::{
+    channel::MAX_CONTROL,
+    datagram::MACHINE,
+    endpoint::{Endpoint, Limits},
+    frame::MAX_GREETING,
+    machine::{Incoming, Machine, Packet},
+    session::Shell,
+};

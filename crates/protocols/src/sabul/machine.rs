@@ -1,0 +1,168 @@
+//! What is SABUL's own in a session? Options in the greeting, a sequence number before each packet, and
+//! three messages: ACK, ERR, SYN.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    codec::DecodeError,
+    congestion::CongestionController,
+    send::Permit,
+    shell::{Incoming, Machine, Packet},
+    stats::{Stats, Why},
+    store::{Extent, ObjectId},
+    time::Instant,
+    units::Rate,
+};
+
+use super::{
+    recv::{Arrival, Receiver},
+    send::Sender,
+    seq,
+    wire::{DataHeader, HEADER, Message, OPTIONS, Options},
+};
+
+/// SABUL in a session.
+pub struct SabulMachine {
+    options: Options,
+    /// UDP payload of a full packet.
+    datagram: u32,
+    sender: Sender,
+    receiver: Receiver,
+    duplicates: u64,
+}
+
+impl SabulMachine {
+    pub(super) fn new(
+        law: Box<dyn CongestionController>,
+        max_rate: Option<Rate>,
+        options: Options,
+    ) -> Self {
+        Self {
+            datagram: options.packet,
+            sender: Sender::new(law, max_rate.unwrap_or(Rate::UNLIMITED)),
+            receiver: Receiver::new(options.window),
+            options,
+            duplicates: 0,
+        }
+    }
+}
+
+impl Machine for SabulMachine {
+    const HEADER: usize = HEADER;
+
+    fn greeting(&self, into: &mut Vec<u8>) {
+        self.options.encode(into);
+    }
+
+    fn on_greeting(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
+        let bytes: &[u8; OPTIONS] = bytes.try_into().map_err(|_| DecodeError::Truncated)?;
+        self.sender.set_window(Options::decode(bytes)?.window);
+        Ok(())
+    }
+
+    fn open(&mut self, now: Instant, datagram: u32, rtt: Duration) {
+        self.datagram = datagram;
+        self.sender.open(now, datagram, rtt);
+        self.receiver.open(rtt);
+    }
+
+    fn on_datagram(
+        &mut self,
+        now: Instant,
+        datagram: &Incoming<'_>,
+        place: &mut Vec<Extent>,
+    ) -> Result<(), DecodeError> {
+        let header = DataHeader::decode(datagram.bytes)?;
+        let extent = datagram.extent(HEADER, header.object, header.offset)?;
+        if extent.len == 0 {
+            return Err(DecodeError::Malformed("data"));
+        }
+        let last = datagram.wire < self.datagram;
+        match self.receiver.on_packet(now, header.sequence, last) {
+            Arrival::New => place.push(extent),
+            Arrival::Again => self.duplicates += 1,
+            Arrival::Beyond => {}
+        }
+        Ok(())
+    }
+
+    fn on_control(&mut self, now: Instant, bytes: &[u8]) -> Result<usize, DecodeError> {
+        let Some((message, len)) = Message::decode(bytes)? else {
+            return Ok(0);
+        };
+        match message {
+            Message::Ack(next) => self.sender.on_ack(now, next)?,
+            Message::Err(losses) => self.sender.on_losses(now, losses)?,
+            Message::Syn(received) => self.sender.on_signal(now, received),
+        }
+        Ok(len)
+    }
+
+    fn poll_control(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
+        self.receiver.report(now, room, into);
+    }
+
+    fn permit(&mut self, now: Instant) -> Permit {
+        self.sender.permit(now)
+    }
+
+    fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
+        let Some((number, piece)) = self.sender.next_packet(packet.room()) else {
+            return false;
+        };
+        let header = DataHeader {
+            sequence: seq::wrap(number),
+            object: piece.object,
+            offset: piece.offset,
+        };
+        header
+            .encode(packet.header())
+            .expect("a packet holds its header");
+        packet.data(piece.object, piece.offset, piece.len);
+        self.sender.sent(now, number, piece, packet.wire());
+        true
+    }
+
+    fn batch_sent(&mut self, now: Instant, bytes: u64) {
+        self.sender.batch_sent(now, bytes);
+    }
+
+    fn deadline(&self) -> Option<(Instant, Why)> {
+        let report = self.receiver.deadline().map(|at| (at, Why::Feedback));
+        let deadlines = [report, self.sender.deadline()];
+        deadlines.into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    fn on_timer(&mut self, now: Instant) {
+        self.sender.on_timer(now);
+    }
+
+    fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
+        self.sender.push(object, offset, len);
+    }
+
+    fn unsent(&self) -> u64 {
+        self.sender.unsent()
+    }
+
+    fn cancel_unsent(&mut self) {
+        self.sender.cancel_unsent();
+    }
+
+    fn is_delivered(&self) -> bool {
+        self.sender.is_idle()
+    }
+
+    fn blocked_since(&self) -> Option<Instant> {
+        self.sender.blocked_since()
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.sender.failure()
+    }
+
+    fn fill_stats(&self, stats: &mut Stats) {
+        self.sender.fill_stats(stats);
+        stats.dropped_duplicate = self.duplicates;
+    }
+}
