@@ -9,7 +9,7 @@
 //! - the plug-in contract: [`congestion`] (laws), [`protocol`] (sessions), [`control`] (TCP beside them),
 //!   [`app`] (what rides on a session)
 //! - words from elsewhere, as they may be shown: [`text`]
-//! - structures: [`send`], [`recv`], [`loss`], [`rate`], [`path`]
+//! - structures: [`send`], [`recv`], [`loss`], [`rate`], [`path`], [`seq`]
 //! - whether a session is alive: [`life`]; which sessions are: [`live`]
 //! - numbered packets, range-coded feedback, selective repair: [`arq`]
 //! - what is the same in every session that is not sealed: [`shell`]
@@ -29,6 +29,7 @@ pub mod rate;
 pub mod recv;
 pub mod rng;
 pub mod send;
+pub mod seq;
 pub mod shell;
 pub mod stats;
 pub mod store;

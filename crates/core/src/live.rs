@@ -6,17 +6,23 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// Those that are gone are forgotten whenever there are twice as many as were alive, and so many more.
+use crate::rng::Rng;
+
+/// Those that are gone are forgotten whenever there are twice as many as were alive, and so many more:
+/// a session costs the same however many there are.
 const SWEEP: usize = 64;
 
-/// Ids of living sessions.
+/// Kept by a session as long as it lives.
+pub type Alive = Arc<()>;
+
+/// Ids of living sessions, with what is to be known of each.
 #[derive(Clone, Debug)]
-pub struct LiveIds<K> {
-    ids: BTreeMap<K, Weak<()>>,
+pub struct LiveIds<K, V = ()> {
+    ids: BTreeMap<K, (Weak<()>, V)>,
     sweep_at: usize,
 }
 
-impl<K> Default for LiveIds<K> {
+impl<K, V> Default for LiveIds<K, V> {
     fn default() -> Self {
         Self {
             ids: BTreeMap::new(),
@@ -25,19 +31,39 @@ impl<K> Default for LiveIds<K> {
     }
 }
 
-impl<K: Ord> LiveIds<K> {
-    /// A session with this id lives as long as `alive` is kept.
-    pub fn insert(&mut self, id: K, alive: &Arc<()>) {
+impl<K: Ord, V> LiveIds<K, V> {
+    /// A session has this id as long as it keeps what is returned.
+    pub fn enter(&mut self, id: K, value: V) -> Alive {
         if self.ids.len() >= self.sweep_at {
-            self.ids.retain(|_, weak| weak.strong_count() > 0);
+            self.ids.retain(|_, (alive, _)| alive.strong_count() > 0);
             self.sweep_at = 2 * self.ids.len() + SWEEP;
         }
-        self.ids.insert(id, Arc::downgrade(alive));
+        let alive = Arc::new(());
+        self.ids.insert(id, (Arc::downgrade(&alive), value));
+        alive
+    }
+
+    /// What is known of the living session with this id.
+    pub fn get(&self, id: &K) -> Option<&V> {
+        let (alive, value) = self.ids.get(id)?;
+        (alive.strong_count() > 0).then_some(value)
     }
 
     /// A session with this id lives.
     pub fn contains(&self, id: &K) -> bool {
-        self.ids.get(id).is_some_and(|weak| weak.strong_count() > 0)
+        self.get(id).is_some()
+    }
+}
+
+impl<V> LiveIds<u32, V> {
+    /// An id that no living session has; never 0.
+    pub fn fresh(&self, rng: &mut Rng) -> u32 {
+        loop {
+            let id = u32::try_from(rng.next_u64() >> 32).unwrap_or(u32::MAX);
+            if id != 0 && !self.contains(&id) {
+                return id;
+            }
+        }
     }
 }
 
@@ -48,12 +74,14 @@ mod tests {
     #[test]
     fn ids_of_sessions_that_ended_are_forgotten() {
         let mut live = LiveIds::default();
-        let kept = Arc::new(());
-        live.insert(7, &kept);
+        let kept = live.enter(7, "kept");
         for id in 100..10_000 {
-            live.insert(id, &Arc::new(()));
+            drop(live.enter(id, "gone"));
         }
-        assert!(live.contains(&7) && !live.contains(&9_999));
+        assert_eq!(live.get(&7), Some(&"kept"));
+        assert!(!live.contains(&9_999));
         assert!(live.ids.len() <= 2 * SWEEP + 2);
+        drop(kept);
+        assert!(!live.contains(&7));
     }
 }

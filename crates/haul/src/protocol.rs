@@ -4,12 +4,7 @@
 //! Nothing is answered with more than three times its size; a session is made only for a client that
 //! returned a fresh token from its own address.
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use farhaul_congestion::{XcpReceiver, lookup};
 use farhaul_core::{
@@ -17,6 +12,7 @@ use farhaul_core::{
     codec::{NoRoom, Writer},
     congestion::{CongestionController, ReceiverLaw},
     life::Life,
+    live::LiveIds,
     protocol::{Accepted, Descriptor, Protocol, Provenance, Route, Session},
     rng::Rng,
     time::Instant,
@@ -57,9 +53,6 @@ static PLAIN: Descriptor = Descriptor {
     ..DESCRIPTOR
 };
 
-/// The least sessions after which those that are gone are forgotten.
-const SWEEP: usize = 64;
-
 /// An endpoint that speaks haul.
 pub struct Haul {
     suite: Arc<dyn Suite>,
@@ -73,9 +66,7 @@ pub struct Haul {
     /// Where packet numbers begin: at 0 but in tests.
     first: u64,
     /// Sessions, and some that are gone.
-    live: BTreeMap<u32, Weak<()>>,
-    /// With so many of them those that are gone are forgotten.
-    sweep_at: usize,
+    live: LiveIds<u32>,
 }
 
 impl Haul {
@@ -123,8 +114,7 @@ impl Haul {
             key: identity.public(),
             tokens: 0,
             first: 0,
-            live: BTreeMap::new(),
-            sweep_at: SWEEP,
+            live: LiveIds::default(),
         })
     }
 
@@ -170,15 +160,14 @@ impl Haul {
     }
 
     fn session(
-        &self,
+        &mut self,
         now: Instant,
         side: Side,
         (handshake, law): (Handshake, Box<dyn CongestionController>),
         peer: SocketAddr,
         interface_mtu: Option<u32>,
-    ) -> (Weak<()>, Box<dyn Session>) {
-        let alive = Arc::new(());
-        let weak = Arc::downgrade(&alive);
+    ) -> Box<dyn Session> {
+        let alive = self.live.enter(handshake.ids().local, ());
         let settings = Settings {
             side,
             update_after: self.config.key_update_after,
@@ -196,31 +185,7 @@ impl Haul {
             Path::new(peer),
             Life::new(now, self.config.idle),
         );
-        (weak, Box::new(session))
-    }
-
-    fn fresh_id(&self, rng: &mut Rng) -> u32 {
-        loop {
-            let id = u32::try_from(rng.next_u64() >> 32).unwrap_or(u32::MAX);
-            // 0 is "not known yet".
-            if id != 0 && !self.is_live(id) {
-                return id;
-            }
-        }
-    }
-
-    fn is_live(&self, id: u32) -> bool {
-        self.live.get(&id).is_some_and(|w| w.strong_count() > 0)
-    }
-
-    /// A session with this id lives as long as `weak`. Those that are gone are forgotten whenever there
-    /// may be as many of them as others, so that a session costs the same however many there are.
-    fn remember(&mut self, id: u32, weak: Weak<()>) {
-        if self.live.len() >= self.sweep_at {
-            self.live.retain(|_, weak| weak.strong_count() > 0);
-            self.sweep_at = 2 * self.live.len() + SWEEP;
-        }
-        self.live.insert(id, weak);
+        Box::new(session)
     }
 
     /// A token for whoever said hello.
@@ -232,7 +197,7 @@ impl Haul {
         (client, attempt): (u32, u8),
         reply: &mut Vec<u8>,
     ) -> Accepted {
-        let server = self.fresh_id(rng);
+        let server = self.live.fresh(rng);
         let Some(vault) = &self.vault else {
             return Accepted::Drop;
         };
@@ -273,7 +238,7 @@ impl Haul {
         };
         let vault = self.vault.as_ref()?;
         let token = Token::open(token, vault, now, from, head.to)?;
-        if token.client != head.from || self.is_live(head.to) {
+        if token.client != head.from || self.live.contains(&head.to) {
             return None;
         }
         let ids = Ids {
@@ -287,8 +252,7 @@ impl Haul {
         let suite = Arc::clone(&self.suite);
         let law = self.law.make();
         let handshake = Handshake::server(suite, ids, self.limits(&*law), now, rtt).ok()?;
-        let (weak, session) = self.session(now, Side::Server, (handshake, law), from, None);
-        self.remember(ids.local, weak);
+        let session = self.session(now, Side::Server, (handshake, law), from, None);
         Some(Accepted::Session(ids.local.into(), session))
     }
 }
@@ -339,7 +303,7 @@ impl Protocol for Haul {
             ))
         );
         // A client's first messages find no session; later ones, and a server's, do.
-        if opens && self.vault.is_some() && !self.is_live(to) {
+        if opens && self.vault.is_some() && !self.live.contains(&to) {
             Route::New
         } else {
             Route::Known(to.into())
@@ -363,12 +327,11 @@ impl Protocol for Haul {
         to: SocketAddr,
         interface_mtu: Option<u32>,
     ) -> (u64, Box<dyn Session>) {
-        let id = self.fresh_id(rng);
+        let id = self.live.fresh(rng);
         let suite = Arc::clone(&self.suite);
         let law = self.law.make();
         let handshake = Handshake::client(suite, id, self.limits(&*law), now);
-        let (weak, session) = self.session(now, Side::Client, (handshake, law), to, interface_mtu);
-        self.remember(id, weak);
+        let session = self.session(now, Side::Client, (handshake, law), to, interface_mtu);
         (id.into(), session)
     }
 

@@ -159,7 +159,10 @@ fn a_control_connection_that_is_cut_or_talks_nonsense_is_named() {
         match &reason {
             CloseReason::Lane(text) => assert!(words.is_empty() && text.contains("TCP"), "{text}"),
             CloseReason::Protocol(text) => {
-                assert!(!words.is_empty() && text.contains("packet size"), "{text}");
+                assert!(
+                    !words.is_empty() && text.contains("length of a frame"),
+                    "{text}"
+                );
             }
             other => panic!("{other:?}"),
         }

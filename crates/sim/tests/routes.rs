@@ -234,6 +234,7 @@ fn onlookers_see_everything_and_change_nothing() {
             off: Duration::from_millis(30),
             random: true,
         }),
+        start: Duration::from_millis(100),
         jitter: 0.3,
         ..udp(vec![3, 4])
     }];

@@ -53,7 +53,7 @@ fn a_clean_transfer_takes_the_time_of_its_bytes() {
     assert_eq!(flow.received_bytes, 100_000_000);
     assert_eq!(flow.sender.repaired, 0);
     assert_eq!(report.forward.drops.len(), 0);
-    assert_eq!(flow.connected, Some(0.1 + 2.0 * 33.0 * 8e-9));
+    assert_eq!(flow.connected, Some(0.100_000_624));
     assert!(flow.closed.iter().all(Option::is_some));
     assert!(report.seconds < 2.0, "the run ends when its flow does");
 }

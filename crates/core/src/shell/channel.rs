@@ -205,7 +205,7 @@ impl<M: Machine> Shell<M> {
                 "a message before the opening was over",
             )),
             Frame::Control(bytes) => {
-                self.stats.feedback_received += (HEADER + bytes.len()) as u64;
+                self.stats.feedback_received += bytes.len() as u64;
                 self.control.extend(bytes);
                 self.on_control(now)
             }
@@ -275,7 +275,7 @@ impl<M: Machine> Shell<M> {
 
     /// Appends frames of an open session, at most `room` bytes.
     fn poll_frames(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
-        let (before, most) = (into.len(), into.len() + room);
+        let most = into.len() + room;
         loop {
             let body = most.saturating_sub(into.len() + HEADER).min(MAX_FRAME);
             let mut control = Vec::new();
@@ -284,9 +284,9 @@ impl<M: Machine> Shell<M> {
                 break;
             }
             debug_assert!(control.len() <= body, "no more than there is room for");
+            self.stats.feedback_sent += control.len() as u64;
             Frame::Control(&control).encode(into);
         }
-        self.stats.feedback_sent += (into.len() - before) as u64;
         self.stream.poll(most.saturating_sub(into.len()), into);
         let signs = [
             (&mut self.signs.ask, Frame::Ping),

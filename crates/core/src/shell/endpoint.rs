@@ -89,8 +89,7 @@ impl<M: Machine> Endpoint<M> {
         (id, peer, client): (u64, SocketAddr, bool),
         (token, nonce): (Option<Token>, [u8; 8]),
     ) -> (u64, Box<dyn Session>) {
-        let alive = Arc::new(());
-        self.live.insert(id, &alive);
+        let alive = self.live.enter(id, ());
         let ends = Ends {
             id,
             peer,

@@ -2,7 +2,7 @@
 //! data, and an end. `opening` and `channel` have the first two; this file holds the state, the
 //! datagrams, the clock and the application's side.
 
-use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
 use super::{
     Limits, batch,
@@ -18,6 +18,7 @@ use crate::{
     control::{Control, Token},
     datagram::{Ecn, Received, Transmit, TxBuf},
     life::Life,
+    live::Alive,
     protocol::{CloseReason, Event, Session, Turn},
     send::{Permit, STREAM},
     stats::{Stats, Why},
@@ -41,7 +42,7 @@ pub(super) struct Ends {
     pub(super) nonce: [u8; 8],
     /// Kept as long as the session lives, so that its endpoint can tell.
     #[expect(dead_code, reason = "held, not read")]
-    pub(super) alive: Arc<()>,
+    pub(super) alive: Alive,
 }
 
 /// Signs of life that are due.
@@ -371,6 +372,9 @@ impl<M: Machine> Shell<M> {
 impl<M: Machine> Session for Shell<M> {
     fn handle_datagrams(&mut self, turn: &mut Turn<'_>, batch: Received<'_>) {
         if !self.life.is_open() {
+            if matches!(self.channel, Channel::InBand(_)) && batch.from == self.ends.peer {
+                self.life.repeat(turn.now);
+            }
             return;
         }
         self.extents.clear();

@@ -5,13 +5,14 @@
 mod recv;
 mod send;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use farhaul_core::{
     arq::{Receiver, Report, STREAM, Sender},
     congestion::Sharing,
     datagram::{Received, Transmit, TxBuf},
     life::Life,
+    live::Alive,
     protocol::{CloseReason, Event, Session, Turn},
     stats::{Stats, Why},
     store::ObjectId,
@@ -49,7 +50,7 @@ pub(crate) struct Settings {
     pub(crate) first: u64,
     /// Kept as long as the session lives, so that its factory can tell.
     #[expect(dead_code, reason = "held, not read")]
-    pub(crate) alive: Arc<()>,
+    pub(crate) alive: Alive,
 }
 
 /// Frames that want an acknowledgement.

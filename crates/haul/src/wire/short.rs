@@ -2,7 +2,10 @@
 //! the receiver's connection id, the low half of the packet number. They are authenticated as
 //! associated data.
 
-use farhaul_core::codec::{DecodeError, NoRoom, Reader, Writer};
+use farhaul_core::{
+    codec::{DecodeError, NoRoom, Reader, Writer},
+    seq::Wrap,
+};
 
 /// Bytes of the header.
 pub const LEN: usize = 9;
@@ -50,16 +53,7 @@ impl Short {
 
 /// The number nearest to `expected` whose low half is `low`.
 pub const fn expand(low: u32, expected: u64) -> u64 {
-    const HALF: u64 = 1 << 31;
-    const WHOLE: u64 = 1 << 32;
-    let candidate = (expected & !(WHOLE - 1)) | low as u64;
-    if candidate + HALF <= expected {
-        candidate + WHOLE
-    } else if candidate > expected + HALF && candidate >= WHOLE {
-        candidate - WHOLE
-    } else {
-        candidate
-    }
+    Wrap::<{ 1 << 32 }>::expand(low, expected)
 }
 
 #[cfg(test)]

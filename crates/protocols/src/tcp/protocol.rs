@@ -1,14 +1,12 @@
 //! What does an endpoint do before there is a session? It opens connections, routes segments by
 //! connection id, and answers a SYN without remembering it (see `cookie`).
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::{Arc, Weak},
-};
+use std::net::SocketAddr;
 
 use farhaul_core::{
     codec::Writer,
+    datagram::overhead,
+    live::LiveIds,
     protocol::{Accepted, Descriptor, Protocol, Provenance, Route, Session},
     rng::Rng,
     time::Instant,
@@ -23,9 +21,6 @@ use super::{
     wire::{self, Header, Hello, MAX_HEADER, Stamps, flag},
 };
 
-/// IP and UDP headers.
-const OVERHEAD_V4: u32 = 28;
-const OVERHEAD_V6: u32 = 48;
 /// The MTU of an interface that does not say.
 const USUAL_MTU: u32 = 1_500;
 /// No datagram is shorter than a path must carry (RFC 9293 §3.7.1).
@@ -48,16 +43,16 @@ pub struct Tcp {
     /// Only listeners have them.
     cookies: Option<Cookies>,
     /// Sessions, as long as they live.
-    live: BTreeMap<u32, Weak<()>>,
+    live: LiveIds<u32>,
 }
 
 impl Tcp {
     /// An endpoint that opens connections.
-    pub const fn client(config: Config) -> Self {
+    pub fn client(config: Config) -> Self {
         Self {
             config,
             cookies: None,
-            live: BTreeMap::new(),
+            live: LiveIds::default(),
         }
     }
 
@@ -66,28 +61,12 @@ impl Tcp {
         Self {
             config,
             cookies: Some(Cookies::default()),
-            live: BTreeMap::new(),
-        }
-    }
-
-    fn is_live(&self, id: u32) -> bool {
-        self.live.get(&id).is_some_and(|w| w.strong_count() > 0)
-    }
-
-    fn fresh_id(&self, rng: &mut Rng) -> u32 {
-        loop {
-            let id = number(rng);
-            // 0 is "not known yet".
-            if id != 0 && !self.is_live(id) {
-                return id;
-            }
+            live: LiveIds::default(),
         }
     }
 
     fn enter(&mut self, local: u32, remote: u32, peer: SocketAddr) -> Ends {
-        let alive = Arc::new(());
-        self.live.retain(|_, weak| weak.strong_count() > 0);
-        self.live.insert(local, Arc::downgrade(&alive));
+        let alive = self.live.enter(local, ());
         Ends {
             local,
             remote,
@@ -98,13 +77,8 @@ impl Tcp {
 
     /// UDP payload of the longest packet to `peer`.
     fn datagram(&self, peer: SocketAddr, interface_mtu: Option<u32>) -> u32 {
-        let overhead = if peer.is_ipv4() {
-            OVERHEAD_V4
-        } else {
-            OVERHEAD_V6
-        };
         let mtu = interface_mtu.unwrap_or(USUAL_MTU).min(self.config.mtu);
-        mtu.saturating_sub(overhead).max(LEAST_DATAGRAM)
+        mtu.saturating_sub(overhead(peer)).max(LEAST_DATAGRAM)
     }
 
     /// A SYN ACK for whoever said `hello`.
@@ -119,7 +93,7 @@ impl Tcp {
         let hello = header.hello?;
         let cookies = self.cookies.as_ref()?;
         let chosen = Chosen {
-            id: self.fresh_id(rng),
+            id: self.live.fresh(rng),
             iss: number(rng),
         };
         let receiver = Receiver::new(self.config.receiver);
@@ -168,7 +142,7 @@ impl Tcp {
         };
         self.cookies.as_ref()?.check(now, from, &open, chosen)?;
         let sane = open.hello.from != 0 && u32::from(open.hello.mss) >= LEAST_DATAGRAM;
-        if !sane || chosen.id == 0 || self.is_live(chosen.id) {
+        if !sane || chosen.id == 0 || self.live.contains(&chosen.id) {
             return None;
         }
         let datagram = self.longest(from, open.hello);
@@ -192,7 +166,7 @@ impl Protocol for Tcp {
         match wire::destination(datagram) {
             None => Route::Foreign,
             Some(0) => Route::New,
-            Some(id) if self.cookies.is_some() && !self.is_live(id) => Route::New,
+            Some(id) if self.cookies.is_some() && !self.live.contains(&id) => Route::New,
             Some(id) => Route::Known(id.into()),
         }
     }
@@ -204,7 +178,7 @@ impl Protocol for Tcp {
         to: SocketAddr,
         interface_mtu: Option<u32>,
     ) -> (u64, Box<dyn Session>) {
-        let id = self.fresh_id(rng);
+        let id = self.live.fresh(rng);
         let ends = self.enter(id, 0, to);
         let datagram = self.datagram(to, interface_mtu);
         let config = self.config.clone();

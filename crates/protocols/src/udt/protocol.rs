@@ -1,15 +1,12 @@
 //! What does an endpoint do before there is a session? It asks, or gives cookies to whoever asks and
 //! remembers nothing, or refuses. Nothing is answered with more bytes than it has.
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::{Arc, Weak},
-};
+use std::{net::SocketAddr, sync::Arc};
 
 use farhaul_congestion::{Factory, lookup};
 use farhaul_core::{
     codec::Writer,
+    live::{Alive, LiveIds},
     protocol::{Accepted, Descriptor, Protocol, Provenance, Route, Session},
     rng::Rng,
     time::Instant,
@@ -58,7 +55,7 @@ pub struct Udt {
     accepts: bool,
     cookies: Cookies,
     /// Connections accepted, as long as they live, and how they were answered.
-    live: BTreeMap<Asked, (Weak<()>, Handshake)>,
+    live: LiveIds<Asked, Handshake>,
 }
 
 impl Udt {
@@ -84,7 +81,7 @@ impl Udt {
             accepts,
             cookies: Cookies::new(config.cookie_key),
             config: Arc::new(config),
-            live: BTreeMap::new(),
+            live: LiveIds::default(),
         })
     }
 
@@ -130,20 +127,18 @@ impl Udt {
         now: Instant,
         peer: SocketAddr,
         ours: Handshake,
-        how: Begun,
-    ) -> (Weak<()>, Box<dyn Session>) {
-        let alive = Arc::new(());
-        let weak = Arc::downgrade(&alive);
+        (how, alive): (Begun, Alive),
+    ) -> Box<dyn Session> {
         let law = self.law.make();
         let config = Arc::clone(&self.config);
         let session = UdtSession::new(config, law, (now, peer, alive), ours, how);
-        (weak, Box::new(session))
+        Box::new(session)
     }
 
     /// Opens a session of two equals to whoever asked.
     fn meet(&self, now: Instant, rng: &mut Rng, from: SocketAddr) -> Accepted {
         let ours = self.ours(rng, from, USUAL_MSS, Request::Rendezvous);
-        let (_, session) = self.session(now, from, ours, Begun::Asking);
+        let session = self.session(now, from, ours, (Begun::Asking, Alive::default()));
         Accepted::Session(ours.id.into(), session)
     }
 
@@ -160,9 +155,7 @@ impl Udt {
             return Accepted::Drop;
         }
         let asked = (from, theirs.id, theirs.isn);
-        if let Some((alive, answer)) = self.live.get(&asked)
-            && alive.strong_count() > 0
-        {
+        if let Some(answer) = self.live.get(&asked) {
             return say(theirs.id, *answer, reply);
         }
         let mut ours = self.ours(rng, from, JUMBO_MSS, Request::Response);
@@ -178,9 +171,8 @@ impl Udt {
         ours.mss = agreed.mss;
         ours.window = self.window(agreed.mss);
         ours.cookie = theirs.cookie;
-        let (weak, session) = self.session(now, from, ours, Begun::Accepted(agreed));
-        self.live.retain(|_, (weak, _)| weak.strong_count() > 0);
-        self.live.insert(asked, (weak, ours));
+        let alive = self.live.enter(asked, ours);
+        let session = self.session(now, from, ours, (Begun::Accepted(agreed), alive));
         Accepted::Session(ours.id.into(), session)
     }
 }
@@ -226,7 +218,7 @@ impl Protocol for Udt {
             Request::Connect
         };
         let ours = self.ours(rng, to, interface_mtu.unwrap_or(USUAL_MSS), request);
-        let (_, session) = self.session(now, to, ours, Begun::Asking);
+        let session = self.session(now, to, ours, (Begun::Asking, Alive::default()));
         (ours.id.into(), session)
     }
 

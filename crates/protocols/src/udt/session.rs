@@ -10,6 +10,7 @@ use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 use farhaul_core::{
     congestion::CongestionController,
     datagram::{Received, Transmit, TxBuf},
+    live::Alive,
     protocol::{CloseReason, Event, Session, Turn},
     send::STREAM,
     stats::{Stats, Why},
@@ -91,14 +92,14 @@ pub(super) struct UdtSession {
     now: Instant,
     /// Kept as long as the session lives, so that its factory can tell.
     #[expect(dead_code, reason = "held, not read")]
-    alive: Arc<()>,
+    alive: Alive,
 }
 
 impl UdtSession {
     pub(super) fn new(
         config: Arc<UdtConfig>,
         law: Box<dyn CongestionController>,
-        (now, peer, alive): (Instant, SocketAddr, Arc<()>),
+        (now, peer, alive): (Instant, SocketAddr, Alive),
         ours: Handshake,
         begun: Begun,
     ) -> Self {

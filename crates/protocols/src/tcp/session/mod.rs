@@ -4,11 +4,12 @@
 mod recv;
 mod send;
 
-use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
 use farhaul_core::{
     datagram::{MAX_SEGMENTS, Received, Transmit, TxBuf},
     life::Life,
+    live::Alive,
     protocol::{CloseReason, Event, Session, Turn},
     send::STREAM,
     stats::{Stats, Why},
@@ -41,7 +42,7 @@ pub(super) struct Ends {
     pub(super) peer: SocketAddr,
     /// Kept as long as the session lives, so that its factory can tell.
     #[expect(dead_code, reason = "held, not read")]
-    pub(super) alive: Arc<()>,
+    pub(super) alive: Alive,
 }
 
 /// Sequence numbers and window shifts of both directions.
