@@ -1,9 +1,10 @@
 //! What is on its way, and what does the congestion law learn of it? Records of packets by number, the
 //! counters of a sender, rounds and episodes of loss, and the one place where a law's events are made.
 //!
-//! A protocol whose repairs get new numbers [`push`](Flight::push)es them; one whose repairs keep theirs
-//! has them [`mark`](Flight::mark_lost)ed, takes them with [`next_lost`](Flight::next_lost) and
-//! [`resend`](Flight::resend)s them.
+//! A protocol whose repairs get new numbers [`push`](Flight::push)es them, and records of what is decided
+//! are forgotten. One whose repairs [keep](Flight::keeping) theirs has them
+//! [`mark`](Flight::mark_lost)ed, takes them with [`next_lost`](Flight::next_lost) and
+//! [`resend`](Flight::resend)s them; records stay until everything before them has arrived.
 
 use std::{ops::Range, time::Duration};
 
@@ -132,6 +133,7 @@ pub struct Flight<X> {
     /// Delivery rates.
     pub delivery: Delivery,
     log: SentLog<X>,
+    keeps: bool,
     snapshots: Snapshots,
     /// To be sent again under their numbers.
     marked: Ranges,
@@ -151,12 +153,21 @@ impl<X: Copy + Default> Flight<X> {
             count: Counters::default(),
             delivery: Delivery::default(),
             log: SentLog::default(),
+            keeps: false,
             snapshots: Snapshots::default(),
             marked: Ranges::default(),
             round: 0,
             round_end: 0,
             episode_end: 0,
             idle_since: None,
+        }
+    }
+
+    /// Like [`Self::new`], for a protocol whose repairs keep their numbers.
+    pub fn keeping(law: Box<dyn CongestionController>, max_rate: Rate) -> Self {
+        Self {
+            keeps: true,
+            ..Self::new(law, max_rate)
         }
     }
 
@@ -204,6 +215,9 @@ impl<X: Copy + Default> Flight<X> {
         }
         #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
         let sent_bytes_low = self.count.sent_bytes as u32;
+        if !self.keeps {
+            self.log.make_room();
+        }
         self.log.push(Sent {
             at: now,
             content,
@@ -615,7 +629,7 @@ mod tests {
     proptest! {
         #[test]
         fn equals_a_map(ops in proptest::collection::vec((0_u8..8, 0_u64..40), 0..600)) {
-            let mut flight = Flight::new(Box::new(Law), Rate::UNLIMITED);
+            let mut flight = Flight::keeping(Box::new(Law), Rate::UNLIMITED);
             let mut twin = Twin::default();
             for (i, (op, x)) in ops.into_iter().enumerate() {
                 let now = Instant::from_nanos(1_000_000 * i as u64);
@@ -630,9 +644,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_to_be_sent_again_is_kept_however_much_leaves() {
+        let now = Instant::from_nanos(1);
+        let mut flight = Flight::keeping(Box::new(Law), Rate::UNLIMITED);
+        for number in 0..10_000 {
+            flight.push(now, number, 100, State::Outstanding);
+            if number == 5 {
+                flight.mark_lost(0..3, &mut Lost::default());
+            }
+            if number > 5 {
+                flight.ack(number, &mut Acked::default());
+            }
+        }
+        assert_eq!(flight.log().len(), 10_000);
+        assert_eq!(flight.next_lost(), Some((0, 0)));
+        let mut retired = 0;
+        flight.ack_below(10_000, &mut Acked::default(), |_| retired += 1);
+        assert_eq!((retired, flight.log().len()), (10_000, 0));
+    }
+
+    #[test]
     fn a_repair_has_the_snapshot_of_its_last_departure() {
         let at = |ms| Instant::from_nanos(1_000_000_u64 * ms);
-        let mut flight = Flight::new(Box::new(Law), Rate::UNLIMITED);
+        let mut flight = Flight::keeping(Box::new(Law), Rate::UNLIMITED);
         for number in 0..3 {
             flight.push(at(1), number, 100, State::Outstanding);
         }

@@ -116,10 +116,7 @@ impl<X: Copy + Default> SentLog<X> {
 
     /// Appends a record; returns its number.
     pub fn push(&mut self, sent: Sent<X>) -> u64 {
-        if self.next - self.first == self.ring.len() as u64 {
-            self.make_room();
-        }
-        if self.next - self.first == self.ring.len() as u64 {
+        if self.is_full() {
             self.grow();
         }
         let number = self.next;
@@ -127,6 +124,10 @@ impl<X: Copy + Default> SentLog<X> {
         self.ring[slot] = sent;
         self.next += 1;
         number
+    }
+
+    const fn is_full(&self) -> bool {
+        self.next - self.first == self.ring.len() as u64
     }
 
     fn grow(&mut self) {
@@ -161,9 +162,12 @@ impl<X: Copy + Default> SentLog<X> {
         });
     }
 
-    /// Forgets decided records at the front, but none of numbers that were left out: whoever reports on
-    /// them must be found out.
-    fn make_room(&mut self) {
+    /// If the ring is full, forgets decided records at the front, but none of numbers that were left out:
+    /// whoever reports on them must be found out.
+    pub fn make_room(&mut self) {
+        if !self.is_full() {
+            return;
+        }
         self.forget(self.next, |state| {
             !matches!(state, State::Outstanding | State::Copied | State::Skipped)
         });
@@ -192,10 +196,12 @@ mod tests {
             ..Sent::empty()
         };
         for _ in 0..255 {
+            log.make_room();
             log.push(acked);
         }
         log.skip();
         for _ in 0..1_000 {
+            log.make_room();
             log.push(acked);
         }
         assert_eq!(log.get(255).map(|sent| sent.state), Some(State::Skipped));

@@ -45,7 +45,7 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new(law: Box<dyn CongestionController>, max_rate: Rate) -> Self {
-        let mut flight = Flight::new(law, max_rate);
+        let mut flight = Flight::keeping(law, max_rate);
         flight.begin_at(seq::FIRST);
         flight.path.feedback_interval = ACK;
         Self {

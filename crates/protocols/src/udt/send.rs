@@ -84,7 +84,7 @@ impl Sender {
         law: Box<dyn CongestionController>,
         now: Instant,
     ) -> Self {
-        let mut flight = Flight::new(law, config.max_rate.unwrap_or(Rate::UNLIMITED));
+        let mut flight = Flight::keeping(law, config.max_rate.unwrap_or(Rate::UNLIMITED));
         flight.path.feedback_interval = SYN;
         Self {
             manner: config.manner,
