@@ -46,7 +46,11 @@ struct Cli {
     command: cmd::Command,
 }
 
+/// Arenas of the allocator. Nothing allocates per packet, so that threads hardly wait for each other.
+const ARENAS: u8 = 2;
+
 fn main() -> ExitCode {
+    farhaul_udp::memory::limit_arenas(ARENAS);
     let json = json_wanted();
     let ended = with_defaults().and_then(|definition| {
         let parsed = definition.try_get_matches();

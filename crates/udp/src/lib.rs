@@ -2,6 +2,7 @@
 //! here behind safe functions: TUN devices with segmentation offload, namespaces, and mounts that hang.
 
 pub mod hang;
+pub mod memory;
 pub mod netns;
 pub mod priority;
 pub mod tun;
