@@ -1,7 +1,7 @@
 //! Did every byte arrive where it belongs? A store whose content is a function of object and offset:
 //! what is sent is made up when it is read, what arrives is checked and kept account of.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use farhaul_core::{
     loss::Ranges,
@@ -16,6 +16,8 @@ pub struct Pattern {
     filled: u64,
     repeated: u64,
     trusting: bool,
+    /// Nothing can be read from it and placed in it any more.
+    pub fails: bool,
 }
 
 impl Pattern {
@@ -49,6 +51,17 @@ impl Pattern {
                 .placed
                 .get(&object)
                 .is_some_and(|ranges| ranges.covers(0..len))
+    }
+
+    /// Which bytes of `object` arrived, ascending.
+    pub fn placed(&self, object: ObjectId) -> Vec<Range<u64>> {
+        let ranges = self.placed.get(&object).into_iter();
+        ranges.flat_map(Ranges::iter).collect()
+    }
+
+    /// Bytes of `object` that arrived without a gap from its start.
+    pub fn prefix(&self, object: ObjectId) -> u64 {
+        self.placed.get(&object).map_or(0, Ranges::prefix)
     }
 
     /// Bytes read from this store, repairs included.
@@ -93,6 +106,9 @@ impl Pattern {
 
 impl Store for Pattern {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        if self.fails {
+            return Err(StoreError("disk on fire".into()));
+        }
         for extent in extents {
             let into = batch
                 .get_mut(extent.range())
@@ -107,6 +123,9 @@ impl Store for Pattern {
     }
 
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        if self.fails {
+            return Err(StoreError("disk full".into()));
+        }
         for extent in extents {
             let from = batch
                 .get(extent.range())

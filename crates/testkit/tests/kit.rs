@@ -63,10 +63,7 @@ fn transfer(seed: u64) -> Pair {
         });
     pair.connect(None);
     assert!(pair.run(Duration::from_secs(1), |p| !p.client.events.is_empty()));
-    pair.client
-        .session()
-        .expect("connected")
-        .send(7, 0, 200_000);
+    pair.client.session().send(7, 0, 200_000);
     pair.settle(Side::Client);
     let delivered = |p: &mut Pair| p.client.events.contains(&Event::Delivered);
     assert!(pair.run(Duration::from_secs(5), delivered), "{pair:?}");
@@ -78,7 +75,7 @@ fn a_scripted_transfer_arrives_and_repeats_itself() {
     let mut first = transfer(1);
     assert!(first.server.store.has(7, 200_000));
     assert!(first.server.store.repeated() > 0);
-    assert_eq!(first.client.session().unwrap().stats().repaired, 3 * 1_447);
+    assert_eq!(first.client.session().stats().repaired, 3 * 1_447);
     let second = transfer(1);
     assert_eq!(format!("{first:?}"), format!("{second:?}"));
 }
@@ -93,7 +90,7 @@ fn damage_is_noticed_by_the_store_of_an_unsealed_session() {
         Side::Client => Fate::Corrupt(1_000),
         Side::Server => Fate::Deliver,
     });
-    pair.client.session().unwrap().send(0, 0, 1_400);
+    pair.client.session().send(0, 0, 1_400);
     pair.settle(Side::Client);
     let refused = |e: &Event| matches!(e, Event::Closed(CloseReason::Store(_)));
     assert!(pair.run(Duration::from_secs(1), |p| {

@@ -4,26 +4,19 @@ use farhaul_core::protocol::CloseReason;
 use farhaul_protocols::udt::{Framing, Manner, UdtConfig};
 use farhaul_testkit::{Fate, Pair, Side};
 
-use super::{LIMIT, MANNERS, closed, config, connected, ends, ms, pair};
+use super::{LIMIT, MANNERS, config, ends, ms, pair};
 
 #[test]
 fn each_of_the_first_packets_may_be_lost() {
     for manner in MANNERS {
         for lost in 0..4 {
             for from in [Side::Client, Side::Server] {
-                let mut pair =
-                    pair(&config(manner, Framing::Records), ms(10)).with_script(move |d| {
-                        if d.from == from && d.index == lost {
-                            Fate::Drop
-                        } else {
-                            Fate::Deliver
-                        }
-                    });
+                let mut pair = pair(&config(manner, Framing::Records), ms(10))
+                    .with_script(move |d| Fate::drop_if(d.from == from && d.index == lost));
                 pair.connect(Some(1_500));
-                let open = pair.run(LIMIT, |p| connected(&p.client) && connected(&p.server));
+                let open = pair.run(LIMIT, |p| p.client.connected() && p.server.connected());
                 assert!(open, "{manner:?} {from:?} {lost}");
-                pair.server.session().unwrap().send(1, 0, 10_000);
-                pair.settle(Side::Server);
+                pair.server.session().send(1, 0, 10_000);
                 assert!(
                     pair.run(LIMIT, |p| p.client.store.has(1, 10_000)),
                     "{from:?} {lost}"
@@ -42,20 +35,13 @@ fn equals_meet_whatever_is_lost_first() {
                     rendezvous: true,
                     ..config(manner, Framing::Stream)
                 };
-                let mut pair = pair(&equal, ms(10)).with_script(move |d| {
-                    if d.from == from && d.index == lost {
-                        Fate::Drop
-                    } else {
-                        Fate::Deliver
-                    }
-                });
+                let mut pair = pair(&equal, ms(10))
+                    .with_script(move |d| Fate::drop_if(d.from == from && d.index == lost));
                 pair.connect(Some(1_500));
-                let open = pair.run(LIMIT, |p| connected(&p.client) && connected(&p.server));
+                let open = pair.run(LIMIT, |p| p.client.connected() && p.server.connected());
                 assert!(open, "{manner:?} {from:?} {lost}");
-                pair.server.session().unwrap().write(b"from here");
-                pair.client.session().unwrap().write(b"and from there");
-                pair.settle(Side::Server);
-                pair.settle(Side::Client);
+                pair.server.session().write(b"from here");
+                pair.client.session().write(b"and from there");
                 let heard = pair.run(LIMIT, |p| {
                     p.client.stream == b"from here" && p.server.stream == b"and from there"
                 });
@@ -71,8 +57,8 @@ fn the_other_kind_of_socket_is_refused_with_a_reason() {
     let (_, server) = ends(&config(Manner::Tuned, Framing::Records));
     let mut pair = Pair::new(client, server, ms(5), 1);
     pair.connect(None);
-    pair.run(LIMIT, |p| closed(&p.client).is_some());
-    let Some(CloseReason::Protocol(text)) = closed(&pair.client) else {
+    pair.run(LIMIT, |p| p.client.closed().is_some());
+    let Some(CloseReason::Protocol(text)) = pair.client.closed() else {
         panic!("{:?}", pair.client.events);
     };
     assert!(
@@ -90,8 +76,8 @@ fn nobody_there_is_noticed_after_three_seconds() {
     let mut pair = pair(&config, ms(5)).with_script(|_| Fate::Drop);
     let start = pair.now;
     pair.connect(None);
-    assert!(pair.run(LIMIT, |p| closed(&p.client).is_some()));
-    assert_eq!(closed(&pair.client), Some(&CloseReason::NoAnswer));
+    pair.until(LIMIT, |p| p.client.closed().is_some());
+    assert_eq!(pair.client.closed(), Some(&CloseReason::NoAnswer));
     assert_eq!((pair.now - start).as_secs(), 3);
 }
 
