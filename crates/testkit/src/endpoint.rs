@@ -193,20 +193,15 @@ impl<S: Store> Endpoint<S> {
         }
     }
 
-    /// Its session hears a batch.
-    pub fn take(&mut self, now: Instant, batch: Received<'_>) {
+    /// Its session hears a batch, wherever that belongs.
+    pub fn feed_batch(&mut self, now: Instant, batch: Received<'_>) {
         if let Some((session, mut turn)) = self.turn(now) {
             session.handle_datagrams(&mut turn, batch);
         }
     }
 
-    /// A datagram arrives; a stateless answer to it.
-    pub fn hear(&mut self, now: Instant, from: SocketAddr, bytes: &mut [u8]) -> Option<Vec<u8>> {
-        match self.admit(now, from, bytes) {
-            Admitted::Reply(reply) => return Some(reply),
-            Admitted::Nothing => return None,
-            Admitted::Session => {}
-        }
+    /// Its session hears a datagram, wherever that belongs.
+    pub fn feed(&mut self, now: Instant, from: SocketAddr, bytes: &mut [u8]) {
         let batch = Received {
             from,
             ecn: Ecn::NotEct,
@@ -215,7 +210,16 @@ impl<S: Store> Endpoint<S> {
             waited: self.waited,
             granted: None,
         };
-        self.take(now, batch);
+        self.feed_batch(now, batch);
+    }
+
+    /// A datagram arrives; a stateless answer to it.
+    pub fn hear(&mut self, now: Instant, from: SocketAddr, bytes: &mut [u8]) -> Option<Vec<u8>> {
+        match self.admit(now, from, bytes) {
+            Admitted::Session => self.feed(now, from, bytes),
+            Admitted::Reply(reply) => return Some(reply),
+            Admitted::Nothing => {}
+        }
         None
     }
 

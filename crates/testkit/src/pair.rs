@@ -516,7 +516,7 @@ impl Pair {
             waited: node.waited,
             granted: None,
         };
-        node.take(now, batch);
+        node.feed_batch(now, batch);
     }
 
     fn expire(&mut self, side: Side) {
