@@ -1,9 +1,14 @@
-//! For tests only: a [`Pair`] of sessions without a network, a [`Pattern`] that checks every byte, the
-//! liveness promise ([`assert_live`]), and two plain protocols: [`Steady`], which costs next to nothing,
-//! and [`bare`], the engine's skeleton under any congestion law.
+//! For tests only:
+//!
+//! - for sessions: a [`Pair`] of them without a network, or one [`Endpoint`] driven by hand; a [`Pattern`]
+//!   that checks every byte; the liveness promise ([`assert_live`])
+//! - for applications: a [`FakeSession`]
+//! - two plain protocols: [`Steady`], which costs next to nothing, and [`bare`], the engine's skeleton
+//!   under any congestion law
 
 mod bare;
 mod endpoint;
+mod fake;
 mod live;
 mod pair;
 mod pattern;
@@ -11,6 +16,7 @@ mod steady;
 
 pub use bare::{Bare, BareWire, bare};
 pub use endpoint::{Admitted, Endpoint, Reaction, Sent};
+pub use fake::FakeSession;
 pub use live::{assert_live, seeds};
 pub use pair::{Datagram, Fate, Pair, Said, Side};
 pub use pattern::Pattern;
