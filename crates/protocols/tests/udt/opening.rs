@@ -2,7 +2,7 @@
 
 use farhaul_core::protocol::CloseReason;
 use farhaul_protocols::udt::{Framing, Manner, UdtConfig};
-use farhaul_testkit::{Fate, Pair, Side};
+use farhaul_testkit::{Endpoint, Fate, Pair, Side};
 
 use super::{LIMIT, MANNERS, config, ends, ms, pair};
 
@@ -83,21 +83,15 @@ fn nobody_there_is_noticed_after_three_seconds() {
 
 #[test]
 fn ipv6_offers_packets_that_fit() {
-    use farhaul_core::{protocol::Protocol, rng::Rng, store::Hollow, time::Instant};
+    use farhaul_core::{datagram::TxBuf, rng::Rng, store::Hollow, time::Instant};
     use farhaul_protocols::udt::wire::{Control, Packet, decode};
+    let now = Instant::EPOCH;
     for (peer, mss) in [("192.0.2.1:9", 1_500), ("[2001:db8::1]:9", 1_480)] {
-        let (mut client, _) = ends(&config(Manner::Libudt, Framing::Stream));
-        let client: &mut dyn Protocol = &mut *client;
-        let (mut rng, now) = (Rng::new(1), Instant::EPOCH);
-        let (_, mut session) = client.connect(now, &mut rng, peer.parse().unwrap(), Some(1_500));
-        let mut out = farhaul_core::datagram::TxBuf::default();
-        let mut turn = farhaul_core::protocol::Turn {
-            now,
-            rng: &mut rng,
-            store: &mut Hollow,
-        };
-        session.poll_transmit(&mut turn, &mut out).unwrap();
-        let Ok(Packet::Control(0, Control::Handshake(h))) = decode(out.bytes()) else {
+        let (client, _) = ends(&config(Manner::Libudt, Framing::Stream));
+        let mut end = Endpoint::new(client, Side::Client.address(), Hollow, Rng::new(1));
+        end.connect(now, peer.parse().unwrap(), Some(1_500));
+        let first = end.drain(now, &mut TxBuf::default()).remove(0);
+        let Ok(Packet::Control(0, Control::Handshake(h))) = decode(&first.bytes) else {
             panic!("a request comes first");
         };
         assert_eq!(h.mss, mss);
