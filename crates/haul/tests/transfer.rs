@@ -22,7 +22,7 @@ fn objects_and_stream_arrive_over_a_clean_path() {
     pair.server.session().send(9, 0, 500_000);
     pair.until(MINUTE, |p| p.client.delivered() && p.server.delivered());
     assert_eq!(pair.server.store.prefix(3), 3_000_000);
-    assert_eq!(pair.server.store.placed(4), [7..17]);
+    assert_eq!(pair.server.store.placed(4), [(7, 17)]);
     assert_eq!(pair.client.store.prefix(9), 500_000);
     assert_eq!(pair.server.stream, text);
     let stats = pair.client.session().stats();

@@ -1,7 +1,7 @@
 //! Did every byte arrive where it belongs? A store whose content is a function of object and offset:
 //! what is sent is made up when it is read, what arrives is checked and kept account of.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::collections::BTreeMap;
 
 use farhaul_core::{
     loss::Ranges,
@@ -53,10 +53,11 @@ impl Pattern {
                 .is_some_and(|ranges| ranges.covers(0..len))
     }
 
-    /// Which bytes of `object` arrived, ascending.
-    pub fn placed(&self, object: ObjectId) -> Vec<Range<u64>> {
+    /// Which bytes of `object` arrived, ascending: the first of each run, and one past its last.
+    pub fn placed(&self, object: ObjectId) -> Vec<(u64, u64)> {
         let ranges = self.placed.get(&object).into_iter();
-        ranges.flat_map(Ranges::iter).collect()
+        let runs = ranges.flat_map(Ranges::iter);
+        runs.map(|run| (run.start, run.end)).collect()
     }
 
     /// Bytes of `object` that arrived without a gap from its start.

@@ -111,7 +111,7 @@ fn an_end_that_moves_hears_only_what_is_sent_to_where_it_is() {
     assert_eq!(pair.client.store.received(0), 0);
     pair.client.address = Side::Client.address();
     pair.until(Duration::from_secs(1), |p| p.server.delivered());
-    assert_eq!(pair.client.store.placed(0), [0..1_000]);
+    assert_eq!(pair.client.store.placed(0), [(0, 1_000)]);
 }
 
 #[test]
