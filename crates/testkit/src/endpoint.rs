@@ -21,7 +21,7 @@ const MAX_BATCHES: usize = 10_000;
 /// What an application does at once when it is told something.
 pub type Reaction = Box<dyn FnMut(Instant, &Event, &mut dyn Session)>;
 
-/// One end. What it needs no test for may be changed by any.
+/// One end. Tests may change any of it at any time.
 pub struct Endpoint<S = Pattern> {
     /// Where it sends from.
     pub address: SocketAddr,

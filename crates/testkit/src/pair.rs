@@ -163,7 +163,9 @@ impl fmt::Debug for Pair {
 }
 
 /// Both are open by then.
-const OPENING: Duration = Duration::from_secs(20);
+const OPENING: Duration = Duration::from_secs(10);
+/// Steps of one run beyond which sessions do nothing but keep each other busy.
+const MAX_STEPS: u64 = 5_000_000;
 /// Pieces for the control lane at one instant beyond which a session will never stop.
 const MAX_PIECES: usize = 10_000;
 
@@ -266,11 +268,14 @@ impl Pair {
     }
 
     /// Steps until `done`, for at most `limit` of virtual time; whether it was done.
+    ///
+    /// # Panics
+    /// If a session never comes to rest.
     pub fn run(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let limit = self.now + limit;
         self.settle(Side::Client);
         self.settle(Side::Server);
-        loop {
+        for _ in 0..MAX_STEPS {
             if done(self) {
                 return true;
             }
@@ -278,6 +283,7 @@ impl Pair {
                 return done(self);
             }
         }
+        panic!("the sessions spin: {self:#?}");
     }
 
     /// Steps until `done`.
