@@ -3,23 +3,17 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use farhaul_core::{
-    codec::Writer,
-    datagram::{Ecn, Received, TxBuf},
-    protocol::{Accepted, Protocol, Session, Turn},
-    rng::Rng,
-    store::Hollow,
-    time::Instant,
-};
+use farhaul_core::{codec::Writer, datagram::TxBuf, rng::Rng, store::Hollow, time::Instant};
 use farhaul_protocols::udt::{
     Framing, Manner, Udt, UdtConfig,
     wire::{Control, Handshake, Packet, Request, SocketType, decode},
 };
+use farhaul_testkit::Driver;
 use libfuzzer_sys::fuzz_target;
 
 const ISN: u32 = 0x7fff_fff0;
 
-fn ask(udt: &mut Udt, now: Instant, from: SocketAddr, request: Request, cookie: u32, socket: SocketType) -> (Accepted, Vec<u8>) {
+fn hello(request: Request, cookie: u32, socket: SocketType) -> [u8; 64] {
     let hello = Handshake {
         version: 4,
         socket,
@@ -31,23 +25,9 @@ fn ask(udt: &mut Udt, now: Instant, from: SocketAddr, request: Request, cookie: 
         cookie,
         address: [0; 4],
     };
-    let (mut bytes, mut reply) = ([0; 64], Vec::new());
+    let mut bytes = [0; 64];
     Control::Handshake(hello).encode(0, &mut Writer::new(&mut bytes)).expect("64 bytes");
-    let accepted = udt.accept(now, &mut Rng::new(1), from, &bytes, &mut reply);
-    (accepted, reply)
-}
-
-fn drain(session: &mut dyn Session, now: Instant, out: &mut TxBuf) {
-    let mut turn = Turn { now, rng: &mut Rng::new(2), store: &mut Hollow };
-    if session.poll_timeout().is_some_and(|(at, _)| at <= now) {
-        session.handle_timeout(&mut turn);
-    }
-    for _ in 0..2_000 {
-        if session.poll_transmit(&mut turn, out).is_none() {
-            return;
-        }
-    }
-    panic!("the session does not come to rest");
+    bytes
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -64,21 +44,22 @@ fuzz_target!(|data: &[u8]| {
         ..UdtConfig::default()
     };
     let socket = if framing == Framing::Stream { SocketType::Stream } else { SocketType::Dgram };
-    let mut udt = Udt::server(config).expect("a valid configuration");
-    let (from, mut now) = ("192.0.2.1:1".parse().expect("an address"), Instant::from_nanos(1 << 40));
-    let (_, reply) = ask(&mut udt, now, from, Request::Connect, 0, socket);
+    let (from, mut now): (SocketAddr, _) = ("192.0.2.1:1".parse().expect("an address"), Instant::from_nanos(1 << 40));
+    let udt = Box::new(Udt::server(config).expect("a valid configuration"));
+    let mut end = Driver::new(udt, ([192, 0, 2, 2], 2).into(), Hollow, Rng::new(1));
+    let reply = end.hear(now, from, &mut hello(Request::Connect, 0, socket)).expect("a cookie");
     let Ok(Packet::Control(_, Control::Handshake(answer))) = decode(&reply) else { panic!("a cookie") };
-    let (accepted, _) = ask(&mut udt, now, from, Request::Response, answer.cookie, socket);
-    let Accepted::Session(id, mut session) = accepted else { panic!("a session") };
-    let (id, mut out) = (u32::try_from(id).expect("ids have 31 bits").to_be_bytes(), TxBuf::default());
-    session.send(1, 0, 20_000);
-    session.write(b"some words");
+    end.hear(now, from, &mut hello(Request::Response, answer.cookie, socket));
+    let id = u32::try_from(end.id().expect("a session")).expect("ids have 31 bits").to_be_bytes();
+    let mut out = TxBuf::default();
+    end.session().send(1, 0, 20_000);
+    end.session().write(b"some words");
     for packet in data.split(|b| *b == 0xff).take(80) {
         now += Duration::from_millis(7);
-        drain(&mut *session, now, &mut out);
-        let mut bytes = packet.to_vec();
-        let mut reply = Vec::new();
-        udt.accept(now, &mut Rng::new(3), from, &bytes, &mut reply);
+        end.expire(now);
+        end.drain(now, &mut out);
+        let (mut bytes, mut reply) = (packet.to_vec(), Vec::new());
+        end.protocol.accept(now, &mut end.rng, from, &bytes, &mut reply);
         assert!(reply.len() <= bytes.len());
         if let Some(to) = bytes.get_mut(12..16) {
             to.copy_from_slice(&id);
@@ -86,9 +67,7 @@ fuzz_target!(|data: &[u8]| {
         if bytes.is_empty() {
             continue;
         }
-        let segment = bytes.len();
-        let mut turn = Turn { now, rng: &mut Rng::new(4), store: &mut Hollow };
-        session.handle_datagrams(&mut turn, Received { from, ecn: Ecn::NotEct, segment, bytes: &mut bytes, waited: std::time::Duration::ZERO, granted: None });
-        drain(&mut *session, now, &mut out);
+        end.feed(now, from, &mut bytes);
+        end.drain(now, &mut out);
     }
 });

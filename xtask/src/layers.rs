@@ -88,13 +88,14 @@ fn graph(root: &Path) -> Result<Graph, String> {
         .collect())
 }
 
-/// Normal and build dependencies inside the workspace.
+/// Normal and build dependencies inside the workspace. The tools for tests may be one behind a feature.
 fn uses(package: &Value) -> Vec<String> {
     package["dependencies"]
         .as_array()
         .into_iter()
         .flatten()
         .filter(|d| d["path"].is_string() && d["kind"].as_str() != Some("dev"))
+        .filter(|d| d["optional"] != true || short(&d["name"]) != "testkit")
         .map(|d| short(&d["name"]))
         .collect()
 }

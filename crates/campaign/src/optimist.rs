@@ -12,8 +12,8 @@ use std::{
 use farhaul_core::{
     arq::Report as Books,
     codec::Writer,
-    datagram::{Ecn, Received, TxBuf},
-    protocol::{Accepted, CloseReason, Event, Protocol as _, Session, Turn},
+    datagram::TxBuf,
+    protocol::{CloseReason, Event},
     rng::Rng,
     store::Hollow,
     time::Instant,
@@ -26,6 +26,7 @@ use farhaul_haul::{
         short::{self, Short},
     },
 };
+use farhaul_testkit::Driver;
 
 use crate::{Scale, report::Report};
 
@@ -68,8 +69,7 @@ pub(crate) fn run(scale: &Scale) -> Report {
 struct Lie {
     now: Instant,
     rng: Rng,
-    server: Haul,
-    session: Option<Box<dyn Session>>,
+    server: Driver<Hollow>,
     liar: HostilePeer,
     /// On the way to each end.
     to_server: VecDeque<(Instant, Vec<u8>)>,
@@ -81,13 +81,12 @@ struct Lie {
     left: Numbers,
     told: u64,
     sent: u64,
-    closed: Option<CloseReason>,
     out: TxBuf,
 }
 
-fn peer() -> std::net::SocketAddr {
-    ([192, 0, 2, 66], 6_666).into()
-}
+/// Where the liar is, and the server.
+const LIAR: ([u8; 4], u16) = ([192, 0, 2, 66], 6_666);
+const HONEST: ([u8; 4], u16) = ([192, 0, 2, 1], 17_992);
 
 /// After how many windows a liar's session is closed; infinite if it never is. With `all_seeing` the
 /// liar knows which numbers are left out: nothing can give it away.
@@ -110,7 +109,7 @@ fn lie(seed: u64, all_seeing: bool) -> io::Result<f64> {
             since = Some((sent, sent.saturating_sub(truth).max(FEW)));
         }
         lie.step();
-        if lie.closed.is_some() {
+        if lie.server.closed().is_some() {
             break;
         }
         if let Some((at, window)) = since
@@ -128,7 +127,7 @@ fn lie(seed: u64, all_seeing: bool) -> io::Result<f64> {
         }
         lie.report(lies, all_seeing);
     }
-    match (&lie.closed, since) {
+    match (lie.server.closed(), since) {
         (Some(CloseReason::Protocol(_)), Some((at, window))) => {
             Ok(ratio(lie.left.end.saturating_sub(at), window))
         }
@@ -154,10 +153,16 @@ impl Lie {
             law: law.into(),
             ..HaulConfig::new([2; 32])
         };
+        let server = Box::new(Haul::server(config).map_err(io::Error::other)?);
+        let mut server = Driver::new(server, HONEST.into(), Hollow, rng.fork("server"));
+        server.reaction = Some(Box::new(|_, event, session| {
+            if matches!(event, Event::Connected { .. }) {
+                session.send(0, 0, 1 << 40);
+            }
+        }));
         Ok(Self {
             now,
-            server: Haul::server(config).map_err(io::Error::other)?,
-            session: None,
+            server,
             liar: HostilePeer::new(&HaulConfig::new([66; 32]), 77, now)
                 .map_err(io::Error::other)?,
             to_server: VecDeque::new(),
@@ -168,7 +173,6 @@ impl Lie {
             left: Numbers::default(),
             told: 0,
             sent: 0,
-            closed: None,
             out: TxBuf::default(),
             rng,
         })
@@ -185,70 +189,24 @@ impl Lie {
             }
         }
         while let Some((_, mut datagram)) = due(&mut self.to_server, self.now) {
-            self.serve(&mut datagram);
+            if let Some(reply) = self.server.hear(self.now, LIAR.into(), &mut datagram) {
+                self.to_liar.push_back((self.now + self.delay, reply));
+            }
         }
         self.drain();
     }
 
-    /// The server hears a datagram.
-    fn serve(&mut self, datagram: &mut [u8]) {
-        if self.session.is_none() {
-            let mut reply = Vec::new();
-            let server = &mut self.server;
-            match server.accept(self.now, &mut self.rng, peer(), datagram, &mut reply) {
-                Accepted::Session(_, session) => self.session = Some(session),
-                Accepted::Reply => return self.to_liar.push_back((self.now + self.delay, reply)),
-                Accepted::Drop => return,
-            }
-        }
-        let Some(session) = &mut self.session else {
-            return;
-        };
-        let mut turn = Turn {
-            now: self.now,
-            rng: &mut self.rng,
-            store: &mut Hollow,
-        };
-        let batch = Received {
-            from: peer(),
-            ecn: Ecn::NotEct,
-            segment: datagram.len(),
-            bytes: datagram,
-            waited: Duration::ZERO,
-            granted: None,
-        };
-        session.handle_datagrams(&mut turn, batch);
-    }
-
     /// The server's session sends what it may.
     fn drain(&mut self) {
-        let Some(session) = &mut self.session else {
-            return;
-        };
-        let mut turn = Turn {
-            now: self.now,
-            rng: &mut self.rng,
-            store: &mut Hollow,
-        };
-        if session.poll_timeout().is_some_and(|(at, _)| at <= self.now) {
-            session.handle_timeout(&mut turn);
-        }
-        while let Some(event) = session.poll_event() {
-            match event {
-                Event::Connected { .. } => session.send(0, 0, 1 << 40),
-                Event::Closed(reason) => self.closed = Some(reason),
-                _ => {}
+        self.server.expire(self.now);
+        self.server.listen(self.now);
+        for sent in self.server.drain(self.now, &mut self.out) {
+            if let Ok(header) = Short::decode(&sent.bytes) {
+                self.left.insert(header.number.into());
             }
-        }
-        while session.poll_transmit(&mut turn, &mut self.out).is_some() {
-            for (datagram, _) in self.out.segments() {
-                if let Ok(header) = Short::decode(datagram) {
-                    self.left.insert(header.number.into());
-                }
-                if !turn.rng.chance(self.loss) {
-                    let arrives = self.now + self.delay;
-                    self.to_liar.push_back((arrives, datagram.to_vec()));
-                }
+            if !self.rng.chance(self.loss) {
+                let arrives = self.now + self.delay;
+                self.to_liar.push_back((arrives, sent.bytes));
             }
         }
     }

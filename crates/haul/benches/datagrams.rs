@@ -1,81 +1,22 @@
 //! What does a datagram cost, through both sessions, with nothing below and above them? Reported per
 //! element: one datagram sealed by the sender and opened by the receiver, feedback included.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use farhaul_core::{
     datagram::{Ecn, Received, TxBuf},
-    protocol::{Accepted, Event, Protocol, Route, Session, Turn},
+    protocol::{Event, Protocol},
     rng::Rng,
     store::Hollow,
     time::Instant,
 };
 use farhaul_haul::{Haul, HaulConfig};
-
-struct End {
-    haul: Haul,
-    session: Option<Box<dyn Session>>,
-    rng: Rng,
-    address: SocketAddr,
-}
-
-impl End {
-    fn transmit(&mut self, now: Instant, out: &mut TxBuf) -> bool {
-        let Some(session) = &mut self.session else {
-            return false;
-        };
-        let (rng, store) = (&mut self.rng, &mut Hollow);
-        let mut turn = Turn { now, rng, store };
-        session.poll_transmit(&mut turn, out).is_some()
-    }
-
-    fn receive(
-        &mut self,
-        now: Instant,
-        from: SocketAddr,
-        segment: usize,
-        bytes: &mut [u8],
-    ) -> Vec<u8> {
-        let mut reply = Vec::new();
-        if self.session.is_none()
-            && self.haul.route(bytes) == Route::New
-            && let Accepted::Session(_, session) =
-                self.haul
-                    .accept(now, &mut self.rng, from, bytes, &mut reply)
-        {
-            self.session = Some(session);
-        }
-        if let Some(session) = &mut self.session {
-            let ecn = Ecn::Ect0;
-            let batch = Received {
-                from,
-                ecn,
-                segment,
-                bytes,
-                waited: Duration::ZERO,
-                granted: None,
-            };
-            let (rng, store) = (&mut self.rng, &mut Hollow);
-            let mut turn = Turn { now, rng, store };
-            session.handle_datagrams(&mut turn, batch);
-        }
-        reply
-    }
-
-    fn timeout(&mut self, now: Instant) {
-        if let Some(session) = &mut self.session
-            && session.poll_timeout().is_some_and(|(at, _)| at <= now)
-        {
-            let (rng, store) = (&mut self.rng, &mut Hollow);
-            session.handle_timeout(&mut Turn { now, rng, store });
-        }
-    }
-}
+use farhaul_testkit::{Admitted, Driver};
 
 struct Line {
     now: Instant,
-    ends: [End; 2],
+    ends: [Driver<Hollow>; 2],
     out: TxBuf,
     wire: Vec<u8>,
 }
@@ -87,20 +28,19 @@ impl Line {
             plain,
             ..HaulConfig::new([seed; 32])
         };
-        let end = |haul, address: &str| End {
-            haul,
-            session: None,
-            rng: Rng::new(1),
-            address: address.parse().expect("an address"),
+        let end = |haul: Box<dyn Protocol>, address: &str| {
+            let address = address.parse().expect("an address");
+            Driver::new(haul, address, Hollow, Rng::new(1))
         };
         let client = Haul::client(config(1)).expect("a valid configuration");
         let server = Haul::server(config(2)).expect("a valid configuration");
-        let mut ends = [end(client, "10.0.0.1:1"), end(server, "10.0.0.2:2")];
+        let mut ends = [
+            end(Box::new(client), "10.0.0.1:1"),
+            end(Box::new(server), "10.0.0.2:2"),
+        ];
         let now = Instant::EPOCH;
         let to = ends[1].address;
-        let [client, _] = &mut ends;
-        let (_, session) = client.haul.connect(now, &mut client.rng, to, Some(mtu));
-        client.session = Some(session);
+        ends[0].connect(now, to, Some(mtu));
         let (out, wire) = (TxBuf::default(), Vec::new());
         let mut line = Self {
             now,
@@ -112,7 +52,7 @@ impl Line {
             line.step(0);
             line.step(1);
         }
-        let client = line.ends[0].session.as_mut().expect("it was connected");
+        let client = line.ends[0].session();
         assert!(matches!(client.poll_event(), Some(Event::Connected { .. })));
         client.send(1, 0, u64::MAX / 4);
         line
@@ -123,18 +63,27 @@ impl Line {
         let mut carried = 0;
         self.now += Duration::from_micros(5);
         let source = self.ends[from].address;
-        self.ends[from].timeout(self.now);
-        while self.ends[from].transmit(self.now, &mut self.out) {
+        self.ends[from].expire(self.now);
+        while let Some(transmit) = self.ends[from].transmit(self.now, &mut self.out) {
             carried += self.out.count();
-            let segment = self.out.segment();
             self.wire.clear();
             self.wire.extend_from_slice(self.out.bytes());
             let other = &mut self.ends[1 - from];
-            let mut reply = other.receive(self.now, source, segment, &mut self.wire);
-            if !reply.is_empty() {
-                let (from_other, n) = (other.address, reply.len());
-                self.ends[from].receive(self.now, from_other, n, &mut reply);
+            if other.session.is_none()
+                && let Admitted::Reply(mut reply) = other.admit(self.now, source, &self.wire)
+            {
+                self.ends[from].feed(self.now, transmit.to, &mut reply);
+                continue;
             }
+            let batch = Received {
+                from: source,
+                ecn: Ecn::Ect0,
+                segment: self.out.segment(),
+                bytes: &mut self.wire,
+                waited: Duration::ZERO,
+                granted: None,
+            };
+            other.feed_batch(self.now, batch);
         }
         carried
     }

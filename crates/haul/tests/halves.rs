@@ -20,7 +20,8 @@ use farhaul_core::{
     units::{Rate, Size},
 };
 use farhaul_haul::Haul;
-use pair::{Pair, config, ms, pass};
+use farhaul_testkit::Pair;
+use pair::{config, ms, of};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -122,18 +123,18 @@ fn pair(flows: Option<Arc<AtomicU64>>) -> Pair {
             })
         });
     }
-    Pair::of(client, server, ms(20), 1_500)
+    of(client, server, ms(20), 1_500)
 }
 
 #[test]
 fn the_receiver_grants_the_rate() {
     let flows = Arc::new(AtomicU64::new(0));
     let mut pair = pair(Some(Arc::clone(&flows)));
-    pair.connect();
+    pair.open();
     assert_eq!(flows.load(Ordering::Relaxed), 1);
     pair.client.session().send(1, 0, 5_000_000);
     let began = pair.now;
-    pair.run(MINUTE, &mut pass, |p| p.client.delivered());
+    pair.until(MINUTE, |p| p.client.delivered());
     // At the 1 Mbit/s it starts with this takes 40 s, at the granted 50 Mbit/s 0.8 s.
     assert!(pair.now.since(began) < Duration::from_secs(2));
     let reports = pair.server.session().stats().feedback_sent / 60;
@@ -142,14 +143,14 @@ fn the_receiver_grants_the_rate() {
         "every 8 packets, not every few ms: {reports}"
     );
     pair.client.session().close(pair.now, 0, "");
-    pair.run(MINUTE, &mut pass, |p| p.server.closed().is_some());
+    pair.until(MINUTE, |p| p.server.closed().is_some());
     assert_eq!(flows.load(Ordering::Relaxed), 0);
 }
 
 #[test]
 fn a_missing_half_is_named() {
     let mut pair = pair(None);
-    pair.run(MINUTE, &mut pass, |p| p.client.closed().is_some());
+    pair.until(MINUTE, |p| p.client.closed().is_some());
     let told = |events: &[Event]| {
         events.iter().any(|e| {
             matches!(e, Event::Closed(reason) if matches!(reason, CloseReason::Peer { .. } | CloseReason::Protocol(_))

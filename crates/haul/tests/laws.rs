@@ -9,7 +9,8 @@ use farhaul_core::{
     units::{Rate, Size},
 };
 use farhaul_haul::Haul;
-use pair::{Fate, Pair, config, ms};
+use farhaul_testkit::Fate;
+use pair::{config, ms, of};
 
 /// Answers what `answer` makes of the number of acknowledgements.
 struct Nonsense {
@@ -52,18 +53,12 @@ fn run(answer: Answer) -> Option<CloseReason> {
     let mut client = Haul::client(config(1)).expect("valid");
     client.set_law(move || Box::new(Nonsense { acks: 0, answer }));
     let server = Haul::server(config(2)).expect("valid");
-    let mut pair = Pair::of(client, server, ms(20), 1_500);
-    pair.connect();
+    let mut pair = of(client, server, ms(20), 1_500);
+    pair.open();
     pair.client.session().send(1, 0, 30_000_000);
     let mut rng = farhaul_core::rng::Rng::new(9);
-    let mut lossy = |_, _, _, _: &[u8]| {
-        if rng.chance(0.1) {
-            Fate::Drop
-        } else {
-            Fate::Pass
-        }
-    };
-    pair.run(std::time::Duration::from_mins(5), &mut lossy, |p| {
+    pair.set_script(move |_| Fate::drop_if(rng.chance(0.1)));
+    pair.until(std::time::Duration::from_mins(5), |p| {
         p.client.delivered() || p.client.closed().is_some()
     });
     pair.client.closed().cloned()

@@ -2,35 +2,35 @@
 
 mod pair;
 
-use std::{cell::Cell, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
 
 use farhaul_core::protocol::{CloseReason, Event};
 use farhaul_haul::{CODE_STORE, HaulConfig};
-use pair::{Fate, Pair, address, config, ms, pass};
+use farhaul_testkit::{Fate, Side};
+use pair::{address, config, ms, pair, with_mtu};
 
 const LIMIT: Duration = Duration::from_mins(2);
 
 #[test]
 fn codes_and_words_reach_the_peer_even_if_the_first_is_lost() {
     for losses in 0..3 {
-        let mut pair = Pair::new(config(1), config(2), ms(20));
-        pair.connect();
-        pair.idle(ms(200), &mut pass);
+        let mut pair = pair(config(1), config(2), ms(20));
+        pair.open();
+        pair.pass(ms(200));
         let now = pair.now;
         pair.client.session().close(now, 42, "enough");
         let mut left = losses;
-        let mut script = |dir: bool, _, _, _: &[u8]| {
-            if dir && left > 0 {
-                left -= 1;
-                Fate::Drop
-            } else {
-                Fate::Pass
-            }
-        };
-        pair.run(LIMIT, &mut script, |p| {
-            p.server.closed().is_some() || losses == 2
+        pair.set_script(move |d| {
+            let lost = d.from == Side::Client && left > 0;
+            left -= u32::from(lost);
+            Fate::drop_if(lost)
         });
-        pair.idle(Duration::from_secs(5), &mut script);
+        pair.until(LIMIT, |p| p.server.closed().is_some() || losses == 2);
+        pair.pass(Duration::from_secs(5));
         assert!(pair.client.session().is_closed());
         let said = |text: &str| (42, text.to_owned());
         let (code, text) = said("enough");
@@ -49,37 +49,30 @@ fn codes_and_words_reach_the_peer_even_if_the_first_is_lost() {
 
 #[test]
 fn late_packets_are_answered_with_the_close() {
-    let mut pair = Pair::new(config(1), config(2), ms(20));
-    pair.connect();
+    let mut pair = pair(config(1), config(2), ms(20));
+    pair.open();
     pair.server.session().send(1, 0, 50_000_000);
-    pair.idle(ms(300), &mut pass);
+    pair.pass(ms(300));
     let now = pair.now;
     pair.client.session().close(now, 1, "stop");
     // The timed copies are lost; what the peer still sends is answered.
-    let first = Cell::new(true);
-    pair.run(
-        LIMIT,
-        &mut |dir, _, _, _| {
-            if dir && first.replace(false) {
-                Fate::Drop
-            } else {
-                Fate::Pass
-            }
-        },
-        |p| p.server.closed().is_some(),
-    );
+    let mut first = true;
+    pair.set_script(move |d| {
+        Fate::drop_if(d.from == Side::Client && std::mem::replace(&mut first, false))
+    });
+    pair.until(LIMIT, |p| p.server.closed().is_some());
     assert!(pair.now.since(now) < ms(60), "not by the timer");
 }
 
 #[test]
 fn a_failing_store_ends_the_session_on_both_sides() {
     for reader in [true, false] {
-        let mut pair = Pair::new(config(1), config(2), ms(5));
-        pair.connect();
-        pair.client.store.fail = reader;
-        pair.server.store.fail = !reader;
+        let mut pair = pair(config(1), config(2), ms(5));
+        pair.open();
+        pair.client.store.fails = reader;
+        pair.server.store.fails = !reader;
         pair.client.session().send(1, 0, 1_000_000);
-        pair.run(LIMIT, &mut pass, |p| {
+        pair.until(LIMIT, |p| {
             p.client.closed().is_some() && p.server.closed().is_some()
         });
         let text = if reader { "disk on fire" } else { "disk full" };
@@ -102,18 +95,16 @@ fn a_failing_store_ends_the_session_on_both_sides() {
 
 #[test]
 fn an_idle_session_is_kept_alive_and_a_dead_one_noticed() {
-    let mut pair = Pair::new(config(1), config(2), ms(20));
-    pair.connect();
-    let before = pair.counts;
-    pair.idle(Duration::from_mins(10), &mut pass);
+    let mut pair = pair(config(1), config(2), ms(20));
+    pair.open();
+    let before = pair.server.sent;
+    pair.pass(Duration::from_mins(10));
     assert!(pair.client.closed().is_none() && pair.server.closed().is_none());
-    assert!(
-        pair.counts[0] - before[0] < 400,
-        "few words: {:?}",
-        pair.counts
-    );
+    let words = pair.server.sent - before;
+    assert!(words < 400, "few words: {words}");
     let start = pair.now;
-    pair.run(LIMIT, &mut |_, _, _, _| Fate::Drop, |p| {
+    pair.set_script(|_| Fate::Drop);
+    pair.until(LIMIT, |p| {
         p.client.closed().is_some() && p.server.closed().is_some()
     });
     assert_eq!(pair.client.closed(), Some(&CloseReason::TimedOut));
@@ -127,13 +118,12 @@ fn the_shorter_patience_holds() {
         idle: Duration::from_secs(6),
         ..config(2)
     };
-    let mut pair = Pair::new(config(1), hasty, ms(20));
-    pair.connect();
-    pair.idle(Duration::from_secs(1), &mut pass);
+    let mut pair = pair(config(1), hasty, ms(20));
+    pair.open();
+    pair.pass(Duration::from_secs(1));
     let start = pair.now;
-    pair.run(LIMIT, &mut |_, _, _, _| Fate::Drop, |p| {
-        p.client.closed().is_some()
-    });
+    pair.set_script(|_| Fate::Drop);
+    pair.until(LIMIT, |p| p.client.closed().is_some());
     assert!(pair.now.since(start) <= Duration::from_secs(6));
 }
 
@@ -146,15 +136,13 @@ fn a_client_that_moves_is_followed() {
                 plain,
                 ..config(seed)
             };
-            let mut pair = Pair::new(with(1), with(2), ms(20));
-            pair.connect();
+            let mut pair = pair(with(1), with(2), ms(20));
+            pair.open();
             pair.server.session().send(1, 0, 8_000_000);
             pair.client.session().send(2, 0, 8_000_000);
-            pair.idle(ms(200), &mut pass);
+            pair.pass(ms(200));
             pair.client.address = address(new);
-            pair.run(LIMIT, &mut pass, |p| {
-                p.client.delivered() && p.server.delivered()
-            });
+            pair.until(LIMIT, |p| p.client.delivered() && p.server.delivered());
             assert_eq!(pair.client.store.prefix(1), 8_000_000);
             assert_eq!(pair.server.store.prefix(2), 8_000_000);
             let stats = pair.server.session().stats();
@@ -166,36 +154,37 @@ fn a_client_that_moves_is_followed() {
 
 #[test]
 fn a_forged_source_gets_little_and_changes_nothing() {
-    let mut pair = Pair::new(config(1), config(2), ms(20));
-    pair.connect();
-    pair.idle(ms(200), &mut pass);
+    let mut pair = pair(config(1), config(2), ms(20));
+    pair.open();
+    pair.pass(ms(200));
     pair.client.session().send(2, 0, 300_000);
     pair.server.session().send(1, 0, 300_000);
     // Somebody on the path relays the client's datagrams from elsewhere, faster.
-    let mut forged = Vec::new();
-    pair.idle(ms(10), &mut |dir, _, _, bytes| {
-        if dir {
-            forged.push(bytes.to_vec());
-            Fate::Drop
-        } else {
-            Fate::Pass
+    let forged = Rc::new(RefCell::new(Vec::new()));
+    let relayed = Rc::clone(&forged);
+    pair.set_script(move |d| {
+        if d.from == Side::Client {
+            relayed.borrow_mut().push(d.bytes.to_vec());
         }
+        Fate::drop_if(d.from == Side::Client)
     });
+    pair.pass(ms(10));
     let victim = address("203.0.113.5:53");
-    let came: usize = forged.iter().map(Vec::len).sum();
-    for bytes in forged {
-        pair.inject(true, victim, bytes);
+    let came: usize = forged.borrow().iter().map(Vec::len).sum();
+    for bytes in forged.take() {
+        pair.intrude(Side::Server, victim, bytes);
     }
-    let mut wire = 0;
-    let end = pair.now + ms(2_000);
     pair.server.session().send(3, 0, 3_000_000);
-    while pair.now < end {
-        pair.idle(ms(10), &mut |dir, _, _, bytes| {
-            wire += if dir { 0 } else { bytes.len() };
-            Fate::Pass
-        });
-    }
-    assert!(came > 0 && wire > 3_000_000);
+    let wire = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&wire);
+    pair.set_script(move |d| {
+        if d.from == Side::Server {
+            seen.set(seen.get() + d.bytes.len());
+        }
+        Fate::Deliver
+    });
+    pair.pass(ms(2_000));
+    assert!(came > 0 && wire.get() > 3_000_000);
     assert_eq!(pair.server.session().stats().rebinds, 0);
     assert!(pair.server.delivered() && pair.client.delivered());
     assert_eq!(pair.client.store.prefix(3), 3_000_000);
@@ -211,12 +200,12 @@ fn the_datagram_grows_to_what_the_path_carries() {
         (1_500, 1_200, 1_200),
         (65_535, 70_000, 9_216),
     ] {
-        let mut pair = Pair::with_mtu(config(1), config(2), ms(20), interface);
-        pair.mtu = carries;
-        pair.connect();
+        let mut pair = with_mtu(config(1), config(2), ms(20), interface);
+        pair.largest = carries;
+        pair.open();
         let start = pair.now;
         pair.client.session().send(1, 0, 4_000_000);
-        pair.run(LIMIT, &mut pass, |p| p.client.delivered());
+        pair.until(LIMIT, |p| p.client.delivered());
         let stats = pair.client.session().stats();
         assert_eq!(stats.datagram_size, found, "{interface} {carries}");
         assert!(
@@ -233,13 +222,13 @@ fn a_path_that_shrinks_is_survived() {
         law: "cubic".into(),
         ..config(1)
     };
-    let mut pair = Pair::with_mtu(cubic, config(2), ms(20), 9_000);
-    pair.connect();
+    let mut pair = with_mtu(cubic, config(2), ms(20), 9_000);
+    pair.open();
     pair.client.session().send(1, 0, 30_000_000);
-    pair.idle(ms(300), &mut pass);
+    pair.pass(ms(300));
     assert_eq!(pair.client.session().stats().datagram_size, 8_972);
-    pair.mtu = 1_472;
-    pair.run(LIMIT, &mut pass, |p| p.client.delivered());
+    pair.largest = 1_472;
+    pair.until(LIMIT, |p| p.client.delivered());
     assert_eq!(pair.client.session().stats().datagram_size, 1_472);
     assert_eq!(pair.server.store.prefix(1), 30_000_000);
 }

@@ -2,7 +2,7 @@
 
 mod pair;
 
-use std::time::Duration;
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use farhaul_core::{
     codec::Writer,
@@ -16,7 +16,8 @@ use farhaul_haul::{
         long::{self, Head, Kind},
     },
 };
-use pair::{CLIENT, Fate, Pair, SERVER, address, config, ms, pass};
+use farhaul_testkit::{Fate, Side};
+use pair::{address, config, ms, pair};
 use proptest::prelude::*;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -39,11 +40,11 @@ fn opens_in_two_round_trips_and_knows_the_rtt() {
             plain,
             ..trusting(seed, whom)
         };
-        let mut pair = Pair::new(with(1, 2), with(2, 1), ms(50));
+        let mut pair = pair(with(1, 2), with(2, 1), ms(50));
         let start = pair.now;
-        pair.run(LIMIT, &mut pass, |p| p.client.connected());
+        pair.until(LIMIT, |p| p.client.connected());
         assert_eq!(pair.now.since(start), ms(200), "two round trips");
-        pair.run(LIMIT, &mut pass, |p| p.server.connected());
+        pair.until(LIMIT, |p| p.server.connected());
         assert_eq!(pair.now.since(start), ms(250));
         let key = |seed| Event::Connected {
             peer_key: Some(public(seed).as_bytes().to_vec()),
@@ -51,7 +52,7 @@ fn opens_in_two_round_trips_and_knows_the_rtt() {
         assert_eq!(pair.client.events, [key(2)]);
         assert_eq!(pair.server.events, [key(1)]);
         pair.client.session().send(1, 0, 100_000);
-        pair.run(LIMIT, &mut pass, |p| p.client.delivered());
+        pair.until(LIMIT, |p| p.client.delivered());
         let rtt = pair.client.session().stats().rtt_min.unwrap();
         assert!((ms(99)..ms(110)).contains(&rtt), "{rtt:?}");
         assert!(pair.client.session().stats().timeouts == 0);
@@ -63,27 +64,19 @@ const FLIGHTS: u64 = 6;
 
 #[test]
 fn any_one_handshake_datagram_may_be_lost() {
-    for from_client in [true, false] {
+    for from in [Side::Client, Side::Server] {
         for lost in 0..FLIGHTS {
-            let mut pair = Pair::new(config(1), config(2), ms(5));
+            let mut pair = pair(config(1), config(2), ms(5));
             let start = pair.now;
-            let mut script = |dir, n, _, _: &[u8]| {
-                if (dir, n) == (from_client, lost) {
-                    Fate::Drop
-                } else {
-                    Fate::Pass
-                }
-            };
-            pair.run(LIMIT, &mut script, |p| {
-                p.client.connected() && p.server.connected()
-            });
+            pair.set_script(move |d| Fate::drop_if((d.from, d.index) == (from, lost)));
+            pair.until(LIMIT, |p| p.client.connected() && p.server.connected());
             assert!(
                 pair.now.since(start) < ms(320),
-                "{from_client} {lost}: {}",
+                "{from:?} {lost}: {}",
                 pair.now
             );
             pair.client.session().send(1, 0, 10_000);
-            pair.run(LIMIT, &mut pass, |p| p.client.delivered());
+            pair.until(LIMIT, |p| p.client.delivered());
         }
     }
 }
@@ -93,18 +86,12 @@ fn two_percent_loss_at_400_ms_connects_without_fuss() {
     let mut rng = Rng::new(11);
     let mut late = 0;
     for _ in 0..200 {
-        let mut pair = Pair::new(config(1), config(2), ms(200));
+        let mut pair = pair(config(1), config(2), ms(200));
         let start = pair.now;
-        let mut script = |_, _, _, _: &[u8]| {
-            if rng.chance(0.02) {
-                Fate::Drop
-            } else {
-                Fate::Pass
-            }
-        };
-        pair.run(LIMIT, &mut script, |p| {
-            p.client.connected() && p.server.connected()
-        });
+        let mut path = rng.fork("path");
+        rng.next_u64();
+        pair.set_script(move |_| Fate::drop_if(path.chance(0.02)));
+        pair.until(LIMIT, |p| p.client.connected() && p.server.connected());
         late += u32::from(pair.now.since(start) > ms(1_400));
     }
     assert!(late <= 4, "{late} of 200 took more than 3.5 round trips");
@@ -119,8 +106,8 @@ fn strangers_are_refused_on_either_side() {
             (with(config(1)), with(trusting(2, 3)), false),
         ];
         for (client, server, client_refuses) in cases {
-            let mut pair = Pair::new(client, server, ms(5));
-            pair.run(LIMIT, &mut pass, |p| {
+            let mut pair = pair(client, server, ms(5));
+            pair.until(LIMIT, |p| {
                 p.client.closed().is_some() && p.server.closed().is_some()
             });
             for (end, refuses) in [
@@ -134,7 +121,7 @@ fn strangers_are_refused_on_either_side() {
                 };
                 assert!(said, "each end knows whose check failed: {:?}", end.events);
             }
-            pair.idle(LIMIT, &mut pass);
+            pair.pass(LIMIT);
             assert!(pair.client.session().is_closed() && pair.server.session().is_closed());
         }
     }
@@ -147,56 +134,53 @@ fn a_client_that_leaves_at_once_does_not_keep_the_server_waiting() {
             plain,
             ..config(seed)
         };
-        let mut pair = Pair::new(with(1), with(2), ms(5));
-        pair.client.leaves = true;
+        let mut pair = pair(with(1), with(2), ms(5));
+        pair.client.reaction = Some(Box::new(|now, event, session| {
+            if matches!(event, Event::Connected { .. }) {
+                session.close(now, 15, "not the one I know");
+            }
+        }));
         let start = pair.now;
-        pair.run(LIMIT, &mut pass, |p| p.server.closed().is_some());
+        pair.until(LIMIT, |p| p.server.closed().is_some());
         let reason = CloseReason::Peer {
             code: 15,
             text: "not the one I know".into(),
         };
         assert_eq!(pair.server.closed(), Some(&reason));
         assert!(pair.now.since(start) < ms(100), "{}", pair.now);
-        pair.idle(LIMIT, &mut pass);
+        pair.pass(LIMIT);
         assert!(pair.client.session().is_closed());
     }
 }
 
 #[test]
 fn a_server_that_falls_silent_in_the_handshake_is_not_called_silent() {
-    let mut pair = Pair::new(config(1), config(2), ms(5));
+    let mut pair = pair(config(1), config(2), ms(5));
     // Its first word, which costs it nothing, comes; all that would follow does not.
-    let mut first_word = |from_client, n, _, _: &[u8]| {
-        if from_client || n == 0 {
-            Fate::Pass
-        } else {
-            Fate::Drop
-        }
-    };
-    pair.run(LIMIT, &mut first_word, |p| p.client.closed().is_some());
+    pair.set_script(|d| Fate::drop_if(d.from == Side::Server && d.index > 0));
+    pair.until(LIMIT, |p| p.client.closed().is_some());
     assert_eq!(pair.client.closed(), Some(&CloseReason::Unfinished));
 }
 
 #[test]
 fn silence_is_no_answer_and_costs_little() {
-    let mut pair = Pair::new(config(1), config(2), ms(5));
+    let mut pair = pair(config(1), config(2), ms(5));
     let start = pair.now;
-    pair.run(LIMIT, &mut |_, _, _, _| Fate::Drop, |p| {
-        p.client.closed().is_some()
-    });
+    pair.set_script(|_| Fate::Drop);
+    pair.until(LIMIT, |p| p.client.closed().is_some());
     assert_eq!(pair.client.closed(), Some(&CloseReason::NoAnswer));
     assert_eq!(pair.now.since(start), Duration::from_secs(5));
-    assert!(pair.counts[1] <= 8, "{} hellos", pair.counts[1]);
+    assert!(pair.client.sent <= 8, "{} hellos", pair.client.sent);
     assert!(pair.client.session().is_closed());
 }
 
 #[test]
 fn a_session_closed_before_it_began_sends_nothing() {
-    let mut pair = Pair::new(config(1), config(2), ms(5));
+    let mut pair = pair(config(1), config(2), ms(5));
     let now = pair.now;
     pair.client.session().close(now, 3, "changed my mind");
-    pair.drain(&mut pass);
-    assert_eq!(pair.counts, [0, 0]);
+    pair.settle(Side::Client);
+    assert_eq!((pair.client.sent, pair.server.sent), (0, 0));
     assert!(pair.client.session().is_closed());
     let reason = CloseReason::Local {
         code: 3,
@@ -223,21 +207,23 @@ fn hello(version: u32) -> Vec<u8> {
 
 #[test]
 fn another_version_is_told_which_is_spoken() {
-    let mut pair = Pair::new(config(1), config(2), ms(5));
-    let from = address(CLIENT);
-    let reply = pair.inject(true, from, hello(0x6668_0009)).unwrap();
+    let mut pair = pair(config(1), config(2), ms(5));
+    let from = Side::Client.address();
+    let reply = pair
+        .intrude(Side::Server, from, hello(0x6668_0009))
+        .unwrap();
     let (head, kind, _) = long::decode(&reply).unwrap();
     assert_eq!((head.version, head.to), (0, 77));
     let list = farhaul_haul::wire::VERSION.to_be_bytes();
     assert_eq!(kind, Kind::Versions { list: &list });
     assert!(
-        pair.inject(true, from, hello(0x6668_0009)[..1_000].to_vec())
+        pair.intrude(Side::Server, from, hello(0x6668_0009)[..1_000].to_vec())
             .is_none()
     );
 
     // A client that is told of other versions only gives up at once.
     let mut list = vec![0; 17];
-    let to = u32::try_from(pair.client.id).unwrap();
+    let to = u32::try_from(pair.client.id().unwrap()).unwrap();
     let head = Head {
         version: 0,
         to,
@@ -250,9 +236,8 @@ fn another_version_is_told_which_is_spoken() {
         &Kind::Versions { list: &other },
     )
     .unwrap();
-    pair.drain(&mut pass);
-    pair.inject(false, address(SERVER), list);
-    pair.drain(&mut pass);
+    pair.settle(Side::Client);
+    pair.intrude(Side::Client, Side::Server.address(), list);
     assert!(matches!(
         pair.client.closed(),
         Some(CloseReason::Version(_))
@@ -261,30 +246,32 @@ fn another_version_is_told_which_is_spoken() {
 
 #[test]
 fn tokens_make_one_session_and_only_at_their_address() {
-    let mut pair = Pair::new(config(1), config(2), ms(5));
-    let mut initials = Vec::new();
-    pair.run(
-        LIMIT,
-        &mut |dir, n, _, bytes| {
-            if dir && n > 0 && bytes[0] == 0x82 {
-                initials.push(bytes.to_vec());
-            }
-            Fate::Pass
-        },
-        |p| p.server.connected(),
-    );
+    let mut pair = pair(config(1), config(2), ms(5));
+    let initials = Rc::new(RefCell::new(Vec::new()));
+    let seen = Rc::clone(&initials);
+    pair.set_script(move |d| {
+        if d.from == Side::Client && d.index > 0 && d.bytes[0] == 0x82 {
+            seen.borrow_mut().push(d.bytes.to_vec());
+        }
+        Fate::Deliver
+    });
+    pair.until(LIMIT, |p| p.server.connected());
+    let initials = initials.take();
     assert_eq!(initials.len(), 2);
     let replay = initials[0].clone();
     assert_eq!(
         pair.server.protocol.route(&replay),
-        Route::Known(pair.server.id)
+        Route::Known(pair.server.id().unwrap())
     );
     pair.server.session = None;
     let elsewhere = address("192.0.2.66:5000");
-    assert!(pair.inject(true, elsewhere, replay.clone()).is_none());
+    assert!(
+        pair.intrude(Side::Server, elsewhere, replay.clone())
+            .is_none()
+    );
     assert!(pair.server.session.is_none(), "not from elsewhere");
     pair.now += Duration::from_secs(11);
-    pair.inject(true, address(CLIENT), replay);
+    pair.intrude(Side::Server, Side::Client.address(), replay);
     assert!(pair.server.session.is_none(), "not after ten seconds");
 }
 
@@ -298,22 +285,24 @@ proptest! {
         noise in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 1..30),
     ) {
         let mut rng = Rng::new(seed);
-        let mut seen: Vec<(bool, Vec<u8>)> = Vec::new();
-        let mut pair = Pair::new(config(1), config(2), ms(5));
+        let seen = Rc::new(RefCell::new(Vec::<(Side, Vec<u8>)>::new()));
+        let noted = Rc::clone(&seen);
+        let mut pair = pair(config(1), config(2), ms(5));
+        pair.set_script(move |d| {
+            noted.borrow_mut().push((d.from, d.bytes.to_vec()));
+            Fate::Deliver
+        });
         let mut sent = false;
         for round in 0..400 {
-            let mut script = |dir, _, _, bytes: &[u8]| {
-                seen.push((dir, bytes.to_vec()));
-                Fate::Pass
-            };
-            pair.idle(ms(1), &mut script);
+            pair.pass(ms(1));
             if pair.client.connected() && !sent {
                 sent = true;
                 pair.client.session().send(1, 0, 200_000);
             }
             // Random, truncated, corrupted and replayed datagrams, to the right ids and from anywhere.
             for _ in 0..2 {
-                let (dir, mut bytes) = seen[usize::try_from(rng.below(seen.len() as u64)).unwrap()].clone();
+                let pick = rng.below(seen.borrow().len() as u64);
+                let (by, mut bytes) = seen.borrow()[usize::try_from(pick).unwrap()].clone();
                 match rng.below(4) {
                     0 => bytes.truncate(usize::try_from(rng.below(bytes.len() as u64)).unwrap()),
                     1 => {
@@ -327,14 +316,10 @@ proptest! {
                     }
                     _ => {}
                 }
-                let from = match (rng.chance(0.3), dir) {
-                    (true, _) => address("192.0.2.99:9"),
-                    (false, true) => address(CLIENT),
-                    (false, false) => address(SERVER),
-                };
+                let from = if rng.chance(0.3) { address("192.0.2.99:9") } else { by.address() };
                 // A version list is believed, as it must be before there are keys.
                 if !(bytes.first() == Some(&0x84) && bytes.get(1..5) == Some(&[0; 4])) {
-                    pair.inject(dir, from, bytes);
+                    pair.intrude(by.other(), from, bytes);
                 }
             }
         }
@@ -355,7 +340,7 @@ proptest! {
         }
         let mut reply = Vec::new();
         let _ = haul.route(&data);
-        haul.accept(farhaul_core::time::Instant::EPOCH, &mut Rng::new(1), address(CLIENT), &data, &mut reply);
+        haul.accept(farhaul_core::time::Instant::EPOCH, &mut Rng::new(1), Side::Client.address(), &data, &mut reply);
         prop_assert!(reply.len() <= 3 * data.len());
     }
 }

@@ -2,32 +2,29 @@
 
 mod pair;
 
-use std::{cell::RefCell, time::Duration};
+use std::time::Duration;
 
 use farhaul_core::{protocol::Event, rng::Rng};
-use pair::{Fate, Pair, config, ms, pass};
+use farhaul_testkit::{Datagram, Fate, Side};
+use pair::{config, ms, pair};
 use proptest::prelude::*;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
 #[test]
 fn objects_and_stream_arrive_over_a_clean_path() {
-    let mut pair = Pair::new(config(1), config(2), ms(20));
-    pair.connect();
+    let mut pair = pair(config(1), config(2), ms(20));
+    pair.open();
     let text: Vec<u8> = (0..100_000_u32).map(|i| i.to_be_bytes()[3]).collect();
     pair.client.session().send(3, 0, 3_000_000);
     pair.client.session().send(4, 7, 10);
     pair.client.session().write(&text);
     pair.server.session().send(9, 0, 500_000);
-    pair.run(MINUTE, &mut pass, |p| {
-        p.client.delivered() && p.server.delivered()
-    });
+    pair.until(MINUTE, |p| p.client.delivered() && p.server.delivered());
     assert_eq!(pair.server.store.prefix(3), 3_000_000);
-    assert_eq!(pair.server.store.placed[&(4, 7)], 10);
+    assert_eq!(pair.server.store.placed(4), [(7, 17)]);
     assert_eq!(pair.client.store.prefix(9), 500_000);
-    let mut read = Vec::new();
-    pair.server.session().read(&mut read);
-    assert_eq!(read, text);
+    assert_eq!(pair.server.stream, text);
     let stats = pair.client.session().stats();
     assert_eq!((stats.packets_lost, stats.timeouts), (0, 0));
     assert!(stats.repaired < 100_000, "only the tail is sent twice");
@@ -50,18 +47,15 @@ fn objects_and_stream_arrive_over_a_clean_path() {
 #[test]
 fn what_lies_in_the_receivers_host_is_not_the_paths() {
     for waited in [ms(0), ms(30)] {
-        let mut pair = Pair::new(config(1), config(2), ms(20));
+        let mut pair = pair(config(1), config(2), ms(20));
         pair.server.waited = waited;
-        let mut late = |from_client, _, _, _: &[u8]| {
-            if from_client {
-                Fate::Late(waited)
-            } else {
-                Fate::Pass
-            }
-        };
-        pair.run(MINUTE, &mut late, |p| p.client.connected());
+        pair.set_script(move |d| match d.from {
+            Side::Client => Fate::Late(waited),
+            Side::Server => Fate::Deliver,
+        });
+        pair.until(MINUTE, |p| p.client.connected());
         pair.client.session().send(3, 0, 3_000_000);
-        pair.run(MINUTE, &mut late, |p| p.client.delivered());
+        pair.until(MINUTE, |p| p.client.delivered());
         let stats = pair.client.session().stats();
         let smoothed = stats.rtt_smoothed.expect("it was measured");
         assert!(smoothed < ms(50), "{waited:?}: {smoothed:?}");
@@ -70,49 +64,41 @@ fn what_lies_in_the_receivers_host_is_not_the_paths() {
 
 #[test]
 fn the_reader_decides_how_far_the_stream_runs_ahead() {
-    let mut pair = Pair::new(config(1), config(2), ms(5));
-    pair.connect();
+    let mut pair = pair(config(1), config(2), ms(5));
+    pair.open();
+    pair.server.reads = false;
     pair.client.session().write(&vec![1; 10 << 20]);
-    pair.idle(Duration::from_secs(20), &mut pass);
+    pair.pass(Duration::from_secs(20));
     assert_eq!(pair.client.session().unwritten(), 6 << 20);
-    let mut read = Vec::new();
     let mut rng = Rng::new(1);
+    // Credits are lost too.
+    pair.set_script(move |_| Fate::drop_if(rng.chance(0.2)));
+    let mut read = Vec::new();
     for _ in 0..600 {
         pair.server.session().read(&mut read);
-        // Credits are lost too.
-        pair.idle(ms(100), &mut |_, _, _, _| {
-            if rng.chance(0.2) {
-                Fate::Drop
-            } else {
-                Fate::Pass
-            }
-        });
+        pair.pass(ms(100));
     }
     assert_eq!(read.len(), 10 << 20);
     assert!(pair.client.delivered());
 }
 
 /// Loses, repeats, delays and corrupts at random.
-fn rough(
-    seed: u64,
-    loss: f64,
-) -> impl FnMut(bool, u64, farhaul_core::time::Instant, &[u8]) -> Fate {
-    let rng = RefCell::new(Rng::new(seed));
-    move |_, _, _, bytes| {
-        let mut rng = rng.borrow_mut();
+fn rough(seed: u64, loss: f64) -> impl FnMut(&Datagram<'_>) -> Fate {
+    let mut rng = Rng::new(seed);
+    move |d| {
         if rng.chance(loss) {
             Fate::Drop
         } else if rng.chance(loss / 4.0) {
-            Fate::Twice
+            Fate::Twice(ms(1))
         } else if rng.chance(loss / 2.0) {
             Fate::Late(ms(rng.below(60)))
         } else if rng.chance(loss / 5.0) {
-            let mut bytes = bytes.to_vec();
+            let mut bytes = d.bytes.to_vec();
             let at = usize::try_from(rng.below(bytes.len() as u64)).unwrap_or_default();
             bytes[at] ^= 1 << rng.below(8);
             Fate::Change(bytes)
         } else {
-            Fate::Pass
+            Fate::Deliver
         }
     }
 }
@@ -125,17 +111,15 @@ proptest! {
             answer: MINUTE,
             ..config(seed)
         };
-        let mut pair = Pair::new(patient(1), patient(2), ms(delay));
-        let mut script = rough(seed, loss);
-        pair.run(MINUTE * 4, &mut script, |p| p.client.connected());
+        let mut pair = pair(patient(1), patient(2), ms(delay));
+        pair.set_script(rough(seed, loss));
+        pair.until(MINUTE * 4, |p| p.client.connected());
         let text: Vec<u8> = (0..30_000_u32).map(|i| i.to_be_bytes()[2]).collect();
         pair.client.session().send(1, 0, 400_000);
         pair.client.session().write(&text);
-        pair.run(MINUTE * 4, &mut script, |p| p.client.delivered());
+        pair.until(MINUTE * 4, |p| p.client.delivered());
         prop_assert_eq!(pair.server.store.prefix(1), 400_000);
-        let mut read = Vec::new();
-        pair.server.session().read(&mut read);
-        prop_assert!(read == text);
+        prop_assert!(pair.server.stream == text);
     }
 }
 
@@ -165,25 +149,29 @@ fn a_simulator_need_carry_only_what_is_solid() {
         plain: true,
         ..config(seed)
     };
-    let mut pair = Pair::new(plain(1), plain(2), ms(20));
-    pair.client.store.hollow = true;
-    pair.server.store.hollow = true;
-    pair.connect();
+    let mut pair = pair(plain(1), plain(2), ms(20));
+    pair.client.store.trust();
+    pair.server.store.trust();
+    let hollow = |d: &Datagram<'_>| {
+        let mut bytes = d.bytes.to_vec();
+        bytes[d.solid..].fill(0xa5);
+        Fate::Change(bytes)
+    };
+    pair.set_script(hollow);
+    pair.open();
     pair.client.session().send(1, 0, 5_000_000);
     pair.client.session().write(b"said");
     let mut rng = Rng::new(5);
-    let mut script = |_: bool, _: u64, _, _: &[u8]| {
+    pair.set_script(move |d| {
         if rng.chance(0.02) {
             Fate::Drop
         } else {
-            Fate::Pass
+            hollow(d)
         }
-    };
-    pair.run(MINUTE, &mut script, |p| p.client.delivered());
+    });
+    pair.until(MINUTE, |p| p.client.delivered());
     assert_eq!(pair.server.store.prefix(1), 5_000_000);
-    let mut read = Vec::new();
-    pair.server.session().read(&mut read);
-    assert_eq!(read, b"said");
+    assert_eq!(pair.server.stream, b"said");
 }
 
 #[test]
@@ -192,21 +180,19 @@ fn keys_are_updated_both_ways_under_reordering() {
         key_update_after: 50,
         ..config(seed)
     };
-    let mut pair = Pair::new(frequent(1), frequent(2), ms(10));
-    pair.connect();
-    let mut rng = Rng::new(3);
-    let mut script = |_: bool, _: u64, _, _: &[u8]| {
+    let mut pair = pair(frequent(1), frequent(2), ms(10));
+    pair.open();
+    let mut rng = Rng::new(1);
+    pair.set_script(move |_| {
         if rng.chance(0.1) {
             Fate::Late(ms(rng.below(4)))
         } else {
-            Fate::Pass
+            Fate::Deliver
         }
-    };
+    });
     pair.client.session().send(1, 0, 3_000_000);
     pair.server.session().send(2, 0, 3_000_000);
-    pair.run(MINUTE, &mut script, |p| {
-        p.client.delivered() && p.server.delivered()
-    });
+    pair.until(MINUTE, |p| p.client.delivered() && p.server.delivered());
     for end in [&mut pair.client, &mut pair.server] {
         let stats = end.session().stats();
         assert!(stats.key_updates > 10, "{}", stats.key_updates);
@@ -220,12 +206,14 @@ fn a_blackout_of_ten_seconds_is_survived() {
         law: "cubic".into(),
         ..config(1)
     };
-    let mut pair = Pair::new(cubic, config(2), ms(50));
-    pair.connect();
+    let mut pair = pair(cubic, config(2), ms(50));
+    pair.open();
     pair.client.session().send(1, 0, 20_000_000);
-    pair.idle(ms(300), &mut pass);
-    pair.idle(Duration::from_secs(10), &mut |_, _, _, _| Fate::Drop);
-    pair.run(MINUTE, &mut pass, |p| p.client.delivered());
+    pair.pass(ms(300));
+    pair.set_script(|_| Fate::Drop);
+    pair.pass(Duration::from_secs(10));
+    pair.set_script(|_| Fate::Deliver);
+    pair.until(MINUTE, |p| p.client.delivered());
     assert_eq!(
         pair.client.session().stats().datagram_size,
         1_472,

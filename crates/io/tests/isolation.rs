@@ -21,15 +21,14 @@ use std::{
 
 use blast::{Blast, HEADER, Shape};
 use farhaul_core::{
-    datagram::{Received, Transmit, TxBuf},
-    protocol::{Accepted, CloseReason, Descriptor, Event, Protocol, Route, Session, Turn},
+    protocol::{Accepted, CloseReason, Descriptor, Event, Protocol, Route, Session},
     rng::Rng,
-    stats::{Stats, Why},
-    store::{Extent, ObjectId, Store, StoreError},
+    store::{Extent, Store, StoreError},
     time::Instant,
     units::Rate,
 };
 use farhaul_io::{App, Stop, Waker, client, server};
+use farhaul_testkit::FakeSession;
 
 const SHAPE: Shape = Shape {
     segment: 1_400,
@@ -270,44 +269,17 @@ impl Protocol for Shy {
         reply: &mut Vec<u8>,
     ) -> Accepted {
         match datagram.first() {
-            Some(&NEVER) => Accepted::Session(rng.next_u64(), Box::new(Silent)),
+            Some(&NEVER) => {
+                // Says nothing and waits for ever.
+                let silent = FakeSession {
+                    lingers: true,
+                    ..FakeSession::default()
+                };
+                Accepted::Session(rng.next_u64(), Box::new(silent))
+            }
             Some(&PANIC) => panic!("as asked"),
             _ => Blast(SHAPE).accept(now, rng, from, datagram, reply),
         }
-    }
-}
-
-/// Says nothing and waits for ever.
-struct Silent;
-
-impl Session for Silent {
-    fn handle_datagrams(&mut self, _: &mut Turn<'_>, _: Received<'_>) {}
-    fn handle_timeout(&mut self, _: &mut Turn<'_>) {}
-    fn poll_transmit(&mut self, _: &mut Turn<'_>, _: &mut TxBuf) -> Option<Transmit> {
-        None
-    }
-    fn poll_timeout(&self) -> Option<(Instant, Why)> {
-        None
-    }
-    fn poll_event(&mut self) -> Option<Event> {
-        None
-    }
-    fn send(&mut self, _: ObjectId, _: u64, _: u64) {}
-    fn unsent(&self) -> u64 {
-        0
-    }
-    fn cancel_unsent(&mut self) {}
-    fn write(&mut self, _: &[u8]) {}
-    fn unwritten(&self) -> usize {
-        0
-    }
-    fn read(&mut self, _: &mut Vec<u8>) {}
-    fn close(&mut self, _: Instant, _: u32, _: &str) {}
-    fn is_closed(&self) -> bool {
-        false
-    }
-    fn stats(&self) -> Stats {
-        Stats::default()
     }
 }
 

@@ -1,15 +1,23 @@
-//! For tests only: a [`Pair`] of sessions without a network, a [`Pattern`] that checks every byte, the
-//! liveness promise ([`assert_live`]), and two protocols in clear: [`Steady`], which costs next to nothing,
-//! and [`bare`], the engine's skeleton under any congestion law.
+//! For tests only:
+//!
+//! - for sessions: a [`Pair`] of them without a network, or one [`Driver`] driven by hand; a [`Pattern`]
+//!   that checks every byte; the liveness promise ([`assert_live`])
+//! - for applications: a [`FakeSession`]
+//! - two protocols in clear: [`Steady`], which costs next to nothing, and [`bare`], the engine's skeleton
+//!   under any congestion law
 
 mod bare;
+mod driver;
+mod fake;
 mod live;
 mod pair;
 mod pattern;
 mod steady;
 
 pub use bare::{Bare, BareWire, bare};
+pub use driver::{Admitted, Driver, Reaction, Sent};
+pub use fake::FakeSession;
 pub use live::{assert_live, seeds};
-pub use pair::{Datagram, Fate, Node, Pair, Said, Side};
+pub use pair::{Datagram, Fate, Pair, Said, Side};
 pub use pattern::Pattern;
 pub use steady::{Steady, SteadyMachine};

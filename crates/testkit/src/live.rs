@@ -6,11 +6,7 @@
 
 use std::time::Duration;
 
-use farhaul_core::{
-    protocol::{Event, Protocol},
-    rng::Rng,
-    time::Instant,
-};
+use farhaul_core::{protocol::Protocol, rng::Rng, time::Instant};
 
 use crate::pair::{Datagram, Fate, Pair};
 
@@ -65,20 +61,17 @@ fn attempt(seed: u64, client: Box<dyn Protocol>, server: Box<dyn Protocol>) -> R
     let connected = pair.run(LIMIT, |pair| {
         pair.turns() > MAX_TURNS || !pair.client.events.is_empty()
     });
-    if !connected || !matches!(pair.client.events[0], Event::Connected { .. }) {
+    if !connected || !pair.client.connected() {
         return Err(format!("no connection: {what}\n{pair:#?}"));
     }
-    if let Some(session) = pair.client.session() {
-        for (object, len) in (0..).zip(&objects) {
-            session.send(object, 0, *len);
-        }
+    for (object, len) in (0..).zip(&objects) {
+        pair.client.session().send(object, 0, *len);
     }
-    pair.settle(crate::Side::Client);
-    let ended = |e: &Event| matches!(e, Event::Delivered | Event::Closed(_));
     pair.run(LIMIT, |pair| {
-        pair.turns() > MAX_TURNS || pair.client.events.iter().any(ended)
+        let ended = pair.client.delivered() || pair.client.closed().is_some();
+        pair.turns() > MAX_TURNS || ended
     });
-    let delivered = pair.client.events.contains(&Event::Delivered);
+    let delivered = pair.client.delivered();
     let complete = (0..)
         .zip(&objects)
         .all(|(object, len)| pair.server.store.has(object, *len));

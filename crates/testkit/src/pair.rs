@@ -2,8 +2,7 @@
 //! test moves it; each datagram's fate is decided by a closure; every byte is carried, so sealed
 //! sessions run as they are.
 //!
-//! Invariants: the same script gives the same run; datagrams due together and of one size arrive as
-//! one batch, as from a receiver's offload.
+//! Invariant: the same script gives the same run.
 
 use std::{
     collections::BTreeMap,
@@ -15,12 +14,15 @@ use std::{
 use farhaul_core::{
     control::{Control, ROOM, Token},
     datagram::{Ecn, MAX_SEGMENTS, Received, TxBuf},
-    protocol::{Accepted, Event, Protocol, Route, Session, Turn},
+    protocol::Protocol,
     rng::Rng,
     time::Instant,
 };
 
-use crate::Pattern;
+use crate::{
+    Pattern,
+    driver::{Admitted, Driver, Sent},
+};
 
 /// One of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +43,8 @@ impl Side {
         }
     }
 
-    fn address(self) -> SocketAddr {
+    /// Where it is at first.
+    pub fn address(self) -> SocketAddr {
         match self {
             Self::Client => (Ipv4Addr::new(10, 0, 0, 1), 40_000).into(),
             Self::Server => (Ipv4Addr::new(10, 0, 0, 2), 17_992).into(),
@@ -60,10 +63,12 @@ pub struct Datagram<'a> {
     pub at: Instant,
     /// What is in it.
     pub bytes: &'a [u8],
+    /// So much of its beginning is the protocol's; the rest is content.
+    pub solid: usize,
 }
 
 /// What becomes of a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It arrives after the pair's delay.
     Deliver,
@@ -75,75 +80,30 @@ pub enum Fate {
     Twice(Duration),
     /// It arrives with a bit flipped in this byte, counted modulo its length.
     Corrupt(usize),
+    /// This arrives in its place.
+    Change(Vec<u8>),
     /// It arrives marked "congestion experienced".
     Mark,
+}
+
+impl Fate {
+    /// It is lost in that case only.
+    #[must_use]
+    pub const fn drop_if(lost: bool) -> Self {
+        if lost { Self::Drop } else { Self::Deliver }
+    }
 }
 
 /// Decides what becomes of a datagram.
 type Script = Box<dyn FnMut(&Datagram<'_>) -> Fate>;
 
-/// One side: its endpoint, session, application bytes and what it was told.
-pub struct Node {
-    protocol: Box<dyn Protocol>,
-    session: Option<(u64, Box<dyn Session>)>,
-    rng: Rng,
-    /// Its content; what arrives is checked against it.
-    pub store: Pattern,
-    /// Events so far.
-    pub events: Vec<Event>,
-    /// What was read from the ordered stream so far.
-    pub stream: Vec<u8>,
-    /// Its application reads the ordered stream.
-    pub reads: bool,
-    sent: u64,
-}
-
-impl Node {
-    fn new(protocol: Box<dyn Protocol>, seed: u64, name: &str) -> Self {
-        Self {
-            protocol,
-            session: None,
-            rng: Rng::new(seed).fork(name),
-            store: Pattern::new(seed),
-            events: Vec::new(),
-            stream: Vec::new(),
-            reads: true,
-            sent: 0,
-        }
-    }
-
-    /// The session, if there is one; call [`Pair::settle`] after having changed it.
-    pub fn session(&mut self) -> Option<&mut dyn Session> {
-        match &mut self.session {
-            Some((_, session)) => Some(session.as_mut()),
-            None => None,
-        }
-    }
-
-    fn has_lane(&self) -> bool {
-        self.protocol.descriptor().control_lane
-    }
-
-    fn hear(&mut self, now: Instant, control: Control<'_>) {
-        if let Some((_, session)) = &mut self.session {
-            let mut turn = Turn {
-                now,
-                rng: &mut self.rng,
-                store: &mut self.store,
-            };
-            session.handle_control(&mut turn, control);
-        }
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        let (_, session) = self.session.as_ref()?;
-        session.poll_timeout().map(|(at, _)| at)
-    }
-}
+/// From where, and to where.
+type Way = (SocketAddr, SocketAddr);
 
 #[derive(Debug)]
 struct Flying {
     to: Side,
+    way: Way,
     ecn: Ecn,
     bytes: Vec<u8>,
 }
@@ -173,9 +133,13 @@ pub struct Pair {
     /// The time.
     pub now: Instant,
     /// The client.
-    pub client: Node,
+    pub client: Driver,
     /// The server.
-    pub server: Node,
+    pub server: Driver,
+    /// The largest datagram that the path carries.
+    pub largest: usize,
+    /// Datagrams of one size that are due together arrive as one batch, as from a receiver's offload.
+    pub coalesces: bool,
     delay: Duration,
     script: Script,
     /// By due time, then by order of sending.
@@ -188,21 +152,22 @@ pub struct Pair {
 
 impl fmt::Debug for Pair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stats = |node: &Node| node.session.as_ref().map(|(_, s)| s.stats());
         f.debug_struct("Pair")
             .field("now", &self.now)
             .field("turns", &self.turns)
             .field("flying", &self.flying.len())
-            .field("client_events", &self.client.events)
-            .field("server_events", &self.server.events)
-            .field("client", &stats(&self.client))
-            .field("server", &stats(&self.server))
+            .field("client", &self.client)
+            .field("server", &self.server)
             .finish_non_exhaustive()
     }
 }
 
-/// A session that sends more than this at one instant will never stop.
-const MAX_BATCHES: usize = 100_000;
+/// Both are open by then.
+const OPENING: Duration = Duration::from_secs(10);
+/// Steps of one run beyond which sessions do nothing but keep each other busy.
+const MAX_STEPS: u64 = 5_000_000;
+/// Pieces for the control lane at one instant beyond which a session will never stop.
+const MAX_PIECES: usize = 10_000;
 
 impl Pair {
     /// A pair one `delay` apart each way, over which everything arrives.
@@ -212,10 +177,16 @@ impl Pair {
         delay: Duration,
         seed: u64,
     ) -> Self {
+        let end = |protocol, side: Side, name| {
+            let (store, rng) = (Pattern::new(seed), Rng::new(seed).fork(name));
+            Driver::new(protocol, side.address(), store, rng)
+        };
         Self {
             now: Instant::EPOCH,
-            client: Node::new(client, seed, "client"),
-            server: Node::new(server, seed, "server"),
+            client: end(client, Side::Client, "client"),
+            server: end(server, Side::Server, "server"),
+            largest: usize::MAX,
+            coalesces: true,
             delay,
             script: Box::new(|_| Fate::Deliver),
             flying: BTreeMap::new(),
@@ -240,16 +211,22 @@ impl Pair {
 
     /// The client connects, over interfaces of `mtu` bytes.
     pub fn connect(&mut self, mtu: Option<u32>) {
-        let client = &mut self.client;
-        let to = Side::Server.address();
-        let session = client.protocol.connect(self.now, &mut client.rng, to, mtu);
-        client.session = Some(session);
-        if client.has_lane() {
+        let to = self.server.address;
+        self.client.connect(self.now, to, mtu);
+        if has_lane(&self.client) {
             // A round trip opens it at the client.
             let due = self.now + 2 * self.delay;
             self.say(due, Side::Client, Said::Opened);
         }
         self.settle(Side::Client);
+    }
+
+    /// Runs until both are connected.
+    ///
+    /// # Panics
+    /// If they do not connect.
+    pub fn open(&mut self) {
+        self.until(OPENING, |p| p.client.connected() && p.server.connected());
     }
 
     /// Turns taken so far by both sides.
@@ -258,7 +235,7 @@ impl Pair {
     }
 
     /// The side.
-    pub const fn node(&mut self, side: Side) -> &mut Node {
+    pub const fn node(&mut self, side: Side) -> &mut Driver {
         match side {
             Side::Client => &mut self.client,
             Side::Server => &mut self.server,
@@ -291,9 +268,14 @@ impl Pair {
     }
 
     /// Steps until `done`, for at most `limit` of virtual time; whether it was done.
+    ///
+    /// # Panics
+    /// If a session never comes to rest.
     pub fn run(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let limit = self.now + limit;
-        loop {
+        self.settle(Side::Client);
+        self.settle(Side::Server);
+        for _ in 0..MAX_STEPS {
             if done(self) {
                 return true;
             }
@@ -301,49 +283,46 @@ impl Pair {
                 return done(self);
             }
         }
+        panic!("the sessions spin: {self:#?}");
     }
 
-    /// Lets `side` send and tell what it has to, after the test has called its session.
+    /// Steps until `done`.
+    ///
+    /// # Panics
+    /// If it is not done after `limit` of virtual time.
+    #[track_caller]
+    pub fn until(&mut self, limit: Duration, done: impl FnMut(&mut Self) -> bool) {
+        assert!(self.run(limit, done), "not done: {self:#?}");
+    }
+
+    /// Steps for `time`, whatever happens.
+    pub fn pass(&mut self, time: Duration) {
+        self.run(time, |_| false);
+    }
+
+    /// Lets `side` send and tell what it has to, now that the test has called its session; running does
+    /// so, too.
     ///
     /// # Panics
     /// If the session never stops sending.
     pub fn settle(&mut self, side: Side) {
-        for _ in 0..MAX_BATCHES {
-            let now = self.now;
-            let node = match side {
+        let now = self.now;
+        if self.node(side).reaction.is_some() {
+            self.node(side).listen(now);
+        }
+        for _ in 0..MAX_PIECES {
+            let end = match side {
                 Side::Client => &mut self.client,
                 Side::Server => &mut self.server,
             };
-            let Some((_, session)) = &mut node.session else {
-                return;
-            };
-            let mut turn = Turn {
-                now,
-                rng: &mut node.rng,
-                store: &mut node.store,
-            };
-            let Some(transmit) = session.poll_transmit(&mut turn, &mut self.out) else {
-                if node.has_lane() && self.talk(side) {
-                    continue;
-                }
-                let node = self.node(side);
-                let Some((_, session)) = &mut node.session else {
-                    return;
-                };
-                while let Some(event) = session.poll_event() {
-                    node.events.push(event);
-                }
-                if node.reads {
-                    session.read(&mut node.stream);
-                }
-                return;
-            };
-            let segments: Vec<Vec<u8>> = self.out.segments().map(|(s, _)| s.to_vec()).collect();
-            for bytes in segments {
-                self.launch(side, transmit.ecn, bytes);
+            for sent in end.drain(now, &mut self.out) {
+                self.launch(side, sent);
+            }
+            if !has_lane(self.node(side)) || !self.talk(side) {
+                return self.node(side).listen(now);
             }
         }
-        panic!("the {side:?} never stops sending at {:?}", self.now);
+        panic!("the {side:?} never stops talking at {now:?}");
     }
 
     /// Takes what `side` has to say on its control lane; true if there was something.
@@ -369,7 +348,16 @@ impl Pair {
 
     /// A datagram that nobody sent reaches `to` now.
     pub fn inject(&mut self, to: Side, bytes: Vec<u8>) {
-        self.fly(self.now, to.other(), Ecn::NotEct, bytes);
+        let (from, at) = (self.node(to.other()).address, self.node(to).address);
+        self.fly(self.now, to, (from, at), Ecn::NotEct, bytes);
+    }
+
+    /// One from `from` is there already; a stateless answer to it.
+    pub fn intrude(&mut self, to: Side, from: SocketAddr, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
+        let now = self.now;
+        let reply = self.node(to).hear(now, from, &mut bytes);
+        self.settle(to);
+        reply
     }
 
     /// `to` will hear this on its control lane; also how a test says what no session says.
@@ -402,63 +390,74 @@ impl Pair {
             Said::Bytes(bytes) => Control::Bytes(bytes),
             Said::Ended => Control::Closed("the peer closed the control connection"),
         };
-        self.node(to).hear(now, control);
+        self.node(to).control(now, control);
     }
 
     /// The token of the client's session, if it has one.
-    fn token(&mut self) -> Option<Token> {
-        self.client.session()?.control_token()
+    fn token(&self) -> Option<Token> {
+        self.client.session.as_ref()?.1.control_token()
     }
 
-    fn launch(&mut self, from: Side, ecn: Ecn, mut bytes: Vec<u8>) {
+    fn launch(&mut self, from: Side, sent: Sent) {
         let now = self.now;
         let node = self.node(from);
-        let index = node.sent;
+        let (index, way) = (node.sent, (node.address, sent.to));
         node.sent += 1;
+        let Sent { ecn, mut bytes, .. } = sent;
+        if bytes.len() > self.largest {
+            return;
+        }
         let fate = (self.script)(&Datagram {
             from,
             index,
             at: now,
             bytes: &bytes,
+            solid: sent.solid,
         });
-        let due = self.now + self.delay;
+        let (to, due) = (from.other(), self.now + self.delay);
         match fate {
             Fate::Drop => {}
-            Fate::Deliver => self.fly(due, from, ecn, bytes),
-            Fate::Late(by) => self.fly(due + by, from, ecn, bytes),
+            Fate::Deliver => self.fly(due, to, way, ecn, bytes),
+            Fate::Late(by) => self.fly(due + by, to, way, ecn, bytes),
             Fate::Twice(later) => {
-                self.fly(due, from, ecn, bytes.clone());
-                self.fly(due + later, from, ecn, bytes);
+                self.fly(due, to, way, ecn, bytes.clone());
+                self.fly(due + later, to, way, ecn, bytes);
             }
             Fate::Corrupt(at) => {
                 let at = at % bytes.len().max(1);
                 if let Some(byte) = bytes.get_mut(at) {
                     *byte ^= 0x10;
                 }
-                self.fly(due, from, ecn, bytes);
+                self.fly(due, to, way, ecn, bytes);
             }
-            Fate::Mark => self.fly(due, from, Ecn::Ce, bytes),
+            Fate::Change(bytes) => self.fly(due, to, way, ecn, bytes),
+            Fate::Mark => self.fly(due, to, way, Ecn::Ce, bytes),
         }
     }
 
-    fn fly(&mut self, due: Instant, from: Side, ecn: Ecn, bytes: Vec<u8>) {
+    fn fly(&mut self, due: Instant, to: Side, way: Way, ecn: Ecn, bytes: Vec<u8>) {
         self.serial += 1;
-        let to = from.other();
-        self.flying
-            .insert((due, self.serial), Flying { to, ecn, bytes });
+        let flying = Flying {
+            to,
+            way,
+            ecn,
+            bytes,
+        };
+        self.flying.insert((due, self.serial), flying);
     }
 
-    /// Hands over the next batch: datagrams for one side, due now, equal but for a shorter last one.
+    /// Hands over the next batch: datagrams on one way, due now, equal but for a shorter last one.
     fn arrive(&mut self) {
         let Some((_, first)) = self.flying.pop_first() else {
             return;
         };
         let (segment, mut last) = (first.bytes.len(), first.bytes.len());
-        let (to, ecn, mut bytes) = (first.to, first.ecn, first.bytes);
+        let (to, way, ecn, mut bytes) = (first.to, first.way, first.ecn, first.bytes);
         let mut count = 1;
-        while let Some(entry) = self.flying.first_entry()
+        while self.coalesces
+            && let Some(entry) = self.flying.first_entry()
             && entry.key().0 <= self.now
-            && (entry.get().to, entry.get().ecn) == (to, ecn)
+            && (entry.get().to, entry.get().way, entry.get().ecn) == (to, way, ecn)
             && last == segment
             && entry.get().bytes.len() <= segment
             && count < MAX_SEGMENTS
@@ -468,76 +467,73 @@ impl Pair {
             bytes.extend_from_slice(&next.bytes);
             count += 1;
         }
-        self.hand_over(to, ecn, segment, &mut bytes);
-        self.settle(to);
+        if self.node(to).address == way.1 {
+            self.hand_over(to, way.0, ecn, segment, &mut bytes);
+            self.settle(to);
+        }
     }
 
-    fn hand_over(&mut self, to: Side, ecn: Ecn, segment: usize, bytes: &mut [u8]) {
+    fn hand_over(
+        &mut self,
+        to: Side,
+        from: SocketAddr,
+        ecn: Ecn,
+        segment: usize,
+        bytes: &mut [u8],
+    ) {
         self.turns += 1;
-        let (now, from) = (self.now, to.other().address());
-        let node = self.node(to);
+        let now = self.now;
         let first = &bytes[..segment.min(bytes.len())];
-        if node.protocol.route(first) == Route::Foreign {
-            return;
-        }
-        let joins = node.protocol.control_token(first);
-        if node.session.is_none() && node.has_lane() && (joins.is_none() || joins != self.token()) {
-            return;
-        }
+        let token = self.token();
         let node = self.node(to);
-        let first = &bytes[..segment.min(bytes.len())];
-        if node.session.is_none() {
-            let mut reply = Vec::new();
-            match node
-                .protocol
-                .accept(now, &mut node.rng, from, first, &mut reply)
-            {
-                Accepted::Session(id, session) => node.session = Some((id, session)),
-                Accepted::Reply => return self.launch(to, Ecn::NotEct, reply),
-                Accepted::Drop => return,
-            }
-            if node.has_lane() {
-                node.hear(now, Control::Opened);
-                for said in std::mem::take(&mut self.lane.unheard) {
-                    self.tell(to, &said);
-                }
+        let is_new = node.session.is_none();
+        if is_new && has_lane(node) {
+            let joins = node.protocol.control_token(first);
+            if joins.is_none() || joins != token {
+                return;
             }
         }
+        match node.admit(now, from, first) {
+            Admitted::Nothing => return,
+            Admitted::Reply(bytes) => {
+                let solid = bytes.len();
+                let reply = Sent {
+                    to: from,
+                    ecn: Ecn::NotEct,
+                    bytes,
+                    solid,
+                };
+                return self.launch(to, reply);
+            }
+            Admitted::Session => {}
+        }
+        if is_new && has_lane(node) {
+            node.control(now, Control::Opened);
+            for said in std::mem::take(&mut self.lane.unheard) {
+                self.tell(to, &said);
+            }
+        }
         let node = self.node(to);
-        let Some((_, session)) = &mut node.session else {
-            return;
-        };
-        let mut turn = Turn {
-            now,
-            rng: &mut node.rng,
-            store: &mut node.store,
-        };
         let batch = Received {
             from,
             ecn,
             segment: segment.max(1),
             bytes,
-            waited: Duration::ZERO,
+            waited: node.waited,
             granted: None,
         };
-        session.handle_datagrams(&mut turn, batch);
+        node.feed_batch(now, batch);
     }
 
     fn expire(&mut self, side: Side) {
         let now = self.now;
-        let node = self.node(side);
-        if node.deadline().is_none_or(|at| at > now) {
-            return;
-        }
-        if let Some((_, session)) = &mut node.session {
-            let mut turn = Turn {
-                now,
-                rng: &mut node.rng,
-                store: &mut node.store,
-            };
-            session.handle_timeout(&mut turn);
+        if self.node(side).expire(now) {
             self.turns += 1;
             self.settle(side);
         }
     }
+}
+
+fn has_lane(end: &Driver) -> bool {
+    end.protocol.descriptor().control_lane
 }

@@ -16,6 +16,8 @@ pub struct Pattern {
     filled: u64,
     repeated: u64,
     trusting: bool,
+    /// Nothing can be read from it and placed in it any more.
+    pub fails: bool,
 }
 
 impl Pattern {
@@ -49,6 +51,18 @@ impl Pattern {
                 .placed
                 .get(&object)
                 .is_some_and(|ranges| ranges.covers(0..len))
+    }
+
+    /// Which bytes of `object` arrived, ascending: the first of each run, and one past its last.
+    pub fn placed(&self, object: ObjectId) -> Vec<(u64, u64)> {
+        let ranges = self.placed.get(&object).into_iter();
+        let runs = ranges.flat_map(Ranges::iter);
+        runs.map(|run| (run.start, run.end)).collect()
+    }
+
+    /// Bytes of `object` that arrived without a gap from its start.
+    pub fn prefix(&self, object: ObjectId) -> u64 {
+        self.placed.get(&object).map_or(0, Ranges::prefix)
     }
 
     /// Bytes read from this store, repairs included.
@@ -93,6 +107,9 @@ impl Pattern {
 
 impl Store for Pattern {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        if self.fails {
+            return Err(StoreError("disk on fire".into()));
+        }
         for extent in extents {
             let into = batch
                 .get_mut(extent.range())
@@ -107,6 +124,9 @@ impl Store for Pattern {
     }
 
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        if self.fails {
+            return Err(StoreError("disk full".into()));
+        }
         for extent in extents {
             let from = batch
                 .get(extent.range())

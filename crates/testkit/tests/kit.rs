@@ -8,10 +8,11 @@ use std::{
 
 use farhaul_congestion::{laws, lookup};
 use farhaul_core::{
-    protocol::{CloseReason, Event, Protocol},
+    protocol::{CloseReason, Event, Protocol, Session as _},
+    time::Instant,
     units::Rate,
 };
-use farhaul_testkit::{Fate, Pair, Side, Steady, assert_live, bare, seeds};
+use farhaul_testkit::{FakeSession, Fate, Pair, Side, Steady, assert_live, bare, seeds};
 
 const STEADY: Steady = Steady::new(Rate::mbit(100), 1_500);
 
@@ -62,14 +63,10 @@ fn transfer(seed: u64) -> Pair {
             }
         });
     pair.connect(None);
-    assert!(pair.run(Duration::from_secs(1), |p| !p.client.events.is_empty()));
-    pair.client
-        .session()
-        .expect("connected")
-        .send(7, 0, 200_000);
+    pair.until(Duration::from_secs(1), |p| p.client.connected());
+    pair.client.session().send(7, 0, 200_000);
     pair.settle(Side::Client);
-    let delivered = |p: &mut Pair| p.client.events.contains(&Event::Delivered);
-    assert!(pair.run(Duration::from_secs(5), delivered), "{pair:?}");
+    pair.until(Duration::from_secs(5), |p| p.client.delivered());
     pair
 }
 
@@ -78,7 +75,7 @@ fn a_scripted_transfer_arrives_and_repeats_itself() {
     let mut first = transfer(1);
     assert!(first.server.store.has(7, 200_000));
     assert!(first.server.store.repeated() > 0);
-    assert_eq!(first.client.session().unwrap().stats().repaired, 3 * 1_447);
+    assert_eq!(first.client.session().stats().repaired, 3 * 1_447);
     let second = transfer(1);
     assert_eq!(format!("{first:?}"), format!("{second:?}"));
 }
@@ -88,15 +85,92 @@ fn damage_is_noticed_by_the_store_of_an_unsealed_session() {
     let (client, server) = both(STEADY);
     let mut pair = Pair::new(client, server, Duration::from_millis(1), 1);
     pair.connect(None);
-    assert!(pair.run(Duration::from_secs(1), |p| !p.client.events.is_empty()));
+    pair.until(Duration::from_secs(1), |p| p.client.connected());
     pair.set_script(|d| match d.from {
         Side::Client => Fate::Corrupt(1_000),
         Side::Server => Fate::Deliver,
     });
-    pair.client.session().unwrap().send(0, 0, 1_400);
+    pair.client.session().send(0, 0, 1_400);
     pair.settle(Side::Client);
     let refused = |e: &Event| matches!(e, Event::Closed(CloseReason::Store(_)));
     assert!(pair.run(Duration::from_secs(1), |p| {
         p.server.events.iter().any(refused)
     }));
+}
+
+#[test]
+fn an_end_that_moves_hears_only_what_is_sent_to_where_it_is() {
+    let (client, server) = both(STEADY);
+    let mut pair = Pair::new(client, server, Duration::from_millis(1), 1);
+    pair.connect(None);
+    pair.open();
+    pair.server.session().send(0, 0, 1_000);
+    pair.settle(Side::Server);
+    pair.client.address = "192.0.2.1:1".parse().unwrap();
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(pair.client.store.received(0), 0);
+    pair.client.address = Side::Client.address();
+    pair.until(Duration::from_secs(1), |p| p.server.delivered());
+    assert_eq!(pair.client.store.placed(0), [(0, 1_000)]);
+}
+
+#[test]
+fn what_the_path_does_not_carry_is_lost_and_what_it_changes_arrives_changed() {
+    let (client, server) = both(STEADY);
+    let mut pair = Pair::new(client, server, Duration::from_millis(1), 1);
+    pair.connect(None);
+    pair.open();
+    pair.largest = 1_000;
+    pair.client.session().send(0, 0, 3 * 1_447);
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(pair.server.store.received(0), 0);
+    pair.largest = usize::MAX;
+    pair.server.store.trust();
+    pair.set_script(|d| {
+        let mut bytes = d.bytes.to_vec();
+        bytes[d.solid..].fill(0);
+        Fate::Change(bytes)
+    });
+    pair.until(Duration::from_secs(1), |p| p.client.delivered());
+    assert_eq!(pair.server.store.prefix(0), 3 * 1_447);
+    pair.server.store.fails = true;
+    pair.client.session().send(0, 0, 1);
+    pair.until(Duration::from_secs(1), |p| p.server.closed().is_some());
+}
+
+#[test]
+fn an_end_reacts_before_it_sends() {
+    let (client, server) = both(STEADY);
+    let mut pair = Pair::new(client, server, Duration::from_millis(1), 1);
+    pair.client.reaction = Some(Box::new(|now, event, session| {
+        if matches!(event, Event::Connected { .. }) {
+            session.close(now, 1, "at once");
+        }
+    }));
+    pair.connect(None);
+    pair.until(Duration::from_secs(1), |p| p.server.closed().is_some());
+    pair.until(Duration::from_secs(3), |p| p.client.is_closed());
+    assert!(!pair.client.delivered());
+}
+
+#[test]
+fn a_fake_session_keeps_what_it_is_asked_for() {
+    let mut session = FakeSession::default();
+    session.write(b"said");
+    session.send(7, 5, 100);
+    session.arrived.extend_from_slice(b"heard");
+    session.close(Instant::EPOCH, 3, "first");
+    session.close(Instant::EPOCH, 4, "second");
+    let mut read = Vec::new();
+    session.read(&mut read);
+    assert_eq!(
+        (&read[..], &session.written[..]),
+        (&b"heard"[..], &b"said"[..])
+    );
+    assert_eq!(
+        (session.unsent(), session.sends.pop_front()),
+        (100, Some((7, 5, 100)))
+    );
+    assert_eq!(session.closed, Some((3, "first".into())));
+    assert!(session.is_closed());
 }

@@ -4,7 +4,6 @@
 //! said is bounded, the owner is told how it ended, and a success means that the files are there.
 
 mod bytes;
-mod line;
 
 use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc, time::Duration};
 
@@ -14,9 +13,9 @@ use farhaul_core::{
     time::Instant,
 };
 use farhaul_io::App;
+use farhaul_testkit::FakeSession;
 
 use self::bytes::{Bytes, existing, of_receiver, of_sender};
-pub(crate) use self::line::Line;
 use crate::{
     client::{Download, Options, Remote, Upload},
     digest::{BLOCK, Hash},
@@ -263,7 +262,7 @@ fn content(number: u64, range: std::ops::Range<u64>) -> Vec<u8> {
 /// A real end, and the driver's.
 struct Talk<A> {
     app: A,
-    line: Line,
+    line: FakeSession,
     now: Instant,
     time: Arc<VirtualTime>,
     listed: Listed,
@@ -271,7 +270,7 @@ struct Talk<A> {
 
 impl<A: App> Talk<A> {
     fn new(mut app: A, time: Arc<VirtualTime>) -> Self {
-        let mut line = Line::default();
+        let mut line = FakeSession::default();
         let peer_key = Some(vec![7]);
         app.on_event(Instant::EPOCH, Event::Connected { peer_key }, &mut line);
         Self {
@@ -426,15 +425,16 @@ impl<A: App> Talk<A> {
     /// The session takes content that it was told to send.
     fn fill(&mut self, bytes: &mut Bytes<'_>) {
         let most = bytes.number();
-        let Some((offset, left)) = self.line.sends.pop() else {
+        let Some((object, offset, left)) = self.line.sends.pop_back() else {
             return;
         };
         let len = left.min(most).min(60_000);
         if len < left {
-            self.line.sends.push((offset + len, left - len));
+            let rest = (object, offset + len, left - len);
+            self.line.sends.push_back(rest);
         }
         let extent = Extent {
-            object: CONTENT,
+            object,
             offset,
             len: u32::try_from(len).unwrap_or_default(),
             at: 0,

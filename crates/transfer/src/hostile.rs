@@ -14,12 +14,12 @@ use farhaul_core::{
     time::Instant,
 };
 use farhaul_io::App;
+use farhaul_testkit::FakeSession;
 
 use crate::{
     Code, Existing, Filter, TransferError,
     ask::{Ask, Place},
     client::{Download, Options, Remote},
-    fuzz::Line,
     inbox::Inbox,
     message::{Direction, Entry, Kind, Message, Root, VERSION},
     server::{Access, Allow, Policy, Server, Share},
@@ -35,14 +35,14 @@ mod server;
 /// A real end, and what it has said.
 struct Victim<A> {
     app: A,
-    line: Line,
+    line: FakeSession,
     inbox: Inbox,
     now: Instant,
 }
 
 impl<A: App> Victim<A> {
     fn new(mut app: A) -> Self {
-        let mut line = Line::default();
+        let mut line = FakeSession::default();
         let peer_key = Some(vec![7]);
         app.on_event(Instant::EPOCH, Event::Connected { peer_key }, &mut line);
         Self {

@@ -5,7 +5,7 @@
 
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 
-use farhaul_core::{protocol::Event, rng::Rng, units::Rate};
+use farhaul_core::{rng::Rng, units::Rate};
 use farhaul_lab::registry::{Choice, Entry, protocols};
 use farhaul_testkit::{Fate, Pair, Said, Side};
 
@@ -59,11 +59,7 @@ impl World {
             let mut noted = noted.borrow_mut();
             noted.truncate(SEEN - 1);
             noted.push_front((datagram.from, datagram.bytes.to_vec()));
-            if fate.chance(withheld) {
-                Fate::Drop
-            } else {
-                Fate::Deliver
-            }
+            Fate::drop_if(fate.chance(withheld))
         });
         for side in [Side::Client, Side::Server] {
             pair.node(side).store.trust();
@@ -111,14 +107,11 @@ impl World {
     }
 
     fn begin(&mut self, side: Side) {
-        let node = self.pair.node(side);
-        let mut events = node.events.iter();
-        let connected = events.any(|event| matches!(event, Event::Connected { .. }));
+        let connected = self.pair.node(side).connected();
         if connected && !std::mem::replace(&mut self.begun[side as usize], connected) {
-            if let Some(session) = self.pair.node(side).session() {
-                session.send(1, 0, BYTES);
-                session.write(&[7; 10_000]);
-            }
+            let session = self.pair.node(side).session();
+            session.send(1, 0, BYTES);
+            session.write(&[7; 10_000]);
             self.pair.settle(side);
         }
     }

@@ -4,13 +4,14 @@
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use farhaul_core::{
-    datagram::{Ecn, Received, TxBuf},
-    protocol::{Accepted, CloseReason, Event, Protocol, Session, Turn},
+    datagram::TxBuf,
+    protocol::{CloseReason, Event},
     rng::Rng,
     store::{Extent, Store, StoreError},
     time::Instant,
 };
 use farhaul_haul::{Haul, HaulConfig, HostilePeer};
+use farhaul_testkit::{Admitted, Driver, Sent};
 
 use super::{
     ALLOCATED, HALF_OPEN, HEAP, Most, Planted,
@@ -23,8 +24,11 @@ const DELAY: Duration = Duration::from_millis(5);
 const RATE: u64 = 20_000_000 / 8;
 /// Silence after which a session is lost, and the longest farewell.
 const IDLE: Duration = Duration::from_secs(33);
-/// Calls of one turn beyond which a session does not come to rest.
-const CALLS: u32 = 10_000;
+/// Times that it is asked in one turn beyond which a session does not come to rest.
+const ROUNDS: u32 = 10_000;
+
+/// Where the honest end is.
+const HONEST: ([u8; 4], u16) = ([192, 0, 2, 100], 17_992);
 
 /// The honest app.
 struct Honest {
@@ -63,9 +67,7 @@ struct Address {
 struct World {
     now: Instant,
     rng: Rng,
-    listener: Haul,
-    session: Option<Box<dyn Session>>,
-    app: Honest,
+    honest: Driver<Honest>,
     liar: HostilePeer,
     known: Known,
     at: SocketAddr,
@@ -106,16 +108,15 @@ impl World {
         let text = |e: farhaul_haul::ConfigError| e.to_string();
         let listener = Haul::server(config).map_err(text)?;
         let liar = HostilePeer::new(&HaulConfig::new([1; 32]), 77, now).map_err(text)?;
+        let app = Honest {
+            planted,
+            placed: 0,
+            kept: Vec::new(),
+        };
         Ok(Self {
             now,
-            rng: Rng::new(seed),
-            listener,
-            session: None,
-            app: Honest {
-                planted,
-                placed: 0,
-                kept: Vec::new(),
-            },
+            rng: Rng::new(seed).fork("liar"),
+            honest: Driver::new(Box::new(listener), HONEST.into(), app, Rng::new(seed)),
             liar,
             known: Known::default(),
             at: SocketAddr::from(([192, 0, 2, 1], 5_000)),
@@ -150,12 +151,10 @@ impl World {
         let until = self.now + IDLE + Duration::from_secs(1);
         self.advance(until)?;
         self.judge()?;
-        match &self.session {
-            Some(session) if !session.is_closed() => {
-                Err(format!("still there after {IDLE:?} of silence"))
-            }
-            _ => Ok(()),
+        if self.honest.session.is_some() && !self.honest.is_closed() {
+            return Err(format!("still there after {IDLE:?} of silence"));
         }
+        Ok(())
     }
 
     fn memory(&self) -> usize {
@@ -168,12 +167,12 @@ impl World {
         for round in 0..4 {
             let before = ALLOCATED.current_usage();
             ALLOCATED.reset_peak_usage();
-            let had = self.session.is_some();
+            let had = self.honest.session.is_some();
             for datagram in self.liar.flight(self.now) {
                 self.say(datagram);
             }
             self.advance(self.now + DELAY * 2 + Duration::from_millis(1))?;
-            if self.session.is_some() && !had {
+            if self.honest.session.is_some() && !had {
                 let grown = ALLOCATED.current_usage().saturating_sub(before);
                 most.half_open = most.half_open.max(grown);
                 if grown > HALF_OPEN {
@@ -238,9 +237,8 @@ impl World {
         let mut turns = 0_u64;
         loop {
             let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
-            let timer = self.session.as_ref().and_then(|s| s.poll_timeout());
-            let timer = timer.map(|(at, _)| at.max(self.now));
-            let timer = timer.filter(|_| self.app.planted != Planted::Deaf);
+            let timer = self.honest.deadline().map(|at| at.max(self.now));
+            let timer = timer.filter(|_| self.honest.store.planted != Planted::Deaf);
             let Some(next) = arrival
                 .into_iter()
                 .chain(timer)
@@ -259,7 +257,8 @@ impl World {
                     self.deliver(to_honest, address, bytes)?;
                 }
             } else {
-                self.turn(|session, turn| session.handle_timeout(turn))?;
+                self.honest.expire(self.now);
+                self.settle()?;
             }
         }
         self.now = self.now.max(until);
@@ -275,87 +274,51 @@ impl World {
         }
         self.heard += 1;
         self.addresses.entry(address).or_default().from += bytes.len() as u64;
-        if self.session.is_none() {
-            let mut reply = Vec::new();
-            let accepted =
-                self.listener
-                    .accept(self.now, &mut self.rng, address, &bytes, &mut reply);
-            match accepted {
-                Accepted::Session(_, session) => self.session = Some(session),
-                Accepted::Reply => {
+        // What it says to strangers comes before the session hears anything.
+        if self.honest.session.is_none() {
+            match self.honest.admit(self.now, address, &bytes) {
+                Admitted::Session => {}
+                Admitted::Reply(reply) => {
                     self.send(address, reply);
                     return Ok(());
                 }
-                Accepted::Drop => return Ok(()),
+                Admitted::Nothing => return Ok(()),
             }
         }
-        let segment = bytes.len().max(1);
-        self.turn(move |session, turn| {
-            session.handle_datagrams(
-                turn,
-                Received {
-                    from: address,
-                    ecn: Ecn::NotEct,
-                    segment,
-                    bytes: &mut bytes,
-                    waited: Duration::ZERO,
-                    granted: None,
-                },
-            );
-        })
+        self.honest.feed(self.now, address, &mut bytes);
+        self.settle()
     }
 
-    /// A call of the honest session, after which it comes to rest.
-    fn turn(&mut self, call: impl FnOnce(&mut dyn Session, &mut Turn<'_>)) -> Outcome {
-        let Some(mut session) = self.session.take() else {
-            return Ok(());
-        };
-        let mut turn = Turn {
-            now: self.now,
-            rng: &mut self.rng,
-            store: &mut self.app,
-        };
-        call(&mut *session, &mut turn);
-        let mut calls = 0;
-        let mut sent = Vec::new();
-        loop {
-            let mut idle = true;
-            while let Some(transmit) = session.poll_transmit(&mut turn, &mut self.out) {
-                idle = false;
-                calls += 1;
-                if calls > CALLS {
-                    return Err("the session does not stop sending".into());
-                }
-                sent.extend(self.out.segments().map(|(s, _)| (transmit.to, s.to_vec())));
+    /// The honest end comes to rest.
+    fn settle(&mut self) -> Outcome {
+        let now = self.now;
+        for _ in 0..ROUNDS {
+            let sent = self.honest.drain(now, &mut self.out);
+            self.honest.listen(now);
+            self.honest.stream = Vec::new();
+            if sent.is_empty() && self.honest.events.is_empty() {
+                return Ok(());
             }
-            while let Some(event) = session.poll_event() {
-                idle = false;
+            for event in std::mem::take(&mut self.honest.events) {
                 match event {
                     Event::Connected { .. } => {
-                        self.opened = Some(turn.now);
+                        self.opened = Some(now);
+                        let session = self.honest.session();
                         session.send(1, 0, 64 << 20);
                         session.write(&vec![7; 100_000]);
                     }
-                    Event::Readable => {
-                        let mut bytes = Vec::new();
-                        session.read(&mut bytes);
-                    }
-                    Event::Delivered => {}
                     Event::Closed(reason) => self.closed = Some(reason),
+                    Event::Readable | Event::Delivered => {}
                 }
             }
-            if idle {
-                break;
+            for Sent { to, bytes, .. } in sent {
+                if self.honest.store.planted == Planted::Chatter {
+                    (0..8).for_each(|_| self.send(to, bytes.clone()));
+                }
+                self.send(to, bytes);
             }
         }
-        self.session = Some(session);
-        for (to, bytes) in sent {
-            if self.app.planted == Planted::Chatter {
-                (0..8).for_each(|_| self.send(to, bytes.clone()));
-            }
-            self.send(to, bytes);
-        }
-        Ok(())
+        Err("the session does not stop sending".into())
     }
 
     fn send(&mut self, to: SocketAddr, bytes: Vec<u8>) {
@@ -371,7 +334,7 @@ impl World {
         if memory > HEAP {
             return Err(format!("{memory} bytes of memory"));
         }
-        let Some(session) = &self.session else {
+        let Some((_, session)) = &self.honest.session else {
             return Ok(());
         };
         let stats = session.stats();
@@ -393,7 +356,7 @@ impl World {
         if sent > data + answers {
             return Err(format!("{sent} bytes sent, allowed {data} and {answers}"));
         }
-        if self.app.placed > stats.wire_received {
+        if self.honest.store.placed > stats.wire_received {
             return Err("more was placed than arrived".into());
         }
         Ok(())

@@ -178,12 +178,14 @@ pub(crate) fn run(task: &Task, day: &Day, seed: u64) -> Result<Ran, String> {
     let [(near, disk), (far, server_disk)] = &machines;
     let ends = [
         End::new(
+            0,
             client,
             Box::new(haul(false)),
             (near, disk),
             rng.fork("near"),
         ),
         End::new(
+            1,
             Box::new(server),
             Box::new(haul(true)),
             (far, server_disk),

@@ -14,10 +14,12 @@ use std::{
 use farhaul_core::{
     app::App,
     datagram::{Ecn, MAX_SEGMENTS, Received, TxBuf},
-    protocol::{Accepted, Protocol, Route, Session, Turn},
+    protocol::{Event, Protocol, Session},
     rng::Rng,
+    store::{Extent, Store, StoreError},
     time::Instant,
 };
+use farhaul_testkit::{Admitted, Driver, Sent};
 use farhaul_transfer::VirtualTime;
 
 use super::disk::{Disk, mix};
@@ -26,8 +28,8 @@ use super::disk::{Disk, mix};
 const SOCKET: usize = 4 << 20;
 /// A machine without room looks all the same whether its peer is there.
 const LOOK: Duration = Duration::from_secs(5);
-/// A session that sends more than this at one instant will never stop.
-const BATCHES: usize = 100_000;
+/// An application that still has something to say after so much will never stop.
+const WORDS: usize = 100_000;
 /// Nobody has so much to do at one instant.
 const STILL: u64 = 20_000;
 
@@ -48,10 +50,7 @@ const QUEUE: Duration = Duration::from_millis(50);
 
 /// One side.
 pub(crate) struct End {
-    app: Box<dyn App>,
-    protocol: Box<dyn Protocol>,
-    session: Option<(u64, Box<dyn Session>)>,
-    rng: Rng,
+    at: Driver<Box<dyn App>>,
     time: Arc<VirtualTime>,
     disk: Arc<Disk>,
     socket: VecDeque<(Ecn, Vec<u8>)>,
@@ -66,17 +65,16 @@ pub(crate) struct End {
 }
 
 impl End {
+    /// The client is 0, the server 1.
     pub(crate) fn new(
+        who: usize,
         app: Box<dyn App>,
         protocol: Box<dyn Protocol>,
         (time, disk): (&Arc<VirtualTime>, &Arc<Disk>),
         rng: Rng,
     ) -> Self {
         Self {
-            app,
-            protocol,
-            session: None,
-            rng,
+            at: Driver::new(protocol, address(who), app, rng),
             time: Arc::clone(time),
             disk: Arc::clone(disk),
             socket: VecDeque::new(),
@@ -89,16 +87,15 @@ impl End {
     }
 
     fn is_over(&self) -> bool {
-        self.killed || self.session.as_ref().is_some_and(|(_, s)| s.is_closed())
+        self.killed || self.at.is_closed()
     }
 
     fn deadline(&self) -> Option<Instant> {
-        if self.is_over() {
+        if self.is_over() || self.at.session.is_none() {
             return None;
         }
-        let (_, session) = self.session.as_ref()?;
-        let timer = session.poll_timeout().map(|(at, _)| at);
-        let due = timer.into_iter().chain(self.app.next_wake());
+        let timer = self.at.deadline();
+        let due = timer.into_iter().chain(self.at.store.next_wake());
         let due = due.chain(self.look.filter(|_| !self.socket.is_empty()));
         due.min().map(|at| at.max(self.busy))
     }
@@ -125,7 +122,7 @@ impl End {
 
     /// True if something may be taken from the socket.
     fn takes(&mut self, now: Instant) -> bool {
-        if self.app.room() >= 64 << 10 {
+        if self.at.store.room() >= 64 << 10 {
             self.look = None;
             return true;
         }
@@ -140,82 +137,39 @@ impl End {
     fn receive(&mut self, now: Instant, from: SocketAddr) -> Option<Vec<u8>> {
         let (ecn, segment, mut bytes) = self.batch()?;
         let first = bytes.get(..segment.min(bytes.len())).unwrap_or_default();
-        if self.protocol.route(first) == Route::Foreign {
-            return None;
+        match self.at.admit(now, from, first) {
+            Admitted::Session => {}
+            Admitted::Reply(reply) => return Some(reply),
+            Admitted::Nothing => return None,
         }
-        if self.session.is_none() {
-            let mut reply = Vec::new();
-            match self
-                .protocol
-                .accept(now, &mut self.rng, from, first, &mut reply)
-            {
-                Accepted::Session(id, session) => self.session = Some((id, session)),
-                Accepted::Reply => return Some(reply),
-                Accepted::Drop => return None,
-            }
-        }
-        if let Some((_, session)) = &mut self.session {
-            let mut turn = Turn {
-                now,
-                rng: &mut self.rng,
-                store: &mut self.app,
-            };
-            let batch = Received {
-                from,
-                ecn,
-                segment: segment.max(1),
-                bytes: &mut bytes,
-                waited: Duration::ZERO,
-                granted: None,
-            };
-            session.handle_datagrams(&mut turn, batch);
-        }
+        let batch = Received {
+            from,
+            ecn,
+            segment: segment.max(1),
+            bytes: &mut bytes,
+            waited: Duration::ZERO,
+            granted: None,
+        };
+        self.at.feed_batch(now, batch);
         None
     }
 
-    /// The timer passed, and the application decides what is next.
-    fn attend(&mut self, now: Instant) {
-        let Some((_, session)) = &mut self.session else {
-            return;
-        };
-        if session.poll_timeout().is_some_and(|(at, _)| at <= now) {
-            let mut turn = Turn {
-                now,
-                rng: &mut self.rng,
-                store: &mut self.app,
-            };
-            session.handle_timeout(&mut turn);
-        }
-    }
-
+    /// The application decides what is next.
     fn decide(&mut self, now: Instant) {
-        let Some((_, session)) = &mut self.session else {
-            return;
-        };
-        while let Some(event) = session.poll_event() {
-            self.app.on_event(now, event, &mut **session);
+        self.tell(now);
+        if let Some((_, session)) = &mut self.at.session {
+            self.at.store.poll(now, &mut **session);
         }
-        self.app.poll(now, &mut **session);
     }
 
-    fn transmit(&mut self, now: Instant, out: &mut TxBuf) -> Option<Ecn> {
-        let (_, session) = self.session.as_mut()?;
-        let mut turn = Turn {
-            now,
-            rng: &mut self.rng,
-            store: &mut self.app,
-        };
-        session.poll_transmit(&mut turn, out).map(|t| t.ecn)
-    }
-
-    /// True if the application must be told something.
-    fn has_news(&mut self, now: Instant) -> bool {
-        let Some((_, session)) = &mut self.session else {
+    /// Tells the application what there is to tell; true if there was something.
+    fn tell(&mut self, now: Instant) -> bool {
+        let Some((_, session)) = &mut self.at.session else {
             return false;
         };
         let mut told = false;
         while let Some(event) = session.poll_event() {
-            self.app.on_event(now, event, &mut **session);
+            self.at.store.on_event(now, event, &mut **session);
             told = true;
         }
         told
@@ -260,11 +214,7 @@ impl World {
     }
 
     pub(crate) fn connect(&mut self) {
-        let client = &mut self.ends[0];
-        let session = client
-            .protocol
-            .connect(self.now, &mut client.rng, address(1), None);
-        client.session = Some(session);
+        self.ends[0].at.connect(self.now, address(1), None);
         self.turn(0);
     }
 
@@ -284,8 +234,8 @@ impl World {
         for end in &mut self.ends {
             if !end.killed && end.disk.is_dead() {
                 end.killed = true;
-                end.session = None;
-                end.app = Box::new(Nobody);
+                end.at.session = None;
+                end.at.store = Box::new(Nobody);
                 end.socket.clear();
             }
         }
@@ -294,18 +244,19 @@ impl World {
     /// True once nobody will do anything.
     pub(crate) fn is_over(&self) -> bool {
         let [client, server] = &self.ends;
-        client.is_over() && (server.is_over() || server.session.is_none())
+        client.is_over() && (server.is_over() || server.at.session.is_none())
     }
 
     /// Who is busy with nothing, if time has stopped.
     pub(crate) fn spins(&self) -> Option<String> {
         let of = |end: &End| {
-            let timer = end.session.as_ref().and_then(|(_, s)| s.poll_timeout());
-            let stats = end
-                .session
-                .as_ref()
-                .map(|(_, s)| (s.unsent(), s.unwritten(), s.stats()));
-            format!("timer {timer:?}, wake {:?}, {stats:?}", end.app.next_wake())
+            let timer = end.at.deadline();
+            let stats =
+                (end.at.session.as_ref()).map(|(_, s)| (s.unsent(), s.unwritten(), s.stats()));
+            format!(
+                "timer {timer:?}, wake {:?}, {stats:?}",
+                end.at.store.next_wake()
+            )
         };
         (self.still > STILL).then(|| {
             format!(
@@ -366,19 +317,13 @@ impl World {
                 self.launch(i, Ecn::NotEct, reply);
             }
         }
-        self.ends[i].attend(now);
+        self.ends[i].at.expire(now);
         self.ends[i].decide(now);
-        for _ in 0..BATCHES {
-            let mut out = std::mem::take(&mut self.out);
-            let sent = self.ends[i].transmit(now, &mut out);
-            if let Some(ecn) = sent {
-                let segments: Vec<Vec<u8>> = out.segments().map(|(s, _)| s.to_vec()).collect();
-                for bytes in segments {
-                    self.launch(i, ecn, bytes);
-                }
+        for _ in 0..WORDS {
+            for Sent { ecn, bytes, .. } in self.ends[i].at.drain(now, &mut self.out) {
+                self.launch(i, ecn, bytes);
             }
-            self.out = out;
-            if sent.is_none() && !self.ends[i].has_news(now) {
+            if !self.ends[i].tell(now) {
                 break;
             }
         }
@@ -411,20 +356,12 @@ impl World {
 /// Stands where a machine was.
 struct Nobody;
 
-impl farhaul_core::store::Store for Nobody {
-    fn fill(
-        &mut self,
-        _: &[farhaul_core::store::Extent],
-        _: &mut [u8],
-    ) -> Result<(), farhaul_core::store::StoreError> {
+impl Store for Nobody {
+    fn fill(&mut self, _: &[Extent], _: &mut [u8]) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn place(
-        &mut self,
-        _: &[farhaul_core::store::Extent],
-        _: &[u8],
-    ) -> Result<(), farhaul_core::store::StoreError> {
+    fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -434,6 +371,6 @@ impl farhaul_core::store::Store for Nobody {
 }
 
 impl App for Nobody {
-    fn on_event(&mut self, _: Instant, _: farhaul_core::protocol::Event, _: &mut dyn Session) {}
+    fn on_event(&mut self, _: Instant, _: Event, _: &mut dyn Session) {}
     fn poll(&mut self, _: Instant, _: &mut dyn Session) {}
 }

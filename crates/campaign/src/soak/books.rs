@@ -3,10 +3,7 @@
 
 use std::{io, ops::Range, time::Duration};
 
-use farhaul_core::{
-    protocol::{Event, Protocol},
-    rng::Rng,
-};
+use farhaul_core::{protocol::Protocol, rng::Rng};
 use farhaul_haul::{Haul, HaulConfig};
 use farhaul_testkit::{Fate, Pair, Side};
 
@@ -62,8 +59,7 @@ pub(super) fn numbers(scale: &Scale, report: &mut Report) {
     match run {
         Ok(mut pair) => {
             for side in [Side::Client, Side::Server] {
-                let session = pair.node(side).session();
-                let sent = session.map_or(0, |session| session.stats().datagrams_sent);
+                let sent = pair.node(side).session().stats().datagrams_sent;
                 report.figure(
                     "packet numbers",
                     format!("{side:?}: {first} to about {}", first + sent),
@@ -79,8 +75,8 @@ pub(super) fn numbers(scale: &Scale, report: &mut Report) {
 }
 
 fn key_updates(pair: &mut Pair, side: Side) -> u64 {
-    let session = pair.node(side).session();
-    session.map_or(0, |session| session.stats().key_updates)
+    let session = &pair.node(side).session;
+    session.as_ref().map_or(0, |(_, s)| s.stats().key_updates)
 }
 
 fn config(seed: u8) -> HaulConfig {
@@ -115,21 +111,14 @@ fn pair(seed: u64, config: impl Fn(u8) -> HaulConfig, first: u64) -> io::Result<
 
 /// Sends these bytes from each of the sides; the content is checked as it arrives.
 fn transfer(mut pair: Pair, from: &[Side], bytes: Range<u64>) -> io::Result<Pair> {
-    let connected = |pair: &mut Pair| {
-        [Side::Client, Side::Server].into_iter().all(|side| {
-            let mut events = pair.node(side).events.iter();
-            events.any(|event| matches!(event, Event::Connected { .. }))
-        })
-    };
+    let connected = |pair: &mut Pair| pair.client.connected() && pair.server.connected();
     let failed = |pair: &Pair, what: &str| io::Error::other(format!("{what}: {pair:?}"));
     if !pair.run(LONGEST, connected) {
         return Err(failed(&pair, "not connected"));
     }
     for side in from {
-        if let Some(session) = pair.node(*side).session() {
-            session.send(0, bytes.start, bytes.end - bytes.start);
-        }
-        pair.settle(*side);
+        let session = pair.node(*side).session();
+        session.send(0, bytes.start, bytes.end - bytes.start);
     }
     let arrived = |pair: &mut Pair| {
         from.iter()

@@ -4,12 +4,12 @@
 #![allow(unreachable_pub, reason = "a module of several programs")]
 #![allow(dead_code, reason = "each program uses a part")]
 
-use std::{collections::VecDeque, net::SocketAddr, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use farhaul_core::{
     codec::Writer,
-    datagram::{Ecn, Received, TxBuf},
-    protocol::{Accepted, Event, Protocol, Route, Session, Turn},
+    datagram::TxBuf,
+    protocol::{Event, Route},
     rng::Rng,
     store::Hollow,
     time::Instant,
@@ -23,6 +23,7 @@ use farhaul_haul::{
         short::{LEN, Short},
     },
 };
+use farhaul_testkit::Driver;
 
 /// The client's place in pairs.
 const CLIENT: usize = 0;
@@ -85,12 +86,9 @@ impl Bytes<'_> {
 }
 
 struct End {
-    haul: Haul,
-    session: Option<(u64, Box<dyn Session>)>,
-    address: SocketAddr,
+    at: Driver<Hollow>,
     /// On their way to this end.
     coming: VecDeque<Vec<u8>>,
-    rng: Rng,
     heard: usize,
     said: usize,
     ended: usize,
@@ -110,12 +108,11 @@ impl End {
         };
         let make = [Haul::client, Haul::server][side];
         let peer = Identity::from_seed(&[15 - seed; 32]).expect("32 bytes");
+        let haul = Box::new(make(config).expect("a valid configuration"));
+        let address = (std::net::Ipv4Addr::new(192, 0, 2, seed), 5_000).into();
         Self {
-            haul: make(config).expect("a valid configuration"),
-            session: None,
-            address: (std::net::Ipv4Addr::new(192, 0, 2, seed), 5_000).into(),
+            at: Driver::new(haul, address, Hollow, Rng::new(seed.into())),
             coming: VecDeque::new(),
-            rng: Rng::new(seed.into()),
             heard: 0,
             said: 0,
             ended: 0,
@@ -125,12 +122,11 @@ impl End {
     }
 
     fn id(&self) -> u32 {
-        let id = self.session.as_ref().map_or(0, |(id, _)| *id);
-        u32::try_from(id).expect("ids have four bytes")
+        u32::try_from(self.at.id().unwrap_or(0)).expect("ids have four bytes")
     }
 
     fn is_over(&self) -> bool {
-        self.session.as_ref().is_none_or(|(_, s)| s.is_closed())
+        self.at.session.is_none() || self.at.is_closed()
     }
 }
 
@@ -152,13 +148,8 @@ impl World {
             turns: 0,
             number: 0,
         };
-        let to = world.ends[SERVER].address;
-        let client = &mut world.ends[CLIENT];
-        client.session = Some(
-            client
-                .haul
-                .connect(world.now, &mut client.rng, to, Some(1_500)),
-        );
+        let to = world.ends[SERVER].at.address;
+        world.ends[CLIENT].at.connect(world.now, to, Some(1_500));
         world.settle(CLIENT);
         world
     }
@@ -239,43 +230,16 @@ impl World {
     }
 
     fn deliver(&mut self, to: usize, mut bytes: Vec<u8>) {
-        let from = self.ends[1 - to].address;
-        let (now, end) = (self.now, &mut self.ends[to]);
-        if bytes.is_empty() || end.haul.route(&bytes) == Route::Foreign {
+        let from = self.ends[1 - to].at.address;
+        let end = &mut self.ends[to];
+        if bytes.is_empty() || end.at.protocol.route(&bytes) == Route::Foreign {
             return;
         }
         end.heard += 1;
-        if end.session.is_none() {
-            let mut reply = Vec::new();
-            let heard = end.haul.accept(now, &mut end.rng, from, &bytes, &mut reply);
-            assert!(
-                reply.len() <= 3 * bytes.len(),
-                "a stranger's datagram is amplified"
-            );
-            match heard {
-                Accepted::Session(id, session) => end.session = Some((id, session)),
-                Accepted::Reply => return self.launch(1 - to, reply),
-                Accepted::Drop => return,
-            }
+        match end.at.hear(self.now, from, &mut bytes) {
+            Some(reply) => self.launch(1 - to, reply),
+            None => self.settle(to),
         }
-        let Some((_, session)) = &mut end.session else {
-            return;
-        };
-        let mut turn = Turn {
-            now,
-            rng: &mut end.rng,
-            store: &mut Hollow,
-        };
-        let batch = Received {
-            from,
-            ecn: Ecn::NotEct,
-            segment: bytes.len(),
-            bytes: &mut bytes,
-            waited: Duration::ZERO,
-            granted: None,
-        };
-        session.handle_datagrams(&mut turn, batch);
-        self.settle(to);
     }
 
     fn launch(&mut self, to: usize, bytes: Vec<u8>) {
@@ -287,34 +251,11 @@ impl World {
 
     /// Lets `side` say what it has to.
     fn settle(&mut self, side: usize) {
-        for _ in 0..1_000 {
-            let end = &mut self.ends[side];
-            let Some((_, session)) = &mut end.session else {
-                return;
-            };
-            let mut turn = Turn {
-                now: self.now,
-                rng: &mut end.rng,
-                store: &mut Hollow,
-            };
-            if session.poll_transmit(&mut turn, &mut self.out).is_none() {
-                return self.listen(side);
-            }
-            let said: Vec<_> = self.out.segments().map(|(s, _)| s.to_vec()).collect();
-            end.said += said.len();
-            for datagram in said {
-                self.launch(1 - side, datagram);
-            }
-        }
-        panic!("a session does not come to rest");
-    }
-
-    fn listen(&mut self, side: usize) {
         let end = &mut self.ends[side];
-        let Some((_, session)) = &mut end.session else {
-            return;
-        };
-        while let Some(event) = session.poll_event() {
+        let said = end.at.drain(self.now, &mut self.out);
+        end.said += said.len();
+        end.at.listen(self.now);
+        for event in end.at.events.drain(..) {
             match event {
                 Event::Connected { peer_key } => {
                     assert!(
@@ -329,30 +270,23 @@ impl World {
                 Event::Readable | Event::Delivered => {}
             }
         }
+        end.at.stream.clear();
         assert!(end.ended <= 1, "it ends once");
-        session.read(&mut Vec::new());
         if let Some(before) = end.closing {
             assert!(
                 end.said - before <= FAREWELLS,
                 "a farewell is answered for ever"
             );
         }
+        for datagram in said {
+            self.launch(1 - side, datagram.bytes);
+        }
     }
 
     fn pass(&mut self, by: Duration) {
         self.now += by;
         for side in [CLIENT, SERVER] {
-            let end = &mut self.ends[side];
-            let Some((_, session)) = &mut end.session else {
-                continue;
-            };
-            if session.poll_timeout().is_some_and(|(at, _)| at <= self.now) {
-                let mut turn = Turn {
-                    now: self.now,
-                    rng: &mut end.rng,
-                    store: &mut Hollow,
-                };
-                session.handle_timeout(&mut turn);
+            if self.ends[side].at.expire(self.now) {
                 self.turns += 1;
                 self.settle(side);
             }
@@ -361,17 +295,14 @@ impl World {
 
     /// False if nobody waits for anything.
     fn pass_to_deadline(&mut self) -> bool {
-        let sessions = self.ends.iter().filter_map(|end| end.session.as_ref());
-        let next = sessions
-            .filter_map(|(_, s)| s.poll_timeout())
-            .map(|(at, _)| at);
-        let Some(next) = next.min() else { return false };
+        let next = self.ends.iter().filter_map(|end| end.at.deadline()).min();
+        let Some(next) = next else { return false };
         self.pass(next.since(self.now));
         true
     }
 
     fn send(&mut self, side: usize) {
-        if let Some((_, session)) = &mut self.ends[side].session {
+        if let Some((_, session)) = &mut self.ends[side].at.session {
             session.send(1, 0, 20_000);
             session.write(b"some words");
         }
@@ -379,7 +310,7 @@ impl World {
     }
 
     fn close(&mut self, side: usize) {
-        if let Some((_, session)) = &mut self.ends[side].session {
+        if let Some((_, session)) = &mut self.ends[side].at.session {
             session.close(self.now, 3, "enough");
         }
         self.settle(side);
@@ -469,7 +400,7 @@ impl World {
             assert!(end.is_over(), "end {side} never ends");
             assert_eq!(
                 end.ended,
-                usize::from(end.session.is_some()),
+                usize::from(end.at.session.is_some()),
                 "its owner is told"
             );
             let most = 100 + 40 * (end.heard + self.turns);

@@ -3,91 +3,50 @@
 use std::sync::mpsc::{Receiver, channel};
 
 use farhaul_core::{
-    datagram::{Received, Transmit, TxBuf},
-    protocol::{CloseReason, Event, Session, Turn},
-    stats::{Stats, Why},
-    store::{Extent, ObjectId},
+    protocol::{CloseReason, Event, Session as _},
+    stats::Stats,
+    store::Extent,
     time::Instant,
 };
 use farhaul_io::App;
+use farhaul_testkit::FakeSession;
 
 use super::{
     message::{Hello, Message, VERSION, say},
     *,
 };
 
-/// A session whose datagrams are carried by the test.
-#[derive(Default)]
-struct Queues {
-    out: Vec<u8>,
-    incoming: Vec<u8>,
-    offers: Vec<(u64, u64)>,
-    closed: Option<(u32, String)>,
-}
-
-impl Session for Queues {
-    fn handle_datagrams(&mut self, _: &mut Turn<'_>, _: Received<'_>) {}
-    fn handle_timeout(&mut self, _: &mut Turn<'_>) {}
-    fn poll_transmit(&mut self, _: &mut Turn<'_>, _: &mut TxBuf) -> Option<Transmit> {
-        None
-    }
-    fn poll_timeout(&self) -> Option<(Instant, Why)> {
-        None
-    }
-    fn poll_event(&mut self) -> Option<Event> {
-        None
-    }
-    fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
-        assert_eq!(object, payload::OBJECT);
-        self.offers.push((offset, len));
-    }
-    fn unsent(&self) -> u64 {
-        self.offers.iter().map(|(_, len)| len).sum()
-    }
-    fn cancel_unsent(&mut self) {
-        self.offers.clear();
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        self.out.extend_from_slice(bytes);
-    }
-    fn unwritten(&self) -> usize {
-        0
-    }
-    fn read(&mut self, into: &mut Vec<u8>) {
-        into.append(&mut self.incoming);
-    }
-    fn close(&mut self, _: Instant, code: u32, text: &str) {
-        self.closed.get_or_insert((code, text.into()));
-    }
-    fn is_closed(&self) -> bool {
-        self.closed.is_some()
-    }
-    fn stats(&self) -> Stats {
-        Stats {
-            wire_sent: 1_000,
-            rtt_min: Some(Duration::from_millis(20)),
-            ..Stats::default()
-        }
+/// A session on which something has been measured.
+fn queues() -> FakeSession {
+    let stats = Stats {
+        wire_sent: 1_000,
+        rtt_min: Some(Duration::from_millis(20)),
+        ..Stats::default()
+    };
+    FakeSession {
+        stats,
+        ..FakeSession::default()
     }
 }
 
 /// Moves up to `budget` bytes of object data from one end to the other.
-fn carry(session: &mut Queues, from: &mut dyn App, to: &mut dyn App, mut budget: u64) {
+fn carry(session: &mut FakeSession, from: &mut dyn App, to: &mut dyn App, mut budget: u64) {
     let mut batch = vec![0; 9_000];
-    while let Some(offer) = session.offers.first_mut().filter(|_| budget > 0) {
-        let len = offer.1.min(9_000).min(budget);
+    while let Some((object, offset, left)) = session.sends.front_mut().filter(|_| budget > 0) {
+        assert_eq!(*object, payload::OBJECT);
+        let len = (*left).min(9_000).min(budget);
         let extent = Extent {
             object: payload::OBJECT,
-            offset: offer.0,
+            offset: *offset,
             len: u32::try_from(len).unwrap(),
             at: 0,
         };
-        *offer = (offer.0 + len, offer.1 - len);
+        (*offset, *left) = (*offset + len, *left - len);
         budget -= len;
         from.fill(&[extent], &mut batch).unwrap();
         to.place(&[extent], &batch).unwrap();
-        if offer.1 == 0 {
-            session.offers.remove(0);
+        if *left == 0 {
+            session.sends.pop_front();
         }
     }
 }
@@ -99,18 +58,15 @@ fn at(ms: u64) -> Instant {
 /// Runs a bench at `per_ms` bytes a millisecond until the client closes; connecting takes 20 ms.
 fn run(wish: &Wish, per_ms: u64) -> (Receiver<(u32, News)>, Receiver<Served>) {
     let ((news, heard), (served, told)) = (channel(), channel());
-    let mut client = (Queues::default(), Client::new(*wish, 0, news, None));
-    let mut server = (
-        Queues::default(),
-        Server::new(Bounds::default(), served.clone()),
-    );
+    let mut client = (queues(), Client::new(*wish, 0, news, None));
+    let mut server = (queues(), Server::new(Bounds::default(), served.clone()));
     let connected = || Event::Connected { peer_key: None };
     client.1.poll(at(0), &mut client.0);
     client.1.on_event(at(20), connected(), &mut client.0);
     for ms in 20..20_000 {
         let now = at(ms);
-        server.0.incoming.append(&mut client.0.out);
-        client.0.incoming.append(&mut server.0.out);
+        server.0.arrived.append(&mut client.0.written);
+        client.0.arrived.append(&mut server.0.written);
         server.1.on_event(now, Event::Readable, &mut server.0);
         client.1.on_event(now, Event::Readable, &mut client.0);
         carry(&mut client.0, &mut client.1, &mut server.1, per_ms);
@@ -226,13 +182,13 @@ fn a_server_refuses_what_is_beyond_its_bounds_and_what_is_out_of_turn() {
     ];
     for (messages, refused) in cases {
         let mut server = Server::new(Bounds::default(), channel().0);
-        let mut theirs = Queues::default();
+        let mut theirs = queues();
         for message in messages {
             say(&mut theirs, message);
         }
-        let mut session = Queues {
-            incoming: theirs.out,
-            ..Queues::default()
+        let mut session = FakeSession {
+            arrived: theirs.written,
+            ..queues()
         };
         server.on_event(at(5), Event::Readable, &mut session);
         assert_eq!(session.is_closed(), refused, "{messages:?}");
@@ -243,7 +199,7 @@ fn a_server_refuses_what_is_beyond_its_bounds_and_what_is_out_of_turn() {
 fn a_client_says_what_became_of_its_session_once() {
     let (news, heard) = channel();
     let mut client = Client::new(Wish::default(), 0, news, None);
-    let mut session = Queues::default();
+    let mut session = queues();
     client.poll(at(0), &mut session);
     client.on_event(at(9), Event::Closed(CloseReason::NoAnswer), &mut session);
     client.on_event(at(9), Event::Closed(CloseReason::TimedOut), &mut session);
@@ -258,7 +214,7 @@ fn a_client_says_what_became_of_its_session_once() {
 #[test]
 fn a_client_that_only_holds_its_place_leaves() {
     let (served, _told) = channel();
-    let mut session = Queues::default();
+    let mut session = queues();
     let mut server = Server::new(Bounds::default(), served);
     server.on_event(at(5), Event::Connected { peer_key: None }, &mut session);
     assert_eq!(server.next_wake(), Some(at(10_005)));

@@ -42,24 +42,16 @@ pub(crate) fn open(pair: &mut Pair) {
 
 /// `side` sends `len` bytes of object 1.
 pub(crate) fn offer(pair: &mut Pair, side: Side, len: u64) {
-    pair.node(side).session().expect("open").send(1, 0, len);
+    pair.node(side).session().send(1, 0, len);
     pair.settle(side);
 }
 
 pub(crate) fn deliver(pair: &mut Pair, side: Side, limit: Duration) {
-    let done = |p: &mut Pair| p.node(side).events.contains(&Event::Delivered);
-    assert!(pair.run(limit, done), "{pair:#?}");
+    pair.until(limit, |p| p.node(side).delivered());
 }
 
 /// Why `side` ended, within `limit`.
 pub(crate) fn end(pair: &mut Pair, side: Side, limit: Duration) -> CloseReason {
-    let reason = |p: &mut Pair| {
-        let events = &p.node(side).events;
-        events.iter().find_map(|event| match event {
-            Event::Closed(reason) => Some(reason.clone()),
-            _ => None,
-        })
-    };
-    assert!(pair.run(limit, |p| reason(p).is_some()), "{pair:#?}");
-    reason(pair).expect("just seen")
+    pair.until(limit, |p| p.node(side).closed().is_some());
+    pair.node(side).closed().expect("just seen").clone()
 }

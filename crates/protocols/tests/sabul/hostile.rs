@@ -40,13 +40,8 @@ fn datagrams_that_never_arrive_are_named() {
         (Side::Client, "block UDP, or is it another protocol"),
         (Side::Server, "none comes back"),
     ] {
-        let mut pair = pair(&config("sabul"), ms(10)).with_script(move |d| {
-            if d.from == blocked {
-                Fate::Drop
-            } else {
-                Fate::Deliver
-            }
-        });
+        let mut pair =
+            pair(&config("sabul"), ms(10)).with_script(move |d| Fate::drop_if(d.from == blocked));
         pair.connect(Some(1_500));
         let reason = end(&mut pair, Side::Client, Duration::from_secs(6));
         assert!(
@@ -54,7 +49,7 @@ fn datagrams_that_never_arrive_are_named() {
             "{reason:?}"
         );
         assert!(pair.run(Duration::from_secs(3), |p| {
-            p.client.session().unwrap().is_closed()
+            p.client.session().is_closed()
         }));
     }
 }
@@ -91,7 +86,7 @@ fn a_control_lane_that_is_cut_in_mid_transfer_ends_the_session_there() {
             matches!(&reason, CloseReason::Lane(text) if text.contains("closed")),
             "{reason:?}"
         );
-        assert!(pair.node(side).session().unwrap().is_closed());
+        assert!(pair.node(side).session().is_closed());
     }
 }
 

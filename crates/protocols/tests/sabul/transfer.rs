@@ -12,20 +12,20 @@ fn either_end_sends_and_a_stream_goes_beside() {
     let mut pair = pair(&config("sabul"), ms(20));
     open(&mut pair);
     for side in [Side::Client, Side::Server] {
-        pair.node(side).session().unwrap().write(b"words beside");
+        pair.node(side).session().write(b"words beside");
         offer(&mut pair, side, 3_000_000);
         deliver(&mut pair, side, Duration::from_secs(5));
         assert!(pair.node(side.other()).store.has(1, 3_000_000));
         assert_eq!(pair.node(side.other()).stream, b"words beside");
     }
-    pair.client.session().unwrap().close(pair.now, 3, "enough");
+    pair.client.session().close(pair.now, 3, "enough");
     pair.settle(Side::Client);
     let (code, text) = (3, "enough".into());
     assert_eq!(
         end(&mut pair, Side::Server, ms(100)),
         CloseReason::Peer { code, text }
     );
-    assert!(pair.run(ms(100), |p| p.client.session().unwrap().is_closed()));
+    assert!(pair.run(ms(100), |p| p.client.session().is_closed()));
 }
 
 #[test]
@@ -43,24 +43,17 @@ fn a_loss_is_told_at_once_and_one_that_nobody_sees_after_a_second() {
     deliver(&mut pair, Side::Client, ms(900));
     let took = pair.now.since(start);
     assert!(took < ms(200), "repaired in a round trip: {took:?}");
-    let stats = pair.client.session().unwrap().stats();
+    let stats = pair.client.session().stats();
     assert_eq!(
         (stats.packets_lost, stats.retransmits, stats.timeouts),
         (1, 1, 0)
     );
     let last = std::cell::Cell::new(true);
-    pair.set_script(move |d| {
-        if d.bytes.len() == 116 && last.replace(false) {
-            Fate::Drop
-        } else {
-            Fate::Deliver
-        }
-    });
-    pair.client.session().unwrap().send(2, 0, 14_560 + 100);
+    pair.set_script(move |d| Fate::drop_if(d.bytes.len() == 116 && last.replace(false)));
+    pair.client.session().send(2, 0, 14_560 + 100);
     pair.client.events.clear();
-    pair.settle(Side::Client);
     deliver(&mut pair, Side::Client, ms(1_500));
-    let stats = pair.client.session().unwrap().stats();
+    let stats = pair.client.session().stats();
     assert_eq!(stats.timeouts, 1, "nothing came after it");
     assert!(pair.server.store.has(2, 14_660));
 }

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use farhaul_congestion::{Values, lookup};
-use farhaul_core::{
-    protocol::{Event, Protocol},
-    stats::Stats,
-};
+use farhaul_core::{protocol::Protocol, stats::Stats};
 use farhaul_protocols::tcp::{Config, PARAMETERS, Tcp, wire::Header};
 use farhaul_testkit::{Pair, Side};
 
@@ -36,25 +33,22 @@ pub(crate) fn pair(settings: &str, delay: Duration) -> Pair {
 /// Opens a pair over interfaces of 1,500 bytes.
 pub(crate) fn open(pair: &mut Pair) {
     pair.connect(Some(1_500));
-    let both = |p: &mut Pair| !p.client.events.is_empty() && !p.server.events.is_empty();
-    assert!(pair.run(Duration::from_secs(20), both), "{pair:?}");
-    assert!(matches!(pair.client.events[0], Event::Connected { .. }));
+    pair.open();
 }
 
 /// The client sends `len` bytes of object 1.
 pub(crate) fn offer(pair: &mut Pair, len: u64) {
-    pair.client.session().expect("open").send(1, 0, len);
+    pair.client.session().send(1, 0, len);
     pair.settle(Side::Client);
 }
 
 /// Runs until the client has been told that all was delivered.
 pub(crate) fn deliver(pair: &mut Pair, limit: Duration) {
-    let done = |p: &mut Pair| p.client.events.contains(&Event::Delivered);
-    assert!(pair.run(limit, done), "{pair:#?}");
+    pair.until(limit, |p| p.client.delivered());
 }
 
 pub(crate) fn stats(pair: &mut Pair, side: Side) -> Stats {
-    pair.node(side).session().expect("open").stats()
+    pair.node(side).session().stats()
 }
 
 /// Payload bytes of a datagram.

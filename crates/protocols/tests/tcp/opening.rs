@@ -36,13 +36,8 @@ fn every_segment_of_the_handshake_can_be_lost() {
         (Side::Client, 1),
         (Side::Server, 1),
     ] {
-        let mut pair = pair("", ms(10)).with_script(move |d| {
-            if d.from == side && d.index == index {
-                Fate::Drop
-            } else {
-                Fate::Deliver
-            }
-        });
+        let mut pair = pair("", ms(10))
+            .with_script(move |d| Fate::drop_if(d.from == side && d.index == index));
         open(&mut pair);
         offer(&mut pair, 100_000);
         deliver(&mut pair, Duration::from_secs(20));
@@ -56,14 +51,11 @@ fn a_close_is_told_with_its_code_and_words() {
         let mut pair = pair("", ms(10));
         open(&mut pair);
         let now = pair.now;
-        let session = pair.node(side).session().unwrap();
+        let session = pair.node(side).session();
         session.close(now, 42, "enough");
         pair.settle(side);
         pair.run(Duration::from_secs(5), |p| {
-            let over = |s: Option<&mut dyn farhaul_core::protocol::Session>| {
-                s.is_some_and(|s| s.is_closed())
-            };
-            over(p.client.session()) && over(p.server.session())
+            p.client.is_closed() && p.server.is_closed()
         });
         let told = pair.node(side.other()).events.last().cloned();
         let expected = CloseReason::Peer {

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
-use farhaul_core::{protocol::Event, time::Instant};
+use farhaul_core::time::Instant;
 use farhaul_protocols::tcp::wire::Header;
 use farhaul_testkit::{Fate, Pair, Side};
 
@@ -16,11 +16,7 @@ fn drop_data(pair: &mut Pair, which: &'static [u64]) {
             return Fate::Deliver;
         }
         count += 1;
-        if which.contains(&(count - 1)) {
-            Fate::Drop
-        } else {
-            Fate::Deliver
-        }
+        Fate::drop_if(which.contains(&(count - 1)))
     });
 }
 
@@ -85,7 +81,7 @@ fn lose_a_repair(recovery: &str, len: u64) -> (u64, Duration) {
         };
         times[free] = Some(d.at);
         noted.set(times);
-        if free < 2 { Fate::Drop } else { Fate::Deliver }
+        Fate::drop_if(free < 2)
     });
     offer(&mut pair, len);
     deliver(&mut pair, Duration::from_secs(30));
@@ -281,22 +277,15 @@ fn a_reader_that_stops_shuts_the_window_and_is_asked() {
     let mut pair = pair("window=32KiB", ms(10));
     open(&mut pair);
     let written: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
-    pair.client.session().unwrap().write(&written);
+    pair.client.session().write(&written);
     pair.server.reads = false;
-    pair.settle(Side::Client);
     pair.run(Duration::from_secs(20), |_| false);
     let shut = stats(&mut pair, Side::Client);
     assert!(shut.data_acked <= 33_000, "{shut:?}");
     assert_eq!(shut.peer_window.map(|w| w < 1_500), Some(true));
     assert_eq!(shut.timeouts, 0, "asking is no timeout");
     // Even if the news of the open window are lost, the next question brings them.
-    pair.set_script(|d| {
-        if d.from == Side::Server {
-            Fate::Drop
-        } else {
-            Fate::Deliver
-        }
-    });
+    pair.set_script(|d| Fate::drop_if(d.from == Side::Server));
     pair.server.reads = true;
     pair.settle(Side::Server);
     pair.set_script(|_| Fate::Deliver);
@@ -333,13 +322,7 @@ fn marks_are_echoed_and_reacted_to_once() {
 fn a_narrow_path_is_found_out() {
     let mut pair = pair("mtu=9000", ms(10));
     pair.connect(Some(9_000));
-    pair.set_script(|d| {
-        if d.bytes.len() > 1_472 {
-            Fate::Drop
-        } else {
-            Fate::Deliver
-        }
-    });
+    pair.set_script(|d| Fate::drop_if(d.bytes.len() > 1_472));
     let connected = |p: &mut Pair| !p.server.events.is_empty();
     assert!(pair.run(Duration::from_secs(5), connected));
     offer(&mut pair, 100_000);
@@ -355,26 +338,19 @@ fn both_directions_and_the_stream_share_a_connection() {
     let mut count = 0_u64;
     pair.set_script(move |_| {
         count += 1;
-        if count.is_multiple_of(41) {
-            Fate::Drop
-        } else {
-            Fate::Deliver
-        }
+        Fate::drop_if(count.is_multiple_of(41))
     });
     for side in [Side::Client, Side::Server] {
-        let session = pair.node(side).session().unwrap();
+        let session = pair.node(side).session();
         session.send(3, 5, 900_000);
         session.write(b"words");
         session.send(4, 0, 10);
         session.write(b", in order");
         pair.settle(side);
     }
-    let through = |p: &mut Pair| {
-        [&p.client, &p.server]
-            .iter()
-            .all(|n| n.events.contains(&Event::Delivered))
-    };
-    assert!(pair.run(Duration::from_mins(1), through), "{pair:#?}");
+    pair.until(Duration::from_mins(1), |p| {
+        p.client.delivered() && p.server.delivered()
+    });
     for node in [&pair.client, &pair.server] {
         assert_eq!(node.store.received(3), 900_000);
         assert_eq!(node.store.received(4), 10);

@@ -1,11 +1,11 @@
 //! What does a peer, or a stranger, do to us at worst? Never a panic, never a hang, never memory.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{fmt::Debug, net::SocketAddr};
 
 use farhaul_core::{
     codec::Writer,
-    datagram::{Ecn, Received, TxBuf},
-    protocol::{Accepted, CloseReason, Event, Protocol, Route, Session, Turn},
+    datagram::TxBuf,
+    protocol::{Accepted, CloseReason, Protocol, Route},
     rng::Rng,
     store::Hollow,
     time::Instant,
@@ -17,6 +17,7 @@ use farhaul_protocols::udt::{
         decode,
     },
 };
+use farhaul_testkit::{Admitted, Driver};
 use proptest::prelude::*;
 
 use super::{MANNERS, config, ms};
@@ -25,10 +26,9 @@ fn peer() -> SocketAddr {
     "192.0.2.1:9000".parse().expect("an address")
 }
 
-/// A session accepted by hand, whose peer is this test.
+/// An end whose peer is this test.
 struct End {
-    udt: Udt,
-    session: Box<dyn Session>,
+    at: Driver<Hollow>,
     id: u32,
     now: Instant,
     out: TxBuf,
@@ -74,65 +74,39 @@ fn handshake(reply: &[u8]) -> Handshake {
 }
 
 fn accepted(config: UdtConfig) -> End {
-    let mut udt = Udt::server(config).expect("a valid configuration");
-    let now = Instant::from_nanos(1 << 40);
-    let (_, reply) = ask(&mut udt, now, peer(), hello(Request::Connect, 0));
+    let mut end = End::new(Udt::server(config));
+    let ask = |h| bytes(0, &Control::Handshake(h));
+    let mut first = ask(hello(Request::Connect, 0));
+    let reply = end.at.hear(end.now, peer(), &mut first).expect("a cookie");
     let cookie = handshake(&reply).cookie;
-    let (made, _) = ask(&mut udt, now, peer(), hello(Request::Response, cookie));
-    let Accepted::Session(id, session) = made else {
-        panic!("a right cookie is accepted");
-    };
-    let id = u32::try_from(id).expect("ids have 31 bits");
-    let mut end = End {
-        udt,
-        session,
-        id,
-        now,
-        out: TxBuf::default(),
-    };
+    let again = ask(hello(Request::Response, cookie));
+    let admitted = end.at.admit(end.now, peer(), &again);
+    assert_eq!(admitted, Admitted::Session, "a right cookie is accepted");
+    let id = end.at.id().expect("just made");
+    end.id = u32::try_from(id).expect("ids have 31 bits");
     end.drain();
     end
 }
 
 impl End {
+    fn new(udt: Result<Udt, impl Debug>) -> Self {
+        let udt = Box::new(udt.expect("a valid configuration"));
+        Self {
+            at: Driver::new(udt, ([192, 0, 2, 7], 9).into(), Hollow, Rng::new(3)),
+            id: 0,
+            now: Instant::from_nanos(1 << 40),
+            out: TxBuf::default(),
+        }
+    }
+
     /// What the session says until it rests.
     fn drain(&mut self) -> Vec<Vec<u8>> {
-        let (mut said, mut rng) = (Vec::new(), Rng::new(3));
-        for _ in 0..2_000 {
-            let mut turn = Turn {
-                now: self.now,
-                rng: &mut rng,
-                store: &mut Hollow,
-            };
-            if self
-                .session
-                .poll_transmit(&mut turn, &mut self.out)
-                .is_none()
-            {
-                return said;
-            }
-            said.extend(self.out.segments().map(|(s, _)| s.to_vec()));
-        }
-        panic!("the session does not come to rest");
+        let said = self.at.drain(self.now, &mut self.out);
+        said.into_iter().map(|sent| sent.bytes).collect()
     }
 
     fn hear(&mut self, from: SocketAddr, bytes: &mut [u8]) -> Vec<Vec<u8>> {
-        let mut rng = Rng::new(3);
-        let mut turn = Turn {
-            now: self.now,
-            rng: &mut rng,
-            store: &mut Hollow,
-        };
-        let segment = bytes.len().max(1);
-        let batch = Received {
-            from,
-            ecn: Ecn::NotEct,
-            segment,
-            bytes,
-            waited: Duration::ZERO,
-            granted: None,
-        };
-        self.session.handle_datagrams(&mut turn, batch);
+        self.at.feed(self.now, from, bytes);
         self.drain()
     }
 
@@ -159,14 +133,13 @@ impl End {
     }
 
     fn delivered(&mut self) -> bool {
-        std::iter::from_fn(|| self.session.poll_event()).any(|e| e == Event::Delivered)
+        self.at.listen(self.now);
+        self.at.delivered()
     }
 
-    fn closed(&mut self) -> Option<CloseReason> {
-        std::iter::from_fn(|| self.session.poll_event()).find_map(|e| match e {
-            Event::Closed(reason) => Some(reason),
-            _ => None,
-        })
+    fn closed(&mut self) -> Option<&CloseReason> {
+        self.at.listen(self.now);
+        self.at.closed()
     }
 }
 
@@ -179,16 +152,8 @@ fn an_equal_may_send_packets_as_large_as_it_was_told_first() {
             rendezvous: true,
             ..config(manner, Framing::Stream)
         };
-        let mut udt = Udt::client(equal).expect("a valid configuration");
-        let now = Instant::from_nanos(1 << 40);
-        let (_, session) = udt.connect(now, &mut Rng::new(9), peer(), Some(9_000));
-        let mut end = End {
-            udt,
-            session,
-            id: 0,
-            now,
-            out: TxBuf::default(),
-        };
+        let mut end = End::new(Udt::client(equal));
+        end.at.connect(end.now, peer(), Some(9_000));
         let said = end.drain();
         let Ok(Packet::Control(0, Control::Handshake(ours))) = decode(&said[0]) else {
             panic!("{said:?}");
@@ -210,13 +175,13 @@ fn an_equal_may_send_packets_as_large_as_it_was_told_first() {
         let large = ours.mss as usize - 28 - 16;
         end.data(ISN, &vec![7; large]);
         assert_eq!(
-            end.session.stats().data_received,
+            end.at.session().stats().data_received,
             large as u64,
             "{manner:?}"
         );
         end.data(ISN + 1, &vec![7; large + 1]);
         assert_eq!(
-            end.session.stats().data_received,
+            end.at.session().stats().data_received,
             large as u64,
             "{manner:?}"
         );
@@ -320,7 +285,7 @@ fn what_was_never_sent_ends_the_session_with_words() {
 fn what_is_acknowledged_lightly_is_not_delivered_yet() {
     for manner in MANNERS {
         let mut end = accepted(config(manner, Framing::Records));
-        end.session.send(1, 0, 1_000);
+        end.at.session().send(1, 0, 1_000);
         end.control(&Control::KeepAlive);
         let ack = |number, state| Control::Ack {
             number,
@@ -363,11 +328,11 @@ fn reversed_ranges_oversize_and_spoofed_datagrams_change_nothing() {
             end.hear(peer(), &mut vec![0x80; runt]);
         }
         assert!(end.closed().is_none());
-        assert!(end.session.stats().dropped_malformed >= 3);
+        assert!(end.at.session().stats().dropped_malformed >= 3);
         end.control(&Control::Shutdown(&[]));
         assert!(end.closed().is_some());
         assert!(end.data(ISN, &[0; 20]).is_empty(), "data after the end");
-        assert!(end.session.is_closed());
+        assert!(end.at.session().is_closed());
     }
 }
 
@@ -381,11 +346,11 @@ fn a_payload_that_is_no_record_ends_the_session() {
 #[test]
 fn routing_is_by_socket_id() {
     let end = accepted(config(Manner::Libudt, Framing::Records));
-    let route = |to| end.udt.route(&bytes(to, &Control::KeepAlive));
+    let route = |to| end.at.protocol.route(&bytes(to, &Control::KeepAlive));
     assert_eq!(route(0), Route::New);
     assert_eq!(route(end.id), Route::Known(end.id.into()));
     assert_eq!(route(1 << 31), Route::Foreign, "negative for libudt");
-    assert_eq!(end.udt.route(&[0x80; 15]), Route::Foreign);
+    assert_eq!(end.at.protocol.route(&[0x80; 15]), Route::Foreign);
 }
 
 proptest! {
@@ -403,14 +368,14 @@ proptest! {
         };
         let mut end = accepted(config(if tuned { Manner::Tuned } else { Manner::Libudt }, framing));
         if sends {
-            end.session.send(1, 0, 50_000);
-            end.session.write(b"words");
+            end.at.session().send(1, 0, 50_000);
+            end.at.session().write(b"words");
         }
         for (kind, info, words, pause) in packets {
             end.now += ms(pause);
-            let mut rng = Rng::new(1);
-            let mut turn = Turn { now: end.now, rng: &mut rng, store: &mut Hollow };
-            end.session.handle_timeout(&mut turn);
+            let now = end.now;
+            let (session, mut turn) = end.at.turn(now).expect("accepted");
+            session.handle_timeout(&mut turn);
             end.drain();
             // Words are near the numbers in use, or anywhere.
             let near = |w: u32| if w.is_multiple_of(4) { w } else { ISN.wrapping_add(w % 64) & 0x7fff_ffff | w & 1 << 31 };

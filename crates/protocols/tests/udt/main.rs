@@ -7,9 +7,9 @@ mod transfer;
 
 use std::time::Duration;
 
-use farhaul_core::protocol::{CloseReason, Event, Protocol};
+use farhaul_core::protocol::Protocol;
 use farhaul_protocols::udt::{Framing, Manner, Udt, UdtConfig};
-use farhaul_testkit::{Node, Pair};
+use farhaul_testkit::Pair;
 
 const MANNERS: [Manner; 2] = [Manner::Libudt, Manner::Tuned];
 const LAW: &str = "daimd";
@@ -40,15 +40,4 @@ fn ends(config: &UdtConfig) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
 fn pair(config: &UdtConfig, delay: Duration) -> Pair {
     let (client, server) = ends(config);
     Pair::new(client, server, delay, 1)
-}
-
-fn closed(node: &Node) -> Option<&CloseReason> {
-    node.events.iter().find_map(|e| match e {
-        Event::Closed(reason) => Some(reason),
-        _ => None,
-    })
-}
-
-fn connected(node: &Node) -> bool {
-    matches!(node.events.first(), Some(Event::Connected { .. }))
 }

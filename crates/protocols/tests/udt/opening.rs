@@ -2,28 +2,21 @@
 
 use farhaul_core::protocol::CloseReason;
 use farhaul_protocols::udt::{Framing, Manner, UdtConfig};
-use farhaul_testkit::{Fate, Pair, Side};
+use farhaul_testkit::{Driver, Fate, Pair, Side};
 
-use super::{LIMIT, MANNERS, closed, config, connected, ends, ms, pair};
+use super::{LIMIT, MANNERS, config, ends, ms, pair};
 
 #[test]
 fn each_of_the_first_packets_may_be_lost() {
     for manner in MANNERS {
         for lost in 0..4 {
             for from in [Side::Client, Side::Server] {
-                let mut pair =
-                    pair(&config(manner, Framing::Records), ms(10)).with_script(move |d| {
-                        if d.from == from && d.index == lost {
-                            Fate::Drop
-                        } else {
-                            Fate::Deliver
-                        }
-                    });
+                let mut pair = pair(&config(manner, Framing::Records), ms(10))
+                    .with_script(move |d| Fate::drop_if(d.from == from && d.index == lost));
                 pair.connect(Some(1_500));
-                let open = pair.run(LIMIT, |p| connected(&p.client) && connected(&p.server));
+                let open = pair.run(LIMIT, |p| p.client.connected() && p.server.connected());
                 assert!(open, "{manner:?} {from:?} {lost}");
-                pair.server.session().unwrap().send(1, 0, 10_000);
-                pair.settle(Side::Server);
+                pair.server.session().send(1, 0, 10_000);
                 assert!(
                     pair.run(LIMIT, |p| p.client.store.has(1, 10_000)),
                     "{from:?} {lost}"
@@ -42,20 +35,13 @@ fn equals_meet_whatever_is_lost_first() {
                     rendezvous: true,
                     ..config(manner, Framing::Stream)
                 };
-                let mut pair = pair(&equal, ms(10)).with_script(move |d| {
-                    if d.from == from && d.index == lost {
-                        Fate::Drop
-                    } else {
-                        Fate::Deliver
-                    }
-                });
+                let mut pair = pair(&equal, ms(10))
+                    .with_script(move |d| Fate::drop_if(d.from == from && d.index == lost));
                 pair.connect(Some(1_500));
-                let open = pair.run(LIMIT, |p| connected(&p.client) && connected(&p.server));
+                let open = pair.run(LIMIT, |p| p.client.connected() && p.server.connected());
                 assert!(open, "{manner:?} {from:?} {lost}");
-                pair.server.session().unwrap().write(b"from here");
-                pair.client.session().unwrap().write(b"and from there");
-                pair.settle(Side::Server);
-                pair.settle(Side::Client);
+                pair.server.session().write(b"from here");
+                pair.client.session().write(b"and from there");
                 let heard = pair.run(LIMIT, |p| {
                     p.client.stream == b"from here" && p.server.stream == b"and from there"
                 });
@@ -71,8 +57,8 @@ fn the_other_kind_of_socket_is_refused_with_a_reason() {
     let (_, server) = ends(&config(Manner::Tuned, Framing::Records));
     let mut pair = Pair::new(client, server, ms(5), 1);
     pair.connect(None);
-    pair.run(LIMIT, |p| closed(&p.client).is_some());
-    let Some(CloseReason::Protocol(text)) = closed(&pair.client) else {
+    pair.run(LIMIT, |p| p.client.closed().is_some());
+    let Some(CloseReason::Protocol(text)) = pair.client.closed() else {
         panic!("{:?}", pair.client.events);
     };
     assert!(
@@ -90,28 +76,22 @@ fn nobody_there_is_noticed_after_three_seconds() {
     let mut pair = pair(&config, ms(5)).with_script(|_| Fate::Drop);
     let start = pair.now;
     pair.connect(None);
-    assert!(pair.run(LIMIT, |p| closed(&p.client).is_some()));
-    assert_eq!(closed(&pair.client), Some(&CloseReason::NoAnswer));
+    pair.until(LIMIT, |p| p.client.closed().is_some());
+    assert_eq!(pair.client.closed(), Some(&CloseReason::NoAnswer));
     assert_eq!((pair.now - start).as_secs(), 3);
 }
 
 #[test]
 fn ipv6_offers_packets_that_fit() {
-    use farhaul_core::{protocol::Protocol, rng::Rng, store::Hollow, time::Instant};
+    use farhaul_core::{datagram::TxBuf, rng::Rng, store::Hollow, time::Instant};
     use farhaul_protocols::udt::wire::{Control, Packet, decode};
+    let now = Instant::EPOCH;
     for (peer, mss) in [("192.0.2.1:9", 1_500), ("[2001:db8::1]:9", 1_480)] {
-        let (mut client, _) = ends(&config(Manner::Libudt, Framing::Stream));
-        let client: &mut dyn Protocol = &mut *client;
-        let (mut rng, now) = (Rng::new(1), Instant::EPOCH);
-        let (_, mut session) = client.connect(now, &mut rng, peer.parse().unwrap(), Some(1_500));
-        let mut out = farhaul_core::datagram::TxBuf::default();
-        let mut turn = farhaul_core::protocol::Turn {
-            now,
-            rng: &mut rng,
-            store: &mut Hollow,
-        };
-        session.poll_transmit(&mut turn, &mut out).unwrap();
-        let Ok(Packet::Control(0, Control::Handshake(h))) = decode(out.bytes()) else {
+        let (client, _) = ends(&config(Manner::Libudt, Framing::Stream));
+        let mut end = Driver::new(client, Side::Client.address(), Hollow, Rng::new(1));
+        end.connect(now, peer.parse().unwrap(), Some(1_500));
+        let first = end.drain(now, &mut TxBuf::default()).remove(0);
+        let Ok(Packet::Control(0, Control::Handshake(h))) = decode(&first.bytes) else {
             panic!("a request comes first");
         };
         assert_eq!(h.mss, mss);

@@ -1,10 +1,9 @@
 //! Does everything arrive, once, in order where there is one?
 
-use farhaul_core::protocol::Event;
 use farhaul_protocols::udt::{Framing, Manner};
-use farhaul_testkit::{Fate, Pair, Side, assert_live, seeds};
+use farhaul_testkit::{Fate, Pair, assert_live, seeds};
 
-use super::{LIMIT, MANNERS, config, connected, ends, ms, pair};
+use super::{LIMIT, MANNERS, config, ends, ms, pair};
 
 #[test]
 fn any_loss_that_ends_lets_the_transfer_end() {
@@ -40,21 +39,19 @@ fn a_stream_keeps_order_both_ways_over_loss_and_reordering() {
             }
         });
         pair.connect(Some(1_500));
-        assert!(pair.run(LIMIT, |p| connected(&p.client) && connected(&p.server)));
+        pair.until(LIMIT, |p| p.client.connected() && p.server.connected());
         let bytes = |n: u32| -> Vec<u8> { (0..n).map(|i| (i % 251) as u8).collect() };
         let (there, back) = (bytes(300_000), bytes(200_001));
-        pair.client.session().unwrap().write(&there);
-        pair.settle(Side::Client);
+        pair.client.session().write(&there);
         for chunk in back.chunks(7_000) {
-            pair.server.session().unwrap().write(chunk);
+            pair.server.session().write(chunk);
         }
-        pair.settle(Side::Server);
         let done = pair.run(LIMIT, |p| {
             p.server.stream.len() >= there.len() && p.client.stream.len() >= back.len()
         });
         assert!(done, "{pair:#?}");
         assert!(pair.server.stream == there && pair.client.stream == back);
-        assert!(pair.run(LIMIT, |p| p.client.events.contains(&Event::Delivered)));
+        pair.until(LIMIT, |p| p.client.delivered());
     }
 }
 
@@ -62,13 +59,12 @@ fn a_stream_keeps_order_both_ways_over_loss_and_reordering() {
 fn an_object_in_a_stream_is_raw_bytes_in_the_order_of_the_calls() {
     let mut pair = pair(&config(MANNERS[0], Framing::Stream), ms(1));
     pair.connect(Some(1_500));
-    assert!(pair.run(LIMIT, |p| connected(&p.client)));
-    let session = pair.client.session().unwrap();
+    pair.until(LIMIT, |p| p.client.connected());
+    let session = pair.client.session();
     session.write(b"name");
     session.send(9, 100, 5_000);
     session.write(b"end");
-    pair.settle(Side::Client);
-    assert!(pair.run(LIMIT, |p| p.server.stream.len() == 5_007));
+    pair.until(LIMIT, |p| p.server.stream.len() == 5_007);
     let stream = &pair.server.stream;
     assert!(stream.starts_with(b"name") && stream.ends_with(b"end"));
     let object: Vec<u8> = (100..5_100).map(|i| pair.client.store.byte(9, i)).collect();
@@ -96,16 +92,15 @@ fn messages_arrive_whole_and_expired_ones_not_at_all() {
         // Every packet of the second message is lost as often as it is sent.
         let mut pair = pair(&config(manner, framing), ms(5)).with_script(|d| {
             let second = d.bytes[0] & 0x80 == 0 && d.bytes[4..8] == 0x2000_0002_u32.to_be_bytes();
-            if second { Fate::Drop } else { Fate::Deliver }
+            Fate::drop_if(second)
         });
         pair.connect(Some(1_500));
-        assert!(pair.run(LIMIT, |p| connected(&p.client)));
-        let session = pair.client.session().unwrap();
+        pair.until(LIMIT, |p| p.client.connected());
+        let session = pair.client.session();
         for (i, len) in [5_000, 6_000, 7_000, 10].into_iter().enumerate() {
             session.write(&vec![u8::try_from(i).unwrap(); len]);
         }
-        pair.settle(Side::Client);
-        let done = pair.run(LIMIT, |p| p.client.events.contains(&Event::Delivered));
+        let done = pair.run(LIMIT, |p| p.client.delivered());
         assert!(done, "{manner:?} {pair:#?}");
         let lens: Vec<usize> = messages(&pair.server.stream).iter().map(Vec::len).collect();
         assert_eq!(lens, [5_000, 7_000, 10], "{manner:?}");
@@ -129,11 +124,10 @@ fn lost_repairs_are_repaired_again_soon_by_the_cured() {
             Fate::Deliver
         });
         pair.connect(Some(1_500));
-        assert!(pair.run(LIMIT, |p| connected(&p.client)));
+        pair.until(LIMIT, |p| p.client.connected());
         let start = pair.now;
-        pair.client.session().unwrap().send(1, 0, 60_000);
-        pair.settle(Side::Client);
-        assert!(pair.run(LIMIT, |p| p.client.events.contains(&Event::Delivered)));
+        pair.client.session().send(1, 0, 60_000);
+        pair.until(LIMIT, |p| p.client.delivered());
         took.push(pair.now - start);
     }
     assert!(
@@ -160,18 +154,13 @@ fn a_burst_of_lost_repairs_takes_a_few_round_trips() {
         let copies = copies.entry(number).or_default();
         *copies += 1;
         // A run of packets, and what is sent in their place.
-        if (400..1_000).contains(&number) && *copies <= 2 {
-            Fate::Drop
-        } else {
-            Fate::Deliver
-        }
+        Fate::drop_if((400..1_000).contains(&number) && *copies <= 2)
     });
     pair.connect(Some(1_500));
-    assert!(pair.run(LIMIT, |p| connected(&p.client)));
+    pair.until(LIMIT, |p| p.client.connected());
     let start = pair.now;
-    pair.client.session().unwrap().send(1, 0, 6_000_000);
-    pair.settle(Side::Client);
-    assert!(pair.run(LIMIT, |p| p.client.events.contains(&Event::Delivered)));
+    pair.client.session().send(1, 0, 6_000_000);
+    pair.until(LIMIT, |p| p.client.delivered());
     let took = pair.now - start;
     assert!(took < ms(2_000), "{took:?}");
 }

@@ -4,13 +4,8 @@ use std::{
     path::Path,
 };
 
-use farhaul_core::{
-    datagram::{Received, Transmit, TxBuf},
-    protocol::{Event, Turn},
-    stats::{Stats, Why},
-    store::{Extent, ObjectId},
-};
-
+use farhaul_core::store::Extent;
+use farhaul_testkit::FakeSession;
 use rustix::io::Errno;
 
 use super::*;
@@ -24,49 +19,10 @@ mod names;
 mod unsynced;
 mod words;
 
-/// Keeps what is written.
-#[derive(Default)]
-struct Kept(Vec<u8>);
-
-impl Session for Kept {
-    fn handle_datagrams(&mut self, _: &mut Turn<'_>, _: Received<'_>) {}
-    fn handle_timeout(&mut self, _: &mut Turn<'_>) {}
-    fn poll_transmit(&mut self, _: &mut Turn<'_>, _: &mut TxBuf) -> Option<Transmit> {
-        None
-    }
-    fn poll_timeout(&self) -> Option<(Instant, Why)> {
-        None
-    }
-    fn poll_event(&mut self) -> Option<Event> {
-        None
-    }
-    fn send(&mut self, _: ObjectId, _: u64, _: u64) {}
-    fn unsent(&self) -> u64 {
-        0
-    }
-    fn cancel_unsent(&mut self) {}
-    fn write(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-    fn unwritten(&self) -> usize {
-        0
-    }
-    fn read(&mut self, _: &mut Vec<u8>) {}
-    fn close(&mut self, _: Instant, _: u32, _: &str) {}
-    fn is_closed(&self) -> bool {
-        false
-    }
-    fn stats(&self) -> Stats {
-        Stats::default()
-    }
-}
-
-impl Kept {
-    fn said(&self) -> Vec<Message> {
-        let mut inbox = Inbox::default();
-        inbox.tail().extend_from_slice(&self.0);
-        std::iter::from_fn(|| inbox.next().unwrap()).collect()
-    }
+fn said(session: &FakeSession) -> Vec<Message> {
+    let mut inbox = Inbox::default();
+    inbox.tail().extend_from_slice(&session.written);
+    std::iter::from_fn(|| inbox.next().unwrap()).collect()
 }
 
 fn entry(path: &str, size: u64) -> Entry {
@@ -117,7 +73,7 @@ fn send_all(receiver: &mut Receiver, files: &[(&str, u64)]) -> u64 {
 
 /// Moves it on until it is finished; what it said.
 fn finish(receiver: &mut Receiver) -> Vec<Message> {
-    let mut session = Kept::default();
+    let mut session = FakeSession::default();
     let mut now = Instant::EPOCH;
     while !receiver.is_finished() {
         receiver.poll(now, &mut session);
@@ -125,7 +81,7 @@ fn finish(receiver: &mut Receiver) -> Vec<Message> {
         std::thread::yield_now();
     }
     receiver.poll(now, &mut session);
-    session.said()
+    said(&session)
 }
 
 /// A disk that takes nothing.
@@ -347,11 +303,11 @@ fn reread(dir: &Path, size: u64, lies: u32, verify_disk: bool) -> (Receiver, Vec
     };
     let mut receiver = receiver_on(disk, dir, rules).unwrap();
     send_all(&mut receiver, &[("a", size)]);
-    let (mut session, mut now, mut heard) = (Kept::default(), Instant::EPOCH, 0);
+    let (mut session, mut now, mut heard) = (FakeSession::default(), Instant::EPOCH, 0);
     while !receiver.is_finished() {
         receiver.poll(now, &mut session);
         now += place::LINGER;
-        let said = session.said();
+        let said = said(&session);
         for message in &said[heard..] {
             let Message::Repair { file: 0, ranges } = message else {
                 continue;
@@ -378,7 +334,7 @@ fn reread(dir: &Path, size: u64, lies: u32, verify_disk: bool) -> (Receiver, Vec
         heard = said.len();
         std::thread::yield_now();
     }
-    (receiver, session.said())
+    (receiver, said(&session))
 }
 
 #[test]
@@ -439,13 +395,13 @@ fn what_is_there_already_is_read_from_the_disk_if_that_is_asked() {
         }
         let mut receiver = receiver(tmp.path(), rules).unwrap();
         assert_eq!(send_all(&mut receiver, &files), 0, "compared, not wanted");
-        let mut session = Kept::default();
+        let mut session = FakeSession::default();
         while receiver.is_waiting() {
             receiver.poll(Instant::EPOCH, &mut session);
             std::thread::yield_now();
         }
         receiver.poll(Instant::EPOCH, &mut session);
-        let repairs = session.said().into_iter();
+        let repairs = said(&session).into_iter();
         let repairs = repairs.filter(|m| matches!(m, Message::Repair { .. }));
         assert_eq!(repairs.count(), usize::from(changed));
     }
@@ -468,7 +424,7 @@ fn what_an_ended_run_left_where_a_hole_is_told_becomes_a_hole() {
     let idle = |receiver: &mut Receiver| {
         let mut now = Instant::EPOCH;
         while receiver.next_wake(now).is_some() {
-            receiver.poll(now, &mut Kept::default());
+            receiver.poll(now, &mut FakeSession::default());
             now += REPORT_AFTER;
             std::thread::yield_now();
         }

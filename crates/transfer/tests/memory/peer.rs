@@ -5,13 +5,12 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use farhaul_core::{
     codec::Reader,
-    datagram::{Received, Transmit, TxBuf},
-    protocol::{Event, Session, Turn},
-    stats::{Stats, Why},
-    store::{Extent, ObjectId, StoreError},
+    protocol::{Event, Session as _},
+    store::{Extent, StoreError},
     time::Instant,
 };
 use farhaul_io::App;
+use farhaul_testkit::FakeSession;
 use farhaul_transfer::{
     client::{Download, Options, Remote},
     server::{Access, Allow, Policy, Server, Share},
@@ -21,59 +20,10 @@ use farhaul_transfer::{
 const WINDOW: usize = 4 << 20;
 const VERSION: u64 = 5;
 
-/// The victim's end of the session.
-#[derive(Default)]
-pub(crate) struct Line {
-    pub(crate) written: Vec<u8>,
-    arrived: Vec<u8>,
-    /// Content that was queued, bytes.
-    pub(crate) sent: u64,
-    pub(crate) closed: Option<(u32, String)>,
-}
-
-impl Session for Line {
-    fn handle_datagrams(&mut self, _: &mut Turn<'_>, _: Received<'_>) {}
-    fn handle_timeout(&mut self, _: &mut Turn<'_>) {}
-    fn poll_transmit(&mut self, _: &mut Turn<'_>, _: &mut TxBuf) -> Option<Transmit> {
-        None
-    }
-    fn poll_timeout(&self) -> Option<(Instant, Why)> {
-        None
-    }
-    fn poll_event(&mut self) -> Option<Event> {
-        None
-    }
-    fn send(&mut self, _: ObjectId, _: u64, len: u64) {
-        self.sent += len;
-    }
-    fn unsent(&self) -> u64 {
-        0
-    }
-    fn cancel_unsent(&mut self) {}
-    fn write(&mut self, bytes: &[u8]) {
-        self.written.extend_from_slice(bytes);
-    }
-    fn unwritten(&self) -> usize {
-        self.written.len()
-    }
-    fn read(&mut self, into: &mut Vec<u8>) {
-        into.append(&mut self.arrived);
-    }
-    fn close(&mut self, _: Instant, code: u32, text: &str) {
-        self.closed.get_or_insert((code, text.to_string()));
-    }
-    fn is_closed(&self) -> bool {
-        self.closed.is_some()
-    }
-    fn stats(&self) -> Stats {
-        Stats::default()
-    }
-}
-
 /// A real end, and what the test does to it.
 pub(crate) struct Victim {
     app: Box<dyn App>,
-    pub(crate) line: Line,
+    pub(crate) line: FakeSession,
     now: Instant,
     /// Bytes of frames that it was given.
     pub(crate) fed: usize,
@@ -83,7 +33,10 @@ pub(crate) struct Victim {
 
 impl Victim {
     fn new(mut app: Box<dyn App>) -> Self {
-        let mut line = Line::default();
+        let mut line = FakeSession {
+            swallows: true,
+            ..FakeSession::default()
+        };
         let connected = Event::Connected {
             peer_key: Some(vec![7]),
         };

@@ -2,7 +2,6 @@
 //! repairs and in batches that mix files; the ordered stream arrives in odd pieces. Nothing is lost.
 
 use std::{
-    collections::VecDeque,
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -11,72 +10,18 @@ use std::{
 };
 
 use farhaul_core::{
-    datagram::{Received, Transmit, TxBuf},
-    protocol::{CloseReason, Event, Session, Turn},
+    protocol::{CloseReason, Event, Session as _},
     rng::Rng,
-    stats::{Stats, Why},
-    store::{Extent, ObjectId, StoreError},
+    store::{Extent, StoreError},
     time::Instant,
 };
 use farhaul_io::App;
+use farhaul_testkit::FakeSession;
 use farhaul_transfer::{
     Outcome,
     client::{Download, Options, Remote, Upload},
     server::{Access, Allow, Policy, Server, Share},
 };
-
-/// A session whose network is the loop in [`run`].
-#[derive(Default)]
-pub(crate) struct Fake {
-    queue: VecDeque<(ObjectId, u64, u64)>,
-    written: Vec<u8>,
-    arrived: Vec<u8>,
-    events: VecDeque<Event>,
-    closed: Option<(u32, String)>,
-    over: bool,
-}
-
-impl Session for Fake {
-    fn handle_datagrams(&mut self, _: &mut Turn<'_>, _: Received<'_>) {}
-    fn handle_timeout(&mut self, _: &mut Turn<'_>) {}
-    fn poll_transmit(&mut self, _: &mut Turn<'_>, _: &mut TxBuf) -> Option<Transmit> {
-        None
-    }
-    fn poll_timeout(&self) -> Option<(Instant, Why)> {
-        None
-    }
-    fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-    fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
-        assert!(len > 0, "nothing is not sent");
-        self.queue.push_back((object, offset, len));
-    }
-    fn unsent(&self) -> u64 {
-        self.queue.iter().map(|q| q.2).sum()
-    }
-    fn cancel_unsent(&mut self) {
-        self.queue.clear();
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        self.written.extend_from_slice(bytes);
-    }
-    fn unwritten(&self) -> usize {
-        self.written.len()
-    }
-    fn read(&mut self, into: &mut Vec<u8>) {
-        into.append(&mut self.arrived);
-    }
-    fn close(&mut self, _: Instant, code: u32, text: &str) {
-        self.closed.get_or_insert((code, text.to_string()));
-    }
-    fn is_closed(&self) -> bool {
-        self.over
-    }
-    fn stats(&self) -> Stats {
-        Stats::default()
-    }
-}
 
 /// Sees a segment's offset and bytes.
 pub(crate) type Meddle = Box<dyn FnMut(u64, &mut [u8])>;
@@ -119,14 +64,17 @@ impl Way {
 /// One side.
 struct End<'a> {
     app: &'a mut dyn App,
-    session: Fake,
+    session: FakeSession,
     /// Segments on their way from here.
     flying: Vec<(u64, Vec<u8>)>,
 }
 
 impl<'a> End<'a> {
     fn new(app: &'a mut dyn App) -> Self {
-        let mut session = Fake::default();
+        let mut session = FakeSession {
+            lingers: true,
+            ..FakeSession::default()
+        };
         session.events.push_back(Event::Connected {
             peer_key: Some(vec![7]),
         });
@@ -149,8 +97,9 @@ impl<'a> End<'a> {
         let mut extents = Vec::new();
         let mut at = 0;
         while extents.len() < 64
-            && let Some((object, offset, len)) = self.session.queue.front_mut()
+            && let Some((object, offset, len)) = self.session.sends.front_mut()
         {
+            assert!(*len > 0, "nothing is not sent");
             let n = (*len).min(way.segment);
             at += 30;
             extents.push(Extent {
@@ -162,7 +111,7 @@ impl<'a> End<'a> {
             at += u32::try_from(n).unwrap();
             (*offset, *len) = (*offset + n, *len - n);
             if *len == 0 {
-                self.session.queue.pop_front();
+                self.session.sends.pop_front();
             }
         }
         if extents.is_empty() {

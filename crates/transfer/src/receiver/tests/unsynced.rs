@@ -28,7 +28,7 @@ fn killed(dir: &Path) {
     content(&mut receiver);
     let mut now = Instant::EPOCH;
     while receiver.tally.files_ok == 0 {
-        receiver.poll(now, &mut Kept::default());
+        receiver.poll(now, &mut FakeSession::default());
         now += place::LINGER;
         std::thread::yield_now();
     }
@@ -53,13 +53,13 @@ fn content(receiver: &mut Receiver) {
 /// A later run on this disk; how often content was asked for.
 fn again(dir: &Path, disk: impl Interposer + 'static, rules: Rules) -> (usize, Receiver) {
     let mut receiver = receiver_on(disk, dir, rules).unwrap();
-    let (mut session, mut now, mut asked) = (Kept::default(), Instant::EPOCH, 0);
+    let (mut session, mut now, mut asked) = (FakeSession::default(), Instant::EPOCH, 0);
     assert_eq!(send_all(&mut receiver, &[("a", 5000)]), 0, "compared first");
     while !receiver.is_finished() {
         receiver.poll(now, &mut session);
         now += place::LINGER;
         let repairs = |m: &Message| matches!(m, Message::Repair { .. });
-        if session.said().into_iter().filter(repairs).count() > asked {
+        if said(&session).into_iter().filter(repairs).count() > asked {
             asked += 1;
             content(&mut receiver);
         }

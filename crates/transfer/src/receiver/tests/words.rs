@@ -16,7 +16,7 @@ fn the_root_that_is_told_is_the_one_that_was_checked() {
         let tmp = tempfile::tempdir().unwrap();
         let mut receiver = receiver(tmp.path(), SYNCED).unwrap();
         send_all(&mut receiver, &[("a", size)]);
-        let (mut session, mut now) = (Kept::default(), Instant::EPOCH);
+        let (mut session, mut now) = (FakeSession::default(), Instant::EPOCH);
         while !receiver.is_finished() {
             receiver.poll(now, &mut session);
             now += place::LINGER;

@@ -1,0 +1,93 @@
+//! How is an application tested alone? On a session that is nothing but its queues: what the application
+//! asks for is kept, and the test, or whatever plays the peer, decides what arrives.
+
+use std::collections::VecDeque;
+
+use farhaul_core::{
+    datagram::{Received, Transmit, TxBuf},
+    protocol::{Event, Session, Turn},
+    stats::{Stats, Why},
+    store::ObjectId,
+    time::Instant,
+};
+
+/// A session without a network; [`Self::default`] is one on which nothing has happened.
+#[derive(Clone, Debug, Default)]
+pub struct FakeSession {
+    /// What waits to be sent: object, first byte, length.
+    pub sends: VecDeque<(ObjectId, u64, u64)>,
+    /// What is to be sent leaves at once, and is only counted.
+    pub swallows: bool,
+    /// Bytes that were to be sent so far.
+    pub sent: u64,
+    /// What was written to the ordered stream and has not been taken away.
+    pub written: Vec<u8>,
+    /// What arrived on the ordered stream and has not been read.
+    pub arrived: Vec<u8>,
+    /// What it has to tell.
+    pub events: VecDeque<Event>,
+    /// How it was closed first.
+    pub closed: Option<(u32, String)>,
+    /// It is not over when it was closed.
+    pub lingers: bool,
+    /// Its counters.
+    pub stats: Stats,
+}
+
+impl Session for FakeSession {
+    fn handle_datagrams(&mut self, _: &mut Turn<'_>, _: Received<'_>) {}
+
+    fn handle_timeout(&mut self, _: &mut Turn<'_>) {}
+
+    fn poll_transmit(&mut self, _: &mut Turn<'_>, _: &mut TxBuf) -> Option<Transmit> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<(Instant, Why)> {
+        None
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
+        self.sent = self.sent.saturating_add(len);
+        if !self.swallows {
+            self.sends.push_back((object, offset, len));
+        }
+    }
+
+    fn unsent(&self) -> u64 {
+        let lens = self.sends.iter().map(|(_, _, len)| *len);
+        lens.fold(0, u64::saturating_add)
+    }
+
+    fn cancel_unsent(&mut self) {
+        self.sends.clear();
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.written.extend_from_slice(bytes);
+    }
+
+    fn unwritten(&self) -> usize {
+        self.written.len()
+    }
+
+    fn read(&mut self, into: &mut Vec<u8>) {
+        into.append(&mut self.arrived);
+    }
+
+    fn close(&mut self, _: Instant, code: u32, text: &str) {
+        self.closed.get_or_insert((code, text.into()));
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.is_some() && !self.lingers
+    }
+
+    fn stats(&self) -> Stats {
+        self.stats
+    }
+}
