@@ -89,13 +89,23 @@ impl Bitmap {
         usize::try_from(n / 64 - self.first_word).unwrap_or(usize::MAX)
     }
 
+    /// The membership of the 64 numbers around `n`; what is settled is in the set.
+    fn word(&self, n: u64) -> u64 {
+        let settled = self.base.saturating_sub(n - n % 64);
+        if settled >= 64 {
+            return u64::MAX;
+        }
+        let word = self.words.get(self.index(n)).copied().unwrap_or(0);
+        word | ((1 << settled) - 1)
+    }
+
     /// The length of the run of equal membership that ends at `last` (inclusive), going down but not
     /// below `floor`.
     pub fn run_down(&self, last: u64, floor: u64) -> u64 {
         let member = self.contains(last);
         let mut n = last;
         loop {
-            let word = self.words.get(self.index(n)).copied().unwrap_or(0);
+            let word = self.word(n);
             let word = if member { word } else { !word };
             let top = n % 64;
             let run = u64::from((word << (63 - top)).leading_ones()).min(top + 1);
@@ -113,7 +123,7 @@ impl Bitmap {
         let member = self.contains(first);
         let mut n = first;
         while n < end {
-            let word = self.words.get(self.index(n)).copied().unwrap_or(0);
+            let word = self.word(n);
             let others = if member { !word } else { word } >> (n % 64);
             if others != 0 {
                 return (n + u64::from(others.trailing_zeros())).min(end) - first;
@@ -131,6 +141,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn what_is_settled_is_one_run() {
+        let mut map = Bitmap::default();
+        map.insert(63);
+        map.advance(64);
+        assert_eq!((map.end(), map.run_down(63, 0)), (64, 64));
+        map.insert(70);
+        map.advance(67);
+        assert_eq!((map.run_down(66, 3), map.run_down(69, 60)), (64, 3));
+        assert_eq!(map.run_up(60, 80), 7);
+    }
 
     #[test]
     fn a_number_too_far_ahead_costs_nothing() {
