@@ -211,7 +211,9 @@ impl<M: Machine> Shell<M> {
             }
             Frame::Stream(bytes) => {
                 self.stream.on_bytes(bytes)?;
-                self.events.push_back(Event::Readable);
+                if self.events.back() != Some(&Event::Readable) {
+                    self.events.push_back(Event::Readable);
+                }
                 Ok(())
             }
             Frame::Credit(read) => self.stream.on_credit(read),

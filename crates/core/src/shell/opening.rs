@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::{
     channel::Channel,
-    datagram::{self, HELLO, Join, READY, WELCOME},
+    datagram::{self, HEAD, HELLO, Join, READY, WELCOME},
     frame::MAX_GREETING,
     machine::Machine,
     session::Shell,
@@ -27,6 +27,8 @@ use crate::{
 const AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(250)];
 /// A smaller full datagram than this is not agreed to.
 const LEAST_DATAGRAM: u16 = 256;
+/// An answer is at most so many times as long as what it answers.
+const MOST_ANSWERED: usize = 3;
 /// The least rtt that an opening is believed to have shown.
 const LEAST_RTT: Duration = Duration::from_micros(100);
 
@@ -45,8 +47,9 @@ pub(super) struct Opening {
     /// When a datagram of the opening leaves again.
     pub(super) again: Option<Instant>,
     pause: Duration,
-    /// Answers owed.
+    /// Answers owed, and the length of what they answer.
     owed: u32,
+    asked_len: usize,
 }
 
 impl Opening {
@@ -60,6 +63,7 @@ impl Opening {
             again: asks.then_some(now),
             pause: if asks { AGAIN[1] } else { AGAIN[0] },
             owed: 0,
+            asked_len: 0,
         }
     }
 
@@ -225,6 +229,7 @@ impl<M: Machine> Shell<M> {
             (HELLO, false) => {
                 if let Some(opening) = &mut self.opening {
                     opening.owed = (opening.owed + 1).min(2);
+                    opening.asked_len = HEAD + body.len();
                     if !opening.greeted {
                         let (datagram, greeting) = datagram::hello(body)?;
                         self.agree(now, datagram, greeting)?;
@@ -286,6 +291,8 @@ impl<M: Machine> Shell<M> {
             w.u16(self.datagram).ok()?;
             w.put(&greeting).ok()?;
         }
-        Some(())
+        // Whoever asked may be somebody else than the one who is answered.
+        let asked = self.opening.as_ref().map_or(0, |o| o.asked_len);
+        (kind != WELCOME || w.len() <= MOST_ANSWERED * asked).then_some(())
     }
 }
