@@ -9,7 +9,8 @@
 //! - the plug-in contract: [`congestion`] (laws), [`protocol`] (sessions), [`control`] (TCP beside them),
 //!   [`app`] (what rides on a session)
 //! - words from elsewhere, as they may be shown: [`text`]
-//! - structures: [`send`], [`recv`], [`loss`], [`rate`], [`path`], [`seq`]
+//! - structures: [`send`], [`recv`], [`loss`], [`rate`], [`path`], [`seq`],
+//!   [`stream`]
 //! - whether a session is alive: [`life`]; which sessions are: [`live`]
 //! - numbered packets, range-coded feedback, selective repair: [`arq`]
 //! - what is the same in every session that is not sealed: [`shell`]
@@ -33,6 +34,7 @@ pub mod seq;
 pub mod shell;
 pub mod stats;
 pub mod store;
+pub mod stream;
 pub mod text;
 pub mod time;
 pub mod units;

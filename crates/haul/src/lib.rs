@@ -30,7 +30,6 @@ mod peer;
 mod protocol;
 mod seal;
 mod session;
-mod stream;
 pub mod wire;
 
 pub use config::{ConfigError, HaulConfig, PeerPolicy};

@@ -16,6 +16,7 @@ use farhaul_core::{
     protocol::{CloseReason, Event, Session, Turn},
     stats::{Stats, Why},
     store::ObjectId,
+    stream::{Incoming, Outgoing},
     time::Instant,
     units::Rate,
 };
@@ -28,7 +29,6 @@ use crate::{
     mtu::Mtu,
     path::Path,
     seal::Seal,
-    stream::{Incoming, Outgoing},
     wire::{BASE_DATAGRAM, feedback::Known},
 };
 

@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use farhaul_core::{send::STREAM, store::ObjectId, time::Instant};
+use farhaul_core::{send::STREAM, store::ObjectId, stream, time::Instant};
 
 use super::{Framing, seq, wire::Position};
 
@@ -219,14 +219,7 @@ impl Outflow {
     /// Copies written bytes of a piece that is not acknowledged.
     pub(super) fn copy(&self, offset: u64, into: &mut [u8]) {
         let at = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
-        let (a, b) = self.bytes.as_slices();
-        let first = a.get(at.min(a.len())..).unwrap_or_default();
-        let n = first.len().min(into.len());
-        into[..n].copy_from_slice(&first[..n]);
-        let second = b.get(at.saturating_sub(a.len()).min(b.len())..);
-        let second = second.unwrap_or_default();
-        let rest = second.len().min(into.len() - n);
-        into[n..n + rest].copy_from_slice(&second[..rest]);
+        stream::copy(&self.bytes, at, into);
     }
 
     pub(super) const fn unsent(&self) -> u64 {

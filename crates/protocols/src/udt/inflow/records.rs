@@ -1,13 +1,11 @@
 //! A record: object (four bytes), offset (eight bytes), data. The last object number is the ordered
 //! stream of what was written, which is put together here.
 
-use std::collections::VecDeque;
-
 use farhaul_core::{
     codec::{NoRoom, Reader, Writer},
-    loss::Ranges,
     send::STREAM,
     store::{Extent, ObjectId},
+    stream::Incoming,
 };
 
 use super::{BadPayload, Taken};
@@ -17,8 +15,6 @@ use crate::udt::outflow::STREAM_WINDOW;
 pub(in crate::udt) const RECORD: usize = 12;
 /// Bytes of the stream that may wait for those before them or for the reader.
 const LIMIT: u64 = 4 * STREAM_WINDOW;
-/// Separate runs that may wait.
-const MAX_RUNS: usize = 8_192;
 
 /// Writes the head of a record.
 pub(in crate::udt) fn put_record(
@@ -34,19 +30,14 @@ pub(in crate::udt) fn put_record(
 #[derive(Debug)]
 pub(in crate::udt) struct Records {
     window: u64,
-    /// Bytes of the stream from `read` on, holes included.
-    bytes: VecDeque<u8>,
-    read: u64,
-    have: Ranges,
+    stream: Incoming,
 }
 
 impl Records {
     pub(super) fn new(window: u64) -> Self {
         Self {
             window,
-            bytes: VecDeque::new(),
-            read: 0,
-            have: Ranges::default(),
+            stream: Incoming::new(LIMIT),
         }
     }
 
@@ -78,39 +69,20 @@ impl Records {
 
     /// Takes a piece of the stream; true if there is more to read.
     fn insert(&mut self, offset: u64, data: &[u8]) -> Result<bool, BadPayload> {
-        let end = offset + data.len() as u64;
-        if end > self.read + LIMIT || self.have.len() > MAX_RUNS {
-            return Err(BadPayload("more of the stream than was asked for"));
-        }
-        if offset < self.read {
+        if offset < self.stream.read_to() {
             return Err(BadPayload("a piece of the stream once more"));
         }
-        let before = self.have.prefix();
-        let at = usize::try_from(offset - self.read).unwrap_or(usize::MAX);
-        if self.bytes.len() < at + data.len() {
-            self.bytes.resize(at + data.len(), 0);
-        }
-        let (a, b) = self.bytes.as_mut_slices();
-        let split = data.len().min(a.len().saturating_sub(at));
-        let (head, tail) = data.split_at(split);
-        if !head.is_empty() {
-            a[at..at + split].copy_from_slice(head);
-        }
-        let at = (at + split).saturating_sub(a.len());
-        b[at..at + tail.len()].copy_from_slice(tail);
-        self.have.insert(offset..end);
-        Ok(self.have.prefix() > before)
+        let taken = self.stream.insert(offset, data);
+        taken.ok_or(BadPayload("more of the stream than was asked for"))
     }
 
     pub(super) fn read(&mut self, into: &mut Vec<u8>) {
-        let n = usize::try_from(self.have.prefix().saturating_sub(self.read)).unwrap_or_default();
-        into.extend(self.bytes.drain(..n));
-        self.read += n as u64;
+        self.stream.read(into);
     }
 
     /// The whole window, but for a reader who does not read.
     pub(super) fn room(&self) -> u64 {
-        if self.bytes.len() as u64 > LIMIT / 2 {
+        if self.stream.kept() > LIMIT / 2 {
             2
         } else {
             self.window

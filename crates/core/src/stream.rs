@@ -5,10 +5,10 @@
 
 use std::collections::VecDeque;
 
-use farhaul_core::loss::Ranges;
+use crate::loss::Ranges;
 
 /// Bytes that may be on their way or unread.
-pub(crate) const WINDOW: u64 = 4 << 20;
+pub const WINDOW: u64 = 4 << 20;
 /// Bytes read after which the peer is told.
 const CREDIT_STEP: u64 = WINDOW / 4;
 /// Separate runs that may wait to be joined.
@@ -16,7 +16,7 @@ const MAX_RUNS: usize = 8_192;
 
 /// The sending end.
 #[derive(Debug, Default)]
-pub(crate) struct Outgoing {
+pub struct Outgoing {
     /// Bytes from `start` on.
     bytes: VecDeque<u8>,
     start: u64,
@@ -25,7 +25,8 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(crate) fn write(&mut self, bytes: &[u8]) {
+    /// Appends to what leaves.
+    pub fn write(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
 
@@ -34,7 +35,7 @@ impl Outgoing {
     }
 
     /// Offset and length of what may now be given to the sender.
-    pub(crate) fn take_queueable(&mut self) -> Option<(u64, u64)> {
+    pub fn take_queueable(&mut self) -> Option<(u64, u64)> {
         let end = self.end().min(self.peer_read + WINDOW);
         let from = self.queued;
         (end > from).then(|| {
@@ -44,50 +45,55 @@ impl Outgoing {
     }
 
     /// Something is written that the peer's window does not take yet.
-    pub(crate) fn is_blocked(&self) -> bool {
+    pub fn is_blocked(&self) -> bool {
         self.end() > self.queued
     }
 
     /// The peer has read up to `read`; false if that was never sent.
-    pub(crate) fn on_credit(&mut self, read: u64) -> bool {
+    pub fn on_credit(&mut self, read: u64) -> bool {
         self.peer_read = self.peer_read.max(read);
         read <= self.queued
     }
 
     /// Everything below has been acknowledged and forgotten.
-    pub(crate) const fn start(&self) -> u64 {
+    pub const fn start(&self) -> u64 {
         self.start
     }
 
     /// Everything below `acked` may be forgotten.
-    pub(crate) fn on_acked(&mut self, acked: u64) {
+    pub fn on_acked(&mut self, acked: u64) {
         let n = acked.min(self.queued).saturating_sub(self.start);
         self.bytes.drain(..usize::try_from(n).unwrap_or_default());
         self.start += n;
     }
 
     /// Bytes written and not acknowledged.
-    pub(crate) fn pending(&self) -> usize {
+    pub fn pending(&self) -> usize {
         self.bytes.len()
     }
 
     /// Copies a queued piece.
-    pub(crate) fn copy(&self, offset: u64, into: &mut [u8]) {
+    pub fn copy(&self, offset: u64, into: &mut [u8]) {
         let at = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
-        let (a, b) = self.bytes.as_slices();
-        let first = a.get(at.min(a.len())..).unwrap_or_default();
-        let n = first.len().min(into.len());
-        into[..n].copy_from_slice(&first[..n]);
-        let rest = into.len() - n;
-        let second = &b[at.saturating_sub(a.len()).min(b.len())..];
-        let rest = rest.min(second.len());
-        into[n..n + rest].copy_from_slice(&second[..rest]);
+        copy(&self.bytes, at, into);
     }
 }
 
+/// Copies what `bytes` have from `at` on, as far as they go.
+pub fn copy(bytes: &VecDeque<u8>, at: usize, into: &mut [u8]) {
+    let (a, b) = bytes.as_slices();
+    let first = a.get(at.min(a.len())..).unwrap_or_default();
+    let n = first.len().min(into.len());
+    into[..n].copy_from_slice(&first[..n]);
+    let second = &b[at.saturating_sub(a.len()).min(b.len())..];
+    let rest = second.len().min(into.len() - n);
+    into[n..n + rest].copy_from_slice(&second[..rest]);
+}
+
 /// The receiving end.
-#[derive(Debug, Default)]
-pub(crate) struct Incoming {
+#[derive(Debug)]
+pub struct Incoming {
+    window: u64,
     /// Bytes from `read` on, holes included.
     bytes: VecDeque<u8>,
     read: u64,
@@ -95,11 +101,38 @@ pub(crate) struct Incoming {
     told: u64,
 }
 
+impl Default for Incoming {
+    fn default() -> Self {
+        Self::new(WINDOW)
+    }
+}
+
 impl Incoming {
+    /// Takes `window` bytes beyond what was read.
+    pub fn new(window: u64) -> Self {
+        Self {
+            window,
+            bytes: VecDeque::new(),
+            read: 0,
+            have: Ranges::default(),
+            told: 0,
+        }
+    }
+
+    /// Bytes read so far.
+    pub const fn read_to(&self) -> u64 {
+        self.read
+    }
+
+    /// Bytes kept, holes included.
+    pub fn kept(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     /// Takes a piece; `Some(true)` if there is more to read now, `None` if the peer must not send it.
-    pub(crate) fn insert(&mut self, offset: u64, data: &[u8]) -> Option<bool> {
+    pub fn insert(&mut self, offset: u64, data: &[u8]) -> Option<bool> {
         let end = offset.checked_add(data.len() as u64)?;
-        if end > self.read + WINDOW || self.have.len() > MAX_RUNS {
+        if end > self.read + self.window || self.have.len() > MAX_RUNS {
             return None;
         }
         let before = self.have.prefix();
@@ -124,24 +157,24 @@ impl Incoming {
     }
 
     /// Appends what is there in order.
-    pub(crate) fn read(&mut self, into: &mut Vec<u8>) {
+    pub fn read(&mut self, into: &mut Vec<u8>) {
         let n = usize::try_from(self.have.prefix() - self.read).unwrap_or_default();
         into.extend(self.bytes.drain(..n));
         self.read += n as u64;
     }
 
     /// Anything ever arrived.
-    pub(crate) fn is_used(&self) -> bool {
+    pub fn is_used(&self) -> bool {
         !self.have.is_empty()
     }
 
     /// The peer should be told that it may send more.
-    pub(crate) const fn credit_due(&self) -> bool {
+    pub const fn credit_due(&self) -> bool {
         self.read - self.told >= CREDIT_STEP
     }
 
     /// What to tell.
-    pub(crate) fn credit(&mut self) -> u64 {
+    pub fn credit(&mut self) -> u64 {
         self.told = self.read;
         self.read
     }
