@@ -344,6 +344,10 @@ impl<X: Copy + Default> Flight<X> {
         for number in range {
             if let Some(sent) = self.take_off(number) {
                 self.count_lost(number, &sent, lost);
+            }
+            // One that was taken and did not leave is marked again.
+            let is_lost = |sent: &Sent<X>| sent.state == State::Lost;
+            if self.log.get(number).is_some_and(is_lost) {
                 self.marked.insert(number..number + 1);
             }
         }

@@ -55,10 +55,14 @@ impl Twin {
     }
 
     fn lose(&mut self, number: u64) -> u64 {
-        let Some(packet) = self.packets.get_mut(&number).filter(|p| p.0 != State::Lost) else {
+        let Some(packet) = self.packets.get_mut(&number) else {
             return 0;
         };
-        (packet.0, packet.2) = (State::Lost, true);
+        packet.2 = true;
+        if packet.0 == State::Lost {
+            return 0;
+        }
+        packet.0 = State::Lost;
         self.lost += 1;
         packet.1
     }
@@ -132,6 +136,19 @@ proptest! {
             prop_assert_eq!(flight.log().next(), twin.next);
         }
     }
+}
+
+#[test]
+fn what_was_taken_and_did_not_leave_is_lost_again() {
+    let now = Instant::from_nanos(1);
+    let mut flight = Flight::keeping(Box::new(Law), Rate::UNLIMITED);
+    flight.push(now, 7, 100, State::Outstanding);
+    for _ in 0..2 {
+        flight.mark_lost(0..1, &mut Lost::default());
+        assert_eq!(flight.next_lost(), Some((0, 7)));
+        assert!(!flight.has_lost());
+    }
+    assert_eq!(flight.count.lost, 1);
 }
 
 #[test]
