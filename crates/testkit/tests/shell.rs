@@ -75,6 +75,22 @@ fn who_does_not_hear_the_listener_opens_nothing_and_is_sent_nothing() {
     end.expire(late);
     end.listen(late);
     assert_eq!(end.events, [Event::Closed(CloseReason::Unfinished)]);
+    let after = said(&mut end, late);
+    assert_eq!(after, Vec::<Vec<u8>>::new(), "nobody is told");
+}
+
+#[test]
+fn an_answer_is_bounded_by_the_shortest_that_asks() {
+    let law = lookup("reno").expect("a known law");
+    let protocol = Box::new(bare(move || law.make(), 1_500));
+    let mut end = Driver::new(protocol, ([192, 0, 2, 2], 2).into(), Hollow, Rng::new(1));
+    let hello = datagram(0x40, &1_472_u16.to_be_bytes());
+    end.admit(start(), client(), &hello);
+    feed(&mut end, start(), hello.clone());
+    feed(&mut end, start(), datagram(0x40, &[]));
+    let asked = hello.len() + 5;
+    let answered: usize = said(&mut end, start()).iter().map(Vec::len).sum();
+    assert!(answered <= 3 * asked, "{answered} for {asked}");
 }
 
 #[test]

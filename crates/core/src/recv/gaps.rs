@@ -6,6 +6,9 @@ use std::{collections::VecDeque, ops::Range, time::Duration};
 
 use crate::{loss::Ranges, time::Instant};
 
+/// Filled gaps that may wait beside as many as are open.
+const SPARE: usize = 256;
+
 /// The missing packets of one sender.
 #[derive(Clone, Debug, Default)]
 pub struct Gaps {
@@ -43,6 +46,20 @@ impl Gaps {
             self.missing.insert(gap.clone());
             self.fresh.push_back(gap);
             self.next = number;
+            self.forget_filled();
+        }
+    }
+
+    /// Where many gaps wait to be reported and most of them have been filled, those are forgotten.
+    fn forget_filled(&mut self) {
+        let most = 2 * self.missing.len() + SPARE;
+        let missing = &self.missing;
+        let open = |range: &Range<u64>| missing.within(range.clone()).next().is_some();
+        if self.fresh.len() > most {
+            self.fresh.retain(open);
+        }
+        if self.reported.len() > most {
+            self.reported.retain(|(_, range)| open(range));
         }
     }
 
@@ -112,6 +129,16 @@ mod tests {
     use super::*;
 
     const PAUSE: Duration = Duration::from_millis(30);
+
+    #[test]
+    fn gaps_that_were_filled_unreported_are_forgotten() {
+        let mut gaps = Gaps::new(0);
+        for pair in 0..100_000 {
+            assert!(gaps.on_packet(2 * pair + 1) && gaps.on_packet(2 * pair));
+        }
+        assert!(gaps.fresh.len() <= SPARE + 3, "{}", gaps.fresh.len());
+        assert!(gaps.is_complete());
+    }
 
     proptest! {
         /// A naive receiver knows what came; each missing packet is told of at once, and again after

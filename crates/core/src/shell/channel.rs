@@ -144,6 +144,7 @@ impl<M: Machine> Shell<M> {
                 self.fail(now, CloseReason::Lane(why.to_owned()));
                 self.life.end();
             }
+            Control::Bytes(_) if !self.life.is_open() => {}
             Control::Bytes(bytes) => {
                 let mut kept = std::mem::take(&mut lane.kept);
                 kept.extend(bytes);
@@ -193,6 +194,10 @@ impl<M: Machine> Shell<M> {
             }
         }
         bytes.drain(..used);
+        if !self.life.is_open() {
+            // Of a session that ends nothing is read any more.
+            return Vec::new();
+        }
         self.settle();
         bytes
     }
@@ -201,6 +206,10 @@ impl<M: Machine> Shell<M> {
         match frame {
             Frame::Hello(datagram, greeting) => self.agree(now, datagram, greeting),
             Frame::Ready => self.on_ready(now),
+            Frame::Close(code, text) => {
+                self.on_close(now, code, text);
+                Ok(())
+            }
             _ if self.opening.is_some() => Err(DecodeError::Malformed(
                 "a message before the opening was over",
             )),
@@ -222,10 +231,6 @@ impl<M: Machine> Shell<M> {
                 Ok(())
             }
             Frame::Pong => Ok(()),
-            Frame::Close(code, text) => {
-                self.on_close(now, code, text);
-                Ok(())
-            }
         }
     }
 
@@ -306,10 +311,9 @@ impl<M: Machine> Shell<M> {
         let Channel::InBand(channel) = &self.channel else {
             return;
         };
+        // With less room than a frame takes a machine is told that there is none.
         let room = channel.bytes.room();
-        if room < HEADER + MAX_FRAME {
-            return;
-        }
+        let room = if room < HEADER + MAX_FRAME { 0 } else { room };
         let mut frames = Vec::new();
         self.poll_frames(now, room, &mut frames);
         if let Channel::InBand(channel) = &mut self.channel

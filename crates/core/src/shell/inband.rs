@@ -27,6 +27,8 @@ pub(super) struct InBand {
     out: VecDeque<u8>,
     acked: u64,
     sent: u64,
+    /// The most that was ever sent: what is sent again may be acknowledged before.
+    ever: u64,
     received: u64,
     /// An acknowledgement is owed.
     owed: bool,
@@ -42,6 +44,7 @@ impl InBand {
             out: VecDeque::new(),
             acked: 0,
             sent: 0,
+            ever: 0,
             received: 0,
             owed: false,
             rtt,
@@ -85,13 +88,14 @@ impl InBand {
     ) -> Result<&'a [u8], DecodeError> {
         let mut r = Reader::new(bytes);
         let (acked, offset) = (r.u64()?, r.u64()?);
-        if acked > self.sent {
+        if acked > self.ever {
             return Err(DecodeError::Malformed("control bytes never sent"));
         }
         if acked > self.acked {
             let n = usize::try_from(acked - self.acked).unwrap_or(usize::MAX);
             self.out.drain(..n);
             self.acked = acked;
+            self.sent = self.sent.max(acked);
             self.backoff = 0;
             self.again = (self.sent > acked).then(|| now + self.pause());
         }
@@ -142,6 +146,7 @@ impl InBand {
         let from = at.saturating_sub(a.len());
         w.put(b.get(from..from + n - first.len()).unwrap_or_default())?;
         self.sent += n as u64;
+        self.ever = self.ever.max(self.sent);
         self.owed = false;
         if n > 0 && self.again.is_none() {
             self.again = Some(now + self.pause());

@@ -26,7 +26,7 @@ use crate::{
 /// that joins may overtake the token on its lane.
 const AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(250)];
 /// A smaller full datagram than this is not agreed to.
-const LEAST_DATAGRAM: u16 = 256;
+const LEAST_DATAGRAM: u16 = 64;
 /// An answer is at most so many times as long as what it answers.
 const MOST_ANSWERED: usize = 3;
 /// The least rtt that an opening is believed to have shown.
@@ -227,13 +227,17 @@ impl<M: Machine> Shell<M> {
         const TURN: DecodeError = DecodeError::Malformed("opening, out of turn");
         match (kind, self.ends.client) {
             (HELLO, false) => {
+                if self.opening.as_ref().is_some_and(|o| !o.greeted) {
+                    let (datagram, greeting) = datagram::hello(body)?;
+                    self.agree(now, datagram, greeting)?;
+                }
                 if let Some(opening) = &mut self.opening {
+                    let len = HEAD + body.len();
+                    opening.asked_len = match opening.owed {
+                        0 => len,
+                        _ => opening.asked_len.min(len),
+                    };
                     opening.owed = (opening.owed + 1).min(2);
-                    opening.asked_len = HEAD + body.len();
-                    if !opening.greeted {
-                        let (datagram, greeting) = datagram::hello(body)?;
-                        self.agree(now, datagram, greeting)?;
-                    }
                 }
                 Ok(())
             }

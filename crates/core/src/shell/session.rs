@@ -118,7 +118,10 @@ impl<M: Machine> Shell<M> {
             CloseReason::Peer { .. } | CloseReason::TimedOut | CloseReason::NoAnswer => None,
             other => Some((u32::MAX, other.to_string())),
         };
-        let known = self.opening.as_ref().is_none_or(|opening| opening.greeted);
+        // Without a lane a client has not shown that it is there before the session is open.
+        let proven = self.ends.client || self.ends.token.is_some();
+        let known = self.opening.as_ref();
+        let known = known.is_none_or(|opening| opening.greeted && proven);
         let reachable = known && !self.channel.is_gone();
         match closing.filter(|_| reachable) {
             Some(closing) => self.life.close(now, closing, self.rtt),
@@ -195,11 +198,9 @@ impl<M: Machine> Shell<M> {
         (at, ecn): (usize, Ecn),
     ) -> Result<(), DecodeError> {
         // A listener's peer may send before its lane has said that it is ready.
-        if self
-            .opening
-            .as_ref()
-            .is_some_and(|opening| !opening.greeted)
-        {
+        let lane = self.ends.token.is_some();
+        let early = self.opening.as_ref();
+        if early.is_some_and(|opening| !(opening.greeted && lane)) {
             return Err(DecodeError::Malformed("data before the opening"));
         }
         if bytes.len() > usize::from(self.datagram) {

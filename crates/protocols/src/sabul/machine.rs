@@ -56,7 +56,8 @@ impl Machine for SabulMachine {
 
     fn on_greeting(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         let bytes: &[u8; OPTIONS] = bytes.try_into().map_err(|_| DecodeError::Truncated)?;
-        self.sender.set_window(Options::decode(bytes)?.window);
+        let theirs = Options::decode(bytes)?.window;
+        self.sender.set_window(theirs.min(self.options.window));
         Ok(())
     }
 

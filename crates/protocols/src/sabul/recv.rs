@@ -124,7 +124,8 @@ impl Receiver {
     fn report_gaps(&mut self, now: Instant, most: usize, into: &mut Vec<u8>) -> bool {
         while let Some(gap) = self.gaps.take_fresh() {
             // One report for each gap, unless it is too long for one.
-            if !self.put_gaps(now, [gap].into(), most, into) {
+            let still = self.gaps.within(gap).collect();
+            if !self.put_gaps(now, still, most, into) {
                 return false;
             }
         }

@@ -245,7 +245,8 @@ impl Sender {
     }
 
     fn expiry(&self) -> Option<Instant> {
-        (!self.flight.log().is_empty()).then(|| self.heard_at + EXPIRY)
+        let patience = EXPIRY.max(self.flight.path.srtt * 3);
+        (!self.flight.log().is_empty()).then(|| self.heard_at + patience)
     }
 
     /// Since when packets leave and none arrives.

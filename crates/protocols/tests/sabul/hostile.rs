@@ -128,6 +128,20 @@ fn what_cannot_be_on_the_control_lane_ends_the_session_with_words() {
     }
 }
 
+/// Whoever goes on talking to an end that closes is not listened to.
+#[test]
+fn what_comes_after_the_end_is_not_kept() {
+    let mut pair = opened();
+    say(&mut pair, Side::Client, vec![0; 4]);
+    end(&mut pair, Side::Client, ms(50));
+    let before = pair.client.session().stats().wire_received;
+    for _ in 0..64 {
+        say(&mut pair, Side::Client, vec![7; 16 << 10]);
+    }
+    pair.run(ms(5), |_| false);
+    assert_eq!(pair.client.session().stats().wire_received, before);
+}
+
 #[test]
 fn options_that_nobody_has_and_talk_before_the_greeting_are_refused() {
     for greeting in [&[0; 40][..], &[0xff; 40], &[1; 39]] {
