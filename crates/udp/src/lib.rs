@@ -1,5 +1,6 @@
 //! What does the kernel have to be asked for? Everything in farhaul that needs an unsafe call lives
-//! here behind safe functions: TUN devices with segmentation offload, namespaces, and mounts that hang.
+//! here behind safe functions: TUN devices with segmentation offload, namespaces, the allocator's
+//! arenas, and mounts that hang.
 
 pub mod hang;
 pub mod memory;

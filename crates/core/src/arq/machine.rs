@@ -145,7 +145,7 @@ impl<W: Wire> Machine for ArqMachine<W> {
         if self.receiver.feedback_due().is_some_and(|at| at <= now)
             && let Some(report) = self.receiver.report(now)
         {
-            // One that does not fit was said for nothing, but its time has passed.
+            // Also charged for if it does not fit, so that the next one is not due at once.
             let written = W::put_report(w, report);
             self.receiver.feedback_sent(now, w.len());
             return written.map(|()| Some(REPORT));

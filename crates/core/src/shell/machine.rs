@@ -150,7 +150,8 @@ pub trait Machine: Send + 'static {
     /// Appends control messages, at most `room` bytes; none: nothing is due, or it does not fit.
     fn poll_control(&mut self, _now: Instant, _room: usize, _into: &mut Vec<u8>) {}
 
-    /// Writes one datagram without data and returns its type, if one is due.
+    /// Writes one datagram without data and returns its type, if one is due. One that does not fit is not
+    /// sent; what it should have said is the machine's to say again.
     fn poll_datagram(&mut self, _now: Instant, _w: &mut Writer<'_>) -> Result<Option<u8>, NoRoom> {
         Ok(None)
     }

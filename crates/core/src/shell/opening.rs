@@ -183,7 +183,7 @@ impl<M: Machine> Shell<M> {
     }
 
     /// A datagram that joins.
-    pub(super) fn on_join(&mut self, _now: Instant, join: Join) -> Result<(), DecodeError> {
+    pub(super) fn on_join(&mut self, join: Join) -> Result<(), DecodeError> {
         let token = self.ends.token;
         match (join, self.ends.client) {
             (Join::Asked(t), false) if Some(t) == token => {

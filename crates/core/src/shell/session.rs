@@ -167,7 +167,7 @@ impl<M: Machine> Shell<M> {
     ) -> Result<(), DecodeError> {
         if self.ends.token.is_some() {
             return match Join::decode(bytes) {
-                Some(join) => self.on_join(now, join),
+                Some(join) => self.on_join(join),
                 None => self.on_data(now, 0, bytes, (at, ecn)),
             };
         }
@@ -217,12 +217,12 @@ impl<M: Machine> Shell<M> {
         let before = self.extents.len();
         self.machine
             .on_datagram(now, &incoming, &mut self.extents)?;
-        let new = self.extents[before..].iter();
-        self.stats.data_received += new.map(|e| u64::from(e.len)).sum::<u64>();
         if self.extents[before..].iter().any(|e| e.object == STREAM) {
             self.extents.truncate(before);
             return Err(DecodeError::Malformed("object"));
         }
+        let new = self.extents[before..].iter();
+        self.stats.data_received += new.map(|e| u64::from(e.len)).sum::<u64>();
         Ok(())
     }
 

@@ -114,7 +114,7 @@ fn check(target: &Target, size: u64, scratch: &mut Pages, stop: &Stop) -> io::Re
 mod tests {
     use std::{fs::File, os::unix::fs::FileExt as _, path::Path};
 
-    use super::{super::Meta, *};
+    use super::*;
 
     /// In a file system of memory files may be longest.
     fn longest(file: &File) -> u64 {
@@ -125,16 +125,7 @@ mod tests {
     #[test]
     fn a_file_of_holes_is_not_hashed_as_zeros_by_the_peers_word() {
         let tmp = tempfile::tempdir().unwrap();
-        let target = Target {
-            dir: confine::open_root(tmp.path()).unwrap(),
-            name: b"f".to_vec(),
-            meta: Meta {
-                mode: 0o600,
-                mtime: 0,
-                mtime_nanos: 0,
-            },
-            replaces: false,
-        };
+        let target = Target::for_test(tmp.path());
         let file = File::create(tmp.path().join("f")).unwrap();
         let (stop, mut scratch) = (Stop::default(), Pages::default());
         // It would take long.
@@ -160,16 +151,7 @@ mod tests {
         let file = File::create(tmp.path().join("f")).unwrap();
         let size = longest(&file);
         file.write_all_at(&[1; 7], 5 * BLOCK + 1).unwrap();
-        let target = Target {
-            dir: confine::open_root(tmp.path()).unwrap(),
-            name: b"f".to_vec(),
-            meta: Meta {
-                mode: 0o600,
-                mtime: 0,
-                mtime_nanos: 0,
-            },
-            replaces: false,
-        };
+        let target = Target::for_test(tmp.path());
         let (stop, mut scratch) = (Stop::default(), Pages::default());
         let (root, sparse) = check_sparse(&target, size, &mut scratch, &stop).unwrap();
         let mut expected = BlockTree::new(size);

@@ -94,6 +94,23 @@ pub(crate) struct Target {
     pub(crate) replaces: bool,
 }
 
+#[cfg(test)]
+impl Target {
+    /// The file `f` in the folder `root`.
+    pub(crate) fn for_test(root: &std::path::Path) -> Self {
+        Self {
+            dir: confine::open_root(root).unwrap(),
+            name: b"f".to_vec(),
+            meta: Meta {
+                mode: 0o600,
+                mtime: 0,
+                mtime_nanos: 0,
+            },
+            replaces: false,
+        }
+    }
+}
+
 /// A small file in memory.
 #[derive(Debug)]
 pub(crate) struct Small {

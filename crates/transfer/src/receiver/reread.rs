@@ -213,7 +213,7 @@ mod tests {
     use std::{fs::File, os::unix::fs::FileExt as _};
 
     use super::*;
-    use crate::{digest::block_hash, receiver::Meta};
+    use crate::digest::block_hash;
 
     #[test]
     fn what_was_changed_on_the_disk_is_found_block_by_block() {
@@ -234,16 +234,7 @@ mod tests {
             tree.set(index, block_hash(index, size, &bytes(index)));
         }
         tree.set_hole(&(2 * BLOCK..4 * BLOCK));
-        let target = Target {
-            dir: confine::open_root(tmp.path()).unwrap(),
-            name: b"f".to_vec(),
-            meta: Meta {
-                mode: 0o600,
-                mtime: 0,
-                mtime_nanos: 0,
-            },
-            replaces: false,
-        };
+        let target = Target::for_test(tmp.path());
         let (told, stop, mut scratch) = (Reread::default(), Stop::default(), Pages::default());
         let mut wrong = || wrong_blocks(&target, b"f", &tree, &told, (&mut scratch, &stop));
         assert_eq!(wrong().unwrap(), Vec::<u64>::new());
