@@ -4,9 +4,10 @@
 use std::{
     fs,
     io::{self, BufRead as _, BufReader},
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicU16, Ordering::Relaxed},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -159,6 +160,32 @@ impl Server {
         drop(self.program);
         let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
         Ok((took, said))
+    }
+}
+
+/// A port at which a socket can be opened again after it was closed: outside the range from which the
+/// kernel gives ports to others meanwhile, and given once by this process.
+pub(crate) fn lasting_port() -> io::Result<u16> {
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
+    const FIRST: u16 = 10_000;
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
+    let mut ends = range.split_whitespace().map(str::parse::<u16>);
+    let (Some(Ok(low)), Some(Ok(high))) = (ends.next(), ends.next()) else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    loop {
+        let port = FIRST.saturating_add(GIVEN.fetch_add(1, Relaxed));
+        if port == u16::MAX {
+            return Err(io::ErrorKind::AddrNotAvailable.into());
+        }
+        if (low..=high).contains(&port) {
+            continue;
+        }
+        match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)) {
+            Ok(_free) => return Ok(port),
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
+            Err(e) => return Err(e),
+        }
     }
 }
 

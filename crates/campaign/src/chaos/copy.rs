@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Scale,
-    program::{Program, Server, farhaul, pause},
+    program::{Program, Server, farhaul, lasting_port, pause},
 };
 
 /// A copy that is left in peace has got on or ended by then: the peer's silence is noticed after 30 s.
@@ -70,7 +70,7 @@ impl<'a> Copy<'a> {
         }
         let puts = rng.chance(0.5);
         let shares = share(puts, &source, &target);
-        let server = Server::serve(home, &shares)?;
+        let server = Server::serve_at(home, &shares, lasting_port()?)?;
         let between = Between::new(server.address(), &mut rng)?;
         Ok(Self {
             home,

@@ -7,6 +7,8 @@ use farhaul_core::{rng::Rng, units::Rate};
 use farhaul_emu::relay::{Relay, RelayConfig};
 use farhaul_link::{Jitter, Loss, PathConfig, Reorder};
 
+use crate::program::lasting_port;
+
 /// Between client and server.
 pub(super) struct Between {
     at: SocketAddr,
@@ -17,7 +19,7 @@ pub(super) struct Between {
 impl Between {
     pub(super) fn new(to: SocketAddr, rng: &mut Rng) -> io::Result<Self> {
         let mut this = Self {
-            at: SocketAddr::from(([127, 0, 0, 1], 0)),
+            at: SocketAddr::from(([127, 0, 0, 1], lasting_port()?)),
             to,
             relay: None,
         };
