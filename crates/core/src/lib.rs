@@ -29,6 +29,7 @@ pub mod protocol;
 pub mod rate;
 pub mod recv;
 pub mod rng;
+pub mod rounds;
 pub mod send;
 pub mod seq;
 pub mod shell;

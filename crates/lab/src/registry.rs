@@ -1,6 +1,7 @@
 //! Which protocol does a name mean? Every protocol that can be run, made from one kind of [`Choice`],
 //! so that commands know none of them.
 
+mod rbudp;
 mod sabul;
 pub mod udt;
 
@@ -18,6 +19,9 @@ use crate::{nearest, stopwatch::Stopwatch};
 
 /// Who ends are where nobody looks.
 const SIMULATED_SEED: [u8; 32] = [7; 32];
+
+/// Stands for the law of protocols that have a rate instead.
+pub const NO_LAW: &str = "none";
 
 /// How an endpoint is to be made.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +71,7 @@ fn did_you_mean(nearest: Option<&str>) -> String {
 pub struct Entry {
     /// What it says of itself.
     pub descriptor: &'static Descriptor,
-    /// The law it uses if none is chosen.
+    /// The law it uses if none is chosen; [`NO_LAW`] if it takes none.
     pub default_law: &'static str,
     /// Several lanes can run side by side, each a session of its own.
     pub lanes: bool,
@@ -119,11 +123,18 @@ impl Entry {
             let text = "only protocol tcp can be asked how long its law takes";
             return Err(ChoiceError::Refused(text.into()));
         }
+        let name = self.descriptor.name;
+        if self.default_law == NO_LAW && choice.law.as_deref().is_some_and(|law| law != NO_LAW) {
+            let text = format!(
+                "{name} has no congestion law: it sends at the rate it is given, as {name}:rate=1Gbit"
+            );
+            return Err(ChoiceError::Refused(text));
+        }
         let law = choice.law.as_deref().and_then(|law| lookup(law).ok());
         if let Some(law) = law.filter(Factory::needs_routers)
-            && self.descriptor.name != "haul"
+            && name != "haul"
         {
-            let (law, name) = (law.law().name, self.descriptor.name);
+            let law = law.law().name;
             let text = format!(
                 "{name} does not carry what routers write, which congestion law {law} needs: \
                  choose protocol haul, or another law"
@@ -150,6 +161,7 @@ pub fn protocols() -> &'static [Entry] {
         .into_iter()
         .chain(udt::entries())
         .chain([sabul::entry()])
+        .chain(rbudp::entries())
         .collect()
     })
 }

@@ -31,6 +31,41 @@ impl Bitmap {
     /// The most numbers between base and highest (512 KiB of bits).
     pub const MAX_SPAN: u64 = 1 << 22;
 
+    /// Of the numbers below `end`, at most [`Self::MAX_SPAN`], those whose bits are set in `bytes`, least
+    /// significant first.
+    pub fn from_bytes(bytes: &[u8], end: u64) -> Self {
+        let end = end.min(Self::MAX_SPAN);
+        let len = usize::try_from(end.div_ceil(8)).unwrap_or(usize::MAX);
+        let bytes = &bytes[..len.min(bytes.len())];
+        let word = |bytes: &[u8]| {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u64::from_le_bytes(word)
+        };
+        let mut words: VecDeque<u64> = bytes.chunks(8).map(word).collect();
+        if let Some(last) = words.get_mut(usize::try_from(end / 64).unwrap_or(usize::MAX)) {
+            *last &= (1 << (end % 64)) - 1;
+        }
+        let highest = words.iter().rposition(|word| *word != 0);
+        let end = highest.map_or(0, |i| {
+            (i as u64 + 1) * 64 - u64::from(words[i].leading_zeros())
+        });
+        Self {
+            words,
+            first_word: 0,
+            base: 0,
+            end,
+        }
+    }
+
+    /// Fills `into` with the bits of the numbers from 0 on, least significant first.
+    pub fn write(&self, into: &mut [u8]) {
+        for (i, bytes) in into.chunks_mut(8).enumerate() {
+            let word = self.word(64 * i as u64).to_le_bytes();
+            bytes.copy_from_slice(&word[..bytes.len()]);
+        }
+    }
+
     /// Everything below is settled.
     pub const fn base(&self) -> u64 {
         self.base
@@ -163,6 +198,31 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn bytes_give_back_what_was_written(
+            members in proptest::collection::btree_set(0_u64..300, 0..80),
+            end in 0_u64..320,
+        ) {
+            let mut map = Bitmap::default();
+            for n in &members {
+                map.insert(*n);
+            }
+            let mut bytes = [0; 40];
+            map.write(&mut bytes);
+            for n in 0..320 {
+                let bit = bytes[usize::try_from(n / 8).unwrap()] >> (n % 8) & 1 == 1;
+                prop_assert_eq!(bit, members.contains(&n));
+            }
+            let back = Bitmap::from_bytes(&bytes, end);
+            for n in 0..400 {
+                prop_assert_eq!(back.contains(n), n < end && members.contains(&n));
+            }
+            let highest = members.iter().rev().find(|n| **n < end);
+            prop_assert_eq!(back.end(), highest.map_or(0, |n| n + 1));
+            let long = Bitmap::from_bytes(&[255; 3], u64::MAX);
+            prop_assert_eq!(long.end(), 24);
+        }
+
         #[test]
         fn equals_a_naive_set(ops in proptest::collection::vec((any::<bool>(), 0_u64..700), 1..300)) {
             let (mut map, mut twin, mut base) = (Bitmap::default(), BTreeSet::new(), 0);

@@ -6,6 +6,7 @@ mod log;
 mod outbox;
 mod pacer;
 mod permit;
+mod schedule;
 mod snapshots;
 
 pub use flight::{Acked, Counters, Flight, Lost, Newest, Signals};
@@ -14,6 +15,7 @@ pub use log::{Sent, SentLog, State};
 pub use outbox::{Outbox, Piece};
 pub use pacer::Pacer;
 pub use permit::{Demand, Permit};
+pub use schedule::Schedule;
 pub use snapshots::Snapshots;
 
 use crate::store::ObjectId;

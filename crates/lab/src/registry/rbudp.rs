@@ -1,0 +1,150 @@
+//! How is RBUDP chosen? As the original, with two sets of parameters that have names, and without the
+//! pauses between blocks.
+
+use farhaul_congestion::{Kind, Parameter, Values};
+use farhaul_core::protocol::{Descriptor, Protocol};
+use farhaul_protocols::rbudp::{BEST, Config, KACHAN, OVERLAP, RBUDP, client, server};
+
+use super::{Choice, ChoiceError, End, Entry, NO_LAW, udt::whole};
+
+/// The parameters, with these defaults of rate, block, payload, quantum and window.
+macro_rules! parameters {
+    ($rate:literal, $block:literal, $payload:literal, $whole_us:literal, $window:literal) => {
+        &[
+            Parameter {
+                name: "rate",
+                about: "bytes of data per time, which nothing changes",
+                kind: Kind::Rate,
+                default: $rate,
+            },
+            Parameter {
+                name: "block",
+                about: "bytes in a block",
+                kind: Kind::Size,
+                default: $block,
+            },
+            Parameter {
+                name: "payload",
+                about: "bytes of data in a packet; 0: as many as fit",
+                kind: Kind::Number(0.0, 65_000.0),
+                default: $payload,
+            },
+            Parameter {
+                name: "whole-us",
+                about: "gaps are whole microseconds, as in the original",
+                kind: Kind::Flag,
+                default: $whole_us,
+            },
+            Parameter {
+                name: "window",
+                about: "blocks on their way at once; the original has one",
+                kind: Kind::Number(1.0, 8.0),
+                default: $window,
+            },
+            Parameter {
+                name: "mtu",
+                about: "largest packet, bytes, IP and UDP included",
+                kind: Kind::Number(128.0, 65_535.0),
+                default: "9000",
+            },
+        ]
+    };
+}
+
+const PLAIN: &[Parameter] = parameters!("600Mbit", "64MiB", "0", "on", "1");
+const MEASURED: &[Parameter] = parameters!("9.6Gbit", "64MiB", "8800", "on", "1");
+const TUNED: &[Parameter] = parameters!("9.6Gbit", "2GiB", "0", "off", "1");
+const OVERLAPPED: &[Parameter] = parameters!("9.6Gbit", "64MiB", "0", "off", "8");
+
+/// The entries. One lane: its control connections belong to one socket.
+pub(super) fn entries() -> [Entry; 4] {
+    [
+        Entry::new(&RBUDP, NO_LAW, false, PLAIN, plain),
+        Entry::new(&KACHAN, NO_LAW, false, MEASURED, measured),
+        Entry::new(&BEST, NO_LAW, false, TUNED, tuned),
+        Entry::new(&OVERLAP, NO_LAW, false, OVERLAPPED, overlapped),
+    ]
+}
+
+type Made = Result<Box<dyn Protocol>, ChoiceError>;
+
+fn plain(choice: &Choice, values: &Values, end: End) -> Made {
+    make(&RBUDP, choice, values, end)
+}
+
+fn measured(choice: &Choice, values: &Values, end: End) -> Made {
+    make(&KACHAN, choice, values, end)
+}
+
+fn tuned(choice: &Choice, values: &Values, end: End) -> Made {
+    make(&BEST, choice, values, end)
+}
+
+fn overlapped(choice: &Choice, values: &Values, end: End) -> Made {
+    make(&OVERLAP, choice, values, end)
+}
+
+fn make(descriptor: &'static Descriptor, choice: &Choice, values: &Values, end: End) -> Made {
+    let refused = |text: &str| Err(ChoiceError::Refused(text.into()));
+    if !choice.peers.is_empty() {
+        return refused("RBUDP authenticates nobody: --peer-key has no meaning with it; use haul");
+    }
+    let block = values.size("block").bytes();
+    if block == 0 {
+        return refused("a block has at least one byte: set block=64MiB or so");
+    }
+    let payload = whole(values, "payload");
+    let overlaps = descriptor.name == OVERLAP.name;
+    let config = Config {
+        rate: values.rate("rate"),
+        max_rate: choice.max_rate,
+        block,
+        payload: (payload > 0).then_some(payload),
+        mtu: whole(values, "mtu"),
+        whole_us: values.flag("whole-us"),
+        window: usize::try_from(whole(values, "window")).unwrap_or(usize::MAX),
+        ranges: overlaps,
+        grace: overlaps,
+    };
+    Ok(match end {
+        End::Client => Box::new(client(descriptor, &config)),
+        End::Server => Box::new(server(descriptor, &config)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Choice, protocol};
+
+    #[test]
+    fn parameters_are_checked_and_what_has_no_meaning_is_refused() {
+        let choice = Choice::default();
+        for name in [
+            "rbudp:rate=8Gbit",
+            "rbudp-kachan",
+            "rbudp-best",
+            "rbudp-overlap:window=3",
+        ] {
+            assert!(protocol(name).unwrap().server(&choice).is_ok(), "{name}");
+        }
+        assert!(protocol("rbudp:window=9").is_err());
+        let refused = protocol("rbudp:block=0B")
+            .unwrap()
+            .client(&choice)
+            .err()
+            .unwrap();
+        assert!(
+            refused.to_string().contains("at least one byte"),
+            "{refused}"
+        );
+        let law = Choice {
+            law: Some("cubic".into()),
+            ..Choice::default()
+        };
+        let refused = protocol("rbudp-best").unwrap().client(&law).err().unwrap();
+        assert!(
+            refused.to_string().contains("rbudp-best:rate=1Gbit"),
+            "{refused}"
+        );
+    }
+}

@@ -1,0 +1,18 @@
+//! Reliable Blast UDP: a block of packets leaves at a fixed rate, the receiver says in a bitmap over TCP
+//! what has arrived, and the rest leaves again, until nothing is missing.
+//!
+//! - formats: [`wire`]; choices: [`Config`]; endpoints: [`client`], [`server`]
+//! - inside: `machine` (what is RBUDP's own in a session, on [`farhaul_core::rounds`])
+//!
+//! Source: He, Leigh, Yu and DeFanti, IEEE Cluster, 2002; RBUDP 1.0 of QUANTA as read.
+//! `docs/protocols/rbudp.md` says what is the original's and what is farhaul's.
+
+pub mod wire;
+
+mod config;
+mod machine;
+
+pub use self::{
+    config::{BEST, Config, KACHAN, OVERLAP, RBUDP, Rbudp, client, server},
+    machine::RbudpMachine,
+};

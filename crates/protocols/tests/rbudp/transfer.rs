@@ -1,0 +1,150 @@
+//! Does everything arrive, in how many rounds, and at which rate?
+
+use std::{cell::Cell, time::Duration};
+
+use farhaul_core::units::Rate;
+use farhaul_protocols::rbudp::Config;
+use farhaul_testkit::{Fate, Side, assert_live, seeds};
+
+use crate::kit::{config, deliver, ends, ms, offer, open, overlap};
+
+#[test]
+fn either_end_sends_and_a_stream_goes_beside() {
+    for config in [config(), overlap()] {
+        let mut pair = open(&config, ms(20));
+        for side in [Side::Client, Side::Server] {
+            pair.node(side).session().write(b"words beside");
+            offer(&mut pair, side, 1_234_567);
+            deliver(&mut pair, side, Duration::from_secs(5));
+            assert!(pair.node(side.other()).store.has(1, 1_234_567));
+            assert_eq!(pair.node(side.other()).stream, b"words beside");
+        }
+        let stats = pair.client.session().stats();
+        assert_eq!((stats.data_sent, stats.repaired), (1_234_567, 0));
+        assert_eq!((stats.data_acked, stats.in_flight), (1_234_567, 0));
+    }
+}
+
+/// What is missing after a round leaves in the next, a round trip later, and nothing else does.
+#[test]
+fn a_round_sends_what_the_one_before_left_missing() {
+    let mut pair = open(&config(), ms(20));
+    let seen = Cell::new(0);
+    pair.set_script(move |d| {
+        let number = d.bytes[0];
+        let data = d.bytes.len() == 1_004;
+        // Packets 3 to 5 in the first round, and 4 in the second.
+        let lost = data && matches!((number, seen.get()), (3..=5, 0..=2) | (4, 3..=4));
+        seen.set(seen.get() + u32::from(data && matches!(number, 3..=5)));
+        Fate::drop_if(lost)
+    });
+    let start = pair.now;
+    offer(&mut pair, Side::Client, 100_000);
+    deliver(&mut pair, Side::Client, ms(500));
+    let stats = pair.client.session().stats();
+    assert_eq!(
+        (stats.episodes, stats.retransmits, stats.packets_lost),
+        (3, 4, 4)
+    );
+    // The block is announced, leaves in 99 gaps of 100 us, and is judged three times.
+    let rounds = pair.now.since(start);
+    assert!(
+        rounds >= ms(40 + 10 + 3 * 40) && rounds < ms(185),
+        "{rounds:?}"
+    );
+}
+
+#[test]
+fn with_blocks_that_overlap_pauses_are_not_seen() {
+    let took = |config: &Config| {
+        let mut pair = open(config, ms(20));
+        let start = pair.now;
+        offer(&mut pair, Side::Client, 2_000_000);
+        deliver(&mut pair, Side::Client, Duration::from_secs(5));
+        pair.now.since(start)
+    };
+    // 20 blocks of 10 ms each; without overlap each waits for 40 ms.
+    let (one, three) = (took(&config()), took(&overlap()));
+    assert!(one >= ms(20 * 50), "{one:?}");
+    let eight = took(&Config {
+        window: 8,
+        ..overlap()
+    });
+    assert!(three < one / 2, "{three:?}");
+    assert!(eight < ms(200 + 3 * 40 + 10), "{eight:?}");
+}
+
+/// A packet of a block that is over comes again within the next: the original writes it there.
+#[test]
+fn a_late_packet_of_another_block_changes_nothing() {
+    let mut pair = open(&config(), ms(20));
+    let first = Cell::new(true);
+    pair.set_script(move |d| match d.bytes.len() {
+        // It comes again in the middle of the second block, which leaves from 150 ms on.
+        1_004 if d.bytes[0] == 7 && first.replace(false) => Fate::Twice(ms(95)),
+        _ => Fate::Deliver,
+    });
+    offer(&mut pair, Side::Client, 300_000);
+    deliver(&mut pair, Side::Client, Duration::from_secs(2));
+    assert!(
+        pair.server.store.has(1, 300_000),
+        "each byte is where it belongs"
+    );
+    assert_eq!(pair.server.session().stats().dropped_duplicate, 1);
+}
+
+#[test]
+fn small_pieces_of_many_objects_share_packets() {
+    let mut pair = open(&config(), ms(5));
+    for object in 0..300 {
+        pair.client
+            .session()
+            .send(object, 0, u64::from(object % 7) * 300 + 1);
+    }
+    pair.settle(Side::Client);
+    deliver(&mut pair, Side::Client, Duration::from_secs(2));
+    for object in 0..300 {
+        assert!(
+            pair.server
+                .store
+                .has(object, u64::from(object % 7) * 300 + 1),
+            "{object}"
+        );
+    }
+    let stats = pair.server.session().stats();
+    assert!(
+        stats.datagrams_received < 300,
+        "{}",
+        stats.datagrams_received
+    );
+}
+
+#[test]
+fn what_is_cancelled_ends_early_and_the_next_begins() {
+    let mut pair = open(&config(), ms(20));
+    offer(&mut pair, Side::Client, 100_000);
+    pair.run(ms(45), |_| false);
+    pair.client.session().cancel_unsent();
+    pair.settle(Side::Client);
+    assert_eq!(pair.client.session().unsent(), 0);
+    deliver(&mut pair, Side::Client, ms(100));
+    let sent = pair.client.session().stats().data_sent;
+    assert!(sent > 10_000 && sent < 90_000, "{sent}");
+    pair.client.session().send(2, 0, 5_000);
+    pair.client.events.clear();
+    pair.settle(Side::Client);
+    deliver(&mut pair, Side::Client, ms(200));
+    assert!(pair.server.store.has(2, 5_000));
+}
+
+#[test]
+fn any_pattern_of_loss_that_stops_lets_the_transfer_end() {
+    let slow = Config {
+        rate: Rate::mbit(10),
+        payload: None,
+        ..config()
+    };
+    for config in [config(), overlap(), slow] {
+        assert_live(|_| ends(&config), seeds(20));
+    }
+}
