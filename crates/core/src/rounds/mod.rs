@@ -22,12 +22,12 @@ pub use self::{
 
 /// Packets are numbered modulo this.
 pub const NUMBERS: u32 = 1 << 31;
-/// Packets in a block at most.
+/// Packets in a block at most, and half of those in all blocks.
 pub const MAX_PACKETS: u64 = 2_000_000;
 /// Runs in a block at most.
 pub const MAX_RUNS: usize = 4_096;
-/// Blocks that may be on their way at once; one more may be announced.
-pub const MAX_BLOCKS: usize = 8;
+/// Blocks that may be on their way at once; as many more may be announced.
+pub const MAX_BLOCKS: usize = 32;
 
 /// The number `n` behind `first`.
 fn number(first: u32, n: u64) -> u32 {

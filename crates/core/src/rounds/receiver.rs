@@ -51,11 +51,9 @@ impl RoundReceiver {
     /// A block is on its way, whose packets count from `first` on.
     pub fn on_block(&mut self, first: u32, layout: Layout) -> Result<(), DecodeError> {
         let packets = layout.packets();
-        if packets == 0
-            || packets > MAX_PACKETS
-            || first >= NUMBERS
-            || self.blocks.len() > MAX_BLOCKS
-        {
+        let held: u64 = self.blocks.iter().map(|b| b.layout.packets()).sum();
+        let fits = (1..=MAX_PACKETS).contains(&packets) && held + packets <= 2 * MAX_PACKETS;
+        if !fits || first >= NUMBERS || self.blocks.len() >= 2 * MAX_BLOCKS {
             return Err(DecodeError::Malformed("block"));
         }
         let last = u32::try_from(packets - 1).unwrap_or(u32::MAX);

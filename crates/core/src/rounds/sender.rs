@@ -169,11 +169,13 @@ impl RoundSender {
         let full = self.waiting.unsent() >= self.most;
         let leaving = |block: &Block| block.round == 0 && !matches!(block.phase, Phase::Asked);
         let waits = !full && self.blocks.iter().any(leaving);
-        if self.blocks.len() > self.window || self.waiting.is_empty() || waits {
+        let held: u64 = self.blocks.iter().map(|b| b.layout.packets()).sum();
+        let room = MAX_PACKETS.min(2 * MAX_PACKETS - held.min(2 * MAX_PACKETS));
+        // As many as may be on their way may have been announced beside them.
+        if self.blocks.len() >= 2 * self.window || self.waiting.is_empty() || waits || room == 0 {
             return;
         }
-        let payload = u64::from(self.payload.max(1));
-        let most = self.most.min(MAX_PACKETS * payload);
+        let most = self.most.min(room * u64::from(self.payload.max(1)));
         let mut layout = Layout::new(self.payload);
         while layout.len() < most && layout.runs().len() < MAX_RUNS {
             let room = u32::try_from(most - layout.len()).unwrap_or(u32::MAX);

@@ -38,7 +38,7 @@ macro_rules! parameters {
             Parameter {
                 name: "window",
                 about: "blocks on their way at once; the original has one",
-                kind: Kind::Number(1.0, 8.0),
+                kind: Kind::Number(1.0, 32.0),
                 default: $window,
             },
             Parameter {
@@ -54,7 +54,7 @@ macro_rules! parameters {
 const PLAIN: &[Parameter] = parameters!("600Mbit", "64MiB", "0", "on", "1");
 const MEASURED: &[Parameter] = parameters!("9.6Gbit", "64MiB", "8800", "on", "1");
 const TUNED: &[Parameter] = parameters!("9.6Gbit", "2GiB", "0", "off", "1");
-const OVERLAPPED: &[Parameter] = parameters!("9.6Gbit", "64MiB", "0", "off", "8");
+const OVERLAPPED: &[Parameter] = parameters!("9.6Gbit", "64MiB", "0", "off", "32");
 
 /// The entries. One lane: its control connections belong to one socket.
 pub(super) fn entries() -> [Entry; 4] {
@@ -127,7 +127,7 @@ mod tests {
         ] {
             assert!(protocol(name).unwrap().server(&choice).is_ok(), "{name}");
         }
-        assert!(protocol("rbudp:window=9").is_err());
+        assert!(protocol("rbudp:window=33").is_err());
         let refused = protocol("rbudp:block=0B")
             .unwrap()
             .client(&choice)

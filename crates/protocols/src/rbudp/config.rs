@@ -41,7 +41,7 @@ pub static BEST: Descriptor = descriptor(
 /// With the next blocks under way while the first are repaired.
 pub static OVERLAP: Descriptor = descriptor(
     "rbudp-overlap",
-    "RBUDP without its pauses: eight blocks at once, ranges of missing packets (not the original's)",
+    "RBUDP without its pauses: many blocks at once, ranges of missing packets (not the original's)",
 );
 
 /// How an endpoint behaves.

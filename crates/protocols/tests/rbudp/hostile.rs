@@ -63,7 +63,7 @@ fn what_is_said_out_of_turn_ends_the_session_with_words() {
             "question out of turn",
         ),
         (
-            (0..10).flat_map(|n| block(10 * n, 500)).collect(),
+            (0..65).flat_map(|n| block(10 * n, 500)).collect(),
             "malformed block",
         ),
     ] {
