@@ -8,6 +8,9 @@
 //! knows which datagrams and which connection belong together, and makes no session before both have
 //! come from one address.
 //!
+//! Datagrams that arrived before bytes of the lane are given to the session before them; datagrams that
+//! never end hold them up for some milliseconds at most.
+//!
 //! Invariants: a world never keeps more than [`ROOM`] bytes of a lane unsent, and asks a session for no
 //! more than fit; what a session does with what it hears, it bounds itself.
 

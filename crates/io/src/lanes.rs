@@ -4,7 +4,9 @@
 //!
 //! Invariants: nothing blocks; a connection that has not said its token is read no further than that
 //! and holds no buffer; of those at most [`MAX_WAITING`] are kept, [`PATIENCE`] long, the oldest goes
-//! first; a token joins only datagrams from the address of the connection that said it.
+//! first; a token joins only datagrams from the address of the connection that said it. What a session
+//! hears on its lane was read before the datagrams of the same turn, and is told after them: who says on
+//! the lane that so many have left has not been overtaken by that.
 
 use std::{
     collections::VecDeque,
@@ -36,8 +38,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const EVENTS: usize = 64;
 /// Connections taken per turn.
 const ACCEPTS: usize = 16;
-/// Bytes read at once.
+/// Bytes read at once, and how often in a turn.
 const READ: usize = 16 << 10;
+const READS: usize = 8;
+/// So long datagrams that never end may hold up what came on a lane.
+const DATAGRAMS_FIRST: Duration = Duration::from_millis(5);
 /// Event data of the listener.
 const LISTENER: u64 = u64::MAX;
 
@@ -63,6 +68,9 @@ struct Lane {
     out: Vec<u8>,
     sent: usize,
     asked: EventFlags,
+    /// Bytes that came and have not been told, and why there are no more.
+    heard: Vec<u8>,
+    over: Option<String>,
 }
 
 /// What happened on a lane, for its session.
@@ -71,8 +79,8 @@ pub(crate) enum News {
     Nothing,
     /// It is connected.
     Opened(usize),
-    /// It may have bytes.
-    Readable(usize),
+    /// It may have bytes to tell.
+    Heard(usize),
     /// It took what waited.
     Writable(usize),
     /// It is over.
@@ -89,6 +97,9 @@ pub(crate) struct Lanes {
     waiting: VecDeque<usize>,
     /// What the kernel said in this turn: whose, and what.
     events: Vec<(u64, EventFlags)>,
+    /// What has happened and is to be told, by lane, and since when.
+    news: VecDeque<(usize, News)>,
+    since: Instant,
     scratch: Box<[u8]>,
     refused: bool,
 }
@@ -102,6 +113,8 @@ impl Lanes {
             free: Vec::new(),
             waiting: VecDeque::new(),
             events: Vec::with_capacity(EVENTS),
+            news: VecDeque::new(),
+            since: Instant::EPOCH,
             scratch: vec![0; READ].into_boxed_slice(),
             refused: false,
         })
@@ -185,6 +198,8 @@ impl Lanes {
             out: Vec::new(),
             sent: 0,
             asked,
+            heard: Vec::new(),
+            over: None,
         });
         Ok(index)
     }
@@ -201,18 +216,42 @@ impl Lanes {
         }
     }
 
-    /// Looks what happened, without waiting; how many events there are for [`Self::news`].
-    pub(crate) fn poll(&mut self, now: Instant) -> usize {
+    /// Looks what happened, without waiting, and reads what came; [`Self::next_news`] tells of it if there
+    /// is anything. Nothing is looked for while something waits to be told.
+    pub(crate) fn poll(&mut self, now: Instant) -> bool {
+        if !self.news.is_empty() {
+            return true;
+        }
         self.give_up(now);
-        self.events.clear();
+        self.since = now;
+        let mut events = std::mem::take(&mut self.events);
         let at_once = Timespec::default();
         let mut buffer = [const { MaybeUninit::uninit() }; EVENTS];
         // Interrupted: they come in the next turn.
-        if let Ok((events, _)) = epoll::wait(&self.epoll, &mut buffer, Some(&at_once)) {
-            let said = events.iter().map(|event| (event.data.u64(), event.flags));
-            self.events.extend(said);
+        if let Ok((said, _)) = epoll::wait(&self.epoll, &mut buffer, Some(&at_once)) {
+            events.extend(said.iter().map(|event| (event.data.u64(), event.flags)));
         }
-        self.events.len()
+        for (whose, flags) in events.drain(..) {
+            if whose == LISTENER {
+                self.accept(now);
+                continue;
+            }
+            let index = usize::try_from(whose).unwrap_or(usize::MAX);
+            let news = self.on_lane(index, flags);
+            self.news.push_back((index, news));
+        }
+        self.events = events;
+        !self.news.is_empty()
+    }
+
+    /// Something has waited to be told for longer than datagrams may go first.
+    pub(crate) fn is_late(&self, now: Instant) -> bool {
+        !self.news.is_empty() && now.since(self.since) >= DATAGRAMS_FIRST
+    }
+
+    /// The lane on which something happened, and what.
+    pub(crate) fn next_news(&mut self) -> Option<(usize, News)> {
+        self.news.pop_front()
     }
 
     /// When the oldest connection without a session is given up.
@@ -227,19 +266,6 @@ impl Lanes {
         {
             self.close(index);
         }
-    }
-
-    /// What event number `event` means, and on which lane.
-    pub(crate) fn news(&mut self, now: Instant, event: usize) -> (usize, News) {
-        let Some((whose, flags)) = self.events.get(event).copied() else {
-            return (0, News::Nothing);
-        };
-        if whose == LISTENER {
-            self.accept(now);
-            return (0, News::Nothing);
-        }
-        let index = usize::try_from(whose).unwrap_or(usize::MAX);
-        (index, self.on_lane(index, flags))
     }
 
     fn on_lane(&mut self, index: usize, flags: EventFlags) -> News {
@@ -271,10 +297,14 @@ impl Lanes {
             State::Seated { slot } => {
                 if flags.contains(EventFlags::OUT) {
                     lane.flush();
-                    self.ask(index);
                 }
-                if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-                    News::Readable(slot)
+                let heard = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
+                if heard {
+                    lane.listen(&mut self.scratch);
+                }
+                self.ask(index);
+                if heard {
+                    News::Heard(slot)
                 } else {
                     News::Writable(slot)
                 }
@@ -354,15 +384,19 @@ impl Lanes {
         }
     }
 
-    /// What has come on the lane; nothing if that is all for now.
-    pub(crate) fn read(&mut self, index: usize) -> Option<Result<&[u8], String>> {
-        let lane = self.slots.get_mut(index)?.as_mut()?;
-        match lane.stream.read(&mut self.scratch) {
-            Ok(0) => Some(Err("the peer closed the control connection (TCP)".into())),
-            Ok(n) => Some(Ok(&self.scratch[..n])),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
-            Err(error) if error.kind() == ErrorKind::Interrupted => None,
-            Err(error) => Some(Err(format!("the control connection (TCP) broke: {error}"))),
+    /// Takes what has come on the lane, and why no more will.
+    pub(crate) fn take_heard(&mut self, index: usize) -> (Vec<u8>, Option<String>) {
+        match self.slots.get_mut(index) {
+            Some(Some(lane)) => (std::mem::take(&mut lane.heard), lane.over.take()),
+            _ => (Vec::new(), None),
+        }
+    }
+
+    /// Gives back what it was in, to be filled again.
+    pub(crate) fn give_back(&mut self, index: usize, mut heard: Vec<u8>) {
+        if let Some(Some(lane)) = self.slots.get_mut(index) {
+            heard.clear();
+            lane.heard = heard;
         }
     }
 
@@ -406,6 +440,25 @@ impl Lanes {
 }
 
 impl Lane {
+    /// Reads what is there, up to a bound.
+    fn listen(&mut self, scratch: &mut [u8]) {
+        for _ in 0..READS {
+            match self.stream.read(scratch) {
+                Ok(0) => self.over = Some("the peer closed the control connection (TCP)".into()),
+                Ok(n) => {
+                    self.heard.extend(&scratch[..n]);
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.over = Some(format!("the control connection (TCP) broke: {error}"));
+                }
+            }
+            return;
+        }
+    }
+
     /// Is it, now that it is said to be?
     fn connected(&self) -> io::Result<()> {
         match sockopt::socket_error(&self.stream)? {

@@ -23,9 +23,6 @@ use crate::{lanes::Lanes, waker::Waker};
 
 /// What the peer of a session that panicked is told.
 const INTERNAL: u32 = 1;
-/// Reads of one lane in one turn.
-const READS: usize = 8;
-
 /// Runs `work`; a panic in it is returned as words.
 pub(crate) fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| words(&*payload))
@@ -232,14 +229,15 @@ impl<A: App> Seat<A> {
         reason
     }
 
-    /// The session hears what came on its lane, up to a bound.
+    /// The session hears what came on its lane.
     pub(crate) fn listen(&mut self, now: Instant, index: usize, lanes: &mut Lanes) {
-        for _ in 0..READS {
-            match lanes.read(index) {
-                Some(Ok(bytes)) => self.control(now, Control::Bytes(bytes)),
-                Some(Err(why)) => return self.hang_up(now, index, &why, lanes),
-                None => return,
-            }
+        let (heard, over) = lanes.take_heard(index);
+        if !heard.is_empty() {
+            self.control(now, Control::Bytes(&heard));
+        }
+        lanes.give_back(index, heard);
+        if let Some(why) = over {
+            self.hang_up(now, index, &why, lanes);
         }
     }
 

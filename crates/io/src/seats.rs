@@ -143,17 +143,25 @@ impl<A: App> Seats<A> {
         }
     }
 
-    /// Tells sessions what happened on their lanes, and queues them.
-    pub(crate) fn attend(&mut self, now: Instant) {
+    /// Looks at the lanes; whether there is something to tell.
+    pub(crate) fn look_at_lanes(&mut self, now: Instant) -> bool {
+        self.lanes.as_mut().is_some_and(|lanes| lanes.poll(now))
+    }
+
+    /// Tells sessions what happened on their lanes, and queues them; not yet if there are `datagrams`
+    /// that may have come before it.
+    pub(crate) fn attend(&mut self, now: Instant, datagrams: bool) {
+        if self.lanes.as_ref().is_none_or(|l| datagrams && !l.is_late(now)) {
+            return;
+        }
         let Some(mut lanes) = self.lanes.take() else {
             return;
         };
-        for event in 0..lanes.poll(now) {
-            let (index, news) = lanes.news(now, event);
+        while let Some((index, news)) = lanes.next_news() {
             let slot = match &news {
                 News::Nothing => continue,
                 News::Opened(slot)
-                | News::Readable(slot)
+                | News::Heard(slot)
                 | News::Writable(slot)
                 | News::Over(slot, _) => *slot,
             };
@@ -162,7 +170,7 @@ impl<A: App> Seats<A> {
             };
             match news {
                 News::Opened(_) => seat.control(now, Control::Opened),
-                News::Readable(_) => seat.listen(now, index, &mut lanes),
+                News::Heard(_) => seat.listen(now, index, &mut lanes),
                 News::Over(_, why) => seat.hang_up(now, index, &why, &mut lanes),
                 News::Writable(_) | News::Nothing => {}
             }

@@ -203,11 +203,14 @@ impl<A: App> Shard<A> {
         if self.waker.as_ref().is_some_and(Waker::take) {
             self.seats.queue_all();
         }
+        // Datagrams that came before what a lane has to say are looked for after it was read.
+        self.readable |= self.seats.look_at_lanes(self.now);
         if self.readable {
             self.receive(door)?;
         }
         self.now = clock::now();
-        self.seats.attend(self.now);
+        let full = self.full_until.is_some();
+        self.seats.attend(self.now, self.readable && !full);
         self.seats.expire(self.now);
         self.unpark();
         self.serve(door);
