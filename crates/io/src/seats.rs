@@ -151,7 +151,11 @@ impl<A: App> Seats<A> {
     /// Tells sessions what happened on their lanes, and queues them; not yet if there are `datagrams`
     /// that may have come before it.
     pub(crate) fn attend(&mut self, now: Instant, datagrams: bool) {
-        if self.lanes.as_ref().is_none_or(|l| datagrams && !l.is_late(now)) {
+        if self
+            .lanes
+            .as_ref()
+            .is_none_or(|l| datagrams && !l.is_late(now))
+        {
             return;
         }
         let Some(mut lanes) = self.lanes.take() else {

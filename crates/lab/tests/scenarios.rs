@@ -14,6 +14,7 @@ mod scenarios {
     mod policy;
     mod queue;
     mod rates;
+    mod rbudp;
     mod sabul;
     mod sharing;
     mod stalls;

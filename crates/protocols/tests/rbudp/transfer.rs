@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, time::Duration};
 
-use farhaul_core::units::Rate;
+use farhaul_core::{rng::Rng, units::Rate};
 use farhaul_protocols::rbudp::Config;
 use farhaul_testkit::{Fate, Side, assert_live, seeds};
 
@@ -72,6 +72,45 @@ fn with_blocks_that_overlap_pauses_are_not_seen() {
     });
     assert!(three < one / 2, "{three:?}");
     assert!(eight < ms(200 + 3 * 40 + 10), "{eight:?}");
+}
+
+/// The model: bytes over the rate and what is lost of it, and an rtt for each round, of which there are as
+/// many as the unluckiest of a block's packets needs. 64 MiB in packets of 8,800 bytes at 9.6 Gbit/s.
+#[test]
+fn rounds_are_as_many_as_the_unluckiest_packet_needs() {
+    let config = Config {
+        rate: Rate::mbit(9_600),
+        payload: Some(8_800),
+        block: 64 << 20,
+        whole_us: false,
+        ..config()
+    };
+    let (blocks, loss, rtt) = (6_i32, 0.02_f64, 0.05);
+    let mut pair = open(&config, ms(25));
+    let mut rng = Rng::new(3);
+    pair.set_script(move |d| Fate::drop_if(d.bytes.len() > 1_000 && rng.chance(loss)));
+    let start = pair.now;
+    let bytes = config.block * u64::from(blocks.unsigned_abs());
+    offer(&mut pair, Side::Client, bytes);
+    deliver(&mut pair, Side::Client, Duration::from_secs(60));
+    let took = pair.now.since(start).as_secs_f64() - rtt;
+    let packets = 7_627.0;
+    let rounds: f64 = (0..50)
+        .map(|k| 1.0 - (1.0 - loss.powi(k)).powf(packets))
+        .sum();
+    let stats = pair.client.session().stats();
+    #[expect(clippy::cast_precision_loss, reason = "small counts")]
+    let (seen, bits) = (
+        stats.episodes as f64 / f64::from(blocks),
+        bytes as f64 * 8.0,
+    );
+    assert!(
+        (seen / rounds - 1.0).abs() < 0.1,
+        "{seen} rounds of {rounds}"
+    );
+    // Printed: 2.58 Gbit/s.
+    let gbit = bits / took / 1e9;
+    assert!((gbit / 2.58 - 1.0).abs() < 0.05, "{gbit}");
 }
 
 /// A packet of a block that is over comes again within the next: the original writes it there.
