@@ -10,6 +10,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write as _},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -42,12 +43,140 @@ const PART: &str = ".farhaul-part";
 /// Where a session says how it ended, one line for people.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// A file beneath a share, open to be read.
+pub struct Shared {
+    file: disk::File,
+    size: u64,
+}
+
+impl Shared {
+    /// Opens `SHARE/PATH`, if one of `shares` may be fetched and has it.
+    pub fn open(shares: &[Share], name: &[u8]) -> io::Result<Self> {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let slash = name.iter().position(|b| *b == b'/').ok_or_else(missing)?;
+        let (share, rest) = (&name[..slash], &name[slash + 1..]);
+        let share = shares.iter().find(|s| s.name().as_bytes() == share);
+        let share = share.filter(|s| s.permits(Direction::Get));
+        if rest.is_empty() || path::refusal(rest).is_some() {
+            return Err(missing());
+        }
+        let file = confine::open_to_read(share.ok_or_else(missing)?.root(), rest)?;
+        let size = file.stat()?.st_size.cast_unsigned();
+        Ok(Self { file, size })
+    }
+
+    /// Bytes in it.
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Fills `into` with what is there from `offset` on.
+    pub fn read(&self, into: &mut [u8], offset: u64) -> Result<(), StoreError> {
+        let read = self.file.read_exact_at(into, offset);
+        read.map_err(|e| StoreError(format!("the file changed or cannot be read: {e}")))
+    }
+}
+
+/// A file being fetched. It is collected under another name beside its own, and is gone unless it is kept.
+pub struct Part {
+    path: PathBuf,
+    local: PathBuf,
+    file: File,
+    kept: bool,
+}
+
+impl Part {
+    /// Begins to collect `local`, which may exist and is then replaced.
+    pub fn create(local: &Path) -> Result<Self, TransferError> {
+        let refused = |code, text: String| TransferError::new(code, text);
+        let shown = local.display();
+        if local.is_dir() || local.file_name().is_none() {
+            let text = format!("{shown} is no file name");
+            return Err(refused(Code::DestError, text).fix("name the file to write"));
+        }
+        let mut path = local.as_os_str().to_owned();
+        path.push(PART);
+        let path = PathBuf::from(path);
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path);
+        let file = opened.map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => refused(
+                Code::Locked,
+                format!(
+                    "{} exists: another run writes it, or one was ended",
+                    path.display()
+                ),
+            )
+            .fix("remove it if none does"),
+            _ => refused(Code::of_write(&e), format!("{}: {e}", path.display())),
+        })?;
+        Ok(Self {
+            path,
+            local: local.to_path_buf(),
+            file,
+            kept: false,
+        })
+    }
+
+    /// Appends.
+    fn append(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
+        self.file.write_all(bytes).map_err(|e| self.failed(&e))
+    }
+
+    /// Writes `bytes` from `offset` on.
+    pub fn write(&self, bytes: &[u8], offset: u64) -> Result<(), TransferError> {
+        let written = self.file.write_all_at(bytes, offset);
+        written.map_err(|e| self.failed(&e))
+    }
+
+    /// Whether `bytes` are there from `offset` on.
+    pub fn holds(&self, bytes: &[u8], offset: u64) -> Result<bool, TransferError> {
+        let mut there = vec![0; bytes.len()];
+        let read = self.file.read_exact_at(&mut there, offset);
+        read.map_err(|e| self.failed(&e))?;
+        Ok(there == bytes)
+    }
+
+    /// It is whole: it gets its own name once it is on the disk.
+    pub fn keep(mut self) -> Result<(), TransferError> {
+        let synced = self.file.sync_all();
+        let kept = synced.and_then(|()| std::fs::rename(&self.path, &self.local));
+        self.kept = kept.is_ok();
+        kept.map_err(|e| self.failed(&e))
+    }
+
+    fn failed(&self, e: &io::Error) -> TransferError {
+        TransferError::new(Code::of_write(e), format!("{}: {e}", self.path.display()))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.kept {
+            // What is left of it would only be in the way; the failure has been told.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether `name` can be asked for, in at most `most` bytes.
+pub fn check_name(name: &[u8], most: usize) -> Result<(), TransferError> {
+    if name.is_empty() || name.len() > most || name.contains(&0) {
+        let text = format!("a name has 1 to {most} bytes, none of them zero");
+        return Err(TransferError::new(Code::Usage, text));
+    }
+    Ok(())
+}
+
 /// Answers one client, as `sendfile` does.
 pub struct SendFile {
     shares: Arc<[Share]>,
     tell: Tell,
     asked: Vec<u8>,
-    file: Option<disk::File>,
+    file: Option<Shared>,
     /// What was answered, for the last line.
     answer: Option<String>,
     since: Option<Instant>,
@@ -78,27 +207,14 @@ impl SendFile {
         Ok((rest.len() == len).then_some(rest))
     }
 
-    fn open(&self, name: &[u8]) -> io::Result<(disk::File, u64)> {
-        let missing = || io::Error::from(io::ErrorKind::NotFound);
-        let slash = name.iter().position(|b| *b == b'/').ok_or_else(missing)?;
-        let (share, rest) = (&name[..slash], &name[slash + 1..]);
-        let share = self.shares.iter().find(|s| s.name().as_bytes() == share);
-        let share = share.filter(|s| s.permits(Direction::Get));
-        if rest.is_empty() || path::refusal(rest).is_some() {
-            return Err(missing());
-        }
-        let file = confine::open_to_read(share.ok_or_else(missing)?.root(), rest)?;
-        let size = file.stat()?.st_size.cast_unsigned();
-        Ok((file, size))
-    }
-
     fn answer(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {
         let Some(name) = self.name()? else {
             return Ok(());
         };
         let shown = path::show(name);
-        match self.open(name) {
-            Ok((file, size)) => {
+        match Shared::open(&self.shares, name) {
+            Ok(file) => {
+                let size = file.size();
                 session.write(&size.to_le_bytes());
                 session.send(OBJECT, 0, size);
                 self.file = Some(file);
@@ -118,8 +234,7 @@ impl Store for SendFile {
         let file = self.file.as_ref();
         let file = file.ok_or_else(|| StoreError("no file is open".into()))?;
         for extent in extents {
-            let read = file.read_exact_at(&mut batch[extent.range()], extent.offset);
-            read.map_err(|e| StoreError(format!("the file changed or cannot be read: {e}")))?;
+            file.read(&mut batch[extent.range()], extent.offset)?;
         }
         Ok(())
     }
@@ -169,11 +284,10 @@ impl App for SendFile {
     }
 }
 
-/// Fetches one file, as `recvfile` does. It is collected under another name beside its own.
+/// Fetches one file, as `recvfile` does.
 pub struct RecvFile {
     name: Vec<u8>,
-    local: PathBuf,
-    part: Option<(PathBuf, File)>,
+    part: Option<Part>,
     inbox: Vec<u8>,
     size: Option<u64>,
     got: u64,
@@ -183,35 +297,10 @@ pub struct RecvFile {
 impl RecvFile {
     /// Will fetch `name` to `local`, which may exist and is then replaced.
     pub fn new(name: &[u8], local: &Path) -> Result<Self, TransferError> {
-        let refused = |code, text: String| TransferError::new(code, text);
-        if name.is_empty() || name.len() > NAME_MAX || name.contains(&0) {
-            let text = format!("a name has 1 to {NAME_MAX} bytes, none of them zero");
-            return Err(refused(Code::Usage, text));
-        }
-        let shown = local.display();
-        if local.is_dir() || local.file_name().is_none() {
-            let text = format!("{shown} is no file name");
-            return Err(refused(Code::DestError, text).fix("name the file to write"));
-        }
-        let mut part = local.as_os_str().to_owned();
-        part.push(PART);
-        let part = PathBuf::from(part);
-        let opened = OpenOptions::new().write(true).create_new(true).open(&part);
-        let file = opened.map_err(|e| match e.kind() {
-            io::ErrorKind::AlreadyExists => refused(
-                Code::Locked,
-                format!(
-                    "{} exists: another run writes it, or one was ended",
-                    part.display()
-                ),
-            )
-            .fix("remove it if none does"),
-            _ => refused(Code::of_write(&e), format!("{}: {e}", part.display())),
-        })?;
+        check_name(name, NAME_MAX)?;
         Ok(Self {
             name: name.to_vec(),
-            local: local.to_path_buf(),
-            part: Some((part, file)),
+            part: Some(Part::create(local)?),
             inbox: Vec::new(),
             size: None,
             got: 0,
@@ -247,19 +336,15 @@ impl RecvFile {
             let text = format!("more than the {size} bytes that were announced");
             return Err(TransferError::protocol(text));
         }
-        if let Some((part, file)) = &mut self.part {
-            let written = file.write_all(&self.inbox);
-            written.map_err(|e| failed(part, &e))?;
+        if let Some(part) = &mut self.part {
+            part.append(&self.inbox)?;
         }
         self.inbox.clear();
         if self.got < size {
             return Ok(false);
         }
-        if let Some((part, file)) = self.part.take() {
-            let kept = file
-                .sync_all()
-                .and_then(|()| std::fs::rename(&part, &self.local));
-            kept.map_err(|e| failed(&part, &e))?;
+        if let Some(part) = self.part.take() {
+            part.keep()?;
         }
         Ok(true)
     }
@@ -269,19 +354,6 @@ impl RecvFile {
         let text = result.as_ref().err().map_or("done", |e| e.text.as_str());
         session.close(now, code, text);
         self.result.get_or_insert(result);
-    }
-}
-
-fn failed(path: &Path, e: &io::Error) -> TransferError {
-    TransferError::new(Code::of_write(e), format!("{}: {e}", path.display()))
-}
-
-impl Drop for RecvFile {
-    fn drop(&mut self) {
-        if let Some((part, _)) = self.part.take() {
-            // What is left of it would only be in the way; the failure has been told.
-            let _ = std::fs::remove_file(part);
-        }
     }
 }
 
@@ -347,7 +419,7 @@ mod tests {
         std::fs::write(folder.path().join("d/f"), b"12345").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
         let reader = server(folder.path(), Access::Read);
-        assert_eq!(reader.open(b"s/d/f").unwrap().1, 5);
+        assert_eq!(Shared::open(&reader.shares, b"s/d/f").unwrap().size(), 5);
         let bad: [&[u8]; 10] = [
             b"s",
             b"s/",
@@ -361,10 +433,17 @@ mod tests {
             b"s/d/f\0",
         ];
         for name in bad {
-            assert!(reader.open(name).is_err(), "{}", path::show(name));
+            assert!(
+                Shared::open(&reader.shares, name).is_err(),
+                "{}",
+                path::show(name)
+            );
         }
         let writer = server(folder.path(), Access::Write);
-        assert!(writer.open(b"s/d/f").is_err(), "nothing may be fetched");
+        assert!(
+            Shared::open(&writer.shares, b"s/d/f").is_err(),
+            "nothing may be fetched"
+        );
     }
 
     #[test]

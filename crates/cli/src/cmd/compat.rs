@@ -1,6 +1,8 @@
 //! `farhaul compat`: what other programs speak, as they speak it. Nothing here is sealed, verified or
 //! permitted to anybody in particular, so each of it runs only if asked for by name, and says so.
 
+mod rbudp;
+
 use std::{
     ffi::OsString,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -20,6 +22,7 @@ use farhaul_lab::{
 use farhaul_transfer::{
     TransferError,
     samples::{RecvFile, SendFile, Tell},
+    server::Share,
 };
 
 use super::{
@@ -46,6 +49,9 @@ pub(crate) enum Args {
     /// The sample programs that come with libudt 4, in plain text
     #[command(subcommand)]
     Udt4(Udt4),
+    /// The file programs of RBUDP 1.0 (QUANTA), in plain text
+    #[command(subcommand)]
+    Rbudp(rbudp::Rbudp),
 }
 
 /// The programs.
@@ -134,12 +140,12 @@ pub(crate) struct Sender {
 
 /// Runs one of them.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let Args::Udt4(program) = args;
-    match program {
-        Udt4::Sendfile(args) => args.run(),
-        Udt4::Recvfile(args) => args.run(),
-        Udt4::Server(args) => args.run(),
-        Udt4::Client(args) => args.run(),
+    match args {
+        Args::Udt4(Udt4::Sendfile(args)) => args.run(),
+        Args::Udt4(Udt4::Recvfile(args)) => args.run(),
+        Args::Udt4(Udt4::Server(args)) => args.run(),
+        Args::Udt4(Udt4::Client(args)) => args.run(),
+        Args::Rbudp(program) => rbudp::run(program),
     }
 }
 
@@ -204,26 +210,28 @@ fn told(error: &TransferError) -> Failure {
     Failure::new(error.code.into(), text)
 }
 
+/// The shares that were typed, all of them to be fetched from.
+fn shares(typed: &[OsString]) -> Result<Vec<Share>, Failure> {
+    let mut shares: Vec<Share> = Vec::new();
+    for text in typed {
+        let share = share(text)?;
+        let name = share.name();
+        if shares.iter().any(|s| s.name() == name) {
+            return Err(Failure::usage(format!("two shares are called '{name}'")));
+        }
+        if !share.may_be_fetched() {
+            return Err(Failure::usage(format!(
+                "share '{name}' is for delivering only, but this framing only fetches: write :ro"
+            )));
+        }
+        shares.push(share);
+    }
+    Ok(shares)
+}
+
 impl Sendfile {
     fn run(&self) -> Result<(), Failure> {
-        let mut shares = Vec::new();
-        for text in &self.share {
-            let share = share(text)?;
-            let name = share.name();
-            if shares
-                .iter()
-                .any(|s: &farhaul_transfer::server::Share| s.name() == name)
-            {
-                return Err(Failure::usage(format!("two shares are called '{name}'")));
-            }
-            if !share.may_be_fetched() {
-                return Err(Failure::usage(format!(
-                    "share '{name}' is for delivering only, but this framing only fetches: write :ro"
-                )));
-            }
-            shares.push(share);
-        }
-        let shares: Arc<[_]> = shares.into();
+        let shares: Arc<[_]> = shares(&self.share)?.into();
         let stop = interrupt::stop().map_err(|e| internal(&e))?;
         self.how.listen(self.listen, &stop, move |peer, _| {
             let tell: Tell = Arc::new(move |line: &str| say!("{peer}: {line}"));

@@ -2,11 +2,13 @@
 //! what has arrived, and the rest leaves again, until nothing is missing.
 //!
 //! - formats: [`wire`]; choices: [`Config`]; endpoints: [`client`], [`server`]
+//! - the original's file programs: [`files`]
 //! - inside: `machine` (what is RBUDP's own in a session, on [`farhaul_core::rounds`])
 //!
 //! Source: He, Leigh, Yu and DeFanti, IEEE Cluster, 2002; RBUDP 1.0 of QUANTA as read.
 //! `docs/protocols/rbudp.md` says what is the original's and what is farhaul's.
 
+pub mod files;
 pub mod wire;
 
 mod config;

@@ -1,0 +1,486 @@
+//! `farhaul compat rbudp`: the `sendfile` and `recvfile` of RBUDP 1.0. One client at a time, as there.
+
+use std::{
+    ffi::OsString,
+    io::{ErrorKind, Read as _, Write as _},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    os::unix::ffi::OsStrExt as _,
+    path::PathBuf,
+    time::Duration,
+};
+
+use farhaul_core::{
+    datagram::{Ecn, TxBuf},
+    time::Instant,
+    units::Rate,
+};
+use farhaul_io::{Stop, clock};
+use farhaul_protocols::rbudp::{
+    Config,
+    files::{FileReceiver, FileSender, Got, MAX_FILE, PORT},
+    wire::HEADER,
+};
+use farhaul_transfer::{
+    samples::{Part, Shared, check_name},
+    server::Share,
+};
+use farhaul_udp::{Inbox, Outgoing, ReceiveOutcome, SendOutcome, SocketOptions, UdpSocket};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{WARNING, internal, shares, told};
+use crate::{
+    cmd::bench::resolve_at,
+    exit::{Exit, Failure},
+    interrupt, typed,
+};
+
+/// Whoever says nothing for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest name: it is sent in 256 bytes with a zero at its end.
+const NAME_MAX: usize = 255;
+
+/// The programs.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Rbudp {
+    /// Serve files to `recvfile`, one client at a time, until told to stop
+    Sendfile(Sendfile),
+    /// Fetch one file from `sendfile`
+    Recvfile(Recvfile),
+}
+
+/// `compat rbudp sendfile`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Sendfile {
+    /// A directory whose files may be fetched, as NAME/FILE
+    #[arg(long, value_name = "NAME=PATH[:ro]", required = true)]
+    share: Vec<OsString>,
+    /// Where to listen: TCP for requests, UDP for data to leave from
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT), value_parser = typed::address)]
+    listen: SocketAddr,
+    /// The rate of the data, which nothing changes: no more than the path has to itself
+    #[arg(long, value_name = "RATE")]
+    rate: Rate,
+    #[command(flatten)]
+    how: How,
+}
+
+/// `compat rbudp recvfile`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Recvfile {
+    /// HOST or HOST:PORT of the server; its data comes to the next port here
+    host: String,
+    /// The name of the file there
+    remote: OsString,
+    /// The file to write; replaced once everything is here
+    local: PathBuf,
+    #[command(flatten)]
+    how: How,
+}
+
+/// What both ends must be told alike.
+#[derive(Debug, clap::Args)]
+pub(crate) struct How {
+    /// Bytes of data in a packet, the same at both ends
+    #[arg(long, value_name = "BYTES", default_value_t = 1_460, value_parser = clap::value_parser!(u32).range(1..=65_000))]
+    payload: u32,
+}
+
+pub(super) fn run(program: &Rbudp) -> Result<(), Failure> {
+    match program {
+        Rbudp::Sendfile(args) => args.run(),
+        Rbudp::Recvfile(args) => args.run(),
+    }
+}
+
+fn net(what: &str, e: &std::io::Error) -> Failure {
+    Failure::new(Exit::NetSetup, format!("{what}: {e}"))
+}
+
+fn lost(text: impl Into<String>) -> Failure {
+    Failure::new(Exit::ConnectionLost, text.into())
+}
+
+/// The two connections of a transfer.
+struct Link {
+    tcp: TcpStream,
+    udp: UdpSocket,
+    /// Words that have not left.
+    out: Vec<u8>,
+    heard: Instant,
+}
+
+impl Link {
+    fn new(tcp: TcpStream, udp: UdpSocket) -> Result<Self, Failure> {
+        let ready = tcp
+            .set_nonblocking(true)
+            .and_then(|()| tcp.set_nodelay(true));
+        ready.map_err(|e| net("the TCP connection", &e))?;
+        let (out, heard) = (Vec::new(), clock::now());
+        Ok(Self {
+            tcp,
+            udp,
+            out,
+            heard,
+        })
+    }
+
+    /// Sends what waits to leave over TCP.
+    fn flush(&mut self) -> Result<(), Failure> {
+        while !self.out.is_empty() {
+            match self.tcp.write(&self.out) {
+                Ok(n) => drop(self.out.drain(..n)),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) => return Err(lost(format!("the TCP connection broke: {e}"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// What has come over TCP; `None` at its end.
+    fn read(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        let mut bytes = vec![0; 64 << 10];
+        match self.tcp.read(&mut bytes) {
+            Ok(0) => return Ok(None),
+            Ok(n) => {
+                bytes.truncate(n);
+                self.heard = clock::now();
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                bytes.clear()
+            }
+            Err(e) => return Err(lost(format!("the TCP connection broke: {e}"))),
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Waits for TCP, for the datagrams that are `wanted`, until `wake`, or for the stop.
+    fn wait(&self, stop: &Stop, wanted: PollFlags, wake: Option<Instant>) -> Result<(), Failure> {
+        let now = clock::now();
+        let patience = self.heard + PATIENCE;
+        if now >= patience {
+            return Err(lost(format!("nothing heard for {} s", PATIENCE.as_secs())));
+        }
+        if stop.is_set() {
+            return Err(Failure::new(
+                Exit::Signal(interrupt::signal()),
+                "interrupted",
+            ));
+        }
+        let until = wake.map_or(patience, |wake| wake.min(patience));
+        let time = until.since(now);
+        let timeout = Timespec {
+            tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        let mut tcp = PollFlags::IN;
+        tcp.set(PollFlags::OUT, !self.out.is_empty());
+        let mut fds = [
+            PollFd::new(&self.tcp, tcp),
+            PollFd::new(&self.udp, wanted),
+            PollFd::new(stop, PollFlags::IN),
+        ];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(e) => Err(internal(&e.into())),
+        }
+    }
+}
+
+fn socket(at: SocketAddr) -> Result<UdpSocket, Failure> {
+    UdpSocket::bind(&SocketOptions::new(at)).map_err(|e| net(&format!("UDP at {at}"), &e))
+}
+
+impl Sendfile {
+    fn run(&self) -> Result<(), Failure> {
+        let shares = shares(&self.share)?;
+        let stop = interrupt::stop().map_err(|e| internal(&e))?;
+        let listener = TcpListener::bind(self.listen).map_err(|e| {
+            net(
+                &format!("TCP at {}; choose another with --listen", self.listen),
+                &e,
+            )
+        })?;
+        let at = listener
+            .local_addr()
+            .and_then(|at| listener.set_nonblocking(true).map(|()| at));
+        let at = at.map_err(|e| net("the listener", &e))?;
+        say!("{WARNING}");
+        say!("listening on {at}/tcp");
+        while !stop.is_set() {
+            let mut fds = [
+                PollFd::new(&listener, PollFlags::IN),
+                PollFd::new(&stop, PollFlags::IN),
+            ];
+            // Interrupted, it is asked again.
+            let _ready = poll(&mut fds, None);
+            let Ok((tcp, mut peer)) = listener.accept() else {
+                continue;
+            };
+            let link = Link::new(tcp, socket(at)?);
+            peer.set_port(at.port().wrapping_add(1));
+            match link.and_then(|link| self.serve(link, peer, &shares, &stop)) {
+                Ok(()) => say!("{}: done", peer.ip()),
+                Err(_) if stop.is_set() => {}
+                Err(failure) => say!("{}: {}", peer.ip(), failure.text),
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves one client; its datagrams go to `to`.
+    fn serve(
+        &self,
+        mut link: Link,
+        to: SocketAddr,
+        shares: &[Share],
+        stop: &Stop,
+    ) -> Result<(), Failure> {
+        let config = Config {
+            rate: self.rate,
+            ..Config::default()
+        };
+        let mut end = FileSender::new(config, self.how.payload);
+        let (mut file, mut batch, mut parked) = (None, TxBuf::default(), 0..0);
+        let protocol = |e| {
+            Failure::new(
+                Exit::Protocol,
+                format!("the client broke the protocol: {e}"),
+            )
+        };
+        loop {
+            let Some(words) = link.read()? else {
+                return if end.is_sending() {
+                    Err(lost("the client left early"))
+                } else {
+                    Ok(())
+                };
+            };
+            if let Some(name) = end.on_control(&words).map_err(protocol)? {
+                if name.is_empty() {
+                    return Ok(());
+                }
+                file = Some(self.offer(&mut end, &name, shares, to)?);
+            }
+            if parked.is_empty()
+                && end.permit(clock::now())
+                && let Some(file) = &file
+            {
+                compose(&mut end, file, self.how.payload, &mut batch)?;
+                parked = 0..batch.bytes().len();
+            }
+            while !parked.is_empty() {
+                let outgoing = Outgoing {
+                    to,
+                    from: None,
+                    ecn: Ecn::NotEct,
+                    segment: batch.segment(),
+                    bytes: &batch.bytes()[parked.clone()],
+                };
+                match link.udp.send(&outgoing) {
+                    SendOutcome::Blocked { sent } => {
+                        parked.start += sent;
+                        break;
+                    }
+                    SendOutcome::TooLarge => {
+                        let text = format!(
+                            "packets of {} bytes do not fit the way out",
+                            self.how.payload
+                        );
+                        return Err(Failure::new(
+                            Exit::NetSetup,
+                            format!("{text}: lower --payload at both ends"),
+                        ));
+                    }
+                    SendOutcome::Failed(e) => {
+                        return Err(lost(format!("datagrams cannot be sent: {e}")));
+                    }
+                    // What was lost is asked for again.
+                    SendOutcome::Sent | SendOutcome::Refused => parked = 0..0,
+                }
+            }
+            if parked.is_empty() {
+                end.poll_control(&mut link.out);
+            }
+            link.flush()?;
+            let wanted = if parked.is_empty() {
+                PollFlags::empty()
+            } else {
+                PollFlags::OUT
+            };
+            let wake = end.wake().filter(|_| parked.is_empty());
+            if wake.is_none_or(|wake| wake > clock::now()) {
+                link.wait(stop, wanted, wake)?;
+            }
+        }
+    }
+
+    fn offer(
+        &self,
+        end: &mut FileSender,
+        name: &[u8],
+        shares: &[Share],
+        to: SocketAddr,
+    ) -> Result<Shared, Failure> {
+        let shown = farhaul_core::text::shown(name);
+        let refused =
+            |e: String| Failure::new(Exit::SourceMissing, format!("refused {shown}: {e}"));
+        let file = Shared::open(shares, name).map_err(|e| refused(e.to_string()))?;
+        if !end.offer(file.size()) {
+            return Err(refused(format!(
+                "{} bytes are more than RBUDP can count ({MAX_FILE})",
+                file.size()
+            )));
+        }
+        say!(
+            "{}: {shown}, {} bytes at {}",
+            to.ip(),
+            file.size(),
+            self.rate
+        );
+        Ok(file)
+    }
+}
+
+/// Fills `batch` with packets that may leave now.
+fn compose(
+    end: &mut FileSender,
+    file: &Shared,
+    payload: u32,
+    batch: &mut TxBuf,
+) -> Result<(), Failure> {
+    let size = HEADER + payload as usize;
+    let now = clock::now();
+    for _ in 0..batch.begin(size) {
+        if !end.permit(now) {
+            break;
+        }
+        let Some((number, offset, len)) = end.next_packet(now) else {
+            break;
+        };
+        let len = len as usize;
+        let segment = &mut batch.next_segment()[..HEADER + len];
+        segment[..HEADER].copy_from_slice(&number.to_le_bytes());
+        let read = file.read(&mut segment[HEADER..], offset);
+        read.map_err(|e| Failure::new(Exit::SourceMissing, e.0))?;
+        batch.commit(HEADER + len, HEADER + len);
+        if len < payload as usize {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl Recvfile {
+    fn run(&self) -> Result<(), Failure> {
+        let name = self.remote.as_bytes();
+        check_name(name, NAME_MAX).map_err(|e| told(&e))?;
+        let to = resolve_at(&self.host, PORT)?;
+        let stop = interrupt::stop().map_err(|e| internal(&e))?;
+        say!("{WARNING}");
+        let part = Part::create(&self.local).map_err(|e| told(&e))?;
+        let tcp = TcpStream::connect_timeout(&to, Duration::from_secs(5)).map_err(|e| {
+            Failure::new(
+                Exit::ConnectionLost,
+                format!("nobody answers at {to} (TCP): {e}; is sendfile running there?"),
+            )
+        })?;
+        let mut local = tcp
+            .local_addr()
+            .map_err(|e| net("the TCP connection", &e))?;
+        local.set_port(to.port().wrapping_add(1));
+        let mut udp = socket(local)?;
+        udp.connect(to).map_err(|e| net("UDP", &e))?;
+        let bytes = self.fetch(Link::new(tcp, udp)?, &part, &stop)?;
+        part.keep().map_err(|e| told(&e))?;
+        say!("{}: {bytes} bytes, not verified", self.local.display());
+        Ok(())
+    }
+
+    /// Fetches the file; its length.
+    fn fetch(&self, mut link: Link, part: &Part, stop: &Stop) -> Result<u64, Failure> {
+        let mut end = FileReceiver::new(self.remote.as_bytes(), self.how.payload);
+        let mut inbox = Inbox::new();
+        // What is there before anything was asked for belongs to somebody else's file.
+        while matches!(link.udp.receive(&mut inbox), ReceiveOutcome::Some { .. }) {}
+        loop {
+            end.poll_control(&mut link.out);
+            link.flush()?;
+            if end.is_over() && link.out.is_empty() {
+                return Ok(end.size().unwrap_or(0));
+            }
+            link.wait(stop, PollFlags::IN, None)?;
+            // Packets that came before DONE are looked at before it.
+            let words = link.read()?;
+            self.drain(&mut link, &mut end, &mut inbox, part)?;
+            let Some(words) = words else {
+                return Err(match end.size() {
+                    None => Failure::new(
+                        Exit::SourceMissing,
+                        "the server ended the connection without a file: it may have none of that name",
+                    ),
+                    Some(size) => {
+                        lost(format!("the server left before all {size} bytes were here"))
+                    }
+                });
+            };
+            let said = end.on_control(clock::now(), &words);
+            said.map_err(|e| {
+                Failure::new(
+                    Exit::Protocol,
+                    format!("the server broke the protocol: {e}"),
+                )
+            })?;
+        }
+    }
+
+    fn drain(
+        &self,
+        link: &mut Link,
+        end: &mut FileReceiver,
+        inbox: &mut Inbox,
+        part: &Part,
+    ) -> Result<(), Failure> {
+        loop {
+            match link.udp.receive(inbox) {
+                ReceiveOutcome::Some { .. } => {}
+                ReceiveOutcome::Empty => return Ok(()),
+                ReceiveOutcome::Refused => continue,
+                ReceiveOutcome::Failed(e) => {
+                    return Err(lost(format!("datagrams cannot be received: {e}")));
+                }
+            }
+            link.heard = clock::now();
+            for message in inbox.messages() {
+                for datagram in message.bytes.chunks(message.segment) {
+                    let got = end
+                        .on_datagram(datagram)
+                        .map_err(|_| self.mismatch(datagram.len()))?;
+                    let data = datagram.get(HEADER..).unwrap_or_default();
+                    match got {
+                        Got::New(offset) => part.write(data, offset).map_err(|e| told(&e))?,
+                        Got::Again(offset) => {
+                            if !part.holds(data, offset).map_err(|e| told(&e))? {
+                                return Err(Failure::new(
+                                    Exit::Protocol,
+                                    "two packets of one number differ: a late one of another transfer, or a \
+                                     forged one, was taken for one of this file; nothing was kept, fetch it again",
+                                ));
+                            }
+                        }
+                        Got::Stale => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn mismatch(&self, len: usize) -> Failure {
+        let theirs = len.saturating_sub(HEADER);
+        let text = format!(
+            "a packet of {theirs} bytes does not belong into this file at {} a packet: \
+             give both ends the same --payload",
+            self.how.payload
+        );
+        Failure::new(Exit::Protocol, text)
+    }
+}

@@ -1,0 +1,305 @@
+//! How do the original's `sendfile` and `recvfile` talk? The receiver asks for a name over TCP, the sender
+//! says the file's size and sends it as one block, numbered from 0. Here are both ends without sockets and
+//! disks; whoever drives them gives a receiver all datagrams that are there before what came over TCP.
+//!
+//! Nothing on the wire tells a packet of this block from a late one of another. What can be seen is that
+//! two packets with one number differ: [`Got::Again`] asks for that comparison.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    codec::DecodeError,
+    rounds::{Arrived, Layout, MAX_PACKETS, RoundReceiver, RoundSender, Run},
+    send::{Permit, Schedule},
+    time::Instant,
+};
+
+use super::{
+    Config,
+    wire::{DONE, REQUEST, decode_report, done, encode_report, report_len},
+};
+
+/// Where both programs meet: TCP and the sender's datagrams; the receiver's datagrams go to the next.
+pub const PORT: u16 = 38_000;
+/// Bytes in a file at most: the original counts them in 31 bits.
+pub const MAX_FILE: u64 = (1 << 31) - 1;
+/// Rounds in which nothing arrives, after which a sender gives up, as in the port of iRODS.
+const FRUITLESS: u32 = 10;
+
+/// Bytes of the size of a file.
+const SIZE: usize = 8;
+
+/// The sender's end.
+pub struct FileSender {
+    config: Config,
+    payload: u32,
+    sender: RoundSender,
+    schedule: Schedule,
+    /// What came over TCP and is not whole.
+    kept: Vec<u8>,
+    out: Vec<u8>,
+    state: Sending,
+    fruitless: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sending {
+    /// The next bytes are a request, or it is being answered.
+    Idle,
+    Block,
+    /// A file without bytes: its report is waited for.
+    Empty,
+}
+
+impl FileSender {
+    /// Packets of `payload` bytes, at most 65,000, at the rate of `config`.
+    pub fn new(config: Config, payload: u32) -> Self {
+        Self {
+            payload: payload.clamp(1, 65_000),
+            sender: RoundSender::new(MAX_FILE, 1),
+            schedule: Schedule::new(config.pace(payload), payload.max(1)),
+            kept: Vec::new(),
+            out: Vec::new(),
+            state: Sending::Idle,
+            fruitless: 0,
+            config,
+        }
+    }
+
+    /// Bytes came over TCP: the name that is asked for, once it is whole. An empty one is the end.
+    pub fn on_control(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>, DecodeError> {
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        self.kept.extend(bytes);
+        let packets = self.sender.asked(0);
+        let wanted = match (self.state, packets) {
+            (Sending::Idle, _) => REQUEST,
+            (Sending::Empty, _) => report_len(0),
+            (Sending::Block, Some(packets)) => report_len(packets),
+            (Sending::Block, None) => 0,
+        };
+        if self.kept.len() > wanted {
+            return Err(DecodeError::Malformed("words that nobody waits for"));
+        }
+        if self.kept.len() < wanted {
+            return Ok(None);
+        }
+        let words = std::mem::take(&mut self.kept);
+        match self.state {
+            Sending::Idle => {
+                let end = words.iter().position(|b| *b == 0);
+                let end = end.ok_or(DecodeError::Malformed("a name without an end"))?;
+                return Ok(Some(words[..end].to_vec()));
+            }
+            Sending::Empty => self.state = Sending::Idle,
+            Sending::Block => self.on_report(&words, packets.unwrap_or(0))?,
+        }
+        Ok(None)
+    }
+
+    fn on_report(&mut self, words: &[u8], packets: u64) -> Result<(), DecodeError> {
+        let before = self.sender.counts().acked;
+        self.sender.on_report(0, decode_report(words, packets)?)?;
+        let news = self.sender.counts().acked > before;
+        self.fruitless = if news { 0 } else { self.fruitless + 1 };
+        if self.fruitless >= FRUITLESS {
+            return Err(DecodeError::Malformed("reports: nothing arrives"));
+        }
+        if self.sender.is_idle() {
+            self.state = Sending::Idle;
+        }
+        Ok(())
+    }
+
+    /// The file that was asked for has `size` bytes; false if it has too many.
+    #[must_use]
+    pub fn offer(&mut self, size: u64) -> bool {
+        if size > MAX_FILE || size.div_ceil(self.payload.into()) > MAX_PACKETS {
+            return false;
+        }
+        self.out.extend(size.to_be_bytes());
+        if size == 0 {
+            self.out.extend(done(0));
+            self.state = Sending::Empty;
+            return true;
+        }
+        self.sender = RoundSender::new(MAX_FILE, 1);
+        self.sender.set_payload(self.payload);
+        self.sender.push(0, 0, size);
+        let announced = self.sender.announce().is_some();
+        debug_assert!(announced, "a new sender's first block");
+        self.sender.on_ready(0);
+        self.schedule = Schedule::new(self.config.pace(self.payload), self.payload);
+        self.state = Sending::Block;
+        self.fruitless = 0;
+        true
+    }
+
+    /// May packets leave?
+    pub fn permit(&mut self, now: Instant) -> bool {
+        if !self.sender.has_packets() {
+            self.schedule.stop();
+            return false;
+        }
+        matches!(self.schedule.permit(now, 1), Permit::Send { .. })
+    }
+
+    /// The next packet: its number, and the bytes of the file in it.
+    pub fn next_packet(&mut self, now: Instant) -> Option<(u32, u64, u32)> {
+        let (number, layout, n) = self.sender.next_packet(now)?;
+        let piece = layout.pieces(n).next()?;
+        self.schedule.charge();
+        Some((number, piece.offset, piece.len))
+    }
+
+    /// When packets may leave again.
+    pub fn wake(&self) -> Option<Instant> {
+        self.schedule.wake().filter(|_| self.sender.has_packets())
+    }
+
+    /// Appends what is to leave over TCP: after the packets that left before.
+    pub fn poll_control(&mut self, into: &mut Vec<u8>) {
+        into.append(&mut self.out);
+        if let Some((_, round, _)) = self.sender.ask() {
+            into.extend(done(round));
+        }
+    }
+
+    /// A file is on its way.
+    pub fn is_sending(&self) -> bool {
+        self.state != Sending::Idle
+    }
+}
+
+/// What a datagram held behind its number, with the place in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Got {
+    /// Bytes to be written there.
+    New(u64),
+    /// Bytes that are there already, and must be the same.
+    Again(u64),
+    /// Nothing of this file.
+    Stale,
+}
+
+/// The receiver's end.
+pub struct FileReceiver {
+    payload: u32,
+    receiver: RoundReceiver,
+    /// Numbers come in the other byte order.
+    swapped: bool,
+    kept: Vec<u8>,
+    out: Vec<u8>,
+    size: Option<u64>,
+    over: bool,
+}
+
+impl FileReceiver {
+    /// Asks for `name`, at most 255 bytes and none of them zero, in packets of `payload` bytes.
+    pub fn new(name: &[u8], payload: u32) -> Self {
+        let mut out = name.to_vec();
+        out.resize(REQUEST, 0);
+        Self {
+            payload,
+            receiver: RoundReceiver::default(),
+            swapped: false,
+            kept: Vec::new(),
+            out,
+            size: None,
+            over: false,
+        }
+    }
+
+    /// Bytes in the file, once that was said.
+    pub const fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// All of it is here, and the sender is being told.
+    pub const fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Bytes came over TCP.
+    pub fn on_control(&mut self, now: Instant, bytes: &[u8]) -> Result<(), DecodeError> {
+        self.kept.extend(bytes);
+        if self.size.is_none() {
+            let Some((size, rest)) = self.kept.split_first_chunk::<SIZE>() else {
+                return Ok(());
+            };
+            let size = u64::from_be_bytes(*size);
+            self.kept = rest.to_vec();
+            self.begin(size)?;
+        }
+        // The sender says no more before it is answered.
+        if self.kept.len() > DONE || (self.over && !self.kept.is_empty()) {
+            return Err(DecodeError::Malformed("words that nobody waits for"));
+        }
+        if self.kept.len() == DONE {
+            self.kept.clear();
+            self.answer(now)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, size: u64) -> Result<(), DecodeError> {
+        if size > MAX_FILE {
+            return Err(DecodeError::Malformed("size of a file"));
+        }
+        self.size = Some(size);
+        let mut layout = Layout::new(self.payload);
+        let (object, offset) = (0, 0);
+        let run = Run {
+            object,
+            offset,
+            len: size,
+        };
+        if size > 0 && layout.push(run) {
+            self.receiver.on_block(0, layout)?;
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, now: Instant) -> Result<(), DecodeError> {
+        if self.size == Some(0) {
+            self.over = true;
+            self.out.extend([1, 0xff]);
+            return Ok(());
+        }
+        self.receiver.set_grace(Duration::ZERO);
+        self.receiver.on_question(now, 0, MAX_PACKETS)?;
+        if let Some((_, packets, count, have)) = self.receiver.report(now) {
+            self.over = count == packets;
+            encode_report(&have, packets, self.over, &mut self.out);
+        }
+        Ok(())
+    }
+
+    /// A datagram came; its number is the first [`HEADER`](super::wire::HEADER) bytes.
+    pub fn on_datagram(&mut self, bytes: &[u8]) -> Result<Got, DecodeError> {
+        let (number, data) = bytes.split_first_chunk().ok_or(DecodeError::Truncated)?;
+        let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let places = [u32::from_le_bytes(*number), u32::from_be_bytes(*number)];
+        // The first number that can only be meant the other way round says how all are meant.
+        for swapped in [self.swapped, !self.swapped] {
+            let number = places[usize::from(swapped)];
+            let got = match self.receiver.on_packet(number, len)? {
+                Arrived::New(layout, n) => Got::New(n * u64::from(layout.payload())),
+                Arrived::Again => Got::Again(u64::from(number) * u64::from(self.payload)),
+                Arrived::Stale => continue,
+            };
+            self.swapped = swapped;
+            return Ok(got);
+        }
+        Ok(Got::Stale)
+    }
+
+    /// Appends what is to leave over TCP.
+    pub fn poll_control(&mut self, into: &mut Vec<u8>) {
+        into.append(&mut self.out);
+    }
+}
+
+#[cfg(test)]
+mod tests;
