@@ -105,6 +105,39 @@ fn programs_of_libudt() {
     refused(&cases, false);
 }
 
+#[test]
+fn programs_of_rbudp() {
+    let recvfile =
+        |more: &[&'static str]| [&["compat", "rbudp", "recvfile", "127.0.0.1:1"], more].concat();
+    let sendfile = |more: &[&'static str]| {
+        [&["compat", "rbudp", "sendfile", "--rate", "1Gbit"], more].concat()
+    };
+    let cases = [
+        (
+            vec!["compat", "rbudp", "sendfile", "--share", "x=/tmp"],
+            2,
+            "--rate",
+        ),
+        (sendfile(&[]), 2, "--share"),
+        (
+            sendfile(&["--share", "x=/nonexistent"]),
+            10,
+            "must be a directory",
+        ),
+        (
+            sendfile(&["--share", "x=/tmp", "--payload", "0"]),
+            2,
+            "1..=65000",
+        ),
+        (recvfile(&["f"]), 2, "<LOCAL>"),
+        (recvfile(&["", "g"]), 2, "1 to 255 bytes"),
+        (recvfile(&["f", "/"]), 4, "no file name"),
+        (recvfile(&["f", "/nonexistent/g"]), 4, "/nonexistent/g"),
+    ];
+    let cases: Vec<(&[&str], i32, &str)> = cases.iter().map(|(a, c, t)| (&a[..], *c, *t)).collect();
+    refused(&cases, false);
+}
+
 const UNIT: &str = "a unit is needed";
 
 #[test]

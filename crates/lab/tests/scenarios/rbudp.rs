@@ -38,7 +38,7 @@ fn carried(protocol: &str, rtt_ms: u64, loss: f64) -> (f64, f64) {
     (gbit, feedback)
 }
 
-/// Derived from the original's sources, for packets of 8,800 bytes at 9.6 Gbit/s (docs/protocols/rbudp.md §5).
+/// Derived from the original's sources, for packets of 8,800 bytes at 9.6 Gbit/s (docs/protocols/rbudp.md §6).
 #[test]
 fn the_model_of_blocks_and_rounds_holds() {
     for (protocol, rtt_ms, loss, model, least) in [
