@@ -39,6 +39,8 @@ pub(crate) const LAW: Law = Law {
         START,
         COUNTING,
     ],
+    paced: false,
+    receiver: None,
     make: |values: &Values| -> Box<dyn CongestionController> {
         let law = Cubic::new(values.number("beta"), values.number("c"))
             .fast_convergence(values.flag("fast_convergence"));

@@ -53,6 +53,8 @@ pub(crate) const LAW: Law = Law {
         },
         COUNTING,
     ],
+    paced: false,
+    receiver: None,
     make: |values: &Values| -> Box<dyn CongestionController> {
         let beta = values.number("beta");
         with_start(

@@ -61,6 +61,8 @@ pub(crate) const LAW: Law = Law {
             default: "5",
         },
     ],
+    paced: true,
+    receiver: None,
     make: |values: &Values| -> Box<dyn CongestionController> {
         let law = Daimd::new(
             values.number(WINDOW.name),

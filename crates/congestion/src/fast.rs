@@ -32,6 +32,8 @@ pub(crate) const LAW: Law = Law {
         },
         COUNTING,
     ],
+    paced: false,
+    receiver: None,
     make: |values: &Values| -> Box<dyn CongestionController> {
         let alpha = values.number("alpha");
         let law = Fast::new(alpha, values.number("gamma"));

@@ -29,6 +29,8 @@ pub(crate) const LAW: Law = Law {
             default: "64KiB",
         },
     ],
+    paced: true,
+    receiver: None,
     make: |values: &Values| -> Box<dyn CongestionController> {
         Box::new(Fixed::new(values.rate("rate"), values.size("quantum")))
     },

@@ -35,6 +35,8 @@ pub(crate) const LAW: Law = Law {
         START,
         COUNTING,
     ],
+    paced: false,
+    receiver: None,
     make: |values: &Values| -> Box<dyn CongestionController> {
         with_start(
             values,

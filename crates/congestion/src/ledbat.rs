@@ -37,6 +37,8 @@ pub(crate) const LAW: Law = Law {
         },
         COUNTING,
     ],
+    paced: false,
+    receiver: None,
     make: |values: &Values| -> Box<dyn CongestionController> {
         let target = values.number("target_ms") / 1e3;
         let law = Ledbat::new(target, values.number("slowdown"));

@@ -45,7 +45,9 @@ pub use htcp::HTcp;
 pub use illinois::Illinois;
 pub use ledbat::{Ledbat, LedbatStart};
 pub use parameters::{Kind, Parameter, ParameterError, Values};
-pub use registry::{Error, Factory, Law, Wrap, laws, lookup};
+pub use registry::{
+    AddError, Error, Factory, Law, MakeReceiver, ReceiverGroup, Wrap, add, laws, lookup,
+};
 pub use reno::Reno;
 pub use rounds::{Base, Round, Rounds};
 pub use sabul::{SIGNAL as SABUL_SIGNAL, Sabul};

@@ -1,9 +1,12 @@
 //! Which law does a name mean? `cubic:beta=0.8,slow_start=classic` is a law and its parameters, each
 //! typed, bounded and documented; what is misspelt is refused with the nearest name.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
 
-use farhaul_core::congestion::CongestionController;
+use farhaul_core::congestion::{CongestionController, ReceiverLaw};
 
 pub(crate) use crate::parameters::{Kind, Parameter, Values};
 use crate::{
@@ -17,8 +20,8 @@ use crate::{
     xcp,
 };
 
-/// Every law, in the order of their listing.
-static LAWS: &[Law] = &[
+/// The laws of this crate, in the order of their listing.
+static OWN: &[Law] = &[
     haul::LAW,
     cubic::LAW,
     cubic_2_6_25::LAW,
@@ -41,9 +44,49 @@ static LAWS: &[Law] = &[
     fixed::LAW,
 ];
 
-/// Every law that can be chosen.
+/// What was added, until the first look.
+static ADDED: Mutex<Vec<Law>> = Mutex::new(Vec::new());
+static LAWS: OnceLock<Vec<Law>> = OnceLock::new();
+
+/// Every law that can be chosen: those of this crate, then what was [added](add).
 pub fn laws() -> &'static [Law] {
-    LAWS
+    LAWS.get_or_init(|| {
+        let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+        OWN.iter().chain(added.iter()).copied().collect()
+    })
+}
+
+/// Why a law was not added.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddError {
+    /// There is one of that name.
+    #[error("there is a congestion law called '{0}' already")]
+    Taken(&'static str),
+    /// The list has been looked at.
+    #[error("congestion law '{0}' comes too late: laws are added before the first is looked up")]
+    TooLate(&'static str),
+    /// A parameter's default is not of its kind.
+    #[error(transparent)]
+    Default(#[from] ParameterError),
+}
+
+/// Adds a law from elsewhere, for this process. Only before the first look at the list.
+pub fn add(law: Law) -> Result<(), AddError> {
+    Values::parse(law.name, law.parameters, "")?;
+    let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    if LAWS.get().is_some() {
+        return Err(AddError::TooLate(law.name));
+    }
+    if OWN
+        .iter()
+        .chain(added.iter())
+        .any(|known| known.name == law.name)
+    {
+        return Err(AddError::Taken(law.name));
+    }
+    added.push(law);
+    Ok(())
 }
 
 /// A law as the registry knows it.
@@ -57,9 +100,20 @@ pub struct Law {
     pub citation: &'static str,
     /// What can be set.
     pub parameters: &'static [Parameter],
+    /// It means little unless packets leave at its rate.
+    pub paced: bool,
+    /// Its half at the receiver, known by the law's name, if it has one.
+    pub receiver: Option<ReceiverGroup>,
     /// Makes a controller; every parameter has a value.
-    pub(crate) make: fn(&Values) -> Box<dyn CongestionController>,
+    pub make: fn(&Values) -> Box<dyn CongestionController>,
 }
+
+/// Called once by an endpoint; what it returns makes the receiving half of each of its sessions. Halves that
+/// share something, such as what a host can take, share it through that.
+pub type ReceiverGroup = fn() -> Box<MakeReceiver>;
+
+/// Makes receiving halves.
+pub type MakeReceiver = dyn Fn() -> Box<dyn ReceiverLaw> + Send + Sync;
 
 /// Something put around every controller that is made, to look on.
 #[derive(Clone)]
@@ -153,13 +207,14 @@ pub enum Error {
 /// Never for any `spec`; only if a law's declared default is not of its declared kind.
 pub fn lookup(spec: &str) -> Result<Factory, Error> {
     let (name, settings) = spec.split_once(':').unwrap_or((spec, ""));
-    let law = LAWS
+    let laws = laws();
+    let law = laws
         .iter()
         .find(|law| law.name == name.trim())
         .ok_or_else(|| Error::UnknownLaw {
             name: name.into(),
-            nearest: nearest(name, LAWS.iter().map(|l| l.name)),
-            known: list(LAWS.iter().map(|l| l.name)),
+            nearest: nearest(name, laws.iter().map(|l| l.name)),
+            known: list(laws.iter().map(|l| l.name)),
         })?;
     let values = Values::parse(law.name, law.parameters, settings)?;
     Ok(Factory {
@@ -265,7 +320,7 @@ mod tests {
         ] {
             let error = lookup(spec).unwrap_err().to_string();
             let names = if message.ends_with("there are ") {
-                list(LAWS.iter().map(|l| l.name))
+                list(laws().iter().map(|l| l.name))
             } else {
                 String::new()
             };

@@ -21,6 +21,8 @@ pub(crate) const LAW: Law = Law {
         START,
         COUNTING,
     ],
+    paced: false,
+    receiver: None,
     make: |values: &Values| -> Box<dyn CongestionController> {
         with_start(
             values,

@@ -49,6 +49,8 @@ pub(crate) const LAW: Law = Law {
         },
         WINDOW,
     ],
+    paced: true,
+    receiver: None,
     make: |values: &Values| -> Box<dyn CongestionController> {
         Box::new(Sabul::new(
             values.choice("variant") == "mimd",

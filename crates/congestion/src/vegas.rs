@@ -38,6 +38,8 @@ pub(crate) const LAW: Law = Law {
         },
         COUNTING,
     ],
+    paced: false,
+    receiver: None,
     make: |values: &Values| -> Box<dyn CongestionController> {
         let law = Vegas::new(values.number("alpha"), values.number("beta"));
         let start = Backlog::new(values.number("gamma"));

@@ -30,6 +30,8 @@ pub(crate) const LAW: Law = Law {
         START,
         COUNTING,
     ],
+    paced: false,
+    receiver: None,
     make: |values: &Values| -> Box<dyn CongestionController> {
         let interval = Duration::from_secs_f64(values.number("interval_ms") / 1e3);
         with_start(values, Westwood::new(interval))

@@ -35,6 +35,8 @@ pub(crate) const LAW: Law = Law {
     summary: "what the routers say; needs routers that only the simulator has",
     citation: "Katabi, Handley, Rohrs, SIGCOMM 2002",
     parameters: &[],
+    paced: false,
+    receiver: Some(|| Box::new(|| Box::<XcpReceiver>::default())),
     make: |_: &Values| -> Box<dyn CongestionController> { Box::new(Xcp::new()) },
 };
 

@@ -2,10 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
+use farhaul_congestion::{Law as Registered, MakeReceiver, laws, lookup};
 use farhaul_core::congestion::{CongestionController, ReceiverLaw};
 
 type MakeLaw = dyn Fn() -> Box<dyn CongestionController> + Send + Sync;
-type MakeReceiver = dyn Fn() -> Box<dyn ReceiverLaw> + Send + Sync;
 
 /// Makes the sending half of every session.
 #[derive(Clone)]
@@ -28,6 +28,15 @@ impl Law {
 pub(crate) struct Receivers(Arc<Vec<(&'static str, Box<MakeReceiver>)>>);
 
 impl Receivers {
+    /// Those of the registry's laws; of laws that need routers only where there are some.
+    pub(crate) fn registered(routers: bool) -> Self {
+        let needs = |law: &Registered| lookup(law.name).is_ok_and(|law| law.needs_routers());
+        let laws = laws().iter().filter(|law| law.receiver.is_some());
+        let offered = laws.filter(|law| routers || !needs(law));
+        let list = offered.filter_map(|law| law.receiver.map(|group| (law.name, group())));
+        Self(Arc::new(list.collect()))
+    }
+
     /// These and one more. Sessions that exist keep what they had.
     ///
     /// # Panics

@@ -6,7 +6,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use farhaul_congestion::{XcpReceiver, lookup};
+use farhaul_congestion::lookup;
 use farhaul_core::{
     arq::Sender,
     codec::{NoRoom, Writer},
@@ -96,10 +96,7 @@ impl Haul {
             return Err(ConfigError::NeedsRouters(law.law().name));
         }
         let law = Law::new(move || law.make());
-        let mut receivers = Receivers::default();
-        if config.plain {
-            receivers.add(XcpReceiver::NAME, || Box::<XcpReceiver>::default());
-        }
+        let receivers = Receivers::registered(config.plain);
         let suite: Arc<dyn Suite> = if config.plain {
             Arc::new(Plain::new(identity.public(), config.peers.clone()))
         } else {

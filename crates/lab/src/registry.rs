@@ -5,7 +5,7 @@ mod rbudp;
 mod sabul;
 pub mod udt;
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use farhaul_congestion::{Factory, Parameter, ParameterError, Values, lookup};
 use farhaul_core::{
@@ -81,17 +81,24 @@ pub struct Entry {
     make: Make,
 }
 
-type Make = fn(&Choice, &Values, End) -> Result<Box<dyn Protocol>, ChoiceError>;
+/// Makes an endpoint of a protocol.
+pub type Make = fn(&Choice, &Values, End) -> Result<Box<dyn Protocol>, ChoiceError>;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+/// Which endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It opens sessions.
     Client,
+    /// It also accepts them.
     Server,
 }
 
 impl Entry {
     /// An entry with the defaults of its parameters.
-    fn new(
+    ///
+    /// # Panics
+    /// If a parameter's default is not of its kind.
+    pub fn new(
         descriptor: &'static Descriptor,
         default_law: &'static str,
         lanes: bool,
@@ -145,25 +152,47 @@ impl Entry {
     }
 }
 
-/// Every protocol, in the order of their listing.
-///
-/// # Panics
-/// If a protocol refuses its own defaults, which its tests would have found.
+/// What was added, until the first look.
+static ADDED: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+static PROTOCOLS: OnceLock<Vec<Entry>> = OnceLock::new();
+
+/// Every protocol, in the order of their listing: those of farhaul, then what was [added](add).
 pub fn protocols() -> &'static [Entry] {
-    static PROTOCOLS: OnceLock<Vec<Entry>> = OnceLock::new();
     PROTOCOLS.get_or_init(|| {
-        let haul_itself = Haul::client(HaulConfig::new(SIMULATED_SEED))
-            .expect("the default configuration is valid");
-        [
-            Entry::new(haul_itself.descriptor(), "haul", true, &[], haul),
-            Entry::new(&tcp::DESCRIPTOR, "cubic", true, tcp::PARAMETERS, make_tcp),
-        ]
-        .into_iter()
-        .chain(udt::entries())
-        .chain([sabul::entry()])
-        .chain(rbudp::entries())
-        .collect()
+        let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+        own().into_iter().chain(added.iter().cloned()).collect()
     })
+}
+
+/// Adds a protocol from elsewhere, for this process. Only before the first look at the list.
+pub fn add(entry: Entry) -> Result<(), ChoiceError> {
+    let name = entry.descriptor.name;
+    let refused = |text: &str| Err(ChoiceError::Refused(format!("protocol '{name}' {text}")));
+    let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    if PROTOCOLS.get().is_some() {
+        return refused("comes too late: protocols are added before the first is looked up");
+    }
+    let is_taken = |known: &Entry| known.descriptor.name == name;
+    if added.iter().any(is_taken) || own().iter().any(is_taken) {
+        return refused("cannot be added: there is one of that name already");
+    }
+    added.push(entry);
+    Ok(())
+}
+
+/// The protocols of farhaul.
+fn own() -> Vec<Entry> {
+    let haul_itself =
+        Haul::client(HaulConfig::new(SIMULATED_SEED)).expect("the default configuration is valid");
+    [
+        Entry::new(haul_itself.descriptor(), "haul", true, &[], haul),
+        Entry::new(&tcp::DESCRIPTOR, "cubic", true, tcp::PARAMETERS, make_tcp),
+    ]
+    .into_iter()
+    .chain(udt::entries())
+    .chain([sabul::entry()])
+    .chain(rbudp::entries())
+    .collect()
 }
 
 /// The protocol written as `name` or `name:parameter=value,...`.

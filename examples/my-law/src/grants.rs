@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use farhaul_congestion::Law;
 use farhaul_core::{
     congestion::{
         AckEvent, Allowance, Arrival, CongestionController, LossEvent, PathView, ReceiverLaw,
@@ -19,8 +20,19 @@ use farhaul_core::{
     units::{Rate, Size},
 };
 
-/// The name by which [`Granted`] asks for [`Grants`].
-pub const RECEIVER: &str = "grants";
+/// How it is chosen by name. All flows into one host share 60 Mbit/s.
+pub const GRANTS: Law = Law {
+    name: "grants",
+    summary: "the receiver shares what its host can take among all flows into it",
+    citation: "in the manner of GTP: Wu, Chien, CCGrid, 2004",
+    parameters: &[],
+    paced: true,
+    receiver: Some(|| {
+        let host = Host::new(Rate::mbit(60));
+        Box::new(move || Box::new(Grants::new(Arc::clone(&host))))
+    }),
+    make: |_| Box::<Granted>::default(),
+};
 /// What a flow may send before it has heard a grant.
 const FIRST: Rate = Rate::mbit(10);
 /// Grants that are not heard for this long are no longer believed.
@@ -49,11 +61,11 @@ impl Default for Granted {
 
 impl CongestionController for Granted {
     fn name(&self) -> &'static str {
-        "granted"
+        GRANTS.name
     }
 
     fn receiver(&self) -> Option<&'static str> {
-        Some(RECEIVER)
+        Some(GRANTS.name)
     }
 
     fn on_start(&mut self, now: Instant, path: &PathView) {
@@ -195,7 +207,7 @@ impl Grants {
 
 impl ReceiverLaw for Grants {
     fn name(&self) -> &'static str {
-        RECEIVER
+        GRANTS.name
     }
 
     fn on_start(&mut self, now: Instant, rtt: Duration) {

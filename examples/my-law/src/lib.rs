@@ -10,5 +10,5 @@ pub mod grants;
 mod simple_tcp;
 mod simulate;
 
-pub use simple_tcp::SimpleTcp;
+pub use simple_tcp::{SIMPLE_TCP, SimpleTcp};
 pub use simulate::{Shares, simulate};

@@ -5,8 +5,19 @@
 //! Where the figure's window starts at two segments, the shell's starts at ten (RFC 6928); and where
 //! the figure halves for every report of losses, the shell does once per episode.
 
-use farhaul_congestion::{Cut, Growth, Window};
+use farhaul_congestion::{Cut, Growth, Law, Skip, Window, Windowed};
 use farhaul_core::congestion::{AckEvent, FeedbackWish};
+
+/// How it is chosen by name.
+pub const SIMPLE_TCP: Law = Law {
+    name: "simple-tcp",
+    summary: "a window that grows by one in an rtt and is halved by a loss",
+    citation: "Gu, Grossman, Optimizing UDP-based protocol implementations, PFLDnet, 2005, Fig. 5",
+    parameters: &[],
+    paced: false,
+    receiver: None,
+    make: |_| Box::new(Windowed::new(Skip, SimpleTcp)),
+};
 
 /// The law, all of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,7 +25,7 @@ pub struct SimpleTcp;
 
 impl Growth for SimpleTcp {
     fn name(&self) -> &'static str {
-        "simple-tcp"
+        SIMPLE_TCP.name
     }
 
     fn grow(&mut self, window: &Window, ack: &AckEvent) -> f64 {

@@ -7,7 +7,7 @@ use farhaul_core::units::Rate;
 use farhaul_link::{Loss, PathConfig};
 use my_law::{
     SimpleTcp,
-    grants::{Granted, Grants, Host, RECEIVER},
+    grants::{GRANTS, Granted, Grants, Host},
     simulate,
 };
 
@@ -45,7 +45,9 @@ fn a_host_shares_what_it_can_take() {
     let shares = simulate(path(0.0), 3, MINUTE, |near, far| {
         let host = Arc::clone(&host);
         near.set_law(|| Box::new(Granted::default()));
-        far.add_receiver_law(RECEIVER, move || Box::new(Grants::new(Arc::clone(&host))));
+        far.add_receiver_law(GRANTS.name, move || {
+            Box::new(Grants::new(Arc::clone(&host)))
+        });
     })
     .expect("a valid scenario");
     for share in &shares {
@@ -59,9 +61,41 @@ fn grants_stay_below_what_the_path_takes() {
     let shares = simulate(path(0.0), 2, MINUTE, |near, far| {
         let host = Arc::clone(&host);
         near.set_law(|| Box::new(Granted::default()));
-        far.add_receiver_law(RECEIVER, move || Box::new(Grants::new(Arc::clone(&host))));
+        far.add_receiver_law(GRANTS.name, move || {
+            Box::new(Grants::new(Arc::clone(&host)))
+        });
     })
     .expect("a valid scenario");
     let sum: f64 = shares.iter().sum();
     assert!((75.0..100.0).contains(&sum), "{shares:?}");
+}
+
+/// What `farhaul` with these laws says to `words`.
+fn program(words: &[&str]) -> String {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_my-law"));
+    let output = command.args(words).output().expect("the program runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {said}{complained}");
+    said
+}
+
+#[test]
+fn every_command_knows_them_by_name() {
+    let listed = program(&["protocols"]);
+    assert!(
+        listed.contains("simple-tcp") && listed.contains("grants"),
+        "{listed}"
+    );
+    let path = [
+        "--rate", "20Mbit", "--rtt", "20ms", "--mtu", "1500", "--secs", "5",
+    ];
+    for law in ["simple-tcp", "grants"] {
+        let words = [&["sim", "--cc", law], &path[..]].concat();
+        assert!(program(&words).contains(law), "{law}");
+        let words = [&["sim", "--protocol", "tcp", "--cc", law], &path[..]].concat();
+        if law == "simple-tcp" {
+            assert!(program(&words).contains(law), "under tcp");
+        }
+    }
 }

@@ -2,8 +2,10 @@
 //! numbers over the engine's skeleton, under any congestion law. What it carries, placed in the
 //! simulator or on sockets, is in [`tiny`]; how it looks on the wire is in [`TinyWire`].
 
+mod entry;
 mod tiny;
 mod wire;
 
+pub use entry::entry;
 pub use tiny::{Tiny, tiny};
 pub use wire::TinyWire;

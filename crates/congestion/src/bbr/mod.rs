@@ -93,6 +93,8 @@ pub(crate) const LAW: Law = Law {
             default: "2",
         },
     ],
+    paced: true,
+    receiver: None,
     make: |values: &Values| -> Box<dyn CongestionController> {
         Box::new(Bbr::new(Settings {
             loss: values.number("loss"),

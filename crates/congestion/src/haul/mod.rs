@@ -55,6 +55,8 @@ pub(crate) const LAW: Law = Law {
         kind: Kind::Choice(&["low", "fair", "high"]),
         default: "fair",
     }],
+    paced: true,
+    receiver: None,
     make: |values: &Values| -> Box<dyn CongestionController> {
         let sharing = values.choice("policy").parse().unwrap_or_default();
         Box::new(Haul::new(sharing))

@@ -32,6 +32,8 @@ pub(crate) const LAW: Law = Law {
     summary: "the rate a TCP would have by the throughput equation, without its saw-tooth",
     citation: "RFC 5348",
     parameters: &[],
+    paced: true,
+    receiver: None,
     make: |_: &Values| -> Box<dyn CongestionController> { Box::new(Tfrc::new()) },
 };
 

@@ -156,9 +156,6 @@ pub enum Reduction {
     None,
 }
 
-/// Laws that mean little without their rate.
-const RATE_LAWS: [&str; 6] = ["haul", "fixed", "bbr", "daimd", "sabul", "tfrc"];
-
 /// An endpoint's settings.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent settings")]
@@ -208,7 +205,7 @@ impl Config {
             _ => Recovery::Rack,
         };
         let pacing = match values.choice("pacing") {
-            "auto" => RATE_LAWS.contains(&law.law().name),
+            "auto" => law.law().paced,
             word => word == "on",
         };
         Self {

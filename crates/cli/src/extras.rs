@@ -1,0 +1,47 @@
+//! What does a program add to farhaul? Protocols and congestion laws from elsewhere, known by name in every
+//! command: `sim`, `bench`, `protocols`, the grids and suites of `lab`.
+
+use farhaul_congestion::Law;
+use farhaul_lab::registry::{self, Entry};
+
+use crate::exit::{Exit, Failure};
+
+/// What is added.
+#[derive(Default)]
+pub struct Extras {
+    protocols: Vec<Entry>,
+    laws: Vec<Law>,
+}
+
+impl Extras {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// And this protocol.
+    #[must_use]
+    pub fn protocol(mut self, entry: Entry) -> Self {
+        self.protocols.push(entry);
+        self
+    }
+
+    /// And this congestion law.
+    #[must_use]
+    pub fn law(mut self, law: Law) -> Self {
+        self.laws.push(law);
+        self
+    }
+
+    /// Makes them known.
+    pub(crate) fn add(self) -> Result<(), Failure> {
+        let refused = |text: String| Failure::new(Exit::Internal, text);
+        for law in self.laws {
+            farhaul_congestion::add(law).map_err(|e| refused(e.to_string()))?;
+        }
+        for entry in self.protocols {
+            registry::add(entry).map_err(|e| refused(e.to_string()))?;
+        }
+        Ok(())
+    }
+}

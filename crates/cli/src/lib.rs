@@ -1,0 +1,155 @@
+//! What did the user ask for? Arguments in, one command run, one exit code out. A program of one's own
+//! that calls [`main`] has every command of farhaul, and in all of them the protocols and congestion laws
+//! that its [`Extras`] add.
+//!
+//! With `--json` stdout carries exactly one valid object, also when the arguments are wrong; what is
+//! said to people then goes to stderr.
+
+#![deny(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "they panic when nobody reads"
+)]
+
+#[macro_use]
+mod out;
+
+mod bar;
+mod child;
+mod cmd;
+mod config;
+mod examples;
+mod exit;
+mod extras;
+mod habit;
+mod interrupt;
+mod keys;
+mod place;
+mod reach;
+mod read;
+mod ssh;
+mod typed;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+
+use crate::exit::{Exit, Failure};
+pub use crate::extras::Extras;
+
+/// Moves bulk data over long fat networks at the speed of the link.
+#[derive(Debug, Parser)]
+#[command(
+    name = "farhaul",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: cmd::Command,
+}
+
+/// Arenas of the allocator. Nothing allocates per packet, so that threads hardly wait for each other.
+const ARENAS: u8 = 2;
+
+/// Runs the command line with what `extras` adds to it; called first in a program's `main`.
+pub fn main(extras: Extras) -> ExitCode {
+    farhaul_udp::memory::limit_arenas(ARENAS);
+    let json = json_wanted();
+    let ended = extras
+        .add()
+        .and_then(|()| with_defaults())
+        .and_then(|definition| {
+            let parsed = definition.try_get_matches();
+            match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+                Ok(cli) => cmd::run(cli.command),
+                // Help and version are no failure.
+                Err(e) if !e.use_stderr() => {
+                    out::help(&e);
+                    Ok(())
+                }
+                Err(e) if meant_to_copy(&e) => Err(Failure::usage(
+                    "no such command; to copy, write `farhaul cp SRC DST`",
+                )),
+                Err(e) if let Some(advice) = habit::advice(&e) => Err(Failure::usage(advice)),
+                Err(e) if !json => e.exit(),
+                Err(e) => Err(Failure::usage(plain(&e.to_string()))),
+            }
+        });
+    match ended {
+        Ok(()) => Exit::Ok.into(),
+        Err(failure) => {
+            if json {
+                out::json(&failure.object());
+            }
+            if !failure.text.is_empty() {
+                say!("farhaul: {failure}");
+            }
+            failure.exit.into()
+        }
+    }
+}
+
+/// Whether what stands in place of a command is something to copy.
+fn meant_to_copy(e: &clap::Error) -> bool {
+    let word = std::env::args_os().nth(1).unwrap_or_default();
+    e.kind() == clap::error::ErrorKind::InvalidSubcommand
+        && (std::path::Path::new(&word).exists() || word.to_string_lossy().contains(':'))
+}
+
+/// Whether `--json` was given, for when the arguments cannot be understood.
+fn json_wanted() -> bool {
+    std::env::args_os()
+        .take_while(|a| a != "--")
+        .any(|a| a == "--json" || a.to_str().is_some_and(is_cluster_with_j))
+}
+
+/// `-J`, also among others as in `-RJ`.
+fn is_cluster_with_j(word: &str) -> bool {
+    let letters = word.strip_prefix('-').unwrap_or_default();
+    letters.contains('J') && letters.chars().all(|c| c.is_ascii_alphabetic())
+}
+
+/// The complaint without what surrounds it on a terminal.
+fn plain(text: &str) -> String {
+    let text = text.trim().trim_start_matches("error: ");
+    let end = text.find("\n\nFor more information").unwrap_or(text.len());
+    text[..end].to_string()
+}
+
+/// The definition with the user's defaults in it. `config` itself must work where they are broken.
+fn with_defaults() -> Result<clap::Command, Failure> {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "config")
+    {
+        return Ok(definition());
+    }
+    let settings = config::effective(&definition(), None)?;
+    let with = config::apply(definition(), &settings);
+    // Which sections for hosts hold is known once the host is.
+    let host = with.clone().try_get_matches();
+    match host.ok().and_then(|matches| config::host_of(&matches)) {
+        None => Ok(with),
+        Some(host) => {
+            let settings = config::effective(&definition(), Some(&host))?;
+            Ok(config::apply(definition(), &settings))
+        }
+    }
+}
+
+/// The definition of the whole command line, for completions and manual pages.
+pub(crate) fn definition() -> clap::Command {
+    examples::shown(Cli::command())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        definition().debug_assert();
+    }
+}
