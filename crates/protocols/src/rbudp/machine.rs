@@ -79,12 +79,11 @@ impl RbudpMachine {
         };
         let all = count == packets;
         let ranges = missing_ranges(&have, packets).filter(|_| self.config.ranges && !all);
-        match ranges {
-            Some(ranges) => Message::Missing(first, ranges).encode(&mut self.words),
-            None => {
-                Message::Report(first).encode(&mut self.words);
-                encode_report(&have, packets, all, &mut self.words);
-            }
+        if let Some(ranges) = ranges {
+            Message::Missing(first, ranges).encode(&mut self.words);
+        } else {
+            Message::Report(first).encode(&mut self.words);
+            encode_report(&have, packets, all, &mut self.words);
         }
     }
 

@@ -5,7 +5,7 @@
 //! - the original's file programs: [`files`]
 //! - inside: `machine` (what is RBUDP's own in a session, on [`farhaul_core::rounds`])
 //!
-//! Source: He, Leigh, Yu and DeFanti, IEEE Cluster, 2002; RBUDP 1.0 of QUANTA as read.
+//! Source: He et al., IEEE Cluster, 2002; RBUDP 1.0 of `QUANTA` as read.
 //! `docs/protocols/rbudp.md` says what is the original's and what is farhaul's.
 
 pub mod files;

@@ -3,7 +3,7 @@
 //!
 //! Decoding never panics; whatever decodes is bounded.
 //!
-//! Source: RBUDP 1.0 of QUANTA as read. Numbers in datagrams and in DONE are in the byte order of the
+//! Source: RBUDP 1.0 of `QUANTA` as read. Numbers in datagrams and in DONE are in the byte order of the
 //! sender's machine, in practice little-endian; lengths are big-endian.
 
 use farhaul_core::{
