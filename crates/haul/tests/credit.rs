@@ -69,7 +69,7 @@ fn nothing_is_sent_to_a_full_store_and_everything_once_it_drains() {
 #[test]
 fn a_full_store_holds_up_neither_the_stream_nor_the_other_way() {
     let mut pair = full();
-    pair.client.session().write(&[7; 100_000]);
+    pair.client.session().write(&vec![7; 100_000]);
     pair.server.session().send(4, 0, 500_000);
     pair.until(MINUTE, |p| {
         p.server.stream.len() == 100_000 && p.client.store.has(4, 500_000)

@@ -26,14 +26,36 @@ struct Mark {
     limit: u64,
 }
 
+/// What a store drains, over one to two round trips.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    /// About a round trip ago, at most two, and later.
+    marks: [Mark; 2],
+}
+
+impl Window {
+    /// The newest rate, and since when it was measured; none for what is older than what is known.
+    fn add(&mut self, now: Mark, round: Duration) -> Option<(Rate, u64)> {
+        let since_us = now.at_us.checked_sub(self.marks[1].at_us)?;
+        if Duration::from_micros(since_us) >= round {
+            self.marks = [self.marks[1], now];
+        }
+        let [older, _] = self.marks;
+        // Less than a round trip after the beginning it is not known for longer.
+        let age = Duration::from_micros(now.at_us - older.at_us).max(round);
+        let drained = now.limit.saturating_sub(older.limit);
+        Some((Rate::of(drained, age), older.at_us))
+    }
+}
+
 /// What is granted by a store that was found more than half full.
 #[derive(Clone, Copy, Debug)]
 struct Limited {
-    /// About a round trip ago, at most two, and later.
-    marks: [Mark; 2],
     /// Since when reports have told of much that waits, or of little.
-    since_us: u64,
+    since: Mark,
     busy: bool,
+    /// Something has waited for about a round trip: what was drained then is what can be.
+    known: bool,
     /// It drained nothing, and little has waited ever since it went on.
     stopped: bool,
     /// What the store drains.
@@ -45,9 +67,9 @@ struct Limited {
 impl Limited {
     const fn new(now: Mark) -> Self {
         Self {
-            marks: [now; 2],
-            since_us: now.at_us,
+            since: now,
             busy: true,
+            known: false,
             stopped: false,
             rate: Rate::from_bps(0),
             granted: 0,
@@ -55,32 +77,35 @@ impl Limited {
         }
     }
 
-    /// A store that has been busy all the time shows what it drains; one that has not may drain more.
-    fn measure(&mut self, now: Mark, busy: bool, round: Duration, datagram: u32) {
-        let between = |from: u64| Duration::from_micros(now.at_us.saturating_sub(from));
-        if between(self.marks[1].at_us) >= round {
-            self.marks = [self.marks[1], now];
-        }
+    /// A store that has been busy all the time since `from_us` drains `rate`; one that has not may drain
+    /// more.
+    fn judge(&mut self, now: Mark, (rate, from_us): (Rate, u64), busy: bool, way: &Way) {
         if self.busy != busy {
-            (self.busy, self.since_us) = (busy, now.at_us);
+            (self.busy, self.since) = (busy, now);
             self.stopped &= !busy;
         }
-        let [older, _] = self.marks;
-        // Less than a round trip after the beginning it is not known for longer.
-        let age = between(older.at_us).max(round);
-        let rate = Rate::of(now.limit.saturating_sub(older.limit), age);
-        if busy && self.since_us <= older.at_us {
+        let spell = Duration::from_micros(now.at_us.saturating_sub(self.since.at_us));
+        let round = way.round();
+        if busy && self.since.at_us <= from_us {
+            let least = LEAST * u64::from(way.datagram);
+            self.stopped |= rate.bytes_in(round) < least;
             self.rate = rate;
-            self.stopped |= rate.bytes_in(round) < LEAST * u64::from(datagram);
-            return;
+            self.known = true;
+        } else if !self.known {
+            // The window began before: as long as this may be a pause it counts.
+            self.known = busy && spell >= (round / 4).saturating_mul(3);
+            let drained = now.limit.saturating_sub(self.since.limit);
+            self.rate = if self.known {
+                Rate::of(drained, spell)
+            } else {
+                rate
+            };
+        } else if !busy && spell >= round.saturating_mul(2) {
+            let factor = if self.stopped { 2.0 } else { GROWTH };
+            self.rate = self.rate.max(rate.scale(factor));
+        } else if !busy {
+            self.rate = self.rate.max(rate);
         }
-        let grows = !busy && between(self.since_us) >= round.saturating_mul(2);
-        let more = match self.stopped {
-            _ if !grows => rate,
-            true => rate.scale(2.0),
-            false => rate.scale(GROWTH),
-        };
-        self.rate = self.rate.max(more);
     }
 }
 
@@ -89,6 +114,7 @@ impl Limited {
 pub struct Credit {
     /// Room of the empty store, as far as was told.
     most: u64,
+    window: Option<Window>,
     limited: Option<Limited>,
 }
 
@@ -96,7 +122,7 @@ impl Credit {
     /// Takes what a report says, whose host had `room` then.
     pub fn update(&mut self, taken: Taken, room: Option<u64>, way: &Way) {
         let Some(room) = room else {
-            self.limited = None;
+            *self = Self::default();
             return;
         };
         self.most = self.most.max(room);
@@ -105,24 +131,27 @@ impl Credit {
             at_us: taken.at_us,
             limit: taken.bytes.saturating_add(room),
         };
+        let window = self.window.get_or_insert(Window { marks: [now; 2] });
+        let Some(measured) = window.add(now, way.round()) else {
+            return;
+        };
         let keeps_up = room >= half.max(u64::from(way.datagram));
         if self.limited.is_none() && keeps_up {
             return;
         }
         let limited = self.limited.get_or_insert(Limited::new(now));
-        if now.at_us < limited.marks[1].at_us {
-            return;
-        }
-        let round = way.rtt.saturating_add(way.interval);
-        limited.measure(now, room <= self.most - self.most / 8, round, way.datagram);
-        let drained = limited.rate.bytes_in(round);
+        let busy = room <= self.most - self.most / 8;
+        limited.judge(now, measured, busy, way);
+        let drained = limited.rate.bytes_in(way.round());
         limited.granted = drained.saturating_add(room).saturating_sub(half);
         // What comes in bursts fills the store at times and at others lets it run empty. What is known of
         // it is a round trip old, so that half of what is too much or too little is enough.
         let paced = (drained.saturating_add(room / 2).saturating_sub(half / 2))
             .max(LEAST * u64::from(way.datagram));
-        limited.pace = Rate::of(paced, round);
-        if keeps_up && limited.granted >= way.window {
+        limited.pace = Rate::of(paced, way.round());
+        // It was a pause of less than a round trip or two, or the path is the narrower one.
+        let over = !limited.known && !busy || limited.granted >= way.window;
+        if keeps_up && over {
             self.limited = None;
         }
     }

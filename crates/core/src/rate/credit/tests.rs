@@ -150,6 +150,20 @@ fn one_that_keeps_up_is_not_held_back() {
 }
 
 #[test]
+fn a_pause_that_is_short_for_the_path_costs_little() {
+    for (one_way, pause) in [(50, 20), (200, 20), (200, 100)] {
+        let mut w = World::new(one_way);
+        w.run(2_000, |_| 2 * LINK_PER_MS);
+        w.run(pause, |_| 0);
+        let (arrived, dropped) = w.run(3_000, |_| 2 * LINK_PER_MS);
+        let lost = 3_000 * LINK_PER_MS - arrived;
+        assert_eq!(w.credit.granted(), u64::MAX);
+        let name = format!("{one_way} ms, {pause} ms: {lost} lost, {dropped} dropped");
+        assert!(lost <= pause * LINK_PER_MS, "{name}");
+    }
+}
+
+#[test]
 fn one_that_stopped_gets_nothing_and_then_everything_again() {
     for one_way in [0, 1, 10, 50, 200] {
         let mut w = World::new(one_way);
