@@ -125,7 +125,7 @@ fn a_slow_store_is_kept_busy_and_not_flooded() {
 #[test]
 fn one_that_drains_in_spells_gets_what_it_drains_on_average() {
     // Half a megabyte at a time.
-    let spells = |ms: u64| if ms % 5 == 0 { 500_000 } else { 0 };
+    let spells = |ms: u64| if ms.is_multiple_of(5) { 500_000 } else { 0 };
     for one_way in [0, 10, 50, 200] {
         let mut w = World::new(one_way);
         w.run(3_000, spells);
