@@ -29,4 +29,5 @@ fuzz_target!(|data: &[u8]| {
     f.complete(&mut known(), &mut again).expect("what was encoded");
     assert!(report.runs.starts_with(&again.runs));
     assert_eq!((again.largest, again.bytes), (report.largest, report.bytes));
+    assert_eq!(again.room, report.room);
 });

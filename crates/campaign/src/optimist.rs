@@ -235,6 +235,7 @@ impl Lie {
             arrived_us: self.now.as_nanos() / 1_000,
             bytes: end * 1_200,
             ce: 0,
+            room: None,
             runs,
         };
         self.told = end;

@@ -110,6 +110,8 @@ pub struct Stats {
     pub dropped_malformed: u64,
     /// Datagrams dropped as duplicates or too old.
     pub dropped_duplicate: u64,
+    /// Datagrams dropped because the store had no room for what they carry.
+    pub dropped_full: u64,
     /// Packets that carried bytes sent before (web100 `PktsRetrans`).
     pub retransmits: u64,
     /// Acknowledgements that repeated the one before, where a protocol counts them (web100

@@ -44,9 +44,9 @@ pub trait Store {
     /// waits; more than [`Self::room`] is an error.
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError>;
 
-    /// Bytes that can be placed now; endless if nothing here ever waits. On real sockets what does not fit
-    /// waits where it arrived, so that reports come late and the sender slows down; sessions that share
-    /// a socket do not wait for one of them, and the simulator has no such stores.
+    /// Bytes that can be placed now; endless if nothing here ever waits. Haul tells the sender, which keeps
+    /// to what is drained, and drops what does not fit as if it had not come. On a socket of its own
+    /// what does not fit waits where it arrived.
     fn room(&self) -> u64;
 }
 

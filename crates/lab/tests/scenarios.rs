@@ -8,6 +8,7 @@
 
 mod scenarios {
     mod cells;
+    mod disks;
     mod faults;
     mod kit;
     mod liveness;

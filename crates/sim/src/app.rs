@@ -14,6 +14,8 @@ use farhaul_core::{
     units::Rate,
 };
 
+use crate::disk::Disk;
+
 /// The one object of a flow, and the other name of every second write.
 const OBJECT: ObjectId = 0;
 const OTHER: ObjectId = 1;
@@ -88,8 +90,20 @@ impl Supply {
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
     placed: Ranges,
+    /// What writes it.
+    pub(crate) disk: Option<Disk>,
     /// Distinct bytes placed.
     pub(crate) bytes: u64,
+}
+
+impl Sink {
+    /// It is `now`.
+    #[inline]
+    pub(crate) fn pass(&mut self, now: Instant) {
+        if let Some(disk) = &mut self.disk {
+            disk.pass(now);
+        }
+    }
 }
 
 impl Store for Sink {
@@ -98,6 +112,7 @@ impl Store for Sink {
     }
 
     fn place(&mut self, extents: &[Extent], _: &[u8]) -> Result<(), StoreError> {
+        let before = self.bytes;
         let mut run = 0..0;
         for extent in extents.iter().filter(|e| e.object <= OTHER) {
             if extent.offset == run.end {
@@ -108,11 +123,16 @@ impl Store for Sink {
             }
         }
         self.bytes += self.placed.insert(run);
-        Ok(())
+        let new = self.bytes - before;
+        if self.disk.as_mut().is_none_or(|disk| disk.take(new)) {
+            Ok(())
+        } else {
+            Err(StoreError("more than there is room for".into()))
+        }
     }
 
     fn room(&self) -> u64 {
-        u64::MAX
+        self.disk.as_ref().map_or(u64::MAX, Disk::room)
     }
 }
 

@@ -14,7 +14,7 @@ use farhaul_core::{
     time::Instant,
 };
 
-use crate::app::Sink;
+use crate::{app::Sink, disk::Disk};
 
 /// The port servers listen on.
 const SERVER_PORT: u16 = 17_992;
@@ -58,6 +58,8 @@ pub(crate) struct End {
     waiting: Option<Token>,
     /// The session's deadline when it was last at rest.
     deadline: Option<Instant>,
+    /// When the disk has written something next.
+    written_at: Option<Instant>,
     /// The earliest pending timer event of this end that is not stale.
     pub(crate) armed: Option<Instant>,
     pub(crate) closed: Option<CloseReason>,
@@ -76,6 +78,7 @@ impl End {
             peer: address(index ^ 1),
             waiting: None,
             deadline: None,
+            written_at: None,
             armed: None,
             closed: None,
             turns: 0,
@@ -129,6 +132,7 @@ impl End {
         if self.closed.is_some() && session.is_closed() {
             return Heard::Nothing;
         }
+        self.sink.pass(now);
         let mut turn = Turn {
             now,
             rng: &mut self.rng,
@@ -159,6 +163,7 @@ impl End {
         if let Some((_, session)) = &mut self.session
             && !(self.closed.is_some() && session.is_closed())
         {
+            self.sink.pass(now);
             let mut turn = Turn {
                 now,
                 rng: &mut self.rng,
@@ -172,14 +177,20 @@ impl End {
         self.peer
     }
 
-    /// The session's deadline passed, if it did.
+    /// The session's deadline passed, if it did, or the disk has written something.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
+        let woken = self.written_at.take_if(|at| *at <= now).is_some();
+        self.expire_session(now) || woken
+    }
+
+    fn expire_session(&mut self, now: Instant) -> bool {
         let Some((_, session)) = &mut self.session else {
             return false;
         };
         if self.deadline.is_none_or(|at| at > now) {
             return false;
         }
+        self.sink.pass(now);
         let mut turn = Turn {
             now,
             rng: &mut self.rng,
@@ -192,6 +203,7 @@ impl End {
     #[inline]
     pub(crate) fn transmit(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
         let (_, session) = self.session.as_mut()?;
+        self.sink.pass(now);
         let mut turn = Turn {
             now,
             rng: &mut self.rng,
@@ -215,7 +227,8 @@ impl End {
     pub(crate) fn rest(&mut self) -> Option<Instant> {
         let timeout = self.session.as_ref().and_then(|(_, s)| s.poll_timeout());
         self.deadline = timeout.map(|(at, _)| at);
-        self.deadline
+        self.written_at = self.sink.disk.as_ref().and_then(Disk::wake);
+        self.deadline.into_iter().chain(self.written_at).min()
     }
 
     pub(crate) const fn has_session(&self) -> bool {

@@ -11,6 +11,7 @@
 
 mod app;
 mod cross;
+mod disk;
 mod end;
 mod flow;
 mod lane;
@@ -24,6 +25,7 @@ mod scenario;
 mod trace;
 mod world;
 
+pub use disk::DiskConfig;
 pub use observe::{Moment, Observer, Packet, Side};
 pub use pcapng::Pcapng;
 pub use qlog::Qlog;

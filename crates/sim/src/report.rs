@@ -156,6 +156,8 @@ pub struct SideReport {
     pub packets_spurious: u64,
     pub dropped_malformed: u64,
     pub dropped_duplicate: u64,
+    /// Datagrams dropped because the store had no room.
+    pub dropped_full: u64,
     pub retransmits: u64,
     pub duplicate_acks: u64,
     pub episodes: u64,
@@ -186,6 +188,7 @@ impl SideReport {
             packets_spurious: stats.packets_spurious,
             dropped_malformed: stats.dropped_malformed,
             dropped_duplicate: stats.dropped_duplicate,
+            dropped_full: stats.dropped_full,
             retransmits: stats.retransmits,
             duplicate_acks: stats.duplicate_acks,
             episodes: stats.episodes,

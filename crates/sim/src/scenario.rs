@@ -6,6 +6,8 @@ use std::time::Duration;
 use farhaul_core::{datagram::MAX_SEGMENTS, time::Instant, units::Rate};
 use farhaul_link::{ConfigError, PathConfig};
 
+use crate::disk::DiskConfig;
+
 /// One run of the simulator.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -76,6 +78,8 @@ pub struct FlowConfig {
     pub write: Option<u64>,
     /// One-way delay of this flow on top of the path's, in each direction.
     pub extra_delay: Duration,
+    /// The disk behind the receiver; it takes everything at once if not said.
+    pub disk: Option<DiskConfig>,
     /// Index into [`Scenario::routes`]; over links 0 and 1 if not said.
     pub route: Option<usize>,
 }

@@ -14,6 +14,7 @@ use farhaul_core::{
 
 use crate::{
     cross::Cross,
+    disk::Disk,
     end::{End, Heard},
     flow::Flow,
     lane::{Kind, Stream},
@@ -95,6 +96,7 @@ impl<'a> World<'a> {
             let flow = rng.fork(&format!("flow/{i}"));
             ends.push(End::new(2 * index, client, flow.fork("client")));
             ends.push(End::new(2 * index + 1, server, flow.fork("server")));
+            ends[2 * i + 1].sink.disk = config.disk.map(Disk::new);
             let timed = Flow::new(scenario, config);
             let rtt = timed.delays[0] + timed.delays[1];
             for side in 0..2 {

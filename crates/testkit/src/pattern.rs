@@ -16,6 +16,8 @@ pub struct Pattern {
     filled: u64,
     repeated: u64,
     trusting: bool,
+    /// New bytes that it takes, if not any number; what it takes is subtracted.
+    pub room: Option<u64>,
     /// Nothing can be read from it and placed in it any more.
     pub fails: bool,
 }
@@ -137,12 +139,16 @@ impl Store for Pattern {
             let ranges = self.placed.entry(extent.object).or_default();
             let new = ranges.insert(extent.offset..extent.end());
             self.repeated += u64::from(extent.len) - new;
+            if let Some(room) = &mut self.room {
+                let left = room.checked_sub(new);
+                *room = left.ok_or_else(|| StoreError("more than there is room for".into()))?;
+            }
         }
         Ok(())
     }
 
     fn room(&self) -> u64 {
-        u64::MAX
+        self.room.unwrap_or(u64::MAX)
     }
 }
 

@@ -43,7 +43,7 @@ proptest! {
 
         let sum: u64 = runs.iter().sum();
         let report = Report {
-            from: 3, largest: sum + 2, delay_us: us, arrived_us: clock, bytes: settled, ce: 1, runs,
+            from: 3, largest: sum + 2, delay_us: us, arrived_us: clock, bytes: settled, ce: 1, room: None, runs,
         };
         let bytes = written(|w| TinyWire::put_report(w, &report));
         let mut back = Report::default();

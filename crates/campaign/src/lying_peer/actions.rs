@@ -44,6 +44,7 @@ fn report(rng: &mut Rng, known: &Known) -> Report {
         arrived_us: rng.next_u64() >> rng.below(64),
         bytes: rng.next_u64() >> rng.below(64),
         ce: number(rng, known.bold, 3),
+        room: rng.chance(0.5).then(|| number(rng, known.bold, 1 << 20)),
         runs: vec![1],
     };
     if !rng.chance(known.bold) {

@@ -58,6 +58,8 @@ pub struct Report {
     pub bytes: u64,
     /// Packets received so far that carried "congestion experienced".
     pub ce: u64,
+    /// Bytes that the receiver's store can take; endless if not said.
+    pub room: Option<u64>,
     /// Arrived, missing, arrived ... counts downwards from `largest`, all at least 1.
     pub runs: Vec<u64>,
 }

@@ -17,6 +17,14 @@ const REPEATS: usize = 3;
 /// The most run values in a report.
 const MAX_RUNS: usize = 1_200;
 
+/// What the store can take; endless if not said.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    now: Option<u64>,
+    told: Option<u64>,
+    most: u64,
+}
+
 /// Receiver side of the skeleton.
 #[derive(Default)]
 pub struct Receiver {
@@ -38,6 +46,8 @@ pub struct Receiver {
     told_at: Option<Instant>,
     /// What lies before the last intervals and is to be told of again.
     backlog: Option<Range<u64>>,
+    /// Room in the store: now, in the last report, and the most there was.
+    room: Room,
     /// The last report was of the backlog.
     caught_up: bool,
     report: Report,
@@ -154,6 +164,32 @@ impl Receiver {
         Some(due.max(self.budget.ready_at()))
     }
 
+    /// The store has less room than half, as far as the sender knows: it wants to hear of more.
+    pub fn is_room_awaited(&self) -> bool {
+        self.room
+            .told
+            .is_some_and(|told| told <= self.room.most / 2)
+    }
+
+    /// The store can take `bytes` now. Nobody may be sending: of much more room than the sender knows of
+    /// it is told all the same.
+    pub fn on_room(&mut self, now: Instant, bytes: u64) {
+        let room = &mut self.room;
+        room.now = (bytes < u64::MAX).then_some(bytes);
+        room.most = room.most.max(room.now.unwrap_or(0));
+        let awaited = room.told.filter(|told| *told <= room.most / 2);
+        if awaited.is_some_and(|told| bytes > told && bytes - told >= room.most / 4) {
+            self.schedule.on_packet(now, 0, false);
+        }
+    }
+
+    /// A packet of `wire` bytes was dropped, as there is no room for what it carries. The sender hears of
+    /// the room, and of the packet nothing.
+    pub fn refuse(&mut self, now: Instant, wire: u32) {
+        self.budget.earn(wire);
+        self.schedule.on_packet(now, 0, false);
+    }
+
     /// A report left in a datagram of `bytes`.
     pub fn feedback_sent(&mut self, now: Instant, bytes: usize) {
         self.budget.spend(now, bytes);
@@ -184,7 +220,9 @@ impl Receiver {
 
     /// Tells of the last intervals, from the top down; what does not fit joins the backlog.
     fn tell_recent(&mut self, now: Instant, newest_at: Instant) {
+        self.room.told = self.room.now;
         let report = &mut self.report;
+        report.room = self.room.now;
         let end = self.arrivals.end();
         report.largest = end - 1;
         report.delay_us = u64::try_from(now.since(newest_at).as_micros()).unwrap_or(u64::MAX);

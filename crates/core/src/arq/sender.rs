@@ -12,7 +12,7 @@ use crate::{
     datagram::CongestionHeader,
     loss::Ranges,
     path::{QueueDelay, Rtt},
-    rate::Intake,
+    rate::{Credit, Intake},
     send::{Acked, Demand, Flight, Lost, Outbox, Permit, Piece, State},
     stats::{Stats, Why},
     store::ObjectId,
@@ -35,6 +35,7 @@ struct Path {
     rtt: Rtt,
     queue: QueueDelay,
     intake: Intake,
+    credit: Credit,
     last_rate: Option<RateSample>,
 }
 
@@ -102,6 +103,7 @@ impl Sender {
                 rtt: Rtt::new(Duration::from_millis(100)),
                 queue: QueueDelay::default(),
                 intake: Intake::default(),
+                credit: Credit::default(),
                 last_rate: None,
             },
             coverage: Coverage::default(),
@@ -181,13 +183,7 @@ impl Sender {
         let permit = if self.is_full() {
             Permit::Hold(Why::Peer)
         } else {
-            let demand = Demand {
-                in_flight: self.in_flight(),
-                granted: self.path.intake.granted(),
-                has_data: self.peek().is_some(),
-                probes: self.clocks.probes,
-            };
-            self.flight.governor.permit(now, demand)
+            self.ask_governor(now)
         };
         if let Permit::Hold(Why::Application | Why::Peer) = permit {
             self.flight.delivery.app_limited(self.next_number());
@@ -195,9 +191,51 @@ impl Sender {
         permit
     }
 
+    fn ask_governor(&self, now: Instant) -> Permit {
+        let demand = Demand {
+            in_flight: self.in_flight(),
+            granted: self.granted_next(),
+            has_data: self.peek().is_some(),
+            probes: self.clocks.probes,
+        };
+        match self.flight.governor.permit(now, demand) {
+            Permit::Hold(Why::Pacing) if self.is_paced_by_store() => Permit::Hold(Why::Peer),
+            // The stream goes on a packet at a time, so that nothing else leaves with it.
+            Permit::Send { .. } if self.in_flight() >= self.granted() => Permit::Send { bytes: 1 },
+            permit => permit,
+        }
+    }
+
+    /// What may be in flight when that leaves that goes next: the stream is for no store.
+    fn granted_next(&self) -> u64 {
+        if self.outbox.has_stream() {
+            return self.path.intake.granted();
+        }
+        self.granted()
+    }
+
     /// As many records are kept as data may take.
     fn is_full(&self) -> bool {
         self.flight.log().len() >= MAX_RECORDS - SPARE && self.clocks.probes == 0
+    }
+
+    /// Bytes that may be in flight, as far as the peer's host and its store are concerned.
+    fn granted(&self) -> u64 {
+        self.path.intake.granted().min(self.path.credit.granted())
+    }
+
+    /// The peer's store is full: nothing may leave before there is room.
+    fn is_store_full(&self) -> bool {
+        self.path.credit.granted() < u64::from(self.datagram())
+    }
+
+    fn is_paced_by_store(&self) -> bool {
+        self.path.credit.pace() < self.law().allowance().rate
+    }
+
+    /// Something waits for room in the peer's store.
+    pub fn is_starved(&self) -> bool {
+        self.is_store_full() && self.outbox.has_objects()
     }
 
     fn window(&self) -> u64 {
@@ -206,7 +244,7 @@ impl Sender {
 
     /// Something else than the law limits what is sent.
     fn is_limited_elsewhere(&self) -> bool {
-        self.outbox.is_empty() || self.path.intake.granted() < self.window()
+        self.outbox.is_empty() || self.granted() < self.window() || self.is_paced_by_store()
     }
 
     /// Object and offset of what goes next.
@@ -393,8 +431,11 @@ impl Sender {
         self.flight.count.in_flight
     }
 
-    /// Timeouts in a row without feedback.
+    /// Timeouts in a row without feedback for which the path may be the reason.
     pub fn backoff(&self) -> u32 {
+        if self.is_store_full() {
+            return 0;
+        }
         self.clocks.backoff
     }
 
@@ -416,6 +457,7 @@ impl Sender {
     /// Adds this half's counters.
     pub fn fill_stats(&self, stats: &mut Stats) {
         self.flight.fill_stats(stats);
+        stats.peer_window = Some(self.granted()).filter(|granted| *granted < u64::MAX);
         stats.rtt_min = self.path.rtt.min_ever();
         stats.rtt_smoothed = stats.rtt_min.map(|_| self.srtt());
     }

@@ -43,6 +43,13 @@ pub struct Way {
     pub window: u64,
 }
 
+impl Way {
+    /// Until what is sent now has been reported on.
+    pub(super) const fn round(&self) -> Duration {
+        self.rtt.saturating_add(self.interval)
+    }
+}
+
 /// A round.
 #[derive(Clone, Copy, Debug)]
 struct Round {

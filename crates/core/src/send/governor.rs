@@ -16,6 +16,8 @@ pub struct Governor {
     guard: Guard,
     pacer: Pacer,
     max_rate: Rate,
+    /// What the peer takes at most.
+    taken: Rate,
 }
 
 impl Governor {
@@ -25,6 +27,7 @@ impl Governor {
             guard: Guard::new(law),
             pacer: Pacer::new(),
             max_rate,
+            taken: Rate::UNLIMITED,
         }
     }
 
@@ -38,10 +41,15 @@ impl Governor {
         can
     }
 
+    /// The peer takes no more than `rate` now.
+    pub const fn set_taken(&mut self, rate: Rate) {
+        self.taken = rate;
+    }
+
     /// What may be sent now.
     pub fn allowance(&self) -> Allowance {
         let mut allowance = self.guard.allowance();
-        allowance.rate = allowance.rate.min(self.max_rate);
+        allowance.rate = allowance.rate.min(self.max_rate).min(self.taken);
         allowance
     }
 

@@ -140,6 +140,16 @@ impl Outbox {
         self.unsent
     }
 
+    /// The ordered stream goes next.
+    pub fn has_stream(&self) -> bool {
+        !self.stream.is_empty()
+    }
+
+    /// Something waits that the peer's store has to take.
+    pub fn has_objects(&self) -> bool {
+        !self.repairs.is_empty() || !self.fresh.is_empty()
+    }
+
     /// True when nothing waits.
     pub fn is_empty(&self) -> bool {
         self.stream.is_empty() && self.repairs.is_empty() && self.fresh.is_empty()

@@ -34,7 +34,9 @@ use crate::{
 
 /// The least rtt that the handshake is believed to have shown.
 const LEAST_RTT: Duration = Duration::from_micros(100);
-/// Pauses between asking a peer whose window is full.
+/// How long a peer may go without room for anything.
+const STARVED: Duration = Duration::from_mins(5);
+/// Pauses between asking a peer whose window or store is full.
 const NUDGE: Duration = Duration::from_millis(50);
 const MAX_NUDGES: u32 = 6;
 /// Timeouts in a row after which marks are suspected of being the reason.
@@ -88,6 +90,8 @@ struct Todo {
     ecn: Marks,
     nudge_at: Option<Instant>,
     nudges: u32,
+    /// Since when the peer's store has had no room.
+    starved_since: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -266,9 +270,17 @@ impl HaulSession {
         }
     }
 
-    /// A full window is asked about while nothing else is on its way to be answered.
+    /// A full window or store is asked about while nothing else is on its way to be answered.
     fn nudge(&mut self, now: Instant) {
-        let stuck = self.streams.out.is_blocked() && self.sender.in_flight() == 0;
+        let starved = self.sender.is_starved();
+        let blocked = self.streams.out.is_blocked() || starved;
+        let stuck = blocked && self.sender.in_flight() == 0;
+        let since = starved.then(|| self.todo.starved_since.unwrap_or(now));
+        self.todo.starved_since = since;
+        if since.is_some_and(|since| now.since(since) >= STARVED) {
+            let text = format!("the receiver has had no room for {} s", STARVED.as_secs());
+            self.fail(now, CloseReason::Store(text));
+        }
         match self.todo.nudge_at {
             Some(at) if stuck && at <= now => {
                 self.todo.nudge_at = None;

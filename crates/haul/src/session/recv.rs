@@ -40,6 +40,8 @@ impl From<Refusal> for CloseReason {
 struct Gather {
     extents: [Extent; MAX_SEGMENTS],
     count: usize,
+    /// Bytes that the store can still take.
+    room: u64,
 }
 
 impl Gather {
@@ -65,6 +67,7 @@ impl HaulSession {
         let mut gather = Gather {
             extents: [Extent::default(); MAX_SEGMENTS],
             count: 0,
+            room: turn.store.room(),
         };
         let mut at = 0;
         while at < batch.bytes.len() && !self.life.is_over() {
@@ -171,10 +174,18 @@ impl HaulSession {
             }
         };
         let payload = &datagram[short::LEN..end];
-        match eliciting(payload) {
-            Ok(eliciting) => {
+        match survey(payload) {
+            Ok(Survey { data, .. }) if data > gather.room => {
+                // It is as if it had not come, so that it will be sent again; but the peer is there.
+                self.stats.dropped_full += 1;
+                self.life.on_heard(turn.now);
+                let wire = u32::try_from(datagram.len()).unwrap_or(u32::MAX);
+                self.receiver.refuse(turn.now, wire);
+            }
+            Ok(Survey { eliciting, data }) => {
                 let wire = datagram.len();
                 if self.accept(turn, arrival, number, wire, eliciting) {
+                    gather.room -= data;
                     let payload = &datagram[short::LEN..end];
                     self.take_frames(turn.now, arrival, (number, wire, end), payload, gather);
                 }
@@ -370,12 +381,24 @@ impl HaulSession {
     }
 }
 
-/// Checks every frame; true if the sender must hear that they arrived.
-fn eliciting(payload: &[u8]) -> Result<bool, DecodeError> {
+/// What is in a datagram.
+#[derive(Clone, Copy, Default)]
+struct Survey {
+    /// The sender must hear that it arrived.
+    eliciting: bool,
+    /// Bytes for the store.
+    data: u64,
+}
+
+/// Checks every frame.
+fn survey(payload: &[u8]) -> Result<Survey, DecodeError> {
     let mut r = Reader::new(payload);
-    let mut eliciting = false;
+    let mut found = Survey::default();
     while let Some(frame) = frame::next(&mut r)? {
-        eliciting |= frame.is_eliciting();
+        found.eliciting |= frame.is_eliciting();
+        if let Frame::Data { data, .. } = frame {
+            found.data += data.len() as u64;
+        }
     }
-    Ok(eliciting)
+    Ok(found)
 }

@@ -70,11 +70,14 @@ impl HaulSession {
             return None;
         }
         self.pump_stream();
+        if self.receiver.is_room_awaited() {
+            self.receiver.on_room(now, turn.store.room());
+        }
         self.nudge(now);
         self.skip_number(turn.rng);
         self.challenge(now, out)
             .or_else(|| self.answer(now, out))
-            .or_else(|| self.small_frames(now, out))
+            .or_else(|| self.small_frames(turn, out))
             .or_else(|| self.probe(now, out))
             .or_else(|| self.data(turn, out))
     }
@@ -235,8 +238,12 @@ impl HaulSession {
         })
     }
 
-    fn small_frames(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
+    fn small_frames(&mut self, turn: &Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
+        let now = turn.now;
         let report = self.receiver.feedback_due().is_some_and(|at| at <= now);
+        if report {
+            self.receiver.on_room(now, turn.store.room());
+        }
         let any = report || self.todo.asks.any();
         let mail = self.sender.has_mail() || self.receiver.has_mail();
         if !any && !mail && !self.sender.state_due() && !self.sender.want_due() {
@@ -359,6 +366,7 @@ impl HaulSession {
             seal.seal(batch.first + i as u64, &mut raw[at..at + len]);
         }
         self.sender.batch_sent(now, batch.bytes);
+        self.todo.nudges = 0;
         self.stats.held.set(now, None);
         self.count(batch.count, batch.bytes);
         Some(Transmit {

@@ -20,7 +20,11 @@ const MAX_K: u32 = 15;
 /// The most bytes of range code in one report.
 const MAX_BITS: usize = 1_100;
 /// The most bytes before the range code: type, numbers, count, parameters, length.
-pub const FIXED: usize = 1 + 4 + 8 + 4 + 6 + 8 + 2 + 1 + 2;
+pub const FIXED: usize = 1 + 4 + 8 + 4 + 6 + 8 + 8 + 2 + 1 + 2;
+/// Room is told in such units.
+const ROOM_UNIT: u64 = 1 << 10;
+/// The most of them and one more.
+const MOST_ROOM: u64 = (1 << 54) - 1;
 
 /// A report as it stands in the datagram; see [`Report`] for what the fields mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +39,8 @@ pub struct Feedback<'a> {
     pub bytes: u64,
     /// All of it.
     pub ce: u64,
+    /// Whole KiB that the store can take and one more; 0 if it takes everything.
+    pub room: u64,
     /// Runs in the code.
     pub count: u64,
     /// Rice parameters: arrivals in the high half, gaps in the low half.
@@ -62,9 +68,13 @@ impl<'a> Feedback<'a> {
         let arrived_us = r.u32()?;
         let bytes = u64::from(r.u16()?) << 32 | u64::from(r.u32()?);
         let ce = r.varint()?;
+        let room = r.varint()?;
         let count = r.varint()?;
         let rice = r.u8()?;
         let code = r.prefixed()?;
+        if room > MOST_ROOM {
+            return Err(DecodeError::Malformed("feedback room"));
+        }
         // One run takes at least one bit.
         if count == 0 || count > code.len() as u64 * 8 {
             return Err(DecodeError::Malformed("feedback count"));
@@ -75,6 +85,7 @@ impl<'a> Feedback<'a> {
             arrived_us,
             bytes,
             ce,
+            room,
             count,
             rice,
             code,
@@ -87,6 +98,8 @@ impl<'a> Feedback<'a> {
         into.largest = expand(self.largest, known.next);
         into.delay_us = self.delay_us;
         into.ce = self.ce;
+        let units = self.room.checked_sub(1);
+        into.room = units.map(|units| units * ROOM_UNIT);
         into.runs.clear();
         let mut bits = Bits::new(self.code);
         let mut next = into.largest.checked_add(1).ok_or(BAD)?;
@@ -145,6 +158,10 @@ pub fn encode(w: &mut Writer<'_>, report: &Report) -> Result<(), NoRoom> {
     w.u16((report.bytes >> 32) as u16)?;
     w.u32(report.bytes as u32)?;
     w.varint(report.ce)?;
+    let room = report
+        .room
+        .map_or(0, |room| (room / ROOM_UNIT + 1).min(MOST_ROOM));
+    w.varint(room)?;
     w.varint(count)?;
     w.u8((k[0] << 4 | k[1]) as u8)?;
     w.prefixed(&code[..at.div_ceil(8)])
@@ -256,17 +273,18 @@ mod tests {
             runs in proptest::collection::vec(prop_oneof![1_u64..5, 1_u64..200, 1_u64..4_000_000], 1..300),
             ahead in 0_u64..3_000_000, delay_us in 0_u64..1_000_000,
             arrived_us in 0..1_u64 << 60, bytes in 0..1_u64 << 60, ce in 0..1_u64 << 60,
+            room in proptest::option::of(0..1_u64 << 40),
         ) {
             let sum: u64 = runs.iter().sum();
-            let report = Report { from: 5, largest: sum + 4, delay_us, arrived_us, bytes, ce, runs };
+            let report = Report { from: 5, largest: sum + 4, delay_us, arrived_us, bytes, ce, room, runs };
             let out = there_and_back(&report, report.largest + 1 + ahead);
             prop_assert!(report.runs.starts_with(&out.runs));
             prop_assert!(out.runs.len() == report.runs.len() || out.runs.len() > 180);
             let told: u64 = out.runs.iter().sum();
             prop_assert_eq!(out.from, report.largest + 1 - told);
             prop_assert_eq!(
-                (out.largest, out.delay_us, out.arrived_us, out.bytes, out.ce),
-                (report.largest, delay_us, arrived_us, bytes, ce)
+                (out.largest, out.delay_us, out.arrived_us, out.bytes, out.ce, out.room),
+                (report.largest, delay_us, arrived_us, bytes, ce, room.map(|room| room >> 10 << 10))
             );
         }
 

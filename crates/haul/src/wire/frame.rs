@@ -295,6 +295,7 @@ pub fn encode(w: &mut Writer<'_>, frame: &Frame<'_>) -> Result<(), NoRoom> {
             w.u32(f.arrived_us)?;
             w.put(&f.bytes.to_be_bytes()[2..])?;
             w.varint(f.ce)?;
+            w.varint(f.room)?;
             w.varint(f.count)?;
             w.u8(f.rice)?;
             w.prefixed(f.code)

@@ -11,8 +11,8 @@ pub mod params;
 pub mod short;
 pub mod token;
 
-/// The version this crate speaks: "fh", format 2.
-pub const VERSION: u32 = 0x6668_0002;
+/// The version this crate speaks: "fh", format 3.
+pub const VERSION: u32 = 0x6668_0003;
 /// Bytes of an authentication tag.
 pub const TAG: usize = 16;
 /// UDP payload that every path must carry; the first datagrams are padded to it.

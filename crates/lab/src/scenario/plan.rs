@@ -96,6 +96,7 @@ impl Plan {
                     bytes: flow.bytes,
                     write: flow.write,
                     extra_delay: flow.extra_delay,
+                    disk: None,
                     route: Some(route),
                 });
             }

@@ -258,6 +258,8 @@ pub(crate) struct Receiver {
     out: Outbox,
     /// Answers wait to leave.
     unheard: bool,
+    /// Since when there is no room and workers have answered nothing.
+    full_since: Option<Instant>,
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
     /// Root of the last file, for a transfer of one.
@@ -321,6 +323,7 @@ impl Receiver {
             reported: (0, Tally::default(), None),
             out: Outbox::default(),
             unheard: false,
+            full_since: None,
             ledger: Ledger::default(),
             tally: Tally::default(),
             last_root: None,
@@ -358,7 +361,9 @@ impl Receiver {
         let report = report.map(|at| at + REPORT_AFTER);
         let write = self.staging.since.map(|since| since + place::LINGER);
         let answer = self.pool.next_answer(now);
-        report.into_iter().chain(write).chain(answer).min()
+        let stuck = self.full_since.map(|since| since + place::STUCK);
+        let own = [report, write, stuck].into_iter().flatten();
+        own.chain(answer).min()
     }
 
     /// Says that there is work to be done yet: how far it is, though nothing changed.
@@ -371,12 +376,15 @@ impl Receiver {
 
     /// Moves everything on.
     pub(crate) fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        let mut moved = false;
         while has_room(&self.out, session)
             && let Some(done) = self.pool.pop()
         {
+            moved = true;
             self.answered(done);
         }
         self.unheard = !has_room(&self.out, session);
+        self.watch_disk(now, moved);
         if self.fault.is_some() {
             return;
         }

@@ -25,6 +25,8 @@ use crate::{
 
 /// Memory for small files that are incomplete or being written.
 const RESIDENT: usize = 6 << 20;
+/// How long there may be no room for anything.
+pub(super) const STUCK: Duration = Duration::from_mins(2);
 /// Longest time that bytes wait for others to be written with.
 pub(super) const LINGER: Duration = Duration::from_millis(20);
 
@@ -57,22 +59,8 @@ impl<'a> Arrived<'a> {
 impl Receiver {
     /// Places a batch.
     pub(crate) fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
-        if self.staging.is_full() && self.fault.is_none() {
-            let (code, text, fix) = if self.unheard {
-                // Workers are done, and are not asked until their answers can be told.
-                (
-                    Code::ConnectionLost,
-                    "the peer goes on sending and has not read an answer for a long time",
-                    "run the same command again: it continues where it stopped",
-                )
-            } else {
-                (
-                    Code::DestError,
-                    "the destination's disk has not taken anything for a long time",
-                    "look at the disk there, then run the same command again: it continues where it stopped",
-                )
-            };
-            self.fault = Some(TransferError::new(code, text).fix(fix));
+        if self.staging.is_full() {
+            self.get_stuck();
         }
         if self.fault.is_some() {
             // The next poll ends the transfer.
@@ -177,8 +165,37 @@ impl Receiver {
         }
     }
 
-    /// Bytes that may arrive. Where workers are behind, with small files too, the rest waits in the socket's buffer, and reports
-    /// come late, which slows the sender down.
+    /// Nothing has been written for too long.
+    fn get_stuck(&mut self) {
+        let (code, text, fix) = if self.unheard {
+            // Workers are done, and are not asked until their answers can be told.
+            (
+                Code::ConnectionLost,
+                "the peer has not read an answer for a long time",
+                "run the same command again: it continues where it stopped",
+            )
+        } else {
+            (
+                Code::DestError,
+                "the destination's disk has not taken anything for a long time",
+                "look at the disk there, then run the same command again: it continues where it stopped",
+            )
+        };
+        self.fault
+            .get_or_insert(TransferError::new(code, text).fix(fix));
+    }
+
+    /// The sender is told that there is no room, and waits: whoever waits for the disk, or for the sender
+    /// to read, does so for a while.
+    pub(super) fn watch_disk(&mut self, now: Instant, moved: bool) {
+        let since = self.full_since.filter(|_| !moved).unwrap_or(now);
+        self.full_since = (self.room() == 0).then_some(since);
+        if self.full_since.is_some() && now.since(since) >= STUCK {
+            self.get_stuck();
+        }
+    }
+
+    /// Bytes that may arrive; the sender is told. Where workers are behind, with small files too, it waits.
     pub(crate) fn room(&self) -> u64 {
         let small = RESIDENT.saturating_sub(self.writing) as u64;
         self.staging.room().min(small)

@@ -3,8 +3,8 @@
 //! leaf that lies in it whole.
 //!
 //! - Loads are recycled: in a steady state nothing is allocated.
-//! - There are at most [`LOADS`]: what a disk that is slower than the network does not take waits in the
-//!   socket, not in memory.
+//! - There are at most [`LOADS`]: the sender is told what there is room for, and waits for a disk that is slower
+//!   than the network.
 //! - New data and repairs are collected apart, so that a repair does not cut a leaf of new data in two.
 
 use std::{io, ops::Range, sync::Arc};
@@ -20,7 +20,7 @@ use crate::{
 const LOAD: usize = 512 << 10;
 /// Loads being filled, written or waiting: 12 MiB of content.
 const LOADS: usize = 24;
-/// Those of them that are for what arrives although there is no room, as is tried now and then.
+/// Those of them that are kept for protocols that do not tell their sender of room.
 const SPARE: usize = 10;
 
 /// Consecutive bytes of one file.

@@ -489,6 +489,25 @@ fn small_files_that_workers_have_leave_less_room() {
 }
 
 #[test]
+fn a_disk_that_takes_nothing_is_waited_for_and_not_for_ever() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut receiver = receiver(tmp.path(), RULES).unwrap();
+    let start = Instant::from_nanos(1_000_000_000);
+    receiver.watch_disk(start, false);
+    assert_eq!(receiver.full_since, None);
+    receiver.writing = usize::MAX;
+    let late = start + place::STUCK;
+    receiver.watch_disk(start, false);
+    assert_eq!(receiver.next_wake(start), Some(late));
+    // Something was written at last.
+    receiver.watch_disk(late, true);
+    assert!(receiver.fault.is_none());
+    receiver.watch_disk(late + place::STUCK, false);
+    let fault = receiver.fault.expect("it has waited");
+    assert_eq!(fault.code, Code::DestError);
+}
+
+#[test]
 fn small_files_without_room_in_memory_are_synced_with_the_others() {
     let tmp = tempfile::tempdir().unwrap();
     let names: Vec<_> = (0..20).map(|n| n.to_string()).collect();

@@ -222,6 +222,7 @@ impl Sender {
             self.clocks.backoff = 0;
             self.clocks.probes = 0;
         }
+        self.measure_room(report, before);
         let (rtt, queue_delay) = self.measure(now, before, report, acked);
         if let Some((_, last)) = lost.span() {
             self.flight.tell_losses(now, before, lost, last);
@@ -304,19 +305,28 @@ impl Sender {
     }
 
     fn measure_intake(&mut self, report: &Report, before: u64) {
-        let taken = Taken {
-            at_us: report.arrived_us.saturating_add(report.delay_us),
-            bytes: report.bytes,
-            delay: Duration::from_micros(report.delay_us),
-        };
-        let way = Way {
+        let way = self.way(before);
+        self.path.intake.update(taken(report), &way);
+    }
+
+    /// Whoever catches up does not say when that was.
+    fn measure_room(&mut self, report: &Report, before: u64) {
+        if report.delay_us != Report::NO_DELAY {
+            let way = self.way(before);
+            self.path.credit.update(taken(report), report.room, &way);
+            let pace = self.path.credit.pace();
+            self.flight.governor.set_taken(pace);
+        }
+    }
+
+    fn way(&self, before: u64) -> Way {
+        Way {
             rtt: self.srtt(),
             interval: self.interval(),
             datagram: self.datagram(),
             in_flight: before,
             window: self.window(),
-        };
-        self.path.intake.update(taken, &way);
+        }
     }
 
     /// An eighth of an rtt between 5 and 10 ms, stretched on slow paths to 16 datagrams (but not
@@ -337,5 +347,13 @@ impl Sender {
                 interval.min(w / 2)
             }
         })
+    }
+}
+
+const fn taken(report: &Report) -> Taken {
+    Taken {
+        at_us: report.arrived_us.saturating_add(report.delay_us),
+        bytes: report.bytes,
+        delay: Duration::from_micros(report.delay_us),
     }
 }

@@ -19,9 +19,12 @@ impl Sender {
         self.clocks.backoff += 1;
         self.clocks.progress_at = Some(now);
         let backoff = self.clocks.backoff;
-        self.flight.on_silence(now, backoff);
         let probes = (PROBES << backoff.saturating_sub(1).min(8)).min(MOST_PROBES);
-        self.clocks.probes = probes;
+        // What a full store dropped says nothing of the path, and would be dropped again.
+        if !self.is_store_full() {
+            self.flight.on_silence(now, backoff);
+            self.clocks.probes = probes;
+        }
         self.coverage.want = Some(self.coverage.end.max(self.settled()));
         self.coverage.asked_at = Some(now);
         self.repair_oldest(probes);
@@ -70,7 +73,7 @@ impl Sender {
     pub fn next_timeout(&self) -> Option<(Instant, Why)> {
         let silence = self.silence_deadline().map(|at| (at, Why::Repair));
         let law = self.flight.governor.next_tick().map(|at| (at, Why::Law));
-        let room = self.window().min(self.path.intake.granted());
+        let room = self.window().min(self.granted_next());
         let sendable = self.peek().is_some()
             && !self.is_full()
             && (self.in_flight() < room || self.clocks.probes > 0);

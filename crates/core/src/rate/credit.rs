@@ -1,0 +1,171 @@
+//! How much may be on its way to a store that is full? Reports tell the room that is left there. While
+//! half of it is free the store keeps up and grants everything. From then on what may be in flight is
+//! what it drains in a round trip, and the room beyond half, or less what that lacks: so half of it is
+//! kept filled, whatever the path holds. What a store drains shows while something waits in it; one that
+//! runs empty is tried with a little more, and with twice as much after it stood still, until the
+//! congestion law's window is the smaller one.
+//!
+//! Invariant: no value in a report overflows; one that is older than another changes nothing.
+
+use std::time::Duration;
+
+use super::{Taken, Way};
+use crate::units::Rate;
+
+/// Datagrams in a round trip for which pacing always leaves room.
+const LEAST: u64 = 4;
+
+/// More than it drains is tried on a store that runs empty.
+const GROWTH: f64 = 1.125;
+
+/// How far the store was at a time.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at_us: u64,
+    /// Bytes arrived and room: it grows by what is drained.
+    limit: u64,
+}
+
+/// What a store drains, over one to two round trips.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    /// About a round trip ago, at most two, and later.
+    marks: [Mark; 2],
+}
+
+impl Window {
+    /// The newest rate, and since when it was measured; none for what is older than what is known.
+    fn add(&mut self, now: Mark, round: Duration) -> Option<(Rate, u64)> {
+        let since_us = now.at_us.checked_sub(self.marks[1].at_us)?;
+        if Duration::from_micros(since_us) >= round {
+            self.marks = [self.marks[1], now];
+        }
+        let [older, _] = self.marks;
+        // Less than a round trip after the beginning it is not known for longer.
+        let age = Duration::from_micros(now.at_us - older.at_us).max(round);
+        let drained = now.limit.saturating_sub(older.limit);
+        Some((Rate::of(drained, age), older.at_us))
+    }
+}
+
+/// What is granted by a store that was found more than half full.
+#[derive(Clone, Copy, Debug)]
+struct Limited {
+    /// Since when reports have told of much that waits, or of little.
+    since: Mark,
+    busy: bool,
+    /// Something has waited for about a round trip: what was drained then is what can be.
+    known: bool,
+    /// It drained nothing, and little has waited ever since it went on.
+    stopped: bool,
+    /// What the store drains.
+    rate: Rate,
+    granted: u64,
+    pace: Rate,
+}
+
+impl Limited {
+    const fn new(now: Mark) -> Self {
+        Self {
+            since: now,
+            busy: true,
+            known: false,
+            stopped: false,
+            rate: Rate::from_bps(0),
+            granted: 0,
+            pace: Rate::UNLIMITED,
+        }
+    }
+
+    /// A store that has been busy all the time since `from_us` drains `rate`; one that has not may drain
+    /// more.
+    fn judge(&mut self, now: Mark, (rate, from_us): (Rate, u64), busy: bool, way: &Way) {
+        if self.busy != busy {
+            (self.busy, self.since) = (busy, now);
+            self.stopped &= !busy;
+        }
+        let spell = Duration::from_micros(now.at_us.saturating_sub(self.since.at_us));
+        let round = way.round();
+        if busy && self.since.at_us <= from_us {
+            let least = LEAST * u64::from(way.datagram);
+            self.stopped |= rate.bytes_in(round) < least;
+            self.rate = rate;
+            self.known = true;
+        } else if !self.known {
+            // The window began before: as long as this may be a pause it counts.
+            self.known = busy && spell >= (round / 4).saturating_mul(3);
+            let drained = now.limit.saturating_sub(self.since.limit);
+            self.rate = if self.known {
+                Rate::of(drained, spell)
+            } else {
+                rate
+            };
+        } else if !busy && spell >= round.saturating_mul(2) {
+            let factor = if self.stopped { 2.0 } else { GROWTH };
+            self.rate = self.rate.max(rate.scale(factor));
+        } else if !busy {
+            self.rate = self.rate.max(rate);
+        }
+    }
+}
+
+/// What the receiver's store may be given.
+#[derive(Clone, Debug, Default)]
+pub struct Credit {
+    /// Room of the empty store, as far as was told.
+    most: u64,
+    window: Option<Window>,
+    limited: Option<Limited>,
+}
+
+impl Credit {
+    /// Takes what a report says, whose host had `room` then.
+    pub fn update(&mut self, taken: Taken, room: Option<u64>, way: &Way) {
+        let Some(room) = room else {
+            *self = Self::default();
+            return;
+        };
+        self.most = self.most.max(room);
+        let half = self.most / 2;
+        let now = Mark {
+            at_us: taken.at_us,
+            limit: taken.bytes.saturating_add(room),
+        };
+        let window = self.window.get_or_insert(Window { marks: [now; 2] });
+        let Some(measured) = window.add(now, way.round()) else {
+            return;
+        };
+        let keeps_up = room >= half.max(u64::from(way.datagram));
+        if self.limited.is_none() && keeps_up {
+            return;
+        }
+        let limited = self.limited.get_or_insert(Limited::new(now));
+        let busy = room <= self.most - self.most / 8;
+        limited.judge(now, measured, busy, way);
+        let drained = limited.rate.bytes_in(way.round());
+        limited.granted = drained.saturating_add(room).saturating_sub(half);
+        // What comes in bursts fills the store at times and at others lets it run empty. What is known of
+        // it is a round trip old, so that half of what is too much or too little is enough.
+        let paced = (drained.saturating_add(room / 2).saturating_sub(half / 2))
+            .max(LEAST * u64::from(way.datagram));
+        limited.pace = Rate::of(paced, way.round());
+        // It was a pause of less than a round trip or two, or the path is the narrower one.
+        let over = !limited.known && !busy || limited.granted >= way.window;
+        if keeps_up && over {
+            self.limited = None;
+        }
+    }
+
+    /// No faster than that, as far as the store is concerned.
+    pub fn pace(&self) -> Rate {
+        self.limited.map_or(Rate::UNLIMITED, |limited| limited.pace)
+    }
+
+    /// Bytes that may be in flight, as far as the store is concerned.
+    pub fn granted(&self) -> u64 {
+        self.limited.map_or(u64::MAX, |limited| limited.granted)
+    }
+}
+
+#[cfg(test)]
+mod tests;
