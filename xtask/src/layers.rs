@@ -42,8 +42,11 @@ const TABLE: [(&str, &[&str]); 16] = [
     ),
     ("cli", &["*"]),
     ("campaign", &["*"]),
-    ("my-law", &["core", "congestion", "haul", "link", "sim"]),
-    ("my-protocol", &["core", "congestion", "link", "sim"]),
+    (
+        "my-law",
+        &["cli", "core", "congestion", "haul", "link", "sim"],
+    ),
+    ("my-protocol", &["cli", "core", "congestion", "lab"]),
 ];
 
 const PROTOCOLS: [&str; 3] = ["congestion", "protocols", "haul"];

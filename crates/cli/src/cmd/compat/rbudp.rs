@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     io::{ErrorKind, Read as _, Write as _},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    ops::Range,
     os::unix::ffi::OsStrExt as _,
     path::PathBuf,
     time::Duration,
@@ -146,11 +147,46 @@ impl Link {
                 self.heard = clock::now();
             }
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                bytes.clear()
+                bytes.clear();
             }
             Err(e) => return Err(lost(format!("the TCP connection broke: {e}"))),
         }
         Ok(Some(bytes))
+    }
+
+    /// Sends what is `left` of `batch`, as far as the socket takes it.
+    fn send(
+        &mut self,
+        to: SocketAddr,
+        batch: &TxBuf,
+        left: &mut Range<usize>,
+    ) -> Result<(), Failure> {
+        if left.start == left.end {
+            return Ok(());
+        }
+        let outgoing = Outgoing {
+            to,
+            from: None,
+            ecn: Ecn::NotEct,
+            segment: batch.segment(),
+            bytes: &batch.bytes()[left.clone()],
+        };
+        match self.udp.send(&outgoing) {
+            SendOutcome::Blocked { sent } => left.start += sent,
+            // What was lost is asked for again.
+            SendOutcome::Sent | SendOutcome::Refused => *left = 0..0,
+            SendOutcome::TooLarge => {
+                let text = format!(
+                    "packets of {} bytes do not fit the way out",
+                    batch.segment()
+                );
+                return Err(Failure::new(Exit::NetSetup, text).fix("lower --payload at both ends"));
+            }
+            SendOutcome::Failed(e) => {
+                return Err(lost(format!("datagrams cannot be sent: {e}")));
+            }
+        }
+        Ok(())
     }
 
     /// Waits for TCP, for the datagrams that are `wanted`, until `wake`, or for the stop.
@@ -268,36 +304,7 @@ impl Sendfile {
                 compose(&mut end, file, self.how.payload, &mut batch)?;
                 parked = 0..batch.bytes().len();
             }
-            while !parked.is_empty() {
-                let outgoing = Outgoing {
-                    to,
-                    from: None,
-                    ecn: Ecn::NotEct,
-                    segment: batch.segment(),
-                    bytes: &batch.bytes()[parked.clone()],
-                };
-                match link.udp.send(&outgoing) {
-                    SendOutcome::Blocked { sent } => {
-                        parked.start += sent;
-                        break;
-                    }
-                    SendOutcome::TooLarge => {
-                        let text = format!(
-                            "packets of {} bytes do not fit the way out",
-                            self.how.payload
-                        );
-                        return Err(Failure::new(
-                            Exit::NetSetup,
-                            format!("{text}: lower --payload at both ends"),
-                        ));
-                    }
-                    SendOutcome::Failed(e) => {
-                        return Err(lost(format!("datagrams cannot be sent: {e}")));
-                    }
-                    // What was lost is asked for again.
-                    SendOutcome::Sent | SendOutcome::Refused => parked = 0..0,
-                }
-            }
+            link.send(to, &batch, &mut parked)?;
             if parked.is_empty() {
                 end.poll_control(&mut link.out);
             }
