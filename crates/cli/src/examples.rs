@@ -25,6 +25,14 @@ const EXAMPLES: [(&[&str], &str); 30] = [
         "farhaul bench serve --listen 0.0.0.0:17992",
     ),
     (
+        &["compat", "rbudp", "sendfile"],
+        "farhaul compat rbudp sendfile --share data=/srv/data:ro --rate 5Gbit --payload 8800",
+    ),
+    (
+        &["compat", "rbudp", "recvfile"],
+        "farhaul compat rbudp recvfile far data/run7.tar run7.tar --payload 8800",
+    ),
+    (
         &["compat", "udt4", "sendfile"],
         "farhaul compat udt4 sendfile --share data=/srv/data:ro --listen 0.0.0.0:9000",
     ),

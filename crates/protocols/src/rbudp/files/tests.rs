@@ -119,7 +119,7 @@ fn lies_are_refused_and_bounded() {
         to.on_datagram(&[0; 105]).is_err(),
         "longer than packets are"
     );
-    assert_eq!(to.on_datagram(&[3, 0, 0, 0]).is_err(), true);
+    assert!(to.on_datagram(&[3, 0, 0, 0]).is_err());
     assert!(to.on_control(at(1), &[0; 9]).is_err());
     // A receiver that has nothing, again and again.
     let mut from = sender(100);

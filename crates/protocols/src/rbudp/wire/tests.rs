@@ -56,7 +56,7 @@ fn what_is_never_sent_is_refused() {
         assert!(matches!(
             Message::decode(bytes),
             Err(DecodeError::Malformed(_))
-        ))
+        ));
     };
     bad(&[9]);
     bad(&[READY, 0x80, 0, 0, 0]);
