@@ -2,6 +2,7 @@
 //! so that commands know none of them.
 
 mod sabul;
+mod ttp;
 pub mod udt;
 
 use std::sync::OnceLock;
@@ -149,7 +150,7 @@ pub fn protocols() -> &'static [Entry] {
         ]
         .into_iter()
         .chain(udt::entries())
-        .chain([sabul::entry()])
+        .chain([sabul::entry(), ttp::entry()])
         .collect()
     })
 }

@@ -3,4 +3,5 @@
 
 pub mod sabul;
 pub mod tcp;
+pub mod ttp;
 pub mod udt;
