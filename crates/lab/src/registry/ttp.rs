@@ -62,9 +62,12 @@ const PARAMETERS: &[Parameter] = &[
     },
 ];
 
-/// The entry. It has no congestion law; one lane: its control connections belong to one socket.
+/// The only law there is.
+const LAW: &str = "ttp";
+
+/// The entry. One lane: its control connections belong to one socket.
 pub(super) fn entry() -> Entry {
-    Entry::new(&DESCRIPTOR, "none", false, PARAMETERS, make)
+    Entry::new(&DESCRIPTOR, LAW, false, PARAMETERS, make)
 }
 
 fn make(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
@@ -72,7 +75,7 @@ fn make(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>,
     if !choice.peers.is_empty() {
         return refused("ttp authenticates nobody: --peer-key has no meaning with it; use haul");
     }
-    if choice.law.is_some() {
+    if choice.law.as_deref().is_some_and(|law| law != LAW) {
         return refused(
             "ttp has a law of its own and takes no other: set ttp:rate=, error=, slower=, faster=",
         );

@@ -121,6 +121,9 @@ mod tests {
             Duration::from_micros(6)
         );
         assert_eq!(Gap::new(64, u32::MAX).get(), Duration::from_micros(3));
+        // The most that 32 bits can ask for is 4.29 Gbit/s.
+        let most = 65_501.0 * 8.0 / (Gap::new(65_501, u32::MAX).micros() / 3.0 * 1e-6);
+        assert!((most / 4.295e9 - 1.0).abs() < 1e-3, "{most}");
     }
 
     #[test]

@@ -44,6 +44,8 @@ struct File {
     /// Those of the announcement.
     blocks: u32,
     wanted: Wanted,
+    /// Units given up.
+    lost: u64,
     /// The sender was set back: units from the first to the second say nothing of those before.
     back: Option<(u64, u64)>,
     errors: Errors,
@@ -78,8 +80,6 @@ pub(super) struct Receiver {
     base: u32,
     file: Option<File>,
     duplicates: u64,
-    /// Given up.
-    lost: u64,
     failed: Option<CloseReason>,
 }
 
@@ -93,7 +93,6 @@ impl Receiver {
             base: 0,
             file: None,
             duplicates: 0,
-            lost: 0,
             failed: None,
         }
     }
@@ -118,6 +117,7 @@ impl Receiver {
             wanted: Wanted::new(layout.units(), TABLE),
             layout,
             blocks,
+            lost: 0,
             back: None,
             errors: Errors::default(),
             datagrams: 0,
@@ -178,14 +178,13 @@ impl Receiver {
             Arrival::Beyond => return Ok(()),
         }
         let last = header.kind == Kind::Last;
-        self.lost += file.follow(unit, last, window);
+        file.follow(unit, last, window);
         if last && unit + 1 == file.wanted.units() {
             if self.loss == Loss::Repaired && file.wanted.left() > 0 {
                 file.due.all = true;
             } else {
-                let lost = file.wanted.give_up_below(u64::MAX);
-                self.lost += lost;
-                file.due.stop = Some(u32::try_from(lost).unwrap_or(u32::MAX));
+                file.lost += file.wanted.give_up_below(u64::MAX);
+                file.due.stop = Some(u32::try_from(file.lost).unwrap_or(u32::MAX));
             }
         }
         if file.datagrams.is_multiple_of(EVERY) && now.since(file.reported) >= INTERVAL {
@@ -294,14 +293,14 @@ impl File {
         }
     }
 
-    /// Notes what `unit` shows to be missing, of the last `window` only; how many it gave up.
-    fn follow(&mut self, unit: u64, last: bool, window: Option<u64>) -> u64 {
+    /// Notes what `unit` shows to be missing, of the last `window` only.
+    fn follow(&mut self, unit: u64, last: bool, window: Option<u64>) {
         let on_wire = |(head, clear): (u64, u64)| !last && (head..clear).contains(&unit);
         if self.back.is_some_and(on_wire) {
-            return 0;
+            return;
         }
         let floor = window.map_or(0, |window| unit.saturating_sub(window));
-        let lost = self.wanted.give_up_below(floor);
+        self.lost += self.wanted.give_up_below(floor);
         self.wanted.expect(unit);
         if self
             .back
@@ -309,7 +308,6 @@ impl File {
         {
             self.back = None;
         }
-        lost
     }
 }
 

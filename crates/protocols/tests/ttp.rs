@@ -1,0 +1,10 @@
+//! How does the Tsunami UDP protocol behave against itself, with nothing in between but a script?
+
+#[path = "ttp/behaviour.rs"]
+mod behaviour;
+#[path = "ttp/ends.rs"]
+mod ends;
+#[path = "ttp/hostile.rs"]
+mod hostile;
+#[path = "ttp/transfer.rs"]
+mod transfer;
