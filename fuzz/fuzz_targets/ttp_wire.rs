@@ -11,9 +11,9 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(header) = BlockHeader::decode(data) {
-        let mut out = [0; HEADER];
+        let mut out = [0; HEADER as usize];
         header.encode(&mut Writer::new(&mut out)).expect("it fits");
-        assert_eq!(out, data[..HEADER]);
+        assert_eq!(out, data[..HEADER as usize]);
     }
     let mut out = Vec::new();
     if let Ok(parameters) = Parameters::decode(data) {

@@ -18,6 +18,7 @@ mod scenarios {
     mod sharing;
     mod stalls;
     mod tail;
+    mod ttp;
     mod udt;
     mod xcp;
 }

@@ -1,5 +1,7 @@
 //! How does the Tsunami UDP protocol behave against itself, with nothing in between but a script?
 
+#![expect(clippy::cast_precision_loss, reason = "ratios of counts")]
+
 #[path = "ttp/behaviour.rs"]
 mod behaviour;
 #[path = "ttp/ends.rs"]

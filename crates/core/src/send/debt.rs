@@ -60,7 +60,7 @@ impl Debt {
 
     /// Waits for so long beside what is owed.
     pub fn wait(&mut self, more: Duration) {
-        self.next = self.next + more;
+        self.next += more;
     }
 
     /// When to wake up: the next slot, put off by as many whole gaps as fit into `quantum`, whose slots

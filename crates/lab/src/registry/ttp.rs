@@ -95,7 +95,7 @@ fn make(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>,
         ..Config::default()
     };
     let block = whole(values, "block");
-    if block > 0 && block + HEADER as u32 + 28 > config.mtu {
+    if block > 0 && block + HEADER + 28 > config.mtu {
         let text = format!(
             "a block of {block} bytes does not fit a packet of {}: nothing is fragmented here, set ttp:mtu=",
             config.mtu

@@ -71,7 +71,8 @@ impl Errors {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "between 0 and WORTH"
+        clippy::cast_precision_loss,
+        reason = "between 0 and WORTH; counts of an interval"
     )]
     pub fn on_interval(&mut self, requested: u64, came: u64) -> u32 {
         let share = requested as f64 / (1 + requested + came) as f64;

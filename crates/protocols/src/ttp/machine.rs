@@ -57,7 +57,7 @@ impl TtpMachine {
 }
 
 impl Machine for TtpMachine {
-    const HEADER: usize = HEADER;
+    const HEADER: usize = HEADER as usize;
 
     fn greeting(&self, into: &mut Vec<u8>) {
         into.extend(REVISION.to_be_bytes());
@@ -74,7 +74,7 @@ impl Machine for TtpMachine {
     }
 
     fn open(&mut self, _now: Instant, datagram: u32, _rtt: Duration) {
-        self.block = datagram.saturating_sub(HEADER as u32).max(1);
+        self.block = datagram.saturating_sub(HEADER).max(1);
         self.sender.open(self.block);
         self.receiver.open(self.block);
     }

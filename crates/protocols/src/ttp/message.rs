@@ -2,8 +2,6 @@
 //! any. Here both ends may send, and nobody asks for a name: whoever has data announces it as a file, with
 //! which bytes of which objects it is made of; the other says that it may come, and from then on gives
 //! feedback.
-//!
-//! spec: TTP §3.1
 
 use farhaul_core::{
     codec::{DecodeError, Reader},

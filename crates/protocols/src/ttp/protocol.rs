@@ -28,6 +28,9 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 /// IP (version 4) and UDP before a datagram's bytes.
 const OVERHEAD: u32 = 28;
 
+/// Bits per second for each byte of a packet: at thrice the least gap fifty blocks then take 12 s.
+const LEAST_RATE: u64 = 100;
+
 /// What a receiver does about blocks that are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
@@ -105,7 +108,14 @@ pub fn server(config: &Config) -> Result<Ttp, ConfigError> {
         ));
     }
     // Datagrams are as long as a block needs: none is shorter than agreed.
-    let mtu = mtu.min(wanted.block_size + HEADER as u32 + OVERHEAD);
+    let mtu = mtu.min(wanted.block_size + HEADER + OVERHEAD);
+    let rate = config.max_rate.map_or(u64::from(wanted.rate), Rate::bps);
+    if rate.min(wanted.rate.into()) < LEAST_RATE * u64::from(mtu) {
+        return Err(ConfigError::Range(
+            "so slow a rate takes longer for the fifty blocks between reports than a sender waits for \
+             one: at least 150 kbit/s, more for larger packets",
+        ));
+    }
     let (loss, max_rate, heartbeat) = (config.loss, config.max_rate, config.heartbeat);
     let make = move || TtpMachine::new(wanted, loss, max_rate, heartbeat);
     let limits = Limits {

@@ -150,7 +150,7 @@ impl Receiver {
         place: &mut Vec<Extent>,
     ) -> Result<(), DecodeError> {
         let header = BlockHeader::decode(datagram.bytes)?;
-        if datagram.bytes.len() != HEADER + self.block as usize {
+        if datagram.bytes.len() != (HEADER + self.block) as usize {
             return Err(DecodeError::Malformed("length of a block"));
         }
         let number = header.block.wrapping_sub(self.base);
@@ -281,7 +281,7 @@ impl Receiver {
 impl File {
     /// Places a unit's bytes; what is behind the end of the file is nobody's.
     fn place(&self, unit: u64, datagram: &Incoming<'_>, place: &mut Vec<Extent>) {
-        let mut at = datagram.at + HEADER;
+        let mut at = datagram.at + HEADER as usize;
         for piece in self.layout.pieces(unit) {
             place.push(Extent {
                 object: piece.object,

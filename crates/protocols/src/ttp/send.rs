@@ -222,7 +222,8 @@ impl Sender {
 
     /// The peer has the file, but for blocks that it does without.
     fn on_stop(&mut self, without: u32) -> Result<(), DecodeError> {
-        if self.behind() > 0 {
+        let supply = self.file.as_ref().map(|file| &file.supply);
+        if supply.is_some_and(|supply| supply.reached() < supply.units()) {
             return Err(DecodeError::Malformed(
                 "stop before the last block was sent",
             ));
@@ -331,7 +332,7 @@ impl Sender {
         stats.packets_lost = own.packets_lost;
         stats.episodes = own.episodes;
         stats.timeouts = own.timeouts;
-        stats.datagram_size = self.block + HEADER as u32;
+        stats.datagram_size = self.block + HEADER;
         stats.window = u64::MAX;
         stats.pacing_rate = self.file.as_ref().map_or(Rate::UNLIMITED, |file| {
             Rate::of(stats.datagram_size.into(), file.gap.get())

@@ -18,7 +18,7 @@ pub const SECRET: &[u8] = b"kitten";
 /// Bytes of a challenge.
 pub const CHALLENGE: usize = 64;
 /// Bytes before a block.
-pub const HEADER: usize = 6;
+pub const HEADER: u32 = 6;
 /// Bytes of [`Parameters`].
 pub const PARAMETERS: usize = 20;
 /// Bytes of a [`FileInfo`].

@@ -140,7 +140,7 @@ fn the_last_block_is_repeated_until_everything_is_there() {
 }
 
 #[test]
-fn loss_of_a_few_per_cent_leaves_the_rate_alone_and_fragments_make_it_collapse() {
+fn loss_of_a_few_per_cent_leaves_the_rate_alone_and_fragments_keep_it_down() {
     // 3 %, at which a demonstration of 2002 is said to have kept over 800 Mbit/s.
     let mut pair = opened(&config(50_000_000), ms(25));
     pair.set_script(losing(0.03));
@@ -162,10 +162,10 @@ fn loss_of_a_few_per_cent_leaves_the_rate_alone_and_fragments_make_it_collapse()
         pair.pass(secs(60));
         let reached = rate(&mut pair, secs(5));
         assert!((least..=most).contains(&reached), "{fragments}: {reached}");
+        // Nor does it come back.
         pair.pass(secs(60));
-        let later = rate(&mut pair, secs(5)) / reached;
-        let kept = if fragments == 1 { 0.97..1.03 } else { 0.3..0.8 };
-        assert!(kept.contains(&later), "{fragments}: {later}");
+        let later = rate(&mut pair, secs(5));
+        assert!((least..=most).contains(&later), "{fragments}: {later}");
     }
 }
 

@@ -3,9 +3,10 @@
 use farhaul_core::{
     protocol::CloseReason,
     shell::frame::{Frame, MAX_FRAME},
+    units::Rate,
 };
 use farhaul_protocols::ttp::{
-    Config,
+    Config, server,
     wire::{BlockHeader, Feedback, FileInfo, Kind, Parameters, REVISION, Tell},
 };
 use farhaul_testkit::{Fate, Pair, Said, Side};
@@ -52,7 +53,7 @@ fn file(block_size: u32, blocks: u32, size: u64, runs: &[(u32, u64, u64)]) -> Ve
         epoch: 0,
     };
     info.encode(&mut bytes);
-    bytes.extend(u32::try_from(runs.len()).unwrap().to_be_bytes());
+    bytes.extend(u32::try_from(runs.len()).expect("a few").to_be_bytes());
     for (object, offset, len) in runs {
         bytes.extend(object.to_be_bytes());
         bytes.extend(offset.to_be_bytes());
@@ -62,13 +63,13 @@ fn file(block_size: u32, blocks: u32, size: u64, runs: &[(u32, u64, u64)]) -> Ve
 }
 
 fn block(number: u32, kind: Kind, len: u64) -> Vec<u8> {
-    let mut bytes = vec![0; usize::try_from(6 + len).unwrap()];
+    let mut bytes = vec![0; usize::try_from(6 + len).expect("a block")];
     let header = BlockHeader {
         block: number,
         kind,
     };
     let mut w = farhaul_core::codec::Writer::new(&mut bytes);
-    header.encode(&mut w).unwrap();
+    header.encode(&mut w).expect("it fits");
     bytes
 }
 
@@ -164,6 +165,36 @@ fn feedback_on_what_was_never_sent_is_refused() {
         feedback(&mut pair, tell, number, 0);
         let reason = end(&mut pair, Side::Client, ms(50));
         assert!(reason.to_string().contains(words), "{reason:?}");
+    }
+}
+
+#[test]
+fn a_file_of_one_block_is_not_done_before_it_was_sent() {
+    let mut pair = opened(&config(10_000_000), ms(20));
+    offer(&mut pair, Side::Client, 9);
+    // The permission and the stop come in one turn.
+    control(&mut pair, &[&[2, 0, 0, 3, 0, 2][..], &[0; 10]].concat());
+    let reason = end(&mut pair, Side::Client, ms(1));
+    assert!(
+        reason.to_string().contains("before the last block"),
+        "{reason:?}"
+    );
+}
+
+#[test]
+fn a_rate_that_cannot_be_reported_on_is_refused() {
+    for (rate, max_rate, mtu, fine) in [
+        (150_000, None, 1_500, true),
+        (149_000, None, 1_500, false),
+        (650_000_000, Some(Rate::from_bps(100_000)), 1_500, false),
+        (1_000_000, None, 65_535, false),
+    ] {
+        let config = Config {
+            max_rate,
+            mtu,
+            ..config(rate)
+        };
+        assert_eq!(server(&config).is_ok(), fine, "{rate} {max_rate:?} {mtu}");
     }
 }
 

@@ -78,7 +78,7 @@ fn runs_of_many_objects_are_one_file_and_the_last_block_is_of_full_length() {
     let left = log.take();
     let bytes: u64 = objects.iter().map(|(_, len)| len).sum();
     let blocks = u32::try_from(bytes.div_ceil(BLOCK)).unwrap();
-    assert!(bytes % BLOCK > 0 && left.iter().all(|l| l.len == 1_472));
+    assert!(!bytes.is_multiple_of(BLOCK) && left.iter().all(|l| l.len == 1_472));
     assert!(
         left.iter()
             .all(|l| (l.kind == Kind::Last) == (l.block == blocks))

@@ -97,7 +97,7 @@ fn blocks_and_feedback() {
         let bytes = hex(bytes);
         let header = BlockHeader { block, kind };
         assert_eq!(BlockHeader::decode(&bytes), Ok(header));
-        let mut out = [0; HEADER];
+        let mut out = [0; HEADER as usize];
         header.encode(&mut Writer::new(&mut out)).unwrap();
         assert_eq!(out.to_vec(), bytes);
     }
@@ -153,9 +153,9 @@ proptest! {
     #[test]
     fn any_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
         if let Ok(header) = BlockHeader::decode(&bytes) {
-            let mut out = [0; HEADER];
+            let mut out = [0; HEADER as usize];
             header.encode(&mut Writer::new(&mut out)).unwrap();
-            prop_assert_eq!(&out, &bytes[..HEADER]);
+            prop_assert_eq!(&out, &bytes[..HEADER as usize]);
         }
         let mut out = Vec::new();
         if let Ok(parameters) = Parameters::decode(&bytes) {
