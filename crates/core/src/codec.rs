@@ -150,6 +150,12 @@ impl<'a> Writer<'a> {
         self.bytes.len() - self.at
     }
 
+    /// What is not written yet, to be filled out of order; it stays unwritten.
+    #[inline]
+    pub fn unwritten(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.at..]
+    }
+
     /// Appends `data`.
     #[inline]
     pub fn put(&mut self, data: &[u8]) -> Result<(), NoRoom> {

@@ -9,6 +9,7 @@
 //! - the plug-in contract: [`congestion`] (laws), [`protocol`] (sessions), [`control`] (TCP beside them),
 //!   [`app`] (what rides on a session)
 //! - words from elsewhere, as they may be shown: [`text`]
+//! - receivers that ask for what is missing: [`pull`]
 //! - structures: [`send`], [`recv`], [`loss`], [`rate`], [`path`], [`seq`],
 //!   [`stream`]
 //! - whether a session is alive: [`life`]; which sessions are: [`live`]
@@ -26,6 +27,7 @@ pub mod live;
 pub mod loss;
 pub mod path;
 pub mod protocol;
+pub mod pull;
 pub mod rate;
 pub mod recv;
 pub mod rng;

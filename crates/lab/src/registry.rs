@@ -3,6 +3,7 @@
 
 mod rbudp;
 mod sabul;
+mod ttp;
 pub mod udt;
 
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -190,7 +191,7 @@ fn own() -> Vec<Entry> {
     ]
     .into_iter()
     .chain(udt::entries())
-    .chain([sabul::entry()])
+    .chain([sabul::entry(), ttp::entry()])
     .chain(rbudp::entries())
     .collect()
 }

@@ -20,6 +20,7 @@ mod scenarios {
     mod sharing;
     mod stalls;
     mod tail;
+    mod ttp;
     mod udt;
     mod xcp;
 }

@@ -4,4 +4,5 @@
 pub mod rbudp;
 pub mod sabul;
 pub mod tcp;
+pub mod ttp;
 pub mod udt;

@@ -6,7 +6,7 @@ use super::{Content, Permit, Receiver, Report, Sender};
 use crate::{
     codec::{DecodeError, NoRoom, Reader, Writer},
     congestion::CongestionController,
-    protocol::Descriptor,
+    protocol::{CloseReason, Descriptor},
     shell::{Endpoint, Incoming, Machine, Packet},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
@@ -190,8 +190,8 @@ impl<W: Wire> Machine for ArqMachine<W> {
         self.sender.on_timeout(now);
     }
 
-    fn failure(&self) -> Option<String> {
-        self.sender.failure()
+    fn failure(&self) -> Option<CloseReason> {
+        self.sender.failure().map(CloseReason::Internal)
     }
 
     fn deadline(&self) -> Option<(Instant, Why)> {

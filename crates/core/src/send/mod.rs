@@ -1,5 +1,6 @@
 //! What is on its way, what goes next, and may it go now?
 
+mod debt;
 mod flight;
 mod governor;
 mod log;
@@ -9,6 +10,7 @@ mod permit;
 mod schedule;
 mod snapshots;
 
+pub use debt::Debt;
 pub use flight::{Acked, Counters, Flight, Lost, Newest, Signals};
 pub use governor::Governor;
 pub use log::{Sent, SentLog, State};

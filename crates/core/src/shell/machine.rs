@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::{
     codec::{DecodeError, NoRoom, Writer},
     datagram::Ecn,
+    protocol::CloseReason,
     send::Permit,
     stats::{Stats, Why},
     store::{Extent, ObjectId},
@@ -100,6 +101,15 @@ impl<'a> Packet<'a> {
         self.len += len;
     }
 
+    /// Fills what is left of the room with zeros.
+    pub fn pad(&mut self) {
+        let rest = self.len as usize..self.room as usize;
+        if let Some(rest) = self.header.unwritten().get_mut(rest) {
+            rest.fill(0);
+            self.len = self.room;
+        }
+    }
+
     /// UDP payload bytes so far.
     pub fn wire(&self) -> u32 {
         let heads = u32::try_from(self.head + self.header.len()).unwrap_or(u32::MAX);
@@ -188,8 +198,8 @@ pub trait Machine: Send + 'static {
         None
     }
 
-    /// Why the session must end, if its law has failed.
-    fn failure(&self) -> Option<String> {
+    /// Why the session must end: its law has failed, or the peer does not do its part.
+    fn failure(&self) -> Option<CloseReason> {
         None
     }
 

@@ -417,8 +417,8 @@ impl<M: Machine> Session for Shell<M> {
     }
 
     fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
-        if let Some(text) = self.machine.failure() {
-            self.fail(turn.now, CloseReason::Internal(text));
+        if let Some(reason) = self.machine.failure() {
+            self.fail(turn.now, reason);
         }
         if let Some(transmit) = self.small(turn.now, out) {
             return Some(transmit);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use farhaul_core::{
     codec::DecodeError,
     congestion::CongestionController,
+    protocol::CloseReason,
     send::Permit,
     shell::{Incoming, Machine, Packet},
     stats::{Stats, Why},
@@ -158,8 +159,8 @@ impl Machine for SabulMachine {
         self.sender.blocked_since()
     }
 
-    fn failure(&self) -> Option<String> {
-        self.sender.failure()
+    fn failure(&self) -> Option<CloseReason> {
+        self.sender.failure().map(CloseReason::Internal)
     }
 
     fn fill_stats(&self, stats: &mut Stats) {

@@ -1,0 +1,153 @@
+//! When is the next slot, if each is to come a gap after the one before and what sleep got wrong is made
+//! up for? Time owed is summed: a slot adds the gap and takes off what has passed since the slot before;
+//! what is owed then is waited for. A late sender so sends at once until it is on time again, and what it
+//! was late by is kept as long as something was owed before.
+//!
+//! Source: Tsunami v1.1 as read, 2006. Other than there: no more than a given lag is caught up with, and
+//! the slots of a short while may be had at once.
+
+use std::time::Duration;
+
+use crate::time::{Instant, nanos};
+
+/// Slots a gap apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Debt {
+    /// Owed, ns; below zero: so late.
+    owed: i64,
+    /// The most ever owed, ns.
+    most: i64,
+    /// The last slot.
+    last: Option<Instant>,
+    next: Instant,
+    /// No more is caught up with, ns.
+    lag: i64,
+}
+
+impl Debt {
+    /// The first slot is at once; a sender later than `lag` never makes up for more.
+    pub fn new(lag: Duration) -> Self {
+        Self {
+            owed: 0,
+            most: 0,
+            last: None,
+            next: Instant::EPOCH,
+            lag: signed(lag),
+        }
+    }
+
+    /// The next slot has come.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.next <= now
+    }
+
+    /// A slot is used; the next comes `gap` later.
+    pub fn slot(&mut self, now: Instant, gap: Duration) {
+        let passed = self.last.map_or(0, |last| signed(now.since(last)));
+        let change = signed(gap) - passed;
+        if change > 0 || self.owed > 0 {
+            self.owed = (self.owed + change).max(-self.lag);
+        }
+        self.most = self.most.max(self.owed);
+        self.last = Some(now);
+        self.next = now + unsigned(self.owed);
+    }
+
+    /// The most that was ever owed.
+    pub fn most(&self) -> Duration {
+        unsigned(self.most)
+    }
+
+    /// Waits for so long beside what is owed.
+    pub fn wait(&mut self, more: Duration) {
+        self.next += more;
+    }
+
+    /// When to wake up: the next slot, put off by as many whole gaps as fit into `quantum`, whose slots
+    /// are then had at once.
+    pub fn wake(&self, gap: Duration, quantum: Duration) -> Instant {
+        let rest = nanos(quantum).checked_rem(nanos(gap)).unwrap_or(0);
+        let whole = quantum.saturating_sub(Duration::from_nanos(rest));
+        self.next + whole.min(unsigned(self.lag))
+    }
+}
+
+fn signed(d: Duration) -> i64 {
+    i64::try_from(d.as_nanos()).unwrap_or(i64::MAX / 4)
+}
+
+fn unsigned(ns: i64) -> Duration {
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LAG: Duration = Duration::from_millis(10);
+
+    fn at(us: u64) -> Instant {
+        Instant::from_nanos(us * 1_000)
+    }
+
+    fn us(n: u64) -> Duration {
+        Duration::from_micros(n)
+    }
+
+    #[test]
+    fn a_sender_on_time_keeps_the_gap_and_one_that_sleeps_too_long_the_rate() {
+        let mut debt = Debt::new(LAG);
+        let (mut now, mut sent) = (1_000, 0_u64);
+        while now < 1_001_000 {
+            let before = sent;
+            while debt.is_due(at(now)) {
+                debt.slot(at(now), us(50));
+                sent += 1;
+            }
+            assert!(sent > before);
+            let wake = debt.wake(us(50), us(120));
+            // It sleeps up to 37 us longer than asked.
+            now = wake.as_nanos() / 1_000 + now % 38;
+        }
+        assert!(sent.abs_diff(20_000) <= 5, "{sent}");
+    }
+
+    #[test]
+    fn what_is_caught_up_with_is_bounded_and_a_wait_delays_one_slot() {
+        let mut debt = Debt::new(LAG);
+        debt.slot(at(0), us(100));
+        let mut burst = 0;
+        while debt.is_due(at(5_000_000)) {
+            debt.slot(at(5_000_000), us(100));
+            burst += 1;
+        }
+        assert_eq!(burst, 102);
+        assert_eq!(debt.most(), us(100));
+        debt.wait(us(1_000));
+        assert!(!debt.is_due(at(5_001_099)) && debt.is_due(at(5_001_100)));
+    }
+
+    proptest! {
+        /// Beside the original's arithmetic, word by word, in microseconds.
+        #[test]
+        fn equals_the_original_within_the_lag(steps in proptest::collection::vec((1_u64..900, 0_u64..400), 1..200)) {
+            let mut debt = Debt::new(LAG);
+            let (mut now, mut last, mut owed) = (77_u64, None, 0_i64);
+            for (gap, late) in steps {
+                prop_assert!(debt.is_due(at(now)));
+                debt.slot(at(now), us(gap));
+                let passed = last.map_or(0, |last| now - last);
+                let change = i64::try_from(gap).unwrap() - i64::try_from(passed).unwrap();
+                if change > 0 || owed > 0 {
+                    owed += change;
+                }
+                last = Some(now);
+                let sleep = u64::try_from(owed).unwrap_or(0);
+                prop_assert_eq!(debt.wake(us(gap), Duration::ZERO), at(now + sleep));
+                now += sleep + late;
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What is an endpoint? Its choices.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    protocol::{Descriptor, Provenance},
+    shell::{Endpoint, Limits},
+    units::Rate,
+};
+
+use super::{
+    machine::TtpMachine,
+    wire::{HEADER, Parameters, WHOLE},
+};
+
+/// What the protocol says of itself.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    name: "ttp",
+    summary: "the Tsunami UDP protocol 1.1: a set rate, the receiver asks for what is missing over TCP",
+    provenance: Provenance::Source,
+    citation: "Meiss, Tsunami: A High-Speed Rate-Controlled Protocol for File Transfer, 2002; \
+               Tsunami UDP Protocol v1.1",
+    sealed: false,
+    control_lane: true,
+    multiplexed: false,
+};
+
+/// IP (version 4) and UDP before a datagram's bytes.
+const OVERHEAD: u32 = 28;
+
+/// Bits per second for each byte of a packet: at thrice the least gap fifty blocks then take 12 s.
+const LEAST_RATE: u64 = 100;
+
+/// What a receiver does about blocks that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It asks until they have come.
+    Repaired,
+    /// It asks for those that are not older than this at the target rate, and for none if it is zero.
+    Borne(Duration),
+}
+
+/// How an endpoint behaves.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How this end wants to be sent to; of the block size, no more than fits a datagram is used.
+    pub wanted: Parameters,
+    /// What it does about loss.
+    pub loss: Loss,
+    /// Never send faster, whatever the peer wants.
+    pub max_rate: Option<Rate>,
+    /// Largest packet, bytes, IP and UDP included, 128 to 65,535.
+    pub mtu: u32,
+    /// A client gives up if the opening is not done in this time.
+    pub answer: Duration,
+    /// A sender without feedback for so long gives up.
+    pub heartbeat: Duration,
+}
+
+impl Default for Config {
+    /// Blocks that fill a datagram; else as the original.
+    fn default() -> Self {
+        Self {
+            wanted: Parameters {
+                block_size: 65_501,
+                ..Parameters::default()
+            },
+            loss: Loss::Repaired,
+            max_rate: None,
+            mtu: 1_500,
+            answer: Duration::from_secs(5),
+            heartbeat: Duration::from_secs(15),
+        }
+    }
+}
+
+/// Why an endpoint could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A number out of its range.
+    #[error("{0}")]
+    Range(&'static str),
+}
+
+/// An endpoint that speaks it.
+pub type Ttp = Endpoint<TtpMachine>;
+
+/// An endpoint that opens sessions.
+pub fn client(config: &Config) -> Result<Ttp, ConfigError> {
+    Ok(server(config)?.client_only())
+}
+
+/// An endpoint that also accepts them.
+pub fn server(config: &Config) -> Result<Ttp, ConfigError> {
+    let (mtu, wanted) = (config.mtu, config.wanted);
+    if !(128..=65_535).contains(&mtu) {
+        return Err(ConfigError::Range("mtu is from 128 to 65,535 bytes"));
+    }
+    if !(64..=65_501).contains(&wanted.block_size) {
+        return Err(ConfigError::Range("a block has from 64 to 65,501 bytes"));
+    }
+    let mut bytes = Vec::new();
+    wanted.encode(&mut bytes);
+    if wanted.error_rate >= WHOLE || Parameters::decode(&bytes).is_err() {
+        return Err(ConfigError::Range(
+            "the rate is at least 1 bit/s, errors are below 100 %, slower is at least 1, faster at most 1",
+        ));
+    }
+    // Datagrams are as long as a block needs: none is shorter than agreed.
+    let mtu = mtu.min(wanted.block_size + HEADER + OVERHEAD);
+    let rate = config.max_rate.map_or(u64::from(wanted.rate), Rate::bps);
+    if rate.min(wanted.rate.into()) < LEAST_RATE * u64::from(mtu) {
+        return Err(ConfigError::Range(
+            "so slow a rate takes longer for the fifty blocks between reports than a sender waits for \
+             one: at least 150 kbit/s, more for larger packets",
+        ));
+    }
+    let (loss, max_rate, heartbeat) = (config.loss, config.max_rate, config.heartbeat);
+    let make = move || TtpMachine::new(wanted, loss, max_rate, heartbeat);
+    let limits = Limits {
+        answer: config.answer,
+        blocked: heartbeat,
+        ..Limits::default()
+    };
+    Ok(Endpoint::new(&DESCRIPTOR, mtu, make).with_limits(limits))
+}

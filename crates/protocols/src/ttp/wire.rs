@@ -1,0 +1,435 @@
+//! What is on the wire? Numbers are big-endian. On TCP: revision, challenge and its answer, a request in a
+//! line, parameters and what the server says of the file, a port, then feedback of twelve bytes each;
+//! lists of names and sizes. In datagrams: a block number, a type and the block.
+//!
+//! Decoding never panics and allocates nothing; whatever decodes is bounded.
+//!
+//! Source: Tsunami v1.1 (builds 42 and 43) as read and as seen on the wire; `docs/protocols/ttp.md` §2.
+
+use farhaul_core::codec::{DecodeError, NoRoom, Reader, Writer};
+use md5::{Digest, Md5};
+
+/// What both say first.
+pub const REVISION: u32 = 0x2006_1025;
+/// Where a server listens, and where a client takes datagrams.
+pub const PORT: u16 = 46_224;
+/// The secret if nobody chose one.
+pub const SECRET: &[u8] = b"kitten";
+/// Bytes of a challenge.
+pub const CHALLENGE: usize = 64;
+/// Bytes before a block.
+pub const HEADER: u32 = 6;
+/// Bytes of [`Parameters`].
+pub const PARAMETERS: usize = 20;
+/// Bytes of a [`FileInfo`].
+pub const FILE_INFO: usize = 20;
+/// Bytes of a [`Feedback`].
+pub const FEEDBACK: usize = 12;
+/// The longest request.
+pub const MAX_LINE: usize = 1_024;
+/// Feedback speaks of shares of this: 100 %.
+pub const WHOLE: u32 = 100_000;
+/// What a client says when it has the count of a list, and when it has the list.
+pub const GOT: [&[u8; 8]; 2] = [b"got size", b"got list"];
+
+/// The answer to a challenge: MD5 of it, combined with the secret over and over.
+pub fn answer(challenge: &[u8; CHALLENGE], secret: &[u8]) -> [u8; 16] {
+    let mut mixed = *challenge;
+    for (byte, key) in mixed.iter_mut().zip(secret.iter().cycle()) {
+        *byte ^= key;
+    }
+    Md5::digest(mixed).into()
+}
+
+/// What a server says in one byte to an answer or a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// 0.
+    Fine,
+    /// 1: the answer to the challenge is wrong.
+    Denied,
+    /// 2: a device is missing.
+    NoDevice,
+    /// 8: there is no such file.
+    NotFound,
+    /// 16: no copy could be made.
+    NoCopy,
+}
+
+impl Verdict {
+    /// Reads it.
+    pub const fn decode(byte: u8) -> Result<Self, DecodeError> {
+        Ok(match byte {
+            0 => Self::Fine,
+            1 => Self::Denied,
+            2 => Self::NoDevice,
+            8 => Self::NotFound,
+            16 => Self::NoCopy,
+            _ => return Err(DecodeError::Malformed("verdict")),
+        })
+    }
+
+    /// Its byte.
+    pub const fn encode(self) -> u8 {
+        match self {
+            Self::Fine => 0,
+            Self::Denied => 1,
+            Self::NoDevice => 2,
+            Self::NotFound => 8,
+            Self::NoCopy => 16,
+        }
+    }
+}
+
+/// What a client asks for, in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// A file of this name.
+    File(&'a [u8]),
+    /// `*`: the names of all files.
+    Names,
+    /// `!#DIR??`: the names and sizes of all files.
+    Directory,
+}
+
+impl<'a> Request<'a> {
+    /// Appends it; a name has no line feed and no zero in it.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        into.extend(match self {
+            Self::File(name) => name,
+            Self::Names => &b"*"[..],
+            Self::Directory => b"!#DIR??",
+        });
+        into.push(b'\n');
+    }
+
+    /// The first request in `bytes`, which ends with a line feed or a zero, and its length; none if it is
+    /// not all there.
+    pub fn decode(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, DecodeError> {
+        let mut line = bytes.iter().take(MAX_LINE);
+        let Some(end) = line.position(|b| matches!(b, b'\n' | 0)) else {
+            return match bytes.len() {
+                0..MAX_LINE => Ok(None),
+                _ => Err(DecodeError::Malformed("length of a request")),
+            };
+        };
+        let request = match &bytes[..end] {
+            b"" => return Err(DecodeError::Malformed("request")),
+            b"*" => Self::Names,
+            b"!#DIR??" => Self::Directory,
+            name => Self::File(name),
+        };
+        Ok(Some((request, end + 1)))
+    }
+}
+
+/// A ratio of two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ratio {
+    /// Above the line.
+    pub above: u16,
+    /// Below the line.
+    pub below: u16,
+}
+
+impl Ratio {
+    /// Its value.
+    pub fn value(self) -> f64 {
+        f64::from(self.above) / f64::from(self.below)
+    }
+}
+
+/// How a client wants a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Bits of blocks per second at most.
+    pub rate: u32,
+    /// More errors than this, of [`WHOLE`], slow the sender down.
+    pub error_rate: u32,
+    /// By which it then lengthens its gap.
+    pub slower: Ratio,
+    /// By which it shortens it otherwise.
+    pub faster: Ratio,
+}
+
+impl Default for Parameters {
+    /// The original's, but for the size of blocks, which the original's programs and pages disagree on.
+    fn default() -> Self {
+        let ratio = |above, below| Ratio { above, below };
+        Self {
+            block_size: 1_024,
+            rate: 650_000_000,
+            error_rate: 7_500,
+            slower: ratio(25, 24),
+            faster: ratio(5, 6),
+        }
+    }
+}
+
+impl Parameters {
+    /// Reads them; what nobody can want is refused.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let parameters = Self {
+            block_size: r.u32()?,
+            rate: r.u32()?,
+            error_rate: r.u32()?,
+            slower: ratio(&mut r)?,
+            faster: ratio(&mut r)?,
+        };
+        let Self {
+            block_size,
+            rate,
+            error_rate,
+            slower,
+            faster,
+        } = parameters;
+        if !(1..=65_530).contains(&block_size) || rate == 0 || error_rate >= WHOLE {
+            return Err(DecodeError::Malformed("parameters"));
+        }
+        let steps = [slower.above, slower.below, faster.above, faster.below];
+        if steps.contains(&0) || slower.above < slower.below || faster.above > faster.below {
+            return Err(DecodeError::Malformed("steps of the rate"));
+        }
+        Ok(parameters)
+    }
+
+    /// Appends them.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        for word in [self.block_size, self.rate, self.error_rate] {
+            into.extend(word.to_be_bytes());
+        }
+        for Ratio { above, below } in [self.slower, self.faster] {
+            into.extend(above.to_be_bytes());
+            into.extend(below.to_be_bytes());
+        }
+    }
+}
+
+fn ratio(r: &mut Reader<'_>) -> Result<Ratio, DecodeError> {
+    Ok(Ratio {
+        above: r.u16()?,
+        below: r.u16()?,
+    })
+}
+
+/// What a server says of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// Bytes.
+    pub size: u64,
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Blocks, the last one included.
+    pub blocks: u32,
+    /// When the transfer began, in seconds since 1970.
+    pub epoch: u32,
+}
+
+impl FileInfo {
+    /// Reads it; a count of blocks that is not that of the size is refused.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let info = Self {
+            size: r.u64()?,
+            block_size: r.u32()?,
+            blocks: r.u32()?,
+            epoch: r.u32()?,
+        };
+        let blocks = info.size.div_ceil(info.block_size.max(1).into());
+        if info.block_size == 0 || blocks != u64::from(info.blocks) {
+            return Err(DecodeError::Malformed("number of blocks"));
+        }
+        Ok(info)
+    }
+
+    /// Appends it.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        into.extend(self.size.to_be_bytes());
+        for word in [self.block_size, self.blocks, self.epoch] {
+            into.extend(word.to_be_bytes());
+        }
+    }
+}
+
+/// What a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `O`: the next.
+    Original,
+    /// `R`: one that was asked for.
+    Repair,
+    /// `X`: the last.
+    Last,
+}
+
+/// What precedes a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// The first is 1.
+    pub block: u32,
+    /// Why it is sent.
+    pub kind: Kind,
+}
+
+impl BlockHeader {
+    /// Reads it.
+    pub fn decode(datagram: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(datagram);
+        let block = r.u32()?;
+        let kind = match r.u16()? {
+            0x4f => Kind::Original,
+            0x52 => Kind::Repair,
+            0x58 => Kind::Last,
+            _ => return Err(DecodeError::Malformed("type of a block")),
+        };
+        Ok(Self { block, kind })
+    }
+
+    /// Writes it.
+    pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.u32(self.block)?;
+        w.u16(match self.kind {
+            Kind::Original => 0x4f,
+            Kind::Repair => 0x52,
+            Kind::Last => 0x58,
+        })
+    }
+}
+
+/// What a client tells the server while blocks come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tell {
+    /// 0: send the block again.
+    Retransmit,
+    /// 1: go back to the block.
+    Restart,
+    /// 2: it is over.
+    Stop,
+    /// 3: so many errors there are.
+    ErrorRate,
+}
+
+/// Twelve bytes of feedback; what a type has no use for is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feedback {
+    /// What it says.
+    pub tell: Tell,
+    /// Of which block.
+    pub block: u32,
+    /// Of [`WHOLE`].
+    pub error_rate: u32,
+}
+
+impl Feedback {
+    /// Reads it; the two bytes between, which a compiler put there, may be anything.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let tell = match (r.u16()?, r.u16()?) {
+            (0, _) => Tell::Retransmit,
+            (1, _) => Tell::Restart,
+            (2, _) => Tell::Stop,
+            (3, _) => Tell::ErrorRate,
+            _ => return Err(DecodeError::Malformed("type of feedback")),
+        };
+        Ok(Self {
+            tell,
+            block: r.u32()?,
+            error_rate: r.u32()?,
+        })
+    }
+
+    /// Appends it.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        let kind: u16 = match self.tell {
+            Tell::Retransmit => 0,
+            Tell::Restart => 1,
+            Tell::Stop => 2,
+            Tell::ErrorRate => 3,
+        };
+        into.extend(kind.to_be_bytes());
+        into.extend([0; 2]);
+        into.extend(self.block.to_be_bytes());
+        into.extend(self.error_rate.to_be_bytes());
+    }
+}
+
+/// What a server says before the names of all files: two numbers of ten bytes, in digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NameCount {
+    /// Bytes of the names, their zeros included.
+    pub bytes: u64,
+    /// Names.
+    pub names: u64,
+}
+
+impl NameCount {
+    /// Bytes of both numbers.
+    pub const LEN: usize = 20;
+
+    /// Reads it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        Ok(Self {
+            bytes: digits(r.take(10)?)?,
+            names: digits(r.take(10)?)?,
+        })
+    }
+
+    /// Appends it; numbers of more than nine digits cannot be said.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        for number in [self.bytes, self.names] {
+            let mut field = [0; 10];
+            let text = number.min(999_999_999).to_string();
+            field[..text.len()].copy_from_slice(text.as_bytes());
+            into.extend(field);
+        }
+    }
+}
+
+fn digits(field: &[u8]) -> Result<u64, DecodeError> {
+    let text = field.split(|b| *b == 0).next().unwrap_or_default();
+    let number = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok());
+    number.ok_or(DecodeError::Malformed("number in digits"))
+}
+
+/// The strings of a list, each ended by a zero; what follows the last zero is no string.
+pub fn strings(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let end = bytes.iter().rposition(|b| *b == 0);
+    let whole = end.map_or(&[][..], |end| &bytes[..end]);
+    let mut all = whole.split(|b| *b == 0);
+    std::iter::from_fn(move || if end.is_some() { all.next() } else { None })
+}
+
+/// Appends a list of names and sizes: their count, then each name and its size, as strings. The client
+/// answers with a zero.
+pub fn put_directory(into: &mut Vec<u8>, files: &[(&[u8], u64)]) {
+    let mut put = |text: &[u8]| {
+        into.extend(text);
+        into.push(0);
+    };
+    put(files.len().to_string().as_bytes());
+    for (name, size) in files {
+        put(name);
+        put(size.to_string().as_bytes());
+    }
+}
+
+/// The names and sizes of such a list, as far as they are there.
+pub fn directory(
+    bytes: &[u8],
+) -> Result<impl Iterator<Item = Result<(&[u8], u64), DecodeError>>, DecodeError> {
+    let mut all = strings(bytes);
+    let count = digits(all.next().ok_or(DecodeError::Truncated)?)?;
+    let mut left = count;
+    Ok(std::iter::from_fn(move || {
+        left = left.checked_sub(1)?;
+        let (name, size) = (all.next()?, all.next()?);
+        Some(digits(size).map(|size| (name, size)))
+    }))
+}
+
+#[cfg(test)]
+mod tests;
