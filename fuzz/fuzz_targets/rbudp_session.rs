@@ -32,7 +32,7 @@ fn drain(end: &mut End, now: Instant, out: &mut TxBuf) {
 
 fuzz_target!(|data: &[u8]| {
     let (from, mut now): (SocketAddr, _) = ("192.0.2.1:1".parse().expect("an address"), Instant::from_nanos(1 << 40));
-    let config = Config { window: 3, ranges: true, grace: true, block: 60_000, ..Config::default() };
+    let config = Config { window: 3, block: 60_000, ..Config::default() };
     let mut end = Driver::new(Box::new(server(&OVERLAP, &config)), ([192, 0, 2, 2], 2).into(), Hollow, Rng::new(1));
     let join = [&[0xff, 0xff, 0xff, 0xf0][..], &[1; 16]].concat();
     end.admit(now, from, &join);

@@ -18,6 +18,7 @@ mod hstcp;
 mod htcp;
 mod illinois;
 mod ledbat;
+mod list;
 mod parameters;
 mod registry;
 mod reno;
@@ -44,6 +45,7 @@ pub use hstcp::HighSpeed;
 pub use htcp::HTcp;
 pub use illinois::Illinois;
 pub use ledbat::{Ledbat, LedbatStart};
+pub use list::List;
 pub use parameters::{Kind, Parameter, ParameterError, Values};
 pub use registry::{
     AddError, Error, Factory, Law, MakeReceiver, ReceiverGroup, Wrap, add, laws, lookup,

@@ -1,16 +1,13 @@
 //! Which law does a name mean? `cubic:beta=0.8,slow_start=classic` is a law and its parameters, each
 //! typed, bounded and documented; what is misspelt is refused with the nearest name.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
 use farhaul_core::congestion::{CongestionController, ReceiverLaw};
 
 pub(crate) use crate::parameters::{Kind, Parameter, Values};
 use crate::{
-    bbr, bic, compound, cubic, cubic_2_6_25, daimd, fast, fixed, haul, hstcp, htcp, illinois,
+    List, bbr, bic, compound, cubic, cubic_2_6_25, daimd, fast, fixed, haul, hstcp, htcp, illinois,
     ledbat,
     parameters::{ParameterError, did_you_mean, list, nearest},
     reno, sabul, scalable,
@@ -44,16 +41,11 @@ static OWN: &[Law] = &[
     fixed::LAW,
 ];
 
-/// What was added, until the first look.
-static ADDED: Mutex<Vec<Law>> = Mutex::new(Vec::new());
-static LAWS: OnceLock<Vec<Law>> = OnceLock::new();
+static LAWS: List<Law> = List::new(|| OWN.to_vec());
 
 /// Every law that can be chosen: those of this crate, then what was [added](add).
 pub fn laws() -> &'static [Law] {
-    LAWS.get_or_init(|| {
-        let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
-        OWN.iter().chain(added.iter()).copied().collect()
-    })
+    LAWS.all()
 }
 
 /// Why a law was not added.
@@ -63,30 +55,19 @@ pub enum AddError {
     /// There is one of that name.
     #[error("there is a congestion law called '{0}' already")]
     Taken(&'static str),
-    /// The list has been looked at.
-    #[error("congestion law '{0}' comes too late: laws are added before the first is looked up")]
-    TooLate(&'static str),
     /// A parameter's default is not of its kind.
     #[error(transparent)]
     Default(#[from] ParameterError),
 }
 
-/// Adds a law from elsewhere, for this process. Only before the first look at the list.
+/// Adds a law from elsewhere, for this process.
 pub fn add(law: Law) -> Result<(), AddError> {
     Values::parse(law.name, law.parameters, "")?;
-    let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
-    if LAWS.get().is_some() {
-        return Err(AddError::TooLate(law.name));
+    if LAWS.add(law, |known| known.name == law.name) {
+        Ok(())
+    } else {
+        Err(AddError::Taken(law.name))
     }
-    if OWN
-        .iter()
-        .chain(added.iter())
-        .any(|known| known.name == law.name)
-    {
-        return Err(AddError::Taken(law.name));
-    }
-    added.push(law);
-    Ok(())
 }
 
 /// A law as the registry knows it.

@@ -22,6 +22,7 @@ pub mod codec;
 pub mod congestion;
 pub mod control;
 pub mod datagram;
+pub mod layout;
 pub mod life;
 pub mod live;
 pub mod loss;

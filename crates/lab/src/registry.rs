@@ -6,9 +6,7 @@ mod sabul;
 mod ttp;
 pub mod udt;
 
-use std::sync::{Mutex, OnceLock, PoisonError};
-
-use farhaul_congestion::{Factory, Parameter, ParameterError, Values, lookup};
+use farhaul_congestion::{Factory, List, Parameter, ParameterError, Values, lookup};
 use farhaul_core::{
     protocol::{Descriptor, Protocol},
     units::Rate,
@@ -82,8 +80,9 @@ pub struct Entry {
     make: Make,
 }
 
-/// Makes an endpoint of a protocol.
-pub type Make = fn(&Choice, &Values, End) -> Result<Box<dyn Protocol>, ChoiceError>;
+/// Makes an endpoint of the protocol that is described so.
+pub type Make =
+    fn(&'static Descriptor, &Choice, &Values, End) -> Result<Box<dyn Protocol>, ChoiceError>;
 
 /// Which endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,36 +148,25 @@ impl Entry {
             );
             return Err(ChoiceError::Refused(text));
         }
-        (self.make)(choice, &self.values, end)
+        (self.make)(self.descriptor, choice, &self.values, end)
     }
 }
 
-/// What was added, until the first look.
-static ADDED: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
-static PROTOCOLS: OnceLock<Vec<Entry>> = OnceLock::new();
+static PROTOCOLS: List<Entry> = List::new(own);
 
 /// Every protocol, in the order of their listing: those of farhaul, then what was [added](add).
 pub fn protocols() -> &'static [Entry] {
-    PROTOCOLS.get_or_init(|| {
-        let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
-        own().into_iter().chain(added.iter().cloned()).collect()
-    })
+    PROTOCOLS.all()
 }
 
-/// Adds a protocol from elsewhere, for this process. Only before the first look at the list.
+/// Adds a protocol from elsewhere, for this process.
 pub fn add(entry: Entry) -> Result<(), ChoiceError> {
     let name = entry.descriptor.name;
-    let refused = |text: &str| Err(ChoiceError::Refused(format!("protocol '{name}' {text}")));
-    let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
-    if PROTOCOLS.get().is_some() {
-        return refused("comes too late: protocols are added before the first is looked up");
+    if PROTOCOLS.add(entry, |known| known.descriptor.name == name) {
+        return Ok(());
     }
-    let is_taken = |known: &Entry| known.descriptor.name == name;
-    if added.iter().any(is_taken) || own().iter().any(is_taken) {
-        return refused("cannot be added: there is one of that name already");
-    }
-    added.push(entry);
-    Ok(())
+    let text = format!("protocol '{name}' cannot be added: there is one of that name already");
+    Err(ChoiceError::Refused(text))
 }
 
 /// The protocols of farhaul.
@@ -215,7 +203,12 @@ pub fn protocol(spec: &str) -> Result<Entry, ChoiceError> {
     })
 }
 
-fn haul(choice: &Choice, _: &Values, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn haul(
+    _: &'static Descriptor,
+    choice: &Choice,
+    _: &Values,
+    end: End,
+) -> Result<Box<dyn Protocol>, ChoiceError> {
     let refused = |e: &dyn std::fmt::Display| ChoiceError::Refused(e.to_string());
     let identity = match &choice.identity {
         Some(bytes) => Identity::from_seed(bytes),
@@ -239,7 +232,12 @@ fn haul(choice: &Choice, _: &Values, end: End) -> Result<Box<dyn Protocol>, Choi
     Ok(Box::new(haul.map_err(|e| refused(&e))?))
 }
 
-fn make_tcp(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn make_tcp(
+    _: &'static Descriptor,
+    choice: &Choice,
+    values: &Values,
+    end: End,
+) -> Result<Box<dyn Protocol>, ChoiceError> {
     let mut law = lookup(choice.law.as_deref().unwrap_or("cubic"))
         .map_err(|e| ChoiceError::Refused(e.to_string()))?;
     if let Some(watch) = &choice.stopwatch {

@@ -1,7 +1,7 @@
 //! How is it chosen by name, in every command of farhaul?
 
 use farhaul_congestion::Values;
-use farhaul_core::protocol::Protocol;
+use farhaul_core::protocol::{Descriptor, Protocol};
 use farhaul_lab::registry::{Choice, ChoiceError, End, Entry};
 
 use crate::tiny;
@@ -17,7 +17,12 @@ pub fn entry() -> Entry {
     Entry::new(itself.descriptor(), LAW, false, &[], make)
 }
 
-fn make(choice: &Choice, _: &Values, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn make(
+    _: &'static Descriptor,
+    choice: &Choice,
+    _: &Values,
+    end: End,
+) -> Result<Box<dyn Protocol>, ChoiceError> {
     let law = choice.law.as_deref().unwrap_or(LAW);
     let endpoint = tiny(law, 9_000).map_err(|e| ChoiceError::Refused(e.to_string()))?;
     Ok(Box::new(match end {

@@ -1,16 +1,14 @@
 //! What do protocols share in which the receiver asks? Runs of bytes as one line of equal units
-//! ([`Layout`]); at the receiver what has come and what is asked for ([`Wanted`]); at the sender what goes
+//! ([`Layout`](crate::layout::Layout)); at the receiver what has come and what is asked for ([`Wanted`]); at the sender what goes
 //! next: what was asked for first, then onwards from a cursor that can be set back ([`Supply`]). When to
 //! ask, how it looks and how fast units leave is the protocol's.
 //!
 //! Invariant: nothing here grows with what a peer says beyond the limits given when it is made.
 
-mod layout;
 mod supply;
 mod wanted;
 
 pub use self::{
-    layout::{Layout, Piece},
     supply::{Step, Supply},
     wanted::{Arrival, Wanted},
 };

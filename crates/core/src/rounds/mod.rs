@@ -2,23 +2,23 @@
 //! the rest is sent in the next round, until nothing is missing. RBUDP does it with one block at a time;
 //! with more blocks the next one fills the time in which the first is being reported and repaired.
 //!
-//! - which bytes a packet holds: [`Layout`]
+//! - which bytes a packet holds: [`Layout`](crate::layout::Layout)
 //! - the two ends: [`RoundSender`], [`RoundReceiver`]
 //!
 //! Packets of all blocks are counted in one space of [`NUMBERS`] that wraps: a block has those from its
 //! first on. So a late packet of a block that is over is told from one of the next.
 
-mod layout;
 mod receiver;
 mod sender;
 #[cfg(test)]
 mod tests;
 
 pub use self::{
-    layout::{Layout, Run},
     receiver::{Arrived, RoundReceiver},
     sender::{Counts, RoundSender},
 };
+
+use crate::seq::Wrap;
 
 /// Packets are numbered modulo this.
 pub const NUMBERS: u32 = 1 << 31;
@@ -29,13 +29,4 @@ pub const MAX_RUNS: usize = 4_096;
 /// Blocks that may be on their way at once; as many more may be announced.
 pub const MAX_BLOCKS: usize = 32;
 
-/// The number `n` behind `first`.
-fn number(first: u32, n: u64) -> u32 {
-    let n = u32::try_from(n % u64::from(NUMBERS)).unwrap_or_default();
-    first.wrapping_add(n) % NUMBERS
-}
-
-/// How far `number` is behind `first`.
-const fn distance(first: u32, number: u32) -> u32 {
-    number.wrapping_sub(first) % NUMBERS
-}
+type Numbers = Wrap<{ NUMBERS as u64 }>;

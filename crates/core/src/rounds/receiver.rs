@@ -3,9 +3,10 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::{Layout, MAX_BLOCKS, MAX_PACKETS, NUMBERS, distance};
+use super::{MAX_BLOCKS, MAX_PACKETS, NUMBERS, Numbers};
 use crate::{
     codec::DecodeError,
+    layout::Layout,
     loss::{Bitmap, Insert},
     time::Instant,
 };
@@ -56,9 +57,11 @@ impl RoundReceiver {
         if !fits || first >= NUMBERS || self.blocks.len() >= 2 * MAX_BLOCKS {
             return Err(DecodeError::Malformed("block"));
         }
-        let last = u32::try_from(packets - 1).unwrap_or(u32::MAX);
-        let overlaps =
-            |block: &Block| block.place(first).is_some() || distance(first, block.first) <= last;
+        let last = i64::try_from(packets - 1).unwrap_or(i64::MAX);
+        let overlaps = |block: &Block| {
+            block.place(first).is_some()
+                || (0..=last).contains(&Numbers::distance(first, block.first))
+        };
         if self.blocks.iter().any(overlaps) {
             return Err(DecodeError::Malformed("numbers of a block"));
         }
@@ -138,7 +141,7 @@ impl RoundReceiver {
 impl Block {
     /// The place of the packet with this number.
     fn place(&self, number: u32) -> Option<u64> {
-        let n = u64::from(distance(self.first, number));
+        let n = u64::try_from(Numbers::distance(self.first, number)).ok()?;
         (n < self.layout.packets() && number < NUMBERS).then_some(n)
     }
 

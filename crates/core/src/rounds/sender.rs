@@ -3,8 +3,15 @@
 
 use std::collections::VecDeque;
 
-use super::{Layout, MAX_BLOCKS, MAX_PACKETS, MAX_RUNS, Run, number};
-use crate::{codec::DecodeError, loss::Bitmap, send::Outbox, store::ObjectId, time::Instant};
+use super::{MAX_BLOCKS, MAX_PACKETS, MAX_RUNS, Numbers};
+use crate::{
+    codec::DecodeError,
+    layout::{Layout, Run},
+    loss::Bitmap,
+    send::Outbox,
+    store::ObjectId,
+    time::Instant,
+};
 
 /// Where a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +88,7 @@ pub struct RoundSender {
     /// The number of the next block's first packet.
     next: u32,
     counts: Counts,
-    /// Since when packets leave and none is told to have arrived.
+    /// Since when the receiver is asked and says of nothing that it has arrived.
     silent: Option<Instant>,
     /// Blocks that were cut short and are over.
     cut: VecDeque<u32>,
@@ -101,6 +108,12 @@ impl RoundSender {
             silent: None,
             cut: VecDeque::new(),
         }
+    }
+
+    /// The first packet has number `first` from now on. Only before there is a block.
+    #[cfg(test)]
+    pub(super) const fn number_from(&mut self, first: u32) {
+        self.next = first;
     }
 
     /// Packets of blocks to come hold `payload` bytes.
@@ -158,7 +171,7 @@ impl RoundSender {
         self.counts
     }
 
-    /// Since when packets leave and none is told to have arrived.
+    /// Since when the receiver is asked and says of nothing that it has arrived.
     pub const fn silent_since(&self) -> Option<Instant> {
         self.silent
     }
@@ -191,7 +204,7 @@ impl RoundSender {
                 break;
             }
         }
-        let next = number(self.next, layout.packets());
+        let next = Numbers::wrap(u64::from(self.next) + layout.packets());
         self.blocks.push_back(Block {
             first: self.next,
             end: layout.packets(),
@@ -234,7 +247,7 @@ impl RoundSender {
     }
 
     /// Takes the next packet: its number, its block's layout, and its place in it.
-    pub fn next_packet(&mut self, now: Instant) -> Option<(u32, &Layout, u64)> {
+    pub fn next_packet(&mut self) -> Option<(u32, &Layout, u64)> {
         let sending = |block: &&mut Block| matches!(block.phase, Phase::Sending(_));
         let mut sendable = self.blocks.iter_mut().take(self.window);
         let block = sendable.find(sending)?;
@@ -255,18 +268,16 @@ impl RoundSender {
             self.counts.repaired += len;
             self.counts.retransmits += 1;
         }
-        self.silent.get_or_insert(now);
-        let number = block
-            .first
-            .wrapping_add(u32::try_from(n).unwrap_or(u32::MAX));
+        let number = Numbers::wrap(u64::from(block.first) + n);
         Some((number, &block.layout, n))
     }
 
     /// A round of which the receiver must be asked: the block's first number, the round, and how many
     /// packets left in it.
-    pub fn ask(&mut self) -> Option<(u32, u32, u64)> {
+    pub fn ask(&mut self, now: Instant) -> Option<(u32, u32, u64)> {
         let block = self.blocks.iter_mut().find(|b| b.phase == Phase::Sent)?;
         block.phase = Phase::Asked;
+        self.silent.get_or_insert(now);
         Some((block.first, block.round, block.sent))
     }
 

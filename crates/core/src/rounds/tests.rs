@@ -3,7 +3,12 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{loss::Bitmap, rng::Rng, time::Instant};
+use crate::{
+    layout::{Layout, Run},
+    loss::Bitmap,
+    rng::Rng,
+    time::Instant,
+};
 
 fn at(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
@@ -24,13 +29,13 @@ fn exchange(
             receiver.on_block(first, layout.clone()).unwrap();
             sender.on_ready(first);
         }
-        while let Some((number, layout, n)) = sender.next_packet(at(now)) {
+        while let Some((number, layout, n)) = sender.next_packet() {
             left += 1;
             if !rng.chance(loss) {
                 receiver.on_packet(number, layout.packet_len(n)).unwrap();
             }
         }
-        while let Some((first, _, sent)) = sender.ask() {
+        while let Some((first, _, sent)) = sender.ask(at(1)) {
             receiver.on_question(at(now), first, sent).unwrap();
         }
         while let Some((first, packets, _, have)) = receiver.report(at(now)) {
@@ -64,8 +69,8 @@ fn a_block_waits_for_the_one_before_unless_more_may_be_on_their_way() {
         let mut blocks = 0;
         while let Some((first, _)) = sender.announce() {
             sender.on_ready(first);
-            while sender.next_packet(at(1)).is_some() {}
-            blocks += u32::from(sender.ask().is_some());
+            while sender.next_packet().is_some() {}
+            blocks += u32::from(sender.ask(at(1)).is_some());
         }
         blocks
     };
@@ -138,16 +143,40 @@ fn a_round_is_judged_when_its_packets_are_there_or_the_grace_is_over() {
 }
 
 #[test]
+fn silence_begins_when_the_receiver_is_asked_and_ends_with_what_it_has() {
+    let mut sender = RoundSender::new(1_000, 1);
+    sender.set_payload(100);
+    sender.push(1, 0, 300);
+    let (first, _) = sender.announce().unwrap();
+    sender.on_ready(first);
+    while sender.next_packet().is_some() {}
+    assert_eq!(
+        sender.silent_since(),
+        None,
+        "a round takes as long as it takes"
+    );
+    sender.ask(at(40_000)).unwrap();
+    sender.on_report(first, Bitmap::default()).unwrap();
+    while sender.next_packet().is_some() {}
+    sender.ask(at(50_000)).unwrap();
+    assert_eq!(sender.silent_since(), Some(at(40_000)));
+    sender
+        .on_report(first, Bitmap::from_bytes(&[2], 3))
+        .unwrap();
+    assert_eq!(sender.silent_since(), None);
+}
+
+#[test]
 fn what_is_cancelled_within_a_block_need_not_arrive() {
     let (mut sender, mut receiver) = (RoundSender::new(1_000, 2), RoundReceiver::default());
     sender.set_payload(100);
     sender.push(1, 0, 5_000);
     let (first, layout) = sender.announce().unwrap();
     receiver.on_block(first, layout.clone()).unwrap();
-    assert!(sender.next_packet(at(1)).is_none(), "nobody waits for it");
+    assert!(sender.next_packet().is_none(), "nobody waits for it");
     sender.on_ready(first);
     for _ in 0..3 {
-        let (number, ..) = sender.next_packet(at(1)).unwrap();
+        let (number, ..) = sender.next_packet().unwrap();
         if number != 1 {
             receiver.on_packet(number, 100).unwrap();
         }
@@ -171,6 +200,8 @@ proptest! {
     ) {
         let (mut sender, mut receiver) = (RoundSender::new(block, window), RoundReceiver::default());
         sender.set_payload(payload);
+        // Some cross the end of the numbers.
+        sender.number_from(NUMBERS - 1 - u32::try_from(seed % 60).unwrap());
         let (mut wanted, mut came) = (BTreeSet::new(), BTreeSet::new());
         for (object, offset, len) in runs {
             sender.push(object, offset, len);
@@ -186,7 +217,7 @@ proptest! {
                 sender.on_ready(first);
             }
             for _ in 0..rng.below(40) {
-                let Some((number, layout, n)) = sender.next_packet(at(turns)) else { break };
+                let Some((number, layout, n)) = sender.next_packet() else { break };
                 let len = layout.packet_len(n);
                 if rng.chance(loss) {
                     continue;
@@ -198,7 +229,7 @@ proptest! {
                     }
                 }
             }
-            while let Some((first, _, sent)) = sender.ask() {
+            while let Some((first, _, sent)) = sender.ask(at(1)) {
                 receiver.on_question(at(turns), first, sent).unwrap();
             }
             while let Some((first, _, count, have)) = receiver.report(at(turns)) {

@@ -8,83 +8,74 @@ use farhaul_protocols::rbudp::{BEST, Config, KACHAN, OVERLAP, RBUDP, client, ser
 use super::{Choice, ChoiceError, End, Entry, NO_LAW, udt::whole};
 
 /// The parameters, with these defaults of rate, block, payload, quantum and window.
-macro_rules! parameters {
-    ($rate:literal, $block:literal, $payload:literal, $whole_us:literal, $window:literal) => {
-        &[
-            Parameter {
-                name: "rate",
-                about: "bytes of data per time, which nothing changes",
-                kind: Kind::Rate,
-                default: $rate,
-            },
-            Parameter {
-                name: "block",
-                about: "bytes in a block",
-                kind: Kind::Size,
-                default: $block,
-            },
-            Parameter {
-                name: "payload",
-                about: "bytes of data in a packet; 0: as many as fit",
-                kind: Kind::Number(0.0, 65_000.0),
-                default: $payload,
-            },
-            Parameter {
-                name: "whole-us",
-                about: "gaps are whole microseconds, as in the original",
-                kind: Kind::Flag,
-                default: $whole_us,
-            },
-            Parameter {
-                name: "window",
-                about: "blocks on their way at once; the original has one",
-                kind: Kind::Number(1.0, 32.0),
-                default: $window,
-            },
-            Parameter {
-                name: "mtu",
-                about: "largest packet, bytes, IP and UDP included",
-                kind: Kind::Number(128.0, 65_535.0),
-                default: "9000",
-            },
-        ]
-    };
+const fn parameters(
+    rate: &'static str,
+    block: &'static str,
+    payload: &'static str,
+    whole_us: &'static str,
+    window: &'static str,
+) -> [Parameter; 6] {
+    [
+        Parameter {
+            name: "rate",
+            about: "bytes of data per time, which nothing changes",
+            kind: Kind::Rate,
+            default: rate,
+        },
+        Parameter {
+            name: "block",
+            about: "bytes in a block",
+            kind: Kind::Size,
+            default: block,
+        },
+        Parameter {
+            name: "payload",
+            about: "bytes of data in a packet; 0: as many as fit",
+            kind: Kind::Number(0.0, 65_000.0),
+            default: payload,
+        },
+        Parameter {
+            name: "whole-us",
+            about: "gaps are whole microseconds, as in the original",
+            kind: Kind::Flag,
+            default: whole_us,
+        },
+        Parameter {
+            name: "window",
+            about: "blocks on their way at once; the original has one",
+            kind: Kind::Number(1.0, 32.0),
+            default: window,
+        },
+        Parameter {
+            name: "mtu",
+            about: "largest packet, bytes, IP and UDP included",
+            kind: Kind::Number(128.0, 65_535.0),
+            default: "9000",
+        },
+    ]
 }
 
-const PLAIN: &[Parameter] = parameters!("600Mbit", "64MiB", "0", "on", "1");
-const MEASURED: &[Parameter] = parameters!("9.6Gbit", "64MiB", "8800", "on", "1");
-const TUNED: &[Parameter] = parameters!("9.6Gbit", "2GiB", "0", "off", "1");
-const OVERLAPPED: &[Parameter] = parameters!("9.6Gbit", "64MiB", "0", "off", "32");
+static ORIGINAL: [Parameter; 6] = parameters("600Mbit", "64MiB", "0", "on", "1");
+static MEASURED: [Parameter; 6] = parameters("9.6Gbit", "64MiB", "8800", "on", "1");
+static LARGE: [Parameter; 6] = parameters("9.6Gbit", "2GiB", "0", "off", "1");
+static OVERLAPPED: [Parameter; 6] = parameters("9.6Gbit", "64MiB", "0", "off", "32");
 
 /// The entries. One lane: its control connections belong to one socket.
 pub(super) fn entries() -> [Entry; 4] {
     [
-        Entry::new(&RBUDP, NO_LAW, false, PLAIN, plain),
-        Entry::new(&KACHAN, NO_LAW, false, MEASURED, measured),
-        Entry::new(&BEST, NO_LAW, false, TUNED, tuned),
-        Entry::new(&OVERLAP, NO_LAW, false, OVERLAPPED, overlapped),
+        Entry::new(&RBUDP, NO_LAW, false, &ORIGINAL, make),
+        Entry::new(&KACHAN, NO_LAW, false, &MEASURED, make),
+        Entry::new(&BEST, NO_LAW, false, &LARGE, make),
+        Entry::new(&OVERLAP, NO_LAW, false, &OVERLAPPED, make),
     ]
 }
 
-type Made = Result<Box<dyn Protocol>, ChoiceError>;
-
-fn plain(choice: &Choice, values: &Values, end: End) -> Made {
-    make(&RBUDP, choice, values, end)
-}
-
-fn measured(choice: &Choice, values: &Values, end: End) -> Made {
-    make(&KACHAN, choice, values, end)
-}
-
-fn tuned(choice: &Choice, values: &Values, end: End) -> Made {
-    make(&BEST, choice, values, end)
-}
-
-fn overlapped(choice: &Choice, values: &Values, end: End) -> Made {
-    make(&OVERLAP, choice, values, end)
-}
-
-fn make(descriptor: &'static Descriptor, choice: &Choice, values: &Values, end: End) -> Made {
+fn make(
+    descriptor: &'static Descriptor,
+    choice: &Choice,
+    values: &Values,
+    end: End,
+) -> Result<Box<dyn Protocol>, ChoiceError> {
     let refused = |text: &str| Err(ChoiceError::Refused(text.into()));
     if !choice.peers.is_empty() {
         return refused("RBUDP authenticates nobody: --peer-key has no meaning with it; use haul");
@@ -94,7 +85,6 @@ fn make(descriptor: &'static Descriptor, choice: &Choice, values: &Values, end: 
         return refused("a block has at least one byte: set block=64MiB or so");
     }
     let payload = whole(values, "payload");
-    let overlaps = descriptor.name == OVERLAP.name;
     let config = Config {
         rate: values.rate("rate"),
         max_rate: choice.max_rate,
@@ -103,8 +93,6 @@ fn make(descriptor: &'static Descriptor, choice: &Choice, values: &Values, end: 
         mtu: whole(values, "mtu"),
         whole_us: values.flag("whole-us"),
         window: usize::try_from(whole(values, "window")).unwrap_or(usize::MAX),
-        ranges: overlaps,
-        grace: overlaps,
     };
     Ok(match end {
         End::Client => Box::new(client(descriptor, &config)),

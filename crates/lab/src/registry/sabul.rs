@@ -1,7 +1,7 @@
 //! How is SABUL chosen?
 
 use farhaul_congestion::{Kind, Parameter, Values};
-use farhaul_core::protocol::Protocol;
+use farhaul_core::protocol::{Descriptor, Protocol};
 use farhaul_protocols::sabul::{Config, DESCRIPTOR, client, server};
 
 use super::{Choice, ChoiceError, End, Entry, udt::whole};
@@ -26,7 +26,12 @@ pub(super) fn entry() -> Entry {
     Entry::new(&DESCRIPTOR, "sabul", false, PARAMETERS, make)
 }
 
-fn make(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn make(
+    _: &'static Descriptor,
+    choice: &Choice,
+    values: &Values,
+    end: End,
+) -> Result<Box<dyn Protocol>, ChoiceError> {
     if !choice.peers.is_empty() {
         return Err(ChoiceError::Refused(
             "SABUL authenticates nobody: --peer-key has no meaning with it; use haul".into(),

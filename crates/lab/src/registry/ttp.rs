@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farhaul_congestion::{Kind, Parameter, Values};
-use farhaul_core::protocol::Protocol;
+use farhaul_core::protocol::{Descriptor, Protocol};
 use farhaul_protocols::ttp::{
     Config, DESCRIPTOR, Loss, client, server,
     wire::{HEADER, Parameters, Ratio},
@@ -70,7 +70,12 @@ pub(super) fn entry() -> Entry {
     Entry::new(&DESCRIPTOR, LAW, false, PARAMETERS, make)
 }
 
-fn make(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn make(
+    _: &'static Descriptor,
+    choice: &Choice,
+    values: &Values,
+    end: End,
+) -> Result<Box<dyn Protocol>, ChoiceError> {
     let refused = |text: &str| Err(ChoiceError::Refused(text.into()));
     if !choice.peers.is_empty() {
         return refused("ttp authenticates nobody: --peer-key has no meaning with it; use haul");

@@ -1,7 +1,7 @@
 //! How is UDT chosen? Two presets of one protocol: as libudt behaves, and cured on the same wire.
 
 use farhaul_congestion::{Kind, Parameter, Values};
-use farhaul_core::protocol::Protocol;
+use farhaul_core::protocol::{Descriptor, Protocol};
 use farhaul_protocols::udt::{Framing, Manner, Udt, UdtConfig};
 
 use super::{Choice, ChoiceError, End, Entry, protocol};
@@ -49,11 +49,21 @@ pub(super) fn entries() -> [Entry; 2] {
     [entry(Manner::Libudt, libudt), entry(Manner::Tuned, tuned)]
 }
 
-fn libudt(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn libudt(
+    _: &'static Descriptor,
+    choice: &Choice,
+    values: &Values,
+    end: End,
+) -> Result<Box<dyn Protocol>, ChoiceError> {
     make(Manner::Libudt, Framing::Records, choice, values, end)
 }
 
-fn tuned(choice: &Choice, values: &Values, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
+fn tuned(
+    _: &'static Descriptor,
+    choice: &Choice,
+    values: &Values,
+    end: End,
+) -> Result<Box<dyn Protocol>, ChoiceError> {
     make(Manner::Tuned, Framing::Records, choice, values, end)
 }
 

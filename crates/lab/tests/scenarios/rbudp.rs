@@ -1,8 +1,8 @@
-//! Does RBUDP reach what its model says, and what was measured of it? A block takes its bytes over the
-//! rate, and an rtt for each of its rounds; a packet of `n` rounds was lost `n - 1` times.
+//! Does RBUDP do what its sources make it do, and what was measured of it?
 //!
-//! The published model has no losses of DONE and of reports; in the simulator the control lane crosses the
-//! same links, so that at 2 % some rounds wait for TCP to send again. The bounds there are wider, and said.
+//! The model (derived from the sources): a block takes its bytes over what arrives of the rate, and an rtt for
+//! each round, of which there are as many as its unluckiest packet needs. It has no losses of DONE; here the
+//! control lane crosses the same links, and a DONE that is lost waits for TCP's timer.
 
 use farhaul_lab::registry::{self, Choice};
 use farhaul_link::Loss;
@@ -38,60 +38,79 @@ fn carried(protocol: &str, rtt_ms: u64, loss: f64) -> (f64, f64) {
     (gbit, feedback)
 }
 
-/// Derived from the original's sources, for packets of 8,800 bytes at 9.6 Gbit/s (docs/protocols/rbudp.md §6).
+/// Seconds that a block of `block` bytes takes at 9.6 Gbit/s, without lost DONEs and with them.
+fn model(block: f64, rtt: f64, loss: f64) -> (f64, f64) {
+    let packets = (block / 8_800.0).ceil();
+    let rounds: f64 = (0..60)
+        .map(|k| 1.0 - (1.0 - loss.powi(k)).powf(packets))
+        .sum();
+    let ideal = block * 8.0 / (9.6e9 * (1.0 - loss)) + rounds * rtt;
+    // The lane's timer: two rtt, at least 200 ms. What announces a block holds up the DONE behind it, too.
+    (ideal, ideal + (rounds + 1.0) * loss * (2.0 * rtt).max(0.2))
+}
+
+/// The table of docs/protocols/rbudp.md §6: within 5 % of the model with lost DONEs, and of the one without
+/// where next to none is lost.
 #[test]
 fn the_model_of_blocks_and_rounds_holds() {
-    for (protocol, rtt_ms, loss, model, least) in [
-        ("rbudp-kachan", 50, 0.0, 5.07, 0.95),
-        ("rbudp-kachan", 50, 0.001, 3.43, 0.95),
-        ("rbudp-kachan", 400, 0.0, 1.18, 0.95),
-        ("rbudp-kachan", 400, 0.001, 0.63, 0.95),
-        ("rbudp-best:payload=8800", 400, 0.0, 7.85, 0.95),
-        ("rbudp-best:payload=8800", 400, 0.001, 6.41, 0.95),
-        ("rbudp-best:payload=8800", 400, 0.02, 5.07, 0.95),
-        // A DONE in fifty is sent again by TCP, 200 ms or more later; without it these hold too, as the
-        // tests of the protocol show.
-        ("rbudp-kachan", 50, 0.02, 2.58, 0.88),
-        ("rbudp-kachan", 400, 0.02, 0.43, 0.88),
-    ] {
-        let share = carried(protocol, rtt_ms, loss).0 / model;
-        assert!(
-            (least..=1.05).contains(&share),
-            "{protocol} {rtt_ms} {loss}: {share}"
-        );
+    let (small, large) = (f64::from(64 << 20), 2.0 * f64::from(1 << 30));
+    for (block, rtt_ms) in [(small, 0), (small, 50), (small, 400), (large, 400)] {
+        for loss in [0.0, 0.001, 0.02] {
+            let protocol = if block > small {
+                "rbudp-best"
+            } else {
+                "rbudp-kachan"
+            };
+            let protocol = format!("{protocol}:payload=8800,whole-us=off");
+            let gbit = carried(&protocol, rtt_ms, loss).0;
+            let (ideal, lossy) =
+                model(block, f64::from(u32::try_from(rtt_ms).unwrap()) / 1e3, loss);
+            let [ideal, lossy] = [ideal, lossy].map(|secs| block * 8.0 / secs / 1e9);
+            eprintln!("  model {ideal:.2}, with lost DONEs {lossy:.2}");
+            assert!((gbit / lossy - 1.0).abs() < 0.05, "{gbit} of {lossy}");
+            assert!(
+                loss > 0.001 || (gbit / ideal - 1.0).abs() < 0.05,
+                "{gbit} of {ideal}"
+            );
+        }
     }
 }
 
-/// The paper's example: 67.5 MB are what 600 Mbit/s over 100 ms need for 90 %.
+/// The example of the paper, as recalled: 67.5 MB are what 600 Mbit/s over 100 ms need for 90 %.
 #[test]
 fn a_block_of_67_megabytes_reaches_nine_tenths_of_600_mbit_at_100_ms() {
     let gbit = carried("rbudp:rate=600Mbit,block=67500000B,whole-us=off", 100, 0.0).0;
     assert!((gbit / 0.54 - 1.0).abs() < 0.05, "{gbit}");
 }
 
-/// Kachan and Siemens: 30 to 50 KiB per GiB, 37 on average, less than half the rate at 50 ms than without
-/// delay, about 3 Gbit/s there, always more than 100 Mbit/s; with a loss of one in a thousand in the hosts.
+/// Kachan and Siemens print 30 to 50 KiB per GiB, 37 on average; more than a factor of two between no delay
+/// and 50 ms, up to 3 Gbit/s there; always more than 100 Mbit/s. Fitted to them are the blocks and one packet in a
+/// thousand lost in the hosts, so that 30 KiB and about 3 Gbit/s are no test; the rest is.
 #[test]
-fn what_was_measured_in_2014_is_what_these_parameters_give() {
+fn what_was_measured_in_2014_is_near_what_the_fitted_parameters_give() {
     let host = 0.001;
-    let (near, least) = carried("rbudp-kachan", 0, host);
-    let (at_50, _) = carried("rbudp-kachan", 50, host);
-    assert!(
-        at_50 < near / 2.0 && (at_50 / 3.0 - 1.0).abs() < 0.2,
-        "{near} {at_50}"
-    );
-    let (far, most) = carried("rbudp-kachan", 400, 0.02 + host);
+    let path = [0.0, 0.001, 0.003, 0.005, 0.01, 0.015, 0.02];
+    let at_50 = path.map(|loss| carried("rbudp-kachan", 50, loss + host));
+    let near = [path[0], path[6]].map(|loss| carried("rbudp-kachan", 0, loss + host).0);
+    assert!(at_50[0].0 < near[0] / 2.0 && at_50[6].0 < near[1] / 2.0);
+    let mean = at_50.iter().map(|cell| cell.1).sum::<f64>() / 7.0;
+    eprintln!("feedback {mean:.1} KiB/GiB on average");
+    assert!((mean / 37.0 - 1.0).abs() < 0.15, "{mean}");
+    assert!((at_50[0].1 / 30.0 - 1.0).abs() < 0.15 && (at_50[6].1 / 50.0 - 1.0).abs() < 0.15);
+    let far = carried("rbudp-kachan", 400, path[6] + host).0;
     assert!(far > 0.1, "{far}");
-    assert!(
-        (least / 30.0 - 1.0).abs() < 0.15 && (most / 50.0 - 1.0).abs() < 0.15,
-        "{least} {most}"
-    );
 }
 
-/// What the cure is worth: no pauses, so that loss costs what is lost.
+/// What the cure is worth: no pauses, so that loss costs what is lost; less at 400 ms and 2 %, where 32
+/// blocks wait for four rounds each.
 #[test]
 fn blocks_that_overlap_carry_what_the_rate_and_the_loss_allow() {
-    for (rtt_ms, loss, least) in [(50, 0.001, 0.98), (400, 0.001, 0.97), (50, 0.02, 0.97)] {
+    for (rtt_ms, loss, least) in [
+        (50, 0.001, 0.98),
+        (400, 0.001, 0.97),
+        (50, 0.02, 0.97),
+        (400, 0.02, 0.85),
+    ] {
         let share = carried("rbudp-overlap", rtt_ms, loss).0 / (9.6 * (1.0 - loss));
         assert!(share >= least, "{rtt_ms} {loss}: {share}");
     }

@@ -11,12 +11,16 @@ use super::RbudpMachine;
 const CITATION: &str =
     "He, Leigh, Yu, DeFanti, Reliable Blast UDP, IEEE Cluster, 2002; RBUDP 1.0 of QUANTA";
 
-const fn descriptor(name: &'static str, summary: &'static str) -> Descriptor {
+const fn descriptor(
+    name: &'static str,
+    summary: &'static str,
+    (provenance, citation): (Provenance, &'static str),
+) -> Descriptor {
     Descriptor {
         name,
         summary,
-        provenance: Provenance::Source,
-        citation: CITATION,
+        provenance,
+        citation,
         sealed: false,
         control_lane: true,
         multiplexed: false,
@@ -27,21 +31,31 @@ const fn descriptor(name: &'static str, summary: &'static str) -> Descriptor {
 pub static RBUDP: Descriptor = descriptor(
     "rbudp",
     "Reliable Blast UDP 1.0: blocks at a fixed rate, a bitmap over TCP for each round",
+    (Provenance::Source, CITATION),
 );
-/// With the parameters that explain what Kachan and Siemens measured.
+/// With parameters fitted to what Kachan and Siemens measured.
 pub static KACHAN: Descriptor = descriptor(
     "rbudp-kachan",
-    "RBUDP as measured in 2014: blocks of 64 MiB, packets of 8,800 bytes, 9.6 Gbit/s",
+    "RBUDP fitted to what was measured in 2014: blocks of 64 MiB, packets of 8,800 bytes each 7 us",
+    (
+        Provenance::Model,
+        "Kachan, Siemens, Comparison of contemporary solutions for high speed data transport, 2014",
+    ),
 );
 /// With the parameters that suit it best.
 pub static BEST: Descriptor = descriptor(
     "rbudp-best",
     "RBUDP at its best: blocks of 2 GiB, full packets, an exact rate",
+    (Provenance::Source, CITATION),
 );
 /// With the next blocks under way while the first are repaired.
 pub static OVERLAP: Descriptor = descriptor(
     "rbudp-overlap",
     "RBUDP without its pauses: many blocks at once, ranges of missing packets (not the original's)",
+    (
+        Provenance::Specification,
+        "farhaul: docs/protocols/rbudp.md",
+    ),
 );
 
 /// How an endpoint behaves.
@@ -59,12 +73,9 @@ pub struct Config {
     pub mtu: u32,
     /// The gap between packets is a whole number of microseconds, rounded down, as in the original.
     pub whole_us: bool,
-    /// Blocks on their way at once; the original has one.
+    /// Blocks on their way at once; the original has one. With more of them missing packets are reported
+    /// as ranges where that is shorter, and a round is judged an eighth of an rtt after it was over.
     pub window: usize,
-    /// Missing packets are reported as ranges where that is shorter.
-    pub ranges: bool,
-    /// A round is judged an eighth of an rtt after it was over.
-    pub grace: bool,
 }
 
 impl Default for Config {
@@ -77,13 +88,16 @@ impl Default for Config {
             mtu: 9_000,
             whole_us: true,
             window: 1,
-            ranges: false,
-            grace: false,
         }
     }
 }
 
 impl Config {
+    /// Blocks overlap.
+    pub(super) const fn overlaps(&self) -> bool {
+        self.window > 1
+    }
+
     /// The rate at which packets of `payload` bytes leave.
     pub(super) fn pace(&self, payload: u32) -> Rate {
         let asked = self.rate.min(self.max_rate.unwrap_or(Rate::UNLIMITED));

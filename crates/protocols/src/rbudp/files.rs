@@ -5,11 +5,10 @@
 //! Nothing on the wire tells a packet of this block from a late one of another. What can be seen is that
 //! two packets with one number differ: [`Got::Again`] asks for that comparison.
 
-use std::time::Duration;
-
 use farhaul_core::{
     codec::DecodeError,
-    rounds::{Arrived, Layout, MAX_PACKETS, RoundReceiver, RoundSender, Run},
+    layout::{Layout, Run},
+    rounds::{Arrived, MAX_PACKETS, RoundReceiver, RoundSender},
     send::{Permit, Schedule},
     time::Instant,
 };
@@ -146,8 +145,8 @@ impl FileSender {
     }
 
     /// The next packet: its number, and the bytes of the file in it.
-    pub fn next_packet(&mut self, now: Instant) -> Option<(u32, u64, u32)> {
-        let (number, layout, n) = self.sender.next_packet(now)?;
+    pub fn next_packet(&mut self) -> Option<(u32, u64, u32)> {
+        let (number, layout, n) = self.sender.next_packet()?;
         let piece = layout.pieces(n).next()?;
         self.schedule.charge();
         Some((number, piece.offset, piece.len))
@@ -159,9 +158,9 @@ impl FileSender {
     }
 
     /// Appends what is to leave over TCP: after the packets that left before.
-    pub fn poll_control(&mut self, into: &mut Vec<u8>) {
+    pub fn poll_control(&mut self, now: Instant, into: &mut Vec<u8>) {
         into.append(&mut self.out);
-        if let Some((_, round, _)) = self.sender.ask() {
+        if let Some((_, round, _)) = self.sender.ask(now) {
             into.extend(done(round));
         }
     }
@@ -267,7 +266,6 @@ impl FileReceiver {
             self.out.extend([1, 0xff]);
             return Ok(());
         }
-        self.receiver.set_grace(Duration::ZERO);
         self.receiver.on_question(now, 0, MAX_PACKETS)?;
         if let Some((_, packets, count, have)) = self.receiver.report(now) {
             self.over = count == packets;

@@ -65,7 +65,7 @@ impl RbudpMachine {
             Message::Cut(first)
         } else if let Some((first, layout)) = self.sender.announce() {
             Message::Block(first, layout.clone())
-        } else if let Some((first, round, sent)) = self.sender.ask() {
+        } else if let Some((first, round, sent)) = self.sender.ask(now) {
             Message::Done { first, round, sent }
         } else {
             return self.report(now);
@@ -78,7 +78,7 @@ impl RbudpMachine {
             return;
         };
         let all = count == packets;
-        let ranges = missing_ranges(&have, packets).filter(|_| self.config.ranges && !all);
+        let ranges = missing_ranges(&have, packets).filter(|_| self.config.overlaps() && !all);
         if let Some(ranges) = ranges {
             Message::Missing(first, ranges).encode(&mut self.words);
         } else {
@@ -103,7 +103,7 @@ impl Machine for RbudpMachine {
         self.payload = self.config.payload.unwrap_or(most).min(most);
         self.sender.set_payload(self.payload);
         self.schedule = Schedule::new(self.config.pace(self.payload), self.payload);
-        if self.config.grace {
+        if self.config.overlaps() {
             self.receiver.set_grace(rtt / 8);
         }
     }
@@ -192,8 +192,8 @@ impl Machine for RbudpMachine {
         })
     }
 
-    fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
-        let Some((number, layout, n)) = self.sender.next_packet(now) else {
+    fn next_packet(&mut self, _now: Instant, packet: &mut Packet<'_>) -> bool {
+        let Some((number, layout, n)) = self.sender.next_packet() else {
             return false;
         };
         encode_number(packet.header(), number).expect("a packet holds its number");
@@ -242,7 +242,6 @@ impl Machine for RbudpMachine {
         stats.retransmits = counts.retransmits;
         stats.data_acked = counts.acked;
         stats.packets_lost = counts.lost;
-        stats.episodes = counts.rounds;
         stats.in_flight = counts.in_flight;
         stats.pacing_rate = self.schedule.rate();
         stats.datagram_size = self.payload + u32::try_from(HEADER).unwrap_or(u32::MAX);

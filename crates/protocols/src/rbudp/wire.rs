@@ -8,8 +8,9 @@
 
 use farhaul_core::{
     codec::{DecodeError, NoRoom, Reader, Writer},
+    layout::{Layout, Run},
     loss::Bitmap,
-    rounds::{Layout, MAX_PACKETS, MAX_RUNS, NUMBERS, Run},
+    rounds::{MAX_PACKETS, MAX_RUNS, NUMBERS},
 };
 
 /// Bytes before a packet's data.

@@ -5,7 +5,8 @@
 
 use farhaul_core::{
     codec::{DecodeError, Reader},
-    pull::{Layout, Wanted},
+    layout::{Layout, Run},
+    pull::Wanted,
     send::STREAM,
 };
 
@@ -33,15 +34,20 @@ pub(super) enum Message {
 pub(super) fn put_file(into: &mut Vec<u8>, layout: &Layout, block: u32) {
     into.push(1);
     let info = FileInfo {
-        size: layout.bytes(),
+        size: layout.len(),
         block_size: block,
-        blocks: u32::try_from(layout.units()).unwrap_or(u32::MAX),
+        blocks: u32::try_from(layout.packets()).unwrap_or(u32::MAX),
         epoch: 0,
     };
     info.encode(into);
     let runs = u32::try_from(layout.runs().len()).unwrap_or(u32::MAX);
     into.extend(runs.to_be_bytes());
-    for (object, offset, len) in layout.runs() {
+    for Run {
+        object,
+        offset,
+        len,
+    } in layout.runs()
+    {
         into.extend(object.to_be_bytes());
         into.extend(offset.to_be_bytes());
         into.extend(len.to_be_bytes());
@@ -118,12 +124,17 @@ fn layout(runs: &[u8], info: &FileInfo, block: u32) -> Result<Layout, DecodeErro
     let mut r = Reader::new(runs);
     while !r.is_empty() {
         let (object, offset, len) = (r.u32()?, r.u64()?, r.u64()?);
-        if object == STREAM || !layout.push(object, offset, len) {
+        let run = Run {
+            object,
+            offset,
+            len,
+        };
+        if object == STREAM || len == 0 || !layout.push(run) {
             return Err(DecodeError::Malformed("run of a file"));
         }
     }
-    let fits = (1..=Wanted::MAX_UNITS).contains(&layout.units());
-    if !fits || layout.bytes() != info.size {
+    let fits = (1..=Wanted::MAX_UNITS).contains(&layout.packets());
+    if !fits || layout.len() != info.size {
         return Err(DecodeError::Malformed("size of a file"));
     }
     Ok(layout)

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use farhaul_core::{
     codec::DecodeError,
+    layout::Layout,
     protocol::CloseReason,
-    pull::{Arrival, Layout, Wanted},
+    pull::{Arrival, Wanted},
     shell::Incoming,
     stats::{Stats, Why},
     store::Extent,
@@ -114,7 +115,7 @@ impl Receiver {
             ));
         }
         self.file = Some(File {
-            wanted: Wanted::new(layout.units(), TABLE),
+            wanted: Wanted::new(layout.packets(), TABLE),
             layout,
             blocks,
             lost: 0,

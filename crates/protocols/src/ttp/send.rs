@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use farhaul_core::{
     codec::DecodeError,
+    layout::{Layout, Run},
     protocol::CloseReason,
-    pull::{Layout, Step, Supply, Wanted},
+    pull::{Step, Supply, Wanted},
     send::{Debt, Outbox, Permit},
     shell::Packet,
     stats::{Stats, Why},
@@ -158,19 +159,26 @@ impl Sender {
         let mut layout = Layout::new(self.block);
         let most = Wanted::MAX_UNITS * u64::from(self.block);
         while layout.runs().len() < MAX_RUNS {
-            let room = u32::try_from(most - layout.bytes()).unwrap_or(u32::MAX);
+            let room = u32::try_from(most - layout.len()).unwrap_or(u32::MAX);
             let Some(piece) = self.out.next(room) else {
                 break;
             };
-            layout.push(piece.object, piece.offset, piece.len.into());
+            let run = Run {
+                object: piece.object,
+                offset: piece.offset,
+                len: piece.len.into(),
+            };
+            if !layout.push(run) {
+                break;
+            }
         }
         let rate = self
             .wanted
             .rate
             .min(u32::try_from(self.max_rate.bps()).unwrap_or(u32::MAX));
         File {
-            bytes: layout.bytes(),
-            supply: Supply::new(layout.units(), MAX_ASKED),
+            bytes: layout.len(),
+            supply: Supply::new(layout.packets(), MAX_ASKED),
             layout,
             goes: false,
             gap: Gap::new(self.block, rate),
@@ -231,7 +239,7 @@ impl Sender {
         if let Some(file) = self.file.take() {
             let lost = u64::from(without) * u64::from(self.block);
             self.stats.data_acked += file.bytes.saturating_sub(lost);
-            self.base = self.base.wrapping_add(word(file.layout.units()));
+            self.base = self.base.wrapping_add(word(file.layout.packets()));
             self.cut = false;
         }
         Ok(())

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use farhaul_core::{
+    layout::{Layout, Run},
     protocol::CloseReason,
-    rounds::{Layout, Run},
     shell::frame::Frame,
 };
 use farhaul_protocols::rbudp::wire::Message;

@@ -27,8 +27,6 @@ pub(crate) fn config() -> Config {
 pub(crate) fn overlap() -> Config {
     Config {
         window: 3,
-        ranges: true,
-        grace: true,
         ..config()
     }
 }

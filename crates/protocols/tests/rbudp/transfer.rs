@@ -42,10 +42,7 @@ fn a_round_sends_what_the_one_before_left_missing() {
     offer(&mut pair, Side::Client, 100_000);
     deliver(&mut pair, Side::Client, ms(500));
     let stats = pair.client.session().stats();
-    assert_eq!(
-        (stats.episodes, stats.retransmits, stats.packets_lost),
-        (3, 4, 4)
-    );
+    assert_eq!((stats.retransmits, stats.packets_lost), (4, 4));
     // The block is announced, leaves in 99 gaps of 100 us, and is judged three times.
     let rounds = pair.now.since(start);
     assert!(
@@ -98,17 +95,16 @@ fn rounds_are_as_many_as_the_unluckiest_packet_needs() {
     let rounds: f64 = (0..50)
         .map(|k| 1.0 - (1.0 - loss.powi(k)).powf(packets))
         .sum();
-    let stats = pair.client.session().stats();
+    // A block is reported to be waited for in 5 bytes, a round in 5 and a bit for each packet.
+    let feedback = pair.server.session().stats().feedback_sent;
     #[expect(clippy::cast_precision_loss, reason = "small counts")]
-    let (seen, bits) = (
-        stats.episodes as f64 / f64::from(blocks),
-        bytes as f64 * 8.0,
-    );
+    let (feedback, bits) = (feedback as f64 / f64::from(blocks), bytes as f64 * 8.0);
+    let seen = (feedback - 5.0) / (5.0 + 2.0 + (packets / 8.0_f64).floor());
     assert!(
         (seen / rounds - 1.0).abs() < 0.1,
         "{seen} rounds of {rounds}"
     );
-    // Printed: 2.58 Gbit/s.
+    // Derived from the sources: 2.58 Gbit/s. The rtt in which the first block is announced is left out.
     let gbit = bits / took / 1e9;
     assert!((gbit / 2.58 - 1.0).abs() < 0.05, "{gbit}");
 }
@@ -156,6 +152,20 @@ fn small_pieces_of_many_objects_share_packets() {
         "{}",
         stats.datagrams_received
     );
+}
+
+/// 40 s for a round are no silence.
+#[test]
+fn a_round_may_take_longer_than_anybody_is_silent() {
+    let config = Config {
+        rate: Rate::from_bps(40_000),
+        block: 200_000,
+        ..config()
+    };
+    let mut pair = open(&config, ms(20));
+    offer(&mut pair, Side::Client, 200_000);
+    deliver(&mut pair, Side::Client, Duration::from_secs(50));
+    assert!(pair.server.store.has(1, 200_000));
 }
 
 #[test]

@@ -174,7 +174,11 @@ impl Link {
         match self.udp.send(&outgoing) {
             SendOutcome::Blocked { sent } => left.start += sent,
             // What was lost is asked for again.
-            SendOutcome::Sent | SendOutcome::Refused => *left = 0..0,
+            SendOutcome::Sent | SendOutcome::Refused => {
+                *left = 0..0;
+                // A round takes as long as it takes; silence counts from its end.
+                self.heard = clock::now();
+            }
             SendOutcome::TooLarge => {
                 let text = format!(
                     "packets of {} bytes do not fit the way out",
@@ -306,7 +310,7 @@ impl Sendfile {
             }
             link.send(to, &batch, &mut parked)?;
             if parked.is_empty() {
-                end.poll_control(&mut link.out);
+                end.poll_control(clock::now(), &mut link.out);
             }
             link.flush()?;
             let wanted = if parked.is_empty() {
@@ -361,7 +365,7 @@ fn compose(
         if !end.permit(now) {
             break;
         }
-        let Some((number, offset, len)) = end.next_packet(now) else {
+        let Some((number, offset, len)) = end.next_packet() else {
             break;
         };
         let len = len as usize;

@@ -37,14 +37,14 @@ fn copy(
         assert_eq!(from.on_control(&[]), Ok(None), "nothing came");
         let mut datagrams = Vec::new();
         while from.permit(at(turn)) {
-            let (number, offset, len) = from.next_packet(at(turn)).unwrap();
+            let (number, offset, len) = from.next_packet().unwrap();
             let start = usize::try_from(offset).unwrap();
             let mut bytes = number.to_le_bytes().to_vec();
             bytes.extend(&file[start..start + len as usize]);
             fate(bytes, &mut datagrams);
         }
         let mut words = Vec::new();
-        from.poll_control(&mut words);
+        from.poll_control(at(9), &mut words);
         // The size comes before the data, DONE after it.
         let split = words.len().min(if to.size().is_none() { SIZE } else { 0 });
         to.on_control(at(turn), &words[..split])?;
@@ -71,15 +71,15 @@ fn a_request_is_256_bytes_and_the_answer_a_size() {
     assert!(!from.offer(MAX_FILE + 1));
     assert!(from.offer(20_000));
     words.clear();
-    from.poll_control(&mut words);
+    from.poll_control(at(9), &mut words);
     assert_eq!(words, [0, 0, 0, 0, 0, 0, 0x4e, 0x20]);
-    let lens: Vec<_> = std::iter::from_fn(|| from.next_packet(at(1))).collect();
+    let lens: Vec<_> = std::iter::from_fn(|| from.next_packet()).collect();
     assert_eq!((lens.len(), lens[13]), (14, (13, 18_980, 1_020)));
     words.clear();
-    from.poll_control(&mut words);
+    from.poll_control(at(9), &mut words);
     assert_eq!(words, done(0));
     assert_eq!(from.on_control(&[0, 0xf6, 0xdc]), Ok(None));
-    let again: Vec<_> = std::iter::from_fn(|| from.next_packet(at(2)))
+    let again: Vec<_> = std::iter::from_fn(|| from.next_packet())
         .map(|p| p.0)
         .collect();
     assert_eq!(again, [0, 3, 8, 9, 13]);
@@ -126,8 +126,8 @@ fn lies_are_refused_and_bounded() {
     assert!(from.offer(1_000));
     let mut rounds = 0;
     let refused = loop {
-        while from.next_packet(at(1)).is_some() {}
-        from.poll_control(&mut Vec::new());
+        while from.next_packet().is_some() {}
+        from.poll_control(at(9), &mut Vec::new());
         rounds += 1;
         if let Err(error) = from.on_control(&[0, 0, 0xfc]) {
             break error;
@@ -173,8 +173,8 @@ proptest! {
             let _refused = from.on_control(&bytes);
             let _refused = to.on_control(at(2), &bytes);
             let _refused = to.on_datagram(&bytes);
-            while from.next_packet(at(3)).is_some() {}
-            from.poll_control(&mut out);
+            while from.next_packet().is_some() {}
+            from.poll_control(at(9), &mut out);
             to.poll_control(&mut out);
         }
     }

@@ -1,4 +1,4 @@
-//! Which bytes are in a block, and which of them in a packet? Runs of bytes of objects, one behind the
+//! Which bytes are sent together, and which of them in a packet? Runs of bytes of objects, one behind the
 //! other, cut into packets of one length; the last may be shorter.
 
 use std::ops::Range;
