@@ -28,6 +28,27 @@ fn python() -> Option<Command> {
     Some(command)
 }
 
+/// A server that says nothing but how large the file is, and then asks again and again.
+#[test]
+fn a_server_that_only_asks_is_left() {
+    use std::io::{Read as _, Write as _};
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (mut tcp, _) = listener.accept().unwrap();
+        tcp.read_exact(&mut [0; 256]).unwrap();
+        tcp.write_all(&1_000_000_u64.to_be_bytes()).unwrap();
+        // It takes each answer, so that only the number of questions is a reason to leave.
+        let mut answer = [0; 127];
+        while tcp.write_all(b"\0\0\0\0EEE\0").is_ok() && tcp.read_exact(&mut answer).is_ok() {}
+    });
+    let to = folder.path().join("to");
+    ends(&fetch(port, "s/f", &to, 1_000), 20, "nothing arrives");
+    server.join().unwrap();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
 /// A port that is free, and the next one too: data goes there.
 fn port() -> u16 {
     loop {
@@ -188,7 +209,7 @@ fn both_of_ours_and_what_they_refuse() {
         "the same --payload",
     );
     assert!(server.line().contains("s/f"));
-    assert!(server.line().contains("left early"));
+    assert!(server.line().contains("broke the protocol"));
     assert!(
         fs::read(&to).unwrap().is_empty(),
         "what was there is still there"

@@ -90,8 +90,11 @@ impl Part {
     pub fn create(local: &Path) -> Result<Self, TransferError> {
         let refused = |code, text: String| TransferError::new(code, text);
         let shown = local.display();
-        if local.is_dir() || local.file_name().is_none() {
-            let text = format!("{shown} is no file name");
+        // A device or pipe would be replaced like any file.
+        let special = std::fs::symlink_metadata(local)
+            .is_ok_and(|there| !there.is_file() && !there.is_symlink());
+        if local.is_dir() || local.file_name().is_none() || special {
+            let text = format!("{shown} is no file name, or is no file");
             return Err(refused(Code::DestError, text).fix("name the file to write"));
         }
         let mut path = local.as_os_str().to_owned();

@@ -22,11 +22,23 @@ use super::{
 pub const PORT: u16 = 38_000;
 /// Bytes in a file at most: the original counts them in 31 bits.
 pub const MAX_FILE: u64 = (1 << 31) - 1;
-/// Rounds in which nothing arrives, after which a sender gives up, as in the port of iRODS.
+/// Rounds in a row of which less than a hundredth arrives, after which an end gives up; the port of iRODS
+/// does after as many of which nothing does.
 const FRUITLESS: u32 = 10;
 
 /// Bytes of the size of a file.
 const SIZE: usize = 8;
+
+/// What a sender heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Nothing that is whole.
+    Nothing,
+    /// What has arrived.
+    Report,
+    /// The name that is asked for; an empty one is the end.
+    Request(Vec<u8>),
+}
 
 /// The sender's end.
 pub struct FileSender {
@@ -65,10 +77,10 @@ impl FileSender {
         }
     }
 
-    /// Bytes came over TCP: the name that is asked for, once it is whole. An empty one is the end.
-    pub fn on_control(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>, DecodeError> {
+    /// Bytes came over TCP.
+    pub fn on_control(&mut self, bytes: &[u8]) -> Result<Heard, DecodeError> {
         if bytes.is_empty() {
-            return Ok(None);
+            return Ok(Heard::Nothing);
         }
         self.kept.extend(bytes);
         let packets = self.sender.asked(0);
@@ -82,26 +94,27 @@ impl FileSender {
             return Err(DecodeError::Malformed("words that nobody waits for"));
         }
         if self.kept.len() < wanted {
-            return Ok(None);
+            return Ok(Heard::Nothing);
         }
         let words = std::mem::take(&mut self.kept);
         match self.state {
             Sending::Idle => {
                 let end = words.iter().position(|b| *b == 0);
                 let end = end.ok_or(DecodeError::Malformed("a name without an end"))?;
-                return Ok(Some(words[..end].to_vec()));
+                return Ok(Heard::Request(words[..end].to_vec()));
             }
             Sending::Empty => self.state = Sending::Idle,
             Sending::Block => self.on_report(&words, packets.unwrap_or(0))?,
         }
-        Ok(None)
+        Ok(Heard::Report)
     }
 
     fn on_report(&mut self, words: &[u8], packets: u64) -> Result<(), DecodeError> {
-        let before = self.sender.counts().acked;
+        let before = self.sender.counts();
         self.sender.on_report(0, decode_report(words, packets)?)?;
-        let news = self.sender.counts().acked > before;
-        self.fruitless = if news { 0 } else { self.fruitless + 1 };
+        let news = self.sender.counts().acked - before.acked;
+        let fruitful = news.saturating_mul(100) >= before.in_flight;
+        self.fruitless = if fruitful { 0 } else { self.fruitless + 1 };
         if self.fruitless >= FRUITLESS {
             return Err(DecodeError::Malformed("reports: nothing arrives"));
         }
@@ -186,8 +199,11 @@ pub enum Got {
 pub struct FileReceiver {
     payload: u32,
     receiver: RoundReceiver,
-    /// Numbers come in the other byte order.
-    swapped: bool,
+    /// Numbers come in the other byte order, or not, once that is known.
+    swapped: Option<bool>,
+    /// Packets that had come when it was asked last, and how often it was since there were fewer.
+    count: u64,
+    fruitless: u32,
     kept: Vec<u8>,
     out: Vec<u8>,
     size: Option<u64>,
@@ -202,7 +218,9 @@ impl FileReceiver {
         Self {
             payload,
             receiver: RoundReceiver::default(),
-            swapped: false,
+            swapped: None,
+            count: 0,
+            fruitless: 0,
             kept: Vec::new(),
             out,
             size: None,
@@ -269,6 +287,15 @@ impl FileReceiver {
         self.receiver.on_question(now, 0, MAX_PACKETS)?;
         if let Some((_, packets, count, have)) = self.receiver.report(now) {
             self.over = count == packets;
+            self.fruitless = if count > self.count {
+                0
+            } else {
+                self.fruitless + 1
+            };
+            self.count = count;
+            if self.fruitless >= FRUITLESS {
+                return Err(DecodeError::Malformed("rounds: nothing arrives"));
+            }
             encode_report(&have, packets, self.over, &mut self.out);
         }
         Ok(())
@@ -278,19 +305,19 @@ impl FileReceiver {
     pub fn on_datagram(&mut self, bytes: &[u8]) -> Result<Got, DecodeError> {
         let (number, data) = bytes.split_first_chunk().ok_or(DecodeError::Truncated)?;
         let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let places = [u32::from_le_bytes(*number), u32::from_be_bytes(*number)];
-        // The first number that can only be meant the other way round says how all are meant.
-        for swapped in [self.swapped, !self.swapped] {
-            let number = places[usize::from(swapped)];
-            let got = match self.receiver.on_packet(number, len)? {
-                Arrived::New(layout, n) => Got::New(n * u64::from(layout.payload())),
-                Arrived::Again => Got::Again(u64::from(number) * u64::from(self.payload)),
-                Arrived::Stale => continue,
-            };
-            self.swapped = swapped;
-            return Ok(got);
+        let orders = [u32::from_le_bytes(*number), u32::from_be_bytes(*number)];
+        let packets = self.size.unwrap_or(0).div_ceil(self.payload.into());
+        let fits = orders.map(|number| u64::from(number) < packets);
+        // The first number that can only be meant one way says how all are meant.
+        if self.swapped.is_none() && fits[0] != fits[1] {
+            self.swapped = Some(fits[1]);
         }
-        Ok(Got::Stale)
+        let number = orders[usize::from(self.swapped == Some(true))];
+        Ok(match self.receiver.on_packet(number, len)? {
+            Arrived::New(layout, n) => Got::New(n * u64::from(layout.payload())),
+            Arrived::Again => Got::Again(u64::from(number) * u64::from(self.payload)),
+            Arrived::Stale => Got::Stale,
+        })
     }
 
     /// Appends what is to leave over TCP.

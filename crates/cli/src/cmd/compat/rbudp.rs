@@ -11,6 +11,7 @@ use std::{
 };
 
 use farhaul_core::{
+    codec::DecodeError,
     datagram::{Ecn, TxBuf},
     time::Instant,
     units::Rate,
@@ -18,7 +19,7 @@ use farhaul_core::{
 use farhaul_io::{Stop, clock};
 use farhaul_protocols::rbudp::{
     Config,
-    files::{FileReceiver, FileSender, Got, MAX_FILE, PORT},
+    files::{FileReceiver, FileSender, Got, Heard, MAX_FILE, PORT},
     wire::HEADER,
 };
 use farhaul_transfer::{
@@ -37,6 +38,8 @@ use crate::{
 
 /// Whoever says nothing for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Messages received in one turn.
+const RECEIVES: usize = 64;
 /// The longest name: it is sent in 256 bytes with a zero at its end.
 const NAME_MAX: usize = 255;
 
@@ -102,26 +105,35 @@ fn lost(text: impl Into<String>) -> Failure {
 }
 
 /// The two connections of a transfer.
-struct Link {
+struct Link<'a> {
     tcp: TcpStream,
-    udp: UdpSocket,
+    udp: &'a mut UdpSocket,
+    /// This end, as the peer knows it.
+    local: IpAddr,
     /// Words that have not left.
     out: Vec<u8>,
+    /// When it went on last.
     heard: Instant,
+    stop: &'a Stop,
 }
 
-impl Link {
-    fn new(tcp: TcpStream, udp: UdpSocket) -> Result<Self, Failure> {
+impl<'a> Link<'a> {
+    fn new(tcp: TcpStream, udp: &'a mut UdpSocket, stop: &'a Stop) -> Result<Self, Failure> {
         let ready = tcp
             .set_nonblocking(true)
             .and_then(|()| tcp.set_nodelay(true));
         ready.map_err(|e| net("the TCP connection", &e))?;
+        let local = tcp
+            .local_addr()
+            .map_err(|e| net("the TCP connection", &e))?;
         let (out, heard) = (Vec::new(), clock::now());
         Ok(Self {
+            local: local.ip().to_canonical(),
             tcp,
             udp,
             out,
             heard,
+            stop,
         })
     }
 
@@ -144,7 +156,6 @@ impl Link {
             Ok(0) => return Ok(None),
             Ok(n) => {
                 bytes.truncate(n);
-                self.heard = clock::now();
             }
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 bytes.clear();
@@ -166,7 +177,7 @@ impl Link {
         }
         let outgoing = Outgoing {
             to,
-            from: None,
+            from: Some(self.local).filter(|ip| ip.is_ipv4() == to.is_ipv4()),
             ecn: Ecn::NotEct,
             segment: batch.segment(),
             bytes: &batch.bytes()[left.clone()],
@@ -193,19 +204,24 @@ impl Link {
         Ok(())
     }
 
+    /// Nobody asked for the end, and the peer is not silent.
+    fn go_on(&self) -> Result<(), Failure> {
+        if self.stop.is_set() {
+            let signal = Exit::Signal(interrupt::signal());
+            return Err(Failure::new(signal, "interrupted"));
+        }
+        if clock::now() >= self.heard + PATIENCE {
+            let secs = PATIENCE.as_secs();
+            return Err(lost(format!("nothing heard or sent for {secs} s")));
+        }
+        Ok(())
+    }
+
     /// Waits for TCP, for the datagrams that are `wanted`, until `wake`, or for the stop.
-    fn wait(&self, stop: &Stop, wanted: PollFlags, wake: Option<Instant>) -> Result<(), Failure> {
+    fn wait(&self, wanted: PollFlags, wake: Option<Instant>) -> Result<(), Failure> {
+        self.go_on()?;
         let now = clock::now();
         let patience = self.heard + PATIENCE;
-        if now >= patience {
-            return Err(lost(format!("nothing heard for {} s", PATIENCE.as_secs())));
-        }
-        if stop.is_set() {
-            return Err(Failure::new(
-                Exit::Signal(interrupt::signal()),
-                "interrupted",
-            ));
-        }
         let until = wake.map_or(patience, |wake| wake.min(patience));
         let time = until.since(now);
         let timeout = Timespec {
@@ -216,8 +232,8 @@ impl Link {
         tcp.set(PollFlags::OUT, !self.out.is_empty());
         let mut fds = [
             PollFd::new(&self.tcp, tcp),
-            PollFd::new(&self.udp, wanted),
-            PollFd::new(stop, PollFlags::IN),
+            PollFd::new(&*self.udp, wanted),
+            PollFd::new(self.stop, PollFlags::IN),
         ];
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -244,6 +260,7 @@ impl Sendfile {
             .local_addr()
             .and_then(|at| listener.set_nonblocking(true).map(|()| at));
         let at = at.map_err(|e| net("the listener", &e))?;
+        let mut udp = socket(at)?;
         say!("{WARNING}");
         say!("listening on {at}/tcp");
         while !stop.is_set() {
@@ -256,9 +273,9 @@ impl Sendfile {
             let Ok((tcp, mut peer)) = listener.accept() else {
                 continue;
             };
-            let link = Link::new(tcp, socket(at)?);
-            peer.set_port(at.port().wrapping_add(1));
-            match link.and_then(|link| self.serve(link, peer, &shares, &stop)) {
+            peer = SocketAddr::new(peer.ip().to_canonical(), at.port().wrapping_add(1));
+            let link = Link::new(tcp, &mut udp, &stop);
+            match link.and_then(|link| self.serve(link, peer, &shares)) {
                 Ok(()) => say!("{}: done", peer.ip()),
                 Err(_) if stop.is_set() => {}
                 Err(failure) => say!("{}: {}", peer.ip(), failure.text),
@@ -268,15 +285,11 @@ impl Sendfile {
     }
 
     /// Serves one client; its datagrams go to `to`.
-    fn serve(
-        &self,
-        mut link: Link,
-        to: SocketAddr,
-        shares: &[Share],
-        stop: &Stop,
-    ) -> Result<(), Failure> {
+    fn serve(&self, mut link: Link<'_>, to: SocketAddr, shares: &[Share]) -> Result<(), Failure> {
         let config = Config {
             rate: self.rate,
+            // Gaps of whole microseconds would round it up.
+            max_rate: Some(self.rate),
             ..Config::default()
         };
         let mut end = FileSender::new(config, self.how.payload);
@@ -295,11 +308,15 @@ impl Sendfile {
                     Ok(())
                 };
             };
-            if let Some(name) = end.on_control(&words).map_err(protocol)? {
-                if name.is_empty() {
-                    return Ok(());
+            // Only what is whole is a sign of life.
+            match end.on_control(&words).map_err(protocol)? {
+                Heard::Nothing => {}
+                Heard::Report => link.heard = clock::now(),
+                Heard::Request(name) if name.is_empty() => return Ok(()),
+                Heard::Request(name) => {
+                    link.heard = clock::now();
+                    file = Some(self.offer(&mut end, &name, shares, to)?);
                 }
-                file = Some(self.offer(&mut end, &name, shares, to)?);
             }
             if parked.is_empty()
                 && end.permit(clock::now())
@@ -319,8 +336,9 @@ impl Sendfile {
                 PollFlags::OUT
             };
             let wake = end.wake().filter(|_| parked.is_empty());
+            link.go_on()?;
             if wake.is_none_or(|wake| wake > clock::now()) {
-                link.wait(stop, wanted, wake)?;
+                link.wait(wanted, wake)?;
             }
         }
     }
@@ -401,97 +419,133 @@ impl Recvfile {
         local.set_port(to.port().wrapping_add(1));
         let mut udp = socket(local)?;
         udp.connect(to).map_err(|e| net("UDP", &e))?;
-        let bytes = self.fetch(Link::new(tcp, udp)?, &part, &stop)?;
+        let bytes = self.fetch(Link::new(tcp, &mut udp, &stop)?, &part)?;
         part.keep().map_err(|e| told(&e))?;
         say!("{}: {bytes} bytes, not verified", self.local.display());
         Ok(())
     }
 
     /// Fetches the file; its length.
-    fn fetch(&self, mut link: Link, part: &Part, stop: &Stop) -> Result<u64, Failure> {
-        let mut end = FileReceiver::new(self.remote.as_bytes(), self.how.payload);
-        let mut inbox = Inbox::new();
+    fn fetch(&self, mut link: Link<'_>, part: &Part) -> Result<u64, Failure> {
+        let mut fetch = Fetch {
+            end: FileReceiver::new(self.remote.as_bytes(), self.how.payload),
+            part,
+            inbox: Inbox::new(),
+            taken: false,
+            misfit: None,
+        };
+        let broke = |e| {
+            let text = format!("the server broke the protocol: {e}");
+            Failure::new(Exit::Protocol, text)
+        };
         // What is there before anything was asked for belongs to somebody else's file.
-        while matches!(link.udp.receive(&mut inbox), ReceiveOutcome::Some { .. }) {}
-        loop {
-            end.poll_control(&mut link.out);
-            link.flush()?;
-            if end.is_over() && link.out.is_empty() {
-                return Ok(end.size().unwrap_or(0));
+        for _ in 0..RECEIVES {
+            if !matches!(
+                link.udp.receive(&mut fetch.inbox),
+                ReceiveOutcome::Some { .. }
+            ) {
+                break;
             }
-            link.wait(stop, PollFlags::IN, None)?;
+        }
+        loop {
+            fetch.end.poll_control(&mut link.out);
+            link.flush()?;
+            if fetch.end.is_over() && link.out.is_empty() {
+                return Ok(fetch.end.size().unwrap_or(0));
+            }
+            link.wait(PollFlags::IN, None)?;
             // Packets that came before DONE are looked at before it.
             let words = link.read()?;
-            self.drain(&mut link, &mut end, &mut inbox, part)?;
-            let Some(words) = words else {
-                return Err(match end.size() {
-                    None => Failure::new(
-                        Exit::SourceMissing,
-                        "the server ended the connection without a file: it may have none of that name",
-                    ),
-                    Some(size) => {
-                        lost(format!("the server left before all {size} bytes were here"))
-                    }
-                });
-            };
-            let said = end.on_control(clock::now(), &words);
-            said.map_err(|e| {
-                Failure::new(
-                    Exit::Protocol,
-                    format!("the server broke the protocol: {e}"),
-                )
-            })?;
-        }
-    }
-
-    fn drain(
-        &self,
-        link: &mut Link,
-        end: &mut FileReceiver,
-        inbox: &mut Inbox,
-        part: &Part,
-    ) -> Result<(), Failure> {
-        loop {
-            match link.udp.receive(inbox) {
-                ReceiveOutcome::Some { .. } => {}
-                ReceiveOutcome::Empty => return Ok(()),
-                ReceiveOutcome::Refused => continue,
-                ReceiveOutcome::Failed(e) => {
-                    return Err(lost(format!("datagrams cannot be received: {e}")));
-                }
+            while !fetch.drain(&mut link)? {
+                link.go_on()?;
             }
-            link.heard = clock::now();
-            for message in inbox.messages() {
-                for datagram in message.bytes.chunks(message.segment) {
-                    let got = end
-                        .on_datagram(datagram)
-                        .map_err(|_| self.mismatch(datagram.len()))?;
-                    let data = datagram.get(HEADER..).unwrap_or_default();
-                    match got {
-                        Got::New(offset) => part.write(data, offset).map_err(|e| told(&e))?,
-                        Got::Again(offset) => {
-                            if !part.holds(data, offset).map_err(|e| told(&e))? {
-                                return Err(Failure::new(
-                                    Exit::Protocol,
-                                    "two packets of one number differ: a late one of another transfer, or a \
-                                     forged one, was taken for one of this file; nothing was kept, fetch it again",
-                                ));
-                            }
-                        }
-                        Got::Stale => {}
-                    }
+            match words {
+                None => {
+                    let left = || fetch.end_without_all();
+                    return Err(self.mismatch(&fetch).unwrap_or_else(left));
+                }
+                Some(words) if words.is_empty() => {}
+                // Whoever asks again before it was answered makes answers wait without a bound.
+                Some(_) if !link.out.is_empty() => {
+                    return Err(broke(DecodeError::Malformed(
+                        "words before the answer to the last",
+                    )));
+                }
+                Some(words) => {
+                    link.heard = clock::now();
+                    let said = fetch.end.on_control(clock::now(), &words);
+                    said.map_err(|e| self.mismatch(&fetch).unwrap_or_else(|| broke(e)))?;
                 }
             }
         }
     }
 
-    fn mismatch(&self, len: usize) -> Failure {
-        let theirs = len.saturating_sub(HEADER);
+    /// Nothing fits the file, which has a likely reason.
+    fn mismatch(&self, fetch: &Fetch<'_>) -> Option<Failure> {
+        let theirs = fetch.misfit.filter(|_| !fetch.taken)?;
         let text = format!(
-            "a packet of {theirs} bytes does not belong into this file at {} a packet: \
-             give both ends the same --payload",
+            "packets of {theirs} bytes do not belong into this file at {} a packet",
             self.how.payload
         );
-        Failure::new(Exit::Protocol, text)
+        let fix = "give both ends the same --payload";
+        Some(Failure::new(Exit::Protocol, text).fix(fix))
     }
 }
+
+/// A file that is being fetched.
+struct Fetch<'a> {
+    end: FileReceiver,
+    part: &'a Part,
+    inbox: Inbox,
+    /// Some packet of it came.
+    taken: bool,
+    /// The length of one that does not fit.
+    misfit: Option<usize>,
+}
+
+impl Fetch<'_> {
+    fn end_without_all(&self) -> Failure {
+        match self.end.size() {
+            None => Failure::new(
+                Exit::SourceMissing,
+                "the server ended the connection without a file: it may have none of that name",
+            ),
+            Some(size) => lost(format!("the server left before all {size} bytes were here")),
+        }
+    }
+
+    /// Takes datagrams, up to a bound; whether there are no more.
+    fn drain(&mut self, link: &mut Link<'_>) -> Result<bool, Failure> {
+        for _ in 0..RECEIVES {
+            match link.udp.receive(&mut self.inbox) {
+                ReceiveOutcome::Some { .. } => {}
+                ReceiveOutcome::Empty => return Ok(true),
+                // Something on the way complains, or somebody in its name.
+                ReceiveOutcome::Refused | ReceiveOutcome::Failed(_) => continue,
+            }
+            for message in self.inbox.messages() {
+                for datagram in message.bytes.chunks(message.segment) {
+                    let data = datagram.get(HEADER..).unwrap_or_default();
+                    match self.end.on_datagram(datagram) {
+                        Ok(Got::New(offset)) => {
+                            self.taken = true;
+                            link.heard = clock::now();
+                            self.part.write(data, offset).map_err(|e| told(&e))?;
+                        }
+                        Ok(Got::Again(offset)) => {
+                            if !self.part.holds(data, offset).map_err(|e| told(&e))? {
+                                return Err(Failure::new(Exit::Protocol, DIFFER));
+                            }
+                        }
+                        Ok(Got::Stale) => {}
+                        Err(_) => self.misfit = Some(data.len()),
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+const DIFFER: &str = "two packets of one number differ: a late one of another transfer, or a forged one, was \
+                      taken for one of this file; nothing was kept, fetch it again";

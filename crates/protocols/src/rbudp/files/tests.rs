@@ -26,7 +26,7 @@ fn copy(
     for turn in 1..2_000 {
         let mut words = Vec::new();
         to.poll_control(&mut words);
-        if let Some(name) = from.on_control(&words)? {
+        if let Heard::Request(name) = from.on_control(&words)? {
             assert_eq!(name, b"s/f");
             assert!(from.offer(file.len() as u64));
         }
@@ -34,7 +34,7 @@ fn copy(
             assert!(!from.is_sending());
             return Ok(copy);
         }
-        assert_eq!(from.on_control(&[]), Ok(None), "nothing came");
+        assert_eq!(from.on_control(&[]), Ok(Heard::Nothing), "nothing came");
         let mut datagrams = Vec::new();
         while from.permit(at(turn)) {
             let (number, offset, len) = from.next_packet().unwrap();
@@ -66,8 +66,11 @@ fn a_request_is_256_bytes_and_the_answer_a_size() {
     to.poll_control(&mut words);
     assert_eq!((words.len(), &words[..4]), (256, &b"s/f\0"[..]));
     let mut from = sender(1_460);
-    assert_eq!(from.on_control(&words[..255]), Ok(None));
-    assert_eq!(from.on_control(&words[255..]), Ok(Some(b"s/f".to_vec())));
+    assert_eq!(from.on_control(&words[..255]), Ok(Heard::Nothing));
+    assert_eq!(
+        from.on_control(&words[255..]),
+        Ok(Heard::Request(b"s/f".to_vec()))
+    );
     assert!(!from.offer(MAX_FILE + 1));
     assert!(from.offer(20_000));
     words.clear();
@@ -78,7 +81,7 @@ fn a_request_is_256_bytes_and_the_answer_a_size() {
     words.clear();
     from.poll_control(at(9), &mut words);
     assert_eq!(words, done(0));
-    assert_eq!(from.on_control(&[0, 0xf6, 0xdc]), Ok(None));
+    assert_eq!(from.on_control(&[0, 0xf6, 0xdc]), Ok(Heard::Report));
     let again: Vec<_> = std::iter::from_fn(|| from.next_packet())
         .map(|p| p.0)
         .collect();
@@ -89,7 +92,7 @@ fn a_request_is_256_bytes_and_the_answer_a_size() {
 fn an_empty_file_and_the_end_of_a_list() {
     assert_eq!(copy(&[], 1_000, |d, to| to.push(d)), Ok(Vec::new()));
     let mut from = sender(1_000);
-    assert_eq!(from.on_control(&[0; 256]), Ok(Some(Vec::new())));
+    assert_eq!(from.on_control(&[0; 256]), Ok(Heard::Request(Vec::new())));
 }
 
 #[test]
@@ -137,6 +140,36 @@ fn lies_are_refused_and_bounded() {
         (rounds, refused),
         (10, DecodeError::Malformed("reports: nothing arrives"))
     );
+}
+
+/// A late packet 65,536 of a larger file is not packet 256 of this one, whichever way it is read.
+#[test]
+fn a_byte_order_that_is_known_is_not_guessed_again() {
+    let mut to = FileReceiver::new(b"f", 100);
+    to.on_control(at(1), &30_000_u64.to_be_bytes()).unwrap();
+    let packet = |number: u32| [&number.to_le_bytes()[..], &[7; 100]].concat();
+    assert_eq!(to.on_datagram(&packet(1)), Ok(Got::New(100)));
+    assert_eq!(to.on_datagram(&packet(65_536)), Ok(Got::Stale));
+    assert_eq!(to.on_datagram(&packet(256)), Ok(Got::New(25_600)));
+}
+
+#[test]
+fn a_crumb_a_round_and_questions_without_packets_are_given_up() {
+    let mut from = sender(1);
+    assert!(from.offer(1_000));
+    let mut have = [0; 127];
+    have[126] = 0xff;
+    let refused = (0..100).find_map(|n: usize| {
+        while from.next_packet().is_some() {}
+        from.poll_control(at(9), &mut Vec::new());
+        have[1 + n / 8] |= 1 << (n % 8);
+        from.on_control(&have).err().map(|error| (n, error))
+    });
+    assert_eq!(refused.map(|(n, _)| n), Some(9), "a thousandth at a time");
+    let mut to = FileReceiver::new(b"f", 100);
+    to.on_control(at(1), &300_u64.to_be_bytes()).unwrap();
+    let asked = (0..100).find(|_| to.on_control(at(1), &done(0)).is_err());
+    assert_eq!(asked, Some(9));
 }
 
 proptest! {
