@@ -48,7 +48,7 @@ pub use ledbat::{Ledbat, LedbatStart};
 pub use list::List;
 pub use parameters::{Kind, Parameter, ParameterError, Values};
 pub use registry::{
-    AddError, Error, Factory, Law, MakeReceiver, ReceiverGroup, Wrap, add, laws, lookup,
+    AddError, Error, Factory, Law, MakeReceiver, ReceiverGroup, Wrap, add, is_name, laws, lookup,
 };
 pub use reno::Reno;
 pub use rounds::{Base, Round, Rounds};

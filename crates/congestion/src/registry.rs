@@ -55,13 +55,25 @@ pub enum AddError {
     /// There is one of that name.
     #[error("there is a congestion law called '{0}' already")]
     Taken(&'static str),
+    /// It could not be looked up.
+    #[error("'{0}' cannot be a name: letters, digits, '-', '_' and '.' only")]
+    Name(&'static str),
     /// A parameter's default is not of its kind.
     #[error(transparent)]
     Default(#[from] ParameterError),
 }
 
+/// What can be typed before a colon and parameters.
+pub fn is_name(name: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && name.chars().all(good)
+}
+
 /// Adds a law from elsewhere, for this process.
 pub fn add(law: Law) -> Result<(), AddError> {
+    if !is_name(law.name) {
+        return Err(AddError::Name(law.name));
+    }
     Values::parse(law.name, law.parameters, "")?;
     if LAWS.add(law, |known| known.name == law.name) {
         Ok(())

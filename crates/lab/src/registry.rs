@@ -6,7 +6,7 @@ mod sabul;
 mod ttp;
 pub mod udt;
 
-use farhaul_congestion::{Factory, List, Parameter, ParameterError, Values, lookup};
+use farhaul_congestion::{Factory, List, Parameter, ParameterError, Values, is_name, lookup};
 use farhaul_core::{
     protocol::{Descriptor, Protocol},
     units::Rate,
@@ -162,6 +162,11 @@ pub fn protocols() -> &'static [Entry] {
 /// Adds a protocol from elsewhere, for this process.
 pub fn add(entry: Entry) -> Result<(), ChoiceError> {
     let name = entry.descriptor.name;
+    if !is_name(name) {
+        let text =
+            format!("'{name}' cannot be a protocol's name: letters, digits, '-', '_' and '.'");
+        return Err(ChoiceError::Refused(text));
+    }
     if PROTOCOLS.add(entry, |known| known.descriptor.name == name) {
         return Ok(());
     }
