@@ -7,7 +7,7 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::atomic::{AtomicU16, Ordering::Relaxed},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -166,16 +166,20 @@ impl Server {
 /// A port at which a socket can be opened again after it was closed: outside the range from which the
 /// kernel gives ports to others meanwhile, and given once by this process.
 pub(crate) fn lasting_port() -> io::Result<u16> {
-    static GIVEN: AtomicU16 = AtomicU16::new(0);
-    const FIRST: u16 = 10_000;
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    const FIRST: u32 = 10_000;
+    const SPAN: u32 = 22_000;
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
     let mut ends = range.split_whitespace().map(str::parse::<u16>);
     let (Some(Ok(low)), Some(Ok(high))) = (ends.next(), ends.next()) else {
         return Err(io::ErrorKind::InvalidData.into());
     };
+    // Another campaign on this machine begins elsewhere.
+    let start = std::process::id().wrapping_mul(97) % SPAN;
     loop {
-        let port = FIRST.saturating_add(GIVEN.fetch_add(1, Relaxed));
-        if port == u16::MAX {
+        let given = GIVEN.fetch_add(1, Relaxed);
+        let port = u16::try_from(FIRST + (start + given) % SPAN).unwrap_or(u16::MAX);
+        if given >= SPAN {
             return Err(io::ErrorKind::AddrNotAvailable.into());
         }
         if (low..=high).contains(&port) {

@@ -280,7 +280,9 @@ impl<'a> Copy<'a> {
         signal(self.server.program.id(), Signal::KILL)?;
         let port = self.server.port;
         let shares = share(self.puts, &self.source, &self.target);
-        self.server.program.ends_within(Duration::from_secs(10))?;
+        if self.server.program.ends_within(PATIENCE)?.is_none() {
+            return Err(io::Error::other("a server that was killed does not end"));
+        }
         self.server = Server::serve_at(self.home, &shares, port)?;
         Ok(())
     }
