@@ -78,10 +78,23 @@ pub(crate) fn protocol(root: &Path, name: &str) -> Outcome {
         "pub mod ",
         &format!("pub mod {name};\n"),
     )?;
+    let registry = root.join("crates/lab/src/registry");
+    let entry = adapt("src/entry.rs")?
+        .replace("pub fn entry", "pub(super) fn entry")
+        .replace("use farhaul_lab::registry::", "use super::")
+        .replace("use crate::", &format!("use farhaul_protocols::{name}::"));
+    create(&registry.join(format!("{name}.rs")), &entry)?;
+    let list = registry.with_extension("rs");
+    insert(&list, "mod ", &format!("mod {name};\n"))?;
+    insert(
+        &list,
+        "    .collect()",
+        &format!("    .chain([{name}::entry()])\n"),
+    )?;
     say(&format!(
-        "wrote crates/protocols/src/{name}/, its test and docs/protocols/{name}.md.\n\
-         Try: cargo fmt && cargo test -p farhaul-protocols --test {name}\n\
-         To choose it by name: crates/lab/src/registry.rs"
+        "wrote crates/protocols/src/{name}/, its test, docs/protocols/{name}.md and \
+         crates/lab/src/registry/{name}.rs, and named the protocol in lib.rs and registry.rs.\n\
+         Try: cargo fmt && cargo test -p farhaul-protocols --test {name} && cargo run --release -- sim --protocol {name}"
     ));
     Ok(())
 }

@@ -31,7 +31,7 @@ fn workspace() -> PathBuf {
     if here.exists() {
         fs::remove_dir_all(&here).expect("the last copy can be removed");
     }
-    for folder in ["crates", "examples", "xtask", "docs"] {
+    for folder in ["crates", "examples", "xtask", "docs", "lab/reference", "lab/scenarios"] {
         copy(&root.join(folder), &here.join(folder));
     }
     for file in ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"] {
@@ -50,6 +50,7 @@ fn both_skeletons_compile_and_pass_their_tests() {
     for args in [
         ["-p", "farhaul-congestion", "--lib", "novel"],
         ["-p", "farhaul-protocols", "--test", "novelty"],
+        ["-p", "farhaul-lab", "--lib", "registry"],
     ] {
         let output = Command::new(&cargo)
             .args(["test", "--locked"])
