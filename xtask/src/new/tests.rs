@@ -31,7 +31,14 @@ fn workspace() -> PathBuf {
     if here.exists() {
         fs::remove_dir_all(&here).expect("the last copy can be removed");
     }
-    for folder in ["crates", "examples", "xtask", "docs", "lab/reference", "lab/scenarios"] {
+    for folder in [
+        "crates",
+        "examples",
+        "xtask",
+        "docs",
+        "lab/reference",
+        "lab/scenarios",
+    ] {
         copy(&root.join(folder), &here.join(folder));
     }
     for file in ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"] {

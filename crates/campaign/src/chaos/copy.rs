@@ -30,6 +30,10 @@ const GIVEN_UP: Duration = Duration::from_secs(40);
 /// Runs in peace after which it ought to have succeeded.
 const PEACEFUL: u32 = 4;
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, not a state"
+)]
 struct Copy<'a> {
     rng: Rng,
     home: &'a Path,
