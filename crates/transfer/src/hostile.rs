@@ -100,7 +100,8 @@ impl<A: App> Victim<A> {
         while !self.line.is_closed() && !self.has_said(|m| matches!(m, Message::Finished { .. })) {
             self.now += std::time::Duration::from_millis(1);
             self.app.poll(self.now, &mut self.line);
-            std::thread::yield_now();
+            // Workers have time to answer before they seem to be stuck.
+            std::thread::sleep(std::time::Duration::from_micros(50));
         }
         self.say(&Message::Bye {
             usage: crate::ask::Usage::default(),
