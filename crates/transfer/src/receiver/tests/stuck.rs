@@ -66,7 +66,8 @@ fn ends_after(hangs: Hangs, size: u64) -> (Duration, TransferError) {
             "it waits for ever"
         );
         // Whoever is not held has time to answer.
-        std::thread::sleep(Duration::from_millis(2));
+        let closed = gate.0.lock().unwrap();
+        drop(gate.1.wait_timeout(closed, Duration::from_millis(2)));
         now += Duration::from_secs(1);
     };
     gate.open();
