@@ -58,6 +58,8 @@ pub enum CloseReason {
     Protocol(String),
     /// The application's store failed.
     Store(String),
+    /// The peer's store has taken nothing for too long.
+    Starved(String),
     /// One of the session's two lanes, datagrams and control, does not work while the other does.
     Lane(String),
     /// A fault of this program, in this session alone.
@@ -78,7 +80,7 @@ impl fmt::Display for CloseReason {
             Self::Auth(text) => write!(f, "not authenticated: {text}"),
             Self::Denied(text) => write!(f, "the peer does not let us in: {text}"),
             Self::Protocol(text) => write!(f, "the peer violated the protocol: {text}"),
-            Self::Store(text) | Self::Lane(text) => f.write_str(text),
+            Self::Store(text) | Self::Starved(text) | Self::Lane(text) => f.write_str(text),
             Self::Internal(text) => write!(f, "internal error: {text}"),
         }
     }

@@ -42,7 +42,7 @@ pub(crate) fn farewell(reason: &CloseReason) -> Option<Farewell> {
         CloseReason::Local { code, text } => (Cause::Application, *code, text),
         CloseReason::Auth(text) => (Cause::Auth, 0, text),
         CloseReason::Protocol(text) => (Cause::Protocol, 0, text),
-        CloseReason::Store(text) => (Cause::Store, 0, text),
+        CloseReason::Store(text) | CloseReason::Starved(text) => (Cause::Store, 0, text),
         CloseReason::Internal(text) => (Cause::Application, CODE_INTERNAL, text),
         _ => return None,
     };

@@ -2,7 +2,11 @@
 
 mod pair;
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
 
 use farhaul_core::protocol::CloseReason;
 use farhaul_testkit::{Fate, Pair, Side};
@@ -101,7 +105,73 @@ fn a_store_that_never_has_room_again_ends_the_session_with_its_reason() {
     });
     let reason = pair.client.closed();
     let text = "the receiver has had no room for 300 s";
-    assert_eq!(reason, Some(&CloseReason::Store(text.into())));
+    assert_eq!(reason, Some(&CloseReason::Starved(text.into())));
+}
+
+#[test]
+fn room_that_takes_nothing_does_not_keep_a_sender_waiting() {
+    let mut pair = full();
+    let hides = Rc::new(Cell::new(false));
+    let hidden = Rc::clone(&hides);
+    pair.set_script(move |d| {
+        Fate::drop_if(d.from == Side::Client && d.bytes.len() > 80 && hidden.get())
+    });
+    let since = pair.now;
+    while pair.client.closed().is_none() {
+        assert!(pair.now.since(since) < 15 * MINUTE, "{pair:#?}");
+        pair.pass(Duration::from_mins(4));
+        // Room is told of, and taken back before anything arrives.
+        hides.set(true);
+        drain(&mut pair, ROOM);
+        pair.pass(Duration::from_secs(2));
+        pair.server.store.room = Some(0);
+        hides.set(false);
+    }
+    let reason = pair.client.closed();
+    assert!(
+        matches!(reason, Some(CloseReason::Starved(_))),
+        "{reason:?}"
+    );
+}
+
+#[test]
+fn a_store_that_takes_a_little_now_and_then_is_waited_for() {
+    let mut pair = full();
+    for _ in 0..5 {
+        pair.pass(Duration::from_mins(4));
+        drain(&mut pair, ROOM / 2);
+    }
+    assert_eq!(pair.client.closed(), None);
+}
+
+#[test]
+fn what_was_sent_before_keeps_no_dead_peer_alive() {
+    let mut pair = pair(config(1), config(2), ms(20));
+    pair.server.store.room = Some(ROOM);
+    pair.open();
+    let sent: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
+    let copies = Rc::clone(&sent);
+    pair.set_script(move |d| {
+        if d.from == Side::Client && d.bytes.len() > 1_000 {
+            copies.borrow_mut().push(d.bytes.to_vec());
+        }
+        Fate::Deliver
+    });
+    pair.client.session().send(3, 0, LEN);
+    pair.pass(Duration::from_secs(2));
+    assert!(refused(&mut pair) > 0, "some had no room");
+    pair.set_script(|d| Fate::drop_if(d.from == Side::Client));
+    let (dead_since, wire) = (pair.now, pair.server.session().stats().wire_sent);
+    while pair.server.closed().is_none() {
+        assert!(pair.now.since(dead_since) < MINUTE, "it lives on copies");
+        for copy in sent.borrow().iter() {
+            pair.inject(Side::Server, copy.clone());
+        }
+        pair.pass(Duration::from_secs(5));
+    }
+    assert_eq!(pair.server.closed(), Some(&CloseReason::TimedOut));
+    let said = pair.server.session().stats().wire_sent - wire;
+    assert!(said < 20_000, "{said} bytes said to nobody");
 }
 
 #[test]

@@ -440,6 +440,9 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
             format!("the peer violated the protocol: {text}"),
         ),
         CloseReason::Store(text) => TransferError::new(Code::Protocol, text.clone()),
+        CloseReason::Starved(text) => TransferError::new(Code::ConnectionLost, text.clone()).fix(
+            "look at the disk there, then run the same command again: it continues where it stopped",
+        ),
         CloseReason::Internal(text) => {
             TransferError::new(Code::Internal, format!("a fault of this program: {text}"))
                 .fix("report it; run the same command again: it continues where it stopped")
@@ -467,6 +470,13 @@ mod tests {
         assert!(silent.text.ends_with("gone") && silent.fix.is_empty());
         let lost = told(&TransferError::new(Code::ConnectionLost, "gone"));
         assert!(lost.fix.contains("run the same command again"));
+    }
+
+    #[test]
+    fn a_receiver_without_room_is_tried_again_later() {
+        let e = error_of(&CloseReason::Starved("no room".into()));
+        assert!(e.code.retryable(), "{e}");
+        assert!(e.fix.contains("disk there") && e.fix.contains("run the same command again"));
     }
 
     #[test]

@@ -98,7 +98,8 @@ impl<A: App> Victim<A> {
     /// Workers are waited for.
     fn until_finished(&mut self) {
         while !self.line.is_closed() && !self.has_said(|m| matches!(m, Message::Finished { .. })) {
-            self.now += std::time::Duration::from_millis(1);
+            // Slowly, so that workers do not seem to be stuck.
+            self.now += std::time::Duration::from_micros(50);
             self.app.poll(self.now, &mut self.line);
             std::thread::yield_now();
         }

@@ -12,7 +12,7 @@ use std::{
     panic::{self, AssertUnwindSafe},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         mpsc,
     },
     time::Duration,
@@ -86,21 +86,43 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or("a panic without a text").to_string()
 }
 
-/// Tells a job that nobody waits for it any more.
+#[derive(Debug, Default)]
+struct Shared {
+    stopped: AtomicBool,
+    steps: AtomicU64,
+    syncing: AtomicUsize,
+}
+
+/// Tells a job that nobody waits for it any more, and those who wait that it gets on.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop(Arc<Shared>);
 
 impl Stop {
     pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.stopped.store(true, Ordering::Relaxed);
     }
 
     fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.stopped.load(Ordering::Relaxed)
+    }
+
+    /// A job that lasts has done a part.
+    pub(crate) fn step(&self) {
+        self.0.steps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits for the disk to have what the system keeps for it: of that nobody sees parts.
+    pub(crate) fn sync<T>(&self, sync: impl FnOnce() -> T) -> T {
+        self.0.syncing.fetch_add(1, Ordering::Relaxed);
+        let done = sync();
+        self.0.syncing.fetch_sub(1, Ordering::Relaxed);
+        self.step();
+        done
     }
 
     /// An error once the job is to stop.
     pub(crate) fn check(&self) -> io::Result<()> {
+        self.step();
         if self.is_set() {
             return Err(io::Error::other("nobody waits for it any more"));
         }
@@ -313,6 +335,21 @@ impl<J: Job> Pool<J> {
     /// Jobs given and not answered.
     pub(crate) const fn outstanding(&self) -> usize {
         self.outstanding
+    }
+
+    /// Grows while jobs that last get on.
+    pub(crate) fn steps(&self) -> u64 {
+        self.stop.0.steps.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// Some job waits for a sync.
+    pub(crate) fn is_syncing(&self) -> bool {
+        self.stop.0.syncing.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) const fn threads(&self) -> usize {

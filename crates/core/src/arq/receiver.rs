@@ -34,6 +34,8 @@ pub struct Receiver {
     /// What came since the law heard last.
     arrival: Arrival,
     arrivals: Arrivals,
+    /// Highest number refused plus one.
+    refused: u64,
     schedule: Schedule,
     budget: Budget,
     newest_at: Option<Instant>,
@@ -183,11 +185,18 @@ impl Receiver {
         }
     }
 
-    /// A packet of `wire` bytes was dropped, as there is no room for what it carries. The sender hears of
-    /// the room, and of the packet nothing.
-    pub fn refuse(&mut self, now: Instant, wire: u32) {
+    /// An authenticated packet of `wire` bytes must be dropped, as there is no room for what it carries.
+    /// The sender hears of the room, and of the packet nothing. False, and nothing comes of it, if it was
+    /// seen, settled, too far ahead, or not above all that were refused: then anybody may have sent it
+    /// once more.
+    pub fn refuse(&mut self, now: Instant, number: u64, wire: u32) -> bool {
+        if number < self.refused || !self.arrivals.is_new(number) {
+            return false;
+        }
+        self.refused = number + 1;
         self.budget.earn(wire);
         self.schedule.on_packet(now, 0, false);
+        true
     }
 
     /// A report left in a datagram of `bytes`.

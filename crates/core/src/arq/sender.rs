@@ -90,6 +90,8 @@ pub struct Sender {
     /// Pieces on their way or to be sent again.
     outstanding: u64,
     stream_acked: Ranges,
+    /// Bytes of objects that were acknowledged.
+    objects_acked: u64,
     probe_results: VecDeque<(u64, bool)>,
 }
 
@@ -111,6 +113,7 @@ impl Sender {
             tail: Tail::default(),
             outstanding: 0,
             stream_acked: Ranges::default(),
+            objects_acked: 0,
             probe_results: VecDeque::new(),
         }
     }
@@ -236,6 +239,16 @@ impl Sender {
     /// Something waits for room in the peer's store.
     pub fn is_starved(&self) -> bool {
         self.is_store_full() && self.outbox.has_objects()
+    }
+
+    /// Something that the peer's store has to take waits, or is on its way.
+    pub fn owes_objects(&self) -> bool {
+        self.outbox.has_objects() || self.outstanding > 0
+    }
+
+    /// Grows with every acknowledgement of object data.
+    pub const fn objects_acked(&self) -> u64 {
+        self.objects_acked
     }
 
     fn window(&self) -> u64 {

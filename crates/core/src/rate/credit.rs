@@ -34,17 +34,17 @@ struct Window {
 }
 
 impl Window {
-    /// The newest rate, and since when it was measured; none for what is older than what is known.
-    fn add(&mut self, now: Mark, round: Duration) -> Option<(Rate, u64)> {
-        let since_us = now.at_us.checked_sub(self.marks[1].at_us)?;
+    /// The newest rate, and since when it was measured; `now` is not before what is known.
+    fn add(&mut self, now: Mark, round: Duration) -> (Rate, u64) {
+        let since_us = now.at_us.saturating_sub(self.marks[1].at_us);
         if Duration::from_micros(since_us) >= round {
             self.marks = [self.marks[1], now];
         }
         let [older, _] = self.marks;
         // Less than a round trip after the beginning it is not known for longer.
-        let age = Duration::from_micros(now.at_us - older.at_us).max(round);
+        let age = Duration::from_micros(now.at_us.saturating_sub(older.at_us)).max(round);
         let drained = now.limit.saturating_sub(older.limit);
-        Some((Rate::of(drained, age), older.at_us))
+        (Rate::of(drained, age), older.at_us)
     }
 }
 
@@ -112,6 +112,8 @@ impl Limited {
 /// What the receiver's store may be given.
 #[derive(Clone, Debug, Default)]
 pub struct Credit {
+    /// When the newest report was made.
+    newest_us: u64,
     /// Room of the empty store, as far as was told.
     most: u64,
     window: Option<Window>,
@@ -121,8 +123,15 @@ pub struct Credit {
 impl Credit {
     /// Takes what a report says, whose host had `room` then.
     pub fn update(&mut self, taken: Taken, room: Option<u64>, way: &Way) {
+        if taken.at_us < self.newest_us {
+            return;
+        }
+        self.newest_us = taken.at_us;
         let Some(room) = room else {
-            *self = Self::default();
+            *self = Self {
+                newest_us: taken.at_us,
+                ..Self::default()
+            };
             return;
         };
         self.most = self.most.max(room);
@@ -132,9 +141,7 @@ impl Credit {
             limit: taken.bytes.saturating_add(room),
         };
         let window = self.window.get_or_insert(Window { marks: [now; 2] });
-        let Some(measured) = window.add(now, way.round()) else {
-            return;
-        };
+        let measured = window.add(now, way.round());
         let keeps_up = room >= half.max(u64::from(way.datagram));
         if self.limited.is_none() && keeps_up {
             return;

@@ -20,6 +20,11 @@ impl Arrivals {
         self.seen.insert(number) == Insert::New
     }
 
+    /// True if [`insert`](Self::insert) would note `number`.
+    pub fn is_new(&self, number: u64) -> bool {
+        !self.seen.contains(number) && number - self.floor() < Bitmap::MAX_SPAN
+    }
+
     /// Highest number seen plus one.
     pub const fn end(&self) -> u64 {
         self.seen.end()
@@ -76,6 +81,8 @@ mod tests {
             assert!(a.insert(n));
         }
         assert!(!a.insert(4));
+        assert!(a.is_new(3) && a.is_new(10) && !a.is_new(9));
+        assert!(a.is_new(Bitmap::MAX_SPAN - 1) && !a.is_new(Bitmap::MAX_SPAN));
         let mut runs = Vec::new();
         assert_eq!(a.runs(0, 9, 100, &mut runs), 0);
         assert_eq!(runs, [1, 3, 2, 1, 3]);
@@ -84,6 +91,9 @@ mod tests {
         assert_eq!(a.reach(0, 3), Some(5));
         assert_eq!(a.reach(6, 1), None);
         a.settle(4);
-        assert!(!a.insert(3), "settled numbers are not accepted again");
+        assert!(
+            !a.is_new(3) && !a.insert(3),
+            "settled numbers are not accepted again"
+        );
     }
 }

@@ -90,8 +90,8 @@ struct Todo {
     ecn: Marks,
     nudge_at: Option<Instant>,
     nudges: u32,
-    /// Since when the peer's store has had no room.
-    starved_since: Option<Instant>,
+    /// Since when the peer's store has taken nothing, having had no room, and what it had taken.
+    starved: Option<(Instant, u64)>,
 }
 
 #[derive(Default)]
@@ -270,16 +270,27 @@ impl HaulSession {
         }
     }
 
+    /// Whether the peer's store has taken nothing for too long. Room alone is no news: it may be told of in
+    /// vain.
+    fn is_starved_too_long(&mut self, now: Instant) -> bool {
+        let acked = self.sender.objects_acked();
+        let same = |(_, before): &(Instant, u64)| *before == acked && self.sender.owes_objects();
+        self.todo.starved = self.todo.starved.filter(same);
+        if !self.sender.is_starved() {
+            return false;
+        }
+        let (since, _) = *self.todo.starved.get_or_insert((now, acked));
+        now.since(since) >= STARVED
+    }
+
     /// A full window or store is asked about while nothing else is on its way to be answered.
     fn nudge(&mut self, now: Instant) {
         let starved = self.sender.is_starved();
         let blocked = self.streams.out.is_blocked() || starved;
         let stuck = blocked && self.sender.in_flight() == 0;
-        let since = starved.then(|| self.todo.starved_since.unwrap_or(now));
-        self.todo.starved_since = since;
-        if since.is_some_and(|since| now.since(since) >= STARVED) {
+        if self.is_starved_too_long(now) {
             let text = format!("the receiver has had no room for {} s", STARVED.as_secs());
-            self.fail(now, CloseReason::Store(text));
+            self.fail(now, CloseReason::Starved(text));
         }
         match self.todo.nudge_at {
             Some(at) if stuck && at <= now => {

@@ -177,10 +177,13 @@ impl HaulSession {
         match survey(payload) {
             Ok(Survey { data, .. }) if data > gather.room => {
                 // It is as if it had not come, so that it will be sent again; but the peer is there.
-                self.stats.dropped_full += 1;
-                self.life.on_heard(turn.now);
                 let wire = u32::try_from(datagram.len()).unwrap_or(u32::MAX);
-                self.receiver.refuse(turn.now, wire);
+                if self.receiver.refuse(turn.now, number, wire) {
+                    self.stats.dropped_full += 1;
+                    self.life.on_heard(turn.now);
+                } else {
+                    self.stats.dropped_duplicate += 1;
+                }
             }
             Ok(Survey { eliciting, data }) => {
                 let wire = datagram.len();

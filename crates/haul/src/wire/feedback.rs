@@ -121,15 +121,21 @@ impl<'a> Feedback<'a> {
     }
 }
 
+/// The number nearest to `expected` that ends in `low`; neither below 0 nor beyond 64 bits.
 const fn expand48(low: u64, expected: u64) -> u64 {
     const WHOLE: u64 = 1 << 48;
     let candidate = (expected & !(WHOLE - 1)) | low;
-    if candidate + WHOLE / 2 <= expected {
-        candidate + WHOLE
-    } else if candidate > expected + WHOLE / 2 && candidate >= WHOLE {
-        candidate - WHOLE
+    let off = candidate.abs_diff(expected);
+    let other = if candidate <= expected && off >= WHOLE / 2 {
+        candidate.checked_add(WHOLE)
+    } else if candidate > expected && off > WHOLE / 2 {
+        candidate.checked_sub(WHOLE)
     } else {
-        candidate
+        None
+    };
+    match other {
+        Some(nearer) => nearer,
+        None => candidate,
     }
 }
 
@@ -293,6 +299,23 @@ mod tests {
             if let Ok(feedback) = Feedback::decode(&mut Reader::new(&data)) {
                 let mut known = Known { next: next >> 2, ..Known::default() };
                 let _ = feedback.complete(&mut known, &mut Report::default());
+            }
+        }
+    }
+
+    /// A peer may push what is known up by half of what 48 bits tell in each report.
+    #[test]
+    fn bytes_that_only_grow_never_overflow() {
+        let mut bytes = u64::MAX - (1 << 49);
+        for _ in 0..8 {
+            let low = bytes.wrapping_add((1 << 47) - 1) & ((1 << 48) - 1);
+            let next = expand48(low, bytes);
+            assert_eq!(next & ((1 << 48) - 1), low);
+            bytes = bytes.max(next);
+        }
+        for known in [0, 1 << 47, (1 << 48) - 1, u64::MAX - 1, u64::MAX] {
+            for low in [0, 1, 1 << 47, (1 << 47) + 1, (1 << 48) - 1] {
+                assert_eq!(expand48(low, known) & ((1 << 48) - 1), low);
             }
         }
     }

@@ -256,7 +256,7 @@ impl Job for WriteJob {
             } => {
                 let disks = disks.as_deref();
                 let reread = reread.as_ref().map(|told| (told, scratch));
-                WriteDone::Small(write_small(&files, tag, disks, reread))
+                WriteDone::Small(write_small(&files, tag, disks, reread, stop))
             }
             Self::Load(load) => {
                 let written = load.write();
@@ -279,7 +279,7 @@ impl Job for WriteJob {
                 file,
                 blocks,
             } => {
-                let checked = check_claims(&file, size, blocks, scratch);
+                let checked = check_claims(&file, size, blocks, (scratch, stop));
                 WriteDone::Verified { number, checked }
             }
             Self::Check {
@@ -303,7 +303,7 @@ impl Job for WriteJob {
                 reread,
                 bad,
             } => {
-                let ready = ready(&file, &target, disks.as_deref(), small);
+                let ready = ready(&file, &target, disks.as_deref(), small, stop);
                 let check = || lost_blocks(&target, &part, reread, (scratch, stop));
                 let ending = match ready.and_then(|()| check()) {
                     Err(ending) => ending,
@@ -313,7 +313,7 @@ impl Job for WriteJob {
             }
             Self::Finish { root, dirs, disks } => WriteDone::Finished {
                 problems: finish_dirs(&root, &dirs, stop),
-                synced: disks.map_or(Ok(()), |disks| disks.sync_all()),
+                synced: disks.map_or(Ok(()), |disks| stop.sync(|| disks.sync_all())),
             },
         }
     }
@@ -325,10 +325,12 @@ fn write_small(
     tag: Tag,
     disks: Option<&Disks>,
     mut reread: Option<(&Reread, &mut Pages)>,
+    stop: &Stop,
 ) -> Vec<(u64, Ending)> {
     let mut endings = Vec::with_capacity(files.len());
     let mut written = Vec::with_capacity(files.len());
     for file in files {
+        stop.step();
         let good = blake3::hash(&file.bytes) == file.root;
         if !good && !file.last {
             endings.push((file.number, Ending::Mismatch));
@@ -340,14 +342,14 @@ fn write_small(
             Err(e) => endings.push((file.number, Ending::Failed(e))),
         }
     }
-    let synced = sync_replacing(written.iter().map(|w| &w.0.target), disks);
+    let synced = sync_replacing(written.iter().map(|w| &w.0.target), disks, stop);
     for (file, out, part, good) in written {
         let ending = match &synced {
             Err(e) => {
                 let e = io::Error::new(e.kind(), e.to_string());
                 Ending::NotOnDisk(without_part(&out, &file.target, &part, e))
             }
-            Ok(()) => match lost(file, &part, &mut reread) {
+            Ok(()) => match lost(file, &part, &mut reread, stop) {
                 Ok(true) => try_again(file, &out, &part),
                 Err(e) => Ending::NotOnDisk(without_part(&out, &file.target, &part, e)),
                 Ok(false) => give_name(&out, &file.target, &part, !good),
@@ -359,7 +361,12 @@ fn write_small(
 }
 
 /// Whether the disk gives back something else than the file, if it is asked.
-fn lost(file: &Small, part: &[u8], reread: &mut Option<(&Reread, &mut Pages)>) -> io::Result<bool> {
+fn lost(
+    file: &Small,
+    part: &[u8],
+    reread: &mut Option<(&Reread, &mut Pages)>,
+    stop: &Stop,
+) -> io::Result<bool> {
     let Some((told, scratch)) = reread else {
         return Ok(false);
     };
@@ -368,7 +375,7 @@ fn lost(file: &Small, part: &[u8], reread: &mut Option<(&Reread, &mut Pages)>) -
         part,
         &file.bytes,
         told,
-        scratch,
+        (scratch, stop),
     )?)
 }
 
@@ -395,12 +402,13 @@ fn write_part(file: &Small, part: &[u8]) -> io::Result<File> {
 fn sync_replacing<'a>(
     targets: impl Iterator<Item = &'a Target>,
     disks: Option<&Disks>,
+    stop: &Stop,
 ) -> io::Result<()> {
     let Some(disks) = disks else { return Ok(()) };
     let mut synced = BTreeSet::new();
     for Target { dir, .. } in targets.filter(|target| target.replaces) {
         if synced.insert(dir.stat()?.st_dev) {
-            disks.sync_of(dir)?;
+            stop.sync(|| disks.sync_of(dir))?;
         }
     }
     Ok(())
@@ -445,9 +453,10 @@ fn check_claims(
     file: &File,
     size: u64,
     claims: Vec<(u64, Hash)>,
-    scratch: &mut Pages,
+    (scratch, stop): (&mut Pages, &Stop),
 ) -> io::Result<Claims> {
     let holds = |(index, value): &(u64, Hash)| {
+        stop.step();
         hash_block(file, *index, size, scratch).is_ok_and(|v| v == *value)
     };
     let (good, bad): (Vec<_>, Vec<_>) = claims.into_iter().partition(holds);
@@ -460,11 +469,17 @@ fn check_claims(
 
 /// Gives a complete part its permissions and time, and waits until it is on the disk. A small one is
 /// waited for only if it replaces something.
-fn ready(file: &File, target: &Target, disks: Option<&Disks>, small: bool) -> Result<(), Ending> {
+fn ready(
+    file: &File,
+    target: &Target,
+    disks: Option<&Disks>,
+    small: bool,
+    stop: &Stop,
+) -> Result<(), Ending> {
     target.meta.apply(file).map_err(Ending::Failed)?;
     let synced = match disks {
-        Some(_) if small => sync_replacing(std::iter::once(target), disks),
-        Some(_) => file.sync().map_err(Into::into),
+        Some(_) if small => sync_replacing(std::iter::once(target), disks, stop),
+        Some(_) => stop.sync(|| file.sync()).map_err(Into::into),
         None => Ok(()),
     };
     synced.map_err(Ending::NotOnDisk)

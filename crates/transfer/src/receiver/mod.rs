@@ -258,8 +258,10 @@ pub(crate) struct Receiver {
     out: Outbox,
     /// Answers wait to leave.
     unheard: bool,
-    /// Since when there is no room and workers have answered nothing.
-    full_since: Option<Instant>,
+    /// Since when workers have had something to do and got nothing done.
+    waiting_since: Option<Instant>,
+    /// How far jobs that last had got.
+    steps: u64,
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
     /// Root of the last file, for a transfer of one.
@@ -323,7 +325,8 @@ impl Receiver {
             reported: (0, Tally::default(), None),
             out: Outbox::default(),
             unheard: false,
-            full_since: None,
+            waiting_since: None,
+            steps: 0,
             ledger: Ledger::default(),
             tally: Tally::default(),
             last_root: None,
@@ -361,8 +364,7 @@ impl Receiver {
         let report = report.map(|at| at + REPORT_AFTER);
         let write = self.staging.since.map(|since| since + place::LINGER);
         let answer = self.pool.next_answer(now);
-        let stuck = self.full_since.map(|since| since + place::STUCK);
-        let own = [report, write, stuck].into_iter().flatten();
+        let own = [report, write, self.stuck_at()].into_iter().flatten();
         own.chain(answer).min()
     }
 

@@ -25,8 +25,10 @@ use crate::{
 
 /// Memory for small files that are incomplete or being written.
 const RESIDENT: usize = 6 << 20;
-/// How long there may be no room for anything.
+/// How long workers may get nothing done.
 pub(super) const STUCK: Duration = Duration::from_mins(2);
+/// How long they may if one of them syncs: the system may have kept gigabytes for a slow disk.
+pub(super) const SYNCING: Duration = Duration::from_mins(10);
 /// Longest time that bytes wait for others to be written with.
 pub(super) const LINGER: Duration = Duration::from_millis(20);
 
@@ -185,14 +187,26 @@ impl Receiver {
             .get_or_insert(TransferError::new(code, text).fix(fix));
     }
 
-    /// The sender is told that there is no room, and waits: whoever waits for the disk, or for the sender
-    /// to read, does so for a while.
-    pub(super) fn watch_disk(&mut self, now: Instant, moved: bool) {
-        let since = self.full_since.filter(|_| !moved).unwrap_or(now);
-        self.full_since = (self.room() == 0).then_some(since);
-        if self.full_since.is_some() && now.since(since) >= STUCK {
+    /// Whoever waits for the disk, or for the sender to read, does so for a while. Room says nothing of
+    /// that: the sender stops before there is none, and may have sent everything.
+    pub(super) fn watch_disk(&mut self, now: Instant, answered: bool) {
+        let steps = self.pool.steps();
+        let moved = std::mem::replace(&mut self.steps, steps) != steps || answered;
+        let since = self.waiting_since.filter(|_| !moved).unwrap_or(now);
+        self.waiting_since = (self.pool.outstanding() > 0).then_some(since);
+        if self.stuck_at().is_some_and(|at| at <= now) {
             self.get_stuck();
         }
+    }
+
+    /// When nothing will have been done for too long.
+    pub(super) fn stuck_at(&self) -> Option<Instant> {
+        let patience = if self.pool.is_syncing() {
+            SYNCING
+        } else {
+            STUCK
+        };
+        self.waiting_since.map(|since| since + patience)
     }
 
     /// Bytes that may arrive; the sender is told. Where workers are behind, with small files too, it waits.

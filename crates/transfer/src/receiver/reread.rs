@@ -60,13 +60,19 @@ struct OnDisk<'a> {
 
 impl<'a> OnDisk<'a> {
     /// `name` beneath `dir`, of `size` bytes.
-    fn open(target: &Target, name: &[u8], size: u64, told: &'a Reread) -> io::Result<Self> {
+    fn open(
+        target: &Target,
+        name: &[u8],
+        size: u64,
+        told: &'a Reread,
+        stop: &Stop,
+    ) -> io::Result<Self> {
         let file = confine::open_to_read(&target.dir, name)?;
         if file.stat()?.st_size.cast_unsigned() != size {
             return Err(io::Error::other("its size is another"));
         }
         if !told.unsynced {
-            file.sync_data()?;
+            stop.sync(|| file.sync_data())?;
         }
         // Also for file systems that take direct reads and serve them from their cache.
         file.advise(Advice::DontNeed)?;
@@ -140,7 +146,7 @@ pub(super) fn root(
     told: &Reread,
     (scratch, stop): (&mut Pages, &Stop),
 ) -> io::Result<Checked> {
-    let mut disk = OnDisk::open(target, &target.name, size, told)?;
+    let mut disk = OnDisk::open(target, &target.name, size, told, stop)?;
     let mut tree = BlockTree::new(size);
     if zeros {
         let mut holes: RangeSet = std::iter::once(0..size).collect();
@@ -170,7 +176,7 @@ pub(super) fn wrong_blocks(
     (scratch, stop): (&mut Pages, &Stop),
 ) -> io::Result<Vec<u64>> {
     let size = tree.size();
-    let mut disk = OnDisk::open(target, part, size, told)?;
+    let mut disk = OnDisk::open(target, part, size, told, stop)?;
     let mut wrong = Vec::new();
     for (index, value) in tree.values() {
         stop.check()?;
@@ -200,10 +206,10 @@ pub(super) fn holds(
     part: &[u8],
     bytes: &[u8],
     told: &Reread,
-    scratch: &mut Pages,
+    (scratch, stop): (&mut Pages, &Stop),
 ) -> io::Result<bool> {
     let size = bytes.len() as u64;
-    let mut disk = OnDisk::open(target, part, size, told)?;
+    let mut disk = OnDisk::open(target, part, size, told, stop)?;
     let len = disk.read(0, size, scratch)?;
     Ok(scratch[..len] == *bytes)
 }
@@ -247,10 +253,11 @@ mod tests {
         let whole = std::fs::read(tmp.path().join("f")).unwrap();
         let found = root(&target, size - 1, false, &told, (&mut scratch, &stop)).unwrap();
         assert_eq!(found, (blake3::hash(&whole).into(), false));
-        let small = b"12345";
+        let small: &[u8] = b"12345";
         std::fs::write(tmp.path().join("g"), small).unwrap();
-        assert!(holds(&target, b"g", small, &told, &mut scratch).unwrap());
-        assert!(!holds(&target, b"g", b"12346", &told, &mut scratch).unwrap());
-        assert!(holds(&target, b"g", b"1234", &told, &mut scratch).is_err());
+        let mut holds = |bytes| holds(&target, b"g", bytes, &told, (&mut scratch, &stop));
+        assert!(holds(small).unwrap());
+        assert!(!holds(b"12346").unwrap());
+        assert!(holds(b"1234").is_err());
     }
 }

@@ -89,6 +89,8 @@ impl Sender {
         self.flight.count.data_acked += if counts { len } else { 0 };
         if piece.object == STREAM {
             self.stream_acked.insert(piece.offset..piece.offset + len);
+        } else {
+            self.objects_acked += len;
         }
     }
 

@@ -230,3 +230,33 @@ fn what_goes_back_is_ignored() {
     // Nothing was drained since, whatever is said to have been taken back.
     assert_eq!(report(200, 0, 500_000), 0);
 }
+
+/// Also while less than a round trip has passed since the window moved.
+#[test]
+fn a_report_that_was_overtaken_by_a_moment_is_ignored() {
+    let way = Way {
+        rtt: Duration::from_millis(20),
+        interval: Duration::from_millis(5),
+        datagram: 1_500,
+        in_flight: 0,
+        window: u64::MAX,
+    };
+    let mut credit = Credit::default();
+    let mut report = |at_ms: u64, bytes: u64, room: Option<u64>| {
+        let taken = Taken {
+            at_us: at_ms * 1_000,
+            bytes,
+            delay: Duration::ZERO,
+        };
+        credit.update(taken, room, &way);
+        (credit.granted(), credit.pace())
+    };
+    report(0, 0, Some(1_000_000));
+    report(30, 900_000, Some(100_000));
+    report(60, 1_500_000, Some(600_000));
+    let newest = report(70, 1_500_000, Some(700_000));
+    assert!(newest.0 > 0);
+    assert_eq!(report(65, 1_500_000, Some(0)), newest);
+    assert_eq!(report(65, 1_500_000, None), newest);
+    assert_ne!(report(80, 1_500_000, Some(0)), newest);
+}

@@ -29,7 +29,7 @@ fn killed(dir: &Path) {
     let mut now = Instant::EPOCH;
     while receiver.tally.files_ok == 0 {
         receiver.poll(now, &mut FakeSession::default());
-        now += place::LINGER;
+        now = later(&receiver, now);
         std::thread::yield_now();
     }
 }
@@ -57,7 +57,7 @@ fn again(dir: &Path, disk: impl Interposer + 'static, rules: Rules) -> (usize, R
     assert_eq!(send_all(&mut receiver, &[("a", 5000)]), 0, "compared first");
     while !receiver.is_finished() {
         receiver.poll(now, &mut session);
-        now += place::LINGER;
+        now = later(&receiver, now);
         let repairs = |m: &Message| matches!(m, Message::Repair { .. });
         if said(&session).into_iter().filter(repairs).count() > asked {
             asked += 1;

@@ -19,7 +19,7 @@ fn the_root_that_is_told_is_the_one_that_was_checked() {
         let (mut session, mut now) = (FakeSession::default(), Instant::EPOCH);
         while !receiver.is_finished() {
             receiver.poll(now, &mut session);
-            now += place::LINGER;
+            now = later(&receiver, now);
             std::thread::yield_now();
             // Once more at every step after it was checked.
             let slot = receiver.table.get(0);
