@@ -37,6 +37,8 @@ const EVERY: u64 = 50;
 const INTERVAL: Duration = Duration::from_millis(350);
 /// If so many are missing the sender is set back.
 const TOO_MANY: usize = 2_048;
+/// Between two answers to a last block.
+const ALL_AGAIN: Duration = Duration::from_millis(10);
 
 /// What is being received.
 #[derive(Debug)]
@@ -54,6 +56,8 @@ struct File {
     /// Of them since the last report.
     came: u64,
     reported: Instant,
+    /// All that was missing was asked for then.
+    all: Option<Instant>,
     /// The last datagram, or the announcement.
     heard: Instant,
     due: Due,
@@ -124,6 +128,7 @@ impl Receiver {
             datagrams: 0,
             came: 0,
             reported: now,
+            all: None,
             heard: now,
             due: Due {
                 go: true,
@@ -179,10 +184,17 @@ impl Receiver {
             Arrival::Beyond => return Ok(()),
         }
         let last = header.kind == Kind::Last;
-        file.follow(unit, last, window);
+        // What was asked for comes out of turn.
+        if header.kind != Kind::Repair {
+            file.follow(unit, last, window);
+        }
         if last && unit + 1 == file.wanted.units() {
             if self.loss == Loss::Repaired && file.wanted.left() > 0 {
-                file.due.all = true;
+                // The last block is repeated until it is answered; looking for all that is missing takes time.
+                if file.all.is_none_or(|at| now.since(at) >= ALL_AGAIN) {
+                    file.all = Some(now);
+                    file.due.all = true;
+                }
             } else {
                 file.lost += file.wanted.give_up_below(u64::MAX);
                 file.due.stop = Some(u32::try_from(file.lost).unwrap_or(u32::MAX));
