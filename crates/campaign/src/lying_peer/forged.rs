@@ -45,7 +45,8 @@ impl World {
         ALLOCATED.reset_peak_usage();
         let choice = Choice {
             simulated: true,
-            max_rate: Some(Rate::mbit(20)),
+            // Also what never slows down stays within a run's steps until it gives up.
+            max_rate: Some(Rate::mbit(10)),
             ..Choice::default()
         };
         let ends = [entry.client(&choice), entry.server(&choice)];
