@@ -9,7 +9,7 @@ use farhaul_core::{
 };
 use farhaul_lab::registry::{self, Choice};
 use farhaul_link::{Loss, PathConfig, QueueLimit};
-use farhaul_sim::{FlowConfig, Scenario, SimReport};
+use farhaul_sim::{FlowConfig, FlowReport, Scenario, SimReport};
 use farhaul_testkit::bare;
 
 /// Who drives a flow.
@@ -116,8 +116,8 @@ pub(crate) fn medians<const N: usize>(
 
 fn ends(who: Who, mtu: u16) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
     match who {
-        Who::Haul => haul_ends(None),
-        Who::HaulUnder(law) => haul_ends(Some(law)),
+        Who::Haul => named_ends("haul", None),
+        Who::HaulUnder(law) => named_ends("haul", Some(law)),
         Who::Bare(spec) => {
             let bare = || {
                 let law = lookup(spec).expect("the law exists");
@@ -128,17 +128,32 @@ fn ends(who: Who, mtu: u16) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
     }
 }
 
-fn haul_ends(law: Option<&str>) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
-    let entry = registry::protocol("haul").expect("haul is there");
+/// The ends of a protocol of the registry, under its own law or another.
+fn named_ends(protocol: &str, law: Option<&str>) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
+    let entry = registry::protocol(protocol).expect("the protocol exists");
     let choice = Choice {
         simulated: true,
         law: law.map(Into::into),
         ..Choice::default()
     };
     (
-        entry.client(&choice).expect("the law exists"),
-        entry.server(&choice).expect("the law exists"),
+        entry.client(&choice).expect("the settings are valid"),
+        entry.server(&choice).expect("the settings are valid"),
     )
+}
+
+/// Runs `scenario` with a protocol of the registry in every flow.
+pub(crate) fn named(protocol: &str, law: Option<&str>, scenario: &Scenario) -> SimReport {
+    farhaul_sim::run(scenario, &mut |_| named_ends(protocol, law)).expect("the scenario is valid")
+}
+
+/// Bytes received from second `from` to second `to`, as a rate.
+pub(crate) fn rate(flow: &FlowReport, from: f64, to: f64) -> f64 {
+    let at = |time: f64| {
+        let point = flow.series.iter().rfind(|p| p.at <= time + 1e-9);
+        point.map_or(0, |p| p.delivered)
+    };
+    (at(to) - at(from)) as f64 * 8.0 / (to - from)
 }
 
 /// Mean goodput of flow `flow` in the points of time `from..=to` (s), as a share of `rate`.

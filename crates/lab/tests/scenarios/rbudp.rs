@@ -4,34 +4,15 @@
 //! each round, of which there are as many as its unluckiest packet needs. It has no losses of DONE; here the
 //! control lane crosses the same links, and a DONE that is lost waits for TCP's timer.
 
-use farhaul_lab::registry::{self, Choice};
 use farhaul_link::Loss;
-use farhaul_sim::{FlowReport, Scenario, run};
 
-use super::kit::{cell, over, secs};
-
-fn rbudp(protocol: &str, scenario: &Scenario) -> FlowReport {
-    let choice = Choice {
-        simulated: true,
-        ..Choice::default()
-    };
-    let entry = registry::protocol(protocol).expect("a protocol");
-    let mut make = |_| {
-        let end = "the settings are valid";
-        (
-            entry.client(&choice).expect(end),
-            entry.server(&choice).expect(end),
-        )
-    };
-    let mut report = run(scenario, &mut make).expect("the run ends");
-    report.flows.remove(0)
-}
+use super::kit::{cell, named, over, secs};
 
 /// Gbit/s of goodput over 180 s where packets are lost on the way there alone, and KiB of feedback per GiB.
 fn carried(protocol: &str, rtt_ms: u64, loss: f64) -> (f64, f64) {
     let mut scenario = over(cell(rtt_ms, loss, 9_000), secs(180));
     scenario.back.loss = Loss::None;
-    let flow = rbudp(protocol, &scenario);
+    let flow = named(protocol, None, &scenario).flows.remove(0);
     let gbit = flow.goodput_bits_per_second / 1e9;
     let feedback = flow.feedback_kib_per_gib.expect("something arrived");
     eprintln!("{protocol} {rtt_ms} ms {loss}: {gbit:.3} Gbit/s, {feedback:.1} KiB/GiB");

@@ -1,43 +1,14 @@
 //! Does SABUL do what its descriptions make it do? Ceiling, step, feedback, collapse, window.
 
 use farhaul_core::units::Rate;
-use farhaul_lab::registry::{self, Choice};
-use farhaul_sim::{FlowReport, Scenario, SimReport, run};
 
-use super::kit::{cell, over, path, secs};
-
-/// One flow under `law`.
-fn sabul(protocol: &str, law: &str, scenario: &Scenario) -> SimReport {
-    let choice = Choice {
-        law: Some(law.into()),
-        simulated: true,
-        ..Choice::default()
-    };
-    let entry = registry::protocol(protocol).expect("a protocol");
-    let mut make = |_| {
-        let end = "the settings are valid";
-        (
-            entry.client(&choice).expect(end),
-            entry.server(&choice).expect(end),
-        )
-    };
-    run(scenario, &mut make).expect("the run ends")
-}
-
-/// Bytes received from second `from` to second `to`, as a rate.
-fn rate(flow: &FlowReport, from: f64, to: f64) -> f64 {
-    let at = |time: f64| {
-        let point = flow.series.iter().rfind(|p| p.at <= time + 1e-9);
-        point.map_or(0, |p| p.delivered)
-    };
-    (at(to) - at(from)) as f64 * 8.0 / (to - from)
-}
+use super::kit::{cell, named, over, path, rate, secs};
 
 #[test]
 fn ten_microseconds_a_packet_are_the_ceiling_and_880_bytes_a_second_the_feedback() {
     for variant in ["mimd", "aimd"] {
         let law = format!("sabul:variant={variant}");
-        let report = sabul("sabul", &law, &over(cell(10, 0.0, 9_000), secs(20)));
+        let report = named("sabul", Some(&law), &over(cell(10, 0.0, 9_000), secs(20)));
         let flow = &report.flows[0];
         let ceiling = 1_456.0 * 8.0 / 10e-6;
         let reached = rate(flow, 5.0, 20.0);
@@ -52,7 +23,11 @@ fn ten_microseconds_a_packet_are_the_ceiling_and_880_bytes_a_second_the_feedback
 #[test]
 fn at_a_per_cent_lost_the_papers_variant_collapses_and_at_a_hundredth_it_does_not() {
     let loss = |share| {
-        let report = sabul("sabul", "sabul", &over(cell(50, share, 9_000), secs(60)));
+        let report = named(
+            "sabul",
+            Some("sabul"),
+            &over(cell(50, share, 9_000), secs(60)),
+        );
         let flow = &report.flows[0];
         let reached = rate(flow, 30.0, 60.0);
         eprintln!("{share}: {:.1} Mbit/s", reached / 1e6);
@@ -70,7 +45,7 @@ fn a_gigabit_with_a_queue_is_used_by_both_variants_and_losses_are_repaired() {
     for variant in ["mimd", "aimd"] {
         let law = format!("sabul:variant={variant}");
         let link = path(Rate::gbit(1), 20, 1_500);
-        let report = sabul("sabul", &law, &over(link, secs(30)));
+        let report = named("sabul", Some(&law), &over(link, secs(30)));
         let flow = &report.flows[0];
         let share = rate(flow, 10.0, 30.0) / 1e9;
         let (lost, again) = (flow.sender.packets_lost, flow.sender.retransmits);
@@ -82,7 +57,11 @@ fn a_gigabit_with_a_queue_is_used_by_both_variants_and_losses_are_repaired() {
 
 #[test]
 fn the_window_and_the_clock_of_acknowledgements_bound_long_paths() {
-    let report = sabul("sabul", "sabul", &over(cell(400, 0.0, 9_000), secs(20)));
+    let report = named(
+        "sabul",
+        Some("sabul"),
+        &over(cell(400, 0.0, 9_000), secs(20)),
+    );
     let reached = rate(&report.flows[0], 10.0, 20.0);
     // 25,600 packets per round trip and up to 100 ms until it is told.
     let (most, least) = (

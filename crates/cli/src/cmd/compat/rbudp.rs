@@ -151,18 +151,15 @@ impl<'a> Link<'a> {
 
     /// What has come over TCP; `None` at its end.
     fn read(&mut self) -> Result<Option<Vec<u8>>, Failure> {
-        let mut bytes = vec![0; 64 << 10];
+        let mut bytes = [0; 4 << 10];
         match self.tcp.read(&mut bytes) {
-            Ok(0) => return Ok(None),
-            Ok(n) => {
-                bytes.truncate(n);
-            }
+            Ok(0) => Ok(None),
+            Ok(n) => Ok(Some(bytes[..n].to_vec())),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                bytes.clear();
+                Ok(Some(Vec::new()))
             }
-            Err(e) => return Err(lost(format!("the TCP connection broke: {e}"))),
+            Err(e) => Err(lost(format!("the TCP connection broke: {e}"))),
         }
-        Ok(Some(bytes))
     }
 
     /// Sends what is `left` of `batch`, as far as the socket takes it.
