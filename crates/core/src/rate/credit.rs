@@ -28,12 +28,12 @@ struct Mark {
 
 /// What a store drains, over one to two round trips.
 #[derive(Clone, Copy, Debug)]
-struct Window {
+struct DrainRate {
     /// About a round trip ago, at most two, and later.
     marks: [Mark; 2],
 }
 
-impl Window {
+impl DrainRate {
     /// The newest rate, and since when it was measured; `now` is not before what is known.
     fn add(&mut self, now: Mark, round: Duration) -> (Rate, u64) {
         let since_us = now.at_us.saturating_sub(self.marks[1].at_us);
@@ -92,7 +92,7 @@ impl Limited {
             self.rate = rate;
             self.known = true;
         } else if !self.known {
-            // The window began before: as long as this may be a pause it counts.
+            // The measurement began before: as long as this may be a pause it counts.
             self.known = busy && spell >= (round / 4).saturating_mul(3);
             let drained = now.limit.saturating_sub(self.since.limit);
             self.rate = if self.known {
@@ -116,7 +116,7 @@ pub struct Credit {
     newest_us: u64,
     /// Room of the empty store, as far as was told.
     most: u64,
-    window: Option<Window>,
+    drain: Option<DrainRate>,
     limited: Option<Limited>,
 }
 
@@ -140,8 +140,8 @@ impl Credit {
             at_us: taken.at_us,
             limit: taken.bytes.saturating_add(room),
         };
-        let window = self.window.get_or_insert(Window { marks: [now; 2] });
-        let measured = window.add(now, way.round());
+        let drain = self.drain.get_or_insert(DrainRate { marks: [now; 2] });
+        let measured = drain.add(now, way.round());
         let keeps_up = room >= half.max(u64::from(way.datagram));
         if self.limited.is_none() && keeps_up {
             return;

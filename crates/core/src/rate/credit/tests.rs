@@ -231,7 +231,7 @@ fn what_goes_back_is_ignored() {
     assert_eq!(report(200, 0, 500_000), 0);
 }
 
-/// Also while less than a round trip has passed since the window moved.
+/// Also while less than a round trip has passed since the measurement began.
 #[test]
 fn a_report_that_was_overtaken_by_a_moment_is_ignored() {
     let way = Way {
