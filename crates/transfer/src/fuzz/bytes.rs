@@ -96,12 +96,17 @@ impl Bytes<'_> {
         }
     }
 
+    /// Ascending, with gaps between them, and none past 2^64.
     fn ranges(&mut self) -> Vec<Range<u64>> {
         let (mut at, mut ranges) = (0_u64, Vec::new());
         for _ in 0..self.u8() % 20 {
-            let start = at + 1 + self.number() - u64::from(at == 0);
-            at = start + 1 + self.size().min(1 << 50);
-            ranges.push(start..at);
+            let (gap, len) = (self.number(), self.size().min(1 << 50));
+            let start = at.checked_add(gap + u64::from(at > 0));
+            let Some((start, end)) = start.and_then(|s| Some((s, s.checked_add(len + 1)?))) else {
+                break;
+            };
+            ranges.push(start..end);
+            at = end;
         }
         ranges
     }
