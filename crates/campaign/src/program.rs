@@ -20,7 +20,7 @@ use rustix::{
 };
 
 /// How long a program may take to end after it was told to.
-const GRACE: Duration = Duration::from_secs(20);
+const GRACE: Duration = Duration::from_mins(1);
 
 /// Waits without anything to wait for, as whoever sends at a rate does.
 pub(crate) fn pause(time: Duration) {

@@ -3,7 +3,7 @@
 
 use std::{fmt, process::ExitCode};
 
-use farhaul_transfer::Code;
+use farhaul_transfer::{Code, TransferError};
 use serde_json::{Value, json};
 
 use crate::interrupt;
@@ -15,7 +15,7 @@ pub(crate) enum Exit {
     Ok,
     /// A fault of ours.
     Internal,
-    /// The command line cannot be meant.
+    /// Invalid arguments.
     Usage,
     /// No source could be read.
     SourceMissing,
@@ -183,7 +183,7 @@ impl Failure {
         self
     }
 
-    /// The command line cannot be meant.
+    /// Invalid arguments.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::new(Exit::Usage, text)
     }
@@ -207,6 +207,12 @@ impl Failure {
             members.entry("exit").or_insert(exit);
         }
         object
+    }
+}
+
+impl From<&TransferError> for Failure {
+    fn from(e: &TransferError) -> Self {
+        Self::new(e.code.into(), e.text.as_str()).fix(e.fix.as_str())
     }
 }
 

@@ -1,12 +1,14 @@
 //! What do the two applications of a flow do? The sender offers an object, endless or of a given
 //! length; the receiver counts which of its bytes have been placed. An application that writes piece by
 //! piece calls them now one object, now another, in one space of offsets: so no packet holds two.
+//! Or they are somebody else's.
 //!
 //! Invariant: a byte placed twice is counted once.
 
 use std::time::Duration;
 
 use farhaul_core::{
+    app::App,
     loss::Ranges,
     protocol::Session,
     store::{Extent, ObjectId, Store, StoreError},
@@ -87,8 +89,10 @@ impl Supply {
 }
 
 /// What has arrived. Also stands in as the sender's store, where nothing is placed.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Sink {
+    /// Whose bytes they are, if it is not the simulator's own application.
+    pub(crate) app: Option<Box<dyn App>>,
     placed: Ranges,
     /// What writes it.
     pub(crate) disk: Option<Disk>,
@@ -104,14 +108,24 @@ impl Sink {
             disk.pass(now);
         }
     }
+
+    /// When the disk has written something next, or the application wants to be called.
+    pub(crate) fn wake(&self) -> Option<Instant> {
+        let app = self.app.as_ref().and_then(App::next_wake);
+        let disk = self.disk.as_ref().and_then(Disk::wake);
+        app.into_iter().chain(disk).min()
+    }
 }
 
 impl Store for Sink {
-    fn fill(&mut self, _: &[Extent], _: &mut [u8]) -> Result<(), StoreError> {
-        Ok(())
+    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        match &mut self.app {
+            Some(app) => app.fill(extents, batch),
+            None => Ok(()),
+        }
     }
 
-    fn place(&mut self, extents: &[Extent], _: &[u8]) -> Result<(), StoreError> {
+    fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         let before = self.bytes;
         let mut run = 0..0;
         for extent in extents.iter().filter(|e| e.object <= OTHER) {
@@ -124,6 +138,9 @@ impl Store for Sink {
         }
         self.bytes += self.placed.insert(run);
         let new = self.bytes - before;
+        if let Some(app) = &mut self.app {
+            return app.place(extents, batch);
+        }
         if self.disk.as_mut().is_none_or(|disk| disk.take(new)) {
             Ok(())
         } else {
@@ -132,7 +149,8 @@ impl Store for Sink {
     }
 
     fn room(&self) -> u64 {
-        self.disk.as_ref().map_or(u64::MAX, Disk::room)
+        let disk = self.disk.as_ref().map_or(u64::MAX, Disk::room);
+        self.app.as_ref().map_or(disk, Store::room)
     }
 }
 

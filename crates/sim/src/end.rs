@@ -14,7 +14,7 @@ use farhaul_core::{
     time::Instant,
 };
 
-use crate::{app::Sink, disk::Disk};
+use crate::app::Sink;
 
 /// The port servers listen on.
 const SERVER_PORT: u16 = 17_992;
@@ -58,8 +58,8 @@ pub(crate) struct End {
     waiting: Option<Token>,
     /// The session's deadline when it was last at rest.
     deadline: Option<Instant>,
-    /// When the disk has written something next.
-    written_at: Option<Instant>,
+    /// When the disk has written something next, or the application wants to be called.
+    wake_at: Option<Instant>,
     /// The earliest pending timer event of this end that is not stale.
     pub(crate) armed: Option<Instant>,
     pub(crate) closed: Option<CloseReason>,
@@ -78,7 +78,7 @@ impl End {
             peer: address(index ^ 1),
             waiting: None,
             deadline: None,
-            written_at: None,
+            wake_at: None,
             armed: None,
             closed: None,
             turns: 0,
@@ -177,9 +177,9 @@ impl End {
         self.peer
     }
 
-    /// The session's deadline passed, if it did, or the disk has written something.
+    /// The session's deadline passed, if it did, or the disk or the application wakes it.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
-        let woken = self.written_at.take_if(|at| *at <= now).is_some();
+        let woken = self.wake_at.take_if(|at| *at <= now).is_some();
         self.expire_session(now) || woken
     }
 
@@ -227,8 +227,31 @@ impl End {
     pub(crate) fn rest(&mut self) -> Option<Instant> {
         let timeout = self.session.as_ref().and_then(|(_, s)| s.poll_timeout());
         self.deadline = timeout.map(|(at, _)| at);
-        self.written_at = self.sink.disk.as_ref().and_then(Disk::wake);
-        self.deadline.into_iter().chain(self.written_at).min()
+        self.wake_at = self.sink.wake().filter(|_| self.session.is_some());
+        self.deadline.into_iter().chain(self.wake_at).min()
+    }
+
+    /// The application of this end hears its events, true if there were any, and then decides; also
+    /// without any if it has the turn.
+    pub(crate) fn decide(
+        &mut self,
+        now: Instant,
+        has_turn: bool,
+        mut heard: impl FnMut(&Event),
+    ) -> bool {
+        let (Some((_, session)), Some(app)) = (&mut self.session, &mut self.sink.app) else {
+            return false;
+        };
+        let mut told = false;
+        while let Some(event) = session.poll_event() {
+            heard(&event);
+            app.on_event(now, event, session.as_mut());
+            told = true;
+        }
+        if told || has_turn {
+            app.poll(now, session.as_mut());
+        }
+        told
     }
 
     pub(crate) const fn has_session(&self) -> bool {

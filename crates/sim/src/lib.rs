@@ -31,4 +31,4 @@ pub use pcapng::Pcapng;
 pub use qlog::Qlog;
 pub use report::{CrossPoint, CrossReport, FlowReport, LinkReport, Point, SideReport, SimReport};
 pub use scenario::{Bursts, CrossConfig, Error, FlowConfig, Route, Scenario};
-pub use world::{Maker, run, run_observed};
+pub use world::{Apps, Maker, run, run_apps, run_observed};

@@ -87,6 +87,8 @@ pub(crate) struct Network<'a> {
     /// Index of the first way of a control lane.
     controls: usize,
     framing: u32,
+    /// Segments are carried with all their bytes, as somebody wants to have them.
+    pub(crate) whole: bool,
     coalesce: Duration,
     /// Batches sent so far, modulo 2^32.
     batch: u32,
@@ -114,6 +116,7 @@ impl<'a> Network<'a> {
             ends: 2 * scenario.flows.len(),
             controls: 2 * scenario.flows.len() + scenario.cross.len(),
             framing: HEADERS + scenario.framing,
+            whole: false,
             coalesce: scenario.coalesce,
             batch: 0,
             parcels: Vec::new(),
@@ -175,7 +178,7 @@ impl<'a> Network<'a> {
                 from,
                 ecn,
                 header: out.header(),
-                head: &bytes[..solid],
+                head: if self.whole { bytes } else { &bytes[..solid] },
                 len: bytes.len(),
             };
             let Some((at, again, ecn)) = self.offer(now, link, &mut segment) else {

@@ -5,6 +5,7 @@
 //! never goes back; a session that does not come to rest ends the run with an error, not a hang.
 
 use farhaul_core::{
+    app::App,
     datagram::{Ecn, Received, TxBuf},
     protocol::{Event, Protocol},
     rng::Rng,
@@ -31,6 +32,9 @@ mod control;
 /// Makes the protocols of a flow's client and server, given the flow's index.
 pub type Maker<'a> = &'a mut dyn FnMut(usize) -> (Box<dyn Protocol>, Box<dyn Protocol>);
 
+/// Makes the applications of a flow's client and server, given the flow's index.
+pub type Apps<'a> = &'a mut dyn FnMut(usize) -> [Box<dyn App>; 2];
+
 /// Turns and batches of one end at one instant beyond which it is held to be stuck.
 const MAX_TURNS: u32 = 100_000;
 const MAX_BATCHES: u32 = 1 << 16;
@@ -39,7 +43,17 @@ const SCRATCH: usize = 1 << 16;
 
 /// Runs `scenario` with protocols made by `make`.
 pub fn run(scenario: &Scenario, make: Maker<'_>) -> Result<SimReport, Error> {
-    go(scenario, make, None)
+    go(scenario, make, None, None)
+}
+
+/// Runs `scenario` with applications of one's own: a flow's client is done when its application closes
+/// the session. What flows configure of the simulator's own ([`FlowConfig::bytes`] and
+/// [`FlowConfig::write`]) means nothing here. Segments are carried with all their bytes.
+///
+/// [`FlowConfig::bytes`]: crate::FlowConfig::bytes
+/// [`FlowConfig::write`]: crate::FlowConfig::write
+pub fn run_apps(scenario: &Scenario, make: Maker<'_>, apps: Apps<'_>) -> Result<SimReport, Error> {
+    go(scenario, make, Some(apps), None)
 }
 
 /// Runs `scenario` while `observer` looks on; the run is the same as without it.
@@ -48,16 +62,25 @@ pub fn run_observed(
     make: Maker<'_>,
     observer: &mut dyn Observer,
 ) -> Result<SimReport, Error> {
-    go(scenario, make, Some(observer))
+    go(scenario, make, None, Some(observer))
 }
 
 fn go<'a>(
     scenario: &'a Scenario,
     make: Maker<'_>,
+    apps: Option<Apps<'_>>,
     observer: Option<&'a mut dyn Observer>,
 ) -> Result<SimReport, Error> {
     scenario.validate()?;
     let mut world = World::new(scenario, make, observer);
+    if let Some(apps) = apps {
+        world.network.whole = true;
+        for flow in 0..scenario.flows.len() {
+            for (side, app) in apps(flow).into_iter().enumerate() {
+                world.ends[2 * flow + side].sink.app = Some(app);
+            }
+        }
+    }
     world.run()?;
     Ok(world.report())
 }
@@ -255,6 +278,9 @@ impl<'a> World<'a> {
     /// Brings the end `e` to rest after a turn.
     fn drain(&mut self, e: u32) -> Result<(), Error> {
         let was_closed = self.ends[e as usize].closed.is_some();
+        if self.ends[e as usize].sink.app.is_some() {
+            self.decide(e, true);
+        }
         loop {
             self.transmit(e)?;
             self.pump(e);
@@ -289,6 +315,9 @@ impl<'a> World<'a> {
 
     /// The application hears the session's events and keeps it supplied; true if it called it.
     fn listen(&mut self, e: u32) -> bool {
+        if self.ends[e as usize].sink.app.is_some() {
+            return self.decide(e, false);
+        }
         let end = &mut self.ends[e as usize];
         let flow = &mut self.flows[e as usize / 2];
         let client = e & 1 == 0;
@@ -332,6 +361,31 @@ impl<'a> World<'a> {
             called |= flow.supply.top_up(session);
         }
         called
+    }
+
+    /// The same, of an application that is not the simulator's.
+    fn decide(&mut self, e: u32, has_turn: bool) -> bool {
+        let (now, network) = (self.now, &mut self.network);
+        let flow = &mut self.flows[e as usize / 2];
+        let mut closed = None;
+        let told = self.ends[e as usize].decide(now, has_turn, |event| match event {
+            Event::Connected { .. } => {
+                if e & 1 == 0 {
+                    flow.connected = Some(now);
+                }
+                shown(network, now, e, Moment::Connected);
+            }
+            Event::Closed(reason) => {
+                shown(network, now, e, Moment::Closed(&reason.to_string()));
+                closed = Some(reason.clone());
+            }
+            Event::Delivered => shown(network, now, e, Moment::Delivered),
+            Event::Readable => {}
+        });
+        if closed.is_some() {
+            self.ends[e as usize].closed = closed;
+        }
+        told
     }
 
     fn arm(&mut self, e: u32) {

@@ -20,7 +20,6 @@ use farhaul_lab::{
     stream::{Blast, Measured, Sink},
 };
 use farhaul_transfer::{
-    TransferError,
     samples::{RecvFile, SendFile, Tell},
     server::Share,
 };
@@ -201,15 +200,6 @@ fn internal(e: &std::io::Error) -> Failure {
     Failure::new(Exit::Internal, e.to_string())
 }
 
-fn told(error: &TransferError) -> Failure {
-    let text = if error.fix.is_empty() {
-        error.text.clone()
-    } else {
-        format!("{}; {}", error.text, error.fix)
-    };
-    Failure::new(error.code.into(), text)
-}
-
 /// The shares that were typed, all of them to be fetched from.
 fn shares(typed: &[OsString]) -> Result<Vec<Share>, Failure> {
     let mut shares: Vec<Share> = Vec::new();
@@ -243,9 +233,10 @@ impl Sendfile {
 impl Recvfile {
     fn run(&self) -> Result<(), Failure> {
         self.how.endpoint(false)?;
-        let app = RecvFile::new(self.remote.as_bytes(), &self.local).map_err(|e| told(&e))?;
+        let app =
+            RecvFile::new(self.remote.as_bytes(), &self.local).map_err(|e| Failure::from(&e))?;
         let outcome = self.how.connect(&self.host, app)?;
-        let bytes = outcome.app.result().map_err(|e| told(&e))?;
+        let bytes = outcome.app.result().map_err(|e| Failure::from(&e))?;
         say!("{}: {bytes} bytes, not verified", self.local.display());
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! `farhaul sim`: what would happen on a path like that? The same sessions over the same link model,
 //! in virtual time, repeatable from the seed.
 
+mod copy;
 mod scenario;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use farhaul_core::{protocol::CloseReason, units::Rate};
 use farhaul_lab::registry::{self, Choice};
@@ -32,9 +33,21 @@ pub(crate) struct Args {
     /// Never send faster than this
     #[arg(long, value_name = "RATE")]
     max_rate: Option<Rate>,
-    /// Virtual time, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole(1..=100_000), allow_negative_numbers = true)]
-    secs: u64,
+    /// Virtual time, in seconds [default: 30; for a copy, at most 100000]
+    #[arg(long, value_name = "SECONDS", value_parser = whole(1..=LONGEST), allow_negative_numbers = true)]
+    secs: Option<u64>,
+    /// What rides on the session instead of an endless flow: "cp", a whole copy of PATH to a folder in
+    /// TMPDIR that is removed afterwards. Disks take no time
+    #[arg(
+        long,
+        value_name = "APP",
+        requires = "path_to_copy",
+        conflicts_with = "flows"
+    )]
+    app: Option<Application>,
+    /// The file or folder to be copied, with --app cp
+    #[arg(value_name = "PATH", id = "path_to_copy", requires = "app")]
+    source: Option<PathBuf>,
     /// Flows at once, all alike
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     flows: u32,
@@ -53,6 +66,16 @@ pub(crate) struct Args {
     #[command(flatten)]
     path: PathArgs,
 }
+
+/// What may ride on a session.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Application {
+    /// A copy
+    Cp,
+}
+
+/// The longest run, in seconds of virtual time.
+const LONGEST: u64 = 100_000;
 
 /// What else can be simulated.
 #[derive(Debug, clap::Subcommand)]
@@ -85,7 +108,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         forward,
         back,
         flows: (0..args.flows).map(|_| FlowConfig::default()).collect(),
-        duration: Duration::from_secs(args.secs),
+        duration: Duration::from_secs(args.secs.unwrap_or(if args.source.is_some() {
+            LONGEST
+        } else {
+            30
+        })),
         seed: args.seed,
         interval: args.interval,
         interface_mtu: Some(args.mtu),
@@ -96,12 +123,31 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let client = entry.client(&choice).expect(made);
         (client, entry.server(&choice).expect(made))
     };
-    let report = farhaul_sim::run(&scenario, &mut make).map_err(failure)?;
+    let (report, outcome) = match &args.source {
+        Some(source) => {
+            let (report, outcome) = copy::run(source, &scenario, &mut make)?;
+            (report, Some(outcome))
+        }
+        None => (
+            farhaul_sim::run(&scenario, &mut make).map_err(failure)?,
+            None,
+        ),
+    };
     let law = choice.law.as_deref().unwrap_or(entry.default_law);
     if !args.json {
+        if let Some(outcome) = &outcome {
+            out::line(outcome.summary.line());
+        }
         tell(&args.protocol, law, &report);
     }
     let mut object = object(&args.protocol, law, &report);
+    if let Some(outcome) = outcome {
+        object["copy"] = serde_json::to_value(&outcome.summary).unwrap_or(Value::Null);
+        if let Some(e) = &outcome.error {
+            object["ok"] = false.into();
+            return Err(Failure::from(e).told(object));
+        }
+    }
     if let Some(failure) = fault(&report) {
         object["ok"] = false.into();
         return Err(failure.told(object));

@@ -102,3 +102,38 @@ fn the_demo_copies_and_compares_and_fails_as_its_copy_does() {
     let word = object(place.path(), &args, 5);
     assert_eq!(word["ok"], false);
 }
+
+#[test]
+fn a_copy_in_virtual_time_is_whole_repeatable_and_ends_with_its_code() {
+    let place = tempfile::tempdir().expect("a folder");
+    let source = place.path().join("source");
+    fs::create_dir(&source).expect("a folder");
+    for i in 0..20_usize {
+        fs::write(source.join(i.to_string()), vec![7; i * 5_000]).expect("written");
+    }
+    let temporary = place.path().join("temporary");
+    fs::create_dir(&temporary).expect("a folder");
+    let simulate = |args: &[&str]| {
+        let mut command = crate::kit::command(place.path(), &["sim", "--json", "--app", "cp"]);
+        command.args(args).env("TMPDIR", &temporary);
+        let output = command.output().expect("the program starts");
+        let object: Value = serde_json::from_slice(&output.stdout).expect("one object");
+        (output.status.code(), object)
+    };
+    let path = ["source", "--rtt", "100ms", "--loss", "1%", "--mtu", "1500"];
+    let (code, object) = simulate(&path);
+    assert_eq!(code, Some(0), "{object}");
+    assert_eq!(object["copy"]["files"]["sent"], 20);
+    assert_eq!(object["copy"]["bytes_payload"], 950_000);
+    let seconds = object["seconds"].as_f64().expect("a time");
+    assert!((0.3..5.0).contains(&seconds), "{seconds} s");
+    let again = simulate(&path).1;
+    let hash = |object: &Value| object["simulation"]["trace_hash"].clone();
+    assert_eq!(hash(&object), hash(&again));
+    let (code, object) = simulate(&["none"]);
+    assert_eq!((code, &object["ok"]), (Some(3), &false.into()));
+    let (code, object) = simulate(&["source", "--rtt", "2s", "--secs", "3"]);
+    assert_eq!(code, Some(19), "{object}");
+    let left = fs::read_dir(&temporary).expect("it is there").count();
+    assert_eq!(left, 0, "the copies are removed");
+}

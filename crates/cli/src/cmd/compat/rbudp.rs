@@ -29,7 +29,7 @@ use farhaul_transfer::{
 use farhaul_udp::{Inbox, Outgoing, ReceiveOutcome, SendOutcome, SocketOptions, UdpSocket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{WARNING, internal, shares, told};
+use super::{WARNING, internal, shares};
 use crate::{
     cmd::bench::resolve_at,
     exit::{Exit, Failure},
@@ -399,11 +399,11 @@ fn compose(
 impl Recvfile {
     fn run(&self) -> Result<(), Failure> {
         let name = self.remote.as_bytes();
-        check_name(name, NAME_MAX).map_err(|e| told(&e))?;
+        check_name(name, NAME_MAX).map_err(|e| Failure::from(&e))?;
         let to = resolve_at(&self.host, PORT)?;
         let stop = interrupt::stop().map_err(|e| internal(&e))?;
         say!("{WARNING}");
-        let part = Part::create(&self.local).map_err(|e| told(&e))?;
+        let part = Part::create(&self.local).map_err(|e| Failure::from(&e))?;
         let tcp = TcpStream::connect_timeout(&to, Duration::from_secs(5)).map_err(|e| {
             Failure::new(
                 Exit::ConnectionLost,
@@ -417,7 +417,7 @@ impl Recvfile {
         let mut udp = socket(local)?;
         udp.connect(to).map_err(|e| net("UDP", &e))?;
         let bytes = self.fetch(Link::new(tcp, &mut udp, &stop)?, &part)?;
-        part.keep().map_err(|e| told(&e))?;
+        part.keep().map_err(|e| Failure::from(&e))?;
         say!("{}: {bytes} bytes, not verified", self.local.display());
         Ok(())
     }
@@ -527,10 +527,16 @@ impl Fetch<'_> {
                         Ok(Got::New(offset)) => {
                             self.taken = true;
                             link.heard = clock::now();
-                            self.part.write(data, offset).map_err(|e| told(&e))?;
+                            self.part
+                                .write(data, offset)
+                                .map_err(|e| Failure::from(&e))?;
                         }
                         Ok(Got::Again(offset)) => {
-                            if !self.part.holds(data, offset).map_err(|e| told(&e))? {
+                            if !self
+                                .part
+                                .holds(data, offset)
+                                .map_err(|e| Failure::from(&e))?
+                            {
                                 return Err(Failure::new(Exit::Protocol, DIFFER));
                             }
                         }

@@ -150,9 +150,7 @@ impl Run<'_> {
         // The transfer knows that it was interrupted, not by which signal.
         object["exit"]["code"] = exit.code().into();
         object["exit"]["name"] = exit.name().into();
-        Failure::new(exit, e.text.as_str())
-            .fix(e.fix.as_str())
-            .told(object)
+        Failure::from(e).told(object)
     }
 
     /// Has ssh start a server, if that is how the far side is reached.

@@ -1,0 +1,103 @@
+//! `farhaul sim --app cp PATH`: how long would this copy take over a path like that? The same client and
+//! server as of `farhaul cp`, in virtual time; their disks take none.
+
+use std::{path::Path, sync::Arc};
+
+use farhaul_core::{
+    app::App,
+    protocol::{Event, Session},
+    store::{Extent, Store, StoreError},
+    time::Instant,
+};
+use farhaul_sim::{Maker, Scenario, SimReport};
+use farhaul_transfer::{
+    Disk, Outcome, Simulated,
+    client::{Options, Remote, Upload},
+    server::{Access, Allow, Policy, Server, Share},
+};
+
+use crate::exit::{Exit, Failure};
+
+const SHARE: &str = "copy";
+
+/// What a copy of `source` over the paths of `scenario` comes to: to a folder that is removed afterwards.
+pub(super) fn run(
+    source: &Path,
+    scenario: &Scenario,
+    make: Maker<'_>,
+) -> Result<(SimReport, Outcome), Failure> {
+    let cannot = |e: &dyn std::fmt::Display| {
+        Failure::new(Exit::DestError, format!("no folder for the copy: {e}"))
+            .fix("it is made where TMPDIR says, and takes as much room as the source")
+    };
+    let folder = tempfile::tempdir().map_err(|e| cannot(&e))?;
+    let share = Share::open(SHARE, folder.path(), Access::ReadWrite).map_err(|e| cannot(&e))?;
+    let there = machine();
+    let share = share.on(&there.disk).map_err(|e| cannot(&e))?;
+    let policy = Policy::new(vec![share], Allow::Any, false);
+    let server = Server::new(Arc::new(policy), None).simulated(there.clone());
+    let here = machine();
+    let options = Options {
+        sync: false,
+        simulated: Some(here.clone()),
+        ..Options::default()
+    };
+    let remote = Remote {
+        share: SHARE.into(),
+        path: Vec::new(),
+    };
+    let upload =
+        Upload::new(&[source.to_owned()], &remote, options).map_err(|e| Failure::from(&e))?;
+    let handle = upload.handle();
+    let mut ends = Some([
+        Box::new(Clocked(upload, here)) as Box<dyn App>,
+        Box::new(Clocked(server, there)),
+    ]);
+    let mut apps = |_| ends.take().expect("there is one flow");
+    let report = farhaul_sim::run_apps(scenario, make, &mut apps).map_err(super::failure)?;
+    let outcome = handle.outcome().ok_or_else(|| {
+        let text = format!("it is not over after {} s of virtual time", report.seconds);
+        Failure::new(Exit::Limit, text).fix("give it more with --secs")
+    })?;
+    Ok((report, outcome))
+}
+
+fn machine() -> Simulated {
+    Simulated {
+        disk: Disk::default(),
+        time: Arc::default(),
+    }
+}
+
+/// An application that has the simulator's time.
+struct Clocked<A>(A, Simulated);
+
+impl<A: Store> Store for Clocked<A> {
+    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        self.0.fill(extents, batch)
+    }
+
+    fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        self.0.place(extents, batch)
+    }
+
+    fn room(&self) -> u64 {
+        self.0.room()
+    }
+}
+
+impl<A: App> App for Clocked<A> {
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        self.1.time.set(now);
+        self.0.on_event(now, event, session);
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        self.1.time.set(now);
+        self.0.poll(now, session);
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.0.next_wake()
+    }
+}
