@@ -18,6 +18,7 @@ use farhaul_sim::{Scenario, SimReport, run_apps};
 use farhaul_testkit::Steady;
 
 const LEN: usize = 300_000;
+const LEN_BITS: f64 = 2_400_000.0;
 const PAUSE: Duration = Duration::from_millis(700);
 
 fn byte(at: usize) -> u8 {
@@ -52,7 +53,7 @@ impl Store for File {
     }
 
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
-        let file = &mut self.seen.lock().unwrap().file;
+        let file = &mut self.seen.lock().expect("not poisoned").file;
         file.resize(LEN, 0);
         for extent in extents {
             let at = usize::try_from(extent.offset).expect("within the file");
@@ -69,7 +70,7 @@ impl Store for File {
 
 impl App for File {
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
-        let mut seen = self.seen.lock().unwrap();
+        let mut seen = self.seen.lock().expect("not poisoned");
         match event {
             Event::Connected { .. } if self.sends => self.begin = Some(now + PAUSE),
             Event::Readable => session.read(&mut seen.read),
@@ -87,7 +88,7 @@ impl App for File {
             session.write(b"name");
             session.send(1, 0, LEN as u64);
         }
-        let mut seen = self.seen.lock().unwrap();
+        let mut seen = self.seen.lock().expect("not poisoned");
         let whole = seen.file.iter().enumerate().all(|(i, b)| *b == byte(i));
         if !self.sends && seen.file.len() == LEN && whole && seen.read == b"name" {
             seen.read.clear();
@@ -122,7 +123,7 @@ fn simulate() -> (SimReport, Seen) {
         })
     };
     let report = run_apps(&scenario, &mut make, &mut apps).expect("the scenario is valid");
-    let seen = std::mem::take(&mut *seen.lock().unwrap());
+    let seen = std::mem::take(&mut *seen.lock().expect("not poisoned"));
     (report, seen)
 }
 
@@ -135,7 +136,7 @@ fn every_byte_arrives_and_the_run_ends_with_the_session() {
     let flow = &report.flows[0];
     assert_eq!(flow.received_bytes, LEN as u64);
     assert!(flow.sender.repaired > 0, "of 2 % loss");
-    let least = 0.1 + PAUSE.as_secs_f64() + LEN as f64 * 8.0 / 50e6 + 0.1;
+    let least = 0.1 + PAUSE.as_secs_f64() + LEN_BITS / 50e6 + 0.1;
     assert!(
         (least..least + 1.0).contains(&report.seconds),
         "{} s, not {least} s",
