@@ -26,6 +26,8 @@ pub struct Limits {
     pub idle: Duration,
     /// With a control lane, some of the datagrams arrive in this time.
     pub blocked: Duration,
+    /// No datagram has more bytes of UDP payload.
+    pub datagram: u32,
 }
 
 impl Default for Limits {
@@ -34,6 +36,7 @@ impl Default for Limits {
             answer: Duration::from_secs(5),
             idle: Duration::from_secs(30),
             blocked: Duration::from_secs(30),
+            datagram: u32::MAX,
         }
     }
 }
@@ -99,6 +102,7 @@ impl<M: Machine> Endpoint<M> {
             alive,
         };
         let datagram = mtu.min(self.mtu).saturating_sub(overhead(peer));
+        let datagram = datagram.min(self.limits.datagram);
         let datagram = u16::try_from(datagram).unwrap_or(u16::MAX);
         let machine = (self.make)();
         let session = Shell::new(machine, ends, self.limits, now, datagram);

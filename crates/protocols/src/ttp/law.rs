@@ -7,7 +7,9 @@
 
 use std::time::Duration;
 
-use super::wire::{Parameters, WHOLE};
+use farhaul_core::units::Rate;
+
+use super::wire::{HEADER, Parameters, WHOLE};
 
 /// The longest gap that reports lead to, microseconds.
 const LONGEST: f64 = 10_000.0;
@@ -27,10 +29,12 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// For blocks of `block` bytes at `rate` bits per second at most.
-    pub fn new(block: u32, rate: u32) -> Self {
+    /// For blocks of `block` bytes at `rate` bits per second, rounded as the original does, and no more than
+    /// `most` with their headers.
+    pub fn new(block: u32, rate: u32, most: Rate) -> Self {
         let least = (8e6 * f64::from(block) / f64::from(rate.max(1))).trunc();
-        let least = least.max(1.0);
+        let bound = 8e6 * f64::from(block + HEADER) / most.as_f64().max(1.0);
+        let least = least.max(1.0).max(bound);
         Self {
             now: 3.0 * least,
             least,
@@ -107,7 +111,7 @@ mod tests {
 
     #[test]
     fn it_begins_at_three_times_the_least_and_is_at_the_rate_after_seven_reports() {
-        let mut gap = Gap::new(1_000, 8_000_000);
+        let mut gap = Gap::new(1_000, 8_000_000, Rate::UNLIMITED);
         assert_eq!(gap.get(), Duration::from_millis(3));
         let mut reports = 0;
         while gap.get() > Duration::from_millis(1) {
@@ -118,23 +122,30 @@ mod tests {
         assert!((f64::from(reports) * REPORT - 2.45).abs() < 1e-9);
         // In whole microseconds, and never none.
         assert_eq!(
-            Gap::new(1_024, 4_000_000_000).get(),
+            Gap::new(1_024, 4_000_000_000, Rate::UNLIMITED).get(),
             Duration::from_micros(6)
         );
-        assert_eq!(Gap::new(64, u32::MAX).get(), Duration::from_micros(3));
+        assert_eq!(
+            Gap::new(64, u32::MAX, Rate::UNLIMITED).get(),
+            Duration::from_micros(3)
+        );
+        // A bound counts in fractions, and headers too.
+        let bound = Gap::new(94, u32::MAX, Rate::mbit(400)).micros() / 3.0;
+        assert!((bound - 2.0).abs() < 1e-9, "{bound}");
         // The most that 32 bits can ask for is 4.29 Gbit/s.
-        let most = 65_501.0 * 8.0 / (Gap::new(65_501, u32::MAX).micros() / 3.0 * 1e-6);
+        let most =
+            65_501.0 * 8.0 / (Gap::new(65_501, u32::MAX, Rate::UNLIMITED).micros() / 3.0 * 1e-6);
         assert!((most / 4.295e9 - 1.0).abs() < 1e-3, "{most}");
     }
 
     #[test]
     fn too_many_errors_slow_down_as_measured_of_the_original() {
-        let mut gap = Gap::new(1_000, 8_000_000);
+        let mut gap = Gap::new(1_000, 8_000_000, Rate::UNLIMITED);
         assert!(gap.on_errors(20_000, &Parameters::default()));
         assert!((gap.micros() - 3_016.9).abs() < 0.05, "{}", gap.micros());
         assert!((gap.micros() / 3_000.0 - 1.005_63).abs() < 1e-5);
         // Far below the longest gap.
-        let short = Gap::new(1_000, 800_000_000);
+        let short = Gap::new(1_000, 800_000_000, Rate::UNLIMITED);
         for (errors, published) in [(100_000, 5.9), (50_000, 12.8), (20_000, 43.0)] {
             let took = time(short, errors, 2.0);
             assert!((took / published - 1.0).abs() < 0.02, "{errors}: {took}");
@@ -147,11 +158,11 @@ mod tests {
 
     #[test]
     fn the_gap_stays_within_its_bounds() {
-        let mut gap = Gap::new(1_000, 8_000_000);
+        let mut gap = Gap::new(1_000, 8_000_000, Rate::UNLIMITED);
         (0..100_000).for_each(|_| _ = gap.on_errors(SILENCE, &Parameters::default()));
         assert_eq!(gap.get(), Duration::from_millis(10));
         // One that is slower anyway is not made faster by that.
-        let mut slow = Gap::new(1_000, 8_000);
+        let mut slow = Gap::new(1_000, 8_000, Rate::UNLIMITED);
         slow.on_errors(SILENCE, &Parameters::default());
         assert_eq!(slow.get(), Duration::from_secs(1));
     }

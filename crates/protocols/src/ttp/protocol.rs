@@ -25,11 +25,9 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     multiplexed: false,
 };
 
-/// IP (version 4) and UDP before a datagram's bytes.
-const OVERHEAD: u32 = 28;
-
-/// Bits per second for each byte of a packet: at thrice the least gap fifty blocks then take 12 s.
-const LEAST_RATE: u64 = 100;
+/// Bits per second for each byte of a packet: at thrice the least gap fifty blocks then take 6 s, and twice as
+/// long if half of them are lost. A sender waits 15 s for a report of them.
+pub(super) const LEAST_RATE: u32 = 200;
 
 /// What a receiver does about blocks that are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,12 +106,13 @@ pub fn server(config: &Config) -> Result<Ttp, ConfigError> {
         ));
     }
     // Datagrams are as long as a block needs: none is shorter than agreed.
-    let mtu = mtu.min(wanted.block_size + HEADER + OVERHEAD);
+    let datagram = wanted.block_size + HEADER;
     let rate = config.max_rate.map_or(u64::from(wanted.rate), Rate::bps);
-    if rate.min(wanted.rate.into()) < LEAST_RATE * u64::from(mtu) {
+    let least = u64::from(LEAST_RATE) * u64::from(datagram.min(mtu));
+    if rate.min(wanted.rate.into()) < least {
         return Err(ConfigError::Range(
             "so slow a rate takes longer for the fifty blocks between reports than a sender waits for \
-             one: at least 150 kbit/s, more for larger packets",
+             one: at least 300 kbit/s, more for larger packets",
         ));
     }
     let (loss, max_rate, heartbeat) = (config.loss, config.max_rate, config.heartbeat);
@@ -121,6 +120,7 @@ pub fn server(config: &Config) -> Result<Ttp, ConfigError> {
     let limits = Limits {
         answer: config.answer,
         blocked: heartbeat,
+        datagram,
         ..Limits::default()
     };
     Ok(Endpoint::new(&DESCRIPTOR, mtu, make).with_limits(limits))

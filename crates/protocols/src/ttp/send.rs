@@ -25,6 +25,7 @@ use farhaul_core::{
 use super::{
     law::{Gap, SILENCE},
     message::{MAX_RUNS, put_cut, put_file},
+    protocol::LEAST_RATE,
     wire::{BlockHeader, Feedback, HEADER, Kind, Parameters, Tell},
 };
 
@@ -104,8 +105,13 @@ impl Sender {
         self.wanted = wanted;
     }
 
-    pub(super) const fn open(&mut self, block: u32) {
+    pub(super) fn open(&mut self, block: u32) {
         self.block = block;
+        let rate = self.wanted.rate;
+        if rate < LEAST_RATE.saturating_mul(block) {
+            let text = format!("it wants {rate} bit/s, too little for reports in time");
+            self.failed = Some(CloseReason::Protocol(text));
+        }
     }
 
     pub(super) fn push(&mut self, object: u32, offset: u64, len: u64) {
@@ -172,16 +178,12 @@ impl Sender {
                 break;
             }
         }
-        let rate = self
-            .wanted
-            .rate
-            .min(u32::try_from(self.max_rate.bps()).unwrap_or(u32::MAX));
         File {
             bytes: layout.len(),
             supply: Supply::new(layout.packets(), MAX_ASKED),
             layout,
             goes: false,
-            gap: Gap::new(self.block, rate),
+            gap: Gap::new(self.block, self.wanted.rate, self.max_rate),
             debt: Debt::new(LAG),
             slots: 0,
             heard: now,

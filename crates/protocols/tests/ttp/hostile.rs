@@ -184,8 +184,8 @@ fn a_file_of_one_block_is_not_done_before_it_was_sent() {
 #[test]
 fn a_rate_that_cannot_be_reported_on_is_refused() {
     for (rate, max_rate, mtu, fine) in [
-        (150_000, None, 1_500, true),
-        (149_000, None, 1_500, false),
+        (300_000, None, 1_500, true),
+        (299_000, None, 1_500, false),
         (650_000_000, Some(Rate::from_bps(100_000)), 1_500, false),
         (1_000_000, None, 65_535, false),
     ] {
@@ -346,12 +346,19 @@ fn a_greeting_of_another_revision_or_of_nonsense_is_refused() {
         ..Parameters::default()
     }
     .encode(&mut wanted);
+    let mut slow = REVISION.to_be_bytes().to_vec();
+    Parameters {
+        rate: 280_000,
+        ..Parameters::default()
+    }
+    .encode(&mut slow);
     let zero = [&REVISION.to_be_bytes()[..], &wanted].concat();
     wanted.clear();
     Parameters::default().encode(&mut wanted);
     for (greeting, words) in [
         ([&old[..], &wanted].concat(), "protocol revision"),
         (zero, "parameters"),
+        (slow, "too little for reports"),
         (REVISION.to_be_bytes().to_vec(), "truncated"),
     ] {
         let mut bytes = Vec::new();
