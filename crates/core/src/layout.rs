@@ -3,7 +3,10 @@
 
 use std::ops::Range;
 
-use crate::{send::Piece, store::ObjectId};
+use crate::{
+    send::Piece,
+    store::{Extent, ObjectId},
+};
 
 /// So many bytes of `object` from `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +115,25 @@ impl Layout {
                 }
             })
             .take_while(|piece| piece.len > 0)
+    }
+
+    /// Appends what is to be placed of packet `n`, whose data begins at `at` in the batch's buffer.
+    pub fn place(&self, n: u64, mut at: u32, into: &mut Vec<Extent>) {
+        for Piece {
+            object,
+            offset,
+            len,
+            ..
+        } in self.pieces(n)
+        {
+            into.push(Extent {
+                object,
+                offset,
+                len,
+                at,
+            });
+            at = at.saturating_add(len);
+        }
     }
 }
 

@@ -117,18 +117,7 @@ impl Machine for RbudpMachine {
         let number = decode_number(datagram.bytes)?;
         let data = datagram.extent(HEADER, 0, 0)?;
         match self.receiver.on_packet(number, data.len)? {
-            Arrived::New(layout, n) => {
-                let mut at = data.at;
-                for piece in layout.pieces(n) {
-                    place.push(Extent {
-                        object: piece.object,
-                        offset: piece.offset,
-                        len: piece.len,
-                        at,
-                    });
-                    at += piece.len;
-                }
-            }
+            Arrived::New(layout, n) => layout.place(n, data.at, place),
             Arrived::Again => self.duplicates += 1,
             Arrived::Stale => self.stale += 1,
         }

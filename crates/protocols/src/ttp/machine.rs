@@ -16,9 +16,9 @@ use farhaul_core::{
 };
 
 use super::{
-    message::{self, Message},
+    message::{self, Message, put_feedback, put_go},
     protocol::Loss,
-    recv::Receiver,
+    recv::{Receiver, Said},
     send::Sender,
     wire::{HEADER, Parameters, REVISION},
 };
@@ -105,7 +105,11 @@ impl Machine for TtpMachine {
         if self.said == self.words.len() {
             self.words.clear();
             self.said = 0;
-            self.receiver.say(now, &mut self.words);
+            let words = &mut self.words;
+            self.receiver.say(now, |said| match said {
+                Said::Go => put_go(words),
+                Said::Feedback(feedback) => put_feedback(words, feedback),
+            });
             self.sender.say(now, &mut self.words);
         }
         let rest = &self.words[self.said..];

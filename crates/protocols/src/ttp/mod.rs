@@ -5,11 +5,13 @@
 //! - all formats of the original: [`wire`]; what a session says on its control lane: `message`
 //! - choices: [`Config`]; endpoints: [`client`], [`server`]
 //! - laws: [`law`] (the gap between blocks, the error rate)
+//! - the original's client and server without sockets: [`files`]
 //! - inside: `send` and `recv` (the two halves), `machine` (both in a session)
 //!
 //! Source: Tsunami v1.1 (Meiss and Wallace, Indiana University, 2002; builds 42 and 43) as read; no code of
 //! it is used. `docs/protocols/ttp.md` says what is the original's and what is farhaul's.
 
+pub mod files;
 pub mod law;
 pub mod wire;
 

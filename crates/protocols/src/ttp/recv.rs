@@ -24,7 +24,6 @@ use farhaul_core::{
 
 use super::{
     law::Errors,
-    message::{put_feedback, put_go},
     protocol::Loss,
     wire::{BlockHeader, Feedback, HEADER, Kind, Parameters, Tell},
 };
@@ -61,6 +60,14 @@ struct File {
     /// The last datagram, or the announcement.
     heard: Instant,
     due: Due,
+}
+
+/// What a receiver says.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Said {
+    /// Let the file come.
+    Go,
+    Feedback(Feedback),
 }
 
 /// What is to be said.
@@ -178,7 +185,10 @@ impl Receiver {
         file.came += 1;
         let unit = u64::from(number - 1);
         match file.wanted.on_unit(unit) {
-            Arrival::New => file.place(unit, datagram, place),
+            Arrival::New => {
+                let data = datagram.extent(HEADER as usize, 0, 0)?;
+                file.layout.place(unit, data.at, place);
+            }
             Arrival::Again => self.duplicates += 1,
             // It left before the file was cut.
             Arrival::Beyond => return Ok(()),
@@ -220,18 +230,18 @@ impl Receiver {
         u64::try_from(bits / (8 * u128::from(self.block))).unwrap_or(u64::MAX)
     }
 
-    /// Appends what the peer is to know.
-    pub(super) fn say(&mut self, now: Instant, into: &mut Vec<u8>) {
+    /// What the peer is to know.
+    pub(super) fn say(&mut self, now: Instant, mut say: impl FnMut(Said)) {
         let on_wire = self.units_in(Duration::from_millis(500));
         let Some(file) = &mut self.file else {
             return;
         };
         let due = std::mem::take(&mut file.due);
         if due.go {
-            put_go(into);
+            say(Said::Go);
         }
         if let Some(without) = due.stop {
-            put_feedback(into, feedback(Tell::Stop, without, 0));
+            say(feedback(Tell::Stop, without, 0));
             self.base = self.base.wrapping_add(file.blocks);
             self.file = None;
             return;
@@ -250,17 +260,17 @@ impl Receiver {
         };
         if requested < TOO_MANY {
             for unit in file.wanted.asked() {
-                put_feedback(into, feedback(Tell::Retransmit, number(*unit), 0));
+                say(feedback(Tell::Retransmit, number(*unit), 0));
             }
         } else if let Some(first) = file.wanted.first_missing() {
-            put_feedback(into, feedback(Tell::Restart, number(first), 0));
+            say(feedback(Tell::Restart, number(first), 0));
             let head = file.wanted.next();
             file.back = Some((head, head.saturating_add(on_wire)));
             file.wanted.rewind(first);
         }
         if due.report {
             let errors = file.errors.on_interval(requested as u64, file.came);
-            put_feedback(into, feedback(Tell::ErrorRate, 0, errors));
+            say(feedback(Tell::ErrorRate, 0, errors));
             file.came = 0;
             file.reported = now;
         }
@@ -286,26 +296,24 @@ impl Receiver {
         self.failed.clone()
     }
 
+    /// All of the file is here, as it has no blocks.
+    pub(super) const fn finish(&mut self) {
+        if let Some(file) = &mut self.file {
+            file.due.stop = Some(0);
+        }
+    }
+
+    /// No file is coming.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.file.is_none()
+    }
+
     pub(super) const fn fill_stats(&self, stats: &mut Stats) {
         stats.dropped_duplicate = self.duplicates;
     }
 }
 
 impl File {
-    /// Places a unit's bytes; what is behind the end of the file is nobody's.
-    fn place(&self, unit: u64, datagram: &Incoming<'_>, place: &mut Vec<Extent>) {
-        let mut at = datagram.at + HEADER as usize;
-        for piece in self.layout.pieces(unit) {
-            place.push(Extent {
-                object: piece.object,
-                offset: piece.offset,
-                len: piece.len,
-                at: u32::try_from(at).unwrap_or(u32::MAX),
-            });
-            at += piece.len as usize;
-        }
-    }
-
     /// Notes what `unit` shows to be missing, of the last `window` only.
     fn follow(&mut self, unit: u64, last: bool, window: Option<u64>) {
         let on_wire = |(head, clear): (u64, u64)| !last && (head..clear).contains(&unit);
@@ -324,10 +332,10 @@ impl File {
     }
 }
 
-const fn feedback(tell: Tell, block: u32, error_rate: u32) -> Feedback {
-    Feedback {
+const fn feedback(tell: Tell, block: u32, error_rate: u32) -> Said {
+    Said::Feedback(Feedback {
         tell,
         block,
         error_rate,
-    }
+    })
 }

@@ -15,7 +15,7 @@ use farhaul_core::{
     layout::{Layout, Run},
     protocol::CloseReason,
     pull::{Step, Supply, Wanted},
-    send::{Debt, Outbox, Permit},
+    send::{Debt, Outbox, Permit, Piece},
     shell::Packet,
     stats::{Stats, Why},
     time::Instant,
@@ -153,11 +153,19 @@ impl Sender {
             put_cut(into, self.base.wrapping_add(word(file.supply.units())));
             self.cut = false;
         }
-        if self.file.is_none() && !self.out.is_empty() {
-            let file = self.next_file(now);
-            put_file(into, &file.layout, self.block);
-            self.file = Some(file);
+        if let Some(layout) = self.begin(now) {
+            let block = layout.payload();
+            put_file(into, layout, block);
         }
+    }
+
+    /// Makes a file of what is queued, if there is none.
+    pub(super) fn begin(&mut self, now: Instant) -> Option<&Layout> {
+        if self.file.is_some() || self.out.is_empty() {
+            return None;
+        }
+        let file = self.next_file(now);
+        Some(&self.file.insert(file).layout)
     }
 
     /// All that is queued, as far as a file can hold it.
@@ -258,9 +266,25 @@ impl Sender {
 
     /// Writes what the slots have that are due: one block, if there is one among it.
     pub(super) fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
-        let Some(file) = self.file.as_mut().filter(|file| file.goes) else {
+        let Some((header, pieces)) = self.next_block(now) else {
             return false;
         };
+        header
+            .encode(packet.header())
+            .expect("a packet holds its header");
+        for piece in pieces {
+            packet.data(piece.object, piece.offset, piece.len);
+        }
+        packet.pad();
+        true
+    }
+
+    /// The block of the slots that are due, if there is one among them, and what is in it.
+    pub(super) fn next_block(
+        &mut self,
+        now: Instant,
+    ) -> Option<(BlockHeader, impl Iterator<Item = Piece>)> {
+        let file = self.file.as_mut().filter(|file| file.goes)?;
         while file.debt.is_due(now) {
             file.slot(now, &self.wanted, &mut self.stats);
             let sent = file.supply.reached();
@@ -282,25 +306,16 @@ impl Sender {
                 }
             };
             let block = self.base.wrapping_add(word(unit + 1));
-            let header = BlockHeader { block, kind };
-            header
-                .encode(packet.header())
-                .expect("a packet holds its header");
-            let mut len = 0;
-            for piece in file.layout.pieces(unit) {
-                packet.data(piece.object, piece.offset, piece.len);
-                len += u64::from(piece.len);
-            }
-            packet.pad();
+            let len = u64::from(file.layout.packet_len(unit));
             if unit < sent {
                 self.stats.repaired += len;
                 self.stats.retransmits += 1;
             } else {
                 self.stats.data_sent += len;
             }
-            return true;
+            return Some((BlockHeader { block, kind }, file.layout.pieces(unit)));
         }
-        false
+        None
     }
 
     /// Since when blocks leave and nothing is heard of them.

@@ -417,18 +417,20 @@ pub fn put_directory(into: &mut Vec<u8>, files: &[(&[u8], u64)]) {
     }
 }
 
-/// The names and sizes of such a list, as far as they are there.
-pub fn directory(
-    bytes: &[u8],
-) -> Result<impl Iterator<Item = Result<(&[u8], u64), DecodeError>>, DecodeError> {
+/// The names and sizes of such a list; none if it is not all there.
+pub fn directory(bytes: &[u8]) -> Result<Option<Vec<(&[u8], u64)>>, DecodeError> {
     let mut all = strings(bytes);
-    let count = digits(all.next().ok_or(DecodeError::Truncated)?)?;
-    let mut left = count;
-    Ok(std::iter::from_fn(move || {
-        left = left.checked_sub(1)?;
-        let (name, size) = (all.next()?, all.next()?);
-        Some(digits(size).map(|size| (name, size)))
-    }))
+    let Some(count) = all.next() else {
+        return Ok(None);
+    };
+    let (count, mut files) = (digits(count)?, Vec::new());
+    while (files.len() as u64) < count {
+        let (Some(name), Some(size)) = (all.next(), all.next()) else {
+            return Ok(None);
+        };
+        files.push((name, digits(size)?));
+    }
+    Ok(Some(files))
 }
 
 #[cfg(test)]

@@ -1,0 +1,255 @@
+//! The end that wants the files.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    codec::DecodeError, datagram::Ecn, protocol::CloseReason, shell::Incoming, store::Extent,
+    time::Instant,
+};
+
+use super::{MAX_LIST, layout, take};
+use crate::ttp::{
+    protocol::Loss,
+    recv::{Receiver, Said},
+    wire::{
+        CHALLENGE, FILE_INFO, FileInfo, GOT, NameCount, Parameters, REVISION, Request, Verdict,
+        answer, directory, strings,
+    },
+};
+
+/// What the server said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It can be asked.
+    Ready,
+    /// It has not got the file that was asked for, or not now.
+    Refused(Verdict),
+    /// The file has so many bytes, and its blocks come.
+    File(u64),
+    /// All of the file is here.
+    Done,
+    /// The names of its files.
+    Names(Vec<Vec<u8>>),
+    /// Their names and sizes.
+    Directory(Vec<(Vec<u8>, u64)>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Revision,
+    Challenge,
+    Verdict,
+    Ready,
+    /// The answer to the request of a file.
+    Offer,
+    Info,
+    Receiving,
+    NameCount,
+    /// So many names of so many bytes.
+    NameList(NameCount),
+    Directory,
+}
+
+/// The client's end of a connection.
+#[derive(Debug)]
+pub struct FileClient {
+    secret: Vec<u8>,
+    wanted: Parameters,
+    /// Where blocks are taken.
+    port: u16,
+    patience: Duration,
+    state: State,
+    receiver: Receiver,
+    kept: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl FileClient {
+    /// Wants files so, at this UDP port; gives up one of which nothing comes for `patience`.
+    pub fn new(secret: &[u8], wanted: Parameters, port: u16, patience: Duration) -> Self {
+        Self {
+            secret: secret.to_vec(),
+            receiver: Receiver::new(wanted, Loss::Repaired, patience),
+            wanted,
+            port,
+            patience,
+            state: State::Revision,
+            kept: Vec::new(),
+            out: REVISION.to_be_bytes().to_vec(),
+        }
+    }
+
+    /// Asks for something; the server must be ready.
+    pub fn ask(&mut self, request: Request<'_>) {
+        debug_assert_eq!(self.state, State::Ready, "one request at a time");
+        request.encode(&mut self.out);
+        self.state = match request {
+            Request::File(_) => State::Offer,
+            Request::Names => State::NameCount,
+            Request::Directory => State::Directory,
+        };
+    }
+
+    /// Bytes came over TCP; what they say.
+    pub fn on_control(&mut self, now: Instant, bytes: &[u8]) -> Result<Option<News>, DecodeError> {
+        self.kept.extend(bytes);
+        loop {
+            let news = match self.state {
+                State::Ready | State::Receiving => break,
+                State::Directory => match self.on_directory()? {
+                    None => break,
+                    news => news,
+                },
+                state => match take(&mut self.kept, state.wants()) {
+                    None => break,
+                    Some(words) => self.on_words(now, &words)?,
+                },
+            };
+            if news.is_some() {
+                return Ok(news);
+            }
+        }
+        let waits = matches!(self.state, State::Ready | State::Receiving);
+        if self.kept.len() > MAX_LIST || waits && !self.kept.is_empty() {
+            return Err(DecodeError::Malformed("words that nobody waits for"));
+        }
+        Ok(None)
+    }
+
+    fn on_words(&mut self, now: Instant, words: &[u8]) -> Result<Option<News>, DecodeError> {
+        match self.state {
+            State::Revision => {
+                if words != REVISION.to_be_bytes() {
+                    return Err(DecodeError::Malformed("protocol revision"));
+                }
+                self.state = State::Challenge;
+            }
+            State::Challenge => {
+                let challenge = words.try_into().map_err(|_| DecodeError::Truncated)?;
+                self.out.extend(answer(challenge, &self.secret));
+                self.state = State::Verdict;
+            }
+            State::Verdict => {
+                self.state = State::Ready;
+                return Ok(Some(match Verdict::decode(words[0])? {
+                    Verdict::Fine => News::Ready,
+                    verdict => News::Refused(verdict),
+                }));
+            }
+            State::Offer => {
+                let verdict = Verdict::decode(words[0])?;
+                if verdict != Verdict::Fine {
+                    self.state = State::Ready;
+                    return Ok(Some(News::Refused(verdict)));
+                }
+                self.wanted.encode(&mut self.out);
+                self.state = State::Info;
+            }
+            State::Info => return self.on_info(now, FileInfo::decode(words)?).map(Some),
+            State::NameCount => {
+                let count = NameCount::decode(words)?;
+                if count.bytes > MAX_LIST as u64 {
+                    return Err(DecodeError::Malformed("length of a list of names"));
+                }
+                self.out.extend(GOT[0]);
+                self.state = State::NameList(count);
+            }
+            State::NameList(count) => {
+                let names: Vec<_> = strings(words).map(<[u8]>::to_vec).collect();
+                if names.len() as u64 != count.names {
+                    return Err(DecodeError::Malformed("number of names"));
+                }
+                self.out.extend(GOT[1]);
+                self.state = State::Ready;
+                return Ok(Some(News::Names(names)));
+            }
+            State::Ready | State::Receiving | State::Directory => {}
+        }
+        Ok(None)
+    }
+
+    fn on_info(&mut self, now: Instant, info: FileInfo) -> Result<News, DecodeError> {
+        if info.block_size != self.wanted.block_size {
+            return Err(DecodeError::Malformed("size of a block"));
+        }
+        let layout = layout(info.size, info.block_size)?;
+        self.receiver = Receiver::new(self.wanted, Loss::Repaired, self.patience);
+        self.receiver.open(info.block_size);
+        self.receiver.on_file(now, layout, info.blocks)?;
+        if info.blocks == 0 {
+            self.receiver.finish();
+        }
+        self.state = State::Receiving;
+        Ok(News::File(info.size))
+    }
+
+    fn on_directory(&mut self) -> Result<Option<News>, DecodeError> {
+        let Some(files) = directory(&self.kept)? else {
+            return Ok(None);
+        };
+        let owned = files.into_iter().map(|(name, size)| (name.to_vec(), size));
+        let news = News::Directory(owned.collect());
+        self.kept.clear();
+        self.out.push(0);
+        self.state = State::Ready;
+        Ok(Some(news))
+    }
+
+    /// A datagram came; adds what of it is to be written, `at` counted from its start.
+    pub fn on_datagram(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        place: &mut Vec<Extent>,
+    ) -> Result<(), DecodeError> {
+        let datagram = Incoming {
+            kind: 0,
+            bytes,
+            at: 0,
+            wire: 0,
+            ecn: Ecn::NotEct,
+        };
+        self.receiver.on_datagram(now, &datagram, place)
+    }
+
+    /// Appends what is to leave over TCP; says when a file is done.
+    pub fn poll_control(&mut self, now: Instant, into: &mut Vec<u8>) -> Option<News> {
+        let (out, port) = (&mut self.out, self.port);
+        self.receiver.say(now, |said| match said {
+            Said::Go => out.extend(port.to_be_bytes()),
+            Said::Feedback(feedback) => feedback.encode(out),
+        });
+        into.append(out);
+        let done = self.state == State::Receiving && self.receiver.is_idle();
+        done.then(|| {
+            self.state = State::Ready;
+            News::Done
+        })
+    }
+
+    /// When [`Self::on_timer`] is to be called.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.receiver.deadline().map(|(at, _)| at)
+    }
+
+    /// The deadline passed; why the file is given up.
+    pub fn on_timer(&mut self, now: Instant) -> Option<CloseReason> {
+        self.receiver.on_timer(now);
+        self.receiver.failure()
+    }
+}
+
+impl State {
+    /// Bytes that come next.
+    fn wants(self) -> usize {
+        match self {
+            Self::Revision => REVISION.to_be_bytes().len(),
+            Self::Challenge => CHALLENGE,
+            Self::Verdict | Self::Offer => 1,
+            Self::Info => FILE_INFO,
+            Self::NameCount => NameCount::LEN,
+            Self::NameList(count) => usize::try_from(count.bytes).unwrap_or(usize::MAX),
+            Self::Ready | Self::Receiving | Self::Directory => usize::MAX,
+        }
+    }
+}
