@@ -33,6 +33,7 @@ mod watchdog;
 pub use farhaul_core::app::App;
 pub use farhaul_udp::{Capabilities, SocketCounters};
 pub use host::HostStats;
+pub use shard::system_rng;
 pub use waker::{Stop, Waker};
 pub use watchdog::{Notice, Notify};
 

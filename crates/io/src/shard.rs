@@ -565,7 +565,7 @@ fn is_transient(error: &io::Error) -> bool {
 }
 
 /// Draws of the operating system.
-pub(crate) fn system_rng() -> Rng {
+pub fn system_rng() -> Rng {
     Rng::system(fill)
 }
 

@@ -22,6 +22,7 @@ use farhaul_core::{
     time::Instant,
 };
 use farhaul_io::App;
+use rustix::fs::OFlags;
 
 use crate::{
     confine, disk,
@@ -68,6 +69,24 @@ impl Shared {
     /// Bytes in it.
     pub const fn size(&self) -> u64 {
         self.size
+    }
+
+    /// The files that lie directly in `shares` and may be fetched, as `SHARE/NAME`, each with its bytes; at
+    /// most `most`.
+    pub fn list(shares: &[Share], most: usize) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        let mut files = Vec::new();
+        for share in shares.iter().filter(|s| s.permits(Direction::Get)) {
+            for name in share.root().openat(b".", OFlags::DIRECTORY)?.names()? {
+                let name = [share.name().as_bytes(), b"/", &name].concat();
+                // What is no file, or may not be read, is not offered.
+                if let Ok(file) = Self::open(shares, &name)
+                    && files.len() < most
+                {
+                    files.push((name, file.size));
+                }
+            }
+        }
+        Ok(files)
     }
 
     /// Fills `into` with what is there from `offset` on.

@@ -1,7 +1,9 @@
 //! `farhaul compat`: what other programs speak, as they speak it. Nothing here is sealed, verified or
 //! permitted to anybody in particular, so each of it runs only if asked for by name, and says so.
 
+mod link;
 mod rbudp;
+mod ttp;
 
 use std::{
     ffi::OsString,
@@ -51,6 +53,9 @@ pub(crate) enum Args {
     /// The file programs of RBUDP 1.0 (QUANTA), in plain text
     #[command(subcommand)]
     Rbudp(rbudp::Rbudp),
+    /// Client and server of the Tsunami UDP protocol 1.1, in plain text
+    #[command(subcommand)]
+    Ttp(ttp::Ttp),
 }
 
 /// The programs.
@@ -145,6 +150,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Args::Udt4(Udt4::Server(args)) => args.run(),
         Args::Udt4(Udt4::Client(args)) => args.run(),
         Args::Rbudp(program) => rbudp::run(program),
+        Args::Ttp(program) => ttp::run(program),
     }
 }
 

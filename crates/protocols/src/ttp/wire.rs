@@ -417,8 +417,11 @@ pub fn put_directory(into: &mut Vec<u8>, files: &[(&[u8], u64)]) {
     }
 }
 
-/// The names and sizes of such a list; none if it is not all there.
-pub fn directory(bytes: &[u8]) -> Result<Option<Vec<(&[u8], u64)>>, DecodeError> {
+/// A file of such a list: its name and bytes.
+pub type Listed<'a> = (&'a [u8], u64);
+
+/// The files of such a list; none if it is not all there.
+pub fn directory(bytes: &[u8]) -> Result<Option<Vec<Listed<'_>>>, DecodeError> {
     let mut all = strings(bytes);
     let Some(count) = all.next() else {
         return Ok(None);

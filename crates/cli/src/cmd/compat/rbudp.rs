@@ -2,21 +2,14 @@
 
 use std::{
     ffi::OsString,
-    io::{ErrorKind, Read as _, Write as _},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    ops::Range,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     os::unix::ffi::OsStrExt as _,
     path::PathBuf,
     time::Duration,
 };
 
-use farhaul_core::{
-    codec::DecodeError,
-    datagram::{Ecn, TxBuf},
-    time::Instant,
-    units::Rate,
-};
-use farhaul_io::{Stop, clock};
+use farhaul_core::{codec::DecodeError, datagram::TxBuf, units::Rate};
+use farhaul_io::clock;
 use farhaul_protocols::rbudp::{
     Config,
     files::{FileReceiver, FileSender, Got, Heard, MAX_FILE, PORT},
@@ -26,10 +19,14 @@ use farhaul_transfer::{
     samples::{Part, Shared, check_name},
     server::Share,
 };
-use farhaul_udp::{Inbox, Outgoing, ReceiveOutcome, SendOutcome, SocketOptions, UdpSocket};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use farhaul_udp::Inbox;
+use rustix::event::PollFlags;
 
-use super::{WARNING, internal, shares};
+use super::{
+    internal,
+    link::{Link, Listener, connect, lost, net, socket},
+    shares,
+};
 use crate::{
     cmd::bench::resolve_at,
     exit::{Exit, Failure},
@@ -38,8 +35,6 @@ use crate::{
 
 /// Whoever says nothing for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Messages received in one turn.
-const RECEIVES: usize = 64;
 /// The longest name: it is sent in 256 bytes with a zero at its end.
 const NAME_MAX: usize = 255;
 
@@ -96,188 +91,21 @@ pub(super) fn run(program: &Rbudp) -> Result<(), Failure> {
     }
 }
 
-fn net(what: &str, e: &std::io::Error) -> Failure {
-    Failure::new(Exit::NetSetup, format!("{what}: {e}"))
-}
-
-fn lost(text: impl Into<String>) -> Failure {
-    Failure::new(Exit::ConnectionLost, text.into())
-}
-
-/// The two connections of a transfer.
-struct Link<'a> {
-    tcp: TcpStream,
-    udp: &'a mut UdpSocket,
-    /// This end, as the peer knows it.
-    local: IpAddr,
-    /// Words that have not left.
-    out: Vec<u8>,
-    /// When it went on last.
-    heard: Instant,
-    stop: &'a Stop,
-}
-
-impl<'a> Link<'a> {
-    fn new(tcp: TcpStream, udp: &'a mut UdpSocket, stop: &'a Stop) -> Result<Self, Failure> {
-        let ready = tcp
-            .set_nonblocking(true)
-            .and_then(|()| tcp.set_nodelay(true));
-        ready.map_err(|e| net("the TCP connection", &e))?;
-        let local = tcp
-            .local_addr()
-            .map_err(|e| net("the TCP connection", &e))?;
-        let (out, heard) = (Vec::new(), clock::now());
-        Ok(Self {
-            local: local.ip().to_canonical(),
-            tcp,
-            udp,
-            out,
-            heard,
-            stop,
-        })
-    }
-
-    /// Sends what waits to leave over TCP.
-    fn flush(&mut self) -> Result<(), Failure> {
-        while !self.out.is_empty() {
-            match self.tcp.write(&self.out) {
-                Ok(n) => drop(self.out.drain(..n)),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                Err(e) => return Err(lost(format!("the TCP connection broke: {e}"))),
-            }
-        }
-        Ok(())
-    }
-
-    /// What has come over TCP; `None` at its end.
-    fn read(&mut self) -> Result<Option<Vec<u8>>, Failure> {
-        let mut bytes = [0; 4 << 10];
-        match self.tcp.read(&mut bytes) {
-            Ok(0) => Ok(None),
-            Ok(n) => Ok(Some(bytes[..n].to_vec())),
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                Ok(Some(Vec::new()))
-            }
-            Err(e) => Err(lost(format!("the TCP connection broke: {e}"))),
-        }
-    }
-
-    /// Sends what is `left` of `batch`, as far as the socket takes it.
-    fn send(
-        &mut self,
-        to: SocketAddr,
-        batch: &TxBuf,
-        left: &mut Range<usize>,
-    ) -> Result<(), Failure> {
-        if left.start == left.end {
-            return Ok(());
-        }
-        let outgoing = Outgoing {
-            to,
-            from: Some(self.local).filter(|ip| ip.is_ipv4() == to.is_ipv4()),
-            ecn: Ecn::NotEct,
-            segment: batch.segment(),
-            bytes: &batch.bytes()[left.clone()],
-        };
-        match self.udp.send(&outgoing) {
-            SendOutcome::Blocked { sent } => left.start += sent,
-            // What was lost is asked for again.
-            SendOutcome::Sent | SendOutcome::Refused => {
-                *left = 0..0;
-                // A round takes as long as it takes; silence counts from its end.
-                self.heard = clock::now();
-            }
-            SendOutcome::TooLarge => {
-                let text = format!(
-                    "packets of {} bytes do not fit the way out",
-                    batch.segment()
-                );
-                return Err(Failure::new(Exit::NetSetup, text).fix("lower --payload at both ends"));
-            }
-            SendOutcome::Failed(e) => {
-                return Err(lost(format!("datagrams cannot be sent: {e}")));
-            }
-        }
-        Ok(())
-    }
-
-    /// Nobody asked for the end, and the peer is not silent.
-    fn go_on(&self) -> Result<(), Failure> {
-        if self.stop.is_set() {
-            let signal = Exit::Signal(interrupt::signal());
-            return Err(Failure::new(signal, "interrupted"));
-        }
-        if clock::now() >= self.heard + PATIENCE {
-            let secs = PATIENCE.as_secs();
-            return Err(lost(format!("nothing heard or sent for {secs} s")));
-        }
-        Ok(())
-    }
-
-    /// Waits for TCP, for the datagrams that are `wanted`, until `wake`, or for the stop.
-    fn wait(&self, wanted: PollFlags, wake: Option<Instant>) -> Result<(), Failure> {
-        self.go_on()?;
-        let now = clock::now();
-        let patience = self.heard + PATIENCE;
-        let until = wake.map_or(patience, |wake| wake.min(patience));
-        let time = until.since(now);
-        let timeout = Timespec {
-            tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: time.subsec_nanos().into(),
-        };
-        let mut tcp = PollFlags::IN;
-        tcp.set(PollFlags::OUT, !self.out.is_empty());
-        let mut fds = [
-            PollFd::new(&self.tcp, tcp),
-            PollFd::new(&*self.udp, wanted),
-            PollFd::new(self.stop, PollFlags::IN),
-        ];
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(e) => Err(internal(&e.into())),
-        }
-    }
-}
-
-fn socket(at: SocketAddr) -> Result<UdpSocket, Failure> {
-    UdpSocket::bind(&SocketOptions::new(at)).map_err(|e| net(&format!("UDP at {at}"), &e))
-}
-
 impl Sendfile {
     fn run(&self) -> Result<(), Failure> {
         let shares = shares(&self.share)?;
         let stop = interrupt::stop().map_err(|e| internal(&e))?;
-        let listener = TcpListener::bind(self.listen).map_err(|e| {
-            net(
-                &format!("TCP at {}; choose another with --listen", self.listen),
-                &e,
-            )
-        })?;
-        let at = listener
-            .local_addr()
-            .and_then(|at| listener.set_nonblocking(true).map(|()| at));
-        let at = at.map_err(|e| net("the listener", &e))?;
-        let mut udp = socket(at)?;
-        say!("{WARNING}");
-        say!("listening on {at}/tcp");
-        while !stop.is_set() {
-            let mut fds = [
-                PollFd::new(&listener, PollFlags::IN),
-                PollFd::new(&stop, PollFlags::IN),
-            ];
-            // Interrupted, it is asked again.
-            let _ready = poll(&mut fds, None);
-            let Ok((tcp, mut peer)) = listener.accept() else {
-                continue;
-            };
-            peer = SocketAddr::new(peer.ip().to_canonical(), at.port().wrapping_add(1));
-            let link = Link::new(tcp, &mut udp, &stop);
-            match link.and_then(|link| self.serve(link, peer, &shares)) {
+        let listener = Listener::bind(self.listen)?;
+        let mut udp = socket(listener.at)?;
+        listener.run(&stop, |tcp, peer| {
+            let to = SocketAddr::new(peer.ip(), listener.at.port().wrapping_add(1));
+            let link = Link::new(tcp, &mut udp, (PATIENCE, &stop));
+            match link.and_then(|link| self.serve(link, to, &shares)) {
                 Ok(()) => say!("{}: done", peer.ip()),
                 Err(_) if stop.is_set() => {}
                 Err(failure) => say!("{}: {}", peer.ip(), failure.text),
             }
-        }
+        });
         Ok(())
     }
 
@@ -402,21 +230,12 @@ impl Recvfile {
         check_name(name, NAME_MAX).map_err(|e| Failure::from(&e))?;
         let to = resolve_at(&self.host, PORT)?;
         let stop = interrupt::stop().map_err(|e| internal(&e))?;
-        say!("{WARNING}");
         let part = Part::create(&self.local).map_err(|e| Failure::from(&e))?;
-        let tcp = TcpStream::connect_timeout(&to, Duration::from_secs(5)).map_err(|e| {
-            Failure::new(
-                Exit::ConnectionLost,
-                format!("nobody answers at {to} (TCP): {e}; is sendfile running there?"),
-            )
-        })?;
-        let mut local = tcp
-            .local_addr()
-            .map_err(|e| net("the TCP connection", &e))?;
+        let (tcp, mut local) = connect(to, "sendfile")?;
         local.set_port(to.port().wrapping_add(1));
         let mut udp = socket(local)?;
         udp.connect(to).map_err(|e| net("UDP", &e))?;
-        let bytes = self.fetch(Link::new(tcp, &mut udp, &stop)?, &part)?;
+        let bytes = self.fetch(Link::new(tcp, &mut udp, (PATIENCE, &stop))?, &part)?;
         part.keep().map_err(|e| Failure::from(&e))?;
         say!("{}: {bytes} bytes, not verified", self.local.display());
         Ok(())
@@ -436,14 +255,7 @@ impl Recvfile {
             Failure::new(Exit::Protocol, text)
         };
         // What is there before anything was asked for belongs to somebody else's file.
-        for _ in 0..RECEIVES {
-            if !matches!(
-                link.udp.receive(&mut fetch.inbox),
-                ReceiveOutcome::Some { .. }
-            ) {
-                break;
-            }
-        }
+        link.drain(&mut Inbox::new(), |_, _| Ok(()))?;
         loop {
             fetch.end.poll_control(&mut link.out);
             link.flush()?;
@@ -513,40 +325,30 @@ impl Fetch<'_> {
 
     /// Takes datagrams, up to a bound; whether there are no more.
     fn drain(&mut self, link: &mut Link<'_>) -> Result<bool, Failure> {
-        for _ in 0..RECEIVES {
-            match link.udp.receive(&mut self.inbox) {
-                ReceiveOutcome::Some { .. } => {}
-                ReceiveOutcome::Empty => return Ok(true),
-                // Something on the way complains, or somebody in its name.
-                ReceiveOutcome::Refused | ReceiveOutcome::Failed(_) => continue,
-            }
-            for message in self.inbox.messages() {
-                for datagram in message.bytes.chunks(message.segment) {
-                    let data = datagram.get(HEADER..).unwrap_or_default();
-                    match self.end.on_datagram(datagram) {
-                        Ok(Got::New(offset)) => {
-                            self.taken = true;
-                            link.heard = clock::now();
-                            self.part
-                                .write(data, offset)
-                                .map_err(|e| Failure::from(&e))?;
-                        }
-                        Ok(Got::Again(offset)) => {
-                            if !self
-                                .part
-                                .holds(data, offset)
-                                .map_err(|e| Failure::from(&e))?
-                            {
-                                return Err(Failure::new(Exit::Protocol, DIFFER));
-                            }
-                        }
-                        Ok(Got::Stale) => {}
-                        Err(_) => self.misfit = Some(data.len()),
+        let mut news = false;
+        let (end, part, taken) = (&mut self.end, self.part, &mut self.taken);
+        let misfit = &mut self.misfit;
+        let drained = link.drain(&mut self.inbox, |_, datagram| {
+            let data = datagram.get(HEADER..).unwrap_or_default();
+            match end.on_datagram(datagram) {
+                Ok(Got::New(offset)) => {
+                    (*taken, news) = (true, true);
+                    part.write(data, offset).map_err(|e| Failure::from(&e))?;
+                }
+                Ok(Got::Again(offset)) => {
+                    if !part.holds(data, offset).map_err(|e| Failure::from(&e))? {
+                        return Err(Failure::new(Exit::Protocol, DIFFER));
                     }
                 }
+                Ok(Got::Stale) => {}
+                Err(_) => *misfit = Some(data.len()),
             }
+            Ok(())
+        });
+        if news {
+            link.heard = clock::now();
         }
-        Ok(false)
+        drained
     }
 }
 

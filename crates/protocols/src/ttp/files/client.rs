@@ -26,7 +26,7 @@ pub enum News {
     Refused(Verdict),
     /// The file has so many bytes, and its blocks come.
     File(u64),
-    /// All of the file is here.
+    /// All of the file is here, and the server is being told.
     Done,
     /// The names of its files.
     Names(Vec<Vec<u8>>),
@@ -65,18 +65,23 @@ pub struct FileClient {
 }
 
 impl FileClient {
-    /// Wants files so, at this UDP port; gives up one of which nothing comes for `patience`.
-    pub fn new(secret: &[u8], wanted: Parameters, port: u16, patience: Duration) -> Self {
+    /// Wants files so; gives up one of which nothing comes for `patience`.
+    pub fn new(secret: &[u8], wanted: Parameters, patience: Duration) -> Self {
         Self {
             secret: secret.to_vec(),
             receiver: Receiver::new(wanted, Loss::Repaired, patience),
             wanted,
-            port,
+            port: 0,
             patience,
             state: State::Revision,
             kept: Vec::new(),
             out: REVISION.to_be_bytes().to_vec(),
         }
+    }
+
+    /// The blocks of the next file are taken at this UDP port.
+    pub const fn set_port(&mut self, port: u16) {
+        self.port = port;
     }
 
     /// Asks for something; the server must be ready.
@@ -95,6 +100,10 @@ impl FileClient {
         self.kept.extend(bytes);
         loop {
             let news = match self.state {
+                State::Receiving if self.receiver.is_idle() => {
+                    self.state = State::Ready;
+                    Some(News::Done)
+                }
                 State::Ready | State::Receiving => break,
                 State::Directory => match self.on_directory()? {
                     None => break,
@@ -212,19 +221,14 @@ impl FileClient {
         self.receiver.on_datagram(now, &datagram, place)
     }
 
-    /// Appends what is to leave over TCP; says when a file is done.
-    pub fn poll_control(&mut self, now: Instant, into: &mut Vec<u8>) -> Option<News> {
+    /// Appends what is to leave over TCP.
+    pub fn poll_control(&mut self, now: Instant, into: &mut Vec<u8>) {
         let (out, port) = (&mut self.out, self.port);
         self.receiver.say(now, |said| match said {
             Said::Go => out.extend(port.to_be_bytes()),
             Said::Feedback(feedback) => feedback.encode(out),
         });
         into.append(out);
-        let done = self.state == State::Receiving && self.receiver.is_idle();
-        done.then(|| {
-            self.state = State::Ready;
-            News::Done
-        })
     }
 
     /// When [`Self::on_timer`] is to be called.

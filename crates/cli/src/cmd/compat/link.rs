@@ -1,0 +1,252 @@
+//! What do the programs with a control connection share? TCP for words and UDP for data, of one transfer.
+
+use std::{
+    io::{ErrorKind, Read as _, Write as _},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    ops::Range,
+    time::Duration,
+};
+
+use farhaul_core::{
+    datagram::{Ecn, TxBuf},
+    time::Instant,
+};
+use farhaul_io::{Stop, clock};
+use farhaul_udp::{Inbox, Outgoing, ReceiveOutcome, SendOutcome, SocketOptions, UdpSocket};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{WARNING, internal};
+use crate::{
+    exit::{Exit, Failure},
+    interrupt,
+};
+
+/// Messages received in one turn.
+const RECEIVES: usize = 64;
+
+pub(super) fn net(what: &str, e: &std::io::Error) -> Failure {
+    Failure::new(Exit::NetSetup, format!("{what}: {e}"))
+}
+
+pub(super) fn lost(text: impl Into<String>) -> Failure {
+    Failure::new(Exit::ConnectionLost, text.into())
+}
+
+/// The two connections of a transfer.
+pub(super) struct Link<'a> {
+    pub(super) tcp: TcpStream,
+    pub(super) udp: &'a mut UdpSocket,
+    /// This end, as the peer knows it.
+    pub(super) local: IpAddr,
+    /// Words that have not left.
+    pub(super) out: Vec<u8>,
+    /// When it went on last.
+    pub(super) heard: Instant,
+    /// Whoever says nothing for so long is given up.
+    pub(super) patience: Duration,
+    stop: &'a Stop,
+}
+
+impl<'a> Link<'a> {
+    pub(super) fn new(
+        tcp: TcpStream,
+        udp: &'a mut UdpSocket,
+        (patience, stop): (Duration, &'a Stop),
+    ) -> Result<Self, Failure> {
+        let ready = tcp
+            .set_nonblocking(true)
+            .and_then(|()| tcp.set_nodelay(true));
+        ready.map_err(|e| net("the TCP connection", &e))?;
+        let local = tcp
+            .local_addr()
+            .map_err(|e| net("the TCP connection", &e))?;
+        let (out, heard) = (Vec::new(), clock::now());
+        Ok(Self {
+            local: local.ip().to_canonical(),
+            tcp,
+            udp,
+            out,
+            heard,
+            patience,
+            stop,
+        })
+    }
+
+    /// Sends what waits to leave over TCP.
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        while !self.out.is_empty() {
+            match self.tcp.write(&self.out) {
+                Ok(n) => drop(self.out.drain(..n)),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) => return Err(lost(format!("the TCP connection broke: {e}"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// What has come over TCP; `None` at its end.
+    pub(super) fn read(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        let mut bytes = [0; 4 << 10];
+        match self.tcp.read(&mut bytes) {
+            Ok(0) => Ok(None),
+            Ok(n) => Ok(Some(bytes[..n].to_vec())),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                Ok(Some(Vec::new()))
+            }
+            Err(e) => Err(lost(format!("the TCP connection broke: {e}"))),
+        }
+    }
+
+    /// Sends what is `left` of `batch`, as far as the socket takes it.
+    pub(super) fn send(
+        &mut self,
+        to: SocketAddr,
+        batch: &TxBuf,
+        left: &mut Range<usize>,
+    ) -> Result<(), Failure> {
+        if left.start == left.end {
+            return Ok(());
+        }
+        let outgoing = Outgoing {
+            to,
+            from: Some(self.local).filter(|ip| ip.is_ipv4() == to.is_ipv4()),
+            ecn: Ecn::NotEct,
+            segment: batch.segment(),
+            bytes: &batch.bytes()[left.clone()],
+        };
+        match self.udp.send(&outgoing) {
+            SendOutcome::Blocked { sent } => left.start += sent,
+            // What was lost is asked for again.
+            SendOutcome::Sent | SendOutcome::Refused => {
+                *left = 0..0;
+                // A round takes as long as it takes; silence counts from its end.
+                self.heard = clock::now();
+            }
+            SendOutcome::TooLarge => {
+                let text = format!(
+                    "packets of {} bytes do not fit the way out",
+                    batch.segment()
+                );
+                return Err(Failure::new(Exit::NetSetup, text).fix("make them smaller"));
+            }
+            SendOutcome::Failed(e) => {
+                return Err(lost(format!("datagrams cannot be sent: {e}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody asked for the end, and the peer is not silent.
+    pub(super) fn go_on(&self) -> Result<(), Failure> {
+        if self.stop.is_set() {
+            let signal = Exit::Signal(interrupt::signal());
+            return Err(Failure::new(signal, "interrupted"));
+        }
+        if clock::now() >= self.heard + self.patience {
+            let secs = self.patience.as_secs();
+            return Err(lost(format!("nothing heard or sent for {secs} s")));
+        }
+        Ok(())
+    }
+
+    /// Waits for TCP, for the datagrams that are `wanted`, until `wake`, or for the stop.
+    pub(super) fn wait(&self, wanted: PollFlags, wake: Option<Instant>) -> Result<(), Failure> {
+        self.go_on()?;
+        let now = clock::now();
+        let patience = self.heard + self.patience;
+        let until = wake.map_or(patience, |wake| wake.min(patience));
+        let time = until.since(now);
+        let timeout = Timespec {
+            tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        let mut tcp = PollFlags::IN;
+        tcp.set(PollFlags::OUT, !self.out.is_empty());
+        let mut fds = [
+            PollFd::new(&self.tcp, tcp),
+            PollFd::new(&*self.udp, wanted),
+            PollFd::new(self.stop, PollFlags::IN),
+        ];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(e) => Err(internal(&e.into())),
+        }
+    }
+
+    /// Takes datagrams, up to a bound; whether there are no more.
+    pub(super) fn drain(
+        &mut self,
+        inbox: &mut Inbox,
+        mut each: impl FnMut(SocketAddr, &[u8]) -> Result<(), Failure>,
+    ) -> Result<bool, Failure> {
+        for _ in 0..RECEIVES {
+            match self.udp.receive(inbox) {
+                ReceiveOutcome::Some { .. } => {}
+                ReceiveOutcome::Empty => return Ok(true),
+                // Something on the way complains, or somebody in its name.
+                ReceiveOutcome::Refused | ReceiveOutcome::Failed(_) => continue,
+            }
+            for message in inbox.messages() {
+                let from = SocketAddr::new(message.from.ip().to_canonical(), message.from.port());
+                let mut datagrams = message.bytes.chunks(message.segment);
+                datagrams.try_for_each(|datagram| each(from, datagram))?;
+            }
+        }
+        Ok(false)
+    }
+}
+
+pub(super) fn socket(at: SocketAddr) -> Result<UdpSocket, Failure> {
+    UdpSocket::bind(&SocketOptions::new(at)).map_err(|e| net(&format!("UDP at {at}"), &e))
+}
+
+/// Where clients come in.
+pub(super) struct Listener {
+    tcp: TcpListener,
+    /// Where it is.
+    pub(super) at: SocketAddr,
+}
+
+impl Listener {
+    pub(super) fn bind(at: SocketAddr) -> Result<Self, Failure> {
+        let tcp = TcpListener::bind(at)
+            .map_err(|e| net(&format!("TCP at {at}; choose another with --listen"), &e))?;
+        let at = tcp
+            .local_addr()
+            .and_then(|at| tcp.set_nonblocking(true).map(|()| at));
+        let at = at.map_err(|e| net("the listener", &e))?;
+        Ok(Self { tcp, at })
+    }
+
+    /// Gives each client to `each`, until `stop`.
+    pub(super) fn run(&self, stop: &Stop, mut each: impl FnMut(TcpStream, SocketAddr)) {
+        say!("{WARNING}");
+        say!("listening on {}/tcp", self.at);
+        while !stop.is_set() {
+            let mut fds = [
+                PollFd::new(&self.tcp, PollFlags::IN),
+                PollFd::new(stop, PollFlags::IN),
+            ];
+            // Interrupted, it is asked again.
+            let _ready = poll(&mut fds, None);
+            if let Ok((tcp, peer)) = self.tcp.accept() {
+                each(tcp, SocketAddr::new(peer.ip().to_canonical(), peer.port()));
+            }
+        }
+    }
+}
+
+/// Connects to the program `who` at `to`; the connection, and this end's address.
+pub(super) fn connect(to: SocketAddr, who: &str) -> Result<(TcpStream, SocketAddr), Failure> {
+    say!("{WARNING}");
+    let tcp = TcpStream::connect_timeout(&to, Duration::from_secs(5)).map_err(|e| {
+        Failure::new(
+            Exit::ConnectionLost,
+            format!("nobody answers at {to} (TCP): {e}; is {who} running there?"),
+        )
+    })?;
+    let local = tcp
+        .local_addr()
+        .map_err(|e| net("the TCP connection", &e))?;
+    Ok((tcp, local))
+}

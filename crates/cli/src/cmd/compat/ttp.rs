@@ -1,0 +1,607 @@
+//! `farhaul compat ttp`: the client and the server of the Tsunami UDP protocol 1.1.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use farhaul_core::{codec::Writer, datagram::TxBuf, text::shown, units::Rate};
+use farhaul_io::{Stop, clock, system_rng};
+use farhaul_protocols::ttp::{
+    files::{Asked, FileClient, FileServer, MAX_LIST, News},
+    wire::{CHALLENGE, HEADER, MAX_LINE, PORT, Parameters, Request, SECRET},
+};
+use farhaul_transfer::{
+    read_whole,
+    samples::{Part, Shared, check_name},
+    server::Share,
+};
+use farhaul_udp::Inbox;
+use rustix::event::PollFlags;
+
+use super::{
+    internal,
+    link::{Link, Listener, connect, lost, net, socket},
+    shares,
+};
+use crate::{
+    cmd::bench::resolve_at,
+    exit::{Exit, Failure},
+    interrupt, typed,
+};
+
+/// A file of which nothing is heard for so long is given up, by the server and by the client.
+const PATIENCE: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(30)];
+/// A client that does not say who it is is sent away, and one that then asks for nothing.
+const GREETING: Duration = Duration::from_secs(10);
+const IDLE: Duration = Duration::from_mins(10);
+/// Clients at a time.
+const CLIENTS: usize = 16;
+/// Files of a list.
+const FILES: usize = 10_000;
+/// Answers to a client that does not read them.
+const UNREAD: usize = 4 * MAX_LIST;
+
+/// The programs.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Ttp {
+    /// Serve files, until told to stop
+    Serve(Serve),
+    /// Fetch one file, or all that are listed
+    Get(Get),
+    /// Show what a server has
+    List(List),
+}
+
+/// `compat ttp serve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    /// A directory whose files may be fetched, as NAME/FILE
+    #[arg(long, value_name = "NAME=PATH[:ro]", required = true)]
+    share: Vec<OsString>,
+    /// Where to listen (TCP); data leaves from a port of its own for each client
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT), value_parser = typed::address)]
+    listen: SocketAddr,
+    /// Never send faster, whatever a client wants
+    #[arg(long, value_name = "RATE")]
+    max_rate: Option<Rate>,
+    #[command(flatten)]
+    secret: Secret,
+}
+
+/// `compat ttp get`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Get {
+    /// HOST or HOST:PORT of the server
+    host: String,
+    /// The name of the file there; '*' for all that it lists
+    remote: OsString,
+    /// The file to write, or the folder for all; replaced once everything is here
+    local: PathBuf,
+    /// Bits of blocks per second to ask for, at most 4.29Gbit
+    #[arg(long, value_name = "RATE", default_value = "650Mbit")]
+    rate: Rate,
+    /// Bytes of a block; larger ones than fit a packet are lost with any of its fragments
+    #[arg(long, value_name = "BYTES", default_value_t = 1_466, value_parser = clap::value_parser!(u32).range(64..=65_501))]
+    block: u32,
+    /// UDP port to take data at [default: another that is free for each file]
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    port: u16,
+    #[command(flatten)]
+    secret: Secret,
+}
+
+/// `compat ttp list`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    /// HOST or HOST:PORT of the server
+    host: String,
+    #[command(flatten)]
+    secret: Secret,
+}
+
+/// What both ends know.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Secret {
+    /// A file whose first line is the secret [default: the one that everybody knows]
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+}
+
+impl Secret {
+    fn read(&self) -> Result<Vec<u8>, Failure> {
+        let Some(path) = &self.secret_file else {
+            return Ok(SECRET.to_vec());
+        };
+        let config = |text: String| Failure::new(Exit::Config, text);
+        let text = read_whole(path, 4_096)
+            .map_err(|e| config(format!("the secret: {}: {e}", path.display())))?;
+        let line = text.split(|b| *b == b'\n').next().unwrap_or_default();
+        if line.is_empty() {
+            return Err(config(format!(
+                "{}: its first line is empty",
+                path.display()
+            )));
+        }
+        Ok(line.to_vec())
+    }
+}
+
+pub(super) fn run(program: &Ttp) -> Result<(), Failure> {
+    match program {
+        Ttp::Serve(args) => args.run(),
+        Ttp::Get(args) => args.run(),
+        Ttp::List(args) => args.run(),
+    }
+}
+
+impl Serve {
+    fn run(&self) -> Result<(), Failure> {
+        let shares = shares(&self.share)?;
+        let secret = self.secret.read()?;
+        let stop = interrupt::stop().map_err(|e| internal(&e))?;
+        let listener = Listener::bind(self.listen)?;
+        let clients = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            listener.run(&stop, |tcp, peer| {
+                if clients.load(Relaxed) >= CLIENTS {
+                    say!("{}: sent away: {CLIENTS} clients are served", peer.ip());
+                    return;
+                }
+                clients.fetch_add(1, Relaxed);
+                let (shares, secret, stop, clients) = (&shares, &secret, &stop, &clients);
+                scope.spawn(move || {
+                    match self.serve(tcp, peer.ip(), (shares, secret), stop) {
+                        Ok(()) => say!("{}: done", peer.ip()),
+                        Err(_) if stop.is_set() => {}
+                        Err(failure) => say!("{}: {}", peer.ip(), failure.text),
+                    }
+                    clients.fetch_sub(1, Relaxed);
+                });
+            });
+        });
+        Ok(())
+    }
+
+    /// Serves one client.
+    fn serve(
+        &self,
+        tcp: TcpStream,
+        peer: IpAddr,
+        (shares, secret): (&[Share], &[u8]),
+        stop: &Stop,
+    ) -> Result<(), Failure> {
+        let at = tcp
+            .local_addr()
+            .map_err(|e| net("the TCP connection", &e))?;
+        let mut udp = socket(SocketAddr::new(at.ip(), 0))?;
+        let mut challenge = [0; CHALLENGE];
+        system_rng().fill(&mut challenge);
+        let limits = (self.max_rate.unwrap_or(Rate::UNLIMITED), PATIENCE[0]);
+        let mut client = Client {
+            link: Link::new(tcp, &mut udp, (GREETING, stop))?,
+            end: FileServer::new(secret, challenge, limits, epoch()),
+            shares,
+            file: None,
+            to: SocketAddr::new(peer, 0),
+        };
+        client.run()
+    }
+}
+
+/// Seconds since 1970, as far as 32 bits go.
+fn epoch() -> u32 {
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
+}
+
+/// A client that is served.
+struct Client<'a> {
+    link: Link<'a>,
+    end: FileServer,
+    shares: &'a [Share],
+    file: Option<Shared>,
+    /// Where its blocks go.
+    to: SocketAddr,
+}
+
+impl Client<'_> {
+    fn run(&mut self) -> Result<(), Failure> {
+        let (mut batch, mut parked) = (TxBuf::default(), 0..0);
+        loop {
+            self.end.poll_control(&mut self.link.out);
+            self.link.flush()?;
+            let Some(words) = self.link.read()? else {
+                return if self.end.is_sending() {
+                    Err(lost("the client left early"))
+                } else {
+                    Ok(())
+                };
+            };
+            if !words.is_empty() {
+                self.link.heard = clock::now();
+                self.hear(&words)?;
+            }
+            let now = clock::now();
+            if parked.is_empty() && self.end.permit(now) {
+                self.compose(&mut batch)?;
+                parked = 0..batch.bytes().len();
+            }
+            self.link.send(self.to, &batch, &mut parked)?;
+            if self.end.is_sending() && self.end.is_abandoned(now) {
+                return Err(lost(format!(
+                    "no feedback for {} s: does its data arrive?",
+                    PATIENCE[0].as_secs()
+                )));
+            }
+            self.end.poll_control(&mut self.link.out);
+            self.link.flush()?;
+            let wanted = if parked.is_empty() {
+                PollFlags::empty()
+            } else {
+                PollFlags::OUT
+            };
+            let wake = self.end.wake().filter(|_| parked.is_empty());
+            self.link.go_on()?;
+            if wake.is_none_or(|wake| wake > clock::now()) {
+                self.link.wait(wanted, wake)?;
+            }
+        }
+    }
+
+    /// Answers what it asks.
+    fn hear(&mut self, words: &[u8]) -> Result<(), Failure> {
+        let broke = |e: &dyn std::fmt::Display| {
+            Failure::new(
+                Exit::Protocol,
+                format!("the client broke the protocol: {e}"),
+            )
+        };
+        let mut asked = self
+            .end
+            .on_control(clock::now(), words)
+            .map_err(|e| broke(&e))?;
+        while let Some(question) = asked {
+            self.link.patience = IDLE;
+            match question {
+                Asked::File(name) => self.offer(&name)?,
+                Asked::Names => {
+                    let files = listed(self.shares)?;
+                    self.end.names(files.iter().map(|(name, _)| &name[..]));
+                }
+                Asked::Directory => {
+                    let files = listed(self.shares)?;
+                    let files: Vec<_> = files.iter().map(|(n, size)| (&n[..], *size)).collect();
+                    self.end.directory(&files);
+                }
+                Asked::Port(port) => self.to.set_port(port),
+                Asked::Stopped => {
+                    say!("{}: sent", self.to.ip());
+                    self.file = None;
+                }
+                Asked::Denied => {
+                    self.end.poll_control(&mut self.link.out);
+                    self.link.flush()?;
+                    return Err(Failure::new(Exit::Auth, "it does not know the secret"));
+                }
+            }
+            self.end.poll_control(&mut self.link.out);
+            if self.link.out.len() > UNREAD {
+                return Err(broke(&"it asks and does not read the answers"));
+            }
+            asked = self
+                .end
+                .on_control(clock::now(), &[])
+                .map_err(|e| broke(&e))?;
+        }
+        Ok(())
+    }
+
+    fn offer(&mut self, name: &[u8]) -> Result<(), Failure> {
+        let text = shown(name);
+        // A port of its own for each file, so that late blocks of one are none of the next.
+        *self.link.udp = socket(SocketAddr::new(self.link.local, 0))?;
+        match Shared::open(self.shares, name) {
+            Ok(file) => {
+                say!("{}: {text}, {} bytes", self.to.ip(), file.size());
+                self.end.offer(file.size());
+                self.file = Some(file);
+            }
+            Err(e) => {
+                say!("{}: refused {text}: {e}", self.to.ip());
+                self.end.refuse();
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills `batch` with blocks that are due.
+    fn compose(&mut self, batch: &mut TxBuf) -> Result<(), Failure> {
+        let (header, now) = (HEADER as usize, clock::now());
+        let size = header + self.end.block() as usize;
+        for _ in 0..batch.begin(size) {
+            let Some((block, offset, len)) = self.end.next_block(now) else {
+                break;
+            };
+            let segment = &mut batch.next_segment()[..size];
+            let encoded = block.encode(&mut Writer::new(segment));
+            encoded.expect("a block holds its header");
+            let (data, rest) = segment[header..].split_at_mut(len as usize);
+            rest.fill(0);
+            if let Some(file) = &self.file {
+                let read = file.read(data, offset);
+                read.map_err(|e| Failure::new(Exit::SourceMissing, e.0))?;
+            }
+            batch.commit(size, size);
+        }
+        Ok(())
+    }
+}
+
+/// The files that may be fetched and lie directly in a share; those whose names a request can hold.
+fn listed(shares: &[Share]) -> Result<Vec<(Vec<u8>, u64)>, Failure> {
+    let files = Shared::list(shares, FILES);
+    let mut files = files.map_err(|e| {
+        Failure::new(
+            Exit::SourceMissing,
+            format!("a share cannot be listed: {e}"),
+        )
+    })?;
+    files.retain(|(name, _)| name.len() < MAX_LINE && !name.contains(&b'\n'));
+    Ok(files)
+}
+
+/// A server that is asked.
+struct Server<'a> {
+    link: Link<'a>,
+    end: FileClient,
+    inbox: Inbox,
+    /// Where it is, and where the blocks of a file come from once that is known.
+    at: IpAddr,
+    from: Option<SocketAddr>,
+    /// The port for blocks; 0: another for each file.
+    port: u16,
+    /// Datagrams that were no block of the file.
+    misfits: u64,
+}
+
+impl Server<'_> {
+    /// Waits for news; blocks are written to `part`.
+    fn news(&mut self, part: Option<&Part>) -> Result<News, Failure> {
+        let broke = |e| {
+            Failure::new(
+                Exit::Protocol,
+                format!("the server broke the protocol: {e}"),
+            )
+        };
+        let mut words = Vec::new();
+        loop {
+            let now = clock::now();
+            let mut news = self.end.on_control(now, &words).map_err(broke)?;
+            self.end.poll_control(now, &mut self.link.out);
+            if news.is_none() {
+                // What is said to the server may end the file.
+                news = self.end.on_control(now, &[]).map_err(broke)?;
+            }
+            self.link.flush()?;
+            if let Some(news) = news {
+                while !self.link.out.is_empty() {
+                    self.link.wait(PollFlags::empty(), None)?;
+                    self.link.flush()?;
+                }
+                return Ok(news);
+            }
+            self.link.wait(PollFlags::IN, self.end.deadline())?;
+            // A feedback is due for datagrams that have come before the server's words.
+            while !self.take(part)? {
+                self.link.go_on()?;
+            }
+            let now = clock::now();
+            if self.end.deadline().is_some_and(|at| at <= now)
+                && let Some(reason) = self.end.on_timer(now)
+            {
+                return Err(lost(reason.to_string()));
+            }
+            words = self
+                .link
+                .read()?
+                .ok_or_else(|| lost("the server ended the connection"))?;
+            if !words.is_empty() {
+                self.link.heard = now;
+            }
+        }
+    }
+
+    /// Takes datagrams, up to a bound; whether there are no more.
+    fn take(&mut self, part: Option<&Part>) -> Result<bool, Failure> {
+        let (end, misfits, now) = (&mut self.end, &mut self.misfits, clock::now());
+        let (at, source) = (self.at, &mut self.from);
+        let (mut place, mut heard) = (Vec::new(), false);
+        let drained = self.link.drain(&mut self.inbox, |from, datagram| {
+            place.clear();
+            let stranger = from.ip() != at || source.is_some_and(|known| known != from);
+            if stranger || end.on_datagram(now, datagram, &mut place).is_err() {
+                *misfits += 1;
+                return Ok(());
+            }
+            *source = Some(from);
+            heard = true;
+            for extent in &place {
+                let data = &datagram[extent.range()];
+                if let Some(part) = part {
+                    part.write(data, extent.offset)
+                        .map_err(|e| Failure::from(&e))?;
+                }
+            }
+            Ok(())
+        });
+        if heard {
+            self.link.heard = now;
+        }
+        drained
+    }
+
+    /// Waits until it can be asked.
+    fn ready(&mut self) -> Result<(), Failure> {
+        match self.news(None)? {
+            News::Ready => Ok(()),
+            _ => Err(
+                Failure::new(Exit::Auth, "the server does not let this client in").fix(
+                    "name the file with its secret by --secret-file; without one both use the one \
+                     that everybody knows",
+                ),
+            ),
+        }
+    }
+
+    /// Where the next file's blocks are taken: blocks of the file before may still be on their way.
+    fn new_port(&mut self) -> Result<(), Failure> {
+        if self.port == 0 {
+            *self.link.udp = socket(SocketAddr::new(self.link.local, 0))?;
+        }
+        while !self.link.drain(&mut self.inbox, |_, _| Ok(()))? {
+            self.link.go_on()?;
+        }
+        let at = self.link.udp.local_addr().map_err(|e| net("UDP", &e))?;
+        self.end.set_port(at.port());
+        self.from = None;
+        Ok(())
+    }
+
+    /// Fetches `name` into `local`; its length.
+    fn fetch(&mut self, name: &[u8], local: &Path) -> Result<u64, Failure> {
+        let part = Part::create(local).map_err(|e| Failure::from(&e))?;
+        self.new_port()?;
+        self.end.ask(Request::File(name));
+        let News::File(size) = self.news(None)? else {
+            let text = format!("the server has no {}", shown(name));
+            return Err(Failure::new(Exit::SourceMissing, text));
+        };
+        let before = self.misfits;
+        self.news(Some(&part)).map_err(|failure| {
+            let strangers = self.misfits - before;
+            if strangers == 0 {
+                return failure;
+            }
+            let text = format!(
+                "{} ({strangers} datagrams were no blocks of it)",
+                failure.text
+            );
+            Failure::new(failure.exit, text)
+        })?;
+        part.keep().map_err(|e| Failure::from(&e))?;
+        say!("{}: {size} bytes, not verified", local.display());
+        Ok(size)
+    }
+}
+
+/// Asks the server at `host`.
+fn with_server<R>(
+    host: &str,
+    secret: &Secret,
+    (wanted, port): (Parameters, u16),
+    ask: impl FnOnce(&mut Server<'_>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let to = resolve_at(host, PORT)?;
+    let secret = secret.read()?;
+    let stop = interrupt::stop().map_err(|e| internal(&e))?;
+    let (tcp, mut local) = connect(to, "a server")?;
+    local.set_port(port);
+    let mut udp = socket(local)?;
+    let mut server = Server {
+        link: Link::new(tcp, &mut udp, (PATIENCE[1], &stop))?,
+        end: FileClient::new(&secret, wanted, PATIENCE[1]),
+        inbox: Inbox::new(),
+        at: to.ip().to_canonical(),
+        from: None,
+        port,
+        misfits: 0,
+    };
+    server.ready()?;
+    ask(&mut server)
+}
+
+impl Get {
+    fn run(&self) -> Result<(), Failure> {
+        let name = self.remote.as_bytes();
+        check_name(name, MAX_LINE - 1).map_err(|e| Failure::from(&e))?;
+        if name.contains(&b'\n') {
+            return Err(Failure::usage("a name cannot hold a line feed here"));
+        }
+        let rate = u32::try_from(self.rate.bps()).unwrap_or(u32::MAX);
+        if self.rate.bps() < 200 * u64::from(self.block) {
+            return Err(Failure::usage(format!(
+                "--rate {}: at least {} for blocks of {} bytes",
+                self.rate,
+                Rate::from_bps(200 * u64::from(self.block)),
+                self.block
+            )));
+        }
+        let wanted = Parameters {
+            block_size: self.block,
+            rate,
+            ..Parameters::default()
+        };
+        with_server(&self.host, &self.secret, (wanted, self.port), |server| {
+            if name != b"*" {
+                return server.fetch(name, &self.local).map(drop);
+            }
+            server.end.ask(Request::Names);
+            let News::Names(names) = server.news(None)? else {
+                return Err(Failure::new(Exit::Protocol, "the server gave no list"));
+            };
+            for (name, local) in self.files(&names)? {
+                server.fetch(name, &local)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Where each of the server's files goes: into the folder, by the last part of its name.
+    fn files<'a>(&self, names: &'a [Vec<u8>]) -> Result<Vec<(&'a [u8], PathBuf)>, Failure> {
+        if !fs::metadata(&self.local).is_ok_and(|there| there.is_dir()) {
+            let text = format!("{} is no folder", self.local.display());
+            return Err(Failure::new(Exit::DestError, text).fix("make one for all the files"));
+        }
+        let mut files: Vec<(&[u8], PathBuf)> = Vec::new();
+        for name in names {
+            let last = name.rsplit(|b| *b == b'/').next().unwrap_or_default();
+            let bad = matches!(last, b"" | b"." | b"..") || name.contains(&b'\n');
+            let local = self.local.join(OsStr::from_bytes(last));
+            if bad || files.iter().any(|(_, other)| *other == local) {
+                let text = format!("the server lists {}, which cannot be kept", shown(name));
+                return Err(Failure::new(Exit::DestError, text)
+                    .fix("two files may not have one name: fetch them one by one"));
+            }
+            files.push((name, local));
+        }
+        Ok(files)
+    }
+}
+
+impl List {
+    fn run(&self) -> Result<(), Failure> {
+        let wanted = (Parameters::default(), 0);
+        with_server(&self.host, &self.secret, wanted, |server| {
+            server.end.ask(Request::Directory);
+            let News::Directory(files) = server.news(None)? else {
+                return Err(Failure::new(Exit::Protocol, "the server gave no list"));
+            };
+            for (name, size) in files {
+                crate::out::line(format!("{size:>15} {}", shown(&name)));
+            }
+            Ok(())
+        })
+    }
+}
