@@ -3,7 +3,10 @@
 
 use std::ops::Range;
 
-use crate::{send::Piece, store::ObjectId};
+use crate::{
+    send::Piece,
+    store::{Extent, ObjectId},
+};
 
 /// So many bytes of `object` from `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +115,19 @@ impl Layout {
                 }
             })
             .take_while(|piece| piece.len > 0)
+    }
+
+    /// Adds where the bytes of packet `n` belong, which are at `at` of their batch.
+    pub fn place(&self, n: u64, mut at: u32, into: &mut Vec<Extent>) {
+        for piece in self.pieces(n) {
+            into.push(Extent {
+                object: piece.object,
+                offset: piece.offset,
+                len: piece.len,
+                at,
+            });
+            at = at.saturating_add(piece.len);
+        }
     }
 }
 
