@@ -117,22 +117,16 @@ impl Layout {
             .take_while(|piece| piece.len > 0)
     }
 
-    /// Appends what is to be placed of packet `n`, whose data begins at `at` in the batch's buffer.
+    /// Adds where the bytes of packet `n` belong, which are at `at` of their batch.
     pub fn place(&self, n: u64, mut at: u32, into: &mut Vec<Extent>) {
-        for Piece {
-            object,
-            offset,
-            len,
-            ..
-        } in self.pieces(n)
-        {
+        for piece in self.pieces(n) {
             into.push(Extent {
-                object,
-                offset,
-                len,
+                object: piece.object,
+                offset: piece.offset,
+                len: piece.len,
                 at,
             });
-            at = at.saturating_add(len);
+            at = at.saturating_add(piece.len);
         }
     }
 }

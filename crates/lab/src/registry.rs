@@ -1,6 +1,7 @@
 //! Which protocol does a name mean? Every protocol that can be run, made from one kind of [`Choice`],
 //! so that commands know none of them.
 
+mod fobs;
 mod rbudp;
 mod sabul;
 mod ttp;
@@ -186,6 +187,7 @@ fn own() -> Vec<Entry> {
     .chain(udt::entries())
     .chain([sabul::entry(), ttp::entry()])
     .chain(rbudp::entries())
+    .chain(fobs::entries())
     .collect()
 }
 

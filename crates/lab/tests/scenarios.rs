@@ -10,6 +10,7 @@ mod scenarios {
     mod cells;
     mod disks;
     mod faults;
+    mod fobs;
     mod kit;
     mod liveness;
     mod policy;

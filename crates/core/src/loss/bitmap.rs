@@ -58,10 +58,10 @@ impl Bitmap {
         }
     }
 
-    /// Fills `into` with the bits of the numbers from 0 on, least significant first.
-    pub fn write(&self, into: &mut [u8]) {
+    /// Fills `into` with the bits of the numbers from `first` on, a multiple of 64, least significant first.
+    pub fn write(&self, first: u64, into: &mut [u8]) {
         for (i, bytes) in into.chunks_mut(8).enumerate() {
-            let word = self.word(64 * i as u64).to_le_bytes();
+            let word = self.word(first + 64 * i as u64).to_le_bytes();
             bytes.copy_from_slice(&word[..bytes.len()]);
         }
     }
@@ -208,11 +208,14 @@ mod tests {
                 map.insert(*n);
             }
             let mut bytes = [0; 40];
-            map.write(&mut bytes);
+            map.write(0, &mut bytes);
             for n in 0..320 {
                 let bit = bytes[usize::try_from(n / 8).unwrap()] >> (n % 8) & 1 == 1;
                 prop_assert_eq!(bit, members.contains(&n));
             }
+            let mut from = [0; 24];
+            map.write(128, &mut from);
+            prop_assert_eq!(&from[..], &bytes[16..]);
             let back = Bitmap::from_bytes(&bytes, end);
             for n in 0..400 {
                 prop_assert_eq!(back.contains(n), n < end && members.contains(&n));

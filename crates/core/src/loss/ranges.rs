@@ -119,6 +119,25 @@ impl Ranges {
         self.map.first_key_value().map(|(s, _)| *s)
     }
 
+    /// The smallest number that is at least `n`.
+    pub fn next_from(&self, n: u64) -> Option<u64> {
+        self.within(n..u64::MAX).next().map(|range| range.start)
+    }
+
+    /// Takes out the numbers from `n` on.
+    #[must_use]
+    pub fn split_off(&mut self, n: u64) -> Self {
+        let mut map = self.map.split_off(&n);
+        if let Some(mut last) = self.map.last_entry()
+            && *last.get() > n
+        {
+            map.insert(n, std::mem::replace(last.get_mut(), n));
+        }
+        let total = map.iter().map(|(start, end)| end - start).sum();
+        self.total -= total;
+        Self { map, total }
+    }
+
     /// Takes out the smallest number.
     pub fn pop_first(&mut self) -> Option<u64> {
         let (start, end) = self.map.pop_first()?;
@@ -199,7 +218,13 @@ mod tests {
             prop_assert_eq!(without.within(a..a + n).count(), 0);
             prop_assert_eq!(without.iter().flatten().count() as u64, without.total());
             prop_assert_eq!(without.total() + has.len() as u64, ranges.total());
-            let mut above = ranges.clone();
+            prop_assert_eq!(ranges.next_from(a), (a..300).find(|k| twin[usize::try_from(*k).unwrap()]));
+            let mut below = ranges.clone();
+            let mut above = below.split_off(a);
+            prop_assert!(above.iter().all(|r| r.start >= a) && below.iter().all(|r| r.end <= a));
+            prop_assert_eq!(below.total() + above.total(), ranges.total());
+            prop_assert_eq!(below.iter().chain(above.iter()).flatten().count() as u64, ranges.total());
+            above = ranges.clone();
             above.trim(a);
             let left = above.iter().flatten().count() as u64;
             prop_assert!(above.iter().all(|r| r.start >= a) && left == above.total());

@@ -1,9 +1,11 @@
 //! Sending in rounds: a block of packets is sent whole, the receiver then says which of them it has, and
 //! the rest is sent in the next round, until nothing is missing. RBUDP does it with one block at a time;
-//! with more blocks the next one fills the time in which the first is being reported and repaired.
+//! with more blocks the next one fills the time in which the first is being reported and repaired. FOBS has
+//! rounds that do not wait for reports: of so many packets, what is known to be missing first; or of all that
+//! is not known to have arrived.
 //!
 //! - which bytes a packet holds: [`Layout`](crate::layout::Layout)
-//! - the two ends: [`RoundSender`], [`RoundReceiver`]
+//! - the two ends: [`RoundSender`], [`RoundReceiver`]; a block on the wire: [`wire`]
 //!
 //! Packets of all blocks are counted in one space of [`NUMBERS`] that wraps: a block has those from its
 //! first on. So a late packet of a block that is over is told from one of the next.
@@ -12,10 +14,11 @@ mod receiver;
 mod sender;
 #[cfg(test)]
 mod tests;
+pub mod wire;
 
 pub use self::{
-    receiver::{Arrived, RoundReceiver},
-    sender::{Counts, RoundSender},
+    receiver::{Arrived, Report, RoundReceiver},
+    sender::{Counts, Judged, Leaving, RoundSender, Rounds},
 };
 
 use crate::seq::Wrap;

@@ -8,6 +8,8 @@ use crate::{
     codec::DecodeError,
     layout::Layout,
     loss::{Bitmap, Insert},
+    shell::Incoming,
+    store::Extent,
     time::Instant,
 };
 
@@ -18,10 +20,16 @@ struct Block {
     have: Bitmap,
     /// Packets in `have`.
     count: u64,
-    /// Packets that arrived in this round, again ones too.
+    /// Packets that arrived since the last report, again ones too.
     in_round: u64,
-    /// The sender asked and was not answered: packets that left in the round, and when it is judged.
-    asked: Option<(u64, Instant)>,
+    /// New ones since then.
+    news: u64,
+    /// Reported unasked after so many new packets, and when all are there.
+    every: Option<u64>,
+    /// The sender asks of no round before this one.
+    round: u32,
+    /// The sender asked and was not answered: of which round, packets that left in it, and when it is judged.
+    asked: Option<(u32, u64, Instant)>,
 }
 
 /// What a packet was.
@@ -35,12 +43,29 @@ pub enum Arrived<'a> {
     Stale,
 }
 
+/// What is there of a block.
+#[derive(Debug)]
+pub struct Report {
+    /// The block's first number.
+    pub first: u32,
+    /// The last round of which the sender asked; none if the report is made unasked.
+    pub through: Option<u32>,
+    /// The block's packets.
+    pub packets: u64,
+    /// How many of them are there.
+    pub count: u64,
+    /// Which.
+    pub have: Bitmap,
+}
+
 /// The receiver of blocks.
 #[derive(Debug, Default)]
 pub struct RoundReceiver {
     blocks: VecDeque<Block>,
     /// How long after the question packets of the round may still come.
     grace: Duration,
+    /// Packets that were there before, or of no block.
+    dropped: u64,
 }
 
 impl RoundReceiver {
@@ -49,8 +74,14 @@ impl RoundReceiver {
         self.grace = grace;
     }
 
-    /// A block is on its way, whose packets count from `first` on.
-    pub fn on_block(&mut self, first: u32, layout: Layout) -> Result<(), DecodeError> {
+    /// A block is on its way, whose packets count from `first` on. It is reported when the sender asks, or
+    /// unasked, too, after `every` new packets and when all are there.
+    pub fn on_block(
+        &mut self,
+        first: u32,
+        layout: Layout,
+        every: Option<u64>,
+    ) -> Result<(), DecodeError> {
         let packets = layout.packets();
         let held: u64 = self.blocks.iter().map(|b| b.layout.packets()).sum();
         let fits = (1..=MAX_PACKETS).contains(&packets) && held + packets <= 2 * MAX_PACKETS;
@@ -71,6 +102,9 @@ impl RoundReceiver {
             have: Bitmap::default(),
             count: 0,
             in_round: 0,
+            news: 0,
+            every: every.map(|every| every.max(1)),
+            round: 0,
             asked: None,
         });
         Ok(())
@@ -95,15 +129,51 @@ impl RoundReceiver {
             return Ok(Arrived::Again);
         }
         block.count += 1;
+        block.news += 1;
         Ok(Arrived::New(&block.layout, n))
     }
 
-    /// The sender asks for a report of the block that begins at `first`, after `sent` packets.
-    pub fn on_question(&mut self, now: Instant, first: u32, sent: u64) -> Result<(), DecodeError> {
+    /// The packet with this number arrived, its data behind the first `header` bytes of `datagram`; adds
+    /// what is to be placed.
+    pub fn on_datagram(
+        &mut self,
+        number: u32,
+        datagram: &Incoming<'_>,
+        header: usize,
+        place: &mut Vec<Extent>,
+    ) -> Result<(), DecodeError> {
+        let data = datagram.extent(header, 0, 0)?;
+        match self.on_packet(number, data.len)? {
+            Arrived::New(layout, n) => layout.place(n, data.at, place),
+            Arrived::Again | Arrived::Stale => self.dropped += 1,
+        }
+        Ok(())
+    }
+
+    /// Datagrams that were there before, or of no block.
+    pub const fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// The block that begins at `first` is waited for.
+    pub fn awaits(&self, first: u32) -> bool {
+        self.blocks.iter().any(|block| block.first == first)
+    }
+
+    /// The sender asks for a report of the block that begins at `first`, after the `sent` packets of `round`.
+    /// What is not answered is asked with the next round, too.
+    pub fn on_question(
+        &mut self,
+        now: Instant,
+        first: u32,
+        round: u32,
+        sent: u64,
+    ) -> Result<(), DecodeError> {
         let mut blocks = self.blocks.iter_mut();
-        match blocks.find(|block| block.first == first && block.asked.is_none()) {
+        match blocks.find(|block| block.first == first && block.round <= round) {
             Some(block) => {
-                block.asked = Some((sent, now + self.grace));
+                block.asked = Some((round, sent, now + self.grace));
+                block.round = round.saturating_add(1);
                 Ok(())
             }
             None => Err(DecodeError::Malformed("a question out of turn")),
@@ -117,24 +187,34 @@ impl RoundReceiver {
 
     /// When the next report is due.
     pub fn due(&self) -> Option<Instant> {
-        let due = |block: &Block| block.asked.map(|(sent, at)| block.due(sent, at));
-        self.blocks.iter().filter_map(due).min()
+        self.blocks.iter().filter_map(Block::due).min()
     }
 
-    /// A report that is due: the block's first number, its packets, how many are there, and which. With
-    /// the report of all of them the block is over.
-    pub fn report(&mut self, now: Instant) -> Option<(u32, u64, u64, Bitmap)> {
-        let is_due = |b: &Block| b.asked.is_some_and(|(sent, at)| b.due(sent, at) <= now);
+    /// A report that is due. With the report of all of its packets a block is over.
+    pub fn report(&mut self, now: Instant) -> Option<Report> {
+        let is_due = |block: &Block| block.due().is_some_and(|at| at <= now);
         let i = self.blocks.iter().position(is_due)?;
         let block = self.blocks.get_mut(i)?;
-        (block.asked, block.in_round) = (None, 0);
+        // One that is made unasked before its round is judged says nothing of the round.
+        let judged = block.judged().is_some_and(|at| at <= now);
+        let through = block.asked.take_if(|_| judged).map(|(round, ..)| round);
+        block.news = 0;
+        if judged {
+            block.in_round = 0;
+        }
         let (first, packets, count) = (block.first, block.layout.packets(), block.count);
         let have = if count == packets {
             self.blocks.remove(i)?.have
         } else {
             block.have.clone()
         };
-        Some((first, packets, count, have))
+        Some(Report {
+            first,
+            through,
+            packets,
+            count,
+            have,
+        })
     }
 }
 
@@ -145,9 +225,19 @@ impl Block {
         (n < self.layout.packets() && number < NUMBERS).then_some(n)
     }
 
-    /// When the report is due that is to be made at `at` unless all `sent` packets of the round are here.
-    fn due(&self, sent: u64, at: Instant) -> Instant {
+    /// When the round is judged of which the sender asked: after the grace, unless all its packets are here.
+    fn judged(&self) -> Option<Instant> {
+        let (_, sent, at) = self.asked?;
         let all = self.in_round >= sent || self.count == self.layout.packets();
-        if all { Instant::EPOCH } else { at }
+        Some(if all { Instant::EPOCH } else { at })
+    }
+
+    /// When a report is due.
+    fn due(&self) -> Option<Instant> {
+        let all = self.count == self.layout.packets();
+        if self.every.is_some_and(|every| all || self.news >= every) {
+            return Some(Instant::EPOCH);
+        }
+        self.judged()
     }
 }

@@ -1,17 +1,28 @@
 //! What goes next? What is missing of the oldest block first. A block's round is over when each of its
-//! packets has left; then its receiver is asked.
+//! packets has left, or as many as a round may have; what is reported missing goes first in a later one.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
 use super::{MAX_BLOCKS, MAX_PACKETS, MAX_RUNS, Numbers};
 use crate::{
     codec::DecodeError,
     layout::{Layout, Run},
-    loss::Bitmap,
+    loss::{Bitmap, Ranges},
     send::Outbox,
+    stats::Stats,
     store::ObjectId,
     time::Instant,
 };
+
+/// What is a round?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rounds {
+    /// What was reported missing, then what has not left yet, so many packets at most. The receiver is asked
+    /// for a report; the next round begins as soon as there is something for it.
+    Reported(u64),
+    /// All that is not known to have arrived, over and over. Reports come unasked.
+    Unreported,
+}
 
 /// Where a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +31,27 @@ enum Phase {
     New,
     /// The receiver was told, and is not known to wait for it.
     Announced,
-    /// The packets of a round leave; this one and those behind it have not.
-    Sending(u64),
-    /// The receiver is to be asked.
-    Sent,
+    /// Packets may leave.
+    Ready,
+}
+
+/// Packets that left together.
+#[derive(Debug, Default)]
+struct Round {
+    number: u32,
+    /// Rounds of all blocks that began before it.
+    serial: u64,
+    /// Sent before; those from `at` on have not left in this round.
+    again: Ranges,
+    at: u64,
+    /// Sent for the first time.
+    fresh: Range<u64>,
+    /// Packets that left.
+    sent: u64,
+    /// Their bytes.
+    bytes: u64,
     /// The receiver was asked.
-    Asked,
+    asked: bool,
 }
 
 #[derive(Debug)]
@@ -37,23 +63,158 @@ struct Block {
     end: u64,
     /// What has arrived, as far as the receiver said.
     have: Bitmap,
-    round: u32,
-    /// Packets that left in this round.
-    sent: u64,
+    /// This packet and those behind it have not left.
+    fresh: u64,
+    /// Reported missing, for the next round.
+    missing: Ranges,
+    /// The round under way.
+    round: Round,
+    /// Those that are over and not reported.
+    over: VecDeque<Round>,
     phase: Phase,
+    /// A round was over of which the receiver is not asked.
+    unasked: bool,
 }
 
 impl Block {
-    /// The next packet of this round from `n` on.
-    fn next_missing(&self, n: u64) -> Option<u64> {
-        let there = n < self.end && self.have.contains(n);
-        let skip = if there {
-            self.have.run_up(n, self.end)
-        } else {
-            0
+    /// Begins a round if none is under way.
+    fn begin_round(&mut self, rounds: Rounds, serial: u64) {
+        if self.round.sent > 0 {
+            return;
+        }
+        let most = match rounds {
+            Rounds::Reported(most) => most,
+            Rounds::Unreported => {
+                self.missing = unreceived(std::iter::once(0..self.fresh), &self.have);
+                u64::MAX
+            }
         };
-        (n + skip < self.end).then_some(n + skip)
+        let mut again = std::mem::take(&mut self.missing);
+        if again.total() > most {
+            let last = nth(&again, most);
+            self.missing = again.split_off(last);
+        }
+        (self.round.again, self.round.at) = (again, 0);
+        (self.round.serial, self.round.fresh) = (serial, self.fresh..self.fresh);
     }
+
+    /// The next packet of the round.
+    fn next(&self, rounds: Rounds) -> Option<u64> {
+        let mut at = self.round.at;
+        while let Some(n) = self.round.again.next_from(at) {
+            if !self.have.contains(n) {
+                return Some(n);
+            }
+            at = n + self.have.run_up(n, self.end.max(n + 1));
+        }
+        let room = !matches!(rounds, Rounds::Reported(most) if self.round.sent >= most);
+        (room && self.fresh < self.end).then_some(self.fresh)
+    }
+
+    /// There is a packet for the round under way, or for the next.
+    fn has_packets(&self, rounds: Rounds) -> bool {
+        self.phase == Phase::Ready
+            && (rounds == Rounds::Unreported
+                || self.fresh < self.end
+                || !self.missing.is_empty()
+                || self.next(rounds).is_some())
+    }
+
+    /// Ends the round if it has no more packets.
+    fn end_round(&mut self, rounds: Rounds) {
+        if self.round.sent == 0 || self.next(rounds).is_some() {
+            return;
+        }
+        let number = self.round.number.saturating_add(1);
+        let next = Round {
+            number,
+            ..Round::default()
+        };
+        let round = std::mem::replace(&mut self.round, next);
+        match rounds {
+            Rounds::Reported(_) => self.over.push_back(round),
+            Rounds::Unreported => {
+                self.unasked = true;
+                // The receiver does not know where a block ends that was cut short.
+                if self.end < self.layout.packets() && self.over.is_empty() {
+                    self.over.push_back(round);
+                }
+            }
+        }
+    }
+
+    /// Takes a packet of the round under way, which has `len` bytes.
+    fn take(&mut self, n: u64, len: u64) {
+        if n < self.fresh {
+            self.round.at = n + 1;
+        } else {
+            self.fresh = n + 1;
+            self.round.fresh.end = n + 1;
+        }
+        self.round.sent += 1;
+        self.round.bytes += len;
+    }
+
+    /// Everything that is to arrive has.
+    fn is_complete(&self) -> bool {
+        self.fresh >= self.end
+            && (self.end == 0 || self.have.contains(0) && self.have.run_up(0, self.end) == self.end)
+    }
+}
+
+/// What of `within` is not in `have`.
+fn unreceived(within: impl IntoIterator<Item = Range<u64>>, have: &Bitmap) -> Ranges {
+    let mut missing = Ranges::default();
+    for range in within {
+        let mut n = range.start;
+        while n < range.end {
+            let run = have.run_up(n, range.end);
+            if !have.contains(n) {
+                missing.insert(n..n + run);
+            }
+            n += run;
+        }
+    }
+    missing
+}
+
+/// The number in `ranges` before which `count` of them are.
+fn nth(ranges: &Ranges, count: u64) -> u64 {
+    let mut left = count;
+    for range in ranges.iter() {
+        let len = range.end - range.start;
+        if left < len {
+            return range.start + left;
+        }
+        left -= len;
+    }
+    u64::MAX
+}
+
+/// What was judged with a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// The last of its rounds, counted from the first of all blocks.
+    pub serial: u64,
+    /// Packets that left in them.
+    pub sent: u64,
+    /// Those of them that have not arrived.
+    pub missing: u64,
+}
+
+/// A packet that leaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaving<'a> {
+    /// Its number.
+    pub number: u32,
+    /// Its block's layout.
+    pub layout: &'a Layout,
+    /// Its place in it.
+    pub n: u64,
+    /// The block's round.
+    pub round: u32,
+    /// Rounds of all blocks that began before this one.
+    pub serial: u64,
 }
 
 /// What a sender counts.
@@ -75,10 +236,23 @@ pub struct Counts {
     pub in_flight: u64,
 }
 
+impl Counts {
+    /// Adds them.
+    pub const fn fill_stats(&self, stats: &mut Stats) {
+        stats.data_sent = self.sent;
+        stats.repaired = self.repaired;
+        stats.retransmits = self.retransmits;
+        stats.data_acked = self.acked;
+        stats.packets_lost = self.lost;
+        stats.in_flight = self.in_flight;
+    }
+}
+
 /// The sender of blocks.
 #[derive(Debug)]
 pub struct RoundSender {
     waiting: Outbox,
+    rounds: Rounds,
     /// Bytes in a block at most.
     most: u64,
     /// Blocks on their way at most.
@@ -87,6 +261,8 @@ pub struct RoundSender {
     blocks: VecDeque<Block>,
     /// The number of the next block's first packet.
     next: u32,
+    /// Rounds begun.
+    serial: u64,
     counts: Counts,
     /// Since when the receiver is asked and says of nothing that it has arrived.
     silent: Option<Instant>,
@@ -99,15 +275,24 @@ impl RoundSender {
     pub fn new(block: u64, window: usize) -> Self {
         Self {
             waiting: Outbox::default(),
+            rounds: Rounds::Reported(u64::MAX),
             most: block.max(1),
             window: window.clamp(1, MAX_BLOCKS),
             payload: 1,
             blocks: VecDeque::new(),
             next: 0,
+            serial: 0,
             counts: Counts::default(),
             silent: None,
             cut: VecDeque::new(),
         }
+    }
+
+    /// With other rounds than the whole of what is missing.
+    #[must_use]
+    pub const fn with_rounds(mut self, rounds: Rounds) -> Self {
+        self.rounds = rounds;
+        self
     }
 
     /// The first packet has number `first` from now on. Only before there is a block.
@@ -128,9 +313,8 @@ impl RoundSender {
 
     /// Bytes that have not left once.
     pub fn unsent(&self) -> u64 {
-        let blocks = self.blocks.iter().filter(|block| block.round == 0);
-        let left = blocks.map(|block| {
-            let left = block.end.saturating_sub(block.sent);
+        let left = self.blocks.iter().map(|block| {
+            let left = block.end.saturating_sub(block.fresh);
             left.saturating_mul(block.layout.payload().into())
         });
         self.waiting.unsent().saturating_add(left.sum())
@@ -139,21 +323,28 @@ impl RoundSender {
     /// Forgets what has not left once: a block of which some has is cut short.
     pub fn cancel_unsent(&mut self) {
         self.waiting.cancel_unsent();
+        let (cut, rounds) = (&mut self.cut, self.rounds);
         self.blocks.retain_mut(|block| {
-            match block.phase {
-                Phase::New => block.end = 0,
-                Phase::Announced | Phase::Sending(0) if block.round == 0 => {
-                    block.end = 0;
-                    self.cut.push_back(block.first);
-                }
-                Phase::Sending(at) if block.round == 0 => {
-                    block.end = at;
-                    block.phase = Phase::Sent;
-                }
-                _ => {}
+            let whole = block.end == block.layout.packets();
+            if block.fresh >= block.end {
+                return true;
             }
-            block.end > 0
+            block.end = block.fresh;
+            block.end_round(rounds);
+            let over = block.is_complete();
+            if over && whole && block.phase != Phase::New {
+                cut.push_back(block.first);
+            }
+            !over
         });
+        self.rest();
+    }
+
+    /// Without blocks nothing is on its way.
+    fn rest(&mut self) {
+        if self.blocks.is_empty() {
+            (self.counts.in_flight, self.silent) = (0, None);
+        }
     }
 
     /// A block that its receiver need not wait for any more: its first number.
@@ -171,6 +362,11 @@ impl RoundSender {
         self.counts
     }
 
+    /// Rounds begun, of all blocks.
+    pub const fn rounds_begun(&self) -> u64 {
+        self.serial
+    }
+
     /// Since when the receiver is asked and says of nothing that it has arrived.
     pub const fn silent_since(&self) -> Option<Instant> {
         self.silent
@@ -180,7 +376,7 @@ impl RoundSender {
     /// under way; but what is not a whole block yet waits until that has left.
     fn begin(&mut self) {
         let full = self.waiting.unsent() >= self.most;
-        let leaving = |block: &Block| block.round == 0 && !matches!(block.phase, Phase::Asked);
+        let leaving = |block: &Block| block.fresh < block.end;
         let waits = !full && self.blocks.iter().any(leaving);
         let held: u64 = self.blocks.iter().map(|b| b.layout.packets()).sum();
         let room = MAX_PACKETS.min(2 * MAX_PACKETS - held.min(2 * MAX_PACKETS));
@@ -210,9 +406,12 @@ impl RoundSender {
             end: layout.packets(),
             layout,
             have: Bitmap::default(),
-            round: 0,
-            sent: 0,
+            fresh: 0,
+            missing: Ranges::default(),
+            round: Round::default(),
+            over: VecDeque::new(),
             phase: Phase::New,
+            unasked: false,
         });
         self.next = next;
     }
@@ -231,14 +430,14 @@ impl RoundSender {
     pub fn on_ready(&mut self, first: u32) {
         let announced = |b: &&mut Block| b.first == first && b.phase == Phase::Announced;
         if let Some(block) = self.blocks.iter_mut().find(announced) {
-            block.phase = Phase::Sending(0);
+            block.phase = Phase::Ready;
         }
     }
 
     /// Packets may leave.
     pub fn has_packets(&self) -> bool {
-        let sending = |block: &Block| matches!(block.phase, Phase::Sending(_));
-        self.blocks.iter().take(self.window).any(sending)
+        let mut sendable = self.blocks.iter().take(self.window);
+        sendable.any(|block| block.has_packets(self.rounds))
     }
 
     /// Something is on its way, or waits for the receiver.
@@ -246,100 +445,151 @@ impl RoundSender {
         !self.blocks.is_empty()
     }
 
-    /// Takes the next packet: its number, its block's layout, and its place in it.
-    pub fn next_packet(&mut self) -> Option<(u32, &Layout, u64)> {
-        let sending = |block: &&mut Block| matches!(block.phase, Phase::Sending(_));
+    /// Takes the next packet.
+    pub fn next_packet(&mut self) -> Option<Leaving<'_>> {
+        let rounds = self.rounds;
         let mut sendable = self.blocks.iter_mut().take(self.window);
-        let block = sendable.find(sending)?;
-        let Phase::Sending(at) = block.phase else {
-            return None;
-        };
-        let n = block.next_missing(at)?;
-        block.phase = match block.next_missing(n + 1) {
-            Some(next) => Phase::Sending(next),
-            None => Phase::Sent,
-        };
-        block.sent += 1;
+        let block = sendable.find(|block| block.has_packets(rounds))?;
+        block.begin_round(rounds, self.serial);
+        let n = block.next(rounds)?;
         let len = u64::from(block.layout.packet_len(n));
-        self.counts.in_flight += len;
-        if block.round == 0 {
-            self.counts.sent += len;
-        } else {
+        self.serial += u64::from(block.round.sent == 0);
+        let (round, serial) = (block.round.number, block.round.serial);
+        let again = n < block.fresh;
+        if !again || rounds != Rounds::Unreported {
+            self.counts.in_flight += len;
+        }
+        if again {
             self.counts.repaired += len;
             self.counts.retransmits += 1;
+        } else {
+            self.counts.sent += len;
         }
-        let number = Numbers::wrap(u64::from(block.first) + n);
-        Some((number, &block.layout, n))
+        block.take(n, len);
+        block.end_round(rounds);
+        Some(Leaving {
+            number: Numbers::wrap(u64::from(block.first) + n),
+            layout: &block.layout,
+            n,
+            round,
+            serial,
+        })
     }
 
     /// A round of which the receiver must be asked: the block's first number, the round, and how many
     /// packets left in it.
     pub fn ask(&mut self, now: Instant) -> Option<(u32, u32, u64)> {
-        let block = self.blocks.iter_mut().find(|b| b.phase == Phase::Sent)?;
-        block.phase = Phase::Asked;
-        self.silent.get_or_insert(now);
-        Some((block.first, block.round, block.sent))
+        for block in &mut self.blocks {
+            if std::mem::take(&mut block.unasked) {
+                self.silent.get_or_insert(now);
+            }
+            if let Some(round) = block.over.iter_mut().find(|round| !round.asked) {
+                round.asked = true;
+                self.silent.get_or_insert(now);
+                return Some((block.first, round.number, round.sent));
+            }
+        }
+        None
     }
 
     /// Packets of the block that begins at `first`, if its receiver was asked.
     pub fn asked(&self, first: u32) -> Option<u64> {
         let block = self.blocks.iter().find(|block| block.first == first)?;
-        (block.phase == Phase::Asked).then(|| block.layout.packets())
+        let asked = block.over.front().is_some_and(|round| round.asked);
+        asked.then(|| block.layout.packets())
     }
 
-    /// The receiver says what it has of the block that begins at `first`.
-    pub fn on_report(&mut self, first: u32, have: Bitmap) -> Result<(), DecodeError> {
+    /// Packets of the block that begins at `first`, if it is not over.
+    pub fn packets(&self, first: u32) -> Option<u64> {
+        let block = self.blocks.iter().find(|block| block.first == first)?;
+        Some(block.layout.packets())
+    }
+
+    /// The receiver says, unasked, that it has all of the block that begins at `first`, which may be over.
+    pub fn on_completed(&mut self, first: u32) -> Result<(), DecodeError> {
+        match self.packets(first) {
+            Some(packets) => self.on_report(first, None, all(packets)).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// The receiver says, asked for the rounds up to `through` or unasked, what it has of the block that
+    /// begins at `first`.
+    pub fn on_report(
+        &mut self,
+        first: u32,
+        through: Option<u32>,
+        have: Bitmap,
+    ) -> Result<Judged, DecodeError> {
+        const UNASKED: DecodeError = DecodeError::Malformed("a report that nobody asked for");
         let place = self.blocks.iter().position(|block| block.first == first);
         let found = place.and_then(|i| self.blocks.get_mut(i).map(|block| (i, block)));
-        let Some((i, block)) = found.filter(|(_, block)| block.phase == Phase::Asked) else {
-            return Err(DecodeError::Malformed("a report that nobody asked for"));
-        };
-        let (bytes, missing) = arrived(block, &have);
-        let before = arrived(block, &block.have).0;
-        let news = bytes.saturating_sub(before);
+        let (i, block) = found.ok_or(UNASKED)?;
+        let is_judged = |round: &Round| round.asked && Some(round.number) <= through;
+        if through.is_some() && !block.over.front().is_some_and(is_judged) {
+            return Err(UNASKED);
+        }
+        if have.end() > block.fresh {
+            return Err(DecodeError::Malformed("a report of packets never sent"));
+        }
+        let bytes = arrived(block, &have);
+        let news = bytes.saturating_sub(arrived(block, &block.have));
         self.counts.acked += news;
-        self.counts.lost += missing;
-        self.counts.rounds += 1;
-        let left = block.sent.saturating_mul(block.layout.payload().into());
-        self.counts.in_flight = self.counts.in_flight.saturating_sub(left);
         if news > 0 {
             self.silent = None;
-        }
-        // What has arrived does not go away.
-        if bytes >= before {
+            // What has arrived does not go away.
             block.have = have;
+            // What the round had still to send may have arrived.
+            block.end_round(self.rounds);
         }
-        if missing == 0 {
+        if self.rounds == Rounds::Unreported {
+            self.counts.in_flight = self.counts.in_flight.saturating_sub(news);
+        }
+        let mut judged = Judged::default();
+        while let Some(round) = block.over.pop_front_if(|round| is_judged(round)) {
+            let left = round.again.iter().chain([round.fresh]);
+            let missing = unreceived(left, &block.have);
+            judged.serial = round.serial;
+            judged.sent += round.sent;
+            judged.missing += missing.total();
+            missing.iter().for_each(|range| {
+                block.missing.insert(range);
+            });
+            self.counts.rounds += 1;
+            self.counts.in_flight = self.counts.in_flight.saturating_sub(round.bytes);
+        }
+        self.counts.lost += judged.missing;
+        if block.is_complete() {
             if block.end < block.layout.packets() {
                 self.cut.push_back(first);
             }
+            let open = block.over.iter().map(|round| round.bytes).sum::<u64>();
+            self.counts.in_flight = self.counts.in_flight.saturating_sub(open);
             self.blocks.remove(i);
-        } else {
-            block.round = block.round.saturating_add(1);
-            block.sent = 0;
-            block.phase = Phase::Sending(0);
         }
-        if self.blocks.is_empty() {
-            (self.counts.in_flight, self.silent) = (0, None);
-        }
-        Ok(())
+        self.rest();
+        Ok(judged)
     }
 }
 
-/// How many bytes of what is to arrive are in `have`, and how many packets are not.
-fn arrived(block: &Block, have: &Bitmap) -> (u64, u64) {
-    let (end, mut n, mut there, mut missing) = (block.end, 0, 0, 0);
+/// All of `packets`.
+fn all(packets: u64) -> Bitmap {
+    let bytes = vec![0xff; usize::try_from(packets.div_ceil(8)).unwrap_or(0)];
+    Bitmap::from_bytes(&bytes, packets)
+}
+
+/// How many bytes of what is to arrive are in `have`.
+fn arrived(block: &Block, have: &Bitmap) -> u64 {
+    let (end, mut n, mut there) = (block.end, 0, 0);
     while n < end {
         let run = have.run_up(n, end);
         if have.contains(n) {
             there += run;
-        } else {
-            missing += run;
         }
         n += run;
     }
     let payload = u64::from(block.layout.payload());
     let short = payload - u64::from(block.layout.packet_len(end.saturating_sub(1)));
     let last = end > 0 && have.contains(end - 1);
-    (there * payload - if last { short } else { 0 }, missing)
+    there * payload - if last { short } else { 0 }
 }

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 
@@ -14,6 +14,9 @@ fn at(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }
 
+/// Whatever was asked.
+const ANY: Option<u32> = Some(u32::MAX);
+
 /// Both ends with nothing between them but `loss`; how many packets left.
 fn exchange(
     sender: &mut RoundSender,
@@ -26,21 +29,24 @@ fn exchange(
         now += 1;
         assert!(now < 10_000, "it ends");
         while let Some((first, layout)) = sender.announce() {
-            receiver.on_block(first, layout.clone()).unwrap();
+            receiver.on_block(first, layout.clone(), None).unwrap();
             sender.on_ready(first);
         }
-        while let Some((number, layout, n)) = sender.next_packet() {
+        while let Some(Leaving {
+            number, layout, n, ..
+        }) = sender.next_packet()
+        {
             left += 1;
             if !rng.chance(loss) {
                 receiver.on_packet(number, layout.packet_len(n)).unwrap();
             }
         }
-        while let Some((first, _, sent)) = sender.ask(at(1)) {
-            receiver.on_question(at(now), first, sent).unwrap();
+        while let Some((first, round, sent)) = sender.ask(at(1)) {
+            receiver.on_question(at(now), first, round, sent).unwrap();
         }
-        while let Some((first, packets, _, have)) = receiver.report(at(now)) {
-            assert_eq!(sender.asked(first), Some(packets));
-            sender.on_report(first, have).unwrap();
+        while let Some(report) = receiver.report(at(now)) {
+            assert_eq!(sender.asked(report.first), Some(report.packets));
+            sender.on_report(report.first, ANY, report.have).unwrap();
         }
     }
     left
@@ -84,7 +90,10 @@ fn what_nobody_asked_for_or_announced_is_refused() {
     sender.announce().unwrap();
     sender.on_ready(0);
     sender.on_ready(5);
-    assert!(sender.on_report(0, Bitmap::default()).is_err(), "not asked");
+    assert!(
+        sender.on_report(0, ANY, Bitmap::default()).is_err(),
+        "not asked"
+    );
     let mut receiver = RoundReceiver::default();
     let layout = |len| {
         let mut layout = Layout::new(10);
@@ -95,28 +104,28 @@ fn what_nobody_asked_for_or_announced_is_refused() {
         }));
         layout
     };
-    assert!(receiver.on_block(0, layout(0)).is_err());
+    assert!(receiver.on_block(0, layout(0), None).is_err());
     assert!(
         receiver
-            .on_block(0, layout(10 * (MAX_PACKETS + 1)))
+            .on_block(0, layout(10 * (MAX_PACKETS + 1)), None)
             .is_err()
     );
-    receiver.on_block(NUMBERS - 1, layout(20)).unwrap();
+    receiver.on_block(NUMBERS - 1, layout(20), None).unwrap();
     assert!(
-        receiver.on_block(0, layout(10)).is_err(),
+        receiver.on_block(0, layout(10), None).is_err(),
         "its second packet has number 0"
     );
-    assert!(receiver.on_block(NUMBERS - 2, layout(20)).is_err());
-    assert!(receiver.on_question(at(1), 7, 1).is_err());
-    receiver.on_question(at(1), NUMBERS - 1, 2).unwrap();
+    assert!(receiver.on_block(NUMBERS - 2, layout(20), None).is_err());
+    assert!(receiver.on_question(at(1), 7, 0, 1).is_err());
+    receiver.on_question(at(1), NUMBERS - 1, 0, 2).unwrap();
     assert!(
-        receiver.on_question(at(1), NUMBERS - 1, 2).is_err(),
-        "not answered yet"
+        receiver.on_question(at(1), NUMBERS - 1, 0, 2).is_err(),
+        "the same round"
     );
     assert!(matches!(receiver.on_packet(1, 10), Ok(Arrived::Stale)));
     assert!(receiver.on_packet(0, 11).is_err());
     for n in 1..100 {
-        let _full = receiver.on_block(10 * n, layout(10));
+        let _full = receiver.on_block(10 * n, layout(10), None);
     }
     assert!(receiver.blocks_kept() <= 2 * MAX_BLOCKS);
 }
@@ -131,14 +140,15 @@ fn a_round_is_judged_when_its_packets_are_there_or_the_grace_is_over() {
         offset: 0,
         len: 30
     }));
-    receiver.on_block(0, layout).unwrap();
+    receiver.on_block(0, layout, None).unwrap();
     receiver.on_packet(0, 10).unwrap();
-    receiver.on_question(at(1), 0, 2).unwrap();
+    receiver.on_question(at(1), 0, 0, 2).unwrap();
     assert_eq!(receiver.due(), Some(at(6)));
     assert!(receiver.report(at(5)).is_none());
     receiver.on_packet(2, 10).unwrap();
-    let (_, packets, count, have) = receiver.report(at(5)).unwrap();
-    assert_eq!((packets, count, have.contains(1)), (3, 2, false));
+    let report = receiver.report(at(5)).unwrap();
+    assert_eq!((report.packets, report.count), (3, 2));
+    assert!(!report.have.contains(1) && report.through == Some(0));
     assert!(receiver.due().is_none());
 }
 
@@ -156,12 +166,12 @@ fn silence_begins_when_the_receiver_is_asked_and_ends_with_what_it_has() {
         "a round takes as long as it takes"
     );
     sender.ask(at(40_000)).unwrap();
-    sender.on_report(first, Bitmap::default()).unwrap();
+    sender.on_report(first, ANY, Bitmap::default()).unwrap();
     while sender.next_packet().is_some() {}
     sender.ask(at(50_000)).unwrap();
     assert_eq!(sender.silent_since(), Some(at(40_000)));
     sender
-        .on_report(first, Bitmap::from_bytes(&[2], 3))
+        .on_report(first, ANY, Bitmap::from_bytes(&[2], 3))
         .unwrap();
     assert_eq!(sender.silent_since(), None);
 }
@@ -172,11 +182,11 @@ fn what_is_cancelled_within_a_block_need_not_arrive() {
     sender.set_payload(100);
     sender.push(1, 0, 5_000);
     let (first, layout) = sender.announce().unwrap();
-    receiver.on_block(first, layout.clone()).unwrap();
+    receiver.on_block(first, layout.clone(), None).unwrap();
     assert!(sender.next_packet().is_none(), "nobody waits for it");
     sender.on_ready(first);
     for _ in 0..3 {
-        let (number, ..) = sender.next_packet().unwrap();
+        let number = sender.next_packet().unwrap().number;
         if number != 1 {
             receiver.on_packet(number, 100).unwrap();
         }
@@ -190,15 +200,135 @@ fn what_is_cancelled_within_a_block_need_not_arrive() {
     assert_eq!(receiver.blocks_kept(), 0);
 }
 
+#[test]
+fn rounds_of_a_few_packets_go_on_and_what_a_report_misses_goes_first_in_a_later_one() {
+    let mut sender = RoundSender::new(10_000, 1).with_rounds(Rounds::Reported(4));
+    sender.set_payload(100);
+    sender.push(1, 0, 1_000);
+    let (first, _) = sender.announce().unwrap();
+    sender.on_ready(first);
+    let take = |sender: &mut RoundSender, most| {
+        let mut taken = Vec::new();
+        while taken.len() < most
+            && let Some(leaving) = sender.next_packet()
+        {
+            taken.push((leaving.round, leaving.n));
+        }
+        taken
+    };
+    assert_eq!(
+        take(&mut sender, 5),
+        [(0, 0), (0, 1), (0, 2), (0, 3), (1, 4)]
+    );
+    assert_eq!(sender.ask(at(1)), Some((0, 0, 4)));
+    assert_eq!(sender.ask(at(1)), None, "the next is under way");
+    let have = |packets: &[u64]| {
+        let mut have = Bitmap::default();
+        for n in packets {
+            have.insert(*n);
+        }
+        have
+    };
+    assert!(
+        sender.on_report(first, Some(0), have(&[7])).is_err(),
+        "never sent"
+    );
+    let judged = sender.on_report(first, Some(0), have(&[0, 3, 4])).unwrap();
+    assert_eq!((judged.sent, judged.missing, judged.serial), (4, 2, 0));
+    assert!(
+        sender.on_report(first, Some(0), have(&[0, 3, 4])).is_err(),
+        "judged"
+    );
+    // Packet 2 arrives after all.
+    sender.on_report(first, None, have(&[0, 2, 3, 4])).unwrap();
+    let rest = [(1, 5), (1, 6), (1, 7), (2, 1), (2, 8), (2, 9)];
+    assert_eq!(take(&mut sender, 99), rest);
+    assert_eq!(
+        sender.counts().in_flight,
+        700,
+        "five fresh, one again, and 4"
+    );
+    let all: Vec<u64> = (0..10).collect();
+    sender.on_report(first, None, have(&all)).unwrap();
+    assert!(sender.is_idle() && sender.ask(at(1)).is_none());
+    assert_eq!(sender.counts().in_flight, 0);
+}
+
+#[test]
+fn what_is_cancelled_when_all_that_left_has_arrived_is_over() {
+    for rounds in [Rounds::Reported(2), Rounds::Unreported] {
+        let mut sender = RoundSender::new(10_000, 1).with_rounds(rounds);
+        sender.set_payload(100);
+        sender.push(1, 0, 1_000);
+        let (first, _) = sender.announce().unwrap();
+        sender.on_ready(first);
+        while sender.next_packet().is_some_and(|leaving| leaving.n < 3) {}
+        sender
+            .on_report(first, None, Bitmap::from_bytes(&[15], 4))
+            .unwrap();
+        assert_eq!(sender.unsent(), 600);
+        sender.cancel_unsent();
+        assert!(sender.is_idle());
+        assert_eq!(sender.take_cut(), Some(first));
+    }
+}
+
 proptest! {
+    /// Packets are lost and reports are late; a naive twin counts how often each packet left.
+    #[test]
+    fn no_packet_leaves_again_before_all_that_have_not_arrived_have(
+        (packets, every) in (1_u64..200, 1_u64..50),
+        (loss, late, seed) in (0.0..0.7, 0_usize..4, 0_u64..1_000),
+    ) {
+        let mut sender = RoundSender::new(1 << 20, 1).with_rounds(Rounds::Unreported);
+        let mut receiver = RoundReceiver::default();
+        sender.set_payload(10);
+        sender.push(1, 0, 10 * packets);
+        let (first, layout) = sender.announce().unwrap();
+        receiver.on_block(first, layout.clone(), Some(every)).unwrap();
+        sender.on_ready(first);
+        let (mut rng, mut reports) = (Rng::new(seed), VecDeque::new());
+        let mut times = vec![0_u64; usize::try_from(packets).unwrap()];
+        let mut acked = Bitmap::default();
+        let mut turns = 0;
+        while !sender.is_idle() {
+            turns += 1;
+            prop_assert!(turns < 100_000);
+            let leaving = sender.next_packet().unwrap();
+            let (n, number) = (usize::try_from(leaving.n).unwrap(), leaving.number);
+            let least = times.iter().enumerate().filter(|(i, _)| !acked.contains(*i as u64));
+            let least = least.map(|(_, times)| *times).min().unwrap();
+            prop_assert!(!acked.contains(leaving.n) && times[n] <= least);
+            prop_assert_eq!(times[n], u64::from(leaving.round));
+            times[n] += 1;
+            if !rng.chance(loss) {
+                receiver.on_packet(number, 10).unwrap();
+            }
+            reports.extend(receiver.report(at(turns)));
+            if reports.len() > late || sender.has_packets() && receiver.blocks_kept() == 0 {
+                let report = reports.pop_front().unwrap();
+                prop_assert_eq!(report.through, None);
+                acked = report.have.clone();
+                sender.on_report(first, None, report.have).unwrap();
+            }
+        }
+    }
+
     /// A naive twin holds what has to arrive, byte by byte.
     #[test]
     fn everything_arrives_through_any_loss(
         runs in proptest::collection::vec((0_u32..3, 0_u64..2_000, 0_u64..900), 1..12),
         (block, window, payload) in (50_u64..3_000, 1_usize..4, 10_u32..200),
         (loss, seed) in (0.0..0.7, 0_u64..1_000),
+        (rounds, every) in prop_oneof![
+            Just((Rounds::Reported(u64::MAX), None)),
+            (1_u64..30, prop_oneof![Just(None), Just(Some(u64::MAX))])
+                .prop_map(|(most, every)| (Rounds::Reported(most), every)),
+            (1_u64..30).prop_map(|every| (Rounds::Unreported, Some(every))),
+        ],
     ) {
-        let (mut sender, mut receiver) = (RoundSender::new(block, window), RoundReceiver::default());
+        let mut sender = RoundSender::new(block, window).with_rounds(rounds);
+        let mut receiver = RoundReceiver::default();
         sender.set_payload(payload);
         // Some cross the end of the numbers.
         sender.number_from(NUMBERS - 1 - u32::try_from(seed % 60).unwrap());
@@ -213,11 +343,11 @@ proptest! {
             turns += 1;
             prop_assert!(turns < 5_000);
             while let Some((first, layout)) = sender.announce() {
-                receiver.on_block(first, layout.clone()).unwrap();
+                receiver.on_block(first, layout.clone(), every).unwrap();
                 sender.on_ready(first);
             }
             for _ in 0..rng.below(40) {
-                let Some((number, layout, n)) = sender.next_packet() else { break };
+                let Some(Leaving { number, layout, n, .. }) = sender.next_packet() else { break };
                 let len = layout.packet_len(n);
                 if rng.chance(loss) {
                     continue;
@@ -229,12 +359,15 @@ proptest! {
                     }
                 }
             }
-            while let Some((first, _, sent)) = sender.ask(at(1)) {
-                receiver.on_question(at(turns), first, sent).unwrap();
+            while let Some((first, round, sent)) = sender.ask(at(1)) {
+                if every.is_none() || receiver.awaits(first) {
+                    receiver.on_question(at(turns), first, round, sent).unwrap();
+                }
             }
-            while let Some((first, _, count, have)) = receiver.report(at(turns)) {
-                prop_assert_eq!((0..3_000).filter(|n| have.contains(*n)).count() as u64, count);
-                sender.on_report(first, have).unwrap();
+            while let Some(report) = receiver.report(at(turns)) {
+                let have = report.have;
+                prop_assert_eq!((0..3_000).filter(|n| have.contains(*n)).count() as u64, report.count);
+                sender.on_report(report.first, report.through, have).unwrap();
             }
         }
         prop_assert_eq!(came, wanted);

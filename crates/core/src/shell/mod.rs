@@ -3,7 +3,7 @@
 //! time and close; batches, the store, counters and events. What is left to a protocol is a [`Machine`]:
 //! its packets, its feedback, its law. An [`Endpoint`] makes a protocol of it.
 //!
-//! - what a machine writes: [`Machine`], [`Packet`], [`Incoming`]
+//! - what a machine writes: [`Machine`], [`Packet`], [`Incoming`]; ready for it: [`Messages`]
 //! - on the control channel: [`frame`]; in datagrams: `datagram`
 //! - inside: `session`, `opening`, `channel`, `inband` (the channel in datagrams), `stream`, `batch`
 //!
@@ -16,6 +16,7 @@ mod endpoint;
 pub mod frame;
 mod inband;
 mod machine;
+mod messages;
 mod opening;
 mod session;
 mod stream;
@@ -26,5 +27,6 @@ pub use self::{
     endpoint::{Endpoint, Limits},
     frame::MAX_GREETING,
     machine::{Incoming, Machine, Packet},
+    messages::Messages,
     session::Shell,
 };

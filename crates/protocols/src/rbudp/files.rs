@@ -111,7 +111,8 @@ impl FileSender {
 
     fn on_report(&mut self, words: &[u8], packets: u64) -> Result<(), DecodeError> {
         let before = self.sender.counts();
-        self.sender.on_report(0, decode_report(words, packets)?)?;
+        let have = decode_report(words, packets)?;
+        self.sender.on_report(0, Some(u32::MAX), have)?;
         let news = self.sender.counts().acked - before.acked;
         let fruitful = news.saturating_mul(100) >= before.in_flight;
         self.fruitless = if fruitful { 0 } else { self.fruitless + 1 };
@@ -159,10 +160,10 @@ impl FileSender {
 
     /// The next packet: its number, and the bytes of the file in it.
     pub fn next_packet(&mut self) -> Option<(u32, u64, u32)> {
-        let (number, layout, n) = self.sender.next_packet()?;
-        let piece = layout.pieces(n).next()?;
+        let leaving = self.sender.next_packet()?;
+        let piece = leaving.layout.pieces(leaving.n).next()?;
         self.schedule.charge();
-        Some((number, piece.offset, piece.len))
+        Some((leaving.number, piece.offset, piece.len))
     }
 
     /// When packets may leave again.
@@ -203,6 +204,8 @@ pub struct FileReceiver {
     swapped: Option<bool>,
     /// Packets that had come when it was asked last, and how often it was since there were fewer.
     count: u64,
+    /// Reports made.
+    round: u32,
     fruitless: u32,
     kept: Vec<u8>,
     out: Vec<u8>,
@@ -220,6 +223,7 @@ impl FileReceiver {
             receiver: RoundReceiver::default(),
             swapped: None,
             count: 0,
+            round: 0,
             fruitless: 0,
             kept: Vec::new(),
             out,
@@ -273,7 +277,7 @@ impl FileReceiver {
             len: size,
         };
         if size > 0 && layout.push(run) {
-            self.receiver.on_block(0, layout)?;
+            self.receiver.on_block(0, layout, None)?;
         }
         Ok(())
     }
@@ -284,15 +288,18 @@ impl FileReceiver {
             self.out.extend([1, 0xff]);
             return Ok(());
         }
-        self.receiver.on_question(now, 0, MAX_PACKETS)?;
-        if let Some((_, packets, count, have)) = self.receiver.report(now) {
-            self.over = count == packets;
-            self.fruitless = if count > self.count {
+        // What the question says of its round is not read, as in the original.
+        self.receiver.on_question(now, 0, self.round, MAX_PACKETS)?;
+        self.round += 1;
+        if let Some(report) = self.receiver.report(now) {
+            let (packets, have) = (report.packets, report.have);
+            self.over = report.count == packets;
+            self.fruitless = if report.count > self.count {
                 0
             } else {
                 self.fruitless + 1
             };
-            self.count = count;
+            self.count = report.count;
             if self.fruitless >= FRUITLESS {
                 return Err(DecodeError::Malformed("rounds: nothing arrives"));
             }

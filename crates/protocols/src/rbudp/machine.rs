@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use farhaul_core::{
     codec::DecodeError,
-    rounds::{Arrived, RoundReceiver, RoundSender},
+    rounds::{RoundReceiver, RoundSender},
     send::{Permit, Schedule},
-    shell::{Incoming, Machine, Packet},
+    shell::{Incoming, Machine, Messages, Packet},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
     time::Instant,
@@ -22,6 +22,9 @@ use super::{
     },
 };
 
+/// There is one round at a time: a report is of that which was asked for.
+const ANY: Option<u32> = Some(u32::MAX);
+
 /// RBUDP in a session.
 pub struct RbudpMachine {
     config: Config,
@@ -30,13 +33,9 @@ pub struct RbudpMachine {
     schedule: Schedule,
     sender: RoundSender,
     receiver: RoundReceiver,
-    /// Control bytes that leave, from `said` on.
-    words: Vec<u8>,
-    said: usize,
+    messages: Messages,
     /// Blocks whose sender is to be told that they are waited for.
     ready: Vec<u32>,
-    duplicates: u64,
-    stale: u64,
 }
 
 impl RbudpMachine {
@@ -46,19 +45,14 @@ impl RbudpMachine {
             schedule: Schedule::new(Rate::UNLIMITED, 1),
             sender: RoundSender::new(config.block, config.window),
             receiver: RoundReceiver::default(),
-            words: Vec::new(),
-            said: 0,
+            messages: Messages::default(),
             ready: Vec::new(),
-            duplicates: 0,
-            stale: 0,
             config,
         }
     }
 
-    /// Makes the next message, if one is due.
-    fn compose(&mut self, now: Instant) {
-        self.words.clear();
-        self.said = 0;
+    /// Appends the next message, if one is due.
+    fn compose(&mut self, now: Instant, into: &mut Vec<u8>) {
         let message = if let Some(first) = self.ready.pop() {
             Message::Ready(first)
         } else if let Some(first) = self.sender.take_cut() {
@@ -68,22 +62,23 @@ impl RbudpMachine {
         } else if let Some((first, round, sent)) = self.sender.ask(now) {
             Message::Done { first, round, sent }
         } else {
-            return self.report(now);
+            return self.report(now, into);
         };
-        message.encode(&mut self.words);
+        message.encode(into);
     }
 
-    fn report(&mut self, now: Instant) {
-        let Some((first, packets, count, have)) = self.receiver.report(now) else {
+    fn report(&mut self, now: Instant, into: &mut Vec<u8>) {
+        let Some(report) = self.receiver.report(now) else {
             return;
         };
-        let all = count == packets;
+        let (first, packets, have) = (report.first, report.packets, report.have);
+        let all = report.count == packets;
         let ranges = missing_ranges(&have, packets).filter(|_| self.config.overlaps() && !all);
         if let Some(ranges) = ranges {
-            Message::Missing(first, ranges).encode(&mut self.words);
+            Message::Missing(first, ranges).encode(into);
         } else {
-            Message::Report(first).encode(&mut self.words);
-            encode_report(&have, packets, all, &mut self.words);
+            Message::Report(first).encode(into);
+            encode_report(&have, packets, all, into);
         }
     }
 
@@ -115,13 +110,7 @@ impl Machine for RbudpMachine {
         place: &mut Vec<Extent>,
     ) -> Result<(), DecodeError> {
         let number = decode_number(datagram.bytes)?;
-        let data = datagram.extent(HEADER, 0, 0)?;
-        match self.receiver.on_packet(number, data.len)? {
-            Arrived::New(layout, n) => layout.place(n, data.at, place),
-            Arrived::Again => self.duplicates += 1,
-            Arrived::Stale => self.stale += 1,
-        }
-        Ok(())
+        self.receiver.on_datagram(number, datagram, HEADER, place)
     }
 
     fn on_control(&mut self, now: Instant, bytes: &[u8]) -> Result<usize, DecodeError> {
@@ -130,11 +119,13 @@ impl Machine for RbudpMachine {
         };
         match message {
             Message::Block(first, layout) => {
-                self.receiver.on_block(first, layout)?;
+                self.receiver.on_block(first, layout, None)?;
                 self.ready.push(first);
             }
             Message::Ready(first) => self.sender.on_ready(first),
-            Message::Done { first, sent, .. } => self.receiver.on_question(now, first, sent)?,
+            Message::Done { first, round, sent } => {
+                self.receiver.on_question(now, first, round, sent)?;
+            }
             Message::Report(first) => {
                 let packets = self.asked(first)?;
                 let end = len + report_len(packets);
@@ -142,12 +133,12 @@ impl Machine for RbudpMachine {
                     return Ok(0);
                 };
                 let have = decode_report(report, packets)?;
-                self.sender.on_report(first, have)?;
+                self.sender.on_report(first, ANY, have)?;
                 return Ok(end);
             }
             Message::Missing(first, ranges) => {
                 let have = without(&ranges, self.asked(first)?)?;
-                self.sender.on_report(first, have)?;
+                self.sender.on_report(first, ANY, have)?;
             }
             Message::Cut(first) => {
                 self.receiver.on_cut(first);
@@ -158,13 +149,9 @@ impl Machine for RbudpMachine {
     }
 
     fn poll_control(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
-        if self.said == self.words.len() {
-            self.compose(now);
-        }
-        let rest = self.words.get(self.said..).unwrap_or_default();
-        let n = rest.len().min(room);
-        into.extend(&rest[..n]);
-        self.said += n;
+        let mut messages = std::mem::take(&mut self.messages);
+        messages.poll(room, into, |bytes| self.compose(now, bytes));
+        self.messages = messages;
     }
 
     fn permit(&mut self, now: Instant) -> Permit {
@@ -182,11 +169,11 @@ impl Machine for RbudpMachine {
     }
 
     fn next_packet(&mut self, _now: Instant, packet: &mut Packet<'_>) -> bool {
-        let Some((number, layout, n)) = self.sender.next_packet() else {
+        let Some(leaving) = self.sender.next_packet() else {
             return false;
         };
-        encode_number(packet.header(), number).expect("a packet holds its number");
-        for piece in layout.pieces(n) {
+        encode_number(packet.header(), leaving.number).expect("a packet holds its number");
+        for piece in leaving.layout.pieces(leaving.n) {
             packet.data(piece.object, piece.offset, piece.len);
         }
         self.schedule.charge();
@@ -225,15 +212,9 @@ impl Machine for RbudpMachine {
     }
 
     fn fill_stats(&self, stats: &mut Stats) {
-        let counts = self.sender.counts();
-        stats.data_sent = counts.sent;
-        stats.repaired = counts.repaired;
-        stats.retransmits = counts.retransmits;
-        stats.data_acked = counts.acked;
-        stats.packets_lost = counts.lost;
-        stats.in_flight = counts.in_flight;
+        self.sender.counts().fill_stats(stats);
         stats.pacing_rate = self.schedule.rate();
         stats.datagram_size = self.payload + u32::try_from(HEADER).unwrap_or(u32::MAX);
-        stats.dropped_duplicate = self.duplicates + self.stale;
+        stats.dropped_duplicate = self.receiver.dropped();
     }
 }

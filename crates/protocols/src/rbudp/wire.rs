@@ -8,9 +8,12 @@
 
 use farhaul_core::{
     codec::{DecodeError, NoRoom, Reader, Writer},
-    layout::{Layout, Run},
+    layout::Layout,
     loss::Bitmap,
-    rounds::{MAX_PACKETS, MAX_RUNS, NUMBERS},
+    rounds::{
+        MAX_PACKETS, NUMBERS,
+        wire::{decode_layout, encode_layout},
+    },
 };
 
 /// Bytes before a packet's data.
@@ -60,7 +63,7 @@ pub fn encode_report(have: &Bitmap, packets: u64, all: bool, into: &mut Vec<u8>)
     let at = into.len();
     into.resize(at + report_len(packets), 0);
     into[at] = all.into();
-    have.write(&mut into[at + 1..]);
+    have.write(0, &mut into[at + 1..]);
     if let Some(last) = into.last_mut() {
         *last |= 0xff << (packets % 8);
     }
@@ -108,8 +111,6 @@ const REPORT: u8 = 3;
 const MISSING: u8 = 4;
 const CUT: u8 = 5;
 const READY: u8 = 6;
-/// Bytes of a run.
-const RUN: usize = 20;
 
 impl Message {
     /// The first message in `bytes` and its length without a report's bits; none if it is not all there.
@@ -133,7 +134,7 @@ impl Message {
             return Err(BAD);
         }
         Ok(match kind {
-            BLOCK => Self::Block(first, read_layout(r)?),
+            BLOCK => Self::Block(first, decode_layout(r)?),
             ROUND => {
                 let said: [u8; DONE] = r.take(DONE)?.try_into().map_err(|_| BAD)?;
                 let (round, _) = said.split_first_chunk().ok_or(BAD)?;
@@ -168,18 +169,7 @@ impl Message {
         match self {
             Self::Block(first, layout) => {
                 head(BLOCK, first);
-                into.extend(layout.len().to_be_bytes());
-                into.extend(layout.payload().to_be_bytes());
-                into.extend(
-                    u32::try_from(layout.runs().len())
-                        .unwrap_or(u32::MAX)
-                        .to_be_bytes(),
-                );
-                for run in layout.runs() {
-                    into.extend(run.object.to_be_bytes());
-                    into.extend(run.offset.to_be_bytes());
-                    into.extend(run.len.to_be_bytes());
-                }
+                encode_layout(layout, into);
             }
             Self::Done { first, round, sent } => {
                 head(ROUND, first);
@@ -202,33 +192,6 @@ impl Message {
             Self::Cut(first) => head(CUT, first),
             Self::Ready(first) => head(READY, first),
         }
-    }
-}
-
-fn read_layout(r: &mut Reader<'_>) -> Result<Layout, DecodeError> {
-    const BAD: DecodeError = DecodeError::Malformed("block");
-    let (len, payload, count) = (r.u64()?, r.u32()?, r.u32()?);
-    let count = usize::try_from(count).map_err(|_| BAD)?;
-    if payload == 0 || payload > 65_535 || count == 0 || count > MAX_RUNS {
-        return Err(BAD);
-    }
-    let mut runs = Reader::new(r.take(RUN * count)?);
-    let mut layout = Layout::new(payload);
-    for _ in 0..count {
-        let run = Run {
-            object: runs.u32()?,
-            offset: runs.u64()?,
-            len: runs.u64()?,
-        };
-        if run.len == 0 || !layout.push(run) {
-            return Err(BAD);
-        }
-    }
-    // Runs that belong together are one.
-    if layout.len() == len && layout.packets() <= MAX_PACKETS && layout.runs().len() == count {
-        Ok(layout)
-    } else {
-        Err(BAD)
     }
 }
 

@@ -8,7 +8,7 @@ use farhaul_core::{
     codec::{DecodeError, Reader},
     protocol::CloseReason,
     send::Permit,
-    shell::{Incoming, Machine, Packet},
+    shell::{Incoming, Machine, Messages, Packet},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
     time::Instant,
@@ -33,9 +33,7 @@ pub struct TtpMachine {
     block: u32,
     sender: Sender,
     receiver: Receiver,
-    /// What is to be said, and how much of it was.
-    words: Vec<u8>,
-    said: usize,
+    messages: Messages,
 }
 
 impl TtpMachine {
@@ -50,8 +48,7 @@ impl TtpMachine {
             block: 1,
             sender: Sender::new(max_rate.unwrap_or(Rate::UNLIMITED), patience),
             receiver: Receiver::new(wanted, loss, patience * LONGER),
-            words: Vec::new(),
-            said: 0,
+            messages: Messages::default(),
         }
     }
 }
@@ -102,20 +99,14 @@ impl Machine for TtpMachine {
     }
 
     fn poll_control(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
-        if self.said == self.words.len() {
-            self.words.clear();
-            self.said = 0;
-            let words = &mut self.words;
-            self.receiver.say(now, |said| match said {
-                Said::Go => put_go(words),
-                Said::Feedback(feedback) => put_feedback(words, feedback),
+        let (receiver, sender) = (&mut self.receiver, &mut self.sender);
+        self.messages.poll(room, into, |bytes| {
+            receiver.say(now, |said| match said {
+                Said::Go => put_go(bytes),
+                Said::Feedback(feedback) => put_feedback(bytes, feedback),
             });
-            self.sender.say(now, &mut self.words);
-        }
-        let rest = &self.words[self.said..];
-        let rest = &rest[..rest.len().min(room)];
-        into.extend(rest);
-        self.said += rest.len();
+            sender.say(now, bytes);
+        });
     }
 
     fn permit(&mut self, now: Instant) -> Permit {

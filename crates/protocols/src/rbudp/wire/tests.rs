@@ -1,3 +1,4 @@
+use farhaul_core::layout::Run;
 use proptest::prelude::*;
 
 use super::*;

@@ -1,0 +1,145 @@
+//! How is FOBS chosen? In segments, or greedy.
+
+use farhaul_congestion::{Kind, Parameter, Values};
+use farhaul_core::{
+    protocol::{Descriptor, Protocol},
+    units::Rate,
+};
+use farhaul_protocols::fobs::{Config, GREEDY, Mode, SEGMENTS, client, server};
+
+use super::{Choice, ChoiceError, End, Entry, NO_LAW, udt::whole};
+
+const RATE: Parameter = Parameter {
+    name: "rate",
+    about: "bytes of data per time; in segments the most",
+    kind: Kind::Rate,
+    default: "900Mbit",
+};
+const CHUNK: Parameter = Parameter {
+    name: "chunk",
+    about: "bytes in a chunk",
+    kind: Kind::Size,
+    default: "100000000B",
+};
+const MTU: Parameter = Parameter {
+    name: "mtu",
+    about: "largest packet, bytes, IP and UDP included",
+    kind: Kind::Number(128.0, 65_535.0),
+    default: "1500",
+};
+static SEGMENTED: [Parameter; 5] = [
+    RATE,
+    CHUNK,
+    Parameter {
+        name: "segment",
+        about: "packets in a segment",
+        kind: Kind::Number(1.0, 1e6),
+        default: "10000",
+    },
+    Parameter {
+        name: "tolerance",
+        about: "per cent of a segment that may be lost before the rate falls",
+        kind: Kind::Number(0.0, 100.0),
+        default: "1",
+    },
+    MTU,
+];
+static GREEDILY: [Parameter; 4] = [
+    RATE,
+    CHUNK,
+    Parameter {
+        name: "every",
+        about: "new packets after which the receiver reports",
+        kind: Kind::Number(1.0, 1e6),
+        default: "1000",
+    },
+    MTU,
+];
+
+/// The fastest that greedy sends, which always has something to send.
+const FASTEST: Rate = Rate::gbit(1_000);
+/// Seconds in which the packets between two reports have to leave.
+const PATIENCE: u64 = 10;
+
+/// The entries. One lane: its control connections belong to one socket.
+pub(super) fn entries() -> [Entry; 2] {
+    [
+        Entry::new(&SEGMENTS, NO_LAW, false, &SEGMENTED, make),
+        Entry::new(&GREEDY, NO_LAW, false, &GREEDILY, make),
+    ]
+}
+
+fn make(
+    descriptor: &'static Descriptor,
+    choice: &Choice,
+    values: &Values,
+    end: End,
+) -> Result<Box<dyn Protocol>, ChoiceError> {
+    let refused = |text: &str| Err(ChoiceError::Refused(text.into()));
+    if !choice.peers.is_empty() {
+        return refused("FOBS authenticates nobody: --peer-key has no meaning with it; use haul");
+    }
+    let mode = if descriptor.name == GREEDY.name {
+        Mode::Greedy {
+            every: whole(values, "every"),
+        }
+    } else {
+        Mode::Segments {
+            packets: whole(values, "segment"),
+            tolerance: values.number("tolerance") / 100.0,
+        }
+    };
+    let config = Config {
+        mode,
+        rate: values.rate("rate").min(FASTEST),
+        max_rate: choice.max_rate,
+        chunk: values.size("chunk").bytes(),
+        mtu: whole(values, "mtu"),
+    };
+    if config.chunk == 0 {
+        return refused("a chunk has at least one byte: set chunk=100MB or so");
+    }
+    if let Mode::Greedy { every } = mode
+        && config.highest_rate().bps() * PATIENCE < u64::from(every) * u64::from(config.mtu) * 8
+    {
+        return refused(
+            "too slow for the reports: the packets between two of them take more than 10 s; \
+             set a smaller every=",
+        );
+    }
+    Ok(match end {
+        End::Client => Box::new(client(&config)),
+        End::Server => Box::new(server(&config)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use farhaul_core::units::Rate;
+
+    use super::super::{Choice, protocol};
+
+    #[test]
+    fn parameters_are_checked_and_what_has_no_meaning_is_refused() {
+        let choice = Choice::default();
+        for name in ["fobs:rate=95Mbit,segment=5000", "fobs-greedy:every=500"] {
+            assert!(protocol(name).unwrap().server(&choice).is_ok(), "{name}");
+        }
+        assert!(protocol("fobs:every=500").is_err());
+        let refused = |name: &str, choice: &Choice, words: &str| {
+            let refused = protocol(name).unwrap().client(choice).err().unwrap();
+            assert!(refused.to_string().contains(words), "{refused}");
+        };
+        refused("fobs:chunk=0B", &choice, "at least one byte");
+        let slow = Choice {
+            max_rate: Some(Rate::mbit(1)),
+            ..Choice::default()
+        };
+        refused("fobs-greedy", &slow, "smaller every=");
+        let law = Choice {
+            law: Some("cubic".into()),
+            ..Choice::default()
+        };
+        refused("fobs", &law, "fobs:rate=1Gbit");
+    }
+}

@@ -1,0 +1,65 @@
+//! What do the tests share?
+
+use std::time::Duration;
+
+use farhaul_core::{
+    protocol::{CloseReason, Protocol},
+    units::Rate,
+};
+use farhaul_protocols::fobs::{Config, Mode, client, server};
+use farhaul_testkit::{Pair, Side};
+
+pub(crate) const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// Chunks of 100 packets of 1,466 bytes, one each 146.6 us; segments of 20.
+pub(crate) fn segments() -> Config {
+    Config {
+        mode: Mode::Segments {
+            packets: 20,
+            tolerance: 0.01,
+        },
+        rate: Rate::mbit(80),
+        chunk: 146_600,
+        ..Config::default()
+    }
+}
+
+/// The same chunks, a report for each ten new packets.
+pub(crate) fn greedy() -> Config {
+    Config {
+        mode: Mode::Greedy { every: 10 },
+        ..segments()
+    }
+}
+
+pub(crate) fn ends(config: &Config) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
+    (Box::new(client(config)), Box::new(server(config)))
+}
+
+/// A pair that is open.
+pub(crate) fn open(config: &Config, delay: Duration) -> Pair {
+    let (client, server) = ends(config);
+    let mut pair = Pair::new(client, server, delay, 7);
+    pair.connect(Some(1_500));
+    let both = |p: &mut Pair| !p.client.events.is_empty() && !p.server.events.is_empty();
+    assert!(pair.run(Duration::from_secs(4), both), "{pair:#?}");
+    pair
+}
+
+/// `side` sends `len` bytes of object 1.
+pub(crate) fn offer(pair: &mut Pair, side: Side, len: u64) {
+    pair.node(side).session().send(1, 0, len);
+    pair.settle(side);
+}
+
+pub(crate) fn deliver(pair: &mut Pair, side: Side, limit: Duration) {
+    pair.until(limit, |p| p.node(side).delivered());
+}
+
+/// Why `side` ended, within `limit`.
+pub(crate) fn end(pair: &mut Pair, side: Side, limit: Duration) -> CloseReason {
+    pair.until(limit, |p| p.node(side).closed().is_some());
+    pair.node(side).closed().expect("just seen").clone()
+}
