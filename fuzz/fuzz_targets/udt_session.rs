@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use farhaul_core::{codec::Writer, datagram::TxBuf, rng::Rng, store::Hollow, time::Instant};
 use farhaul_protocols::udt::{
-    Framing, Manner, Udt, UdtConfig,
+    Framing, Behaviour, Udt, UdtConfig,
     wire::{Control, Handshake, Packet, Request, SocketType, decode},
 };
 use farhaul_testkit::Driver;
@@ -38,7 +38,7 @@ fuzz_target!(|data: &[u8]| {
         _ => Framing::Messages { ttl: Some(Duration::from_millis(9)), in_order: kind & 64 != 0 },
     };
     let config = UdtConfig {
-        manner: if kind & 128 == 0 { Manner::Libudt } else { Manner::Tuned },
+        behaviour: if kind & 128 == 0 { Behaviour::Libudt } else { Behaviour::Fixed },
         framing,
         cookie_key: Some([1, 2]),
         ..UdtConfig::default()

@@ -1,4 +1,4 @@
-//! What does each command answer to what cannot be meant? Every flag that takes a number is tried with
+//! What does each command answer to invalid arguments? Every flag that takes a number is tried with
 //! values that are malformed, out of range or without their unit, every name with one nobody knows; and
 //! with `--json` all of it is one valid object.
 

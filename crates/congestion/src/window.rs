@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use farhaul_core::{
     congestion::{
-        AckEvent, Allowance, CcState, CongestionController, FeedbackWish, LossEvent, PathView,
+        AckEvent, Allowance, CcState, CongestionController, FeedbackRequest, LossEvent, PathView,
     },
     time::Instant,
     units::{Rate, Size},
@@ -129,9 +129,9 @@ pub trait Growth: Clone + Send {
     /// The fraction of `window` kept, once per episode.
     fn keep(&mut self, window: &Window, cut: &Cut) -> f64;
 
-    /// How often feedback is wished for.
-    fn wish(&self) -> FeedbackWish {
-        FeedbackWish::default()
+    /// How often feedback is requested.
+    fn feedback_request(&self) -> FeedbackRequest {
+        FeedbackRequest::default()
     }
 
     /// Slow start ended without a loss.
@@ -444,8 +444,8 @@ impl<S: SlowStart, G: Growth> CongestionController for Windowed<S, G> {
         self.allowance
     }
 
-    fn feedback_wish(&self) -> FeedbackWish {
-        self.law.wish()
+    fn feedback_request(&self) -> FeedbackRequest {
+        self.law.feedback_request()
     }
 
     fn fault(&mut self) -> Option<&'static str> {

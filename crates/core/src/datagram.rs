@@ -59,9 +59,9 @@ pub struct CongestionHeader {
     pub window: Size,
     /// The sender's rtt, with the time that feedback waits.
     pub rtt: Duration,
-    /// Bytes by which the window is to change: the sender's wish, or less by a router's word.
+    /// Bytes by which the window is to change: what the sender asks for, or less by a router.
     pub feedback: f64,
-    /// A router has had its word; without, the wish means nothing.
+    /// A router has written it; without, it means nothing.
     pub written: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Is a session alive, ending or over? Silence ends it, after the peer was asked for a word; a close
 //! is told to the peer and told again in answer to whatever still arrives, until the peer confirms or
-//! a few round trips have passed. What the farewell says (`F`) is the protocol's.
+//! a few round trips have passed. What the close frame says (`F`) is the protocol's.
 //!
 //! What arrives after the close is answered at most once a round trip and eight times in all:
 //! whoever sends it may be anybody.
@@ -20,7 +20,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 enum State<F> {
     Open,
     Closing {
-        farewell: F,
+        close_frame: F,
         send: bool,
         again: Instant,
         pause: Duration,
@@ -80,10 +80,10 @@ impl<F: Clone> Life<F> {
     }
 
     /// Ends after the peer was told.
-    pub fn close(&mut self, now: Instant, farewell: F, rtt: Duration) {
+    pub fn close(&mut self, now: Instant, close_frame: F, rtt: Duration) {
         let pause = rtt * 3 / 2 + Duration::from_millis(10);
         self.state = State::Closing {
-            farewell,
+            close_frame,
             send: true,
             again: now + pause,
             pause: pause * 2,
@@ -94,8 +94,8 @@ impl<F: Clone> Life<F> {
         };
     }
 
-    /// The peer closed first: the farewell is said once, in answer.
-    pub const fn last_word(&mut self, now: Instant) {
+    /// The peer closed first: the close frame is sent once, in answer.
+    pub const fn answer_close(&mut self, now: Instant) {
         if let State::Closing { again, until, .. } = &mut self.state {
             (*again, *until) = (now, now);
         }
@@ -119,12 +119,14 @@ impl<F: Clone> Life<F> {
         }
     }
 
-    /// The farewell, if it is time to send it.
-    pub fn take_farewell(&mut self) -> Option<F> {
+    /// The close frame, if it is time to send it.
+    pub fn take_closing(&mut self) -> Option<F> {
         match &mut self.state {
-            State::Closing { farewell, send, .. } if *send => {
+            State::Closing {
+                close_frame, send, ..
+            } if *send => {
                 *send = false;
-                Some(farewell.clone())
+                Some(close_frame.clone())
             }
             _ => None,
         }
@@ -204,19 +206,19 @@ mod tests {
     fn a_close_is_said_again_when_something_arrives_and_in_silence() {
         let mut life = Life::new(at(0), Duration::from_mins(1));
         life.close(at(0), "bye", Duration::from_millis(100));
-        assert_eq!(life.take_farewell(), Some("bye"));
-        assert_eq!(life.take_farewell(), None);
+        assert_eq!(life.take_closing(), Some("bye"));
+        assert_eq!(life.take_closing(), None);
         life.repeat(at(1));
-        assert_eq!(life.take_farewell(), Some("bye"));
+        assert_eq!(life.take_closing(), Some("bye"));
         life.repeat(at(2));
-        assert_eq!(life.take_farewell(), None, "one answer a round trip");
+        assert_eq!(life.take_closing(), None, "one answer a round trip");
         life.repeat(at(101));
-        assert_eq!(life.take_farewell(), Some("bye"));
+        assert_eq!(life.take_closing(), Some("bye"));
         let mut said = 0;
         while !life.is_over() {
             let due = life.due().unwrap();
             life.on_timeout(due);
-            said += usize::from(life.take_farewell().is_some());
+            said += usize::from(life.take_closing().is_some());
         }
         assert!((1..5).contains(&said), "{said}");
         assert_eq!(life.due(), None);
@@ -226,11 +228,11 @@ mod tests {
     fn answers_to_what_arrives_after_the_close_are_bounded() {
         let mut life = Life::new(at(0), Duration::from_mins(1));
         life.close(at(0), (), Duration::from_micros(10));
-        assert!(life.take_farewell().is_some());
+        assert!(life.take_closing().is_some());
         let mut said = 0;
         for millis in 0..1_000 {
             life.repeat(at(millis));
-            said += u32::from(life.take_farewell().is_some());
+            said += u32::from(life.take_closing().is_some());
         }
         assert_eq!(said, u32::from(MAX_ANSWERS));
     }
@@ -239,8 +241,8 @@ mod tests {
     fn an_answer_is_said_once() {
         let mut life = Life::new(at(0), Duration::from_mins(1));
         life.close(at(0), (), Duration::from_millis(100));
-        life.last_word(at(0));
-        assert_eq!(life.take_farewell(), Some(()));
+        life.answer_close(at(0));
+        assert_eq!(life.take_closing(), Some(()));
         life.on_timeout(at(0));
         assert!(life.is_over());
     }

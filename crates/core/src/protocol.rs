@@ -146,7 +146,7 @@ pub trait Session: Send {
 
     /// Whether "port unreachable" may mean that the peer has yet to start, so that a client asks on
     /// until the session itself gives up. Otherwise a few such answers are believed.
-    fn outwaits_refusals(&self) -> bool {
+    fn ignores_port_unreachable(&self) -> bool {
         false
     }
 

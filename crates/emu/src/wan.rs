@@ -45,7 +45,7 @@ impl WanConfig {
         }
     }
 
-    /// Refuses what cannot be meant.
+    /// Refuses invalid values.
     pub fn validate(&self) -> Result<(), WanError> {
         if !MTU_RANGE.contains(&self.mtu) {
             return Err(WanError::Mtu(self.mtu));

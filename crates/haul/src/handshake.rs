@@ -59,8 +59,8 @@ impl Ids {
 /// What a datagram did.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Taken.
-    Taken,
+    /// Drained.
+    Drained,
     /// Not for this state, or seen before.
     Ignored,
     /// Could not be opened.
@@ -318,7 +318,7 @@ impl Handshake {
         self.token = token;
         self.start()?;
         self.write()?;
-        Ok(Progress::Taken)
+        Ok(Progress::Drained)
     }
 
     fn on_payload(&mut self, is_handshake: bool, payload: &[u8]) -> Result<Progress, Refusal> {
@@ -347,7 +347,7 @@ impl Handshake {
         };
         crypto.read(messages)?;
         self.write()?;
-        Ok(Progress::Taken)
+        Ok(Progress::Drained)
     }
 
     /// Turns what the crypto has to say into a new flight.

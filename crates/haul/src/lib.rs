@@ -6,7 +6,7 @@
 //! - [`Haul`] makes sessions from a [`HaulConfig`]; [`Identity`] and [`PublicKey`] are who one is
 //! - [`wire`]: bytes to fields and back, without state
 //! - `crypto`: the handshake and packet keys behind one trait, sealed (TLS) or plain (simulator)
-//! - `handshake`, `seal`, `stream`, `mtu`, `path`, `farewell`: the pieces of a session; `session` joins
+//! - `handshake`, `seal`, `stream`, `mtu`, `path`, `closing`: the pieces of a session; `session` joins
 //!   them with the [`arq`](farhaul_core::arq) skeleton
 //!
 //! Invariants: nothing received panics or allocates by a peer's word alone; a packet number is sealed
@@ -15,9 +15,9 @@
 #[cfg(not(any(feature = "aws-lc-rs", feature = "ring")))]
 compile_error!("haul needs a cryptographic provider: feature aws-lc-rs or ring");
 
+mod closing;
 mod config;
 pub mod crypto;
-mod farewell;
 mod handshake;
 #[cfg(test)]
 mod hostile;
@@ -32,8 +32,8 @@ mod seal;
 mod session;
 pub mod wire;
 
+pub use closing::{CODE_INTERNAL, CODE_PROTOCOL, CODE_STORE};
 pub use config::{ConfigError, HaulConfig, PeerPolicy};
-pub use farewell::{CODE_INTERNAL, CODE_PROTOCOL, CODE_STORE};
 pub use identity::{Identity, KeyError, PublicKey};
 #[cfg(feature = "hostile")]
 pub use peer::HostilePeer;

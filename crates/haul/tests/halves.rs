@@ -13,7 +13,7 @@ use std::{
 
 use farhaul_core::{
     congestion::{
-        AckEvent, Allowance, Arrival, CongestionController, FeedbackWish, LossEvent, ReceiverLaw,
+        AckEvent, Allowance, Arrival, CongestionController, FeedbackRequest, LossEvent, ReceiverLaw,
     },
     protocol::{CloseReason, Event},
     time::Instant,
@@ -48,10 +48,10 @@ impl CongestionController for Granted {
             into.extend_from_slice(b"hello");
         }
     }
-    fn feedback_wish(&self) -> FeedbackWish {
-        FeedbackWish {
+    fn feedback_request(&self) -> FeedbackRequest {
+        FeedbackRequest {
             packets: Some(8),
-            ..FeedbackWish::default()
+            ..FeedbackRequest::default()
         }
     }
     fn allowance(&self) -> Allowance {

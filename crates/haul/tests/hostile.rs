@@ -27,7 +27,7 @@ fn a_path_that_only_delivers_is_no_trouble() {
 
 #[test]
 fn what_the_fuzzer_found_holds() {
-    // Closed in the handshake: the flight and the farewell are said again, within bounds.
+    // Closed in the handshake: the flight and the close frame are sent again, within bounds.
     let mut closes = vec![
         0, 47, 103, 103, 103, 103, 103, 103, 10, 48, 0, 0, 0, 255, 7, 15, 0, 3, 0, 13, 0, 254, 255,
         255, 255, 252, 255,

@@ -181,7 +181,7 @@ fn every_frame_and_parameter_has_a_vector() {
         "Response",
         "Close",
         "Credit",
-        "Wish",
+        "AckFrequency",
         "Message { up: false",
         "Message { up: true",
         "Crypto",
@@ -197,7 +197,7 @@ fn every_frame_and_parameter_has_a_vector() {
 }
 
 #[test]
-fn a_wish_beyond_32_bits_is_refused() {
+fn an_ack_frequency_beyond_32_bits_is_refused() {
     let largest = *b"\x0a\xc0\x00\x00\x00\xff\xff\xff\xff";
     let beyond = *b"\x0a\xc0\x00\x00\x01\x00\x00\x00\x00";
     assert!(frame::next(&mut Reader::new(&largest)).is_ok());

@@ -17,9 +17,9 @@ use crate::{
     Buffers, ShardError,
     host::HostStats,
     lanes::Lanes,
-    seat::Seat,
-    shard::{self, Door, Shard},
+    shard::{self, Router, Shard},
     single::Single,
+    slot::Slot,
     waker::{Stop, Waker},
 };
 
@@ -95,9 +95,9 @@ pub fn run<A: App>(
     let mut rng = shard::system_rng();
     let (id, session) = protocol.connect(shard.now(), &mut rng, options.to, mtu);
     let token = session.control_token();
-    let seat = Seat::new((id, session), options.to, app, rng);
-    let mut door = Single {
-        slot: shard.seats.add(seat).unwrap_or_default(),
+    let entry = Slot::new((id, session), options.to, app, rng);
+    let mut router = Single {
+        slot: shard.table.add(entry).unwrap_or_default(),
         others: None,
         left: None,
     };
@@ -105,32 +105,33 @@ pub fn run<A: App>(
         let failed = |e| ShardError::Connect(options.to, e);
         let mut lanes = Lanes::new().map_err(|e| ShardError::System("no control lanes", e))?;
         let lane = lanes
-            .connect(options.to, token, door.slot)
+            .connect(options.to, token, router.slot)
             .map_err(failed)?;
-        if let Some(seat) = shard.seats.get(door.slot) {
-            seat.lane = Some(lane);
+        if let Some(entry) = shard.table.get(router.slot) {
+            entry.lane = Some(lane);
         }
-        shard.seats.lanes = Some(Box::new(lanes));
+        shard.table.lanes = Some(Box::new(lanes));
     }
     loop {
-        shard.turn(&mut door)?;
-        let lane_refused = shard.seats.lanes.as_ref().is_some_and(|l| l.refused());
+        shard.turn(&mut router)?;
+        let lane_refused = shard.table.lanes.as_ref().is_some_and(|l| l.refused());
         let refused = shard.refused() >= REFUSALS || lane_refused;
-        let believed = |seat: &mut Seat<A>| {
-            !seat.heard && seat.guard(|seat| !seat.session.outwaits_refusals()) == Some(true)
+        let believed = |entry: &mut Slot<A>| {
+            !entry.heard
+                && entry.guard(|entry| !entry.session.ignores_port_unreachable()) == Some(true)
         };
-        if refused && let Some(mut seat) = shard.seats.remove_if(door.slot, believed) {
-            let reason = seat.conclude(shard.now(), CloseReason::NoAnswer);
-            door.left(seat, reason);
+        if refused && let Some(mut entry) = shard.table.remove_if(router.slot, believed) {
+            let reason = entry.conclude(shard.now(), CloseReason::NoAnswer);
+            router.left(entry, reason);
         }
-        if let Some((mut seat, reason)) = door.left.take() {
-            let refused = refused && !seat.heard;
+        if let Some((mut entry, reason)) = router.left.take() {
+            let refused = refused && !entry.heard;
             return Ok(Outcome {
                 reason,
-                stats: seat.stats(),
+                stats: entry.stats(),
                 host: shard.host(),
                 refused,
-                app: seat.app,
+                app: entry.app,
             });
         }
         shard.sleep(None)?;

@@ -1,4 +1,4 @@
-//! Which seat is due first? A tournament tree over slots: changing a deadline and finding the first
+//! Which session is due first? A tournament tree over slots: changing a deadline and finding the first
 //! cost the logarithm of the slots, nothing is allocated but for growth, and there are no stale
 //! entries to sift.
 //!

@@ -55,7 +55,7 @@ enum State {
     /// At a listener: its datagrams have not come.
     Waiting(Token),
     /// It is a session's.
-    Seated { slot: usize },
+    Joined { slot: usize },
 }
 
 struct Lane {
@@ -275,7 +275,7 @@ impl Lanes {
         match lane.state {
             State::Connecting { slot } => match lane.connected() {
                 Ok(()) => {
-                    lane.state = State::Seated { slot };
+                    lane.state = State::Joined { slot };
                     lane.flush();
                     self.ask(index);
                     News::Opened(slot)
@@ -294,7 +294,7 @@ impl Lanes {
                 self.close(index);
                 News::Nothing
             }
-            State::Seated { slot } => {
+            State::Joined { slot } => {
                 if flags.contains(EventFlags::OUT) {
                     lane.flush();
                 }
@@ -376,9 +376,9 @@ impl Lanes {
     }
 
     /// Gives the lane to the session in `slot`.
-    pub(crate) fn seat(&mut self, index: usize, slot: usize) {
+    pub(crate) fn entry(&mut self, index: usize, slot: usize) {
         if let Some(Some(lane)) = self.slots.get_mut(index) {
-            lane.state = State::Seated { slot };
+            lane.state = State::Joined { slot };
             self.waiting.retain(|i| *i != index);
             self.ask(index);
         }
@@ -405,7 +405,7 @@ impl Lanes {
         let Some(Some(lane)) = self.slots.get_mut(index) else {
             return;
         };
-        if !matches!(lane.state, State::Seated { .. }) {
+        if !matches!(lane.state, State::Joined { .. }) {
             return;
         }
         loop {

@@ -8,7 +8,7 @@
 //! - what others call: [`client`], [`server`], [`Waker`], [`Stop`]
 //! - what rides on a session: [`App`]
 //! - what the machine was asked for: [`HostStats`], [`cpu`], [`clock`]
-//! - inside: `shard` (the turn), `seat` (one session with its app), `seats` (all of them, by deadline), `own_thread` (a listener's sessions),
+//! - inside: `shard` (the turn), `slot` (one session with its app), `table` (all of them, by deadline), `own_thread` (a listener's sessions),
 //!   `single` (a shard with one), `watchdog` (does each still turn), `poller` (sleep), `lanes` (TCP connections of
 //!   protocols that need one)
 
@@ -23,10 +23,10 @@ mod host;
 mod lanes;
 mod own_thread;
 mod poller;
-mod seat;
-mod seats;
 mod shard;
 mod single;
+mod slot;
+mod table;
 mod waker;
 mod watchdog;
 

@@ -30,10 +30,10 @@ use farhaul_udp::{Incoming, UdpSocket};
 use crate::{
     Buffers, ShardError,
     host::HostStats,
-    seat::Seat,
     server::STOPPED,
     shard::Shard,
     single::{Others, Single},
+    slot::Slot,
     waker::{Stop, Waker},
     watchdog::{Pulse, Watch},
 };
@@ -117,11 +117,11 @@ pub(crate) struct House {
 }
 
 /// A session that could not move, and why.
-type Refused = Box<(Seat<Box<dyn App>>, io::Error)>;
+type Refused = Box<(Slot<Box<dyn App>>, io::Error)>;
 
 /// A session that ended on its own thread.
 pub(crate) struct Ended {
-    pub(crate) seat: Seat<Box<dyn App>>,
+    pub(crate) entry: Slot<Box<dyn App>>,
     pub(crate) host: Option<HostStats>,
 }
 
@@ -141,43 +141,47 @@ impl House {
         Ok(socket)
     }
 
-    /// Moves `seat` to a thread of its own; gives it back if that cannot be.
-    pub(crate) fn take_in(&self, seat: Seat<Box<dyn App>>, waker: Waker) -> Result<Moved, Refused> {
+    /// Moves `entry` to a thread of its own; gives it back if that cannot be.
+    pub(crate) fn take_in(
+        &self,
+        entry: Slot<Box<dyn App>>,
+        waker: Waker,
+    ) -> Result<Moved, Refused> {
         let socket = waker
             .bind()
-            .and_then(|()| self.socket(seat.from, seat.local));
+            .and_then(|()| self.socket(entry.from, entry.local));
         let socket = match socket {
             Ok(socket) => socket,
-            Err(error) => return Err(Box::new((seat, error))),
+            Err(error) => return Err(Box::new((entry, error))),
         };
         let (inbox, forwarded) = Inbox::new(waker.clone());
         let moved = Moved {
             inbox,
-            peer: seat.peer,
+            peer: entry.peer,
         };
-        let (house, name) = (self.clone(), format!("session of {}", seat.from));
+        let (house, name) = (self.clone(), format!("session of {}", entry.from));
         let pulse = Arc::new(Pulse::default());
         self.watch.add(name, &pulse);
         let (hand_over, taken) = mpsc::channel();
         let spawned = thread::Builder::new()
             .name("session".into())
             .spawn(move || {
-                if let Ok(seat) = taken.recv() {
-                    house.run(seat, socket, waker, &forwarded, pulse);
+                if let Ok(entry) = taken.recv() {
+                    house.run(entry, socket, waker, &forwarded, pulse);
                 }
             });
         match spawned {
-            Ok(_) => hand_over.send(seat).map_err(|mpsc::SendError(seat)| {
-                Box::new((seat, io::ErrorKind::BrokenPipe.into()))
+            Ok(_) => hand_over.send(entry).map_err(|mpsc::SendError(entry)| {
+                Box::new((entry, io::ErrorKind::BrokenPipe.into()))
             }),
-            Err(error) => Err(Box::new((seat, error))),
+            Err(error) => Err(Box::new((entry, error))),
         }
         .map(|()| moved)
     }
 
     fn run(
         &self,
-        seat: Seat<Box<dyn App>>,
+        entry: Slot<Box<dyn App>>,
         socket: UdpSocket,
         waker: Waker,
         forwarded: &Receiver<Forwarded>,
@@ -185,26 +189,26 @@ impl House {
     ) {
         let mut shard = Shard::new(socket, Some(waker), Some(self.stop.clone()), pulse);
         let others = Others {
-            id: seat.id,
+            id: entry.id,
             destination: self.destination,
             listener: self.inbox.clone(),
         };
-        let mut door = Single {
-            slot: shard.seats.add(seat).unwrap_or_default(),
+        let mut router = Single {
+            slot: shard.table.add(entry).unwrap_or_default(),
             others: Some(others),
             left: None,
         };
-        let seat = match self.turns(&mut shard, &mut door, forwarded) {
-            Ok(seat) => seat,
+        let entry = match self.turns(&mut shard, &mut router, forwarded) {
+            Ok(entry) => entry,
             Err(error) => {
-                shard.abandon(&mut door, &CloseReason::Internal(error.to_string()));
-                door.left.take().map(|(seat, _)| seat)
+                shard.abandon(&mut router, &CloseReason::Internal(error.to_string()));
+                router.left.take().map(|(entry, _)| entry)
             }
         };
-        if let Some(seat) = seat {
+        if let Some(entry) = entry {
             let host = Some(shard.host());
             // A listener that is gone asks no more.
-            let _gone = self.ended.send(Ended { seat, host });
+            let _gone = self.ended.send(Ended { entry, host });
             self.waker.wake();
         }
     }
@@ -213,36 +217,36 @@ impl House {
     fn turns(
         &self,
         shard: &mut Shard<Box<dyn App>>,
-        door: &mut Single<Box<dyn App>>,
+        router: &mut Single<Box<dyn App>>,
         forwarded: &Receiver<Forwarded>,
-    ) -> Result<Option<Seat<Box<dyn App>>>, ShardError> {
+    ) -> Result<Option<Slot<Box<dyn App>>>, ShardError> {
         let mut until: Option<Instant> = None;
         loop {
             for _ in 0..FORWARDED {
                 // What there is no room for waits, or is lost, there.
                 let Some(message) = shard
-                    .fits(door)
+                    .fits(router)
                     .then(|| forwarded.try_recv().ok())
                     .flatten()
                 else {
                     break;
                 };
-                take(shard, door.slot, message);
+                take(shard, router.slot, message);
             }
-            shard.turn(door)?;
+            shard.turn(router)?;
             if self.stop.is_set() && until.is_none() {
                 until = Some(shard.now() + self.grace);
-                shard.seats.close_all(shard.now(), self.code, STOPPED);
+                shard.table.close_all(shard.now(), self.code, STOPPED);
             }
             if until.is_some_and(|at| at <= shard.now()) {
                 let reason = CloseReason::Local {
                     code: self.code,
                     text: STOPPED.into(),
                 };
-                shard.abandon(door, &reason);
+                shard.abandon(router, &reason);
             }
-            if let Some((seat, _)) = door.left.take() {
-                return Ok(Some(seat));
+            if let Some((entry, _)) = router.left.take() {
+                return Ok(Some(entry));
             }
             shard.sleep(until)?;
         }
@@ -251,10 +255,10 @@ impl House {
 
 fn take(shard: &mut Shard<Box<dyn App>>, slot: usize, mut message: Forwarded) {
     let now = shard.now();
-    let Some(seat) = shard.seats.get(slot) else {
+    let Some(entry) = shard.table.get(slot) else {
         return;
     };
-    seat.receive(
+    entry.receive(
         now,
         Received {
             from: message.from,
@@ -266,5 +270,5 @@ fn take(shard: &mut Shard<Box<dyn App>>, slot: usize, mut message: Forwarded) {
             granted: None,
         },
     );
-    shard.seats.queue(slot);
+    shard.table.queue(slot);
 }

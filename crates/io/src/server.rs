@@ -31,9 +31,9 @@ use crate::{
     host::HostStats,
     lanes::Lanes,
     own_thread::{Ended, FORWARDED, House, Inbox, Moved},
-    seat::{Seat, Standing, caught},
-    seats::Seats,
-    shard::{self, Admission, Door, Shard},
+    shard::{self, Admission, Router, Shard},
+    slot::{Slot, Standing, caught},
+    table::SessionTable,
     waker::{Stop, Waker},
     watchdog::{Notify, Watch},
 };
@@ -145,7 +145,7 @@ pub struct Listener {
     socket: UdpSocket,
     waker: Waker,
     lanes: Option<Box<Lanes>>,
-    door: Hall,
+    router: Acceptor,
     buffers: Buffers,
     notify: Option<Notify>,
 }
@@ -175,7 +175,7 @@ impl Listener {
             buffers: options.buffers,
             notify: options.notify,
             waker: waker.clone(),
-            door: Hall {
+            router: Acceptor {
                 protocol,
                 factory: Box::new(factory),
                 rng: shard::system_rng(),
@@ -208,7 +208,7 @@ impl Listener {
     /// goodbye. Blocks the calling thread, which becomes the shard on which handshakes are; sessions
     /// that have finished theirs get threads of their own.
     pub fn run(self, stop: &Stop) -> Result<ListenerStats, ShardError> {
-        let mut door = self.door;
+        let mut router = self.router;
         let at = self.socket.local_addr();
         let listen = at.map_err(|e| ShardError::System("cannot tell the local address", e))?;
         let (watch, pulse) = (Watch::default(), Arc::default());
@@ -223,36 +223,36 @@ impl Listener {
             listen,
             buffers: self.buffers,
             stop: stop.clone(),
-            code: door.busy.unwrap_or(0),
+            code: router.busy.unwrap_or(0),
             grace: GRACE,
             watch,
             ended,
             waker: self.waker.clone(),
             inbox,
-            destination: door.protocol.destination(),
+            destination: router.protocol.destination(),
         };
         let mut shard = Shard::new(self.socket, Some(self.waker), Some(stop.clone()), pulse);
-        shard.seats.lanes = self.lanes;
+        shard.table.lanes = self.lanes;
         let mut until = None;
         let mut elsewhere: Option<HostStats> = None;
         loop {
-            shard.turn(&mut door)?;
+            shard.turn(&mut router)?;
             for mut message in forwarded.try_iter().take(FORWARDED) {
-                shard.give(&mut door, &mut message.message());
+                shard.give(&mut router, &mut message.message());
             }
-            door.move_out(&mut shard, &house);
-            for Ended { seat, host } in reports.try_iter() {
+            router.move_out(&mut shard, &house);
+            for Ended { entry, host } in reports.try_iter() {
                 match (&mut elsewhere, host) {
                     (Some(total), Some(host)) => total.add(&host),
                     (total, host) => *total = total.or(host),
                 }
-                door.forget(seat);
+                router.forget(entry);
             }
-            if stop.is_set() && !door.closing {
-                door.closing = true;
+            if stop.is_set() && !router.closing {
+                router.closing = true;
                 // The threads of sessions have their own grace within this.
                 until = Some(shard.now() + GRACE + GRACE / 4);
-                shard.seats.close_all(shard.now(), house.code, STOPPED);
+                shard.table.close_all(shard.now(), house.code, STOPPED);
             }
             let over = until.is_some_and(|at| at <= shard.now());
             if over {
@@ -260,14 +260,14 @@ impl Listener {
                     code: house.code,
                     text: STOPPED.into(),
                 };
-                shard.abandon(&mut door, &reason);
+                shard.abandon(&mut router, &reason);
             }
-            if door.closing && (over || shard.seats.len() + door.moved.len() == 0) {
+            if router.closing && (over || shard.table.len() + router.moved.len() == 0) {
                 let mut host = shard.host();
                 if let Some(other) = elsewhere {
                     host.add(&other);
                 }
-                return Ok(door.stats(host, stalls.load(Relaxed)));
+                return Ok(router.stats(host, stalls.load(Relaxed)));
             }
             shard.sleep(until)?;
         }
@@ -282,7 +282,7 @@ fn control_lanes(socket: &UdpSocket, options: &Options) -> Result<Lanes, ShardEr
 }
 
 /// Routes messages to sessions, and admits new ones.
-struct Hall {
+struct Acceptor {
     protocol: Box<dyn Protocol>,
     factory: Factory,
     rng: Rng,
@@ -313,7 +313,7 @@ struct Counts {
     stray: u64,
 }
 
-impl Hall {
+impl Acceptor {
     const fn stats(&self, host: HostStats, stalls: u64) -> ListenerStats {
         let counts = self.counts;
         ListenerStats {
@@ -330,7 +330,7 @@ impl Hall {
 
     fn welcome(
         &mut self,
-        seats: &mut Seats<Box<dyn App>>,
+        table: &mut SessionTable<Box<dyn App>>,
         now: Instant,
         message: &Incoming<'_>,
         reply: &mut Vec<u8>,
@@ -343,7 +343,7 @@ impl Hall {
         reply.clear();
         let first = message.first();
         let mut lane = None;
-        if let Some(lanes) = &seats.lanes {
+        if let Some(lanes) = &table.lanes {
             // Who has no control connection from the same address is not answered.
             let token = self.protocol.control_token(first);
             lane = token.and_then(|token| lanes.find(token, message.from.ip()));
@@ -354,12 +354,12 @@ impl Hall {
         let (protocol, rng) = (&mut self.protocol, &mut self.rng);
         match caught(|| protocol.accept(now, rng, message.from, first, reply)) {
             Ok(Accepted::Session(id, session)) => {
-                match self.seat(seats, (id, session), message.from, first) {
+                match self.entry(table, (id, session), message.from, first) {
                     Some(slot) => {
                         if let Some(lane) = lane {
-                            seats.join(now, slot, lane);
+                            table.join(now, slot, lane);
                         }
-                        Admission::Seat(slot)
+                        Admission::Slot(slot)
                     }
                     None => self.stray(),
                 }
@@ -373,18 +373,18 @@ impl Hall {
         }
     }
 
-    /// Seats a session whose handshake begins.
-    fn seat(
+    /// Enters a session whose handshake begins.
+    fn entry(
         &mut self,
-        seats: &mut Seats<Box<dyn App>>,
+        table: &mut SessionTable<Box<dyn App>>,
         (id, session): (u64, Box<dyn Session>),
         from: SocketAddr,
         first: &[u8],
     ) -> Option<usize> {
-        if seats.by_id(id).is_some() {
+        if table.by_id(id).is_some() {
             return None;
         }
-        let rng = self.rng.fork("seat");
+        let rng = self.rng.fork("entry");
         let waker = if self.own_threads {
             Waker::unbound()
         } else {
@@ -395,16 +395,16 @@ impl Hall {
             self.counts.faults += 1;
             return None;
         };
-        let mut seat = Seat::new((id, session), from, app, rng);
-        seat.waker = self.own_threads.then_some(waker);
-        seat.peer = (self.protocol.route(first) == Route::Peer).then_some(from);
-        let slot = seats.add(seat)?;
+        let mut entry = Slot::new((id, session), from, app, rng);
+        entry.waker = self.own_threads.then_some(waker);
+        entry.peer = (self.protocol.route(first) == Route::Peer).then_some(from);
+        let slot = table.add(entry)?;
         self.half_open.insert(from.ip(), id);
         while self.half_open.len() > self.max_half_open
             && let Some(id) = self.half_open.to_evict()
-            && let Some(seat) = seats.by_id(id).and_then(|slot| seats.remove(slot))
+            && let Some(entry) = table.by_id(id).and_then(|slot| table.remove(slot))
         {
-            self.forget(seat);
+            self.forget(entry);
         }
         Some(slot)
     }
@@ -412,20 +412,20 @@ impl Hall {
     /// Sessions that have been admitted get threads of their own.
     fn move_out(&mut self, shard: &mut Shard<Box<dyn App>>, house: &House) {
         for (id, waker) in std::mem::take(&mut self.to_move) {
-            let slot = shard.seats.by_id(id);
-            let Some(seat) = slot.and_then(|slot| shard.seats.remove(slot)) else {
+            let slot = shard.table.by_id(id);
+            let Some(entry) = slot.and_then(|slot| shard.table.remove(slot)) else {
                 continue;
             };
-            match house.take_in(seat, waker) {
+            match house.take_in(entry, waker) {
                 Ok(moved) => {
                     self.moved.insert(id, moved);
                 }
                 Err(refused) => {
-                    let (mut seat, error) = *refused;
+                    let (mut entry, error) = *refused;
                     let code = self.busy.unwrap_or(UNWANTED);
                     let text = format!("the server cannot start a thread: {error}");
-                    seat.close(shard.now(), code, &text);
-                    shard.seats.add(seat);
+                    entry.close(shard.now(), code, &text);
+                    shard.table.add(entry);
                 }
             }
         }
@@ -445,10 +445,10 @@ impl Hall {
     }
 
     /// A session is gone; a panic while it is dropped is its own fault, too.
-    fn forget(&mut self, seat: Seat<Box<dyn App>>) {
-        self.moved.remove(&seat.id);
-        self.half_open.remove(seat.from.ip(), seat.id);
-        match seat.standing {
+    fn forget(&mut self, entry: Slot<Box<dyn App>>) {
+        self.moved.remove(&entry.id);
+        self.half_open.remove(entry.from.ip(), entry.id);
+        match entry.standing {
             Standing::HalfOpen => self.counts.unfinished += 1,
             Standing::Admitted => {
                 self.admitted -= 1;
@@ -456,8 +456,8 @@ impl Hall {
             }
             Standing::TurnedAway => {}
         }
-        let faulty = seat.is_faulty();
-        let dropped = caught(|| drop(seat));
+        let faulty = entry.is_faulty();
+        let dropped = caught(|| drop(entry));
         self.counts.faults += u64::from(faulty || dropped.is_err());
     }
 
@@ -467,10 +467,10 @@ impl Hall {
     }
 }
 
-impl Door<Box<dyn App>> for Hall {
+impl Router<Box<dyn App>> for Acceptor {
     fn admit(
         &mut self,
-        seats: &mut Seats<Box<dyn App>>,
+        table: &mut SessionTable<Box<dyn App>>,
         now: Instant,
         message: &Incoming<'_>,
         reply: &mut Vec<u8>,
@@ -479,38 +479,38 @@ impl Door<Box<dyn App>> for Hall {
             return Admission::Drop;
         }
         match self.protocol.route(message.first()) {
-            Route::Known(id) => match seats.by_id(id) {
-                Some(slot) => Admission::Seat(slot),
+            Route::Known(id) => match table.by_id(id) {
+                Some(slot) => Admission::Slot(slot),
                 // An id that nobody has: the protocol may answer, for instance with a reset.
-                None => self.welcome(seats, now, message, reply),
+                None => self.welcome(table, now, message, reply),
             },
-            Route::Peer => match seats.by_peer(message.from) {
-                Some(slot) => Admission::Seat(slot),
-                None => self.welcome(seats, now, message, reply),
+            Route::Peer => match table.by_peer(message.from) {
+                Some(slot) => Admission::Slot(slot),
+                None => self.welcome(table, now, message, reply),
             },
-            Route::New => self.welcome(seats, now, message, reply),
+            Route::New => self.welcome(table, now, message, reply),
             Route::Foreign => self.stray(),
         }
     }
 
-    fn connected(&mut self, seat: &mut Seat<Box<dyn App>>) {
+    fn connected(&mut self, entry: &mut Slot<Box<dyn App>>) {
         if self.admitted >= self.max_sessions {
             // It stays in the budget of the half-open until it has gone.
             self.counts.turned_away += 1;
-            seat.standing = Standing::TurnedAway;
-            seat.app = Box::new(Full(self.busy.unwrap_or(UNWANTED)));
+            entry.standing = Standing::TurnedAway;
+            entry.app = Box::new(Full(self.busy.unwrap_or(UNWANTED)));
             return;
         }
-        self.half_open.remove(seat.from.ip(), seat.id);
+        self.half_open.remove(entry.from.ip(), entry.id);
         self.admitted += 1;
         self.counts.accepted += 1;
-        seat.standing = Standing::Admitted;
-        if let Some(waker) = seat.waker.take() {
-            self.to_move.push((seat.id, waker));
+        entry.standing = Standing::Admitted;
+        if let Some(waker) = entry.waker.take() {
+            self.to_move.push((entry.id, waker));
         }
     }
 
-    fn left(&mut self, seat: Seat<Box<dyn App>>, _: CloseReason) {
-        self.forget(seat);
+    fn left(&mut self, entry: Slot<Box<dyn App>>, _: CloseReason) {
+        self.forget(entry);
     }
 }

@@ -29,8 +29,8 @@ use crate::{
     ShardError, clock, cpu,
     host::HostStats,
     poller::{self, Awaited, Punctual},
-    seat::Seat,
-    seats::Seats,
+    slot::Slot,
+    table::SessionTable,
     waker::{Stop, Waker},
     watchdog::Pulse,
 };
@@ -59,7 +59,7 @@ const FOLLOW: u32 = 8;
 /// Where a message goes.
 pub(crate) enum Admission {
     /// To this slot.
-    Seat(usize),
+    Slot(usize),
     /// The answer is in the reply buffer.
     Reply,
     /// Nowhere.
@@ -67,10 +67,10 @@ pub(crate) enum Admission {
 }
 
 /// Decides where messages go: a client has one session, a listener asks the protocol.
-pub(crate) trait Door<A> {
+pub(crate) trait Router<A> {
     fn admit(
         &mut self,
-        seats: &mut Seats<A>,
+        table: &mut SessionTable<A>,
         now: Instant,
         message: &Incoming<'_>,
         reply: &mut Vec<u8>,
@@ -81,11 +81,11 @@ pub(crate) trait Door<A> {
         None
     }
 
-    /// The handshake of `seat` is finished; its app has not heard of it yet.
-    fn connected(&mut self, seat: &mut Seat<A>);
+    /// The handshake of `entry` is finished; its app has not heard of it yet.
+    fn connected(&mut self, entry: &mut Slot<A>);
 
     /// A session is over and its last datagrams have left.
-    fn left(&mut self, seat: Seat<A>, reason: CloseReason);
+    fn left(&mut self, entry: Slot<A>, reason: CloseReason);
 }
 
 /// A batch that the socket did not take.
@@ -125,7 +125,7 @@ pub(crate) struct Shard<A> {
     out: TxBuf,
     reply: Vec<u8>,
     parked: Option<Parked>,
-    pub(crate) seats: Seats<A>,
+    pub(crate) table: SessionTable<A>,
     waker: Option<Waker>,
     /// Watched until it is seen.
     stop: Option<Stop>,
@@ -163,7 +163,7 @@ impl<A: App> Shard<A> {
             out: TxBuf::default(),
             reply: Vec::with_capacity(2_048),
             parked: None,
-            seats: Seats::new(),
+            table: SessionTable::new(),
             waker,
             stop,
             now,
@@ -196,45 +196,45 @@ impl<A: App> Shard<A> {
     }
 
     /// One turn; the caller looks at what became of it and then calls [`Self::sleep`].
-    pub(crate) fn turn<D: Door<A>>(&mut self, door: &mut D) -> Result<(), ShardError> {
+    pub(crate) fn turn<D: Router<A>>(&mut self, router: &mut D) -> Result<(), ShardError> {
         self.host.turns += 1;
         self.pulse.turn();
         self.now = clock::now();
         if self.waker.as_ref().is_some_and(Waker::take) {
-            self.seats.queue_all();
+            self.table.queue_all();
         }
         // Datagrams that came before what a lane has to say are looked for after it was read.
-        self.readable |= self.seats.look_at_lanes(self.now);
+        self.readable |= self.table.look_at_lanes(self.now);
         if self.readable {
-            self.receive(door)?;
+            self.receive(router)?;
         }
         self.now = clock::now();
         let full = self.full_until.is_some();
-        self.seats.attend(self.now, self.readable && !full);
-        self.seats.expire(self.now);
+        self.table.attend(self.now, self.readable && !full);
+        self.table.expire(self.now);
         self.unpark();
-        self.serve(door);
+        self.serve(router);
         Ok(())
     }
 
     /// Messages that there is room for.
-    fn room<D: Door<A>>(&mut self, door: &D) -> usize {
-        let Some(seat) = door.only().and_then(|slot| self.seats.get(slot)) else {
+    fn room<D: Router<A>>(&mut self, router: &D) -> usize {
+        let Some(entry) = router.only().and_then(|slot| self.table.get(slot)) else {
             return usize::MAX;
         };
-        let room = seat.guard(|seat| seat.app.room()).unwrap_or(u64::MAX);
+        let room = entry.guard(|entry| entry.app.room()).unwrap_or(u64::MAX);
         usize::try_from(room / RECEIVE).unwrap_or(usize::MAX)
     }
 
     /// There is room for a message.
-    pub(crate) fn fits<D: Door<A>>(&mut self, door: &D) -> bool {
-        self.room(door) > 0
+    pub(crate) fn fits<D: Router<A>>(&mut self, router: &D) -> bool {
+        self.room(router) > 0
     }
 
     /// How often the socket may be read now. Where it is one session's, what that has no room for waits
     /// in the socket; but now and then it is looked whether the peer is still there.
-    fn receives<D: Door<A>>(&mut self, door: &D) -> usize {
-        let fit = self.room(door).min(RECEIVES);
+    fn receives<D: Router<A>>(&mut self, router: &D) -> usize {
+        let fit = self.room(router).min(RECEIVES);
         if fit > 0 {
             self.full_until = None;
             return fit;
@@ -248,16 +248,16 @@ impl<A: App> Shard<A> {
     }
 
     /// Receives what is there, up to a bound.
-    fn receive<D: Door<A>>(&mut self, door: &mut D) -> Result<(), ShardError> {
+    fn receive<D: Router<A>>(&mut self, router: &mut D) -> Result<(), ShardError> {
         let mut received = 0;
-        for _ in 0..self.receives(door) {
+        for _ in 0..self.receives(router) {
             match self.socket.receive(&mut self.inbox) {
                 ReceiveOutcome::Some { more } => {
                     // Placing what came before may have taken long: what is stamped too early looks
                     // like a path that is shorter than it is.
                     self.now = clock::now();
                     let stamp = clock::stamp();
-                    received += self.deliver(door, stamp);
+                    received += self.deliver(router, stamp);
                     if !more {
                         self.readable = false;
                         break;
@@ -283,78 +283,78 @@ impl<A: App> Shard<A> {
 
     /// Gives each message to its session; `stamp` is now on the kernel's clock. Returns how many bytes
     /// there were.
-    fn deliver<D: Door<A>>(&mut self, door: &mut D, stamp: SystemTime) -> usize {
+    fn deliver<D: Router<A>>(&mut self, router: &mut D, stamp: SystemTime) -> usize {
         let mut received = 0;
         for mut message in self.inbox.messages() {
             received += message.bytes.len();
             let arrived = message.arrived.map(|at| clock::waited(stamp, at));
             let mut at = Desk {
-                seats: &mut self.seats,
+                table: &mut self.table,
                 socket: &mut self.socket,
                 reply: &mut self.reply,
                 now: self.now,
             };
-            at.give(door, &mut message, arrived.unwrap_or_default());
+            at.give(router, &mut message, arrived.unwrap_or_default());
         }
         received
     }
 
     /// Gives a message that came another way.
-    pub(crate) fn give<D: Door<A>>(&mut self, door: &mut D, message: &mut Incoming<'_>) {
+    pub(crate) fn give<D: Router<A>>(&mut self, router: &mut D, message: &mut Incoming<'_>) {
         let mut at = Desk {
-            seats: &mut self.seats,
+            table: &mut self.table,
             socket: &mut self.socket,
             reply: &mut self.reply,
             now: self.now,
         };
-        at.give(door, message, Duration::ZERO);
+        at.give(router, message, Duration::ZERO);
     }
 
-    /// Serves ready seats until none is left, the socket is full, or it is time to receive again.
-    fn serve<D: Door<A>>(&mut self, door: &mut D) {
+    /// Serves ready sessions until none is left, the socket is full, or it is time to receive again.
+    fn serve<D: Router<A>>(&mut self, router: &mut D) {
         let mut sends = SENDS;
         while sends > 0 && self.parked.is_none() {
-            let Some(slot) = self.seats.next_ready() else {
+            let Some(slot) = self.table.next_ready() else {
                 return;
             };
-            let Some(seat) = self.seats.get(slot) else {
+            let Some(entry) = self.table.get(slot) else {
                 continue;
             };
-            seat.tell(self.now, |seat| door.connected(seat));
-            seat.poll(self.now);
+            entry.tell(self.now, |entry| router.connected(entry));
+            entry.poll(self.now);
             let share = SHARE.min(sends);
             let used = self.transmit(slot, share);
             sends -= used;
-            self.seats.pump(slot, self.now);
-            let Some(seat) = self.seats.get(slot) else {
+            self.table.pump(slot, self.now);
+            let Some(entry) = self.table.get(slot) else {
                 continue;
             };
-            let told = seat.tell(self.now, |seat| door.connected(seat));
-            let (over, faulty) = (seat.is_over(), seat.is_faulty());
-            let moved = self.seats.arm(slot, self.now);
+            let told = entry.tell(self.now, |entry| router.connected(entry));
+            let (over, faulty) = (entry.is_over(), entry.is_faulty());
+            let moved = self.table.arm(slot, self.now);
             if faulty {
                 self.excuse(slot);
-                self.dismiss(slot, door);
+                self.dismiss(slot, router);
             } else if told || used == share || self.parked.is_some() {
-                self.seats.queue(slot);
+                self.table.queue(slot);
             } else if over {
-                self.dismiss(slot, door);
+                self.dismiss(slot, router);
             } else if !moved {
                 self.host.stuck_deadlines += 1;
             }
         }
     }
 
-    /// Sends up to `share` batches of the seat; returns how many there were.
+    /// Sends up to `share` batches of the entry; returns how many there were.
     fn transmit(&mut self, slot: usize, share: usize) -> usize {
         for used in 0..share {
-            let Some(seat) = self.seats.get(slot) else {
+            let Some(entry) = self.table.get(slot) else {
                 return used;
             };
-            let local = seat.local;
+            let local = entry.local;
             let (now, out) = (self.now, &mut self.out);
-            let transmit = seat.guard(|seat| {
-                let (session, mut turn) = seat.turn(now);
+            let transmit = entry.guard(|entry| {
+                let (session, mut turn) = entry.turn(now);
                 session.poll_transmit(&mut turn, out)
             });
             let Some(transmit) = transmit.flatten() else {
@@ -374,10 +374,10 @@ impl<A: App> Shard<A> {
     /// Sends the last word of a session that panicked, unless a batch is in the way.
     fn excuse(&mut self, slot: usize) {
         if self.parked.is_none()
-            && let Some(seat) = self.seats.get(slot)
-            && let Some(transmit) = seat.last_word(self.now, &mut self.out)
+            && let Some(entry) = self.table.get(slot)
+            && let Some(transmit) = entry.poll_close(self.now, &mut self.out)
         {
-            let batch = Parked::new(transmit, seat.local);
+            let batch = Parked::new(transmit, entry.local);
             self.send(batch);
         }
     }
@@ -440,26 +440,26 @@ impl<A: App> Shard<A> {
         }
     }
 
-    fn dismiss<D: Door<A>>(&mut self, slot: usize, door: &mut D) {
-        if let Some(mut seat) = self.seats.remove(slot) {
+    fn dismiss<D: Router<A>>(&mut self, slot: usize, router: &mut D) {
+        if let Some(mut entry) = self.table.remove(slot) {
             let silent = CloseReason::Protocol("the session ended without a reason".into());
-            let reason = seat.conclude(self.now, silent);
-            door.left(seat, reason);
+            let reason = entry.conclude(self.now, silent);
+            router.left(entry, reason);
         }
     }
 
     /// Gives up on every session that is left.
-    pub(crate) fn abandon<D: Door<A>>(&mut self, door: &mut D, reason: &CloseReason) {
-        while let Some(mut seat) = self.seats.remove_any() {
-            let reason = seat.conclude(self.now, reason.clone());
-            door.left(seat, reason);
+    pub(crate) fn abandon<D: Router<A>>(&mut self, router: &mut D, reason: &CloseReason) {
+        while let Some(mut entry) = self.table.remove_any() {
+            let reason = entry.conclude(self.now, reason.clone());
+            router.left(entry, reason);
         }
     }
 
     /// Sleeps until something is to be done, at most until `until`; not at all if there is now.
     pub(crate) fn sleep(&mut self, until: Option<Instant>) -> Result<(), ShardError> {
         let full = self.full_until.is_some_and(|at| at > self.now);
-        if (self.readable && !full) || (self.seats.is_ready() && self.parked.is_none()) {
+        if (self.readable && !full) || (self.table.is_ready() && self.parked.is_none()) {
             // The socket is asked again in the next turn, without being waited for.
             self.readable = true;
             return Ok(());
@@ -473,14 +473,14 @@ impl<A: App> Shard<A> {
         let asleep_since = clock::now();
         let rest = self.rest_until.max(self.full_until);
         let rest = rest.filter(|at| *at > asleep_since);
-        let lanes = self.seats.lanes.as_ref().and_then(|lanes| lanes.deadline());
-        let deadline = [self.seats.first_deadline(), retry, rest, until, lanes];
+        let lanes = self.table.lanes.as_ref().and_then(|lanes| lanes.deadline());
+        let deadline = [self.table.first_deadline(), retry, rest, until, lanes];
         let deadline = deadline.into_iter().flatten().min();
         let awaited = Awaited {
             socket: &self.socket,
             readable: rest.is_none(),
             writable: self.parked.is_some() && retry.is_none(),
-            lanes: self.seats.lanes.as_deref().map(AsFd::as_fd),
+            lanes: self.table.lanes.as_deref().map(AsFd::as_fd),
             waker: self.waker.as_ref(),
             stop: self.stop.as_ref(),
         };
@@ -509,7 +509,7 @@ impl<A: App> Shard<A> {
         if ready.stopped {
             // It stays readable for ever; once seen it must not wake the shard again.
             self.stop = None;
-            self.seats.queue_all();
+            self.table.queue_all();
         }
         Ok(())
     }
@@ -517,18 +517,18 @@ impl<A: App> Shard<A> {
 
 /// What it takes to give a message to its session.
 struct Desk<'a, A> {
-    seats: &'a mut Seats<A>,
+    table: &'a mut SessionTable<A>,
     socket: &'a mut UdpSocket,
     reply: &'a mut Vec<u8>,
     now: Instant,
 }
 
 impl<A: App> Desk<'_, A> {
-    fn give<D: Door<A>>(&mut self, door: &mut D, message: &mut Incoming<'_>, waited: Duration) {
-        match door.admit(self.seats, self.now, message, self.reply) {
-            Admission::Seat(slot) => {
-                if let Some(seat) = self.seats.get(slot) {
-                    seat.local = message.to;
+    fn give<D: Router<A>>(&mut self, router: &mut D, message: &mut Incoming<'_>, waited: Duration) {
+        match router.admit(self.table, self.now, message, self.reply) {
+            Admission::Slot(slot) => {
+                if let Some(entry) = self.table.get(slot) {
+                    entry.local = message.to;
                     let batch = Received {
                         from: message.from,
                         ecn: message.ecn,
@@ -537,8 +537,8 @@ impl<A: App> Desk<'_, A> {
                         bytes: &mut *message.bytes,
                         granted: None,
                     };
-                    seat.receive(self.now, batch);
-                    self.seats.queue(slot);
+                    entry.receive(self.now, batch);
+                    self.table.queue(slot);
                 }
             }
             Admission::Reply => {

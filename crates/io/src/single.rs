@@ -6,16 +6,16 @@ use farhaul_udp::Incoming;
 
 use crate::{
     own_thread::Inbox,
-    seat::Seat,
-    seats::Seats,
-    shard::{Admission, Door},
+    shard::{Admission, Router},
+    slot::Slot,
+    table::SessionTable,
 };
 
 /// The one session's slot, and how it ended.
 pub(crate) struct Single<A> {
     pub(crate) slot: usize,
     pub(crate) others: Option<Others>,
-    pub(crate) left: Option<(Seat<A>, CloseReason)>,
+    pub(crate) left: Option<(Slot<A>, CloseReason)>,
 }
 
 /// Where messages for others go.
@@ -38,17 +38,17 @@ impl Others {
     }
 }
 
-impl<A: App> Door<A> for Single<A> {
+impl<A: App> Router<A> for Single<A> {
     fn admit(
         &mut self,
-        _: &mut Seats<A>,
+        _: &mut SessionTable<A>,
         _: Instant,
         message: &Incoming<'_>,
         _: &mut Vec<u8>,
     ) -> Admission {
         match &self.others {
             Some(others) if others.take(message) => Admission::Drop,
-            _ => Admission::Seat(self.slot),
+            _ => Admission::Slot(self.slot),
         }
     }
 
@@ -56,9 +56,9 @@ impl<A: App> Door<A> for Single<A> {
         Some(self.slot)
     }
 
-    fn connected(&mut self, _: &mut Seat<A>) {}
+    fn connected(&mut self, _: &mut Slot<A>) {}
 
-    fn left(&mut self, seat: Seat<A>, reason: CloseReason) {
-        self.left = Some((seat, reason));
+    fn left(&mut self, entry: Slot<A>, reason: CloseReason) {
+        self.left = Some((entry, reason));
     }
 }

@@ -6,7 +6,7 @@
 //! - [`mod@visit`]: what the way to a server is like
 //! - [`measure`]: processor time, memory and rtt distributions
 //! - [`tcp`], [`iperf`]: the kernel's own transport on the same path
-//! - [`course`]: this program at both ends of an emulated network
+//! - [`emulated`]: this program at both ends of an emulated network
 //! - [`scenario`]: networks, flows and expectations from a file, simulated over many seeds
 //! - [`results`]: the fixed table of cells, kept and quoted
 //! - [`mod@grid`]: named grids of paths: run, kept, shown, checked
@@ -16,8 +16,8 @@
 //! - [`nearest`]: the name somebody probably meant
 
 pub mod bench;
-pub mod course;
 pub mod doctor;
+pub mod emulated;
 pub mod fairness;
 pub mod grid;
 pub mod host;

@@ -12,7 +12,7 @@ use std::{
 use farhaul_congestion::Wrap;
 use farhaul_core::{
     congestion::{
-        AckEvent, Allowance, CcState, CongestionController, FeedbackWish, LossEvent, PathView,
+        AckEvent, Allowance, CcState, CongestionController, FeedbackRequest, LossEvent, PathView,
         RepairOrder, Sharing,
     },
     datagram::CongestionHeader,
@@ -154,8 +154,8 @@ impl CongestionController for Timed {
         self.law.sample_window()
     }
 
-    fn feedback_wish(&self) -> FeedbackWish {
-        self.law.feedback_wish()
+    fn feedback_request(&self) -> FeedbackRequest {
+        self.law.feedback_request()
     }
 
     fn timeout(&self) -> Option<Duration> {

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::mpsc::channel, thread};
 
 use farhaul_io::{Buffers, Stop};
 use farhaul_lab::{
-    bench::{self, BenchError, Bounds, Limit, Progress, Report, Target, Wish},
+    bench::{self, BenchError, Bounds, Limit, Progress, Report, Spec, Target},
     registry::{self, Choice},
 };
 
@@ -22,8 +22,8 @@ fn target(to: SocketAddr) -> Target {
     }
 }
 
-/// Runs `wish` against a server of its own.
-fn bench(wish: &Wish, bounds: Bounds) -> Result<(Report, Vec<Progress>), BenchError> {
+/// Runs `spec` against a server of its own.
+fn bench(spec: &Spec, bounds: Bounds) -> Result<(Report, Vec<Progress>), BenchError> {
     let entry = registry::protocol("haul").expect("haul is there");
     let server = entry.server(&Choice::default()).expect("defaults are fine");
     let (tell, told) = channel();
@@ -37,7 +37,7 @@ fn bench(wish: &Wish, bounds: Bounds) -> Result<(Report, Vec<Progress>), BenchEr
     let to = told.recv().expect("the server says where it is");
     let mut progress = Vec::new();
     let mut make = || entry.client(&Choice::default()).expect("defaults are fine");
-    let report = bench::run(&target(to), wish, &mut make, &mut |p| progress.push(p));
+    let report = bench::run(&target(to), spec, &mut make, &mut |p| progress.push(p));
     if report.is_err() {
         stop.set();
     }
@@ -48,13 +48,13 @@ fn bench(wish: &Wish, bounds: Bounds) -> Result<(Report, Vec<Progress>), BenchEr
 #[test]
 fn every_byte_is_counted_once_at_the_receiver() {
     for (reverse, lanes) in [(false, 1), (true, 1), (false, 3)] {
-        let wish = Wish {
+        let spec = Spec {
             limit: Limit::Bytes(BYTES),
             reverse,
             lanes,
-            ..Wish::default()
+            ..Spec::default()
         };
-        let (report, progress) = bench(&wish, Bounds::default()).expect("loopback works");
+        let (report, progress) = bench(&spec, Bounds::default()).expect("loopback works");
         assert_eq!(report.bytes, BYTES * u64::from(lanes));
         assert!(report.complete);
         assert!(report.wire_bytes > report.bytes && report.feedback_bytes > 0);
@@ -67,11 +67,11 @@ fn every_byte_is_counted_once_at_the_receiver() {
 
 #[test]
 fn a_run_by_time_ends_with_everything_offered_delivered() {
-    let wish = Wish {
+    let spec = Spec {
         limit: Limit::Nanos(300_000_000),
-        ..Wish::default()
+        ..Spec::default()
     };
-    let (report, _) = bench(&wish, Bounds::default()).expect("loopback works");
+    let (report, _) = bench(&spec, Bounds::default()).expect("loopback works");
     assert!(report.complete && report.bytes > 0);
 }
 
@@ -81,11 +81,11 @@ fn a_refusal_reaches_the_client_in_words() {
         bytes: 1_000,
         ..Bounds::default()
     };
-    let wish = Wish {
+    let spec = Spec {
         limit: Limit::Bytes(BYTES),
-        ..Wish::default()
+        ..Spec::default()
     };
-    let error = bench(&wish, bounds).expect_err("it is too much");
+    let error = bench(&spec, bounds).expect_err("it is too much");
     assert!(error.to_string().contains("at most"), "{error}");
 }
 
@@ -96,6 +96,6 @@ fn nobody_there_is_noticed() {
     drop(closed);
     let entry = registry::protocol("haul").expect("haul is there");
     let mut make = || entry.client(&Choice::default()).expect("defaults are fine");
-    let ended = bench::run(&target(to), &Wish::default(), &mut make, &mut |_| ());
+    let ended = bench::run(&target(to), &Spec::default(), &mut make, &mut |_| ());
     assert!(matches!(ended, Err(BenchError::Refused(at)) if at == to));
 }

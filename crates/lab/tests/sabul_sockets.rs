@@ -11,7 +11,7 @@ use std::{
 
 use farhaul_core::protocol::{CloseReason, Protocol};
 use farhaul_io::{Buffers, Stop};
-use farhaul_lab::bench::{self, BenchError, Bounds, Limit, Report, Target, Wish};
+use farhaul_lab::bench::{self, BenchError, Bounds, Limit, Report, Spec, Target};
 use farhaul_protocols::sabul::{self, Config};
 
 const BYTES: u64 = 20_000_000;
@@ -53,15 +53,15 @@ fn client(to: SocketAddr, reverse: bool, lanes: u32) -> Result<Report, BenchErro
         stop: None,
         stopwatch: None,
     };
-    let wish = Wish {
+    let spec = Spec {
         limit: Limit::Bytes(BYTES),
         reverse,
         lanes,
-        ..Wish::default()
+        ..Spec::default()
     };
     let mut make =
         || -> Box<dyn Protocol> { Box::new(sabul::client(&config()).expect("valid settings")) };
-    bench::run(&target, &wish, &mut make, &mut |_| {})
+    bench::run(&target, &spec, &mut make, &mut |_| {})
 }
 
 fn closed(result: Result<Report, BenchError>) -> CloseReason {

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::mpsc::channel, thread};
 
 use farhaul_io::{Buffers, Stop};
 use farhaul_lab::{
-    bench::{self, Bounds, Limit, Report, Target, Wish},
+    bench::{self, Bounds, Limit, Report, Spec, Target},
     registry::{self, Choice},
 };
 
@@ -35,13 +35,13 @@ fn bench(protocol: &str, law: &str, reverse: bool) -> Report {
         stopwatch: None,
         stop: None,
     };
-    let wish = Wish {
+    let spec = Spec {
         limit: Limit::Bytes(BYTES),
         reverse,
-        ..Wish::default()
+        ..Spec::default()
     };
     let mut make = || entry.client(&choice).expect("the settings are valid");
-    let report = bench::run(&target, &wish, &mut make, &mut |_| {});
+    let report = bench::run(&target, &spec, &mut make, &mut |_| {});
     if report.is_err() {
         stop.set();
     }

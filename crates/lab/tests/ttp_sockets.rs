@@ -5,12 +5,12 @@ use std::{net::SocketAddr, sync::mpsc::channel, thread, time::Duration};
 
 use farhaul_core::protocol::Protocol;
 use farhaul_io::{Buffers, Stop};
-use farhaul_lab::bench::{self, Bounds, Limit, Report, Target, Wish};
+use farhaul_lab::bench::{self, Bounds, Limit, Report, Spec, Target};
 use farhaul_protocols::ttp::{self, Config};
 
 const BYTES: u64 = 20_000_000;
 
-fn client(to: SocketAddr, wish: &Wish) -> Report {
+fn client(to: SocketAddr, spec: &Spec) -> Report {
     let target = Target {
         to,
         protocol: "ttp".into(),
@@ -22,7 +22,7 @@ fn client(to: SocketAddr, wish: &Wish) -> Report {
     let mut make = || -> Box<dyn Protocol> {
         Box::new(ttp::client(&Config::default()).expect("valid settings"))
     };
-    bench::run(&target, wish, &mut make, &mut |_| {}).expect("loopback works")
+    bench::run(&target, spec, &mut make, &mut |_| {}).expect("loopback works")
 }
 
 #[test]
@@ -39,22 +39,22 @@ fn every_byte_arrives_in_both_directions_and_what_is_cut_short_ends() {
     });
     let to: SocketAddr = told.recv().expect("the server says where it is");
     for (reverse, lanes) in [(false, 1), (true, 2)] {
-        let wish = Wish {
+        let spec = Spec {
             limit: Limit::Bytes(BYTES),
             reverse,
             lanes,
-            ..Wish::default()
+            ..Spec::default()
         };
-        let report = client(to, &wish);
+        let report = client(to, &spec);
         assert_eq!(report.bytes, BYTES * u64::from(lanes));
         assert!(report.complete && report.feedback_bytes > 0);
     }
     let time = Duration::from_millis(700);
-    let wish = Wish {
+    let spec = Spec {
         limit: Limit::Nanos(700_000_000),
-        ..Wish::default()
+        ..Spec::default()
     };
-    let report = client(to, &wish);
+    let report = client(to, &spec);
     assert!(report.complete && report.bytes > 0, "after {time:?}");
     thread.join().expect("the server does not panic");
 }

@@ -218,7 +218,7 @@ const MAX_DELAY: Duration = Duration::from_hours(1);
 const MAX_ROUTED: Rate = Rate::gbit(100_000);
 
 impl PathConfig {
-    /// Refuses what cannot be meant.
+    /// Refuses invalid values.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.validate_rates()?;
         self.validate_delays()?;

@@ -1,14 +1,14 @@
 //! How does a batch cross the links of its way? Its segments are offered to the first link one by
-//! one. Over a way of one link the survivors travel on as one parcel, released when the last of them
+//! one. Over a way of one link the survivors travel on as one train, released when the last of them
 //! is due, as a receiver's offload would hand them over. Over a longer way each packet travels alone
 //! and meets every further link at its own time; at the end those of one batch may gather again.
 //!
-//! Invariants: a parcel is in order, of one batch, has one ECN mark, and spans at most the scenario's
-//! `coalesce`; what a link reorders, marks differently or doubles travels in parcels of its own. Only
-//! the solid heads of segments are kept. A parcel's buffers are reused, so a run settles to no
+//! Invariants: a train is in order, of one batch, has one ECN mark, and spans at most the scenario's
+//! `coalesce`; what a link reorders, marks differently or doubles travels in trains of its own. Only
+//! the solid heads of segments are kept. A train's buffers are reused, so a run settles to no
 //! allocation at all.
 
-mod parcel;
+mod train;
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -19,7 +19,7 @@ use farhaul_core::{
 };
 use farhaul_link::{Path, Verdict};
 
-pub(crate) use self::parcel::Parcel;
+pub(crate) use self::train::Train;
 
 use crate::{
     cross::Cross,
@@ -35,7 +35,7 @@ mod control;
 /// What IPv4 and UDP put in front of a payload.
 pub(crate) const HEADERS: u32 = 28;
 
-/// A parcel still open for more segments of its batch.
+/// A train still open for more segments of its batch.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     index: u32,
@@ -81,7 +81,7 @@ pub(crate) struct Network<'a> {
     hops: Vec<u32>,
     /// By way: packets dropped.
     drops: Vec<u64>,
-    /// By way: the parcel at its receiver that later segments of the same batch may join.
+    /// By way: the train at its receiver that later segments of the same batch may join.
     gathering: Vec<Option<Open>>,
     ends: usize,
     /// Index of the first way of a control lane.
@@ -92,7 +92,7 @@ pub(crate) struct Network<'a> {
     coalesce: Duration,
     /// Batches sent so far, modulo 2^32.
     batch: u32,
-    parcels: Vec<Parcel>,
+    trains: Vec<Train>,
     free: Vec<u32>,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Network<'a> {
             whole: false,
             coalesce: scenario.coalesce,
             batch: 0,
-            parcels: Vec::new(),
+            trains: Vec::new(),
             free: Vec::new(),
         };
         for (flow, config) in scenario.flows.iter().enumerate() {
@@ -186,13 +186,13 @@ impl<'a> Network<'a> {
             };
             if let Some(again) = again {
                 let copy = self.append(from, None, again, ecn, stride);
-                self.parcels[copy.index as usize].push(&segment);
+                self.trains[copy.index as usize].push(&segment);
                 self.ship(link, copy);
             }
             // Between links packets travel alone, so that they meet others at their own times.
             let with = if way.hops == 1 { open.take() } else { None };
             let joined = self.append(from, with, at, ecn, stride);
-            self.parcels[joined.index as usize].push(&segment);
+            self.trains[joined.index as usize].push(&segment);
             if way.hops == 1 {
                 open = Some(joined);
             } else {
@@ -257,7 +257,7 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// The parcel in which a segment due at `at` travels: the open one if it fits.
+    /// The train in which a segment due at `at` travels: the open one if it fits.
     fn append(
         &mut self,
         from: u32,
@@ -273,11 +273,11 @@ impl<'a> Network<'a> {
             self.ship(self.last_link(from), open);
         }
         let index = self.free.pop().unwrap_or_else(|| {
-            self.parcels.push(Parcel::default());
-            index(self.parcels.len() - 1)
+            self.trains.push(Train::default());
+            index(self.trains.len() - 1)
         });
-        let parcel = &mut self.parcels[index as usize];
-        parcel.renew(from, self.batch, ecn, stride);
+        let train = &mut self.trains[index as usize];
+        train.renew(from, self.batch, ecn, stride);
         Open {
             index,
             first: at,
@@ -292,56 +292,56 @@ impl<'a> Network<'a> {
     }
 
     fn ship(&mut self, link: usize, open: Open) {
-        let parcel = &mut self.parcels[open.index as usize];
-        let way = self.ways[parcel.from as usize];
-        let extra = if parcel.hop == way.hops {
+        let train = &mut self.trains[open.index as usize];
+        let way = self.ways[train.from as usize];
+        let extra = if train.hop == way.hops {
             way.extra_delay
         } else {
             Duration::ZERO
         };
-        parcel.due = open.last + extra;
+        train.due = open.last + extra;
         self.queue
-            .push_lane(link, parcel.due, What::Parcel(open.index));
+            .push_lane(link, train.due, What::Train(open.index));
     }
 
-    /// The parcel `index` is due somewhere; true if that is where its receiver is.
+    /// The train `index` is due somewhere; true if that is where its receiver is.
     #[inline]
     pub(crate) fn arrives(&mut self, now: Instant, index: u32) -> bool {
-        let parcel = &self.parcels[index as usize];
-        let way = self.ways[parcel.from as usize];
-        if parcel.hop < way.hops {
+        let train = &self.trains[index as usize];
+        let way = self.ways[train.from as usize];
+        if train.hop < way.hops {
             self.forward(now, index);
             return false;
         }
-        if parcel.due > now {
+        if train.due > now {
             // More segments of its batch have joined it since.
-            let (due, link) = (parcel.due, self.last_link(parcel.from));
-            self.queue.push_lane(link, due, What::Parcel(index));
+            let (due, link) = (train.due, self.last_link(train.from));
+            self.queue.push_lane(link, due, What::Train(index));
             return false;
         }
         if way.hops > 1 {
-            let gathering = &mut self.gathering[parcel.from as usize];
+            let gathering = &mut self.gathering[train.from as usize];
             if gathering.is_some_and(|open| open.index == index) {
                 *gathering = None;
             }
         }
-        if (self.ends..self.controls).contains(&(parcel.from as usize)) {
-            let source = parcel.from as usize - self.ends;
-            self.cross[source].arrived += parcel.count() as u64;
+        if (self.ends..self.controls).contains(&(train.from as usize)) {
+            let source = train.from as usize - self.ends;
+            self.cross[source].arrived += train.count() as u64;
             self.recycle(index);
             return false;
         }
         true
     }
 
-    /// Takes the lone packet in the parcel `index` over its next link.
+    /// Takes the lone packet in the train `index` over its next link.
     fn forward(&mut self, now: Instant, index: u32) {
-        let parcel = &mut self.parcels[index as usize];
-        let (from, hop, len, ecn) = (parcel.from, parcel.hop, parcel.last(), parcel.ecn);
-        let (stride, batch, header) = (parcel.stride(), parcel.batch, parcel.header());
+        let train = &mut self.trains[index as usize];
+        let (from, hop, len, ecn) = (train.from, train.hop, train.last(), train.ecn);
+        let (stride, batch, header) = (train.stride(), train.batch, train.header());
         let way = self.ways[from as usize];
         let link = self.hops[way.first + hop as usize] as usize;
-        let head = parcel.take_head();
+        let head = train.take_head();
         let mut routed = None;
         self.note(now, Mark::Hop, from, len);
         let mut segment = Segment {
@@ -355,18 +355,18 @@ impl<'a> Network<'a> {
             let last = hop + 1 == way.hops;
             if let Some(again) = again {
                 let copy = self.append(from, None, again, ecn, stride);
-                let parcel = &mut self.parcels[copy.index as usize];
-                (parcel.hop, parcel.batch) = (hop + 1, batch);
-                parcel.push(&segment);
+                let train = &mut self.trains[copy.index as usize];
+                (train.hop, train.batch) = (hop + 1, batch);
+                train.push(&segment);
                 self.ship(link, copy);
             }
             let arrived = Segment { ecn, ..segment };
             if last && self.join(at, batch, &arrived) {
                 self.recycle(index);
             } else {
-                let parcel = &mut self.parcels[index as usize];
-                parcel.hop = hop + 1;
-                parcel.ecn = ecn;
+                let train = &mut self.trains[index as usize];
+                train.hop = hop + 1;
+                train.ecn = ecn;
                 routed = Some(segment.header);
                 let open = Open {
                     index,
@@ -383,33 +383,33 @@ impl<'a> Network<'a> {
             self.lost(from);
             self.recycle(index);
         }
-        let parcel = &mut self.parcels[index as usize];
-        parcel.give_head(head);
+        let train = &mut self.trains[index as usize];
+        train.give_head(head);
         if let Some(header) = routed {
-            parcel.set_header(header);
+            train.set_header(header);
         }
     }
 
-    /// Puts a packet at the end of its way into the parcel that waits there, if it fits.
+    /// Puts a packet at the end of its way into the train that waits there, if it fits.
     fn join(&mut self, at: Instant, batch: u32, segment: &Segment<'_>) -> bool {
         let way = self.ways[segment.from as usize];
         let Some(open) = self.gathering[segment.from as usize].as_mut() else {
             return false;
         };
-        let parcel = &mut self.parcels[open.index as usize];
-        if parcel.batch != batch
+        let train = &mut self.trains[open.index as usize];
+        if train.batch != batch
             || at < open.last
             || open.ecn != segment.ecn
             || at.since(open.first) > self.coalesce
-            || parcel.last() != parcel.stride()
-            || parcel.len() + segment.len > MAX_BATCH
-            || parcel.count() == MAX_SEGMENTS
+            || train.last() != train.stride()
+            || train.len() + segment.len > MAX_BATCH
+            || train.count() == MAX_SEGMENTS
         {
             return false;
         }
         open.last = at;
-        parcel.due = at + way.extra_delay;
-        parcel.push(segment);
+        train.due = at + way.extra_delay;
+        train.push(segment);
         true
     }
 
@@ -435,7 +435,7 @@ impl<'a> Network<'a> {
         match self.offer(now, link, &mut segment) {
             Some((at, ..)) => {
                 let open = self.append(from, None, at, Ecn::NotEct, len.max(1));
-                self.parcels[open.index as usize].push(&segment);
+                self.trains[open.index as usize].push(&segment);
                 self.ship(link, open);
             }
             None => self.lost(from),
@@ -449,9 +449,9 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// The parcel `index`, which has arrived; give it back with [`Self::recycle`].
-    pub(crate) fn parcel(&self, index: u32) -> &Parcel {
-        &self.parcels[index as usize]
+    /// The train `index`, which has arrived; give it back with [`Self::recycle`].
+    pub(crate) fn train(&self, index: u32) -> &Train {
+        &self.trains[index as usize]
     }
 
     pub(crate) fn recycle(&mut self, index: u32) {
@@ -488,7 +488,7 @@ const fn beside(mut at: SocketAddr) -> SocketAddr {
 }
 
 fn index(n: usize) -> u32 {
-    u32::try_from(n).expect("fewer than 2^32 links, ends and parcels")
+    u32::try_from(n).expect("fewer than 2^32 links, ends and trains")
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use farhaul_core::time::Instant;
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// The parcel with this index arrives.
-    Parcel(u32),
+    /// The train with this index arrives.
+    Train(u32),
     /// The timer of this end.
     Timer(u32),
     /// This end's control lane may have to send again.

@@ -169,7 +169,7 @@ impl<'a> World<'a> {
             self.now = at;
             self.events += 1;
             match what {
-                What::Parcel(index) => {
+                What::Train(index) => {
                     if self.network.arrives(at, index) {
                         match self.network.control_in(index) {
                             Some((from, number)) => self.control(index, from, number)?,
@@ -223,17 +223,17 @@ impl<'a> World<'a> {
     }
 
     fn deliver(&mut self, index: u32) -> Result<(), Error> {
-        let parcel = self.network.parcel(index);
-        let (e, len) = (parcel.to(), parcel.len());
-        parcel.unpack(&mut self.scratch);
+        let train = self.network.train(index);
+        let (e, len) = (train.to(), train.len());
+        train.unpack(&mut self.scratch);
         let end = &mut self.ends[e as usize];
         let batch = Received {
             from: end.peer(),
-            ecn: parcel.ecn,
-            segment: parcel.segment(),
+            ecn: train.ecn,
+            segment: train.segment(),
             bytes: &mut self.scratch[..len],
             waited: std::time::Duration::ZERO,
-            granted: parcel.granted(),
+            granted: train.granted(),
         };
         self.network.recycle(index);
         self.network.note(self.now, Mark::Delivery, e, len);

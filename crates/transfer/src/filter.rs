@@ -54,7 +54,7 @@ impl PartialEq for Filter {
 
 impl Filter {
     /// A filter of lines as in `.gitignore` that exclude, of patterns that include, and of the sizes
-    /// of files in bytes; an error names the pattern that cannot be meant.
+    /// of files in bytes; an error names the invalid pattern.
     pub fn new(
         exclude: &[String],
         include: &[String],

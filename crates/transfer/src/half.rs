@@ -22,7 +22,7 @@ use crate::{
     receiver::Receiver,
     scan::{Problem, Selection, Source},
     sender::Sender,
-    summary::{Facts, Handle, Outcome, Summary},
+    summary::{Handle, Outcome, Summary, SummaryInput},
 };
 
 /// How long nothing may move or be said before a server ends the session.
@@ -300,7 +300,11 @@ impl Side {
 
     /// Ends the session with an error.
     pub(crate) fn fail(&mut self, error: TransferError, session: &mut dyn Session) {
-        session.close(self.now, u32::from(error.code.number()), &farewell(&error));
+        session.close(
+            self.now,
+            u32::from(error.code.number()),
+            &close_text(&error),
+        );
         self.error.get_or_insert(error);
         self.end();
     }
@@ -323,7 +327,7 @@ impl Side {
             None => Default::default(),
         };
         let single = tally.files_ok + tally.files_skipped == 1;
-        let facts = Facts {
+        let facts = SummaryInput {
             put: self.put,
             verify_disk: self.verify_disk,
             tally,
@@ -381,7 +385,7 @@ impl Side {
 const ADVICE: &str = "; what to do: ";
 
 /// What the peer is told of an error that ends the session.
-fn farewell(error: &TransferError) -> String {
+fn close_text(error: &TransferError) -> String {
     if error.fix.is_empty() {
         return error.text.clone();
     }
@@ -459,7 +463,7 @@ mod tests {
     fn what_the_peer_advises_is_handed_on() {
         let told = |error: &TransferError| {
             let code = u32::from(error.code.number());
-            let text = farewell(error);
+            let text = close_text(error);
             error_of(&CloseReason::Peer { code, text })
         };
         let error = TransferError::new(Code::DestError, "the disk is gone; look").fix("mount it");

@@ -74,7 +74,7 @@ pub struct Policy {
     /// All peers are one and the same person, whatever their keys.
     one_person: bool,
     /// Deliveries under way.
-    live: Arc<Mutex<BTreeMap<Tag, Seat>>>,
+    live: Arc<Mutex<BTreeMap<Tag, Slot>>>,
 }
 
 impl Policy {
@@ -119,7 +119,7 @@ impl Policy {
         &self.allow
     }
 
-    fn live(&self) -> MutexGuard<'_, BTreeMap<Tag, Seat>> {
+    fn live(&self) -> MutexGuard<'_, BTreeMap<Tag, Slot>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -127,14 +127,14 @@ impl Policy {
 /// A destination: who has it, and who asked for it last. Only the last may have it next: those who
 /// asked before are the same command's earlier runs.
 #[derive(Debug, Default)]
-struct Seat {
+struct Slot {
     holder: Option<Arc<Holder>>,
     /// Lives until the last worker of the last holder is done.
     lock: Weak<Lock>,
     asked: u64,
 }
 
-impl Seat {
+impl Slot {
     /// Somebody has it, or has not quite left it.
     fn is_taken(&self) -> bool {
         self.holder.is_some() || self.lock.strong_count() > 0
@@ -178,7 +178,7 @@ struct Waiting {
     since: Instant,
     /// The answer if nothing changes.
     error: TransferError,
-    /// Its number at the [`Seat`].
+    /// Its number at the [`Slot`].
     number: u64,
 }
 
@@ -306,9 +306,9 @@ impl Server {
             Err(e) if e.code == Code::Locked && (held || self.is_held(&request)) => {
                 let tag = self.own_tag(&request);
                 let mut live = self.policy.live();
-                let seat = live.entry(tag).or_default();
-                seat.asked += 1;
-                let number = seat.asked;
+                let slot = live.entry(tag).or_default();
+                slot.asked += 1;
+                let number = slot.asked;
                 drop(live);
                 self.waits = Some(Waiting {
                     request,
@@ -399,8 +399,8 @@ impl Server {
             let holder = Arc::new(Holder::default());
             holder.heard.store(self.now.as_nanos(), Relaxed);
             let mut live = self.policy.live();
-            let seat = live.entry(tag).or_default();
-            (seat.holder, seat.lock) = (Some(Arc::clone(&holder)), lock);
+            let slot = live.entry(tag).or_default();
+            (slot.holder, slot.lock) = (Some(Arc::clone(&holder)), lock);
             drop(live);
             self.holds = Some((tag, holder));
         }
@@ -451,7 +451,7 @@ impl Server {
     fn is_held(&self, request: &Request) -> bool {
         let tag = self.own_tag(request);
         let live = self.policy.live();
-        live.get(&tag).is_some_and(Seat::is_taken)
+        live.get(&tag).is_some_and(Slot::is_taken)
     }
 
     /// Tries again to begin what another session held; its peer may have died and come back here.
@@ -459,9 +459,9 @@ impl Server {
         let Some(waiting) = &self.waits else { return };
         let tag = self.own_tag(&waiting.request);
         let (holder, taken, newest) = match self.policy.live().get(&tag) {
-            Some(seat) => {
-                let newest = seat.asked == waiting.number;
-                (seat.holder.clone(), seat.is_taken(), newest)
+            Some(slot) => {
+                let newest = slot.asked == waiting.number;
+                (slot.holder.clone(), slot.is_taken(), newest)
             }
             None => (None, false, true),
         };
@@ -540,12 +540,12 @@ impl Server {
         self.side.half = None;
         if let Some((tag, _)) = self.holds.take() {
             let mut live = self.policy.live();
-            if let Some(seat) = live.get_mut(&tag) {
-                seat.holder = None;
+            if let Some(slot) = live.get_mut(&tag) {
+                slot.holder = None;
             }
             // Numbers must not start over while someone may still wait.
             if live.len() > SEATS {
-                live.retain(|_, seat| seat.is_taken());
+                live.retain(|_, slot| slot.is_taken());
             }
         }
     }

@@ -199,8 +199,8 @@ fn limits(sending: &Sending, seconds: f64) -> BTreeMap<&'static str, f64> {
 }
 
 impl Summary {
-    pub(crate) fn new(facts: &Facts<'_>, error: Option<&TransferError>) -> Self {
-        let Facts {
+    pub(crate) fn new(facts: &SummaryInput<'_>, error: Option<&TransferError>) -> Self {
+        let SummaryInput {
             put,
             tally,
             stats,
@@ -273,7 +273,7 @@ impl Summary {
 
     /// The summary of a transfer that failed before there was a session.
     pub fn of_error(put: bool, error: &TransferError) -> Self {
-        let facts = Facts {
+        let facts = SummaryInput {
             put,
             verify_disk: false,
             tally: Tally::default(),
@@ -390,7 +390,7 @@ impl Summary {
 
 /// What a summary is made of.
 #[derive(Clone, Copy)]
-pub(crate) struct Facts<'a> {
+pub(crate) struct SummaryInput<'a> {
     pub(crate) put: bool,
     pub(crate) verify_disk: bool,
     pub(crate) tally: Tally,

@@ -6,7 +6,7 @@
 //! the figure halves for every report of losses, the shell does once per episode.
 
 use farhaul_congestion::{Cut, Growth, Law, Skip, Window, Windowed};
-use farhaul_core::congestion::{AckEvent, FeedbackWish};
+use farhaul_core::congestion::{AckEvent, FeedbackRequest};
 
 /// How it is chosen by name.
 pub const SIMPLE_TCP: Law = Law {
@@ -33,10 +33,10 @@ impl Growth for SimpleTcp {
         window.datagram() * acks / window.packets()
     }
 
-    fn wish(&self) -> FeedbackWish {
-        FeedbackWish {
+    fn feedback_request(&self) -> FeedbackRequest {
+        FeedbackRequest {
             packets: Some(2),
-            ..FeedbackWish::default()
+            ..FeedbackRequest::default()
         }
     }
 

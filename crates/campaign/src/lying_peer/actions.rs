@@ -131,7 +131,7 @@ fn write(rng: &mut Rng, known: &Known, reported: &mut bool, w: &mut Writer<'_>) 
         7 => Frame::Credit {
             read: number(rng, bold, 20_000),
         },
-        8 => Frame::Wish {
+        8 => Frame::AckFrequency {
             packets: u32::try_from(rng.next_u64() >> rng.below(40) & 0xffff_ffff).unwrap_or(0),
         },
         9 => Frame::Message {

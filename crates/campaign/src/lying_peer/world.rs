@@ -22,7 +22,7 @@ use super::{
 const DELAY: Duration = Duration::from_millis(5);
 /// What the honest end's law allows, bytes a second.
 const RATE: u64 = 20_000_000 / 8;
-/// Silence after which a session is lost, and the longest farewell.
+/// Silence after which a session is lost, and the longest close.
 const IDLE: Duration = Duration::from_secs(33);
 /// Times that it is asked in one turn beyond which a session does not come to rest.
 const ROUNDS: u32 = 10_000;

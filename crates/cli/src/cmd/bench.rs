@@ -15,7 +15,7 @@ use farhaul_core::{
 };
 use farhaul_io::Buffers;
 use farhaul_lab::{
-    bench::{self, BenchError, Bounds, Limit, Progress, Report, Target, Wish},
+    bench::{self, BenchError, Bounds, Limit, Progress, Report, Spec, Target},
     registry::{self, Choice},
     stopwatch::Stopwatch,
 };
@@ -221,7 +221,7 @@ impl Client {
                 "name a host that runs `farhaul bench serve`, or say `bench serve` here",
             ));
         };
-        let wish = self.wish()?;
+        let spec = self.spec()?;
         let entry = registry::protocol(&self.how.protocol).map_err(usage)?;
         let stopwatch = self.law_time.then(Stopwatch::default);
         let choice = Choice {
@@ -231,7 +231,7 @@ impl Client {
         let law = choice.law.as_deref().unwrap_or(entry.default_law);
         // Whatever cannot be made is refused here, before anything is sent.
         let mut made = Vec::new();
-        for _ in 0..wish.lanes {
+        for _ in 0..spec.lanes {
             made.push(entry.client(&choice).map_err(usage)?);
         }
         let target = Target {
@@ -249,13 +249,13 @@ impl Client {
             }
         };
         let mut make = || made.pop().expect("one was made for each lane");
-        let report = bench::run(&target, &wish, &mut make, &mut tell)
+        let report = bench::run(&target, &spec, &mut make, &mut tell)
             .map_err(|e| unreached(&e, target.to).unwrap_or_else(|| failure(&e)))?;
         show(&report, quiet);
         Ok(())
     }
 
-    fn wish(&self) -> Result<Wish, Failure> {
+    fn spec(&self) -> Result<Spec, Failure> {
         let limit = match self.bytes {
             // Each lane sends its share.
             Some(bytes) => Limit::Bytes(bytes.div_ceil(u64::from(self.lanes))),
@@ -276,7 +276,7 @@ impl Client {
         if !self.interval.is_zero() && self.interval < Duration::from_millis(10) {
             return Err(Failure::usage("-i takes 0 or at least 10ms"));
         }
-        Ok(Wish {
+        Ok(Spec {
             limit,
             reverse: self.reverse,
             lanes: self.lanes,

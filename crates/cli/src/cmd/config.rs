@@ -31,7 +31,7 @@ enum Verb {
         #[arg(long, short = 'J')]
         json: bool,
     },
-    /// Check the files, or one FILE; exit code 10 if something in it cannot be meant
+    /// Check the files, or one FILE; exit code 10 if something in it is invalid
     Check {
         /// Instead of those that `config path` prints
         #[arg(value_name = "FILE")]

@@ -15,7 +15,7 @@ use farhaul_emu::{
 };
 use farhaul_lab::{
     bench::Report,
-    course::{Copied, Course, CourseError, network},
+    emulated::{Copied, EmulatedRun, EmulatedRunError, network},
     host::Host,
     results::Cell,
 };
@@ -77,9 +77,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let network = network(PATH, args.rate, 1);
     let tried = entered
-        .map_err(CourseError::Wan)
+        .map_err(EmulatedRunError::Wan)
         // A trial: each run builds its own.
-        .and_then(|()| Course::build(&network, &program).map(drop));
+        .and_then(|()| EmulatedRun::build(&network, &program).map(drop));
     if let Err(e) = &tried {
         say(format!("note: {e}; a UDP relay is the network instead"));
     }
@@ -120,11 +120,11 @@ struct Builder {
 }
 
 impl Builder {
-    fn build(&self) -> Result<Course, CourseError> {
+    fn build(&self) -> Result<EmulatedRun, EmulatedRunError> {
         if self.hosts {
-            Course::build(&self.network, &self.program)
+            EmulatedRun::build(&self.network, &self.program)
         } else {
-            Course::relayed(&self.network, &self.program)
+            EmulatedRun::relayed(&self.network, &self.program)
         }
     }
 }
@@ -167,9 +167,9 @@ fn copy(args: &Args, builder: &Builder, say: &dyn Fn(String)) -> Result<Value, F
         content.files,
         Size::from_bytes(content.bytes)
     ));
-    let attempt = || -> Result<(Copied, WanReport), CourseError> {
-        let course = builder.build()?;
-        Ok((course.copy(&[&from], &into)?, course.finish()?))
+    let attempt = || -> Result<(Copied, WanReport), EmulatedRunError> {
+        let run = builder.build()?;
+        Ok((run.copy(&[&from], &into)?, run.finish()?))
     };
     let (copied, wan) = attempt().map_err(|e| setup(&e))?;
     let arrived = into.join(from.file_name().unwrap_or_default());
@@ -205,7 +205,7 @@ fn own_files(program: &Path, into: &Path) -> Result<PathBuf, Failure> {
 /// One line of the table.
 struct Row {
     name: &'static str,
-    outcome: Result<(Report, WanReport), CourseError>,
+    outcome: Result<(Report, WanReport), EmulatedRunError>,
 }
 
 impl Row {
@@ -219,26 +219,22 @@ impl Row {
     }
 }
 
-/// One way to run something on a course.
-type Way = fn(&Course, u64) -> Result<Report, CourseError>;
+/// One way to run something in an emulated network.
+type Way = fn(&EmulatedRun, u64) -> Result<Report, EmulatedRunError>;
 
 /// The same path for each, one after the other.
 fn compare(args: &Args, builder: &Builder, say: &dyn Fn(String)) -> Vec<Row> {
     let ways: [(&str, Way); 3] = [
-        ("haul, sealed", |course, secs| {
-            course.bench(secs, &["-i", "0"])
-        }),
-        ("kernel TCP, CUBIC", |course, secs| {
-            course.tcp("cubic", secs)
-        }),
-        ("kernel TCP, BBR", |course, secs| course.tcp("bbr", secs)),
+        ("haul, sealed", |run, secs| run.bench(secs, &["-i", "0"])),
+        ("kernel TCP, CUBIC", |run, secs| run.tcp("cubic", secs)),
+        ("kernel TCP, BBR", |run, secs| run.tcp("bbr", secs)),
     ];
     say(format!("\nmemory to memory, {} s each ...", args.secs));
     ways.into_iter()
         .map(|(name, way)| {
             let attempt = || {
-                let course = builder.build()?;
-                Ok((way(&course, args.secs)?, course.finish()?))
+                let run = builder.build()?;
+                Ok((way(&run, args.secs)?, run.finish()?))
             };
             let row = Row {
                 name,
@@ -298,11 +294,11 @@ fn table(rows: &[Row]) {
     out::line("\nboth ends and the network share this machine; the kernel's TCP is not sealed");
 }
 
-fn setup(error: &CourseError) -> Failure {
+fn setup(error: &EmulatedRunError) -> Failure {
     let exit = match error {
-        CourseError::Wan(_) => Exit::NetSetup,
+        EmulatedRunError::Wan(_) => Exit::NetSetup,
         // A copy that fails has its own codes.
-        CourseError::Failed { code, .. } => {
+        EmulatedRunError::Failed { code, .. } => {
             let code = code.and_then(|code| u8::try_from(code).ok());
             code.filter(|code| *code != 0)
                 .map_or(Exit::Internal, Exit::Program)

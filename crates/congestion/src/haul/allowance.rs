@@ -53,7 +53,7 @@ impl Haul {
         let target = (self.empty_rtt() / 8)
             .clamp(ms(4), ms(10))
             .min((self.peak / 2).max(ms(2)));
-        self.manner.target(target).max(packets)
+        self.behaviour.target(target).max(packets)
     }
 
     /// How long a burst or probe at the present rate lasts.

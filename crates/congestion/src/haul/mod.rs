@@ -18,8 +18,8 @@
 //! and Jain) and mode switching (Copa: Arun and Balakrishnan; Nimbus: Goyal et al.).
 
 mod allowance;
+mod behaviour;
 mod epoch;
-mod manner;
 mod probe;
 mod response;
 mod rival;
@@ -28,6 +28,7 @@ mod train;
 
 use std::time::Duration;
 
+use behaviour::{Behaviour, KEPT_BESIDE, Others};
 use epoch::{EPOCH, Epoch, UsualLoss};
 use farhaul_core::{
     congestion::{
@@ -37,7 +38,6 @@ use farhaul_core::{
     time::Instant,
     units::{Rate, Size},
 };
-use manner::{KEPT_BESIDE, Manner, Others};
 use probe::Probe;
 use rival::Rival;
 use start::Start;
@@ -115,7 +115,7 @@ impl Phase {
 /// The flagship's law.
 #[derive(Clone, Debug)]
 pub struct Haul {
-    manner: Manner,
+    behaviour: Behaviour,
     phase: Phase,
     /// When the phase ends by itself.
     until: Option<Instant>,
@@ -156,7 +156,7 @@ impl Default for Haul {
     fn default() -> Self {
         let ms = Duration::from_millis;
         Self {
-            manner: Manner::default(),
+            behaviour: Behaviour::default(),
             phase: Phase::Burst,
             until: None,
             start: Start::default(),
@@ -197,7 +197,7 @@ impl Haul {
     /// A flow that claims this much of shared links.
     pub fn new(sharing: Sharing) -> Self {
         Self {
-            manner: Manner::new(sharing),
+            behaviour: Behaviour::new(sharing),
             ..Self::default()
         }
     }
@@ -266,12 +266,12 @@ impl Haul {
             return;
         };
         let calm = self.full.is_none_or(|(at, _)| now.since(at) > CALM);
-        let others = self.manner.on_probe(outcome.share, self.bandwidth);
+        let others = self.behaviour.on_probe(outcome.share, self.bandwidth);
         let sure = calm && (outcome.free || outcome.alone);
         let step = if sure || others == Others::Doubtful {
             1.0
         } else {
-            self.manner.step()
+            self.behaviour.step()
         };
         if others == Others::There {
             self.bandwidth = self.bandwidth.scale(KEPT_BESIDE).max(LEAST);
@@ -293,7 +293,7 @@ impl Haul {
     fn is_elsewhere(&self) -> bool {
         let (below, above) = ELSEWHERE;
         let far = |at: Rate| self.bandwidth < at.scale(below) || self.bandwidth > at.scale(above);
-        self.manner.competes() && self.full.is_none_or(|(_, at)| far(at))
+        self.behaviour.competes() && self.full.is_none_or(|(_, at)| far(at))
     }
 
     fn sample(&mut self, now: Instant, sample: &RateSample) {
@@ -318,13 +318,13 @@ impl CongestionController for Haul {
     }
 
     fn set_sharing(&mut self, sharing: Sharing) -> bool {
-        self.manner.sharing = sharing;
+        self.behaviour.sharing = sharing;
         true
     }
 
     fn on_start(&mut self, now: Instant, path: &PathView) {
         *self = Self {
-            manner: Manner::new(self.manner.sharing),
+            behaviour: Behaviour::new(self.behaviour.sharing),
             path: *path,
             ..Self::default()
         };
@@ -337,7 +337,7 @@ impl CongestionController for Haul {
         if let Some(rival) = self.rival.as_mut().filter(|_| self.phase == Phase::Compete) {
             rival.on_ack(ack);
         }
-        let queue = self.manner.queue(ack);
+        let queue = self.behaviour.queue(ack);
         if let Some(queue) = queue {
             self.peak = queue.max(self.peak);
         }

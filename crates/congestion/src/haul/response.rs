@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farhaul_core::{time::Instant, units::Rate};
 
-use super::{CYCLE, DRAIN, Haul, LEAST, Phase, epoch::Epoch, manner, rival::Rival, spread};
+use super::{CYCLE, DRAIN, Haul, LEAST, Phase, behaviour, epoch::Epoch, rival::Rival, spread};
 
 /// The depth of a drain is that at which it takes so long.
 const DRAIN_TIME: Duration = Duration::from_millis(250);
@@ -52,7 +52,7 @@ impl Haul {
             };
             if lossy || !epoch.app_limited {
                 let share = (epoch.delivered() / (1.0 - usual)).min(1.0);
-                let kept = share * self.manner.kept();
+                let kept = share * self.behaviour.kept();
                 let cut = self.bandwidth.scale(kept).max(floor).max(LEAST);
                 self.bandwidth = self.bandwidth.min(cut);
                 // What is on its way was sent before this cut, and must not cut again.
@@ -73,7 +73,7 @@ impl Haul {
         let soon = now.since(self.drained_at) < SOON + self.path.min_rtt;
         if soon && queue > self.drained / 2 {
             self.vain_drains += 1;
-            let kept = self.manner.kept_in_vain(GIVE);
+            let kept = self.behaviour.kept_in_vain(GIVE);
             self.bandwidth = self.bandwidth.scale(kept).max(LEAST);
         }
         let most = if self.recently_competed(now) {
@@ -81,12 +81,12 @@ impl Haul {
         } else {
             MAX_VAIN_DRAINS
         };
-        if self.vain_drains >= most && self.manner.competes() {
+        if self.vain_drains >= most && self.behaviour.competes() {
             self.compete(now);
         } else {
             self.drain(now, queue);
-            if !self.manner.competes() && self.vain_drains > 0 {
-                self.probe_at = self.probe_at.max(now + manner::ASIDE);
+            if !self.behaviour.competes() && self.vain_drains > 0 {
+                self.probe_at = self.probe_at.max(now + behaviour::ASIDE);
             }
         }
     }
@@ -110,7 +110,7 @@ impl Haul {
     pub(super) fn compete(&mut self, now: Instant) {
         if !self.recently_competed(now) {
             let bytes = self.base().max(self.held).as_f64() / 8.0 * self.path.srtt.as_secs_f64();
-            self.rival = Some(Rival::new(now, bytes, &self.path, self.manner.rival()));
+            self.rival = Some(Rival::new(now, bytes, &self.path, self.behaviour.rival()));
         }
         self.compete_on(now);
     }

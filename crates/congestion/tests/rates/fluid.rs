@@ -52,8 +52,8 @@ pub(crate) struct FluidPath {
     /// The sender uses so much of its allowance.
     pub(crate) app_rate: Rate,
     pub(crate) feedback: Duration,
-    /// What was wished for; a busy receiver makes it longer.
-    pub(crate) wished: Duration,
+    /// What was requested for; a busy receiver makes it longer.
+    pub(crate) requested: Duration,
     datagram: u64,
     /// Until when the link is busy.
     free: Instant,
@@ -88,7 +88,7 @@ impl FluidPath {
             tells_rates: false,
             app_rate: Rate::UNLIMITED,
             feedback: Duration::from_millis(10),
-            wished: Duration::from_millis(10),
+            requested: Duration::from_millis(10),
             datagram: u64::from(datagram),
             free: now,
             flying: VecDeque::new(),
@@ -115,7 +115,7 @@ impl FluidPath {
             datagram: u32::try_from(self.datagram).expect("a datagram is small"),
             srtt: self.last_rtt,
             min_rtt: self.min_rtt,
-            feedback_interval: self.wished,
+            feedback_interval: self.requested,
             in_flight: Size::from_bytes(self.in_flight),
         }
     }

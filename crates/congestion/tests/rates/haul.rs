@@ -1,4 +1,4 @@
-//! The flagship where feedback is coarser than was wished for, as of a receiver that gets a processor
+//! The flagship where feedback is coarser than was requested, as of a receiver that gets a processor
 //! only now and then: bursts and probes shorter than that are never heard of by themselves.
 
 use std::time::Duration;

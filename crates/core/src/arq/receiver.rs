@@ -155,8 +155,8 @@ impl Receiver {
         self.faults
     }
 
-    /// Feedback is wished for after so many packets, too.
-    pub fn on_wish(&mut self, packets: Option<u32>) {
+    /// Feedback is requested after so many packets, too.
+    pub fn on_ack_frequency(&mut self, packets: Option<u32>) {
         self.schedule.set_packets(packets);
     }
 
@@ -285,7 +285,7 @@ impl Receiver {
         });
     }
 
-    /// The sender has decided everything below `settled` and wishes for feedback every `interval`.
+    /// The sender has decided everything below `settled` and requests feedback every `interval`.
     pub fn on_state(&mut self, settled: u64, interval: Duration) {
         self.arrivals.settle(settled);
         self.schedule.set_interval(interval);

@@ -12,7 +12,7 @@ use crate::{
     datagram::CongestionHeader,
     loss::Ranges,
     path::{QueueDelay, Rtt},
-    rate::{Credit, Intake},
+    rate::{Credit, DrainEstimate},
     send::{Acked, Demand, Flight, Lost, Outbox, Permit, Piece, State},
     stats::{Stats, Why},
     store::ObjectId,
@@ -34,7 +34,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(1);
 struct Path {
     rtt: Rtt,
     queue: QueueDelay,
-    intake: Intake,
+    drain: DrainEstimate,
     credit: Credit,
     last_rate: Option<RateSample>,
 }
@@ -104,7 +104,7 @@ impl Sender {
             path: Path {
                 rtt: Rtt::new(Duration::from_millis(100)),
                 queue: QueueDelay::default(),
-                intake: Intake::default(),
+                drain: DrainEstimate::default(),
                 credit: Credit::default(),
                 last_rate: None,
             },
@@ -151,7 +151,7 @@ impl Sender {
     /// The path itself changed: measures start again from `rtt`.
     pub fn reset_path(&mut self, now: Instant, rtt: Duration) {
         self.path.queue = QueueDelay::default();
-        self.path.intake = Intake::default();
+        self.path.drain = DrainEstimate::default();
         self.set_rtt(Rtt::new(rtt));
         self.flight.start(now);
     }
@@ -212,7 +212,7 @@ impl Sender {
     /// What may be in flight when that leaves that goes next: the stream is for no store.
     fn granted_next(&self) -> u64 {
         if self.outbox.has_stream() {
-            return self.path.intake.granted();
+            return self.path.drain.granted();
         }
         self.granted()
     }
@@ -224,7 +224,7 @@ impl Sender {
 
     /// Bytes that may be in flight, as far as the peer's host and its store are concerned.
     fn granted(&self) -> u64 {
-        self.path.intake.granted().min(self.path.credit.granted())
+        self.path.drain.granted().min(self.path.credit.granted())
     }
 
     /// The peer's store is full: nothing may leave before there is room.
@@ -387,7 +387,7 @@ impl Sender {
         self.flight.log().first()
     }
 
-    /// How often feedback is wished for.
+    /// How often feedback is requested.
     pub fn interval(&self) -> Duration {
         self.flight.path.feedback_interval
     }
@@ -417,9 +417,9 @@ impl Sender {
         self.law().congestion_header()
     }
 
-    /// After how many packets feedback is wished for, if not by time alone.
-    pub fn wished_packets(&self) -> Option<u32> {
-        self.law().feedback_wish().packets
+    /// After how many packets feedback is requested, if not by time alone.
+    pub fn requested_packets(&self) -> Option<u32> {
+        self.law().feedback_request().packets
     }
 
     /// The law's receiving half said something.

@@ -177,7 +177,7 @@ pub struct CcState {
 
 /// How often the sender would like to hear; asked of the receiver in band.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FeedbackWish {
+pub struct FeedbackRequest {
     /// At the latest after this time (`None`: the engine chooses).
     pub interval: Option<Duration>,
     /// And at the latest after so many packets (`None`: by time alone).
@@ -252,14 +252,14 @@ pub trait CongestionController: Send {
     }
 
     /// Over how long a delivery-rate sample should reach (`None`: about one rtt). For less than 25 ms
-    /// feedback is wished for five times in that time, whatever it costs.
+    /// feedback is requested five times in that time, whatever it costs.
     fn sample_window(&self) -> Option<Duration> {
         None
     }
 
-    /// How often feedback is wished for.
-    fn feedback_wish(&self) -> FeedbackWish {
-        FeedbackWish::default()
+    /// How often feedback is requested.
+    fn feedback_request(&self) -> FeedbackRequest {
+        FeedbackRequest::default()
     }
 
     /// Silence after which the engine calls [`Self::on_timeout`] and probes (`None`: its own, after

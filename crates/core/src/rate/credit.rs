@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::{Taken, Way};
+use super::{Drained, RatePath};
 use crate::units::Rate;
 
 /// Datagrams in a round trip for which pacing always leaves room.
@@ -79,7 +79,7 @@ impl Limited {
 
     /// A store that has been busy all the time since `from_us` drains `rate`; one that has not may drain
     /// more.
-    fn judge(&mut self, now: Mark, (rate, from_us): (Rate, u64), busy: bool, way: &Way) {
+    fn judge(&mut self, now: Mark, (rate, from_us): (Rate, u64), busy: bool, way: &RatePath) {
         if self.busy != busy {
             (self.busy, self.since) = (busy, now);
             self.stopped &= !busy;
@@ -122,7 +122,7 @@ pub struct Credit {
 
 impl Credit {
     /// Takes what a report says, whose host had `room` then.
-    pub fn update(&mut self, taken: Taken, room: Option<u64>, way: &Way) {
+    pub fn update(&mut self, taken: Drained, room: Option<u64>, way: &RatePath) {
         if taken.at_us < self.newest_us {
             return;
         }

@@ -2,8 +2,8 @@
 
 mod credit;
 mod delivery;
-mod intake;
+mod drain;
 
 pub use credit::Credit;
 pub use delivery::{Delivery, Progress};
-pub use intake::{Intake, Taken, Way};
+pub use drain::{DrainEstimate, Drained, RatePath};

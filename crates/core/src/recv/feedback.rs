@@ -1,5 +1,5 @@
 //! When does the receiver speak? Time-based: the first packet worth acknowledging starts the clock;
-//! after the interval the sender wished for, or earlier when many holes have opened, feedback is due.
+//! after the interval the sender requested, or earlier when many holes have opened, feedback is due.
 //! It waits while its [`Budget`] is spent.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub struct Schedule {
     interval: Duration,
     holes_at_once: u32,
     due: Option<Instant>,
-    /// Feedback after so many packets, if wished for.
+    /// Feedback after so many packets, if requested.
     packets_at_once: Option<u32>,
     packets: u32,
     holes: u32,
@@ -21,9 +21,9 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The interval before the sender wishes for another.
+    /// The interval before the sender requests another.
     pub const DEFAULT_INTERVAL: Duration = Duration::from_millis(2);
-    /// The longest interval that a sender may wish for.
+    /// The longest interval that a sender may request.
     pub const MAX_INTERVAL: Duration = Duration::from_millis(250);
 
     /// Feedback at the latest `interval` after the first unreported packet, at once after
@@ -40,7 +40,7 @@ impl Schedule {
         }
     }
 
-    /// The sender wishes for feedback every `interval`.
+    /// The sender requests feedback every `interval`.
     pub fn set_interval(&mut self, interval: Duration) {
         self.interval = interval.min(Self::MAX_INTERVAL);
     }
@@ -65,7 +65,7 @@ impl Schedule {
         self.due = Some(self.due.map_or(due, |d| d.min(due)));
     }
 
-    /// The interval wished for.
+    /// The interval requested.
     pub const fn interval(&self) -> Duration {
         self.interval
     }
@@ -84,7 +84,7 @@ impl Schedule {
     }
 }
 
-/// How much feedback may be sent, whatever is lost and whatever is wished for: a hundredth of the bytes
+/// How much feedback may be sent, whatever is lost and whatever is requested: a hundredth of the bytes
 /// that arrive and, beside, ten datagrams a second, ten of them at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Budget {

@@ -271,7 +271,7 @@ impl<M: Machine> Shell<M> {
                 self.poll_frames(now, most.saturating_sub(into.len()), into);
             }
         } else if room >= HEADER + 4 + MAX_TEXT
-            && let Some((code, text)) = self.life.take_farewell()
+            && let Some((code, text)) = self.life.take_closing()
         {
             let end = text.floor_char_boundary(MAX_TEXT);
             Frame::Close(code, &text.as_bytes()[..end]).encode(into);

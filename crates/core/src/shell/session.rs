@@ -256,7 +256,7 @@ impl<M: Machine> Shell<M> {
     /// What is said in datagrams and is not data.
     fn small(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
         if let Channel::InBand(_) = self.channel
-            && let Some((code, text)) = self.life.take_farewell()
+            && let Some((code, text)) = self.life.take_closing()
         {
             return self.single(CLOSE, HEAD + 4 + MAX_TEXT, out, |_, w| {
                 let end = text.floor_char_boundary(MAX_TEXT);

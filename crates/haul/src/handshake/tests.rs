@@ -62,7 +62,7 @@ fn run(plain: bool) -> (Sizes, Handshake, Handshake) {
     let mut client = Handshake::client(a, 10, limits(), NOW);
     let mut sizes = vec![flight(&mut client)];
     let mut retry = retry(&*b, 10, 20);
-    assert_eq!(client.on_datagram(NOW, &mut retry), Ok(Progress::Taken));
+    assert_eq!(client.on_datagram(NOW, &mut retry), Ok(Progress::Drained));
     let ids = Ids {
         local: 20,
         remote: 10,

@@ -22,8 +22,8 @@ use farhaul_core::{
 };
 
 use crate::{
+    closing::{Closing, close_frame},
     crypto::Side,
-    farewell::{Farewell, farewell},
     handshake::{Agreed, Handshake, Ids},
     laws::Receivers,
     mtu::Mtu,
@@ -118,12 +118,12 @@ pub(crate) struct HaulSession {
     streams: Streams,
     mtu: Mtu,
     path: Path,
-    life: Life<Farewell>,
+    life: Life<Closing>,
     todo: Todo,
     /// The packet number that is left out next, once it was drawn.
     skip_at: Option<u64>,
-    /// The wish for feedback that the peer was told last.
-    wished: Option<u32>,
+    /// The ack-frequency request sent last.
+    requested: Option<u32>,
     heard: Heard,
     events: VecDeque<Event>,
     stats: Stats,
@@ -136,7 +136,7 @@ impl HaulSession {
         sender: Sender,
         mtu: Mtu,
         path: Path,
-        life: Life<Farewell>,
+        life: Life<Closing>,
     ) -> Self {
         Self {
             ids: handshake.ids(),
@@ -151,7 +151,7 @@ impl HaulSession {
             life,
             todo: Todo::default(),
             skip_at: None,
-            wished: None,
+            requested: None,
             heard: Heard::default(),
             events: VecDeque::new(),
             stats: Stats::default(),
@@ -226,9 +226,9 @@ impl HaulSession {
             return;
         }
         let nothing_left = self.handshake.as_ref().is_some_and(|h| !h.sent_anything());
-        let farewell = farewell(&reason).filter(|_| self.seal.is_some() || !nothing_left);
-        match farewell {
-            Some(farewell) => self.life.close(now, farewell, self.rtt()),
+        let close_frame = close_frame(&reason).filter(|_| self.seal.is_some() || !nothing_left);
+        match close_frame {
+            Some(close_frame) => self.life.close(now, close_frame, self.rtt()),
             None => self.life.end(),
         }
         self.stats.held.set(now, None);

@@ -15,8 +15,8 @@ use farhaul_core::{
 
 use super::{HaulSession, Marks};
 use crate::{
+    closing::told,
     crypto::{Refusal, Side},
-    farewell::told,
     handshake::Progress,
     seal::Drop,
     wire::{
@@ -139,8 +139,8 @@ impl HaulSession {
                 self.life.repeat(now);
                 return;
             }
-            Ok(Progress::Taken) if !self.life.is_open() => self.life.repeat(now),
-            Ok(Progress::Taken) => {
+            Ok(Progress::Drained) if !self.life.is_open() => self.life.repeat(now),
+            Ok(Progress::Drained) => {
                 self.life.on_heard(now);
                 self.conclude(now);
             }
@@ -309,7 +309,9 @@ impl HaulSession {
                 self.receiver
                     .on_state(number.saturating_sub(behind), interval);
             }
-            Frame::Wish { packets } => self.receiver.on_wish((packets > 0).then_some(packets)),
+            Frame::AckFrequency { packets } => self
+                .receiver
+                .on_ack_frequency((packets > 0).then_some(packets)),
             Frame::Message { up: true, bytes } => self.sender.on_message(now, bytes),
             Frame::Message { up: false, bytes } => {
                 self.receiver.tell(now, |law| law.on_message(now, bytes));
@@ -377,7 +379,7 @@ impl HaulSession {
             self.fail(now, CloseReason::Local { code: 0, text });
             self.events.pop_back();
             self.events.push_back(Event::Closed(reason));
-            self.life.last_word(now);
+            self.life.answer_close(now);
         } else {
             self.life.end();
         }

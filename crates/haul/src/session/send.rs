@@ -1,4 +1,4 @@
-//! What leaves, in which order, and how does it get into the batch? Farewells and handshake flights
+//! What leaves, in which order, and how does it get into the batch? Close frames and handshake flights
 //! first, then challenges, small frames and probes one datagram at a time, then data: one permit, one
 //! call to the store and one seal per segment for a whole batch.
 
@@ -16,7 +16,7 @@ use farhaul_core::{
 
 use super::{HaulSession, Marks};
 use crate::{
-    farewell::Farewell,
+    closing::Closing,
     wire::{
         BASE_DATAGRAM, TAG,
         feedback::{self},
@@ -48,7 +48,7 @@ impl HaulSession {
             let text = "the keys have been used as often as they may".into();
             self.fail(now, CloseReason::Protocol(text));
         }
-        // Without our last flight the peer has no keys to open the farewell with.
+        // Without our last flight the peer has no keys to open the close frame with.
         if !self.life.is_open()
             && !self.life.is_over()
             && self.seal.is_some()
@@ -56,8 +56,8 @@ impl HaulSession {
         {
             return Some(transmit);
         }
-        if let Some(farewell) = self.life.take_farewell() {
-            return self.say_farewell(now, &farewell, out);
+        if let Some(close_frame) = self.life.take_closing() {
+            return self.send_close(now, &close_frame, out);
         }
         if !self.life.is_open() {
             return None;
@@ -131,13 +131,13 @@ impl HaulSession {
         transmit
     }
 
-    fn say_farewell(
+    fn send_close(
         &mut self,
         now: Instant,
-        farewell: &Farewell,
+        close_frame: &Closing,
         out: &mut TxBuf,
     ) -> Option<Transmit> {
-        let Farewell { cause, code, text } = farewell;
+        let Closing { cause, code, text } = close_frame;
         if self.seal.is_some() {
             let close = Frame::Close {
                 cause: *cause,
@@ -301,10 +301,10 @@ impl HaulSession {
                 interval_us: nanos(self.sender.interval()) / 1_000,
             };
             frame::encode(w, &state)?;
-            let packets = self.sender.wished_packets().unwrap_or(0);
-            if packets > 0 || self.wished.is_some() {
-                self.wished = Some(packets);
-                frame::encode(w, &Frame::Wish { packets })?;
+            let packets = self.sender.requested_packets().unwrap_or(0);
+            if packets > 0 || self.requested.is_some() {
+                self.requested = Some(packets);
+                frame::encode(w, &Frame::AckFrequency { packets })?;
             }
         }
         Ok(())
@@ -356,8 +356,8 @@ impl HaulSession {
             && let Err(error) = turn.store.fill(extents, out.raw())
         {
             self.fail(now, CloseReason::Store(error.0));
-            let farewell = self.life.take_farewell()?;
-            return self.say_farewell(now, &farewell, out);
+            let close_frame = self.life.take_closing()?;
+            return self.send_close(now, &close_frame, out);
         }
         let (stride, raw) = (out.segment(), out.raw());
         let seal = self.seal.as_mut()?;

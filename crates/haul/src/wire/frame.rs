@@ -31,8 +31,8 @@ pub mod kind {
     pub const CLOSE: u8 = 0x08;
     /// [`super::Frame::Credit`].
     pub const CREDIT: u8 = 0x09;
-    /// [`super::Frame::Wish`].
-    pub const WISH: u8 = 0x0a;
+    /// [`super::Frame::AckFrequency`].
+    pub const ACK_FREQUENCY: u8 = 0x0a;
     /// [`super::Frame::Message`] to the receiving half.
     pub const MESSAGE_DOWN: u8 = 0x0e;
     /// [`super::Frame::Message`] to the sending half.
@@ -102,7 +102,7 @@ pub enum Frame<'a> {
     State {
         /// This packet's number less the first undecided one.
         behind: u64,
-        /// Wished time between reports, µs.
+        /// Requested time between reports, µs.
         interval_us: u64,
     },
     /// Tell again of packets from `behind` below this one on.
@@ -130,8 +130,8 @@ pub enum Frame<'a> {
         /// Bytes.
         read: u64,
     },
-    /// Reports are wished for after so many packets, too; 0: by time alone.
-    Wish {
+    /// Reports are requested after so many packets, too; 0: by time alone.
+    AckFrequency {
         /// Packets.
         packets: u32,
     },
@@ -174,7 +174,7 @@ impl Frame<'_> {
             self,
             Self::State { .. }
                 | Self::Want { .. }
-                | Self::Wish { .. }
+                | Self::AckFrequency { .. }
                 | Self::Message { .. }
                 | Self::Feedback(_)
                 | Self::Close { .. }
@@ -213,8 +213,9 @@ fn decode<'a>(first: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, DecodeError> {
         kind::RESPONSE => Frame::Response(r.u64()?),
         kind::CLOSE => decode_close(r)?,
         kind::CREDIT => Frame::Credit { read: r.varint()? },
-        kind::WISH => Frame::Wish {
-            packets: u32::try_from(r.varint()?).map_err(|_| DecodeError::Malformed("wish"))?,
+        kind::ACK_FREQUENCY => Frame::AckFrequency {
+            packets: u32::try_from(r.varint()?)
+                .map_err(|_| DecodeError::Malformed("ack-frequency request"))?,
         },
         kind::MESSAGE_DOWN | kind::MESSAGE_UP => Frame::Message {
             up: first == kind::MESSAGE_UP,
@@ -315,7 +316,7 @@ pub fn encode(w: &mut Writer<'_>, frame: &Frame<'_>) -> Result<(), NoRoom> {
             w.prefixed(&text[..text.len().min(MAX_TEXT)])
         }
         Frame::Credit { read } => counted(w, kind::CREDIT, read),
-        Frame::Wish { packets } => counted(w, kind::WISH, packets.into()),
+        Frame::AckFrequency { packets } => counted(w, kind::ACK_FREQUENCY, packets.into()),
         Frame::Message { up, bytes } => {
             w.u8(if up {
                 kind::MESSAGE_UP
@@ -429,7 +430,7 @@ mod tests {
                 text: data
             }),
             (0..VARINT_MAX).prop_map(|read| Frame::Credit { read }),
-            any::<u32>().prop_map(|packets| Frame::Wish { packets }),
+            any::<u32>().prop_map(|packets| Frame::AckFrequency { packets }),
             any::<bool>().prop_map(move |up| Frame::Message { up, bytes: data }),
             (0..VARINT_MAX).prop_map(move |offset| Frame::Crypto { offset, data }),
         ]

@@ -33,8 +33,8 @@ const ROOM: usize = 64;
 /// What an input may do.
 const STEPS: usize = 300;
 /// What a session says once it closes: the rest of a flight without which the peer could not read the
-/// farewell, the farewell, again in silence, and in answer to what arrives.
-const FAREWELLS: usize = 8 + 1 + 3 + 8;
+/// close frame, the close frame, again in silence, and in answer to what arrives.
+const CLOSE_FRAMES: usize = 8 + 1 + 3 + 8;
 
 /// Any path under a sealed handshake, and whatever follows.
 pub fn handshake(data: &[u8]) {
@@ -274,8 +274,8 @@ impl World {
         assert!(end.ended <= 1, "it ends once");
         if let Some(before) = end.closing {
             assert!(
-                end.said - before <= FAREWELLS,
-                "a farewell is answered for ever"
+                end.said - before <= CLOSE_FRAMES,
+                "a close frame is answered for ever"
             );
         }
         for datagram in said {

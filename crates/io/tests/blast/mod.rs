@@ -459,7 +459,7 @@ impl Session for BlastSession {
 
     fn read(&mut self, _: &mut Vec<u8>) {}
 
-    fn outwaits_refusals(&self) -> bool {
+    fn ignores_port_unreachable(&self) -> bool {
         self.shape.patient
     }
 

@@ -12,7 +12,7 @@ use farhaul_core::{
 use farhaul_io::{App, Stop};
 
 use super::{
-    BROKEN, Lane, News, Wish,
+    BROKEN, Lane, News, Spec,
     ends::{Meter, Receiving, Sending, Times},
     message::{Hello, Inbox, Message, Side, VERSION, say},
     payload,
@@ -20,7 +20,7 @@ use super::{
 
 /// One lane of a bench's client.
 pub struct Client {
-    wish: Wish,
+    spec: Spec,
     lane: u32,
     news: Sender<(u32, News)>,
     stop: Option<Stop>,
@@ -35,12 +35,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Lane number `lane` of what `wish` asks for; tells `news`. When `stop` is set, a sender stops
+    /// Lane number `lane` of what `spec` asks for; tells `news`. When `stop` is set, a sender stops
     /// early with a result, a receiver without.
-    pub fn new(wish: Wish, lane: u32, news: Sender<(u32, News)>, stop: Option<Stop>) -> Self {
+    pub fn new(spec: Spec, lane: u32, news: Sender<(u32, News)>, stop: Option<Stop>) -> Self {
         payload::prepare();
         Self {
-            wish,
+            spec,
             lane,
             news,
             stop,
@@ -67,26 +67,26 @@ impl Client {
         let hello = Hello {
             version: VERSION,
             farhaul: env!("CARGO_PKG_VERSION").into(),
-            reverse: self.wish.reverse,
-            limit: self.wish.limit,
+            reverse: self.spec.reverse,
+            limit: self.spec.limit,
             since_start: nanos(now.since(started)),
-            omit: nanos(self.wish.omit),
-            interval: nanos(self.wish.interval),
-            lanes: self.wish.lanes,
+            omit: nanos(self.spec.omit),
+            interval: nanos(self.spec.interval),
+            lanes: self.spec.lanes,
             lane: self.lane,
-            max_rate: self.wish.max_rate.map(Rate::bps),
-            policy: self.wish.sharing.to_string(),
+            max_rate: self.spec.max_rate.map(Rate::bps),
+            policy: self.spec.sharing.to_string(),
         };
         say(session, &Message::Hello(hello));
-        if self.wish.reverse {
+        if self.spec.reverse {
             let times = Times {
                 started,
-                omit: self.wish.omit,
-                interval: self.wish.interval,
+                omit: self.spec.omit,
+                interval: self.spec.interval,
             };
             self.receiving.begin(now, times);
         } else {
-            self.sending = Some(Sending::new(self.wish.limit, started));
+            self.sending = Some(Sending::new(self.spec.limit, started));
         }
     }
 
@@ -120,7 +120,7 @@ impl Client {
             Some(mine) => mine,
             None => self.meter.side(session),
         };
-        let (sender, receiver) = if self.wish.reverse {
+        let (sender, receiver) = if self.spec.reverse {
             (theirs, mine)
         } else {
             (mine, theirs)
@@ -142,7 +142,7 @@ impl Client {
             return Duration::ZERO;
         };
         let after = hello.since(started) + Duration::from_nanos(receiver.last_after_hello);
-        if self.wish.reverse {
+        if self.spec.reverse {
             return after;
         }
         let rtt = sender.rtt.min.unwrap_or(0.0).clamp(0.0, 1e7);

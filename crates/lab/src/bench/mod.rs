@@ -37,7 +37,7 @@ pub const BROKEN: u32 = 1;
 
 /// What a client is to do.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct Spec {
     /// When the sender stops.
     pub limit: Limit,
     /// The server sends.
@@ -54,7 +54,7 @@ pub struct Wish {
     pub sharing: Sharing,
 }
 
-impl Default for Wish {
+impl Default for Spec {
     fn default() -> Self {
         Self {
             limit: Limit::Nanos(10_000_000_000),

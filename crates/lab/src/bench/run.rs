@@ -15,7 +15,7 @@ use farhaul_core::{
 };
 use farhaul_io::{App, Buffers, ShardError, Stop, Waker, client, server};
 
-use super::{Bounds, Client, Interval, Lane, LawTime, Mark, News, Report, Served, Server, Wish};
+use super::{Bounds, Client, Interval, Lane, LawTime, Mark, News, Report, Served, Server, Spec};
 use crate::stopwatch::Stopwatch;
 
 /// Where to, and how.
@@ -72,10 +72,10 @@ pub enum Progress {
     },
 }
 
-/// Runs `wish` against `target`; `make` makes a protocol per lane, `tell` hears of the progress.
+/// Runs `spec` against `target`; `make` makes a protocol per lane, `tell` hears of the progress.
 pub fn run(
     target: &Target,
-    wish: &Wish,
+    spec: &Spec,
     make: &mut dyn FnMut() -> Box<dyn Protocol>,
     tell: &mut dyn FnMut(Progress),
 ) -> Result<Report, BenchError> {
@@ -86,8 +86,8 @@ pub fn run(
     };
     let (send, news) = channel();
     let mut threads = Vec::new();
-    for lane in 0..wish.lanes {
-        let app = Client::new(*wish, lane, send.clone(), Some(stop.clone()));
+    for lane in 0..spec.lanes {
+        let app = Client::new(*spec, lane, send.clone(), Some(stop.clone()));
         let mut options = client::Options::new(target.to);
         options.buffers = target.buffers;
         options.stop = Some(stop.clone());
@@ -108,7 +108,7 @@ pub fn run(
         }
         tell(progress);
     };
-    let gathered = gather(&news, wish.lanes, &stop, &mut heard);
+    let gathered = gather(&news, spec.lanes, &stop, &mut heard);
     let mut warnings = Vec::new();
     for thread in threads {
         match thread.join() {
@@ -118,7 +118,7 @@ pub fn run(
         }
     }
     let (protocol, cc) = (&target.protocol, &target.cc);
-    let mut report = Report::new(protocol, cc, wish.reverse, wish.omit, &gathered?);
+    let mut report = Report::new(protocol, cc, spec.reverse, spec.omit, &gathered?);
     report.intervals = intervals;
     report.warnings = warnings;
     report.law = target.stopwatch.as_ref().map(|watch| {

@@ -56,9 +56,9 @@ fn at(ms: u64) -> Instant {
 }
 
 /// Runs a bench at `per_ms` bytes a millisecond until the client closes; connecting takes 20 ms.
-fn run(wish: &Wish, per_ms: u64) -> (Receiver<(u32, News)>, Receiver<Served>) {
+fn run(spec: &Spec, per_ms: u64) -> (Receiver<(u32, News)>, Receiver<Served>) {
     let ((news, heard), (served, told)) = (channel(), channel());
-    let mut client = (queues(), Client::new(*wish, 0, news, None));
+    let mut client = (queues(), Client::new(*spec, 0, news, None));
     let mut server = (queues(), Server::new(Bounds::default(), served.clone()));
     let connected = || Event::Connected { peer_key: None };
     client.1.poll(at(0), &mut client.0);
@@ -101,13 +101,13 @@ fn finished(heard: &Receiver<(u32, News)>) -> (Lane, Vec<Mark>) {
 #[test]
 fn a_number_of_bytes_is_moved_and_counted_in_both_directions() {
     for reverse in [false, true] {
-        let wish = Wish {
+        let spec = Spec {
             limit: Limit::Bytes(10_000_000),
             reverse,
             interval: Duration::from_millis(10),
-            ..Wish::default()
+            ..Spec::default()
         };
-        let (heard, told) = run(&wish, 100_000);
+        let (heard, told) = run(&spec, 100_000);
         let (lane, marks) = finished(&heard);
         assert_eq!(lane.receiver.received, 10_000_000);
         assert!(lane.receiver.complete);
@@ -126,11 +126,11 @@ fn a_number_of_bytes_is_moved_and_counted_in_both_directions() {
 #[test]
 fn nothing_is_held_against_too_few_bytes() {
     for (bytes, told) in [(1, false), ((1 << 20) - 1, false), (1 << 20, true)] {
-        let wish = Wish {
+        let spec = Spec {
             limit: Limit::Bytes(bytes),
-            ..Wish::default()
+            ..Spec::default()
         };
-        let (lane, _) = finished(&run(&wish, 100_000).0);
+        let (lane, _) = finished(&run(&spec, 100_000).0);
         let report = Report::new("p", "c", false, Duration::ZERO, &[lane]);
         assert_eq!(report.bytes, bytes);
         assert_eq!(report.feedback_kib_per_gib.is_some(), told, "{bytes}");
@@ -141,15 +141,15 @@ fn nothing_is_held_against_too_few_bytes() {
 
 #[test]
 fn a_time_is_kept_and_an_omitted_start_is_left_out() {
-    let wish = Wish {
+    let spec = Spec {
         limit: Limit::Nanos(1_000_000_000),
         omit: Duration::from_millis(500),
-        ..Wish::default()
+        ..Spec::default()
     };
-    let (lane, _) = finished(&run(&wish, 100_000).0);
+    let (lane, _) = finished(&run(&spec, 100_000).0);
     let sent = lane.receiver.received;
     assert!((97_000_000..=98_100_000).contains(&sent), "{sent}");
-    let report = Report::new("p", "c", false, wish.omit, &[lane]);
+    let report = Report::new("p", "c", false, spec.omit, &[lane]);
     assert!((49_000_000..=50_100_000).contains(&report.bytes));
     assert!((report.goodput_bits_per_second / 8e8 - 1.0).abs() < 0.04);
 }
@@ -198,7 +198,7 @@ fn a_server_refuses_what_is_beyond_its_bounds_and_what_is_out_of_turn() {
 #[test]
 fn a_client_says_what_became_of_its_session_once() {
     let (news, heard) = channel();
-    let mut client = Client::new(Wish::default(), 0, news, None);
+    let mut client = Client::new(Spec::default(), 0, news, None);
     let mut session = queues();
     client.poll(at(0), &mut session);
     client.on_event(at(9), Event::Closed(CloseReason::NoAnswer), &mut session);

@@ -167,7 +167,7 @@ impl fmt::Display for Bound {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::shelf::example, *};
+    use super::{super::run_store::example, *};
 
     #[test]
     fn what_was_reached_is_owed() {

@@ -2,19 +2,19 @@
 //! checks.
 //!
 //! - [`Grid`]: the cells, by name
-//! - [`Trial`], [`Shelf`]: one run as it is kept, and the folder that keeps it
+//! - [`Trial`], [`RunStore`]: one run as it is kept, and the folder that keeps it
 //! - [`Plan`]: runs a grid in one of two worlds
 //! - [`Bounds`]: what was reached before, and what falls short of it
 
 mod bounds;
 mod plan;
-mod shelf;
+mod run_store;
 
 use farhaul_core::units::Rate;
 
 pub use bounds::{Bounds, BoundsError, Verdict};
 pub use plan::{Plan, PlanError};
-pub use shelf::{Backend, Kept, Shelf, System, Trial};
+pub use run_store::{Backend, Kept, RunStore, System, Trial};
 
 use crate::{
     nearest,

@@ -8,7 +8,7 @@ use farhaul_sim::{FlowReport, Scenario};
 use super::{Backend, Grid, Kept as _, System, Trial};
 use crate::{
     bench::Report,
-    course::{Course, CourseError, network},
+    emulated::{EmulatedRun, EmulatedRunError, network},
     parallel,
     registry::{self, Choice, ChoiceError},
     results::Cell,
@@ -162,11 +162,11 @@ impl Plan {
     }
 
     fn emulate(&self, question: Trial) -> Trial {
-        let attempt = || -> Result<_, CourseError> {
+        let attempt = || -> Result<_, EmulatedRunError> {
             let network = network(question.cell, self.grid.rate, self.seed);
-            let course = Course::build(&network, &self.program)?;
-            let report = course.bench_system(&question.system, self.seconds)?;
-            Ok((report, course.finish()?))
+            let run = EmulatedRun::build(&network, &self.program)?;
+            let report = run.bench_system(&question.system, self.seconds)?;
+            Ok((report, run.finish()?))
         };
         match attempt() {
             Ok((report, wan)) => {

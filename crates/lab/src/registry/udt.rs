@@ -1,8 +1,8 @@
-//! How is UDT chosen? Two presets of one protocol: as libudt behaves, and cured on the same wire.
+//! How is UDT chosen? Two presets of one protocol: as libudt behaves, and fixed on the same wire.
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::udt::{Framing, Manner, Udt, UdtConfig};
+use farhaul_protocols::udt::{Behaviour, Framing, Udt, UdtConfig};
 
 use super::{Choice, ChoiceError, End, Entry, protocol};
 
@@ -27,26 +27,37 @@ const LAW: &str = "daimd:window=131072";
 /// what is lost in a round trip.
 const TUNED_LAW: &str = "daimd:window=131072,first=none,cuts=1";
 
-const fn law(manner: Manner) -> &'static str {
-    match manner {
-        Manner::Libudt => LAW,
-        Manner::Tuned => TUNED_LAW,
+const fn law(behaviour: Behaviour) -> &'static str {
+    match behaviour {
+        Behaviour::Libudt => LAW,
+        Behaviour::Fixed => TUNED_LAW,
     }
 }
 
 /// The two entries.
 pub(super) fn entries() -> [Entry; 2] {
-    let descriptor = |manner| {
+    let descriptor = |behaviour| {
         let config = UdtConfig {
-            manner,
+            behaviour,
             ..UdtConfig::default()
         };
         Udt::client(config)
             .expect("the default configuration is valid")
             .descriptor()
     };
-    let entry = |manner, make| Entry::new(descriptor(manner), law(manner), true, PARAMETERS, make);
-    [entry(Manner::Libudt, libudt), entry(Manner::Tuned, tuned)]
+    let entry = |behaviour, make| {
+        Entry::new(
+            descriptor(behaviour),
+            law(behaviour),
+            true,
+            PARAMETERS,
+            make,
+        )
+    };
+    [
+        entry(Behaviour::Libudt, libudt),
+        entry(Behaviour::Fixed, tuned),
+    ]
 }
 
 fn libudt(
@@ -55,7 +66,7 @@ fn libudt(
     values: &Values,
     end: End,
 ) -> Result<Box<dyn Protocol>, ChoiceError> {
-    make(Manner::Libudt, Framing::Records, choice, values, end)
+    make(Behaviour::Libudt, Framing::Records, choice, values, end)
 }
 
 fn tuned(
@@ -64,7 +75,7 @@ fn tuned(
     values: &Values,
     end: End,
 ) -> Result<Box<dyn Protocol>, ChoiceError> {
-    make(Manner::Tuned, Framing::Records, choice, values, end)
+    make(Behaviour::Fixed, Framing::Records, choice, values, end)
 }
 
 /// A bounded number without a fraction.
@@ -84,20 +95,20 @@ pub fn stream(
     listens: bool,
 ) -> Result<Box<dyn Protocol>, ChoiceError> {
     let entry = protocol(spec)?;
-    let manner = match entry.descriptor.name {
-        "udt4" => Manner::Libudt,
-        "udt4-tuned" => Manner::Tuned,
+    let behaviour = match entry.descriptor.name {
+        "udt4" => Behaviour::Libudt,
+        "udt4-tuned" => Behaviour::Fixed,
         other => {
             let text = format!("{other} is not UDT version 4: choose udt4 or udt4-tuned");
             return Err(ChoiceError::Refused(text));
         }
     };
     let end = if listens { End::Server } else { End::Client };
-    make(manner, Framing::Stream, choice, &entry.values, end)
+    make(behaviour, Framing::Stream, choice, &entry.values, end)
 }
 
 fn make(
-    manner: Manner,
+    behaviour: Behaviour,
     framing: Framing,
     choice: &Choice,
     values: &Values,
@@ -105,9 +116,9 @@ fn make(
 ) -> Result<Box<dyn Protocol>, ChoiceError> {
     let mss = whole(values, "mss");
     let config = UdtConfig {
-        manner,
+        behaviour,
         framing,
-        law: choice.law.clone().unwrap_or_else(|| law(manner).into()),
+        law: choice.law.clone().unwrap_or_else(|| law(behaviour).into()),
         max_rate: choice.max_rate,
         mss: (mss > 0).then_some(mss),
         window: whole(values, "window"),

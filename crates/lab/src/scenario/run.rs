@@ -23,7 +23,7 @@ use super::{
     plan::Plan,
 };
 use crate::{
-    grid::{Backend, Shelf},
+    grid::{Backend, RunStore},
     host::Host,
     registry::ChoiceError,
 };
@@ -98,7 +98,7 @@ pub(super) struct Trial {
 
 /// The runs of a scenario that were made before.
 struct Before {
-    shelf: Option<Shelf<Outcome>>,
+    run_store: Option<RunStore<Outcome>>,
     outcomes: Vec<Outcome>,
 }
 
@@ -106,29 +106,31 @@ impl Before {
     fn read(scenario: &str, keep: Option<&Path>) -> Result<Self, RunError> {
         let Some(below) = keep else {
             return Ok(Self {
-                shelf: None,
+                run_store: None,
                 outcomes: Vec::new(),
             });
         };
-        let shelf = Shelf::new(below, scenario, Backend::Sim);
-        let failed = |error| unkept(&shelf, error);
-        shelf.prepare(&Host::read()).map_err(failed)?;
+        let run_store = RunStore::new(below, scenario, Backend::Sim);
+        let failed = |error| unkept(&run_store, error);
+        run_store.prepare(&Host::read()).map_err(failed)?;
         Ok(Self {
-            outcomes: shelf.latest().map_err(failed)?,
-            shelf: Some(shelf),
+            outcomes: run_store.latest().map_err(failed)?,
+            run_store: Some(run_store),
         })
     }
 
     fn keep(&self, outcome: &Outcome) -> Result<(), RunError> {
-        self.shelf.as_ref().map_or(Ok(()), |shelf| {
-            shelf.keep(outcome).map_err(|error| unkept(shelf, error))
+        self.run_store.as_ref().map_or(Ok(()), |run_store| {
+            run_store
+                .keep(outcome)
+                .map_err(|error| unkept(run_store, error))
         })
     }
 }
 
-fn unkept(shelf: &Shelf<Outcome>, error: io::Error) -> RunError {
+fn unkept(run_store: &RunStore<Outcome>, error: io::Error) -> RunError {
     RunError::Keep {
-        folder: shelf.folder().to_path_buf(),
+        folder: run_store.folder().to_path_buf(),
         error,
     }
 }

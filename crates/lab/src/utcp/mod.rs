@@ -17,7 +17,7 @@ pub use tables::tables;
 
 use crate::{
     bench::{Cost, Interval, LawTime, Report},
-    course::{Course, CourseError, network},
+    emulated::{EmulatedRun, EmulatedRunError, network},
     grid::{Kept, Verdict},
     host,
     results::Cell,
@@ -215,7 +215,7 @@ fn cores(cpu_seconds: f64, report: &Report) -> f64 {
     cpu_seconds / megabits.max(f64::MIN_POSITIVE)
 }
 
-fn ask(question: Question, program: &Path) -> Result<Answer, CourseError> {
+fn ask(question: Question, program: &Path) -> Result<Answer, EmulatedRunError> {
     let Question {
         ground,
         mtu,
@@ -227,19 +227,19 @@ fn ask(question: Question, program: &Path) -> Result<Answer, CourseError> {
         rtt_ms: 0,
         loss_percent: 0.0,
     };
-    let mut course = Course::build(&network(cell, LINK, 1), program)?;
+    let mut run = EmulatedRun::build(&network(cell, LINK, 1), program)?;
     if ground == Ground::Loopback {
-        course = course.on_one_host();
+        run = run.on_one_host();
     }
     let before = host::busy_seconds();
     let report = match system {
-        System::Kernel => course.iperf3(LAW, asked_seconds, Some(mtu))?,
-        System::User => course.bench_tcp(LAW, mtu, asked_seconds)?,
+        System::Kernel => run.iperf3(LAW, asked_seconds, Some(mtu))?,
+        System::User => run.bench_tcp(LAW, mtu, asked_seconds)?,
     };
     let machine = host::busy_seconds()
         .zip(before)
         .map(|(after, before)| after - before);
-    let health = course.finish()?.health;
+    let health = run.finish()?.health;
     Ok(Answer {
         report,
         emulator: (ground == Ground::Namespaces).then_some(health),

@@ -1,4 +1,4 @@
-//! Does the cured UDT start sanely? What the original does is in `docs/protocols/udt4-2014.md`.
+//! Does the fixed UDT start sanely? What the original does is in `docs/protocols/udt4-2014.md`.
 
 use farhaul_core::{
     protocol::Protocol,
@@ -12,7 +12,7 @@ use farhaul_sim::Route;
 use super::kit::{cell, figures, named, over, seconds, secs, share};
 
 #[test]
-fn the_cured_start_finds_a_clean_link_in_seconds() {
+fn the_fixed_start_finds_a_clean_link_in_seconds() {
     let rate = Rate::gbit(10);
     for (rtt_ms, least) in [(50, 0.92), (100, 0.88)] {
         let scenario = over(cell(rtt_ms, 0.0, 9_000), secs(12));
@@ -24,8 +24,8 @@ fn the_cured_start_finds_a_clean_link_in_seconds() {
     }
 }
 
-/// Sends cured, to an end that behaves as libudt does.
-fn cured_to_libudt(_: usize) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
+/// Sends fixed, to an end that behaves as libudt does.
+fn fixed_to_libudt(_: usize) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
     let choice = Choice {
         simulated: true,
         ..Choice::default()
@@ -40,7 +40,7 @@ fn cured_to_libudt(_: usize) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
 
 /// Its first reports are inventions, it takes packets more slowly than they come, and tells a hole once.
 #[test]
-fn the_cured_sender_is_not_misled_by_the_receiver_of_libudt() {
+fn the_fixed_sender_is_not_misled_by_the_receiver_of_libudt() {
     let slow = Rate::mbit(1_500);
     for (rtt_ms, least) in [(0, 0.95), (50, 0.9), (100, 0.9)] {
         let mut scenario = over(cell(rtt_ms, 0.0, 9_000), secs(12));
@@ -54,7 +54,7 @@ fn the_cured_sender_is_not_misled_by_the_receiver_of_libudt() {
             back: vec![1],
         }];
         scenario.flows[0].route = Some(0);
-        let report = farhaul_sim::run(&scenario, &mut cured_to_libudt).expect("the run ends");
+        let report = farhaul_sim::run(&scenario, &mut fixed_to_libudt).expect("the run ends");
         figures(&format!("udt4-tuned to udt4, {rtt_ms} ms"), &report);
         eprintln!("{}", seconds(&report, 0, slow));
         let steady = share(&report, 0, 3, 12, slow);
@@ -64,12 +64,12 @@ fn the_cured_sender_is_not_misled_by_the_receiver_of_libudt() {
 
 /// A lost repair holds up everything behind it, and the receiver of libudt says nothing while it does.
 #[test]
-fn the_cured_sender_notices_lost_repairs_by_itself() {
+fn the_fixed_sender_notices_lost_repairs_by_itself() {
     let rate = Rate::gbit(10);
     for seed in 1..=3 {
         let mut scenario = over(cell(50, 0.01, 9_000), secs(12));
         scenario.seed = seed;
-        let report = farhaul_sim::run(&scenario, &mut cured_to_libudt).expect("the run ends");
+        let report = farhaul_sim::run(&scenario, &mut fixed_to_libudt).expect("the run ends");
         figures(&format!("udt4-tuned to udt4, 1 %, seed {seed}"), &report);
         eprintln!("{}", seconds(&report, 0, rate));
         let steady = share(&report, 0, 3, 12, rate);

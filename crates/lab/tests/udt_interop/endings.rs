@@ -35,10 +35,10 @@ fn five_dark_seconds_are_survived() {
         return;
     }
     let mut cases = Vec::new();
-    for manner in MANNERS {
+    for behaviour in MANNERS {
         for listens in BOTH {
             for role in [Role::Writes, Role::Takes] {
-                let setting = Setting::new(HOSTS[0], manner, Framing::Stream, listens);
+                let setting = Setting::new(HOSTS[0], behaviour, Framing::Stream, listens);
                 cases.push(Case {
                     setting: setting.over(dark()),
                     role,
@@ -57,13 +57,13 @@ fn a_peer_that_was_killed_is_noticed() {
         return;
     }
     let mut cases = Vec::new();
-    for manner in MANNERS {
+    for behaviour in MANNERS {
         for role in [Role::Sends, Role::Takes] {
-            cases.push((manner, role));
+            cases.push((behaviour, role));
         }
     }
-    together(&cases, |&(manner, role)| {
-        let setting = Setting::new(HOSTS[0], manner, Framing::Stream, Listens::They);
+    together(&cases, |&(behaviour, role)| {
+        let setting = Setting::new(HOSTS[0], behaviour, Framing::Stream, Listens::They);
         let bytes = 1_u64 << 40;
         let theirs = if role == Role::Takes { "send" } else { "recv" };
         let action = words([theirs, &bytes.to_string()]);
@@ -74,9 +74,9 @@ fn a_peer_that_was_killed_is_noticed() {
             peer.kill().unwrap();
             match heard.recv() {
                 Ok(Told::Over(_, reason)) => reason,
-                other => panic!("{manner:?} {role:?}: {other:?}"),
+                other => panic!("{behaviour:?} {role:?}: {other:?}"),
             }
         });
-        assert_eq!(reason, CloseReason::TimedOut, "{manner:?} {role:?}");
+        assert_eq!(reason, CloseReason::TimedOut, "{behaviour:?} {role:?}");
     });
 }

@@ -20,11 +20,11 @@ fn sendfile_and_recvfile() {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut cases = Vec::new();
-    for manner in MANNERS {
+    for behaviour in MANNERS {
         for listens in BOTH {
             for role in [Role::Writes, Role::Sends, Role::Takes] {
                 for (host, bytes) in [(HOSTS[0], 1), (HOSTS[0], 5_000_001), (HOSTS[1], 70_000)] {
-                    let setting = Setting::new(host, manner, Framing::Stream, listens);
+                    let setting = Setting::new(host, behaviour, Framing::Stream, listens);
                     let path = folder.path().join(cases.len().to_string());
                     let case = Case {
                         setting,

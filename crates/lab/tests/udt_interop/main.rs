@@ -19,9 +19,9 @@ use std::{
     thread,
 };
 
-use farhaul_protocols::udt::Manner;
+use farhaul_protocols::udt::Behaviour;
 
-const MANNERS: [Manner; 2] = [Manner::Libudt, Manner::Tuned];
+const MANNERS: [Behaviour; 2] = [Behaviour::Libudt, Behaviour::Fixed];
 const HOSTS: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::LOCALHOST),
     IpAddr::V6(Ipv6Addr::LOCALHOST),

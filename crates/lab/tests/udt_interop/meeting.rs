@@ -7,7 +7,7 @@ use std::{
 };
 
 use farhaul_io::client;
-use farhaul_protocols::udt::{Framing, Manner, UdtConfig};
+use farhaul_protocols::udt::{Behaviour, Framing, UdtConfig};
 
 use super::{
     HOSTS, MANNERS,
@@ -25,13 +25,13 @@ fn free_port(host: IpAddr) -> u16 {
     socket.local_addr().unwrap().port()
 }
 
-fn meet(host: IpAddr, manner: Manner, we_begin: bool, role: Role) {
+fn meet(host: IpAddr, behaviour: Behaviour, we_begin: bool, role: Role) {
     let (ours, theirs) = (free_port(host), free_port(host));
     let (told, heard) = mpsc::channel();
     let mut options = client::Options::new(SocketAddr::new(host, theirs));
     options.bind = Some(SocketAddr::new(host, ours));
     let config = UdtConfig {
-        manner,
+        behaviour,
         framing: Framing::Stream,
         rendezvous: true,
         ..UdtConfig::default()
@@ -58,7 +58,7 @@ fn meet(host: IpAddr, manner: Manner, we_begin: bool, role: Role) {
         let peer = they();
         (we(), peer)
     };
-    let what = format!("{host} {manner:?} we_begin={we_begin} {role:?}");
+    let what = format!("{host} {behaviour:?} we_begin={we_begin} {role:?}");
     match heard.iter().find(|told| matches!(told, Told::Over(..))) {
         Some(Told::Over(BYTES, _)) => {}
         other => panic!("{what}: {other:?}"),
@@ -75,15 +75,15 @@ fn equals_meet_whoever_begins() {
     }
     let mut cases = Vec::new();
     for host in HOSTS {
-        for manner in MANNERS {
+        for behaviour in MANNERS {
             for we_begin in [true, false] {
                 for role in [Role::Writes, Role::Takes] {
-                    cases.push((host, manner, we_begin, role));
+                    cases.push((host, behaviour, we_begin, role));
                 }
             }
         }
     }
-    together(&cases, |&(host, manner, we_begin, role)| {
-        meet(host, manner, we_begin, role);
+    together(&cases, |&(host, behaviour, we_begin, role)| {
+        meet(host, behaviour, we_begin, role);
     });
 }

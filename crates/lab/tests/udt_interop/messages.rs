@@ -9,7 +9,7 @@ use farhaul_core::{
 };
 use farhaul_io::App;
 use farhaul_link::PathConfig;
-use farhaul_protocols::udt::{Framing, Manner};
+use farhaul_protocols::udt::{Behaviour, Framing};
 
 use super::{
     HOSTS, MANNERS, content,
@@ -112,13 +112,13 @@ struct Case {
 }
 
 impl Case {
-    fn new(manner: Manner, listens: Listens, we_send: bool, in_order: bool) -> Self {
+    fn new(behaviour: Behaviour, listens: Listens, we_send: bool, in_order: bool) -> Self {
         let framing = Framing::Messages {
             ttl: None,
             in_order,
         };
         Self {
-            setting: Setting::new(HOSTS[0], manner, framing, listens),
+            setting: Setting::new(HOSTS[0], behaviour, framing, listens),
             we_send,
             count: 40,
             ttl: None,
@@ -194,13 +194,13 @@ impl Case {
     }
 }
 
-/// Every manner, listener and order, sent by us or by libudt.
+/// Every behaviour, listener and order, sent by us or by libudt.
 fn every(we_send: bool) -> Vec<Case> {
     let mut cases = Vec::new();
-    for manner in MANNERS {
+    for behaviour in MANNERS {
         for listens in BOTH {
             for in_order in [true, false] {
-                cases.push(Case::new(manner, listens, we_send, in_order));
+                cases.push(Case::new(behaviour, listens, we_send, in_order));
             }
         }
     }

@@ -11,7 +11,7 @@ use farhaul_core::protocol::Protocol;
 use farhaul_emu::relay::{Relay, RelayConfig};
 use farhaul_io::{App, Stop, Waker, client, server};
 use farhaul_link::{Loss, PathConfig, Reorder};
-use farhaul_protocols::udt::{Framing, Manner, Udt, UdtConfig};
+use farhaul_protocols::udt::{Behaviour, Framing, Udt, UdtConfig};
 
 use super::peer::Peer;
 
@@ -39,11 +39,16 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    pub(crate) fn new(host: IpAddr, manner: Manner, framing: Framing, listens: Listens) -> Self {
+    pub(crate) fn new(
+        host: IpAddr,
+        behaviour: Behaviour,
+        framing: Framing,
+        listens: Listens,
+    ) -> Self {
         Self {
             host,
             config: UdtConfig {
-                manner,
+                behaviour,
                 framing,
                 ..UdtConfig::default()
             },

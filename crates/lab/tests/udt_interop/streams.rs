@@ -50,11 +50,11 @@ impl Case {
 
 fn cases(roles: &[Role], sizes: &[u64], setting: impl Fn(Setting) -> Setting) -> Vec<Case> {
     let mut cases = Vec::new();
-    for manner in MANNERS {
+    for behaviour in MANNERS {
         for listens in BOTH {
             for &role in roles {
                 for &bytes in sizes {
-                    let plain = Setting::new(HOSTS[0], manner, Framing::Stream, listens);
+                    let plain = Setting::new(HOSTS[0], behaviour, Framing::Stream, listens);
                     cases.push(Case {
                         setting: setting(plain),
                         role,

@@ -1,4 +1,4 @@
-//! What can be chosen? The manner of the original or a cured one, what the bytes mean, and sizes.
+//! What can be chosen? The behaviour of the original or a fixed one, what the bytes mean, and sizes.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use farhaul_core::units::Rate;
 
 /// How closely libudt is followed where following it hurts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Manner {
+pub enum Behaviour {
     /// As libudt 4.11 does, its collapse under loss included.
     #[default]
     Libudt,
-    /// The same wire, with what can be cured from one side: losses are told again, the first hole is
+    /// The same wire, with what can be fixed from one side: losses are told again, the first hole is
     /// sent again without waiting for the long timer, estimators start from what they first see.
-    Tuned,
+    Fixed,
 }
 
 /// What the payload means.
@@ -38,8 +38,8 @@ pub enum Framing {
 /// How an endpoint behaves.
 #[derive(Clone, Debug)]
 pub struct UdtConfig {
-    /// Of the original or cured.
-    pub manner: Manner,
+    /// Of the original or fixed.
+    pub behaviour: Behaviour,
     /// What the payload means.
     pub framing: Framing,
     /// Congestion law and its parameters.
@@ -65,7 +65,7 @@ pub struct UdtConfig {
 impl Default for UdtConfig {
     fn default() -> Self {
         Self {
-            manner: Manner::default(),
+            behaviour: Behaviour::default(),
             framing: Framing::default(),
             law: "daimd".into(),
             max_rate: None,

@@ -3,7 +3,7 @@
 //!
 //! Packets that one receive call returned together arrived at one instant as far as is known: the time
 //! since those before is shared among all of them, and a pair among them counts as 1 µs apart, the least
-//! libudt's integers can say. A pause is one interval, however many packets end it. The cured receiver
+//! libudt's integers can say. A pause is one interval, however many packets end it. The fixed receiver
 //! shares no less than [`GROUP`]: what a busy socket returns at once, and how soon again, is the
 //! reader's rhythm and not the path's. Source: UDT 4.11 `window.cpp`.
 
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use farhaul_core::time::{Instant, nanos};
 
-use super::Manner;
+use super::Behaviour;
 
 /// Intervals between packets.
 const ARRIVALS: usize = 16;
 /// Gaps of probe pairs.
 const PROBES: usize = 64;
-/// The least time over which the cured receiver counts what arrives.
+/// The least time over which the fixed receiver counts what arrives.
 const GROUP: Duration = Duration::from_millis(2);
 /// Times the usual interval per packet that make a pause.
 const PAUSE: u64 = 8;
@@ -101,11 +101,11 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// libudt starts from a second between packets and 1,000 packets/s; the cured one from nothing.
-    pub(super) const fn new(manner: Manner) -> Self {
-        let (arrival, probe, least) = match manner {
-            Manner::Libudt => (Some(SECOND), Some(1_000_000), Duration::ZERO),
-            Manner::Tuned => (None, None, GROUP),
+    /// libudt starts from a second between packets and 1,000 packets/s; the fixed one from nothing.
+    pub(super) const fn new(behaviour: Behaviour) -> Self {
+        let (arrival, probe, least) = match behaviour {
+            Behaviour::Libudt => (Some(SECOND), Some(1_000_000), Duration::ZERO),
+            Behaviour::Fixed => (None, None, GROUP),
         };
         Self {
             arrivals: Window::new(arrival),
@@ -208,8 +208,8 @@ const fn interval(packets_per_second: u64) -> Duration {
 mod tests {
     use super::*;
 
-    fn run(manner: Manner, packets: u64, pps: u64, batch: u64) -> Estimate {
-        let mut estimate = Estimate::new(manner);
+    fn run(behaviour: Behaviour, packets: u64, pps: u64, batch: u64) -> Estimate {
+        let mut estimate = Estimate::new(behaviour);
         let mut now = Instant::from_nanos(SECOND);
         for number in (0..packets).step_by(usize::try_from(batch).unwrap()) {
             now += interval(pps) * u32::try_from(batch).unwrap();
@@ -229,24 +229,27 @@ mod tests {
     #[test]
     fn speeds_are_found_packet_by_packet_and_in_trains() {
         for batch in [1, 8, 32] {
-            let estimate = run(Manner::Libudt, 3_200, 50_000, batch);
+            let estimate = run(Behaviour::Libudt, 3_200, 50_000, batch);
             assert!(
                 estimate.arrival().abs_diff(50_000) < 100,
                 "{}",
                 estimate.arrival()
             );
         }
-        let pairs = run(Manner::Libudt, 3_200, 50_000, 1).capacity();
+        let pairs = run(Behaviour::Libudt, 3_200, 50_000, 1).capacity();
         assert!(
             pairs.abs_diff(100_000) < 200,
             "pairs at half the interval: {pairs}"
         );
-        assert_eq!(run(Manner::Libudt, 3_200, 50_000, 32).capacity(), 1_000_000);
+        assert_eq!(
+            run(Behaviour::Libudt, 3_200, 50_000, 32).capacity(),
+            1_000_000
+        );
     }
 
     /// What a busy reader finds: every 320 µs eight trains at once, and 20 µs later four more.
-    fn busy(manner: Manner) -> u32 {
-        let mut estimate = Estimate::new(manner);
+    fn busy(behaviour: Behaviour) -> u32 {
+        let mut estimate = Estimate::new(behaviour);
         let mut now = Instant::from_nanos(SECOND);
         for _ in 0..100 {
             for (pause, trains) in [(300, 8), (20, 4)] {
@@ -261,7 +264,7 @@ mod tests {
 
     #[test]
     fn trains_of_one_call_share_its_time_and_a_reader_has_no_rhythm() {
-        let mut estimate = Estimate::new(Manner::Libudt);
+        let mut estimate = Estimate::new(Behaviour::Libudt);
         for ms in 0..100 {
             for _ in 0..4 {
                 estimate.on_batch(Instant::from_nanos(ms * 1_000_000), 10);
@@ -269,13 +272,13 @@ mod tests {
         }
         assert_eq!(estimate.arrival(), 40_000);
         let truth = 12 * 7 * 1_000_000 / 320;
-        assert!(busy(Manner::Tuned).abs_diff(truth) < truth / 20);
+        assert!(busy(Behaviour::Fixed).abs_diff(truth) < truth / 20);
     }
 
     #[test]
     fn a_burst_after_a_pause_has_its_own_speed() {
-        for manner in [Manner::Libudt, Manner::Tuned] {
-            let mut estimate = Estimate::new(manner);
+        for behaviour in [Behaviour::Libudt, Behaviour::Fixed] {
+            let mut estimate = Estimate::new(behaviour);
             let mut now = Instant::from_nanos(SECOND);
             for _ in 0..20 {
                 now += Duration::from_millis(50);
@@ -285,27 +288,27 @@ mod tests {
                 }
             }
             let speed = estimate.arrival();
-            assert!(speed.abs_diff(139_130) < 1_400, "{manner:?}: {speed}");
+            assert!(speed.abs_diff(139_130) < 1_400, "{behaviour:?}: {speed}");
         }
     }
 
     #[test]
-    fn libudt_starts_from_inventions_and_the_cured_one_from_nothing() {
-        let fresh = Estimate::new(Manner::Libudt);
+    fn libudt_starts_from_inventions_and_the_fixed_from_nothing() {
+        let fresh = Estimate::new(Behaviour::Libudt);
         assert_eq!((fresh.arrival(), fresh.capacity()), (1, 1_000));
         assert_eq!(
-            run(Manner::Libudt, 320, 50_000, 1).capacity(),
+            run(Behaviour::Libudt, 320, 50_000, 1).capacity(),
             1_000,
             "20 pairs are outvoted"
         );
-        let fresh = Estimate::new(Manner::Tuned);
+        let fresh = Estimate::new(Behaviour::Fixed);
         assert_eq!((fresh.arrival(), fresh.capacity()), (0, 0));
-        assert!(run(Manner::Tuned, 32, 50_000, 1).capacity() > 90_000);
+        assert!(run(Behaviour::Fixed, 32, 50_000, 1).capacity() > 90_000);
     }
 
     #[test]
     fn one_pause_does_not_change_the_speed() {
-        let mut estimate = run(Manner::Libudt, 320, 50_000, 1);
+        let mut estimate = run(Behaviour::Libudt, 320, 50_000, 1);
         let before = estimate.arrival();
         estimate.on_batch(Instant::from_nanos(20 * SECOND), 1);
         assert!(estimate.arrival().abs_diff(before) <= 1);

@@ -1,7 +1,7 @@
 //! Is the peer alive, and has it been told of the end? libudt counts expirations of a timer that gets
-//! longer each time and gives up after about 46 s of silence; the cured session says something at
+//! longer each time and gives up after about 46 s of silence; the fixed session says something at
 //! least every second, less and less often while it hears nothing, and gives up after 15 s without a
-//! word. A shutdown is said once by libudt, three times by the cured.
+//! word. A shutdown is said once by libudt, three times by the fixed.
 //!
 //! Less and less often: whatever libudt hears starts its timer anew, and that timer is all that makes
 //! it send again what a dark path has swallowed.
@@ -10,20 +10,20 @@ use std::time::Duration;
 
 use farhaul_core::time::Instant;
 
-use super::{Manner, rtt::RoundTrip, send::SYN};
+use super::{Behaviour, rtt::RoundTrip, send::SYN};
 
 /// Expirations after which libudt gives up, and the least time the last one took.
 const LAST: u32 = 16;
 const LEAST: Duration = Duration::from_secs(5);
 /// Unit of libudt's timer.
 const UNIT: Duration = Duration::from_millis(300);
-/// The cured session says something this often, and waits this long for a word; longer if answers
+/// The fixed session says something this often, and waits this long for a word; longer if answers
 /// take very long, but never longer than libudt.
 const WORD: Duration = Duration::from_secs(1);
 const GONE: Duration = Duration::from_secs(15);
 const NEVER_LONGER: Duration = Duration::from_secs(46);
 
-/// How long the cured session waits for a word.
+/// How long the fixed session waits for a word.
 fn gone(rtt: &RoundTrip) -> Duration {
     (rtt.patience() * 4).clamp(GONE, NEVER_LONGER)
 }
@@ -38,7 +38,7 @@ pub(super) enum Silence {
 }
 
 #[derive(Clone, Debug)]
-struct Farewell {
+struct Closing {
     left: u8,
     at: Instant,
     pause: Duration,
@@ -48,23 +48,23 @@ struct Farewell {
 /// Liveness of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Life {
-    manner: Manner,
+    behaviour: Behaviour,
     since: Instant,
     spoke: Instant,
     expired: u32,
     over: bool,
-    farewell: Option<Farewell>,
+    closing: Option<Closing>,
 }
 
 impl Life {
-    pub(super) const fn new(manner: Manner, now: Instant) -> Self {
+    pub(super) const fn new(behaviour: Behaviour, now: Instant) -> Self {
         Self {
-            manner,
+            behaviour,
             since: now,
             spoke: now,
             expired: 1,
             over: false,
-            farewell: None,
+            closing: None,
         }
     }
 
@@ -74,12 +74,12 @@ impl Life {
     }
 
     pub(super) fn deadline(&self, rtt: &RoundTrip) -> Instant {
-        match self.manner {
-            Manner::Libudt => {
+        match self.behaviour {
+            Behaviour::Libudt => {
                 let answer = rtt.patience() * self.expired + SYN;
                 self.since + answer.max(UNIT * self.expired)
             }
-            Manner::Tuned => {
+            Behaviour::Fixed => {
                 let pause = (rtt.patience() + SYN * 2).max(WORD).min(NEVER_LONGER);
                 (self.since + gone(rtt)).min(self.spoke + pause * self.expired)
             }
@@ -96,9 +96,9 @@ impl Life {
         if self.deadline(rtt) > now {
             return None;
         }
-        let dead = match self.manner {
-            Manner::Libudt => self.expired > LAST && now.since(self.since) > LEAST,
-            Manner::Tuned => now >= self.since + gone(rtt),
+        let dead = match self.behaviour {
+            Behaviour::Libudt => self.expired > LAST && now.since(self.since) > LEAST,
+            Behaviour::Fixed => now >= self.since + gone(rtt),
         };
         if dead {
             return Some(Silence::Dead);
@@ -106,7 +106,7 @@ impl Life {
         let n = self.expired;
         self.expired += 1;
         self.spoke = now;
-        if self.manner == Manner::Libudt {
+        if self.behaviour == Behaviour::Libudt {
             self.since = now;
         }
         Some(Silence::Expired(n))
@@ -119,10 +119,10 @@ impl Life {
     /// Ends; the peer is told `body`, unless it is gone itself.
     pub(super) fn end(&mut self, now: Instant, rtt: &RoundTrip, body: Option<Vec<u8>>) {
         self.over = true;
-        self.farewell = body.map(|body| Farewell {
-            left: match self.manner {
-                Manner::Libudt => 1,
-                Manner::Tuned => 3,
+        self.closing = body.map(|body| Closing {
+            left: match self.behaviour {
+                Behaviour::Libudt => 1,
+                Behaviour::Fixed => 3,
             },
             at: now,
             pause: rtt.smoothed().min(Duration::from_millis(500)) + SYN,
@@ -131,24 +131,24 @@ impl Life {
     }
 
     /// The body of the shutdown to send now.
-    pub(super) fn take_farewell(&mut self, now: Instant) -> Option<Vec<u8>> {
-        let farewell = self.farewell.as_mut().filter(|f| f.at <= now)?;
-        farewell.left -= 1;
-        farewell.at = now + farewell.pause;
-        let body = farewell.body.clone();
-        if farewell.left == 0 {
-            self.farewell = None;
+    pub(super) fn take_closing(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let closing = self.closing.as_mut().filter(|f| f.at <= now)?;
+        closing.left -= 1;
+        closing.at = now + closing.pause;
+        let body = closing.body.clone();
+        if closing.left == 0 {
+            self.closing = None;
         }
         Some(body)
     }
 
-    pub(super) fn farewell_at(&self) -> Option<Instant> {
-        self.farewell.as_ref().map(|f| f.at)
+    pub(super) fn closing_at(&self) -> Option<Instant> {
+        self.closing.as_ref().map(|f| f.at)
     }
 
     /// Nothing is left to say.
     pub(super) const fn is_over(&self) -> bool {
-        self.over && self.farewell.is_none()
+        self.over && self.closing.is_none()
     }
 }
 
@@ -156,10 +156,10 @@ impl Life {
 mod tests {
     use super::*;
 
-    /// When a session of this manner gives up on a silent peer, and how often it asked.
-    fn silent(manner: Manner) -> (Duration, u32) {
+    /// When a session of this behaviour gives up on a silent peer, and how often it asked.
+    fn silent(behaviour: Behaviour) -> (Duration, u32) {
         let start = Instant::from_nanos(1_000_000_000);
-        let (mut life, rtt) = (Life::new(manner, start), RoundTrip::new(manner, None));
+        let (mut life, rtt) = (Life::new(behaviour, start), RoundTrip::new(behaviour, None));
         let mut asked = 0;
         loop {
             let now = life.deadline(&rtt);
@@ -172,10 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn libudt_notices_after_46_seconds_and_the_cured_after_15() {
-        let (after, asked) = silent(Manner::Libudt);
+    fn libudt_notices_after_46_seconds_and_the_fixed_after_15() {
+        let (after, asked) = silent(Behaviour::Libudt);
         assert!((46..47).contains(&after.as_secs()), "{after:?}");
         assert_eq!(asked, 16);
-        assert_eq!(silent(Manner::Tuned), (Duration::from_secs(15), 4));
+        assert_eq!(silent(Behaviour::Fixed), (Duration::from_secs(15), 4));
     }
 }

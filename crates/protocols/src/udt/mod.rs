@@ -2,7 +2,7 @@
 //! acknowledgements, a receiver that measures arrival rate and link capacity, and a rate-based law.
 //!
 //! - packets: [`wire`]; the numbers in them, which wrap: [`seq`]
-//! - choices: [`UdtConfig`], [`Manner`], [`Framing`]; the endpoint: [`Udt`]
+//! - choices: [`UdtConfig`], [`Behaviour`], [`Framing`]; the endpoint: [`Udt`]
 //! - inside: `opening` (handshakes), `cookie`, `send` and `recv` (the two halves), `outflow` and
 //!   `inflow` (what payloads mean), `rtt`, `estimate`, `life` (silence and the end)
 //!
@@ -26,6 +26,6 @@ mod send;
 mod session;
 
 pub use self::{
-    config::{ConfigError, Framing, Manner, UdtConfig},
+    config::{Behaviour, ConfigError, Framing, UdtConfig},
     protocol::Udt,
 };

@@ -13,7 +13,7 @@ use farhaul_core::{
 };
 
 use super::{
-    ConfigError, Framing, Manner, UdtConfig,
+    Behaviour, ConfigError, Framing, UdtConfig,
     cookie::Cookies,
     opening::{agree, is_compatible},
     seq,
@@ -35,7 +35,7 @@ static LIBUDT: Descriptor = Descriptor {
 
 static TUNED: Descriptor = Descriptor {
     name: "udt4-tuned",
-    summary: "UDT version 4 on the same wire, with what can be cured from one side",
+    summary: "UDT version 4 on the same wire, with what can be fixed from one side",
     ..LIBUDT
 };
 
@@ -191,9 +191,9 @@ fn say(to: u32, answer: Handshake, reply: &mut Vec<u8>) -> Accepted {
 
 impl Protocol for Udt {
     fn descriptor(&self) -> &'static Descriptor {
-        match self.config.manner {
-            Manner::Libudt => &LIBUDT,
-            Manner::Tuned => &TUNED,
+        match self.config.behaviour {
+            Behaviour::Libudt => &LIBUDT,
+            Behaviour::Fixed => &TUNED,
         }
     }
 

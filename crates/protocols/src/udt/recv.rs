@@ -2,7 +2,7 @@
 //! at once; what arrived is told every 10 ms in full and every 64 packets in short.
 //!
 //! libudt looks at its clock only when a packet arrives or 100 ms after the last one, and tells a gap
-//! once; the cured receiver keeps its deadlines and tells a hole again after a round trip and its
+//! once; the fixed receiver keeps its deadlines and tells a hole again after a round trip and its
 //! variations, for as long as it is open. Never is anything beyond the highest packet received named:
 //! libudt breaks the connection over it. Source: UDT 4.11 `core.cpp`.
 
@@ -11,7 +11,7 @@ use std::{collections::VecDeque, ops::Range, time::Duration};
 use farhaul_core::{codec::Writer, recv::Gaps, time::Instant};
 
 use super::{
-    Manner,
+    Behaviour,
     estimate::Estimate,
     rtt::RoundTrip,
     send::SYN,
@@ -59,7 +59,7 @@ struct Told {
 /// The receiving half of a session.
 #[derive(Debug)]
 pub(super) struct Receiver {
-    manner: Manner,
+    behaviour: Behaviour,
     estimate: Estimate,
     gaps: Gaps,
     /// UDP payload of a full datagram.
@@ -75,11 +75,11 @@ pub(super) struct Receiver {
 
 impl Receiver {
     /// Packets are numbered from `isn`; full ones have `datagram` bytes of UDP payload.
-    pub(super) fn new(manner: Manner, now: Instant, isn: u32, datagram: usize) -> Self {
+    pub(super) fn new(behaviour: Behaviour, now: Instant, isn: u32, datagram: usize) -> Self {
         let first = seq::initial(isn);
         Self {
-            manner,
-            estimate: Estimate::new(manner),
+            behaviour,
+            estimate: Estimate::new(behaviour),
             gaps: Gaps::new(first),
             datagram,
             told: Told {
@@ -188,9 +188,9 @@ impl Receiver {
         if self.due_now || self.gaps.has_fresh() {
             return Some(Instant::EPOCH);
         }
-        let ack = self.ack_at(rtt).map(|at| match self.manner {
-            Manner::Libudt => at.max(self.arrived_at + LAZY),
-            Manner::Tuned => at,
+        let ack = self.ack_at(rtt).map(|at| match self.behaviour {
+            Behaviour::Libudt => at.max(self.arrived_at + LAZY),
+            Behaviour::Fixed => at,
         });
         let nak = self.repeat_at(rtt);
         [ack, nak].into_iter().flatten().min()
@@ -208,7 +208,7 @@ impl Receiver {
         rtt: &RoundTrip,
     ) -> Option<Control<'static>> {
         let prefix = self.prefix();
-        let timely = self.manner == Manner::Tuned || now >= self.arrived_at + LAZY;
+        let timely = self.behaviour == Behaviour::Fixed || now >= self.arrived_at + LAZY;
         let by_clock = timely && self.ack_at(rtt).is_some_and(|at| at <= now);
         if std::mem::take(&mut self.due_now) || by_clock {
             let quiet = prefix == self.told.confirmed && window <= self.told.window;
@@ -218,7 +218,7 @@ impl Receiver {
         }
         if self.since_full >= LIGHT * (self.lights + 1) {
             self.lights = self.since_full / LIGHT;
-            if prefix > self.told.any || self.manner == Manner::Libudt {
+            if prefix > self.told.any || self.behaviour == Behaviour::Libudt {
                 self.told.any = prefix;
                 return Some(Control::Ack {
                     number: 0,
@@ -292,7 +292,7 @@ impl Receiver {
                 if put_run(&mut w, first, last).is_err() {
                     // Told with the next list.
                     self.gaps.put_back(run);
-                } else if self.manner == Manner::Tuned {
+                } else if self.behaviour == Behaviour::Fixed {
                     self.gaps.on_reported(now, run);
                 }
             }

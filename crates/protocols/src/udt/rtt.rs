@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::Manner;
+use super::Behaviour;
 
 /// Smoothed round-trip time and its variation.
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +18,9 @@ pub(super) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// libudt starts from 100 ms whatever the handshake took; the cured one from what it took.
-    pub(super) fn new(manner: Manner, handshake: Option<Duration>) -> Self {
-        let tuned = manner == Manner::Tuned;
+    /// libudt starts from 100 ms whatever the handshake took; the fixed one from what it took.
+    pub(super) fn new(behaviour: Behaviour, handshake: Option<Duration>) -> Self {
+        let tuned = behaviour == Behaviour::Fixed;
         let guess = handshake.filter(|_| tuned).map_or(100_000, us);
         Self {
             rtt_us: guess.max(1),
@@ -74,15 +74,15 @@ mod tests {
 
     #[test]
     fn the_filter_gives_what_was_captured_from_libudt() {
-        let mut rtt = RoundTrip::new(Manner::Libudt, Some(Duration::from_millis(3)));
+        let mut rtt = RoundTrip::new(Behaviour::Libudt, Some(Duration::from_millis(3)));
         assert_eq!(rtt.words(), (100_000, 50_000));
         rtt.update(Duration::from_micros(290));
         assert_eq!(rtt.words(), (87_536, 62_427));
     }
 
     #[test]
-    fn the_cured_one_believes_its_first_sample() {
-        let mut rtt = RoundTrip::new(Manner::Tuned, Some(Duration::from_millis(3)));
+    fn the_fixed_one_believes_its_first_sample() {
+        let mut rtt = RoundTrip::new(Behaviour::Fixed, Some(Duration::from_millis(3)));
         assert_eq!(rtt.words(), (3_000, 1_500));
         rtt.update(Duration::from_millis(2));
         assert_eq!(rtt.words(), (2_000, 1_000));

@@ -19,7 +19,7 @@ use farhaul_core::{
 };
 
 use super::{
-    Manner,
+    Behaviour,
     config::UdtConfig,
     outflow::{Outflow, Piece},
     rtt::RoundTrip,
@@ -60,7 +60,7 @@ pub(super) type GivenUp = (u32, u64, u64);
 
 /// The sending half of a session.
 pub(super) struct Sender {
-    manner: Manner,
+    behaviour: Behaviour,
     flight: Flight<Packet>,
     pub(super) out: Outflow,
     /// The next packet is the second of a probe pair.
@@ -87,7 +87,7 @@ impl Sender {
         let mut flight = Flight::keeping(law, config.max_rate.unwrap_or(Rate::UNLIMITED));
         flight.path.feedback_interval = SYN;
         Self {
-            manner: config.manner,
+            behaviour: config.behaviour,
             flight,
             out: Outflow::new(config.framing),
             pair_due: false,
@@ -155,9 +155,9 @@ impl Sender {
             return Err(Why::Peer);
         }
         // For libudt everything up to the newest packet counts.
-        self.flight.fits(match self.manner {
-            Manner::Libudt => self.flight.log().len() * u64::from(self.flight.path.datagram),
-            Manner::Tuned => self.flight.count.in_flight,
+        self.flight.fits(match self.behaviour {
+            Behaviour::Libudt => self.flight.log().len() * u64::from(self.flight.path.datagram),
+            Behaviour::Fixed => self.flight.count.in_flight,
         })
     }
 

@@ -35,7 +35,7 @@ use super::{
 const HOLD: Duration = Duration::from_millis(20);
 /// Answers to acknowledgements that wait to be sent.
 const MAX_ACK2: usize = 64;
-/// Bytes of a farewell's words.
+/// Bytes of a shutdown's text.
 const MAX_WORDS: usize = 400;
 
 /// How a session begins.
@@ -109,8 +109,8 @@ impl UdtSession {
             _ => config.answer,
         };
         let mut session = Self {
-            rtt: RoundTrip::new(config.manner, None),
-            life: Life::new(config.manner, now),
+            rtt: RoundTrip::new(config.behaviour, None),
+            life: Life::new(config.behaviour, now),
             config,
             started: now,
             peer,
@@ -140,7 +140,7 @@ impl UdtSession {
     fn open(&mut self, now: Instant, agreed: Agreed, hold: Option<Instant>) {
         let took = self.opening.take().and_then(|o| o.rtt());
         let took = took.map(|t| t.max(Duration::from_micros(100)));
-        self.rtt = RoundTrip::new(self.config.manner, took);
+        self.rtt = RoundTrip::new(self.config.behaviour, took);
         // An equal that has not heard what was agreed sends packets of the size that it was told first.
         let most = if self.config.rendezvous {
             self.ours.mss
@@ -156,7 +156,7 @@ impl UdtSession {
             peer: agreed.peer,
             datagram: datagram as usize,
             most,
-            receiver: Receiver::new(self.config.manner, now, agreed.isn, datagram as usize),
+            receiver: Receiver::new(self.config.behaviour, now, agreed.isn, datagram as usize),
             inflow: Inflow::new(self.config.framing, first, most - HEADER, slots),
             hold,
         });
@@ -232,7 +232,7 @@ impl UdtSession {
             Some(Silence::Expired(_)) if self.sender.is_idle() => self.todo.keep_alive = true,
             Some(Silence::Expired(n)) => {
                 self.sender.expire(now, n);
-                // The cured sender has its own repeats; this only asks for a word.
+                // The fixed sender has its own repeats; this only asks for a word.
                 self.todo.keep_alive = !self.sender.has_repairs();
             }
             None => {}
@@ -272,7 +272,7 @@ impl Session for UdtSession {
 
     fn poll_timeout(&self) -> Option<(Instant, Why)> {
         if !self.life.is_open() {
-            return self.life.farewell_at().map(|at| (at, Why::Liveness));
+            return self.life.closing_at().map(|at| (at, Why::Liveness));
         }
         if let Some(opening) = &self.opening {
             let at = opening.due().min(opening.gives_up_at());
@@ -336,7 +336,7 @@ impl Session for UdtSession {
 
     /// As libudt, which does not look at such answers: two equals are hardly started at one instant, and
     /// a server that is started a moment later is found.
-    fn outwaits_refusals(&self) -> bool {
+    fn ignores_port_unreachable(&self) -> bool {
         self.opening.is_some()
     }
 

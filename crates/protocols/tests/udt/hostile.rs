@@ -11,7 +11,7 @@ use farhaul_core::{
     time::Instant,
 };
 use farhaul_protocols::udt::{
-    Framing, Manner, Udt, UdtConfig,
+    Behaviour, Framing, Udt, UdtConfig,
     wire::{
         AckState, Control, DataHeader, Handshake, LossList, Packet, Position, Request, SocketType,
         decode,
@@ -147,10 +147,10 @@ impl End {
 /// knew each other's.
 #[test]
 fn an_equal_may_send_packets_as_large_as_it_was_told_first() {
-    for manner in MANNERS {
+    for behaviour in MANNERS {
         let equal = UdtConfig {
             rendezvous: true,
-            ..config(manner, Framing::Stream)
+            ..config(behaviour, Framing::Stream)
         };
         let mut end = End::new(Udt::client(equal));
         end.at.connect(end.now, peer(), Some(9_000));
@@ -177,20 +177,20 @@ fn an_equal_may_send_packets_as_large_as_it_was_told_first() {
         assert_eq!(
             end.at.session().stats().data_received,
             large as u64,
-            "{manner:?}"
+            "{behaviour:?}"
         );
         end.data(ISN + 1, &vec![7; large + 1]);
         assert_eq!(
             end.at.session().stats().data_received,
             large as u64,
-            "{manner:?}"
+            "{behaviour:?}"
         );
     }
 }
 
 #[test]
 fn strangers_get_a_cookie_a_refusal_or_silence() {
-    let mut udt = Udt::server(config(Manner::Libudt, Framing::Records)).unwrap();
+    let mut udt = Udt::server(config(Behaviour::Libudt, Framing::Records)).unwrap();
     let now = Instant::from_nanos(1 << 40);
     let cookie = handshake(&ask(&mut udt, now, peer(), hello(Request::Connect, 0)).1).cookie;
     let right = hello(Request::Response, cookie);
@@ -253,7 +253,7 @@ fn strangers_get_a_cookie_a_refusal_or_silence() {
 
 #[test]
 fn what_was_never_sent_ends_the_session_with_words() {
-    for manner in MANNERS {
+    for behaviour in MANNERS {
         let state = AckState {
             rtt_us: 1_000,
             var_us: 10,
@@ -265,7 +265,7 @@ fn what_was_never_sent_ends_the_session_with_words() {
             next: ISN + 1,
             state: Some(state),
         };
-        let mut end = accepted(config(manner, Framing::Records));
+        let mut end = accepted(config(behaviour, Framing::Records));
         let said = end.control(&beyond);
         assert!(matches!(end.closed(), Some(CloseReason::Protocol(t)) if t.contains("never sent")));
         let last = said.last().map(|s| decode(s));
@@ -274,7 +274,7 @@ fn what_was_never_sent_ends_the_session_with_words() {
             Some(Ok(Packet::Control(77, Control::Shutdown(_))))
         ));
 
-        let mut end = accepted(config(manner, Framing::Records));
+        let mut end = accepted(config(behaviour, Framing::Records));
         end.control(&Control::Nak(LossList::new(&ISN.to_be_bytes()).unwrap()));
         assert!(matches!(end.closed(), Some(CloseReason::Protocol(t)) if t.contains("never sent")));
     }
@@ -283,8 +283,8 @@ fn what_was_never_sent_ends_the_session_with_words() {
 /// libudt hands to its reader what it has acknowledged in full, and throws the rest away at a shutdown.
 #[test]
 fn what_is_acknowledged_lightly_is_not_delivered_yet() {
-    for manner in MANNERS {
-        let mut end = accepted(config(manner, Framing::Records));
+    for behaviour in MANNERS {
+        let mut end = accepted(config(behaviour, Framing::Records));
         end.at.session().send(1, 0, 1_000);
         end.control(&Control::KeepAlive);
         let ack = |number, state| Control::Ack {
@@ -293,7 +293,7 @@ fn what_is_acknowledged_lightly_is_not_delivered_yet() {
             state,
         };
         end.control(&ack(0, None));
-        assert!(!end.delivered(), "{manner:?}");
+        assert!(!end.delivered(), "{behaviour:?}");
         let state = AckState {
             rtt_us: 1_000,
             var_us: 10,
@@ -301,14 +301,14 @@ fn what_is_acknowledged_lightly_is_not_delivered_yet() {
             speed: None,
         };
         end.control(&ack(1, Some(state)));
-        assert!(end.delivered(), "{manner:?}");
+        assert!(end.delivered(), "{behaviour:?}");
     }
 }
 
 #[test]
 fn reversed_ranges_oversize_and_spoofed_datagrams_change_nothing() {
-    for manner in MANNERS {
-        let mut end = accepted(config(manner, Framing::Records));
+    for behaviour in MANNERS {
+        let mut end = accepted(config(behaviour, Framing::Records));
         let mut reversed = bytes(end.id, &Control::KeepAlive);
         reversed[1] = 3;
         reversed.splice(16.., [0x80, 0, 0, 9, 0, 0, 0, 1]);
@@ -338,14 +338,14 @@ fn reversed_ranges_oversize_and_spoofed_datagrams_change_nothing() {
 
 #[test]
 fn a_payload_that_is_no_record_ends_the_session() {
-    let mut end = accepted(config(Manner::Tuned, Framing::Records));
+    let mut end = accepted(config(Behaviour::Fixed, Framing::Records));
     end.data(ISN, b"hello");
     assert!(matches!(end.closed(), Some(CloseReason::Protocol(t)) if t.contains("record")));
 }
 
 #[test]
 fn routing_is_by_socket_id() {
-    let end = accepted(config(Manner::Libudt, Framing::Records));
+    let end = accepted(config(Behaviour::Libudt, Framing::Records));
     let route = |to| end.at.protocol.route(&bytes(to, &Control::KeepAlive));
     assert_eq!(route(0), Route::New);
     assert_eq!(route(end.id), Route::Known(end.id.into()));
@@ -366,7 +366,7 @@ proptest! {
             1 => Framing::Messages { ttl: Some(ms(20)), in_order: false },
             _ => Framing::Messages { ttl: None, in_order: true },
         };
-        let mut end = accepted(config(if tuned { Manner::Tuned } else { Manner::Libudt }, framing));
+        let mut end = accepted(config(if tuned { Behaviour::Fixed } else { Behaviour::Libudt }, framing));
         if sends {
             end.at.session().send(1, 0, 50_000);
             end.at.session().write(b"words");

@@ -1,15 +1,15 @@
 //! How does it end, and is a peer that is gone noticed?
 
 use farhaul_core::protocol::CloseReason;
-use farhaul_protocols::udt::{Framing, Manner};
+use farhaul_protocols::udt::{Behaviour, Framing};
 use farhaul_testkit::Fate;
 
 use super::{LIMIT, MANNERS, config, ms, pair};
 
 #[test]
 fn a_close_reaches_the_peer_with_its_words() {
-    for manner in MANNERS {
-        let mut pair = pair(&config(manner, Framing::Records), ms(20));
+    for behaviour in MANNERS {
+        let mut pair = pair(&config(behaviour, Framing::Records), ms(20));
         pair.connect(None);
         pair.until(LIMIT, |p| p.client.connected() && p.server.connected());
         let now = pair.now;
@@ -25,11 +25,11 @@ fn a_close_reaches_the_peer_with_its_words() {
 
 #[test]
 fn a_peer_that_is_gone_is_noticed_in_time_with_and_without_data() {
-    for (manner, least, most) in [(Manner::Libudt, 46, 48), (Manner::Tuned, 15, 16)] {
+    for (behaviour, least, most) in [(Behaviour::Libudt, 46, 48), (Behaviour::Fixed, 15, 16)] {
         for data in [0, 50_000_000] {
             let dark = std::rc::Rc::new(std::cell::Cell::new(false));
             let seen = std::rc::Rc::clone(&dark);
-            let mut pair = pair(&config(manner, Framing::Records), ms(5))
+            let mut pair = pair(&config(behaviour, Framing::Records), ms(5))
                 .with_script(move |_| Fate::drop_if(seen.get()));
             pair.connect(None);
             pair.until(LIMIT, |p| p.client.connected());
@@ -39,13 +39,13 @@ fn a_peer_that_is_gone_is_noticed_in_time_with_and_without_data() {
             let since = pair.now;
             assert!(
                 pair.run(LIMIT, |p| p.client.closed().is_some()),
-                "{manner:?}"
+                "{behaviour:?}"
             );
             assert_eq!(pair.client.closed(), Some(&CloseReason::TimedOut));
             let took = (pair.now - since).as_secs();
             assert!(
                 (least - 1..most).contains(&took),
-                "{manner:?} {data}: {took} s"
+                "{behaviour:?} {data}: {took} s"
             );
         }
     }
@@ -53,15 +53,15 @@ fn a_peer_that_is_gone_is_noticed_in_time_with_and_without_data() {
 
 #[test]
 fn silence_of_the_application_does_not_end_a_session() {
-    for manner in MANNERS {
-        let mut pair = pair(&config(manner, Framing::Records), ms(50));
+    for behaviour in MANNERS {
+        let mut pair = pair(&config(behaviour, Framing::Records), ms(50));
         pair.connect(None);
         pair.until(LIMIT, |p| p.client.connected());
         pair.pass(LIMIT);
         assert_eq!(
             (pair.client.closed(), pair.server.closed()),
             (None, None),
-            "{manner:?} at {:?}",
+            "{behaviour:?} at {:?}",
             pair.now
         );
         pair.server.session().send(1, 0, 1_000);
@@ -71,8 +71,8 @@ fn silence_of_the_application_does_not_end_a_session() {
 
 #[test]
 fn a_blackout_is_survived() {
-    for manner in MANNERS {
-        let mut pair = pair(&config(manner, Framing::Records), ms(10)).with_script(|d| {
+    for behaviour in MANNERS {
+        let mut pair = pair(&config(behaviour, Framing::Records), ms(10)).with_script(|d| {
             let at = d.at.as_nanos() / 1_000_000;
             Fate::drop_if((200..4_200).contains(&at))
         });
@@ -81,7 +81,7 @@ fn a_blackout_is_survived() {
         pair.client.session().send(1, 0, 3_000_000);
         assert!(
             pair.run(LIMIT, |p| p.server.store.has(1, 3_000_000)),
-            "{manner:?} {pair:#?}"
+            "{behaviour:?} {pair:#?}"
         );
     }
 }

@@ -8,10 +8,10 @@ mod transfer;
 use std::time::Duration;
 
 use farhaul_core::protocol::Protocol;
-use farhaul_protocols::udt::{Framing, Manner, Udt, UdtConfig};
+use farhaul_protocols::udt::{Behaviour, Framing, Udt, UdtConfig};
 use farhaul_testkit::Pair;
 
-const MANNERS: [Manner; 2] = [Manner::Libudt, Manner::Tuned];
+const MANNERS: [Behaviour; 2] = [Behaviour::Libudt, Behaviour::Fixed];
 const LAW: &str = "daimd";
 const LIMIT: Duration = Duration::from_mins(5);
 
@@ -19,9 +19,9 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-fn config(manner: Manner, framing: Framing) -> UdtConfig {
+fn config(behaviour: Behaviour, framing: Framing) -> UdtConfig {
     UdtConfig {
-        manner,
+        behaviour,
         framing,
         answer: Duration::from_secs(30),
         cookie_key: Some([1, 2]),

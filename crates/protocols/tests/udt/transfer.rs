@@ -1,24 +1,24 @@
 //! Does everything arrive, once, in order where there is one?
 
-use farhaul_protocols::udt::{Framing, Manner};
+use farhaul_protocols::udt::{Behaviour, Framing};
 use farhaul_testkit::{Fate, Pair, assert_live, seeds};
 
 use super::{LIMIT, MANNERS, config, ends, ms, pair};
 
 #[test]
 fn any_loss_that_ends_lets_the_transfer_end() {
-    for manner in MANNERS {
-        assert_live(|_| ends(&config(manner, Framing::Records)), seeds(60));
+    for behaviour in MANNERS {
+        assert_live(|_| ends(&config(behaviour, Framing::Records)), seeds(60));
     }
 }
 
 #[test]
 fn other_laws_live_too() {
     for law in ["cubic", "haul", "fixed:rate=20Mbit"] {
-        for manner in MANNERS {
+        for behaviour in MANNERS {
             let config = farhaul_protocols::udt::UdtConfig {
                 law: law.into(),
-                ..config(manner, Framing::Records)
+                ..config(behaviour, Framing::Records)
             };
             assert_live(|_| ends(&config), seeds(12));
         }
@@ -27,9 +27,9 @@ fn other_laws_live_too() {
 
 #[test]
 fn a_stream_keeps_order_both_ways_over_loss_and_reordering() {
-    for manner in MANNERS {
+    for behaviour in MANNERS {
         let mut turn = 0_u64;
-        let mut pair = pair(&config(manner, Framing::Stream), ms(5)).with_script(move |_| {
+        let mut pair = pair(&config(behaviour, Framing::Stream), ms(5)).with_script(move |_| {
             turn += 1;
             match turn % 50 {
                 7 if turn < 4_000 => Fate::Drop,
@@ -84,13 +84,13 @@ fn messages(mut bytes: &[u8]) -> Vec<Vec<u8>> {
 
 #[test]
 fn messages_arrive_whole_and_expired_ones_not_at_all() {
-    for manner in MANNERS {
+    for behaviour in MANNERS {
         let framing = Framing::Messages {
             ttl: Some(ms(30)),
             in_order: true,
         };
         // Every packet of the second message is lost as often as it is sent.
-        let mut pair = pair(&config(manner, framing), ms(5)).with_script(|d| {
+        let mut pair = pair(&config(behaviour, framing), ms(5)).with_script(|d| {
             let second = d.bytes[0] & 0x80 == 0 && d.bytes[4..8] == 0x2000_0002_u32.to_be_bytes();
             Fate::drop_if(second)
         });
@@ -101,20 +101,20 @@ fn messages_arrive_whole_and_expired_ones_not_at_all() {
             session.write(&vec![u8::try_from(i).unwrap(); len]);
         }
         let done = pair.run(LIMIT, |p| p.client.delivered());
-        assert!(done, "{manner:?} {pair:#?}");
+        assert!(done, "{behaviour:?} {pair:#?}");
         let lens: Vec<usize> = messages(&pair.server.stream).iter().map(Vec::len).collect();
-        assert_eq!(lens, [5_000, 7_000, 10], "{manner:?}");
+        assert_eq!(lens, [5_000, 7_000, 10], "{behaviour:?}");
     }
 }
 
 #[test]
-fn lost_repairs_are_repaired_again_soon_by_the_cured() {
-    // One packet is lost three times; the cured end needs a few round trips, libudt its long timer.
+fn lost_repairs_are_repaired_again_soon_by_the_fixed() {
+    // One packet is lost three times; the fixed end needs a few round trips, libudt its long timer.
     let mut took = Vec::new();
-    for manner in MANNERS {
+    for behaviour in MANNERS {
         let mut left = 3;
         let mut victim = None;
-        let mut pair = pair(&config(manner, Framing::Records), ms(5)).with_script(move |d| {
+        let mut pair = pair(&config(behaviour, Framing::Records), ms(5)).with_script(move |d| {
             let is_data = d.bytes[0] & 0x80 == 0;
             let seq = d.bytes[..4].to_vec();
             if is_data && d.index > 5 && left > 0 && victim.get_or_insert(seq.clone()) == &seq {
@@ -141,8 +141,8 @@ fn lost_repairs_are_repaired_again_soon_by_the_cured() {
 #[test]
 fn a_burst_of_lost_repairs_takes_a_few_round_trips() {
     use std::collections::HashMap;
-    let (_, server) = ends(&config(Manner::Libudt, Framing::Records));
-    let (client, _) = ends(&config(Manner::Tuned, Framing::Records));
+    let (_, server) = ends(&config(Behaviour::Libudt, Framing::Records));
+    let (client, _) = ends(&config(Behaviour::Fixed, Framing::Records));
     let mut copies: HashMap<u32, u32> = HashMap::new();
     let mut isn = None;
     let mut pair = Pair::new(client, server, ms(5), 1).with_script(move |d| {

@@ -31,16 +31,16 @@ impl Network<'_> {
         };
         if let Some((at, ..)) = self.offer(now, link, &mut segment) {
             let open = self.append(from, None, at, Ecn::NotEct, len);
-            self.parcels[open.index as usize].push(&segment);
+            self.trains[open.index as usize].push(&segment);
             self.ship(link, open);
         }
     }
 
-    /// The end whose control lane the parcel is of, and the segment in it.
+    /// The end whose control lane the train is of, and the segment in it.
     pub(crate) fn control_in(&self, index: u32) -> Option<(u32, u64)> {
-        let parcel = &self.parcels[index as usize];
-        let end = (parcel.from as usize).checked_sub(self.controls)?;
-        let number = parcel.first().first_chunk()?;
+        let train = &self.trains[index as usize];
+        let end = (train.from as usize).checked_sub(self.controls)?;
+        let number = train.first().first_chunk()?;
         Some((u32::try_from(end).ok()?, u64::from_be_bytes(*number)))
     }
 }

@@ -32,21 +32,21 @@ type Arrival = (u64, usize, Vec<(u8, usize)>);
 fn arrivals(network: &mut Network<'_>) -> Vec<Arrival> {
     let mut seen = Vec::new();
     while let Some((at, what)) = network.queue.pop() {
-        let What::Parcel(index) = what else {
+        let What::Train(index) = what else {
             panic!("{what:?}");
         };
-        let parcel = network.parcel(index);
-        let mut bytes = vec![0; parcel.len()];
-        parcel.unpack(&mut bytes);
+        let train = network.train(index);
+        let mut bytes = vec![0; train.len()];
+        train.unpack(&mut bytes);
         let datagrams = bytes
-            .chunks(parcel.segment())
+            .chunks(train.segment())
             .map(|d| {
                 assert!(d[..10].iter().all(|b| *b == d[0]));
                 assert!(d[10..].iter().all(|b| *b == 0), "payload is not carried");
                 (d[0], d.len())
             })
             .collect();
-        seen.push((at.as_nanos(), parcel.segment(), datagrams));
+        seen.push((at.as_nanos(), train.segment(), datagrams));
         network.recycle(index);
     }
     seen
@@ -128,5 +128,5 @@ fn buffers_are_reused() {
         network.carry(now, WAY, Ecn::NotEct, &batch(2));
         assert_eq!(arrivals(&mut network).len(), 2);
     }
-    assert_eq!(network.parcels.len(), 2);
+    assert_eq!(network.trains.len(), 2);
 }

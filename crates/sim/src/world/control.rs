@@ -9,7 +9,7 @@ use crate::{lane::Kind, queue::What, scenario::Error, trace::Mark};
 const ENDED: &str = "the peer closed the control connection";
 
 impl World<'_> {
-    /// A segment of the control lane of `from` arrived in the parcel `index`.
+    /// A segment of the control lane of `from` arrived in the train `index`.
     pub(super) fn control(&mut self, index: u32, from: u32, number: u64) -> Result<(), Error> {
         self.network.recycle(index);
         if let Some(lane) = &mut self.lanes[from as usize] {

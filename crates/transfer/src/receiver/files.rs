@@ -525,7 +525,7 @@ impl Receiver {
         }
     }
 
-    /// Gives a complete part its name, or its name of shame.
+    /// Gives a complete part its name, or keeps it as NAME.bad.
     fn commit(&mut self, number: u64, bad: bool) {
         let (file, target) = match self
             .part_file(number)

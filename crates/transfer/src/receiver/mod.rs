@@ -208,7 +208,7 @@ enum Stage {
     /// The sender has been told.
     Finished,
     /// The sender knows.
-    Farewell,
+    Closing,
 }
 
 /// The receiving half of a transfer.
@@ -349,7 +349,7 @@ impl Receiver {
 
     /// True once the sender knows.
     pub(crate) fn is_over(&self) -> bool {
-        self.stage == Stage::Farewell
+        self.stage == Stage::Closing
     }
 
     /// True while workers have something to answer.
@@ -475,7 +475,7 @@ impl Receiver {
                 Ok(())
             }
             Message::Bye { .. } if self.is_finished() => {
-                self.stage = Stage::Farewell;
+                self.stage = Stage::Closing;
                 Ok(())
             }
             _ => Err(TransferError::protocol(

@@ -115,7 +115,7 @@ impl Control {
 
 /// What came beside a received message.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct Ancillary {
     pub(super) ecn: Ecn,
     pub(super) segment: Option<usize>,
     pub(super) to: Option<IpAddr>,
@@ -127,8 +127,8 @@ pub(super) struct Facts {
 ///
 /// # Safety
 /// `header` must have been filled by a successful receive call whose control buffer is still alive.
-pub(super) unsafe fn facts(header: &libc::msghdr) -> Facts {
-    let mut facts = Facts::default();
+pub(super) unsafe fn facts(header: &libc::msghdr) -> Ancillary {
+    let mut facts = Ancillary::default();
     // SAFETY: the kernel wrote well-formed messages within `msg_controllen`, per this function's
     // contract; values are read unaligned and only when the message is long enough for them.
     unsafe {
@@ -141,7 +141,7 @@ pub(super) unsafe fn facts(header: &libc::msghdr) -> Facts {
     facts
 }
 
-impl Facts {
+impl Ancillary {
     /// # Safety
     /// `data` must be the payload of `header`.
     unsafe fn take(&mut self, header: &libc::cmsghdr, data: *const u8) {
@@ -208,7 +208,7 @@ unsafe fn value<T: Copy>(header: &libc::cmsghdr, data: *const u8) -> Option<T> {
 mod tests {
     use super::*;
 
-    fn read_back(control: &mut Control) -> Facts {
+    fn read_back(control: &mut Control) -> Ancillary {
         // SAFETY: all zeroes is a valid header without messages.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         control.attach(&mut header);

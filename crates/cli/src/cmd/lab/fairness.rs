@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use farhaul_core::units::Rate;
 use farhaul_lab::{
     fairness::{self, ABOUT, RATE, Run, Setting},
-    grid::{Backend, Shelf},
+    grid::{Backend, RunStore},
     host::Host,
 };
 use serde_json::{Value, json};
@@ -70,17 +70,17 @@ impl Flags {
         let laws = fairness::laws(&self.law).map_err(|e| Failure::usage(e.to_string()))?;
         let rate = self.rate.unwrap_or(RATE);
         let setting = Setting::new(rate, self.quick, terms.seed).map_err(Failure::usage)?;
-        let shelf: Shelf<Run> = place.shelf();
-        let unkept = |e| disk(shelf.folder(), &e);
-        let done = shelf.trials().map_err(unkept)?;
+        let store: RunStore<Run> = place.run_store();
+        let unkept = |e| disk(store.folder(), &e);
+        let done = store.trials().map_err(unkept)?;
         if !done.is_empty() && !terms.resume {
             return Err(Failure::usage(format!(
                 "{} holds {} runs already: go on with --resume, or choose another --out",
-                shelf.folder().display(),
+                store.folder().display(),
                 done.len()
             )));
         }
-        shelf.prepare(&Host::read()).map_err(unkept)?;
+        store.prepare(&Host::read()).map_err(unkept)?;
         let mut open = fairness::questions(&laws, setting);
         open.retain(|q| !done.iter().any(|r| r.question == *q && r.invalid.is_none()));
         let mut failed = 0;
@@ -89,10 +89,10 @@ impl Flags {
                 out::line(told(&run));
             }
             failed += usize::from(run.invalid.is_some());
-            shelf.keep(&run)
+            store.keep(&run)
         };
         fairness::run(&open, terms.jobs, &mut keep).map_err(unkept)?;
-        Ok((shelf.latest().map_err(unkept)?, open.len(), failed))
+        Ok((store.latest().map_err(unkept)?, open.len(), failed))
     }
 }
 

@@ -115,12 +115,12 @@ impl Run {
             .map(|p| Plan::system(p, self.cc.as_deref()));
         let systems: Result<Vec<_>, _> = systems.collect();
         let systems = systems.map_err(|e| Failure::usage(e.to_string()))?;
-        let shelf = self.place.shelf();
-        let done = shelf.trials().map_err(|e| disk(shelf.folder(), &e))?;
+        let store = self.place.run_store();
+        let done = store.trials().map_err(|e| disk(store.folder(), &e))?;
         if !done.is_empty() && !self.resume {
             return Err(Failure::usage(format!(
                 "{} holds {} runs already: go on with --resume, or choose another --out",
-                shelf.folder().display(),
+                store.folder().display(),
                 done.len()
             )));
         }
@@ -131,7 +131,7 @@ impl Run {
         if host.debug_build && backend == Backend::Emu {
             say!("farhaul: a debug build: these figures are not worth keeping");
         }
-        shelf.prepare(&host).map_err(|e| disk(shelf.folder(), &e))?;
+        store.prepare(&host).map_err(|e| disk(store.folder(), &e))?;
         let plan = Plan {
             seconds: self.secs.unwrap_or(grid.seconds),
             grid,
@@ -147,14 +147,14 @@ impl Run {
                 out::line(told(&trial));
             }
             failed += usize::from(trial.invalid.is_some());
-            shelf.keep(&trial)
+            store.keep(&trial)
         };
         let ran = plan.run(&done, &mut keep).map_err(|e| match e {
-            PlanError::Keep(e) => disk(shelf.folder(), &e),
+            PlanError::Keep(e) => disk(store.folder(), &e),
             other => Failure::usage(other.to_string()),
         })?;
         self.end(
-            &shelf.latest().map_err(|e| disk(shelf.folder(), &e))?,
+            &store.latest().map_err(|e| disk(store.folder(), &e))?,
             ran,
             failed,
         )
@@ -207,7 +207,7 @@ impl Run {
     }
 
     fn end<T: Kept>(&self, latest: &[T], ran: usize, failed: usize) -> Result<(), Failure> {
-        let folder = self.place.shelf::<T>().folder().display().to_string();
+        let folder = self.place.run_store::<T>().folder().display().to_string();
         let object = |failure: Option<&Failure>| {
             let mut object = json!({
                 "schema": "farhaul.lab.run/1",

@@ -10,7 +10,7 @@ mod utcp;
 
 use std::path::{Path, PathBuf};
 
-use farhaul_lab::grid::{self, Backend, Grid, Kept, Shelf, Trial};
+use farhaul_lab::grid::{self, Backend, Grid, Kept, RunStore, Trial};
 
 use crate::exit::{Exit, Failure};
 
@@ -64,8 +64,8 @@ impl Where {
         }
     }
 
-    fn shelf<T: Kept>(&self) -> Shelf<T> {
-        Shelf::new(&self.out, &self.name, self.world())
+    fn run_store<T: Kept>(&self) -> RunStore<T> {
+        RunStore::new(&self.out, &self.name, self.world())
     }
 
     /// The latest run of every question; at least one.
@@ -76,14 +76,14 @@ impl Where {
 
     /// The same of any kind of run.
     fn latest<T: Kept>(&self) -> Result<Vec<T>, Failure> {
-        let shelf = self.shelf();
+        let store = self.run_store();
         let unreadable =
-            |e| Failure::new(Exit::Config, format!("{}: {e}", shelf.folder().display()));
-        let trials = shelf.latest().map_err(unreadable)?;
+            |e| Failure::new(Exit::Config, format!("{}: {e}", store.folder().display()));
+        let trials = store.latest().map_err(unreadable)?;
         if trials.is_empty() {
             let text = format!(
                 "{} holds no runs: make some with `farhaul lab run {} --backend {}`",
-                shelf.folder().display(),
+                store.folder().display(),
                 self.name,
                 self.world().name()
             );

@@ -11,7 +11,7 @@ use farhaul_core::units::Rate;
 use farhaul_emu::{WanReport, wan};
 use farhaul_lab::{
     bench::Report,
-    course::{Course, CourseError, network},
+    emulated::{EmulatedRun, EmulatedRunError, network},
     host::Host,
     registry::{self, Choice},
     results::{AGREEMENT, AGREEMENT_LINK, CELLS, COPIES, Cell, Run, Store, What},
@@ -46,7 +46,7 @@ pub(crate) struct Results {
 impl Results {
     /// Measures, tells and keeps.
     pub(super) fn run(self) -> Result<(), Failure> {
-        wan::enter_user_namespace().map_err(|e| course(CourseError::Wan(e)))?;
+        wan::enter_user_namespace().map_err(|e| run(EmulatedRunError::Wan(e)))?;
         let host = Host::read();
         if host.debug_build {
             say!("farhaul: a debug build: these figures are not worth keeping");
@@ -143,14 +143,14 @@ fn told(run: &Run) -> String {
 
 /// One run on a network of its own. A failure is a result too.
 fn measure(cell: Cell, link: Rate, system: System, seconds: u64, program: &Path) -> Run {
-    let attempt = || -> Result<(Report, WanReport), CourseError> {
-        let course = Course::build(&network(cell, link, 1), program)?;
+    let attempt = || -> Result<(Report, WanReport), EmulatedRunError> {
+        let run = EmulatedRun::build(&network(cell, link, 1), program)?;
         let report = match system {
-            System::Haul => course.bench(seconds, &["-i", "0"])?,
-            System::Bbr if have_iperf3() => course.iperf3("bbr", seconds, None)?,
-            System::Bbr => course.tcp("bbr", seconds)?,
+            System::Haul => run.bench(seconds, &["-i", "0"])?,
+            System::Bbr if have_iperf3() => run.iperf3("bbr", seconds, None)?,
+            System::Bbr => run.tcp("bbr", seconds)?,
         };
-        Ok((report, course.finish()?))
+        Ok((report, run.finish()?))
     };
     let empty = Run {
         what: What::Bench,
@@ -216,12 +216,12 @@ impl Folder {
 
 /// Copies files from memory to memory.
 fn copy(what: What, cell: Cell, folder: &Folder, program: &Path) -> Run {
-    let attempt = || -> Result<_, CourseError> {
+    let attempt = || -> Result<_, EmulatedRunError> {
         let into = tempfile::tempdir_in(folder.place.path())
-            .map_err(|e| CourseError::Start("a temporary folder".into(), e))?;
-        let course = Course::build(&network(cell, LINK, 1), program)?;
-        let copied = course.copy(&[&folder.from], into.path())?;
-        Ok((copied, course.finish()?))
+            .map_err(|e| EmulatedRunError::Start("a temporary folder".into(), e))?;
+        let run = EmulatedRun::build(&network(cell, LINK, 1), program)?;
+        let copied = run.copy(&[&folder.from], into.path())?;
+        Ok((copied, run.finish()?))
     };
     let empty = Run {
         what,
@@ -311,6 +311,6 @@ fn disk(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
-fn course(error: CourseError) -> Failure {
+fn run(error: EmulatedRunError) -> Failure {
     Failure::new(Exit::NetSetup, error.to_string())
 }

@@ -5,7 +5,7 @@ use std::env;
 use farhaul_core::units::Rate;
 use farhaul_emu::wan;
 use farhaul_lab::{
-    grid::{Backend, Shelf},
+    grid::{Backend, RunStore},
     host::Host,
     utcp::{self, ABOUT, Question, Run, SECONDS, System},
 };
@@ -30,13 +30,13 @@ pub(super) fn run(
     seconds: Option<u64>,
     (resume, told): (bool, bool),
 ) -> Result<(Vec<Run>, usize, usize), Failure> {
-    let shelf: Shelf<Run> = place.shelf();
-    let unkept = |e| disk(shelf.folder(), &e);
-    let done = shelf.trials().map_err(unkept)?;
+    let store: RunStore<Run> = place.run_store();
+    let unkept = |e| disk(store.folder(), &e);
+    let done = store.trials().map_err(unkept)?;
     if !done.is_empty() && !resume {
         return Err(Failure::usage(format!(
             "{} holds {} runs already: go on with --resume, or choose another --out",
-            shelf.folder().display(),
+            store.folder().display(),
             done.len()
         )));
     }
@@ -45,7 +45,7 @@ pub(super) fn run(
     if host.debug_build {
         say!("farhaul: a debug build: these figures are not worth keeping");
     }
-    shelf.prepare(&host).map_err(unkept)?;
+    store.prepare(&host).map_err(unkept)?;
     let program = env::current_exe().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
     let mut open = utcp::questions(seconds.unwrap_or(SECONDS));
     open.retain(|q| !done.iter().any(|r| r.question == *q && r.invalid.is_none()));
@@ -56,9 +56,9 @@ pub(super) fn run(
             out::line(line_of(&run));
         }
         failed += usize::from(run.invalid.is_some());
-        shelf.keep(&run).map_err(unkept)?;
+        store.keep(&run).map_err(unkept)?;
     }
-    Ok((shelf.latest().map_err(unkept)?, open.len(), failed))
+    Ok((store.latest().map_err(unkept)?, open.len(), failed))
 }
 
 fn line_of(run: &Run) -> String {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Acked, Change, Content, Lost, PACKET_THRESHOLD, Report, Sender};
 use crate::{
     codec::DecodeError,
-    rate::{Taken, Way},
+    rate::{Drained, RatePath},
     recv::Schedule,
     send::{Piece, STREAM, Signals, State},
     time::Instant,
@@ -15,7 +15,7 @@ use crate::{
 
 /// How long a peer may leave packets out of its reports, beside three round trips.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Feedback is not wished for more often.
+/// Feedback is not requested more often.
 const LEAST_INTERVAL: Duration = Duration::from_micros(100);
 
 impl Sender {
@@ -301,14 +301,14 @@ impl Sender {
         let arrived = (report.arrived_us, report.bytes);
         self.path.last_rate = self.flight.sample(acked, arrived, about_one_rtt);
         if let Some(rate) = self.path.last_rate {
-            self.flight.path.feedback_interval = self.wished_interval(rate.rate);
+            self.flight.path.feedback_interval = self.requested_interval(rate.rate);
         }
         ((!sample.is_zero()).then_some(sample), Some(queue))
     }
 
     fn measure_intake(&mut self, report: &Report, before: u64) {
         let way = self.way(before);
-        self.path.intake.update(taken(report), &way);
+        self.path.drain.update(taken(report), &way);
     }
 
     /// Whoever catches up does not say when that was.
@@ -321,8 +321,8 @@ impl Sender {
         }
     }
 
-    fn way(&self, before: u64) -> Way {
-        Way {
+    fn way(&self, before: u64) -> RatePath {
+        RatePath {
             rtt: self.srtt(),
             interval: self.interval(),
             datagram: self.datagram(),
@@ -333,14 +333,14 @@ impl Sender {
 
     /// An eighth of an rtt between 5 and 10 ms, stretched on slow paths to 16 datagrams (but not
     /// beyond a quarter rtt or 25 ms); a fifth of the sample window when the law wants finer ones.
-    fn wished_interval(&self, rate: Rate) -> Duration {
+    fn requested_interval(&self, rate: Rate) -> Duration {
         let ms = Duration::from_millis;
         let srtt = self.srtt();
         let base = (srtt / 8).clamp(ms(5), ms(10));
         let slow = rate.time_for(16 * u64::from(self.datagram()));
         let interval = slow.clamp(base, (srtt / 4).max(ms(25)));
-        if let Some(wish) = self.law().feedback_wish().interval {
-            return wish.clamp(LEAST_INTERVAL, Schedule::MAX_INTERVAL);
+        if let Some(interval) = self.law().feedback_request().interval {
+            return interval.clamp(LEAST_INTERVAL, Schedule::MAX_INTERVAL);
         }
         self.law().sample_window().map_or(interval, |w| {
             if w < ms(25) {
@@ -352,8 +352,8 @@ impl Sender {
     }
 }
 
-const fn taken(report: &Report) -> Taken {
-    Taken {
+const fn taken(report: &Report) -> Drained {
+    Drained {
         at_us: report.arrived_us.saturating_add(report.delay_us),
         bytes: report.bytes,
         delay: Duration::from_micros(report.delay_us),

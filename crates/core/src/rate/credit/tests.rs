@@ -21,7 +21,7 @@ struct World {
     dropped: u64,
     waiting: u64,
     on_way: VecDeque<(u64, u64)>,
-    reports: VecDeque<(u64, Taken, u64, u64)>,
+    reports: VecDeque<(u64, Drained, u64, u64)>,
     credit: Credit,
 }
 
@@ -73,7 +73,7 @@ impl World {
 
     fn report(&mut self) {
         if self.ms.is_multiple_of(REPORT_MS) {
-            let taken = Taken {
+            let taken = Drained {
                 at_us: self.ms * 1_000,
                 bytes: self.arrived,
                 delay: Duration::ZERO,
@@ -85,7 +85,7 @@ impl World {
         while let Some((_, taken, room, dropped)) =
             self.reports.pop_front_if(|(at, ..)| *at <= self.ms)
         {
-            let way = Way {
+            let way = RatePath {
                 rtt: Duration::from_millis(2 * self.one_way),
                 interval: Duration::from_millis(REPORT_MS),
                 datagram: 9_000,
@@ -184,12 +184,12 @@ fn nonsense_is_survived() {
         let mut credit = Credit::default();
         let rooms = [0, u64::MAX, 1, 0, u64::MAX - 1, 7];
         for (i, at_us) in [0, u64::MAX, 5, u64::MAX, 7, 0].into_iter().enumerate() {
-            let taken = Taken {
+            let taken = Drained {
                 at_us,
                 bytes: u64::MAX - at_us,
                 delay: Duration::MAX,
             };
-            let way = Way {
+            let way = RatePath {
                 rtt,
                 interval: Duration::ZERO,
                 datagram: u32::MAX,
@@ -205,7 +205,7 @@ fn nonsense_is_survived() {
 /// What was granted by a report that is overtaken by an older one stands.
 #[test]
 fn what_goes_back_is_ignored() {
-    let way = Way {
+    let way = RatePath {
         rtt: Duration::from_millis(20),
         interval: Duration::from_millis(5),
         datagram: 1_500,
@@ -214,7 +214,7 @@ fn what_goes_back_is_ignored() {
     };
     let mut credit = Credit::default();
     let mut report = |at_ms: u64, bytes: u64, room: u64| {
-        let taken = Taken {
+        let taken = Drained {
             at_us: at_ms * 1_000,
             bytes,
             delay: Duration::ZERO,
@@ -234,7 +234,7 @@ fn what_goes_back_is_ignored() {
 /// Also while less than a round trip has passed since the measurement began.
 #[test]
 fn a_report_that_was_overtaken_by_a_moment_is_ignored() {
-    let way = Way {
+    let way = RatePath {
         rtt: Duration::from_millis(20),
         interval: Duration::from_millis(5),
         datagram: 1_500,
@@ -243,7 +243,7 @@ fn a_report_that_was_overtaken_by_a_moment_is_ignored() {
     };
     let mut credit = Credit::default();
     let mut report = |at_ms: u64, bytes: u64, room: Option<u64>| {
-        let taken = Taken {
+        let taken = Drained {
             at_us: at_ms * 1_000,
             bytes,
             delay: Duration::ZERO,

@@ -230,9 +230,9 @@ impl Sender {
     /// The timeout in force.
     pub(super) fn rto(&self) -> Duration {
         let own = || self.path.rtt.rto();
-        self.law
-            .timeout()
-            .map_or_else(own, |wish| wish * (1 << self.path.rtt.backoff().min(10)))
+        self.law.timeout().map_or_else(own, |interval| {
+            interval * (1 << self.path.rtt.backoff().min(10))
+        })
     }
 
     /// First unacknowledged sequence number.

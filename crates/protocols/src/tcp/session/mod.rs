@@ -19,7 +19,7 @@ use farhaul_core::{
 
 use super::{
     Config,
-    farewell::Farewell,
+    closing::Closing,
     receiver::Receiver,
     sender::Sender,
     stream::{Incoming, Outgoing},
@@ -58,7 +58,7 @@ struct Numbers {
 
 /// The client's part of the handshake that is not over.
 #[derive(Clone, Copy, Debug)]
-struct Knock {
+struct SynState {
     started: Instant,
     /// When to ask again, and the pause after that.
     again: Instant,
@@ -76,13 +76,13 @@ pub(super) struct TcpSession {
     ends: Ends,
     iss: u32,
     datagram: u32,
-    knock: Option<Knock>,
+    syn: Option<SynState>,
     numbers: Option<Numbers>,
     sender: Sender,
     receiver: Receiver,
     out: Outgoing,
     inc: Incoming,
-    life: Life<Farewell>,
+    life: Life<Closing>,
     /// Of the batch in hand, to be filled or placed; kept, for it is long and batches are short.
     extents: Vec<Extent>,
     /// A segment that asks the peer where it stands is to be sent.
@@ -101,7 +101,7 @@ impl TcpSession {
             ends,
             iss,
             datagram,
-            knock: None,
+            syn: None,
             numbers: None,
             sender: Sender::new(config.clone()),
             receiver: Receiver::new(config.receiver),
@@ -127,7 +127,7 @@ impl TcpSession {
         datagram: u32,
     ) -> Self {
         let mut session = Self::new(now, config, ends, iss, datagram);
-        session.knock = Some(Knock {
+        session.syn = Some(SynState {
             started: now,
             again: now + SYN_RTO,
             pause: SYN_RTO,
@@ -182,8 +182,8 @@ impl TcpSession {
         if !self.life.is_open() {
             return;
         }
-        match Farewell::of(&reason).filter(|_| self.numbers.is_some()) {
-            Some(farewell) => self.life.close(now, farewell, self.sender.srtt()),
+        match Closing::of(&reason).filter(|_| self.numbers.is_some()) {
+            Some(close_frame) => self.life.close(now, close_frame, self.sender.srtt()),
             None => self.life.end(),
         }
         self.stats.held.set(now, None);
@@ -209,22 +209,22 @@ impl TcpSession {
     }
 
     fn on_knock_timer(&mut self, now: Instant) {
-        let Some(knock) = &mut self.knock else {
+        let Some(syn) = &mut self.syn else {
             return;
         };
-        if knock.open.is_none() && now.since(knock.started) >= PATIENCE {
+        if syn.open.is_none() && now.since(syn.started) >= PATIENCE {
             self.ended(CloseReason::NoAnswer);
-        } else if knock.again <= now {
-            knock.due = true;
-            knock.pause *= 2;
-            knock.again = now + knock.pause;
+        } else if syn.again <= now {
+            syn.due = true;
+            syn.pause *= 2;
+            syn.again = now + syn.pause;
         }
     }
 
     fn knock_due(&self) -> Option<Instant> {
-        let knock = self.knock.as_ref()?;
-        let patience = knock.open.is_none().then(|| knock.started + PATIENCE);
-        patience.into_iter().chain([knock.again]).min()
+        let syn = self.syn.as_ref()?;
+        let patience = syn.open.is_none().then(|| syn.started + PATIENCE);
+        patience.into_iter().chain([syn.again]).min()
     }
 }
 
@@ -267,14 +267,14 @@ impl Session for TcpSession {
         if !self.life.is_open() {
             return self.life.due().map(|at| (at, Why::Liveness));
         }
-        let knock = self.knock_due().map(|at| (at, Why::Handshake));
+        let syn = self.knock_due().map(|at| (at, Why::Handshake));
         if self.numbers.is_none() {
-            return knock;
+            return syn;
         }
         let life = self.life.idle_at().min(self.life.ping_at());
         let mut first = (life, Why::Liveness);
         for (at, why) in [
-            knock,
+            syn,
             self.sender.next_timeout(),
             self.receiver.next_timeout(),
         ]

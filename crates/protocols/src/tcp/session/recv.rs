@@ -14,7 +14,7 @@ use farhaul_core::{
 
 use super::TcpSession;
 use crate::tcp::{
-    farewell::{Farewell, told},
+    closing::{Closing, told},
     receiver::{Arrival, Verdict},
     sender::Acknowledgement,
     since_stamp,
@@ -100,7 +100,7 @@ impl TcpSession {
 
     /// The peer is there, and knows that this side is.
     fn heard(&mut self, now: Instant, len: usize) {
-        self.knock = None;
+        self.syn = None;
         self.life.on_heard(now);
         self.stats.datagrams_received += 1;
         self.stats.wire_received += len as u64;
@@ -217,7 +217,7 @@ impl TcpSession {
 
     /// The server answered.
     fn on_syn_ack(&mut self, now: Instant, header: &Header) -> Result<(), DecodeError> {
-        let Some(knock) = &mut self.knock else {
+        let Some(syn) = &mut self.syn else {
             // It did not hear that we are through.
             self.ask = self.life.is_open() && self.numbers.is_some();
             return Ok(());
@@ -233,18 +233,18 @@ impl TcpSession {
         let rtt = match stamps {
             Some(stamps) => Some(since_stamp(now, stamps.echo)),
             // Karn: the answer may be to an earlier SYN.
-            None => (knock.tries == 1).then(|| now.since(knock.started)),
+            None => (syn.tries == 1).then(|| now.since(syn.started)),
         };
-        knock.open = Some(open);
-        knock.due = true;
+        syn.open = Some(open);
+        syn.due = true;
         let ecn = header.has(flag::ECE);
         self.life.on_heard(now);
         self.establish(now, hello, header.seq, ecn, rtt);
         self.sender.grant(u64::from(header.window));
         let pause = self.sender.rto();
-        if let Some(knock) = &mut self.knock {
-            knock.pause = pause;
-            knock.again = now + pause;
+        if let Some(syn) = &mut self.syn {
+            syn.pause = pause;
+            syn.again = now + pause;
         }
         Ok(())
     }
@@ -263,14 +263,14 @@ impl TcpSession {
         if seq < self.receiver.next() || seq > self.receiver.announced() {
             return Err(DecodeError::Malformed("FIN outside the window"));
         }
-        self.knock = None;
+        self.syn = None;
         if self.life.is_open() {
             let reason = told(close.cause, close.code, text);
             self.events.push_back(Event::Closed(reason));
             self.stats.held.set(now, None);
             self.sender.close(now);
-            self.life.close(now, Farewell::answer(), self.sender.srtt());
-            self.life.last_word(now);
+            self.life.close(now, Closing::answer(), self.sender.srtt());
+            self.life.answer_close(now);
         } else {
             self.life.end();
         }

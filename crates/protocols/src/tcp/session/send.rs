@@ -13,7 +13,7 @@ use farhaul_core::{
 
 use super::TcpSession;
 use crate::tcp::{
-    farewell::Farewell,
+    closing::Closing,
     receiver::Answer,
     sender::{Permit, Piece},
     stamp,
@@ -30,8 +30,8 @@ struct Batch {
 impl TcpSession {
     pub(super) fn transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
         let now = turn.now;
-        if let Some(farewell) = self.life.take_farewell() {
-            return Some(self.say_farewell(now, &farewell, out));
+        if let Some(close_frame) = self.life.take_closing() {
+            return Some(self.send_close(now, &close_frame, out));
         }
         if !self.life.is_open() {
             return None;
@@ -54,7 +54,7 @@ impl TcpSession {
         if sent.is_some() {
             return sent;
         }
-        let again = self.knock.is_some_and(|k| k.due);
+        let again = self.syn.is_some_and(|k| k.due);
         (self.ask || again).then(|| self.question(now, out))
     }
 
@@ -88,9 +88,9 @@ impl TcpSession {
     }
 
     fn say_hello(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
-        let knock = self.knock.as_mut().filter(|k| k.due)?;
-        knock.due = false;
-        knock.tries += 1;
+        let syn = self.syn.as_mut().filter(|k| k.due)?;
+        syn.due = false;
+        syn.tries += 1;
         let ecn = if self.config.ecn {
             flag::ECE | flag::CWR
         } else {
@@ -120,7 +120,7 @@ impl TcpSession {
         let Some(numbers) = &self.numbers else {
             return Header::default();
         };
-        let open = self.knock.as_ref().and_then(|k| k.open);
+        let open = self.syn.as_ref().and_then(|k| k.open);
         let window = answer.edge.saturating_sub(answer.ack) >> numbers.own_shift;
         let mut sacks = Sacks::default();
         for block in &answer.sacks[..answer.count] {
@@ -142,19 +142,19 @@ impl TcpSession {
         }
     }
 
-    fn say_farewell(&mut self, now: Instant, farewell: &Farewell, out: &mut TxBuf) -> Transmit {
+    fn send_close(&mut self, now: Instant, close_frame: &Closing, out: &mut TxBuf) -> Transmit {
         let answer = self.receiver.piggyback();
-        let mut end = farewell.text.len().min(MAX_TEXT);
-        while !farewell.text.is_char_boundary(end) {
+        let mut end = close_frame.text.len().min(MAX_TEXT);
+        while !close_frame.text.is_char_boundary(end) {
             end -= 1;
         }
         let mut header = self.header(now, self.sender.nxt(), &answer);
         header.flags |= flag::FIN;
         header.close = Some(Close {
-            cause: farewell.cause,
-            code: farewell.code,
+            cause: close_frame.cause,
+            code: close_frame.code,
         });
-        self.single(&header, &farewell.text.as_bytes()[..end], out)
+        self.single(&header, &close_frame.text.as_bytes()[..end], out)
     }
 
     /// Acknowledgements, as many of one length as there are.
@@ -194,8 +194,8 @@ impl TcpSession {
 
     /// What the server wants to hear again has just been said.
     const fn knocked(&mut self) {
-        if let Some(knock) = &mut self.knock {
-            knock.due = false;
+        if let Some(syn) = &mut self.syn {
+            syn.due = false;
         }
     }
 
@@ -224,8 +224,8 @@ impl TcpSession {
         {
             self.extents.clear();
             self.fail(now, CloseReason::Store(error.0));
-            let farewell = self.life.take_farewell()?;
-            return Some(self.say_farewell(now, &farewell, out));
+            let close_frame = self.life.take_closing()?;
+            return Some(self.send_close(now, &close_frame, out));
         }
         self.extents.clear();
         self.sender.batch_sent(now, batch.bytes);

@@ -51,7 +51,7 @@ impl Pair {
 
     /// Both talk until there is news, if there is any in the next minute.
     fn news(&mut self) -> Option<News> {
-        let limit = self.now + Duration::from_secs(60);
+        let limit = self.now + Duration::from_mins(1);
         while self.now < limit {
             let mut words = Vec::new();
             self.server.poll_control(&mut words);
@@ -63,7 +63,7 @@ impl Pair {
             self.client.poll_control(self.now, &mut words);
             self.serve(&words);
             self.blocks();
-            self.now = self.now + STEP;
+            self.now += STEP;
         }
         None
     }

@@ -5,10 +5,10 @@ use crate::udt::wire::LossList;
 
 const FULL: usize = 1_472;
 
-fn receiver(manner: Manner) -> (Receiver, RoundTrip, Instant) {
+fn receiver(behaviour: Behaviour) -> (Receiver, RoundTrip, Instant) {
     let now = Instant::from_nanos(1_000_000_000);
-    let rtt = RoundTrip::new(manner, Some(Duration::from_millis(1)));
-    (Receiver::new(manner, now, seq::MAX, FULL), rtt, now)
+    let rtt = RoundTrip::new(behaviour, Some(Duration::from_millis(1)));
+    (Receiver::new(behaviour, now, seq::MAX, FULL), rtt, now)
 }
 
 fn arrive(r: &mut Receiver, now: Instant, seq: u32, rtt: &RoundTrip) -> Arrival {
@@ -24,9 +24,9 @@ fn told(r: &mut Receiver, now: Instant, rtt: &RoundTrip) -> Vec<(u32, u32)> {
 }
 
 #[test]
-fn a_gap_is_told_at_once_and_again_only_by_the_cured() {
-    for manner in [Manner::Libudt, Manner::Tuned] {
-        let (mut r, rtt, now) = receiver(manner);
+fn a_gap_is_told_at_once_and_again_only_by_the_fixed() {
+    for behaviour in [Behaviour::Libudt, Behaviour::Fixed] {
+        let (mut r, rtt, now) = receiver(behaviour);
         arrive(&mut r, now, seq::MAX, &rtt);
         arrive(&mut r, now, 3, &rtt);
         assert_eq!(told(&mut r, now, &rtt), [(0, 2)], "runs wrap");
@@ -34,18 +34,18 @@ fn a_gap_is_told_at_once_and_again_only_by_the_cured() {
         assert!(told(&mut r, now, &rtt).is_empty());
         let later = now + Duration::from_secs(1);
         let again = told(&mut r, later, &rtt);
-        match manner {
-            Manner::Libudt => assert!(again.is_empty()),
-            Manner::Tuned => assert_eq!(again, [(0, 0), (2, 2)]),
+        match behaviour {
+            Behaviour::Libudt => assert!(again.is_empty()),
+            Behaviour::Fixed => assert_eq!(again, [(0, 0), (2, 2)]),
         }
         assert_eq!(arrive(&mut r, later, 1, &rtt), Arrival::Duplicate);
     }
 }
 
 #[test]
-fn libudt_looks_at_its_clock_late_and_the_cured_in_time() {
-    for (manner, after) in [(Manner::Libudt, 100), (Manner::Tuned, 10)] {
-        let (mut r, rtt, now) = receiver(manner);
+fn libudt_looks_at_its_clock_late_and_the_fixed_in_time() {
+    for (behaviour, after) in [(Behaviour::Libudt, 100), (Behaviour::Fixed, 10)] {
+        let (mut r, rtt, now) = receiver(behaviour);
         arrive(&mut r, now, seq::MAX, &rtt);
         assert_eq!(r.ack(now, 9, &rtt), None);
         let due = now + Duration::from_millis(after);
@@ -69,7 +69,7 @@ fn libudt_looks_at_its_clock_late_and_the_cured_in_time() {
 
 #[test]
 fn an_unconfirmed_acknowledgement_is_repeated() {
-    let (mut r, rtt, now) = receiver(Manner::Tuned);
+    let (mut r, rtt, now) = receiver(Behaviour::Fixed);
     arrive(&mut r, now, seq::MAX, &rtt);
     let at = now + SYN;
     assert!(r.ack(at, 9, &rtt).is_some());
@@ -83,7 +83,7 @@ fn an_unconfirmed_acknowledgement_is_repeated() {
 
 #[test]
 fn light_acknowledgements_come_every_64_packets() {
-    let (mut r, rtt, now) = receiver(Manner::Tuned);
+    let (mut r, rtt, now) = receiver(Behaviour::Fixed);
     let mut light = Vec::new();
     for i in 0..200 {
         arrive(&mut r, now, seq::MAX.wrapping_add(i), &rtt);
@@ -102,7 +102,7 @@ fn light_acknowledgements_come_every_64_packets() {
 
 #[test]
 fn a_short_packet_is_acknowledged_at_once() {
-    let (mut r, rtt, now) = receiver(Manner::Libudt);
+    let (mut r, rtt, now) = receiver(Behaviour::Libudt);
     assert_eq!(
         r.on_data(now, seq::MAX, 40, 1_000),
         Arrival::New(seq::initial(seq::MAX))
@@ -112,7 +112,7 @@ fn a_short_packet_is_acknowledged_at_once() {
 
 #[test]
 fn what_is_beyond_the_window_is_dropped_and_not_missed() {
-    let (mut r, rtt, now) = receiver(Manner::Tuned);
+    let (mut r, rtt, now) = receiver(Behaviour::Fixed);
     assert_eq!(r.on_data(now, 999, FULL, 1_000), Arrival::Outside);
     assert_eq!(
         r.on_data(now, 0x4000_0000, FULL, 1_000),
@@ -124,7 +124,7 @@ fn what_is_beyond_the_window_is_dropped_and_not_missed() {
 
 #[test]
 fn a_drop_leaves_out_the_surplus_number_and_no_more() {
-    let (mut r, rtt, now) = receiver(Manner::Tuned);
+    let (mut r, rtt, now) = receiver(Behaviour::Fixed);
     arrive(&mut r, now, seq::MAX, &rtt);
     arrive(&mut r, now, 5, &rtt);
     let base = seq::initial(seq::MAX) + 1;

@@ -1,6 +1,6 @@
 //! What do acknowledgements and loss lists change? They retire packets, set the peer's window, feed
 //! the estimators, and become the law's events. A light acknowledgement shrinks the window by what it
-//! covers; as in libudt it does not reach the law by itself, but the cured sender passes it on.
+//! covers; as in libudt it does not reach the law by itself, but the fixed sender passes it on.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use farhaul_core::{
     units::Rate,
 };
 
-use super::{Manner, NeverSent, RoundTrip, Sender, Sent};
+use super::{Behaviour, NeverSent, RoundTrip, Sender, Sent};
 use crate::udt::{
     seq,
     wire::{AckState, LossList},
@@ -50,10 +50,10 @@ impl Sender {
         } else if newly > 0 && !self.has_repairs() {
             sample = self.own_sample(now, rtt);
         }
-        if self.pending.packets > 0 && (state.is_some() || self.manner == Manner::Tuned) {
+        if self.pending.packets > 0 && (state.is_some() || self.behaviour == Behaviour::Fixed) {
             self.tell_law(now, sample, rtt);
         }
-        if state.is_some() && self.manner == Manner::Tuned {
+        if state.is_some() && self.behaviour == Behaviour::Fixed {
             self.revisit_first(now, rtt);
         }
         Ok(())
@@ -98,10 +98,10 @@ impl Sender {
         // 100 ms to the µs is the value every receiver starts with.
         let told = (state.rtt_us > 0 && state.rtt_us != 100_000)
             .then(|| Duration::from_micros(state.rtt_us.into()));
-        match (self.manner, told) {
-            (Manner::Libudt, _) => rtt.update(Duration::from_micros(state.rtt_us.into())),
-            (Manner::Tuned, Some(told)) => rtt.update(told),
-            (Manner::Tuned, None) => {}
+        match (self.behaviour, told) {
+            (Behaviour::Libudt, _) => rtt.update(Duration::from_micros(state.rtt_us.into())),
+            (Behaviour::Fixed, Some(told)) => rtt.update(told),
+            (Behaviour::Fixed, None) => {}
         }
         told
     }
@@ -109,7 +109,7 @@ impl Sender {
     /// A light acknowledgement leaves with the packet it is for: a round trip without waiting.
     fn own_sample(&self, now: Instant, rtt: &mut RoundTrip) -> Option<Duration> {
         let newest = self.pending.newest?;
-        if self.manner == Manner::Libudt || newest.resent {
+        if self.behaviour == Behaviour::Libudt || newest.resent {
             return None;
         }
         let sample = now.since(newest.at);
@@ -158,15 +158,15 @@ impl Sender {
             // Runs ascend; one that does not is not looked at twice.
             floor = last + 1;
             span = Some((span.map_or(first, |(start, _)| start), last));
-            match self.manner {
-                Manner::Libudt => self.lose_reported(first..floor, &mut lost),
-                Manner::Tuned => self.lose_settled(now, first..floor, rtt, &mut lost),
+            match self.behaviour {
+                Behaviour::Libudt => self.lose_reported(first..floor, &mut lost),
+                Behaviour::Fixed => self.lose_settled(now, first..floor, rtt, &mut lost),
             }
         }
         let Some(span) = span else {
             return Ok(());
         };
-        if self.manner == Manner::Tuned {
+        if self.behaviour == Behaviour::Fixed {
             self.infer(span.1 + 1);
         }
         if lost.span().is_some() {

@@ -1,5 +1,5 @@
 //! When does silence mean that something has to be sent again? libudt waits for its long timer and
-//! then sends everything again. The cured sender sends the first missing and the newest packet again
+//! then sends everything again. The fixed sender sends the first missing and the newest packet again
 //! after a round trip and its variations: the one fills the hole that holds everything up, the other
 //! lets the receiver see what else it lacks.
 
@@ -10,7 +10,7 @@ use farhaul_core::{
     time::Instant,
 };
 
-use super::{Manner, RoundTrip, SYN, Sender, Sent};
+use super::{Behaviour, RoundTrip, SYN, Sender, Sent};
 
 /// The longest pause between such repeats.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
@@ -31,9 +31,9 @@ impl Sender {
         self.flight.mark_lost(range, &mut Lost::default());
     }
 
-    /// When the cured sender sends something again.
+    /// When the fixed sender sends something again.
     pub(in crate::udt) fn again_at(&self, rtt: &RoundTrip) -> Option<Instant> {
-        if self.manner == Manner::Libudt || self.is_idle() {
+        if self.behaviour == Behaviour::Libudt || self.is_idle() {
             return None;
         }
         let times = [self.revisit_at(rtt), self.repeat_at(rtt)];
@@ -96,7 +96,7 @@ impl Sender {
         }
     }
 
-    /// When the cured sender repeats.
+    /// When the fixed sender repeats.
     fn repeat_at(&self, rtt: &RoundTrip) -> Option<Instant> {
         if self.has_repairs() {
             return None;
@@ -125,7 +125,7 @@ impl Sender {
     /// libudt's long timer expired for the `expired`th time: without anything marked as lost,
     /// everything is.
     pub(in crate::udt) fn expire(&mut self, now: Instant, expired: u32) {
-        if self.manner == Manner::Tuned {
+        if self.behaviour == Behaviour::Fixed {
             return;
         }
         if !self.has_repairs() {

@@ -44,7 +44,7 @@ const fn transmit(to: SocketAddr) -> Transmit {
 impl UdtSession {
     pub(super) fn say(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
         let now = turn.now;
-        if let Some(body) = self.life.take_farewell(now) {
+        if let Some(body) = self.life.take_closing(now) {
             return self.control(&Control::Shutdown(&body), out);
         }
         if !self.life.is_open() {
@@ -151,7 +151,7 @@ impl UdtSession {
             && let Err(error) = turn.store.fill(extents, out.raw())
         {
             self.fail(now, CloseReason::Store(error.0));
-            let body = self.life.take_farewell(now)?;
+            let body = self.life.take_closing(now)?;
             return self.control(&Control::Shutdown(&body), out);
         }
         self.sender.batch_sent(now, batch.bytes, &self.rtt);

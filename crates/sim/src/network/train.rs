@@ -2,7 +2,7 @@
 //! mean something are kept.
 //!
 //! Tens of thousands are under way on a long path, most of them with one datagram, and each is touched
-//! once per link after all others were: so one datagram's head lies within the parcel itself, and what
+//! once per link after all others were: so one datagram's head lies within the train itself, and what
 //! is rare is kept elsewhere.
 
 use farhaul_core::{
@@ -12,12 +12,12 @@ use farhaul_core::{
 
 use super::Segment;
 
-/// The longest head that lies within the parcel.
+/// The longest head that lies within the train.
 const WITHIN: usize = 64;
 
 /// Datagrams that arrive together.
 #[derive(Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct Train {
     /// When they are where they go next.
     pub(super) due: Instant,
     /// The end that sent them, or the number of ends and of the cross traffic.
@@ -69,7 +69,7 @@ impl Head {
     }
 }
 
-impl Default for Parcel {
+impl Default for Train {
     fn default() -> Self {
         Self {
             due: Instant::EPOCH,
@@ -88,7 +88,7 @@ impl Default for Parcel {
     }
 }
 
-impl Parcel {
+impl Train {
     /// Made empty for segments of `batch`, sent by `from`, `stride` apart.
     pub(super) fn renew(&mut self, from: u32, batch: u32, ecn: Ecn, stride: usize) {
         self.from = from;

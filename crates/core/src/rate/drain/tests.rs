@@ -23,8 +23,8 @@ struct World {
     on_way: VecDeque<(u64, u64)>,
     /// When it arrived, and how much.
     waits: VecDeque<(u64, u64)>,
-    reports: VecDeque<(u64, Taken)>,
-    intake: Intake,
+    reports: VecDeque<(u64, Drained)>,
+    drain: DrainEstimate,
 }
 
 impl World {
@@ -35,7 +35,7 @@ impl World {
     /// One millisecond, in which the host takes at most `most` bytes.
     fn step(&mut self, mut most: u64) {
         self.ms += 1;
-        let window = WINDOW.min(self.intake.granted());
+        let window = WINDOW.min(self.drain.granted());
         let room = window.saturating_sub(self.sent - self.known);
         let bytes = room.min(LINK_PER_MS);
         self.sent += bytes;
@@ -58,7 +58,7 @@ impl World {
 
     fn report(&mut self) {
         if self.ms.is_multiple_of(REPORT_MS) && self.newest_ms > 0 {
-            let taken = Taken {
+            let taken = Drained {
                 at_us: self.ms * 1_000,
                 bytes: self.taken,
                 delay: Duration::from_millis(self.ms - self.newest_ms),
@@ -66,7 +66,7 @@ impl World {
             self.reports.push_back((self.ms + PATH_MS, taken));
         }
         while let Some((_, taken)) = self.reports.pop_front_if(|(at, _)| *at <= self.ms) {
-            let way = Way {
+            let way = RatePath {
                 rtt: Duration::from_millis(2 * PATH_MS),
                 interval: Duration::from_millis(REPORT_MS),
                 datagram: 9_000,
@@ -74,7 +74,7 @@ impl World {
                 window: WINDOW,
             };
             self.known = taken.bytes;
-            self.intake.update(taken, &way);
+            self.drain.update(taken, &way);
         }
     }
 
@@ -120,7 +120,7 @@ fn one_that_keeps_up_is_not_held_back_nor_for_a_pause() {
     w.run(80, |_| 0);
     for _ in 0..3_000 {
         w.step(2 * LINK_PER_MS);
-        assert_eq!(w.intake.granted(), u64::MAX);
+        assert_eq!(w.drain.granted(), u64::MAX);
     }
 }
 
@@ -128,9 +128,9 @@ fn one_that_keeps_up_is_not_held_back_nor_for_a_pause() {
 fn one_that_recovers_gets_everything_again() {
     let mut w = World::default();
     w.run(3_000, |_| LINK_PER_MS / 4);
-    assert!(w.intake.granted() < WINDOW);
+    assert!(w.drain.granted() < WINDOW);
     w.run(3_000, |_| 2 * LINK_PER_MS);
-    assert_eq!(w.intake.granted(), u64::MAX);
+    assert_eq!(w.drain.granted(), u64::MAX);
 }
 
 #[test]
@@ -141,21 +141,21 @@ fn nonsense_is_survived_and_grants_the_least() {
 
 /// What is granted after reports and a path that cannot be.
 fn nonsense(rtt: Duration) -> u64 {
-    let mut intake = Intake::default();
+    let mut drain = DrainEstimate::default();
     for at_us in [0, u64::MAX, 5, u64::MAX, 7] {
-        let taken = Taken {
+        let taken = Drained {
             at_us,
             bytes: u64::MAX - at_us,
             delay: Duration::MAX,
         };
-        let way = Way {
+        let way = RatePath {
             rtt,
             interval: Duration::ZERO,
             datagram: u32::MAX,
             in_flight: 0,
             window: 0,
         };
-        intake.update(taken, &way);
+        drain.update(taken, &way);
     }
-    intake.granted()
+    drain.granted()
 }

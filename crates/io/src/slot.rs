@@ -1,7 +1,7 @@
-//! Who is one session to its shard? A [`Seat`]: the session, its app and what the shard keeps for them.
+//! Who is one session to its shard? A [`Slot`]: the session, its app and what the shard keeps for them.
 //!
-//! Invariant: a panic in a session or its app is the fault of that seat alone: it is caught where the
-//! seat was called, the seat is called no more but to tell its app, and its shard goes on.
+//! Invariant: a panic in a session or its app is the fault of that entry alone: it is caught where the
+//! entry was called, the entry is called no more but to tell its app, and its shard goes on.
 
 use std::{
     any::Any,
@@ -48,7 +48,7 @@ pub(crate) enum Standing {
 }
 
 /// One session with its app.
-pub(crate) struct Seat<A> {
+pub(crate) struct Slot<A> {
     pub(crate) id: u64,
     pub(crate) session: Box<dyn Session>,
     pub(crate) app: A,
@@ -75,7 +75,7 @@ pub(crate) struct Seat<A> {
     fault: Option<String>,
 }
 
-impl<A: App> Seat<A> {
+impl<A: App> Slot<A> {
     pub(crate) fn new(
         (id, session): (u64, Box<dyn Session>),
         from: SocketAddr,
@@ -101,7 +101,7 @@ impl<A: App> Seat<A> {
         }
     }
 
-    /// Runs `work` on the seat; `None` if it panicked, now or before.
+    /// Runs `work` on the entry; `None` if it panicked, now or before.
     pub(crate) fn guard<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> Option<R> {
         if self.fault.is_some() {
             return None;
@@ -116,11 +116,11 @@ impl<A: App> Seat<A> {
     }
 
     /// After a panic: the session is asked for a last word, once, for the fault may be its app's.
-    pub(crate) fn last_word(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
+    pub(crate) fn poll_close(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
         let fault = self.fault.take()?;
-        let transmit = self.guard(|seat| {
-            seat.session.close(now, INTERNAL, "internal error");
-            let (session, mut turn) = seat.turn(now);
+        let transmit = self.guard(|entry| {
+            entry.session.close(now, INTERNAL, "internal error");
+            let (session, mut turn) = entry.turn(now);
             session.poll_transmit(&mut turn, out)
         });
         self.fault = Some(fault);
@@ -134,7 +134,8 @@ impl<A: App> Seat<A> {
 
     /// The session's counters, as far as it can be asked.
     pub(crate) fn stats(&mut self) -> Stats {
-        self.guard(|seat| seat.session.stats()).unwrap_or_default()
+        self.guard(|entry| entry.session.stats())
+            .unwrap_or_default()
     }
 
     /// The session with its turn and app, borrowed apart.
@@ -149,8 +150,8 @@ impl<A: App> Seat<A> {
 
     pub(crate) fn receive(&mut self, now: Instant, batch: Received<'_>) {
         self.heard = true;
-        self.guard(|seat| {
-            let (session, mut turn) = seat.turn(now);
+        self.guard(|entry| {
+            let (session, mut turn) = entry.turn(now);
             session.handle_datagrams(&mut turn, batch);
         });
     }
@@ -161,22 +162,22 @@ impl<A: App> Seat<A> {
             return;
         };
         self.fired = Some(deadline);
-        self.guard(|seat| {
-            let due = seat.session.poll_timeout().map(|(at, _)| at);
+        self.guard(|entry| {
+            let due = entry.session.poll_timeout().map(|(at, _)| at);
             if due.is_some_and(|at| at <= now) {
-                let (session, mut turn) = seat.turn(now);
+                let (session, mut turn) = entry.turn(now);
                 session.handle_timeout(&mut turn);
             }
         });
     }
 
     pub(crate) fn close(&mut self, now: Instant, code: u32, text: &str) {
-        self.guard(|seat| seat.session.close(now, code, text));
+        self.guard(|entry| entry.session.close(now, code, text));
     }
 
     pub(crate) fn control(&mut self, now: Instant, control: Control<'_>) {
-        self.guard(|seat| {
-            let (session, mut turn) = seat.turn(now);
+        self.guard(|entry| {
+            let (session, mut turn) = entry.turn(now);
             session.handle_control(&mut turn, control);
         });
     }
@@ -184,15 +185,15 @@ impl<A: App> Seat<A> {
     /// Hands the session's events to the app; true if there were any. `admit` chooses the app when the
     /// session connects.
     pub(crate) fn tell(&mut self, now: Instant, mut admit: impl FnMut(&mut Self)) -> bool {
-        self.guard(|seat| {
+        self.guard(|entry| {
             let mut told = false;
-            while let Some(event) = seat.session.poll_event() {
+            while let Some(event) = entry.session.poll_event() {
                 match &event {
-                    Event::Connected { .. } => admit(seat),
-                    Event::Closed(reason) => seat.reason = Some(reason.clone()),
+                    Event::Connected { .. } => admit(entry),
+                    Event::Closed(reason) => entry.reason = Some(reason.clone()),
                     _ => {}
                 }
-                seat.app.on_event(now, event, &mut *seat.session);
+                entry.app.on_event(now, event, &mut *entry.session);
                 told = true;
             }
             told
@@ -202,12 +203,13 @@ impl<A: App> Seat<A> {
 
     /// The app decides what is next.
     pub(crate) fn poll(&mut self, now: Instant) {
-        self.guard(|seat| seat.app.poll(now, &mut *seat.session));
+        self.guard(|entry| entry.app.poll(now, &mut *entry.session));
     }
 
     /// Nothing more is to be done for it.
     pub(crate) fn is_over(&mut self) -> bool {
-        self.guard(|seat| seat.session.is_closed()).unwrap_or(true)
+        self.guard(|entry| entry.session.is_closed())
+            .unwrap_or(true)
     }
 
     /// Makes sure that the app has been told why the session is over.
@@ -224,7 +226,7 @@ impl<A: App> Seat<A> {
             None => otherwise,
         };
         let event = Event::Closed(reason.clone());
-        self.guard(|seat| seat.app.on_event(now, event, &mut *seat.session));
+        self.guard(|entry| entry.app.on_event(now, event, &mut *entry.session));
         self.fault = self.fault.take().or(fault);
         reason
     }
@@ -248,9 +250,9 @@ impl<A: App> Seat<A> {
     }
 
     pub(crate) fn deadline(&mut self) -> Option<Instant> {
-        let deadline = self.guard(|seat| {
-            let session = seat.session.poll_timeout().map(|(at, _)| at);
-            session.into_iter().chain(seat.app.next_wake()).min()
+        let deadline = self.guard(|entry| {
+            let session = entry.session.poll_timeout().map(|(at, _)| at);
+            session.into_iter().chain(entry.app.next_wake()).min()
         });
         deadline.flatten()
     }

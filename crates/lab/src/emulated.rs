@@ -1,4 +1,4 @@
-//! How does a real program do on a path that is not there? A [`Course`] is an emulated network with
+//! How does a real program do on a path that is not there? A [`EmulatedRun`] is an emulated network with
 //! this very program at both ends: each run starts a server on the far host and a client on the
 //! near one, as separate processes, and reads what the client says.
 
@@ -22,16 +22,16 @@ use farhaul_udp::netns;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use self::relayed::{Passage, Relayed};
+use self::relayed::{RelayPath, Relayed};
 use crate::{bench::Report, grid::System, iperf, results::Cell};
 
 /// Where servers on the far host listen.
 const PORT: u16 = 17_992;
 
-/// Why a run on the course has no result.
+/// Why an emulated run has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum CourseError {
+pub enum EmulatedRunError {
     /// The network could not be built, or broke.
     #[error(transparent)]
     Wan(#[from] WanError),
@@ -99,7 +99,7 @@ pub fn network(cell: Cell, rate: Rate, seed: u64) -> WanConfig {
 }
 
 /// An emulated network and the program that runs on it.
-pub struct Course {
+pub struct EmulatedRun {
     ground: Ground,
     program: PathBuf,
     /// Where the programs keep their keys, so that nobody's own are touched.
@@ -116,21 +116,21 @@ enum Ground {
     Relay(Box<Relayed>),
 }
 
-impl Course {
+impl EmulatedRun {
     /// Builds two hosts; `program` is the farhaul binary.
-    pub fn build(network: &WanConfig, program: &Path) -> Result<Self, CourseError> {
+    pub fn build(network: &WanConfig, program: &Path) -> Result<Self, EmulatedRunError> {
         Self::on(Ground::Hosts(Box::new(Wan::start(network)?)), program)
     }
 
     /// Without privileges: each run goes through a UDP relay on this host. Only our own protocols can.
-    pub fn relayed(network: &WanConfig, program: &Path) -> Result<Self, CourseError> {
+    pub fn relayed(network: &WanConfig, program: &Path) -> Result<Self, EmulatedRunError> {
         network.validate()?;
         Self::on(Ground::Relay(Box::new(Relayed::new(network))), program)
     }
 
-    fn on(ground: Ground, program: &Path) -> Result<Self, CourseError> {
-        let config =
-            tempfile::tempdir().map_err(|e| CourseError::Start("a temporary folder".into(), e))?;
+    fn on(ground: Ground, program: &Path) -> Result<Self, EmulatedRunError> {
+        let config = tempfile::tempdir()
+            .map_err(|e| EmulatedRunError::Start("a temporary folder".into(), e))?;
         Ok(Self {
             ground,
             program: program.to_path_buf(),
@@ -147,7 +147,7 @@ impl Course {
     }
 
     /// Takes the network down and says how it went.
-    pub fn finish(self) -> Result<WanReport, CourseError> {
+    pub fn finish(self) -> Result<WanReport, EmulatedRunError> {
         match self.ground {
             Ground::Hosts(wan) => Ok(wan.finish()?),
             Ground::Relay(relayed) => relayed.finish(),
@@ -155,7 +155,7 @@ impl Course {
     }
 
     /// `farhaul bench` for `seconds` with `more` arguments.
-    pub fn bench(&self, seconds: u64, more: &[&str]) -> Result<Report, CourseError> {
+    pub fn bench(&self, seconds: u64, more: &[&str]) -> Result<Report, EmulatedRunError> {
         let server = self.serve(&["bench", "serve", "-1"])?;
         let time = seconds.to_string();
         let args = ["bench", server.address(), "-t", &time, "--json"];
@@ -163,7 +163,7 @@ impl Course {
     }
 
     /// `farhaul bench` of `system` for `seconds`.
-    pub fn bench_system(&self, system: &System, seconds: u64) -> Result<Report, CourseError> {
+    pub fn bench_system(&self, system: &System, seconds: u64) -> Result<Report, EmulatedRunError> {
         let named = ["--protocol", &system.protocol];
         let server = self.serve(&[&["bench", "serve", "-1"][..], &named].concat())?;
         let time = seconds.to_string();
@@ -173,7 +173,7 @@ impl Course {
     }
 
     /// The kernel's TCP under `law` for `seconds`, driven by our own blaster.
-    pub fn tcp(&self, law: &str, seconds: u64) -> Result<Report, CourseError> {
+    pub fn tcp(&self, law: &str, seconds: u64) -> Result<Report, EmulatedRunError> {
         let far = self.far()?;
         let listen = format!("{}:{PORT}", far.address());
         let _server = start(far, self.own(&["_tcp", "serve", &listen]))?;
@@ -183,7 +183,7 @@ impl Course {
 
     /// Our TCP under `law` with packets of `mtu` bytes for `seconds`, with the rate of every second and
     /// what the law takes.
-    pub fn bench_tcp(&self, law: &str, mtu: u32, seconds: u64) -> Result<Report, CourseError> {
+    pub fn bench_tcp(&self, law: &str, mtu: u32, seconds: u64) -> Result<Report, EmulatedRunError> {
         let protocol = format!("tcp:mtu={mtu}");
         let named = ["--protocol", &protocol];
         let server = self.serve(&[&["bench", "serve", "-1"][..], &named].concat())?;
@@ -204,7 +204,12 @@ impl Course {
 
     /// The kernel's TCP under `law` for `seconds`, driven by iperf3, with packets of `mtu` bytes if that
     /// is given.
-    pub fn iperf3(&self, law: &str, seconds: u64, mtu: Option<u32>) -> Result<Report, CourseError> {
+    pub fn iperf3(
+        &self,
+        law: &str,
+        seconds: u64,
+        mtu: Option<u32>,
+    ) -> Result<Report, EmulatedRunError> {
         let far = self.far()?;
         let mut server = Command::new("iperf3");
         server.args(["-s", "-1", "-J"]);
@@ -218,7 +223,7 @@ impl Course {
             client.args(["-M", &mtu.saturating_sub(40).to_string()]);
         }
         let json = self.ask(client)?;
-        iperf::read(&json, law).map_err(|said| CourseError::Failed {
+        iperf::read(&json, law).map_err(|said| EmulatedRunError::Failed {
             command: "iperf3".into(),
             said,
             code: None,
@@ -227,36 +232,36 @@ impl Course {
 
     /// `farhaul cp` of `from` into the folder `into`, through `farhaul serve`; timed from outside, so
     /// that nothing the program does is left out.
-    pub fn copy(&self, from: &[&Path], into: &Path) -> Result<Copied, CourseError> {
-        let share = format!("course={}:rw", into.display());
+    pub fn copy(&self, from: &[&Path], into: &Path) -> Result<Copied, EmulatedRunError> {
+        let share = format!("copy={}:rw", into.display());
         let server = self.serve(&["serve", "--share", &share, "--allow", "any"])?;
         let mut cp = self.own(&["cp", "--json", "--trust-any"]);
-        cp.args(from).arg(format!("{}::course/", server.address()));
+        cp.args(from).arg(format!("{}::copy/", server.address()));
         let begin = clock::now();
         let json = self.ask(cp)?;
         let seconds = clock::now().since(begin).as_secs_f64();
         let word: Value = serde_json::from_str(&json)
-            .map_err(|e| CourseError::Word("farhaul cp".into(), e.to_string()))?;
+            .map_err(|e| EmulatedRunError::Word("farhaul cp".into(), e.to_string()))?;
         match word["bytes_payload"].as_u64() {
             Some(bytes) => Ok(Copied {
                 seconds,
                 bytes,
                 max_rss: ["sender", "receiver"].map(|end| word[end]["max_rss_bytes"].as_u64()),
             }),
-            None => Err(CourseError::Word("farhaul cp".into(), json)),
+            None => Err(EmulatedRunError::Word("farhaul cp".into(), json)),
         }
     }
 
     /// The far host, for what only a host can carry.
-    const fn far(&self) -> Result<&Host, CourseError> {
+    const fn far(&self) -> Result<&Host, EmulatedRunError> {
         match &self.ground {
             Ground::Hosts(wan) => Ok(wan.far()),
-            Ground::Relay(_) => Err(CourseError::NoHosts),
+            Ground::Relay(_) => Err(EmulatedRunError::NoHosts),
         }
     }
 
     /// Starts one of our own servers on the far side.
-    fn serve(&self, args: &[&str]) -> Result<Server<'_>, CourseError> {
+    fn serve(&self, args: &[&str]) -> Result<Server<'_>, EmulatedRunError> {
         let mut command = self.own(args);
         match &self.ground {
             Ground::Hosts(wan) => {
@@ -278,13 +283,13 @@ impl Course {
     }
 
     /// Runs a client to its end; what it wrote to its output.
-    fn ask(&self, mut command: Command) -> Result<String, CourseError> {
+    fn ask(&self, mut command: Command) -> Result<String, EmulatedRunError> {
         let words = words(&command);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let failed = |e| CourseError::Start(words.clone(), e);
+        let failed = |e| EmulatedRunError::Start(words.clone(), e);
         let child = match &self.ground {
             Ground::Hosts(wan) if self.together => wan.far().spawn(command),
             Ground::Hosts(wan) => wan.near().spawn(command),
@@ -301,7 +306,7 @@ impl Course {
             "" => format!("{} {said}", output.status),
             last => last.to_string(),
         };
-        Err(CourseError::Failed {
+        Err(EmulatedRunError::Failed {
             command: words,
             said: text,
             code: output.status.code(),
@@ -315,7 +320,7 @@ enum Server<'a> {
         #[expect(dead_code, reason = "kept for its end")] Service,
         String,
     ),
-    Relayed(Passage<'a>),
+    Relayed(RelayPath<'a>),
 }
 
 impl Server<'_> {
@@ -328,13 +333,13 @@ impl Server<'_> {
     }
 }
 
-fn start(host: &Host, mut command: Command) -> Result<Service, CourseError> {
+fn start(host: &Host, mut command: Command) -> Result<Service, EmulatedRunError> {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let words = words(&command);
-    Service::start(host, command).map_err(|e| CourseError::Start(words, e))
+    Service::start(host, command).map_err(|e| EmulatedRunError::Start(words, e))
 }
 
 fn words(command: &Command) -> String {
@@ -344,9 +349,9 @@ fn words(command: &Command) -> String {
     format!("{name} {}", verb.to_string_lossy())
 }
 
-fn report(json: &str) -> Result<Report, CourseError> {
+fn report(json: &str) -> Result<Report, EmulatedRunError> {
     serde_json::from_str(json)
-        .map_err(|e| CourseError::Word("farhaul bench".into(), format!("{e}: {json}")))
+        .map_err(|e| EmulatedRunError::Word("farhaul bench".into(), format!("{e}: {json}")))
 }
 
 #[cfg(test)]

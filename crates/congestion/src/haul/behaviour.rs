@@ -54,7 +54,7 @@ pub(super) enum Others {
 
 /// The claim, and what it makes the law remember.
 #[derive(Clone, Debug)]
-pub(super) struct Manner {
+pub(super) struct Behaviour {
     pub(super) sharing: Sharing,
     delay: Delay,
     others: Others,
@@ -62,13 +62,13 @@ pub(super) struct Manner {
     most: Rate,
 }
 
-impl Default for Manner {
+impl Default for Behaviour {
     fn default() -> Self {
         Self::new(Sharing::default())
     }
 }
 
-impl Manner {
+impl Behaviour {
     pub(super) const fn new(sharing: Sharing) -> Self {
         Self {
             sharing,

@@ -11,13 +11,13 @@ pub const CODE_STORE: u32 = u32::MAX;
 
 /// What the peer is told at the end.
 #[derive(Clone, Debug)]
-pub(super) struct Farewell {
+pub(super) struct Closing {
     pub(super) cause: Cause,
     pub(super) code: u32,
     pub(super) text: String,
 }
 
-impl Farewell {
+impl Closing {
     /// The answer to the peer's.
     pub(super) const fn answer() -> Self {
         Self {

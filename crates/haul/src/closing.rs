@@ -14,7 +14,7 @@ pub const CODE_INTERNAL: u32 = 1;
 
 /// What the peer is told at the end.
 #[derive(Clone, Debug)]
-pub(crate) struct Farewell {
+pub(crate) struct Closing {
     pub(crate) cause: Cause,
     pub(crate) code: u32,
     pub(crate) text: String,
@@ -37,7 +37,7 @@ pub(crate) fn told(cause: Cause, code: u32, text: String) -> CloseReason {
 }
 
 /// What the peer is told when this side closes for `reason`; nothing if nobody would hear it.
-pub(crate) fn farewell(reason: &CloseReason) -> Option<Farewell> {
+pub(crate) fn close_frame(reason: &CloseReason) -> Option<Closing> {
     let (cause, code, text) = match reason {
         CloseReason::Local { code, text } => (Cause::Application, *code, text),
         CloseReason::Auth(text) => (Cause::Auth, 0, text),
@@ -46,7 +46,7 @@ pub(crate) fn farewell(reason: &CloseReason) -> Option<Farewell> {
         CloseReason::Internal(text) => (Cause::Application, CODE_INTERNAL, text),
         _ => return None,
     };
-    Some(Farewell {
+    Some(Closing {
         cause,
         code,
         text: text.clone(),

@@ -1,7 +1,7 @@
 //! Who sits on this socket? Sessions with their apps, found by id, ordered by deadline, and served
 //! in the order in which they became ready.
 //!
-//! Invariants: a slot is in `ready` at most once, exactly when its seat says `queued`; a queued seat
+//! Invariants: a slot is in `ready` at most once, exactly when its entry says `queued`; a queued entry
 //! has no deadline, because it is about to be served anyway.
 
 use std::{
@@ -14,12 +14,12 @@ use farhaul_core::{app::App, control::Control, time::Instant};
 use crate::{
     deadlines::Deadlines,
     lanes::{Lanes, News},
-    seat::Seat,
+    slot::Slot,
 };
 
-/// All seats of a shard.
-pub(crate) struct Seats<A> {
-    slots: Vec<Option<Seat<A>>>,
+/// All sessions of a shard.
+pub(crate) struct SessionTable<A> {
+    slots: Vec<Option<Slot<A>>>,
     free: Vec<usize>,
     ids: HashMap<u64, usize>,
     peers: HashMap<SocketAddr, usize>,
@@ -29,7 +29,7 @@ pub(crate) struct Seats<A> {
     ready: VecDeque<usize>,
 }
 
-impl<A: App> Seats<A> {
+impl<A: App> SessionTable<A> {
     pub(crate) fn new() -> Self {
         Self {
             slots: Vec::new(),
@@ -46,21 +46,21 @@ impl<A: App> Seats<A> {
         self.ids.len()
     }
 
-    /// Seats a session and queues it; `None` if its id is taken.
-    pub(crate) fn add(&mut self, seat: Seat<A>) -> Option<usize> {
-        if self.ids.contains_key(&seat.id) {
+    /// Enters a session and queues it; `None` if its id is taken.
+    pub(crate) fn add(&mut self, entry: Slot<A>) -> Option<usize> {
+        if self.ids.contains_key(&entry.id) {
             return None;
         }
-        debug_assert!(!seat.queued, "a seat elsewhere");
+        debug_assert!(!entry.queued, "an entry elsewhere");
         let slot = self.free.pop().unwrap_or(self.slots.len());
         if slot == self.slots.len() {
             self.slots.push(None);
         }
-        self.ids.insert(seat.id, slot);
-        if let Some(peer) = seat.peer {
+        self.ids.insert(entry.id, slot);
+        if let Some(peer) = entry.peer {
             self.peers.insert(peer, slot);
         }
-        self.slots[slot] = Some(seat);
+        self.slots[slot] = Some(entry);
         self.queue(slot);
         Some(slot)
     }
@@ -73,49 +73,49 @@ impl<A: App> Seats<A> {
         self.peers.get(&peer).copied()
     }
 
-    pub(crate) fn get(&mut self, slot: usize) -> Option<&mut Seat<A>> {
+    pub(crate) fn get(&mut self, slot: usize) -> Option<&mut Slot<A>> {
         self.slots.get_mut(slot)?.as_mut()
     }
 
     /// Frees a slot.
-    pub(crate) fn remove(&mut self, slot: usize) -> Option<Seat<A>> {
-        let mut seat = self.slots.get_mut(slot)?.take()?;
-        seat.queued = false;
-        self.ids.remove(&seat.id);
-        if let Some(peer) = seat.peer.filter(|p| self.peers.get(p) == Some(&slot)) {
+    pub(crate) fn remove(&mut self, slot: usize) -> Option<Slot<A>> {
+        let mut entry = self.slots.get_mut(slot)?.take()?;
+        entry.queued = false;
+        self.ids.remove(&entry.id);
+        if let Some(peer) = entry.peer.filter(|p| self.peers.get(p) == Some(&slot)) {
             self.peers.remove(&peer);
         }
-        if let (Some(index), Some(lanes)) = (seat.lane, &mut self.lanes) {
+        if let (Some(index), Some(lanes)) = (entry.lane, &mut self.lanes) {
             lanes.close(index);
         }
         self.deadlines.set(slot, None);
         self.ready.retain(|s| *s != slot);
         self.free.push(slot);
-        Some(seat)
+        Some(entry)
     }
 
-    /// Frees a slot if its seat is as `wanted`.
+    /// Frees a slot if its entry is as `wanted`.
     pub(crate) fn remove_if(
         &mut self,
         slot: usize,
-        wanted: impl FnOnce(&mut Seat<A>) -> bool,
-    ) -> Option<Seat<A>> {
+        wanted: impl FnOnce(&mut Slot<A>) -> bool,
+    ) -> Option<Slot<A>> {
         let wanted = self.slots.get_mut(slot)?.as_mut().is_some_and(wanted);
         wanted.then(|| self.remove(slot)).flatten()
     }
 
     /// Frees a slot that is in use, if there is one.
-    pub(crate) fn remove_any(&mut self) -> Option<Seat<A>> {
+    pub(crate) fn remove_any(&mut self) -> Option<Slot<A>> {
         let slot = self.slots.iter().position(Option::is_some)?;
         self.remove(slot)
     }
 
-    /// Queues a seat to be served.
+    /// Queues an entry to be served.
     pub(crate) fn queue(&mut self, slot: usize) {
-        if let Some(Some(seat)) = self.slots.get_mut(slot)
-            && !seat.queued
+        if let Some(Some(entry)) = self.slots.get_mut(slot)
+            && !entry.queued
         {
-            seat.queued = true;
+            entry.queued = true;
             self.ready.push_back(slot);
         }
     }
@@ -128,18 +128,18 @@ impl<A: App> Seats<A> {
 
     /// Closes every session.
     pub(crate) fn close_all(&mut self, now: Instant, code: u32, text: &str) {
-        for seat in self.slots.iter_mut().flatten() {
-            seat.close(now, code, text);
+        for entry in self.slots.iter_mut().flatten() {
+            entry.close(now, code, text);
         }
         self.queue_all();
     }
 
     /// The session in `slot` gets the lane `index`, which is open.
     pub(crate) fn join(&mut self, now: Instant, slot: usize, index: usize) {
-        if let (Some(lanes), Some(Some(seat))) = (&mut self.lanes, self.slots.get_mut(slot)) {
-            lanes.seat(index, slot);
-            seat.lane = Some(index);
-            seat.control(now, Control::Opened);
+        if let (Some(lanes), Some(Some(entry))) = (&mut self.lanes, self.slots.get_mut(slot)) {
+            lanes.entry(index, slot);
+            entry.lane = Some(index);
+            entry.control(now, Control::Opened);
         }
     }
 
@@ -169,13 +169,13 @@ impl<A: App> Seats<A> {
                 | News::Writable(slot)
                 | News::Over(slot, _) => *slot,
             };
-            let Some(Some(seat)) = self.slots.get_mut(slot) else {
+            let Some(Some(entry)) = self.slots.get_mut(slot) else {
                 continue;
             };
             match news {
-                News::Opened(_) => seat.control(now, Control::Opened),
-                News::Heard(_) => seat.listen(now, index, &mut lanes),
-                News::Over(_, why) => seat.hang_up(now, index, &why, &mut lanes),
+                News::Opened(_) => entry.control(now, Control::Opened),
+                News::Heard(_) => entry.listen(now, index, &mut lanes),
+                News::Over(_, why) => entry.hang_up(now, index, &why, &mut lanes),
                 News::Writable(_) | News::Nothing => {}
             }
             self.queue(slot);
@@ -186,11 +186,11 @@ impl<A: App> Seats<A> {
     /// Lets the session say on its lane what it has to.
     pub(crate) fn pump(&mut self, slot: usize, now: Instant) {
         if let Some(lanes) = &mut self.lanes
-            && let Some(Some(seat)) = self.slots.get_mut(slot)
-            && let Some(index) = seat.lane
+            && let Some(Some(entry)) = self.slots.get_mut(slot)
+            && let Some(index) = entry.lane
         {
             lanes.fill(index, |room, into| {
-                seat.guard(|seat| seat.session.poll_control(now, room, into));
+                entry.guard(|entry| entry.session.poll_control(now, room, into));
             });
         }
     }
@@ -199,11 +199,11 @@ impl<A: App> Seats<A> {
         !self.ready.is_empty()
     }
 
-    /// The seat that has waited longest; it is no longer queued.
+    /// The entry that has waited longest; it is no longer queued.
     pub(crate) fn next_ready(&mut self) -> Option<usize> {
         let slot = self.ready.pop_front()?;
-        if let Some(Some(seat)) = self.slots.get_mut(slot) {
-            seat.queued = false;
+        if let Some(Some(entry)) = self.slots.get_mut(slot) {
+            entry.queued = false;
         }
         Some(slot)
     }
@@ -212,24 +212,24 @@ impl<A: App> Seats<A> {
     pub(crate) fn expire(&mut self, now: Instant) {
         while let Some(slot) = self.deadlines.due(now) {
             self.deadlines.set(slot, None);
-            let Some(Some(seat)) = self.slots.get_mut(slot) else {
+            let Some(Some(entry)) = self.slots.get_mut(slot) else {
                 continue;
             };
-            seat.expire(now);
+            entry.expire(now);
             self.queue(slot);
         }
     }
 
-    /// Arms the deadline of a seat that was served at `now`, whether or not it is queued again: who
+    /// Arms the deadline of an entry that was served at `now`, whether or not it is queued again: who
     /// always has something to send has deadlines too. False if its deadline passed, was served and did
     /// not move; it is put off so that the shard does not spin.
     pub(crate) fn arm(&mut self, slot: usize, now: Instant) -> bool {
-        let Some(Some(seat)) = self.slots.get_mut(slot) else {
+        let Some(Some(entry)) = self.slots.get_mut(slot) else {
             return true;
         };
-        let deadline = seat.deadline();
-        let stuck = deadline.is_some_and(|at| at <= now && seat.fired == Some(at));
-        seat.fired = None;
+        let deadline = entry.deadline();
+        let stuck = deadline.is_some_and(|at| at <= now && entry.fired == Some(at));
+        entry.fired = None;
         let deadline = if stuck { Some(now + PUT_OFF) } else { deadline };
         self.deadlines.set(slot, deadline);
         !stuck

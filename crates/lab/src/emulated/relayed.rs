@@ -17,7 +17,7 @@ use farhaul_emu::{
 
 use farhaul_udp::netns;
 
-use super::{CourseError, words};
+use super::{EmulatedRunError, words};
 
 /// A network that exists while something is served on it.
 pub(super) struct Relayed {
@@ -34,15 +34,15 @@ impl Relayed {
     }
 
     /// Starts a server and a relay before it.
-    pub(super) fn serve(&self, mut command: Command) -> Result<Passage<'_>, CourseError> {
+    pub(super) fn serve(&self, mut command: Command) -> Result<RelayPath<'_>, EmulatedRunError> {
         let words = words(&command);
-        let failed = |e| CourseError::Start(words.clone(), e);
+        let failed = |e| EmulatedRunError::Start(words.clone(), e);
         command
             .args(["--listen", "127.0.0.1:0"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        let mut passage = Passage {
+        let mut path = RelayPath {
             relayed: self,
             server: netns::die_with_this_thread(&mut command)
                 .spawn()
@@ -50,7 +50,7 @@ impl Relayed {
             relay: None,
             address: String::new(),
         };
-        let to = whereabouts(&mut passage.server).map_err(failed)?;
+        let to = whereabouts(&mut path.server).map_err(failed)?;
         let [mut forward, mut back] =
             [&self.network.near_to_far, &self.network.far_to_near].map(Clone::clone);
         for path in [&mut forward, &mut back] {
@@ -65,35 +65,35 @@ impl Relayed {
             memory: self.network.memory,
         })
         .map_err(failed)?;
-        passage.address = relay.local_addr().to_string();
-        passage.relay = Some(relay);
-        Ok(passage)
+        path.address = relay.local_addr().to_string();
+        path.relay = Some(relay);
+        Ok(path)
     }
 
     /// How the last run's network did.
-    pub(super) fn finish(self) -> Result<WanReport, CourseError> {
+    pub(super) fn finish(self) -> Result<WanReport, EmulatedRunError> {
         let nothing = || io::Error::other("nothing has crossed it");
         let last = self.last.into_inner();
-        last.ok_or_else(|| CourseError::Start("the relay".into(), nothing()))
+        last.ok_or_else(|| EmulatedRunError::Start("the relay".into(), nothing()))
     }
 }
 
 /// A server behind a relay; both end when dropped.
-pub(super) struct Passage<'a> {
+pub(super) struct RelayPath<'a> {
     relayed: &'a Relayed,
     server: Child,
     relay: Option<Relay>,
     address: String,
 }
 
-impl Passage<'_> {
+impl RelayPath<'_> {
     /// Where clients reach it.
     pub(super) fn address(&self) -> &str {
         &self.address
     }
 }
 
-impl Drop for Passage<'_> {
+impl Drop for RelayPath<'_> {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.server.kill();

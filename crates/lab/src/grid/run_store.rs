@@ -114,12 +114,12 @@ impl Kept for Trial {
 
 /// A folder of runs of one kind.
 #[derive(Debug)]
-pub struct Shelf<T = Trial> {
+pub struct RunStore<T = Trial> {
     folder: PathBuf,
     kind: PhantomData<T>,
 }
 
-impl<T: Kept> Shelf<T> {
+impl<T: Kept> RunStore<T> {
     /// The folder of `grid` and `backend` below `below`; it need not exist.
     pub fn new(below: &Path, grid: &str, backend: Backend) -> Self {
         Self {
@@ -245,33 +245,36 @@ mod tests {
     #[test]
     fn runs_are_kept_and_the_last_of_a_question_counts() {
         let below = tempfile::tempdir().unwrap();
-        let shelf = Shelf::new(below.path(), "papers", Backend::Sim);
-        assert!(shelf.trials().unwrap().is_empty());
-        shelf.prepare(&Host::read()).unwrap();
+        let run_store = RunStore::new(below.path(), "papers", Backend::Sim);
+        assert!(run_store.trials().unwrap().is_empty());
+        run_store.prepare(&Host::read()).unwrap();
         for trial in [example(0, 1e9), example(50, 2e9), example(0, 3e9)] {
-            shelf.keep(&trial).unwrap();
+            run_store.keep(&trial).unwrap();
         }
-        assert_eq!(shelf.trials().unwrap().len(), 3);
-        assert_eq!(shelf.latest().unwrap(), [example(0, 3e9), example(50, 2e9)]);
-        assert!(shelf.folder().ends_with("papers-sim"));
+        assert_eq!(run_store.trials().unwrap().len(), 3);
+        assert_eq!(
+            run_store.latest().unwrap(),
+            [example(0, 3e9), example(50, 2e9)]
+        );
+        assert!(run_store.folder().ends_with("papers-sim"));
     }
 
     #[test]
     fn a_line_cut_short_costs_only_itself() {
         let below = tempfile::tempdir().unwrap();
-        let shelf = Shelf::new(below.path(), "g", Backend::Emu);
-        shelf.prepare(&Host::read()).unwrap();
-        shelf.keep(&example(0, 1e9)).unwrap();
-        let mut text = fs::read_to_string(shelf.file()).unwrap();
+        let run_store = RunStore::new(below.path(), "g", Backend::Emu);
+        run_store.prepare(&Host::read()).unwrap();
+        run_store.keep(&example(0, 1e9)).unwrap();
+        let mut text = fs::read_to_string(run_store.file()).unwrap();
         let cut = text[..40].to_string();
         text += &cut;
-        fs::write(shelf.file(), &text).unwrap();
-        assert_eq!(shelf.trials().unwrap(), [example(0, 1e9)]);
-        shelf.prepare(&Host::read()).unwrap();
-        shelf.keep(&example(50, 1e9)).unwrap();
-        assert_eq!(shelf.trials().unwrap().len(), 2);
-        fs::write(shelf.file(), format!("nonsense\n{text}")).unwrap();
-        let error = shelf.trials().unwrap_err().to_string();
+        fs::write(run_store.file(), &text).unwrap();
+        assert_eq!(run_store.trials().unwrap(), [example(0, 1e9)]);
+        run_store.prepare(&Host::read()).unwrap();
+        run_store.keep(&example(50, 1e9)).unwrap();
+        assert_eq!(run_store.trials().unwrap().len(), 2);
+        fs::write(run_store.file(), format!("nonsense\n{text}")).unwrap();
+        let error = run_store.trials().unwrap_err().to_string();
         assert!(error.contains("runs.jsonl:1:"), "{error}");
     }
 }

@@ -19,7 +19,7 @@ const LEAST: u64 = 16;
 
 /// What a report says of the host that made it.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken {
+pub struct Drained {
     /// When it was made, by the receiver's clock, µs.
     pub at_us: u64,
     /// Wire bytes taken by then.
@@ -30,7 +30,7 @@ pub struct Taken {
 
 /// What the sender knows of the path.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub struct RatePath {
     /// Round trip without the time at the host.
     pub rtt: Duration,
     /// Between reports.
@@ -43,7 +43,7 @@ pub struct Way {
     pub window: u64,
 }
 
-impl Way {
+impl RatePath {
     /// Until what is sent now has been reported on.
     pub(super) const fn round(&self) -> Duration {
         self.rtt.saturating_add(self.interval)
@@ -54,7 +54,7 @@ impl Way {
 #[derive(Clone, Copy, Debug)]
 struct Round {
     since_us: u64,
-    /// Taken before.
+    /// Drained before.
     bytes: u64,
     /// The least delay of its reports.
     least: Duration,
@@ -62,14 +62,14 @@ struct Round {
 
 /// What the receiving host may be given.
 #[derive(Clone, Debug, Default)]
-pub struct Intake {
+pub struct DrainEstimate {
     round: Option<Round>,
     granted: Option<u64>,
 }
 
-impl Intake {
+impl DrainEstimate {
     /// Takes what a report says, newer than all before.
-    pub fn update(&mut self, taken: Taken, way: &Way) {
+    pub fn update(&mut self, taken: Drained, way: &RatePath) {
         let begins = |since_us| Round {
             since_us,
             bytes: taken.bytes,
@@ -109,7 +109,7 @@ impl Intake {
     }
 
     /// The host takes `rate`, and there was never less than `surplus` too much of it.
-    fn cut(&mut self, rate: Rate, surplus: Duration, way: &Way) {
+    fn cut(&mut self, rate: Rate, surplus: Duration, way: &RatePath) {
         let least = rate.bytes_in(way.rtt).max(LEAST * u64::from(way.datagram));
         let from = self.granted().min(way.in_flight);
         let cut = from.saturating_sub(rate.bytes_in(surplus)).max(least);
