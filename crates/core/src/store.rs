@@ -30,6 +30,28 @@ impl Extent {
     }
 }
 
+/// What a store can take, and what has left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sink {
+    /// Bytes that can be placed now.
+    pub free: u64,
+    /// Bytes that were placed and wait for nothing any more, ever: written, or given up.
+    pub drained: u64,
+}
+
+impl Sink {
+    /// Nothing ever waits: everything can be placed, and all that was has left.
+    pub const ENDLESS: Self = Self {
+        free: u64::MAX,
+        drained: u64::MAX,
+    };
+
+    /// Nothing ever waits here.
+    pub const fn is_endless(&self) -> bool {
+        self.free == u64::MAX
+    }
+}
+
 /// The application's bytes could not be read or placed; the session closes with this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -41,13 +63,15 @@ pub trait Store {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError>;
 
     /// Takes each extent's bytes from `batch`. The same bytes may be placed more than once. It never
-    /// waits; more than [`Self::room`] is an error.
+    /// waits; more than is [free](Sink::free) is an error.
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError>;
 
-    /// Bytes that can be placed now; endless if nothing here ever waits. Haul tells the sender, which keeps
-    /// to what is drained, and drops what does not fit as if it had not come. On a socket of its own
-    /// what does not fit waits where it arrived.
-    fn room(&self) -> u64;
+    /// What can be placed now, and what has left. Sessions drop what does not fit as if it had not come; haul
+    /// tells the sender, which keeps to what is drained. On a socket of its own what does not fit waits where
+    /// it arrived. A store around another has to ask that one.
+    fn sink(&self) -> Sink {
+        Sink::ENDLESS
+    }
 }
 
 /// A store without content: fills nothing, drops everything. For the simulator and for tests of the
@@ -62,9 +86,5 @@ impl Store for Hollow {
 
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Ok(())
-    }
-
-    fn room(&self) -> u64 {
-        u64::MAX
     }
 }

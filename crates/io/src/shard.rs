@@ -222,7 +222,7 @@ impl<A: App> Shard<A> {
         let Some(seat) = door.only().and_then(|slot| self.seats.get(slot)) else {
             return usize::MAX;
         };
-        let room = seat.guard(|seat| seat.app.room()).unwrap_or(u64::MAX);
+        let room = seat.guard(|seat| seat.app.sink().free).unwrap_or(u64::MAX);
         usize::try_from(room / RECEIVE).unwrap_or(usize::MAX)
     }
 

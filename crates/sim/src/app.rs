@@ -9,7 +9,7 @@ use std::time::Duration;
 use farhaul_core::{
     loss::Ranges,
     protocol::Session,
-    store::{Extent, ObjectId, Store, StoreError},
+    store::{self, Extent, ObjectId, Store, StoreError},
     time::{Instant, nanos},
     units::Rate,
 };
@@ -94,6 +94,8 @@ pub(crate) struct Sink {
     pub(crate) disk: Option<Disk>,
     /// Distinct bytes placed.
     pub(crate) bytes: u64,
+    /// Bytes placed.
+    given: u64,
 }
 
 impl Sink {
@@ -114,6 +116,7 @@ impl Store for Sink {
     fn place(&mut self, extents: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         let before = self.bytes;
         let mut run = 0..0;
+        self.given += extents.iter().map(|e| u64::from(e.len)).sum::<u64>();
         for extent in extents.iter().filter(|e| e.object <= OTHER) {
             if extent.offset == run.end {
                 run.end = extent.end();
@@ -131,8 +134,12 @@ impl Store for Sink {
         }
     }
 
-    fn room(&self) -> u64 {
-        self.disk.as_ref().map_or(u64::MAX, Disk::room)
+    fn sink(&self) -> store::Sink {
+        let state = |disk: &Disk| store::Sink {
+            free: disk.room(),
+            drained: self.given - disk.waiting(),
+        };
+        self.disk.as_ref().map_or(store::Sink::ENDLESS, state)
     }
 }
 

@@ -245,10 +245,6 @@ impl Store for SendFile {
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Err(StoreError("a stream places nothing".into()))
     }
-
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
 }
 
 impl App for SendFile {
@@ -367,10 +363,6 @@ impl Store for RecvFile {
 
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Err(StoreError("a stream places nothing".into()))
-    }
-
-    fn room(&self) -> u64 {
-        u64::MAX
     }
 }
 

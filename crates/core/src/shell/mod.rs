@@ -3,7 +3,7 @@
 //! time and close; batches, the store, counters and events. What is left to a protocol is a [`Machine`]:
 //! its packets, its feedback, its law. An [`Endpoint`] makes a protocol of it.
 //!
-//! - what a machine writes: [`Machine`], [`Packet`], [`Incoming`]
+//! - what a machine writes: [`Machine`], [`Packet`], [`Incoming`], [`Words`]
 //! - on the control channel: [`frame`]; in datagrams: `datagram`
 //! - inside: `session`, `opening`, `channel`, `inband` (the channel in datagrams), `stream`, `batch`
 //!
@@ -19,12 +19,14 @@ mod machine;
 mod opening;
 mod session;
 mod stream;
+mod words;
 
 pub use self::{
     channel::MAX_CONTROL,
-    datagram::MACHINE,
+    datagram::{HEAD, MACHINE},
     endpoint::{Endpoint, Limits},
     frame::MAX_GREETING,
     machine::{Incoming, Machine, Packet},
     session::Shell,
+    words::Words,
 };

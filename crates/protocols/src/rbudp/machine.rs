@@ -7,7 +7,7 @@ use farhaul_core::{
     codec::DecodeError,
     rounds::{Arrived, RoundReceiver, RoundSender},
     send::{Permit, Schedule},
-    shell::{Incoming, Machine, Packet},
+    shell::{Incoming, Machine, Packet, Words},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
     time::Instant,
@@ -30,9 +30,7 @@ pub struct RbudpMachine {
     schedule: Schedule,
     sender: RoundSender,
     receiver: RoundReceiver,
-    /// Control bytes that leave, from `said` on.
-    words: Vec<u8>,
-    said: usize,
+    words: Words,
     /// Blocks whose sender is to be told that they are waited for.
     ready: Vec<u32>,
     duplicates: u64,
@@ -46,8 +44,7 @@ impl RbudpMachine {
             schedule: Schedule::new(Rate::UNLIMITED, 1),
             sender: RoundSender::new(config.block, config.window),
             receiver: RoundReceiver::default(),
-            words: Vec::new(),
-            said: 0,
+            words: Words::default(),
             ready: Vec::new(),
             duplicates: 0,
             stale: 0,
@@ -57,8 +54,6 @@ impl RbudpMachine {
 
     /// Makes the next message, if one is due.
     fn compose(&mut self, now: Instant) {
-        self.words.clear();
-        self.said = 0;
         let message = if let Some(first) = self.ready.pop() {
             Message::Ready(first)
         } else if let Some(first) = self.sender.take_cut() {
@@ -70,7 +65,7 @@ impl RbudpMachine {
         } else {
             return self.report(now);
         };
-        message.encode(&mut self.words);
+        message.encode(self.words.more());
     }
 
     fn report(&mut self, now: Instant) {
@@ -80,10 +75,11 @@ impl RbudpMachine {
         let all = count == packets;
         let ranges = missing_ranges(&have, packets).filter(|_| self.config.overlaps() && !all);
         if let Some(ranges) = ranges {
-            Message::Missing(first, ranges).encode(&mut self.words);
+            Message::Missing(first, ranges).encode(self.words.more());
         } else {
-            Message::Report(first).encode(&mut self.words);
-            encode_report(&have, packets, all, &mut self.words);
+            let words = self.words.more();
+            Message::Report(first).encode(words);
+            encode_report(&have, packets, all, words);
         }
     }
 
@@ -117,18 +113,7 @@ impl Machine for RbudpMachine {
         let number = decode_number(datagram.bytes)?;
         let data = datagram.extent(HEADER, 0, 0)?;
         match self.receiver.on_packet(number, data.len)? {
-            Arrived::New(layout, n) => {
-                let mut at = data.at;
-                for piece in layout.pieces(n) {
-                    place.push(Extent {
-                        object: piece.object,
-                        offset: piece.offset,
-                        len: piece.len,
-                        at,
-                    });
-                    at += piece.len;
-                }
-            }
+            Arrived::New(layout, n) => layout.place(n, data.at, place),
             Arrived::Again => self.duplicates += 1,
             Arrived::Stale => self.stale += 1,
         }
@@ -169,13 +154,10 @@ impl Machine for RbudpMachine {
     }
 
     fn poll_control(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
-        if self.said == self.words.len() {
+        if self.words.is_empty() {
             self.compose(now);
         }
-        let rest = self.words.get(self.said..).unwrap_or_default();
-        let n = rest.len().min(room);
-        into.extend(&rest[..n]);
-        self.said += n;
+        self.words.leave(room, into);
     }
 
     fn permit(&mut self, now: Instant) -> Permit {
@@ -197,9 +179,7 @@ impl Machine for RbudpMachine {
             return false;
         };
         encode_number(packet.header(), number).expect("a packet holds its number");
-        for piece in layout.pieces(n) {
-            packet.data(piece.object, piece.offset, piece.len);
-        }
+        packet.unit(layout, n);
         self.schedule.charge();
         true
     }

@@ -8,7 +8,7 @@
 
 use farhaul_core::{
     codec::{DecodeError, NoRoom, Reader, Writer},
-    layout::{Layout, Run},
+    layout::Layout,
     loss::Bitmap,
     rounds::{MAX_PACKETS, MAX_RUNS, NUMBERS},
 };
@@ -108,8 +108,6 @@ const REPORT: u8 = 3;
 const MISSING: u8 = 4;
 const CUT: u8 = 5;
 const READY: u8 = 6;
-/// Bytes of a run.
-const RUN: usize = 20;
 
 impl Message {
     /// The first message in `bytes` and its length without a report's bits; none if it is not all there.
@@ -170,16 +168,7 @@ impl Message {
                 head(BLOCK, first);
                 into.extend(layout.len().to_be_bytes());
                 into.extend(layout.payload().to_be_bytes());
-                into.extend(
-                    u32::try_from(layout.runs().len())
-                        .unwrap_or(u32::MAX)
-                        .to_be_bytes(),
-                );
-                for run in layout.runs() {
-                    into.extend(run.object.to_be_bytes());
-                    into.extend(run.offset.to_be_bytes());
-                    into.extend(run.len.to_be_bytes());
-                }
+                layout.encode_runs(into);
             }
             Self::Done { first, round, sent } => {
                 head(ROUND, first);
@@ -207,25 +196,12 @@ impl Message {
 
 fn read_layout(r: &mut Reader<'_>) -> Result<Layout, DecodeError> {
     const BAD: DecodeError = DecodeError::Malformed("block");
-    let (len, payload, count) = (r.u64()?, r.u32()?, r.u32()?);
-    let count = usize::try_from(count).map_err(|_| BAD)?;
-    if payload == 0 || payload > 65_535 || count == 0 || count > MAX_RUNS {
+    let (len, payload) = (r.u64()?, r.u32()?);
+    if payload == 0 || payload > 65_535 {
         return Err(BAD);
     }
-    let mut runs = Reader::new(r.take(RUN * count)?);
-    let mut layout = Layout::new(payload);
-    for _ in 0..count {
-        let run = Run {
-            object: runs.u32()?,
-            offset: runs.u64()?,
-            len: runs.u64()?,
-        };
-        if run.len == 0 || !layout.push(run) {
-            return Err(BAD);
-        }
-    }
-    // Runs that belong together are one.
-    if layout.len() == len && layout.packets() <= MAX_PACKETS && layout.runs().len() == count {
+    let layout = Layout::decode_runs(r, payload, MAX_RUNS)?;
+    if layout.len() == len && layout.packets() <= MAX_PACKETS {
         Ok(layout)
     } else {
         Err(BAD)

@@ -8,7 +8,7 @@ use farhaul_core::{
     codec::{DecodeError, Reader},
     protocol::CloseReason,
     send::Permit,
-    shell::{Incoming, Machine, Packet},
+    shell::{Incoming, Machine, Packet, Words},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
     time::Instant,
@@ -33,9 +33,7 @@ pub struct TtpMachine {
     block: u32,
     sender: Sender,
     receiver: Receiver,
-    /// What is to be said, and how much of it was.
-    words: Vec<u8>,
-    said: usize,
+    words: Words,
 }
 
 impl TtpMachine {
@@ -50,8 +48,7 @@ impl TtpMachine {
             block: 1,
             sender: Sender::new(max_rate.unwrap_or(Rate::UNLIMITED), patience),
             receiver: Receiver::new(wanted, loss, patience * LONGER),
-            words: Vec::new(),
-            said: 0,
+            words: Words::default(),
         }
     }
 }
@@ -102,16 +99,12 @@ impl Machine for TtpMachine {
     }
 
     fn poll_control(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
-        if self.said == self.words.len() {
-            self.words.clear();
-            self.said = 0;
-            self.receiver.say(now, &mut self.words);
-            self.sender.say(now, &mut self.words);
+        if self.words.is_empty() {
+            let words = self.words.more();
+            self.receiver.say(now, words);
+            self.sender.say(now, words);
         }
-        let rest = &self.words[self.said..];
-        let rest = &rest[..rest.len().min(room)];
-        into.extend(rest);
-        self.said += rest.len();
+        self.words.leave(room, into);
     }
 
     fn permit(&mut self, now: Instant) -> Permit {

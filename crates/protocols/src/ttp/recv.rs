@@ -294,16 +294,9 @@ impl Receiver {
 impl File {
     /// Places a unit's bytes; what is behind the end of the file is nobody's.
     fn place(&self, unit: u64, datagram: &Incoming<'_>, place: &mut Vec<Extent>) {
-        let mut at = datagram.at + HEADER as usize;
-        for piece in self.layout.pieces(unit) {
-            place.push(Extent {
-                object: piece.object,
-                offset: piece.offset,
-                len: piece.len,
-                at: u32::try_from(at).unwrap_or(u32::MAX),
-            });
-            at += piece.len as usize;
-        }
+        let at = datagram.at + HEADER as usize;
+        let at = u32::try_from(at).unwrap_or(u32::MAX);
+        self.layout.place(unit, at, place);
     }
 
     /// Notes what `unit` shows to be missing, of the last `window` only.

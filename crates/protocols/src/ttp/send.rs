@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use farhaul_core::{
     codec::DecodeError,
-    layout::{Layout, Run},
+    layout::Layout,
     protocol::CloseReason,
     pull::{Step, Supply, Wanted},
     send::{Debt, Outbox, Permit},
@@ -156,22 +156,8 @@ impl Sender {
 
     /// All that is queued, as far as a file can hold it.
     fn next_file(&mut self, now: Instant) -> File {
-        let mut layout = Layout::new(self.block);
         let most = Wanted::MAX_UNITS * u64::from(self.block);
-        while layout.runs().len() < MAX_RUNS {
-            let room = u32::try_from(most - layout.len()).unwrap_or(u32::MAX);
-            let Some(piece) = self.out.next(room) else {
-                break;
-            };
-            let run = Run {
-                object: piece.object,
-                offset: piece.offset,
-                len: piece.len.into(),
-            };
-            if !layout.push(run) {
-                break;
-            }
-        }
+        let layout = Layout::gather(&mut self.out, self.block, most, MAX_RUNS);
         let rate = self
             .wanted
             .rate
@@ -284,11 +270,7 @@ impl Sender {
             header
                 .encode(packet.header())
                 .expect("a packet holds its header");
-            let mut len = 0;
-            for piece in file.layout.pieces(unit) {
-                packet.data(piece.object, piece.offset, piece.len);
-                len += u64::from(piece.len);
-            }
+            let len = packet.unit(&file.layout, unit);
             packet.pad();
             if unit < sent {
                 self.stats.repaired += len;

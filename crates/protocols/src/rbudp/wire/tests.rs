@@ -1,5 +1,7 @@
 use proptest::prelude::*;
 
+use farhaul_core::layout::Run;
+
 use super::*;
 
 fn report(packets: u64, missing: &[u64]) -> Vec<u8> {
