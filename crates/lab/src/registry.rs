@@ -1,6 +1,7 @@
 //! Which protocol does a name mean? Every protocol that can be run, made from one kind of [`Choice`],
 //! so that commands know none of them.
 
+mod pa_udp;
 mod rbudp;
 mod sabul;
 mod ttp;
@@ -184,7 +185,7 @@ fn own() -> Vec<Entry> {
     ]
     .into_iter()
     .chain(udt::entries())
-    .chain([sabul::entry(), ttp::entry()])
+    .chain([sabul::entry(), ttp::entry(), pa_udp::entry()])
     .chain(rbudp::entries())
     .collect()
 }

@@ -12,6 +12,7 @@ mod scenarios {
     mod faults;
     mod kit;
     mod liveness;
+    mod pa_udp;
     mod policy;
     mod queue;
     mod rates;
