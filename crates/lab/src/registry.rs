@@ -1,6 +1,7 @@
 //! Which protocol does a name mean? Every protocol that can be run, made from one kind of [`Choice`],
 //! so that commands know none of them.
 
+mod gtp;
 mod pa_udp;
 mod rbudp;
 mod sabul;
@@ -13,7 +14,10 @@ use farhaul_core::{
     units::Rate,
 };
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
-use farhaul_protocols::tcp::{self, Tcp};
+use farhaul_protocols::{
+    gtp::Group,
+    tcp::{self, Tcp},
+};
 
 use crate::{nearest, stopwatch::Stopwatch};
 
@@ -38,6 +42,15 @@ pub struct Choice {
     pub simulated: bool,
     /// Measures the time spent inside the law; protocol `tcp` only.
     pub stopwatch: Option<Stopwatch>,
+    /// Where servers receive.
+    pub host: Host,
+}
+
+/// A receiving host. Servers made with the same one share what the receivers of a host share; a client is always a
+/// host of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    gtp: Group,
 }
 
 /// Why a protocol could not be chosen or made.
@@ -186,6 +199,7 @@ fn own() -> Vec<Entry> {
     .into_iter()
     .chain(udt::entries())
     .chain([sabul::entry(), ttp::entry(), pa_udp::entry()])
+    .chain([gtp::entry()])
     .chain(rbudp::entries())
     .collect()
 }

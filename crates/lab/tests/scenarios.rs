@@ -10,6 +10,7 @@ mod scenarios {
     mod cells;
     mod disks;
     mod faults;
+    mod gtp;
     mod kit;
     mod liveness;
     mod pa_udp;

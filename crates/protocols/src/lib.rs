@@ -1,6 +1,7 @@
 //! Published transport protocols, one folder each: `wire` (formats), `policy` (decisions), the session.
 //! None of them knows whether it runs in the simulator or on sockets.
 
+pub mod gtp;
 pub mod pa_udp;
 pub mod rbudp;
 pub mod sabul;

@@ -6,7 +6,7 @@ use std::{io, sync::Arc, time::Duration};
 use farhaul_core::{
     protocol::{CloseReason, Session},
     stats::{Held, Stats},
-    store::{Extent, Sink, StoreError},
+    store::{self, Extent, StoreError},
     time::Instant,
 };
 
@@ -369,10 +369,10 @@ impl Side {
         }
     }
 
-    pub(crate) fn sink(&self) -> Sink {
+    pub(crate) fn sink(&self) -> store::Sink {
         match &self.half {
             Some(Half::Receives(receiver)) => receiver.sink(),
-            _ => Sink::ENDLESS,
+            _ => store::Sink::ENDLESS,
         }
     }
 }

@@ -212,6 +212,9 @@ pub trait Machine: Send + 'static {
         None
     }
 
+    /// The session ends: nothing more is received or sent. It may be kept for a while.
+    fn on_close(&mut self) {}
+
     /// Why the session must end: its law has failed, or the peer does not do its part.
     fn failure(&self) -> Option<CloseReason> {
         None

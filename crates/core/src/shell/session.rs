@@ -131,6 +131,7 @@ impl<M: Machine> Shell<M> {
             None => self.life.end(),
         }
         self.stats.held.set(now, None);
+        self.machine.on_close();
         self.events.push_back(Event::Closed(reason));
     }
 

@@ -1,0 +1,192 @@
+//! What is GTP's own in a session? A file is offered; its receiver asks for ranges of it and for a rate, and closes
+//! it. The sender does as it is told.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    codec::{DecodeError, NoRoom, Reader, Writer},
+    protocol::CloseReason,
+    pull::Source,
+    send::{Commanded, Permit},
+    shell::{HEAD, Incoming, Machine, Packet, Words},
+    stats::{Stats, Why},
+    store::{Extent, ObjectId},
+    time::Instant,
+    units::Rate,
+};
+
+use super::{
+    group::Group,
+    recv::{OVERHEAD, Receiver},
+    wire::{COMMAND, Command, HEADER, Message},
+};
+
+/// GTP in a session.
+#[derive(Debug)]
+pub struct GtpMachine {
+    source: Source,
+    commanded: Commanded,
+    /// The newest command.
+    number: u64,
+    /// Bytes of the batch being written, with all that is around them.
+    batch: u64,
+    receiver: Receiver,
+    datagram: u32,
+    words: Words,
+}
+
+impl GtpMachine {
+    pub(super) fn new(group: &Group, most: Rate) -> Self {
+        Self {
+            source: Source::new(1),
+            commanded: Commanded::new(most),
+            number: 0,
+            batch: 0,
+            receiver: Receiver::new(group),
+            datagram: 1,
+            words: Words::default(),
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        // Datagrams overtake each other, and what is said on the channel.
+        if command.number > self.number {
+            self.number = command.number;
+            self.commanded.set(command.rate);
+        }
+    }
+}
+
+impl Machine for GtpMachine {
+    const HEADER: usize = HEADER;
+
+    fn open(&mut self, _now: Instant, datagram: u32, rtt: Duration) {
+        self.datagram = datagram;
+        let heads = u32::try_from(HEAD + HEADER).unwrap_or(u32::MAX);
+        self.source.set_payload(datagram.saturating_sub(heads));
+        self.receiver.open(datagram, rtt);
+    }
+
+    fn on_datagram(
+        &mut self,
+        now: Instant,
+        datagram: &Incoming<'_>,
+        place: &mut Vec<Extent>,
+    ) -> Result<(), DecodeError> {
+        match datagram.kind {
+            Self::DATA => self.receiver.on_datagram(now, datagram, place),
+            COMMAND => {
+                self.obey(Command::take(&mut Reader::new(datagram.bytes))?);
+                Ok(())
+            }
+            _ => Err(DecodeError::Malformed("type of a datagram")),
+        }
+    }
+
+    fn on_control(&mut self, now: Instant, bytes: &[u8]) -> Result<usize, DecodeError> {
+        let Some((message, len)) = Message::decode(bytes)? else {
+            return Ok(0);
+        };
+        match message {
+            Message::Offer(offer) => self.receiver.on_offer(now, offer)?,
+            Message::Request(command, ranges) => {
+                for range in &ranges {
+                    self.source.ask(range)?;
+                }
+                self.obey(command);
+            }
+            Message::Close(first) => self.source.on_done(first)?,
+            Message::Cut(end) => self.receiver.on_cut(end)?,
+        }
+        Ok(len)
+    }
+
+    fn poll_control(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
+        if self.words.is_empty() {
+            let words = self.words.more();
+            self.receiver.report(now, |message| message.encode(words));
+            if let Some(end) = self.source.take_cut() {
+                Message::Cut(end).encode(words);
+            }
+            if let Some(offer) = self.source.announce() {
+                Message::Offer(offer.clone()).encode(words);
+            }
+        }
+        self.words.leave(room, into);
+    }
+
+    fn poll_datagram(&mut self, _now: Instant, w: &mut Writer<'_>) -> Result<Option<u8>, NoRoom> {
+        let Some(command) = self.receiver.take_command() else {
+            return Ok(None);
+        };
+        command.put(w)?;
+        Ok(Some(COMMAND))
+    }
+
+    fn permit(&mut self, now: Instant) -> Permit {
+        if self.source.has_units() {
+            self.commanded.permit(now)
+        } else if self.source.is_idle() {
+            Permit::Hold(Why::Application)
+        } else {
+            Permit::Hold(Why::Peer)
+        }
+    }
+
+    fn next_packet(&mut self, _now: Instant, packet: &mut Packet<'_>) -> bool {
+        if self.source.write(packet).is_none() {
+            return false;
+        }
+        self.batch += u64::from(packet.wire() + OVERHEAD);
+        true
+    }
+
+    fn batch_sent(&mut self, now: Instant, _bytes: u64) {
+        self.commanded.charge(now, std::mem::take(&mut self.batch));
+    }
+
+    fn deadline(&self) -> Option<(Instant, Why)> {
+        let pace = self.commanded.wake().filter(|_| self.source.has_units());
+        // What has not left has to be taken before there is more to say.
+        let look = self.receiver.due().filter(|_| self.words.is_empty());
+        let deadlines = [
+            pace.map(|at| (at, Why::Pacing)),
+            look.map(|at| (at, Why::Feedback)),
+        ];
+        deadlines.into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    fn on_timer(&mut self, _now: Instant) {}
+
+    fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
+        self.source.push(object, offset, len);
+    }
+
+    fn unsent(&self) -> u64 {
+        self.source.unsent()
+    }
+
+    fn cancel_unsent(&mut self) {
+        self.source.cancel_unsent();
+    }
+
+    fn is_delivered(&self) -> bool {
+        self.source.is_idle()
+    }
+
+    fn on_close(&mut self) {
+        self.receiver.on_close();
+    }
+
+    fn failure(&self) -> Option<CloseReason> {
+        self.receiver.failure()
+    }
+
+    fn fill_stats(&self, stats: &mut Stats) {
+        self.source.fill_stats(stats);
+        stats.dropped_duplicate = self.receiver.duplicates();
+        stats.datagram_size = self.datagram;
+        stats.pacing_rate = self.commanded.rate();
+        stats.window = u64::MAX;
+    }
+}
