@@ -52,6 +52,25 @@ impl Sink {
     }
 }
 
+/// What of the bytes placed waits in the store.
+#[derive(Clone, Debug, Default)]
+pub struct Backlog {
+    /// What the store had written, and what had been placed, when it was seen first.
+    origin: Option<(u64, u64)>,
+}
+
+impl Backlog {
+    /// Bytes that wait of `placed`, which were placed so far by who asks.
+    pub fn waiting(&mut self, sink: Sink, placed: u64) -> u64 {
+        if sink.is_endless() {
+            self.origin = None;
+            return 0;
+        }
+        let (drained, before) = *self.origin.get_or_insert((sink.drained, placed));
+        (placed - before).saturating_sub(sink.drained.saturating_sub(drained))
+    }
+}
+
 /// The application's bytes could not be read or placed; the session closes with this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -86,5 +105,23 @@ impl Store for Hollow {
 
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_what_was_placed_and_not_drained_since_it_was_first_seen() {
+        let sink = |drained| Sink { free: 9, drained };
+        let mut backlog = Backlog::default();
+        assert_eq!(backlog.waiting(Sink::ENDLESS, 500), 0);
+        assert_eq!(backlog.waiting(sink(7_000), 600), 0, "seen first");
+        assert_eq!(backlog.waiting(sink(7_000), 900), 300);
+        assert_eq!(backlog.waiting(sink(7_250), 900), 50);
+        assert_eq!(backlog.waiting(sink(7_400), 900), 0, "somebody else's, too");
+        assert_eq!(backlog.waiting(Sink::ENDLESS, 900), 0);
+        assert_eq!(backlog.waiting(sink(0), 1_000), 0, "seen anew");
     }
 }

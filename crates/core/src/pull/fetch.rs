@@ -8,6 +8,7 @@ use std::{ops::Range, time::Duration};
 use super::{Arrival, offer::Offer};
 use crate::{
     codec::{DecodeError, Reader},
+    protocol::CloseReason,
     recv::Gaps,
     shell::Incoming,
     store::Extent,
@@ -16,6 +17,8 @@ use crate::{
 
 /// Separate gaps.
 const MAX_GAPS: usize = 65_536;
+/// Nothing new has come of a file for so long: it is given up.
+const SILENCE: Duration = Duration::from_secs(30);
 /// Bytes of a unit's number.
 pub const NUMBER: usize = 8;
 
@@ -144,9 +147,14 @@ impl Fetch {
         file.is_some_and(|file| !file.gaps.is_complete())
     }
 
-    /// Nothing new has come since then.
-    pub fn silent_since(&self) -> Option<Instant> {
-        self.file.as_ref().map(|file| file.heard)
+    /// What is offered and does not come is given up, with these words.
+    pub fn failure(&self, now: Instant) -> Option<CloseReason> {
+        let file = self.file.as_ref().filter(|_| !self.is_complete())?;
+        let text = format!(
+            "for {} s nothing has come of what the peer offered: does something on the way block UDP?",
+            SILENCE.as_secs()
+        );
+        (now.since(file.heard) >= SILENCE).then_some(CloseReason::Lane(text))
     }
 
     /// That nothing comes has another reason than that it is lost.

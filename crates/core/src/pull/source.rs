@@ -1,6 +1,6 @@
 //! What does a sender do whose receiver asks for ranges? What is queued is offered as a file of units; of it
-//! those leave that were asked for, the lowest first, once for each time: so repairs go before what was never sent.
-//! What is asked for and waits already is not sent twice.
+//! those leave that were asked for, at the rate that was, the lowest first, once for each time: so repairs go before
+//! what was never sent. What is asked for and waits already is not sent twice.
 //!
 //! Invariants: no unit beyond the file is asked for; no more than [`MAX_ASKED`] separate ranges wait.
 
@@ -8,8 +8,15 @@ use std::ops::Range;
 
 use super::offer::{MAX_RUNS, Offer};
 use crate::{
-    codec::DecodeError, layout::Layout, loss::Ranges, send::Outbox, shell::Packet, stats::Stats,
+    codec::DecodeError,
+    layout::Layout,
+    loss::Ranges,
+    send::{Commanded, Outbox, Permit},
+    shell::Packet,
+    stats::{Stats, Why},
     store::ObjectId,
+    time::Instant,
+    units::Rate,
 };
 
 /// Separate ranges that wait; what finds no room has to be asked for again.
@@ -40,6 +47,14 @@ impl File {
 /// A sender's files, one at a time.
 #[derive(Debug)]
 pub struct Source {
+    /// The rate at which units leave.
+    commanded: Commanded,
+    /// Bytes that the rate counts beside a unit's.
+    around: u32,
+    /// Bytes of the batch that is being written, so counted.
+    batch: u64,
+    /// Since when units leave and nothing is heard of any.
+    silent: Option<Instant>,
     out: Outbox,
     payload: u32,
     file: Option<File>,
@@ -50,11 +65,15 @@ pub struct Source {
 }
 
 impl Source {
-    /// Nothing to send; units of `payload` bytes.
-    pub fn new(payload: u32) -> Self {
+    /// Nothing to send, and never faster than `most`; the rate counts a unit's bytes and so many `around` them.
+    pub fn new(most: Rate, around: u32) -> Self {
         Self {
+            commanded: Commanded::new(most),
+            around,
+            batch: 0,
+            silent: None,
             out: Outbox::default(),
-            payload,
+            payload: 1,
             file: None,
             next: 0,
             cut: false,
@@ -156,16 +175,57 @@ impl Source {
         Ok(())
     }
 
-    /// Units may leave.
-    pub fn has_units(&self) -> bool {
+    /// The receiver wants this rate, or as much as may be; returns what it is.
+    pub fn command(&mut self, rate: Rate) -> Rate {
+        self.commanded.set(rate);
+        self.commanded.rate()
+    }
+
+    /// The receiver says that something has come.
+    pub const fn heard(&mut self) {
+        self.silent = None;
+    }
+
+    /// Since when units leave and nothing is [heard](Self::heard) of any.
+    pub const fn silent_since(&self) -> Option<Instant> {
+        self.silent
+    }
+
+    fn has_units(&self) -> bool {
         let file = self.file.as_ref();
         file.is_some_and(|file| !file.asked.is_empty())
     }
 
-    /// Writes the next unit: its number (8 bytes), then its bytes. Returns how many of these there are.
-    pub fn write(&mut self, packet: &mut Packet<'_>) -> Option<u64> {
-        let file = self.file.as_mut()?;
-        let n = file.asked.pop_first()?;
+    /// May units leave?
+    pub fn permit(&self, now: Instant) -> Permit {
+        if self.has_units() {
+            self.commanded.permit(now)
+        } else if self.is_idle() {
+            Permit::Hold(Why::Application)
+        } else {
+            Permit::Hold(Why::Peer)
+        }
+    }
+
+    /// When more may.
+    pub fn wake(&self) -> Option<(Instant, Why)> {
+        let wake = self.commanded.wake().filter(|_| self.has_units());
+        wake.map(|at| (at, Why::Pacing))
+    }
+
+    /// The units written last left.
+    pub fn batch_sent(&mut self, now: Instant) {
+        self.commanded.charge(now, std::mem::take(&mut self.batch));
+    }
+
+    /// Writes the next unit: its number (8 bytes), then its bytes. False if there is none.
+    pub fn write(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
+        let Some(file) = self.file.as_mut() else {
+            return false;
+        };
+        let Some(n) = file.asked.pop_first() else {
+            return false;
+        };
         let number = file.offer.first + n;
         let header = packet.header();
         header.u64(number).expect("a packet holds its header");
@@ -177,7 +237,9 @@ impl Source {
             file.reached = n + 1;
             self.stats.data_sent += len;
         }
-        Some(len)
+        self.batch += len + u64::from(self.around);
+        self.silent.get_or_insert(now);
+        true
     }
 
     /// The receiver has all of the file that begins at `first`.
@@ -195,7 +257,9 @@ impl Source {
     }
 
     /// Adds its counters.
-    pub const fn fill_stats(&self, stats: &mut Stats) {
+    pub fn fill_stats(&self, stats: &mut Stats) {
+        stats.pacing_rate = self.commanded.rate();
+        stats.window = u64::MAX;
         stats.data_sent = self.stats.data_sent;
         stats.data_acked = self.stats.data_acked;
         stats.repaired = self.stats.repaired;

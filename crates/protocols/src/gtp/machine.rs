@@ -7,7 +7,7 @@ use farhaul_core::{
     codec::{DecodeError, NoRoom, Reader, Writer},
     protocol::CloseReason,
     pull::Source,
-    send::{Commanded, Permit},
+    send::Permit,
     shell::{HEAD, Incoming, Machine, Packet, Words},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
@@ -21,15 +21,18 @@ use super::{
     wire::{COMMAND, Command, HEADER, Message},
 };
 
+/// Bytes before a unit's in its datagram.
+const HEADS: u32 = 13;
+const _: () = assert!(HEADS as usize == HEAD + HEADER);
+/// Bytes around it in its packet.
+const AROUND: u32 = OVERHEAD + HEADS;
+
 /// GTP in a session.
 #[derive(Debug)]
 pub struct GtpMachine {
     source: Source,
-    commanded: Commanded,
     /// The newest command.
     number: u64,
-    /// Bytes of the batch being written, with all that is around them.
-    batch: u64,
     receiver: Receiver,
     datagram: u32,
     words: Words,
@@ -38,10 +41,8 @@ pub struct GtpMachine {
 impl GtpMachine {
     pub(super) fn new(group: &Group, most: Rate) -> Self {
         Self {
-            source: Source::new(1),
-            commanded: Commanded::new(most),
+            source: Source::new(most, AROUND),
             number: 0,
-            batch: 0,
             receiver: Receiver::new(group),
             datagram: 1,
             words: Words::default(),
@@ -52,7 +53,7 @@ impl GtpMachine {
         // Datagrams overtake each other, and what is said on the channel.
         if command.number > self.number {
             self.number = command.number;
-            self.commanded.set(command.rate);
+            self.source.command(command.rate);
         }
     }
 }
@@ -62,8 +63,7 @@ impl Machine for GtpMachine {
 
     fn open(&mut self, _now: Instant, datagram: u32, rtt: Duration) {
         self.datagram = datagram;
-        let heads = u32::try_from(HEAD + HEADER).unwrap_or(u32::MAX);
-        self.source.set_payload(datagram.saturating_sub(heads));
+        self.source.set_payload(datagram.saturating_sub(HEADS));
         self.receiver.open(datagram, rtt);
     }
 
@@ -124,35 +124,21 @@ impl Machine for GtpMachine {
     }
 
     fn permit(&mut self, now: Instant) -> Permit {
-        if self.source.has_units() {
-            self.commanded.permit(now)
-        } else if self.source.is_idle() {
-            Permit::Hold(Why::Application)
-        } else {
-            Permit::Hold(Why::Peer)
-        }
+        self.source.permit(now)
     }
 
-    fn next_packet(&mut self, _now: Instant, packet: &mut Packet<'_>) -> bool {
-        if self.source.write(packet).is_none() {
-            return false;
-        }
-        self.batch += u64::from(packet.wire() + OVERHEAD);
-        true
+    fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
+        self.source.write(now, packet)
     }
 
     fn batch_sent(&mut self, now: Instant, _bytes: u64) {
-        self.commanded.charge(now, std::mem::take(&mut self.batch));
+        self.source.batch_sent(now);
     }
 
     fn deadline(&self) -> Option<(Instant, Why)> {
-        let pace = self.commanded.wake().filter(|_| self.source.has_units());
         // What has not left has to be taken before there is more to say.
         let look = self.receiver.due().filter(|_| self.words.is_empty());
-        let deadlines = [
-            pace.map(|at| (at, Why::Pacing)),
-            look.map(|at| (at, Why::Feedback)),
-        ];
+        let deadlines = [self.source.wake(), look.map(|at| (at, Why::Feedback))];
         deadlines.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
@@ -186,7 +172,5 @@ impl Machine for GtpMachine {
         self.source.fill_stats(stats);
         stats.dropped_duplicate = self.receiver.duplicates();
         stats.datagram_size = self.datagram;
-        stats.pacing_rate = self.commanded.rate();
-        stats.window = u64::MAX;
     }
 }

@@ -25,8 +25,6 @@ use super::{
 const INTERVAL: Duration = Duration::from_millis(10);
 /// IP (version 4) and UDP before a datagram's bytes.
 pub(super) const OVERHEAD: u32 = 28;
-/// Nothing has come of an offer for so long: it is given up.
-const SILENCE: Duration = Duration::from_secs(30);
 
 /// What had come when an interval began.
 #[derive(Clone, Copy, Debug)]
@@ -190,14 +188,7 @@ impl Receiver {
             let command = self.command();
             say(&Message::Request(command, ranges));
         }
-        let since = self.fetch.silent_since().unwrap_or(now);
-        if now.since(since) >= SILENCE {
-            let text = format!(
-                "for {} s nothing has come of what the peer offered",
-                SILENCE.as_secs()
-            );
-            self.failed = Some(CloseReason::Lane(text));
-        }
+        self.failed = self.fetch.failure(now);
     }
 
     fn command(&mut self) -> Command {

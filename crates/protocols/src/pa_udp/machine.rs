@@ -7,7 +7,7 @@ use farhaul_core::{
     codec::DecodeError,
     protocol::CloseReason,
     pull::Source,
-    send::{Commanded, Permit},
+    send::Permit,
     shell::{Incoming, Machine, Packet, Words},
     stats::{Stats, Why},
     store::{Extent, ObjectId, Sink},
@@ -28,13 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub struct PaUdpMachine {
     most: Rate,
     source: Source,
-    commanded: Commanded,
     /// Since when an offer waits for its answer.
     offered: Option<Instant>,
-    /// Since when units leave and the peer says nothing of any.
-    silent: Option<Instant>,
-    /// Bytes of units in the batch being written.
-    batch: u64,
     receiver: Receiver,
     failed: Option<CloseReason>,
     datagram: u32,
@@ -45,11 +40,8 @@ impl PaUdpMachine {
     pub(super) fn new(link: Rate, most: Rate) -> Self {
         Self {
             most,
-            source: Source::new(1),
-            commanded: Commanded::new(most),
+            source: Source::new(most, 0),
             offered: None,
-            silent: None,
-            batch: 0,
             receiver: Receiver::new(link),
             failed: None,
             datagram: 1,
@@ -67,23 +59,22 @@ impl PaUdpMachine {
                 let offered = self.offered.take();
                 offered.ok_or(DecodeError::Malformed("an answer that nobody asked for"))?;
                 self.source.ask_all(first)?;
-                self.commanded.set(rate);
-                let go = Message::Go(first, self.commanded.rate());
+                let go = Message::Go(first, self.source.command(rate));
                 go.encode(self.words.more());
             }
             Message::Go(first, rate) => self.receiver.on_go(now, first, rate)?,
             Message::Rate(rate, _) => {
-                self.silent = None;
-                self.commanded.set(rate);
+                self.source.heard();
+                self.source.command(rate);
             }
             Message::Missing(ranges) => {
-                self.silent = None;
+                self.source.heard();
                 for range in &ranges {
                     self.source.ask(range)?;
                 }
             }
             Message::Done(first) => {
-                self.silent = None;
+                self.source.heard();
                 self.source.on_done(first)?;
             }
             Message::Cut(end) => self.receiver.on_cut(end)?,
@@ -144,35 +135,23 @@ impl Machine for PaUdpMachine {
     }
 
     fn permit(&mut self, now: Instant) -> Permit {
-        if self.source.has_units() {
-            self.commanded.permit(now)
-        } else if self.source.is_idle() {
-            Permit::Hold(Why::Application)
-        } else {
-            Permit::Hold(Why::Peer)
-        }
+        self.source.permit(now)
     }
 
     fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
-        let Some(bytes) = self.source.write(packet) else {
-            return false;
-        };
-        self.batch += bytes;
-        self.silent.get_or_insert(now);
-        true
+        self.source.write(now, packet)
     }
 
     fn batch_sent(&mut self, now: Instant, _bytes: u64) {
-        self.commanded.charge(now, std::mem::take(&mut self.batch));
+        self.source.batch_sent(now);
     }
 
     fn deadline(&self) -> Option<(Instant, Why)> {
-        let pace = self.commanded.wake().filter(|_| self.source.has_units());
         // What has not left has to be taken before there is more to say.
         let look = self.receiver.due();
         let look = look.filter(|_| self.words.is_empty());
         let deadlines = [
-            pace.map(|at| (at, Why::Pacing)),
+            self.source.wake(),
             look.map(|at| (at, Why::Feedback)),
             self.offered.map(|at| (at + PATIENCE, Why::Liveness)),
         ];
@@ -206,7 +185,7 @@ impl Machine for PaUdpMachine {
     }
 
     fn blocked_since(&self) -> Option<Instant> {
-        self.silent
+        self.source.silent_since()
     }
 
     fn failure(&self) -> Option<CloseReason> {
@@ -217,7 +196,5 @@ impl Machine for PaUdpMachine {
         self.source.fill_stats(stats);
         stats.dropped_duplicate = self.receiver.duplicates();
         stats.datagram_size = self.datagram;
-        stats.pacing_rate = self.commanded.rate();
-        stats.window = u64::MAX;
     }
 }

@@ -10,7 +10,7 @@ use farhaul_core::{
     protocol::CloseReason,
     pull::{Fetch, Offer},
     shell::Incoming,
-    store::{Extent, Sink},
+    store::{Backlog, Extent, Sink},
     time::Instant,
     units::Rate,
 };
@@ -24,28 +24,8 @@ use super::{
 const PERIOD: Duration = Duration::from_millis(100);
 /// A sender is told that units come this often at least.
 const PROGRESS: Duration = Duration::from_secs(1);
-/// Nothing has come of an offer for so long: it is given up.
-const SILENCE: Duration = Duration::from_secs(30);
 /// The store has written nothing for so long: it is given up.
 const STARVED: Duration = Duration::from_mins(5);
-
-/// What of the bytes placed waits in the store.
-#[derive(Debug, Default)]
-struct Backlog {
-    /// What the store had written, and what had been placed, when it was seen first.
-    origin: Option<(u64, u64)>,
-}
-
-impl Backlog {
-    fn waiting(&mut self, sink: Sink, placed: u64) -> u64 {
-        if sink.is_endless() {
-            self.origin = None;
-            return 0;
-        }
-        let (drained, before) = *self.origin.get_or_insert((sink.drained, placed));
-        (placed - before).saturating_sub(sink.drained.saturating_sub(drained))
-    }
-}
 
 /// While a file comes.
 #[derive(Debug)]
@@ -224,16 +204,8 @@ impl Receiver {
         if now.since(going.moved.0) >= STARVED {
             let text = format!("the store has taken nothing for {} s", STARVED.as_secs());
             self.failed = Some(CloseReason::Starved(text));
-        } else if !self.fetch.is_complete()
-            && let Some(since) = self.fetch.silent_since()
-            && now.since(since) >= SILENCE
-        {
-            let text = format!(
-                "for {} s nothing has come of what the peer offered, although the control connection (TCP) \
-                 works: does something on the way block UDP?",
-                SILENCE.as_secs()
-            );
-            self.failed = Some(CloseReason::Lane(text));
+        } else {
+            self.failed = self.fetch.failure(now);
         }
     }
 

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{codec::Writer, datagram::Ecn, pull::Source, shell::Packet};
+use crate::{codec::Writer, datagram::Ecn, pull::Source, shell::Packet, units::Rate};
 
 const PAYLOAD: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(30);
@@ -12,13 +12,24 @@ fn at(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }
 
+fn new_source() -> Source {
+    let mut source = Source::new(Rate::UNLIMITED, 0);
+    source.set_payload(PAYLOAD);
+    source
+}
+
 /// The next unit's number and bytes.
 fn unit(source: &mut Source) -> Option<(u64, Vec<u8>)> {
     let (mut bytes, mut extents) = ([0; NUMBER], Vec::new());
     let mut packet = Packet::new(Writer::new(&mut bytes), (0, 0), PAYLOAD, &mut extents);
-    let len = source.write(&mut packet)?;
+    if !source.write(at(0), &mut packet) {
+        return None;
+    }
     let mut datagram = bytes.to_vec();
-    datagram.resize(NUMBER + usize::try_from(len).unwrap(), 7);
+    datagram.resize(
+        usize::try_from(extents.iter().map(|e| e.len).sum::<u32>()).unwrap() + NUMBER,
+        7,
+    );
     Some((u64::from_be_bytes(bytes), datagram))
 }
 
@@ -40,7 +51,7 @@ fn missing(fetch: &mut Fetch, ms: u64) -> Vec<Range<u64>> {
 
 /// Both ends with a file of `len` bytes, all of which is asked for.
 fn begun(len: u64) -> (Source, Fetch) {
-    let (mut source, mut fetch) = (Source::new(PAYLOAD), Fetch::default());
+    let (mut source, mut fetch) = (new_source(), Fetch::default());
     source.push(1, 0, len);
     fetch
         .on_offer(at(0), source.announce().unwrap().clone())
@@ -108,7 +119,7 @@ fn what_nobody_offered_or_sent_is_refused() {
         Ok(Arrival::Again),
         "late"
     );
-    assert!(Source::new(9).ask(&(0..1)).is_err());
+    assert!(new_source().ask(&(0..1)).is_err());
 }
 
 #[test]
@@ -145,7 +156,7 @@ proptest! {
         fates in proptest::collection::vec(0_u8..8, 1..200),
         (cut, most) in (0_usize..80, 1_usize..5),
     ) {
-        let (mut source, mut fetch) = (Source::new(PAYLOAD), Fetch::default());
+        let (mut source, mut fetch) = (new_source(), Fetch::default());
         let (mut wanted, mut came, mut late) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         let (mut now, mut sent, mut fates) = (0, 0, fates.into_iter());
         for len in lens {
