@@ -4,7 +4,7 @@
 
 use crate::{
     protocol::{Event, Session},
-    store::{Extent, Store, StoreError},
+    store::{Extent, Sink, Store, StoreError},
     time::Instant,
 };
 
@@ -31,8 +31,8 @@ impl Store for Box<dyn App> {
         (**self).place(extents, batch)
     }
 
-    fn room(&self) -> u64 {
-        (**self).room()
+    fn sink(&self) -> Sink {
+        (**self).sink()
     }
 }
 

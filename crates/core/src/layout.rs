@@ -4,9 +4,13 @@
 use std::ops::Range;
 
 use crate::{
-    send::Piece,
+    codec::{DecodeError, Reader},
+    send::{Outbox, Piece, STREAM},
     store::{Extent, ObjectId},
 };
+
+/// Bytes of a run on the wire.
+const RUN: usize = 20;
 
 /// So many bytes of `object` from `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,78 @@ impl Layout {
         Self {
             payload: payload.max(1),
             runs: Vec::new(),
+        }
+    }
+
+    /// What waits in `out`, up to `most` bytes in `runs` runs, in packets of `payload` bytes.
+    pub fn gather(out: &mut Outbox, payload: u32, most: u64, runs: usize) -> Self {
+        let mut layout = Self::new(payload);
+        while layout.len() < most && layout.runs.len() < runs {
+            let room = u32::try_from(most - layout.len()).unwrap_or(u32::MAX);
+            let Some(piece) = out.next(room) else {
+                break;
+            };
+            let run = Run {
+                object: piece.object,
+                offset: piece.offset,
+                len: piece.len.into(),
+            };
+            if !layout.push(run) {
+                break;
+            }
+        }
+        layout
+    }
+
+    /// Appends the runs: how many (4 bytes), then the object (4), offset and length (8 each) of each.
+    pub fn encode_runs(&self, into: &mut Vec<u8>) {
+        let count = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
+        into.extend(count.to_be_bytes());
+        for run in self.runs() {
+            into.extend(run.object.to_be_bytes());
+            into.extend(run.offset.to_be_bytes());
+            into.extend(run.len.to_be_bytes());
+        }
+    }
+
+    /// Reads runs, at least one and at most `most`, for packets of `payload` bytes. Those that belong together are
+    /// one, and none is of the ordered stream.
+    pub fn decode_runs(r: &mut Reader<'_>, payload: u32, most: usize) -> Result<Self, DecodeError> {
+        const BAD: DecodeError = DecodeError::Malformed("runs of bytes");
+        let count = usize::try_from(r.u32()?).map_err(|_| BAD)?;
+        if count == 0 || count > most {
+            return Err(BAD);
+        }
+        let mut runs = Reader::new(r.take(RUN * count)?);
+        let mut layout = Self::new(payload);
+        while !runs.is_empty() {
+            let (object, offset, len) = (runs.u32()?, runs.u64()?, runs.u64()?);
+            let run = Run {
+                object,
+                offset,
+                len,
+            };
+            if object == STREAM || len == 0 || !layout.push(run) {
+                return Err(BAD);
+            }
+        }
+        if layout.runs.len() == count {
+            Ok(layout)
+        } else {
+            Err(BAD)
+        }
+    }
+
+    /// Adds where the bytes of packet `n` belong, which are at `at` in their batch.
+    pub fn place(&self, n: u64, mut at: u32, place: &mut Vec<Extent>) {
+        for piece in self.pieces(n) {
+            place.push(Extent {
+                object: piece.object,
+                offset: piece.offset,
+                len: piece.len,
+                at,
+            });
+            at = at.saturating_add(piece.len);
         }
     }
 
@@ -116,19 +192,6 @@ impl Layout {
             })
             .take_while(|piece| piece.len > 0)
     }
-
-    /// Adds where the bytes of packet `n` belong, which are at `at` of their batch.
-    pub fn place(&self, n: u64, mut at: u32, into: &mut Vec<Extent>) {
-        for piece in self.pieces(n) {
-            into.push(Extent {
-                object: piece.object,
-                offset: piece.offset,
-                len: piece.len,
-                at,
-            });
-            at = at.saturating_add(piece.len);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -136,6 +199,46 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn runs_that_nobody_may_send_are_refused() {
+        let bytes = |runs: &[(u32, u64, u64)]| {
+            let mut bytes = u32::try_from(runs.len()).unwrap().to_be_bytes().to_vec();
+            for (object, offset, len) in runs {
+                bytes.extend(object.to_be_bytes());
+                bytes.extend([offset.to_be_bytes(), len.to_be_bytes()].concat());
+            }
+            bytes
+        };
+        let decode = |bytes: &[u8]| Layout::decode_runs(&mut Reader::new(bytes), 10, 2);
+        assert!(decode(&bytes(&[(1, 0, 5), (2, 5, 5)])).is_ok());
+        for runs in [
+            &[][..],
+            &[(1, 0, 0)],
+            &[(STREAM, 0, 1)],
+            &[(1, 1, u64::MAX)],
+            // One run in two.
+            &[(1, 0, 5), (1, 5, 5)],
+            &[(1, 0, 1), (2, 0, 1), (3, 0, 1)],
+        ] {
+            let refused = decode(&bytes(runs));
+            assert_eq!(refused, Err(DecodeError::Malformed("runs of bytes")));
+        }
+        let short = &bytes(&[(1, 0, 5)])[..23];
+        assert_eq!(decode(short), Err(DecodeError::Truncated));
+    }
+
+    #[test]
+    fn what_waits_is_gathered_as_far_as_it_may() {
+        let mut out = Outbox::default();
+        out.push(1, 0, 100);
+        out.push(2, 0, 100);
+        out.push(3, 0, 100);
+        let lens = |layout: Layout| layout.runs().map(|run| run.len).collect::<Vec<_>>();
+        assert_eq!(lens(Layout::gather(&mut out, 10, 150, 9)), [100, 50]);
+        assert_eq!(lens(Layout::gather(&mut out, 10, 900, 1)), [50]);
+        assert_eq!(lens(Layout::gather(&mut out, 10, 900, 9)), [100]);
+    }
 
     #[test]
     fn what_cannot_be_counted_is_refused() {
@@ -176,7 +279,23 @@ mod tests {
                 }
                 prop_assert_eq!(listed.len() - before, layout.packet_len(n) as usize);
             }
-            prop_assert_eq!(listed, twin);
+            prop_assert_eq!(&listed, &twin);
+            let mut placed = Vec::new();
+            for n in 0..layout.packets() {
+                let from = placed.len();
+                layout.place(n, 7, &mut placed);
+                let mut at = 7;
+                for extent in &placed[from..] {
+                    prop_assert_eq!(extent.at, at);
+                    at += extent.len;
+                }
+            }
+            let bytes = placed.iter().flat_map(|e| (e.offset..e.end()).map(|at| (e.object, at)));
+            prop_assert!(bytes.eq(twin));
+            let mut bytes = Vec::new();
+            layout.encode_runs(&mut bytes);
+            let again = Layout::decode_runs(&mut Reader::new(&bytes), payload, 12);
+            prop_assert_eq!(again.ok(), (!layout.is_empty()).then_some(layout.clone()));
             prop_assert!(layout.runs().all(|run| run.len > 0));
         }
     }

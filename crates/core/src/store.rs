@@ -30,6 +30,47 @@ impl Extent {
     }
 }
 
+/// What a store can take, and what has left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sink {
+    /// Bytes that can be placed now.
+    pub free: u64,
+    /// Bytes that were placed and wait for nothing any more, ever: written, or given up.
+    pub drained: u64,
+}
+
+impl Sink {
+    /// Nothing ever waits: everything can be placed, and all that was has left.
+    pub const ENDLESS: Self = Self {
+        free: u64::MAX,
+        drained: u64::MAX,
+    };
+
+    /// Nothing ever waits here.
+    pub const fn is_endless(&self) -> bool {
+        self.free == u64::MAX
+    }
+}
+
+/// What of the bytes placed waits in the store.
+#[derive(Clone, Debug, Default)]
+pub struct Backlog {
+    /// What the store had written, and what had been placed, when it was seen first.
+    origin: Option<(u64, u64)>,
+}
+
+impl Backlog {
+    /// Bytes that wait of `placed`, which were placed so far by who asks.
+    pub fn waiting(&mut self, sink: Sink, placed: u64) -> u64 {
+        if sink.is_endless() {
+            self.origin = None;
+            return 0;
+        }
+        let (drained, before) = *self.origin.get_or_insert((sink.drained, placed));
+        (placed - before).saturating_sub(sink.drained.saturating_sub(drained))
+    }
+}
+
 /// The application's bytes could not be read or placed; the session closes with this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -41,13 +82,15 @@ pub trait Store {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError>;
 
     /// Takes each extent's bytes from `batch`. The same bytes may be placed more than once. It never
-    /// waits; more than [`Self::room`] is an error.
+    /// waits; more than is [free](Sink::free) is an error.
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError>;
 
-    /// Bytes that can be placed now; endless if nothing here ever waits. Haul tells the sender, which keeps
-    /// to what is drained, and drops what does not fit as if it had not come. On a socket of its own
-    /// what does not fit waits where it arrived.
-    fn room(&self) -> u64;
+    /// What can be placed now, and what has left. Sessions drop what does not fit as if it had not come; haul
+    /// tells the sender, which keeps to what is drained. On a socket of its own what does not fit waits where
+    /// it arrived. A store around another has to ask that one.
+    fn sink(&self) -> Sink {
+        Sink::ENDLESS
+    }
 }
 
 /// A store without content: fills nothing, drops everything. For the simulator and for tests of the
@@ -63,8 +106,22 @@ impl Store for Hollow {
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Ok(())
     }
+}
 
-    fn room(&self) -> u64 {
-        u64::MAX
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_what_was_placed_and_not_drained_since_it_was_first_seen() {
+        let sink = |drained| Sink { free: 9, drained };
+        let mut backlog = Backlog::default();
+        assert_eq!(backlog.waiting(Sink::ENDLESS, 500), 0);
+        assert_eq!(backlog.waiting(sink(7_000), 600), 0, "seen first");
+        assert_eq!(backlog.waiting(sink(7_000), 900), 300);
+        assert_eq!(backlog.waiting(sink(7_250), 900), 50);
+        assert_eq!(backlog.waiting(sink(7_400), 900), 0, "somebody else's, too");
+        assert_eq!(backlog.waiting(Sink::ENDLESS, 900), 0);
+        assert_eq!(backlog.waiting(sink(0), 1_000), 0, "seen anew");
     }
 }

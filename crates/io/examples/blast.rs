@@ -40,10 +40,6 @@ impl Store for Source {
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Ok(())
     }
-
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
 }
 
 impl App for Source {
@@ -81,10 +77,6 @@ impl Store for Sink {
     fn place(&mut self, extents: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         self.bytes += extents.iter().map(|e| u64::from(e.len)).sum::<u64>();
         Ok(())
-    }
-
-    fn room(&self) -> u64 {
-        u64::MAX
     }
 }
 

@@ -99,10 +99,6 @@ impl Store for Full {
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Err(StoreError("the server has no room".into()))
     }
-
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
 }
 
 impl App for Full {

@@ -222,7 +222,9 @@ impl<A: App> Shard<A> {
         let Some(entry) = router.only().and_then(|slot| self.table.get(slot)) else {
             return usize::MAX;
         };
-        let room = entry.guard(|entry| entry.app.room()).unwrap_or(u64::MAX);
+        let room = entry
+            .guard(|entry| entry.app.sink().free)
+            .unwrap_or(u64::MAX);
         usize::try_from(room / RECEIVE).unwrap_or(usize::MAX)
     }
 

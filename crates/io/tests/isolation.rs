@@ -23,7 +23,7 @@ use blast::{Blast, HEADER, Shape};
 use farhaul_core::{
     protocol::{Accepted, CloseReason, Descriptor, Event, Protocol, Route, Session},
     rng::Rng,
-    store::{Extent, Store, StoreError},
+    store::{Extent, Sink, Store, StoreError},
     time::Instant,
     units::Rate,
 };
@@ -94,10 +94,6 @@ impl Store for Fragile {
         self.break_at(At::Place);
         self.had += extents.iter().map(|e| u64::from(e.len)).sum::<u64>();
         Ok(())
-    }
-
-    fn room(&self) -> u64 {
-        u64::MAX
     }
 }
 
@@ -323,10 +319,6 @@ impl Store for Hung {
         }
         Ok(())
     }
-
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
 }
 
 impl App for Hung {
@@ -385,8 +377,11 @@ impl Store for Narrow {
         Ok(())
     }
 
-    fn room(&self) -> u64 {
-        self.room.load(Relaxed)
+    fn sink(&self) -> Sink {
+        Sink {
+            free: self.room.load(Relaxed),
+            drained: self.had.load(Relaxed),
+        }
     }
 }
 

@@ -69,10 +69,6 @@ impl Store for Sender {
         self.echoed += extents.iter().map(|e| u64::from(e.len)).sum::<u64>();
         Ok(())
     }
-
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
 }
 
 fn check(extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
@@ -121,10 +117,6 @@ impl Store for Counter {
         self.had += sum;
         self.total.fetch_add(sum, Ordering::Relaxed);
         Ok(())
-    }
-
-    fn room(&self) -> u64 {
-        u64::MAX
     }
 }
 
@@ -330,10 +322,6 @@ impl Store for Impatient {
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         self.inner.place(extents, batch)
     }
-
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
 }
 
 impl App for Impatient {
@@ -380,10 +368,6 @@ impl Store for Restless {
 
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Ok(())
-    }
-
-    fn room(&self) -> u64 {
-        u64::MAX
     }
 }
 
@@ -508,10 +492,6 @@ impl Store for Early {
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         self.sender.place(extents, batch)
     }
-
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
 }
 
 impl App for Early {
@@ -590,10 +570,6 @@ impl Store for Idler {
 
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Ok(())
-    }
-
-    fn room(&self) -> u64 {
-        u64::MAX
     }
 }
 

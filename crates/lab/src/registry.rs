@@ -2,6 +2,8 @@
 //! so that commands know none of them.
 
 mod fobs;
+mod gtp;
+mod pa_udp;
 mod rbudp;
 mod sabul;
 mod ttp;
@@ -13,7 +15,10 @@ use farhaul_core::{
     units::Rate,
 };
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
-use farhaul_protocols::tcp::{self, Tcp};
+use farhaul_protocols::{
+    gtp::Group,
+    tcp::{self, Tcp},
+};
 
 use crate::{nearest, stopwatch::Stopwatch};
 
@@ -38,6 +43,15 @@ pub struct Choice {
     pub simulated: bool,
     /// Measures the time spent inside the law; protocol `tcp` only.
     pub stopwatch: Option<Stopwatch>,
+    /// Where servers receive.
+    pub host: Host,
+}
+
+/// A receiving host. Servers made with the same one share what the receivers of a host share; a client is always a
+/// host of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Host {
+    gtp: Group,
 }
 
 /// Why a protocol could not be chosen or made.
@@ -185,7 +199,8 @@ fn own() -> Vec<Entry> {
     ]
     .into_iter()
     .chain(udt::entries())
-    .chain([sabul::entry(), ttp::entry()])
+    .chain([sabul::entry(), ttp::entry(), pa_udp::entry()])
+    .chain([gtp::entry()])
     .chain(rbudp::entries())
     .chain(fobs::entries())
     .collect()

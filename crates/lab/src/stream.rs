@@ -115,10 +115,6 @@ impl Store for Blast {
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Err(StoreError("a stream places nothing".into()))
     }
-
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
 }
 
 impl App for Blast {
@@ -186,10 +182,6 @@ impl Store for Sink {
 
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Err(StoreError("a stream places nothing".into()))
-    }
-
-    fn room(&self) -> u64 {
-        u64::MAX
     }
 }
 

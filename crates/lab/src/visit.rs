@@ -143,10 +143,6 @@ impl Store for Guest {
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Err(StoreError("nothing was asked for".into()))
     }
-
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
 }
 
 impl App for Guest {

@@ -11,8 +11,10 @@ mod scenarios {
     mod disks;
     mod faults;
     mod fobs;
+    mod gtp;
     mod kit;
     mod liveness;
+    mod pa_udp;
     mod policy;
     mod queue;
     mod rates;

@@ -73,10 +73,6 @@ impl Store for Exchange {
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         self.content.place(extents, batch)
     }
-
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
 }
 
 impl App for Exchange {
@@ -291,10 +287,6 @@ impl Store for Visitor {
 
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Ok(())
-    }
-
-    fn room(&self) -> u64 {
-        u64::MAX
     }
 }
 

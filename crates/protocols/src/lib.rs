@@ -2,6 +2,8 @@
 //! None of them knows whether it runs in the simulator or on sockets.
 
 pub mod fobs;
+pub mod gtp;
+pub mod pa_udp;
 pub mod rbudp;
 pub mod sabul;
 pub mod tcp;

@@ -11,7 +11,7 @@ use farhaul_core::{
     app::App,
     loss::Ranges,
     protocol::Session,
-    store::{Extent, ObjectId, Store, StoreError},
+    store::{self, Extent, ObjectId, Store, StoreError},
     time::{Instant, nanos},
     units::Rate,
 };
@@ -98,6 +98,8 @@ pub(crate) struct Sink {
     pub(crate) disk: Option<Disk>,
     /// Distinct bytes placed.
     pub(crate) bytes: u64,
+    /// Bytes placed.
+    given: u64,
 }
 
 impl Sink {
@@ -128,6 +130,7 @@ impl Store for Sink {
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         let before = self.bytes;
         let mut run = 0..0;
+        self.given += extents.iter().map(|e| u64::from(e.len)).sum::<u64>();
         for extent in extents.iter().filter(|e| e.object <= OTHER) {
             if extent.offset == run.end {
                 run.end = extent.end();
@@ -148,9 +151,15 @@ impl Store for Sink {
         }
     }
 
-    fn room(&self) -> u64 {
-        let disk = self.disk.as_ref().map_or(u64::MAX, Disk::room);
-        self.app.as_ref().map_or(disk, Store::room)
+    fn sink(&self) -> store::Sink {
+        if let Some(app) = &self.app {
+            return app.sink();
+        }
+        let state = |disk: &Disk| store::Sink {
+            free: disk.room(),
+            drained: self.given - disk.waiting(),
+        };
+        self.disk.as_ref().map_or(store::Sink::ENDLESS, state)
     }
 }
 

@@ -83,6 +83,11 @@ impl Disk {
         self.config.memory.saturating_sub(taken)
     }
 
+    /// Bytes that it has not written.
+    pub(crate) const fn waiting(&self) -> u64 {
+        self.waiting
+    }
+
     /// Takes `bytes`; false if there is no memory for them.
     pub(crate) const fn take(&mut self, bytes: u64) -> bool {
         self.waiting += bytes;

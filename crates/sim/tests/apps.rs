@@ -9,7 +9,7 @@ use std::{
 use farhaul_core::{
     app::App,
     protocol::{Event, Session},
-    store::{Extent, Store, StoreError},
+    store::{Extent, Sink, Store, StoreError},
     time::Instant,
     units::Rate,
 };
@@ -63,8 +63,8 @@ impl Store for File {
         Ok(())
     }
 
-    fn room(&self) -> u64 {
-        u64::MAX
+    fn sink(&self) -> Sink {
+        Sink::ENDLESS
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use farhaul_core::{
     loss::Ranges,
-    store::{Extent, ObjectId, Store, StoreError},
+    store::{Extent, ObjectId, Sink, Store, StoreError},
 };
 
 /// A store of made-up content.
@@ -18,6 +18,8 @@ pub struct Pattern {
     trusting: bool,
     /// New bytes that it takes, if not any number; what it takes is subtracted.
     pub room: Option<u64>,
+    /// Bytes that it has written, if there is a limit to what it takes.
+    pub drained: u64,
     /// Nothing can be read from it and placed in it any more.
     pub fails: bool,
 }
@@ -147,8 +149,10 @@ impl Store for Pattern {
         Ok(())
     }
 
-    fn room(&self) -> u64 {
-        self.room.unwrap_or(u64::MAX)
+    fn sink(&self) -> Sink {
+        let drained = self.drained;
+        self.room
+            .map_or(Sink::ENDLESS, |free| Sink { free, drained })
     }
 }
 

@@ -9,8 +9,9 @@ use farhaul_core::{
     rng::Rng,
     store::Hollow,
     time::Instant,
+    units::Rate,
 };
-use farhaul_testkit::{Admitted, Driver, bare};
+use farhaul_testkit::{Admitted, Driver, Pair, Steady, bare};
 use proptest::prelude::*;
 
 const ID: [u8; 4] = [1, 2, 3, 4];
@@ -152,4 +153,24 @@ proptest! {
             prop_assert!(bytes < 1 << 20, "at rest");
         }
     }
+}
+
+/// A full store costs datagrams and not the session.
+#[test]
+fn what_the_store_has_no_room_for_is_dropped_as_if_it_had_not_come() {
+    let steady = Steady::new(Rate::mbit(80), 1_500);
+    let ends = || Box::new(steady.endpoint());
+    let mut pair = Pair::new(ends(), ends(), Duration::from_millis(5), 1);
+    pair.connect(None);
+    pair.open();
+    pair.server.store.room = Some(100_000);
+    pair.client.session().send(1, 0, 1_000_000);
+    pair.pass(Duration::from_secs(1));
+    let stats = pair.server.session().stats();
+    assert!(stats.dropped_full > 100, "{}", stats.dropped_full);
+    assert!(stats.data_received <= 100_000, "{}", stats.data_received);
+    assert!(pair.server.closed().is_none());
+    pair.server.store.room = None;
+    pair.until(Duration::from_secs(5), |p| p.client.delivered());
+    assert!(pair.server.store.has(1, 1_000_000));
 }

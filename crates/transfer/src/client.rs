@@ -15,7 +15,7 @@ use std::{
 use farhaul_core::{
     congestion::Sharing,
     protocol::{Event, Session},
-    store::{Extent, Store, StoreError},
+    store::{Extent, Sink, Store, StoreError},
     time::Instant,
     units::Rate,
 };
@@ -404,8 +404,8 @@ macro_rules! is_an_app {
                 self.0.side.place(extents, batch)
             }
 
-            fn room(&self) -> u64 {
-                self.0.side.room()
+            fn sink(&self) -> Sink {
+                self.0.side.sink()
             }
         }
 

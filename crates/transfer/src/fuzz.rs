@@ -407,7 +407,7 @@ impl<A: App> Talk<A> {
         let Ok(len) = u32::try_from(content.len()) else {
             return;
         };
-        if len == 0 || self.app.room() < len.into() || offset > 1 << 62 {
+        if len == 0 || self.app.sink().free < len.into() || offset > 1 << 62 {
             return;
         }
         let extent = Extent {

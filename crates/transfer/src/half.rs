@@ -6,7 +6,7 @@ use std::{io, sync::Arc, time::Duration};
 use farhaul_core::{
     protocol::{CloseReason, Session},
     stats::{Held, Stats},
-    store::{Extent, StoreError},
+    store::{self, Extent, StoreError},
     time::Instant,
 };
 
@@ -373,10 +373,10 @@ impl Side {
         }
     }
 
-    pub(crate) fn room(&self) -> u64 {
+    pub(crate) fn sink(&self) -> store::Sink {
         match &self.half {
-            Some(Half::Receives(receiver)) => receiver.room(),
-            _ => u64::MAX,
+            Some(Half::Receives(receiver)) => receiver.sink(),
+            _ => store::Sink::ENDLESS,
         }
     }
 }

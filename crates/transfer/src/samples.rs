@@ -264,10 +264,6 @@ impl Store for SendFile {
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Err(StoreError("a stream places nothing".into()))
     }
-
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
 }
 
 impl App for SendFile {
@@ -386,10 +382,6 @@ impl Store for RecvFile {
 
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Err(StoreError("a stream places nothing".into()))
-    }
-
-    fn room(&self) -> u64 {
-        u64::MAX
     }
 }
 

@@ -15,7 +15,7 @@ use std::{
 use farhaul_core::{
     congestion::Sharing,
     protocol::{Event, Session},
-    store::{Extent, Store, StoreError},
+    store::{Extent, Sink, Store, StoreError},
     time::Instant,
     units::Rate,
 };
@@ -566,8 +566,8 @@ impl Store for Server {
         self.side.place(extents, batch)
     }
 
-    fn room(&self) -> u64 {
-        self.side.room()
+    fn sink(&self) -> Sink {
+        self.side.sink()
     }
 }
 

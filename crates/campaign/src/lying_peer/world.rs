@@ -51,10 +51,6 @@ impl Store for Honest {
         }
         Ok(())
     }
-
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
 }
 
 /// An address of the liar's, and how much went there.

@@ -11,7 +11,7 @@ use std::{
 use farhaul_core::{
     congestion::Sharing,
     protocol::{Event, Session},
-    store::{Extent, Store, StoreError},
+    store::{Extent, Sink, Store, StoreError},
     time::Instant,
     units::Rate,
 };
@@ -207,8 +207,8 @@ impl Store for Told {
         self.app.place(extents, batch)
     }
 
-    fn room(&self) -> u64 {
-        self.app.room()
+    fn sink(&self) -> Sink {
+        self.app.sink()
     }
 }
 

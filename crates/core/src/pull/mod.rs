@@ -3,12 +3,21 @@
 //! next: what was asked for first, then onwards from a cursor that can be set back ([`Supply`]). When to
 //! ask, how it looks and how fast units leave is the protocol's.
 //!
+//! Where nothing leaves that was not asked for, a sender is a [`Source`] and a receiver a [`Fetch`]; what passes
+//! between them is an [`Offer`] and ranges of units.
+//!
 //! Invariant: nothing here grows with what a peer says beyond the limits given when it is made.
 
+mod fetch;
+mod offer;
+mod source;
 mod supply;
 mod wanted;
 
 pub use self::{
+    fetch::{Fetch, NUMBER},
+    offer::{MAX_RUNS, Offer, decode_ranges, encode_ranges},
+    source::Source,
     supply::{Step, Supply},
     wanted::{Arrival, Wanted},
 };

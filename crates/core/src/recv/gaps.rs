@@ -83,6 +83,11 @@ impl Gaps {
         self.missing.is_empty()
     }
 
+    /// Separate gaps.
+    pub fn count(&self) -> usize {
+        self.missing.len()
+    }
+
     /// Something was never reported.
     pub fn has_fresh(&self) -> bool {
         !self.fresh.is_empty()

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, ops::Range};
 use super::{MAX_BLOCKS, MAX_PACKETS, MAX_RUNS, Numbers};
 use crate::{
     codec::DecodeError,
-    layout::{Layout, Run},
+    layout::Layout,
     loss::{Bitmap, Ranges},
     send::Outbox,
     stats::Stats,
@@ -385,21 +385,7 @@ impl RoundSender {
             return;
         }
         let most = self.most.min(room * u64::from(self.payload.max(1)));
-        let mut layout = Layout::new(self.payload);
-        while layout.len() < most && layout.runs().len() < MAX_RUNS {
-            let room = u32::try_from(most - layout.len()).unwrap_or(u32::MAX);
-            let Some(piece) = self.waiting.next(room) else {
-                break;
-            };
-            let run = Run {
-                object: piece.object,
-                offset: piece.offset,
-                len: piece.len.into(),
-            };
-            if !layout.push(run) {
-                break;
-            }
-        }
+        let layout = Layout::gather(&mut self.waiting, self.payload, most, MAX_RUNS);
         let next = Numbers::wrap(u64::from(self.next) + layout.packets());
         self.blocks.push_back(Block {
             first: self.next,

@@ -1,5 +1,6 @@
 //! What is on its way, what goes next, and may it go now?
 
+mod commanded;
 mod debt;
 mod flight;
 mod governor;
@@ -10,6 +11,7 @@ mod permit;
 mod schedule;
 mod snapshots;
 
+pub use commanded::Commanded;
 pub use debt::Debt;
 pub use flight::{Acked, Counters, Flight, Lost, Newest, Signals};
 pub use governor::Governor;

@@ -21,8 +21,8 @@ pub(super) const CHANNEL: u8 = 0x43;
 pub(super) const CLOSE: u8 = 0x4f;
 /// Types of a machine's datagrams.
 pub const MACHINE: RangeInclusive<u8> = 0x44..=0x4e;
-/// Bytes of type and id.
-pub(super) const HEAD: usize = 5;
+/// Bytes of type and id, before those of the machine on sessions without a control lane.
+pub const HEAD: usize = 5;
 /// Bytes of a datagram that joins.
 pub(super) const JOIN: usize = 20;
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 use crate::{
     codec::{DecodeError, NoRoom, Writer},
     datagram::Ecn,
+    layout::Layout,
     protocol::CloseReason,
     send::Permit,
     stats::{Stats, Why},
-    store::{Extent, ObjectId},
+    store::{Extent, ObjectId, Sink},
     time::Instant,
 };
 
@@ -62,7 +63,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    pub(super) const fn new(
+    pub(crate) const fn new(
         header: Writer<'a>,
         (head, at): (usize, usize),
         room: u32,
@@ -99,6 +100,15 @@ impl<'a> Packet<'a> {
             at: u32::try_from(at).unwrap_or(u32::MAX),
         });
         self.len += len;
+    }
+
+    /// Appends packet `n` of `layout`; how many bytes it has.
+    pub fn unit(&mut self, layout: &Layout, n: u64) -> u64 {
+        let before = self.len;
+        for piece in layout.pieces(n) {
+            self.data(piece.object, piece.offset, piece.len);
+        }
+        (self.len - before).into()
     }
 
     /// Fills what is left of the room with zeros.
@@ -166,6 +176,10 @@ pub trait Machine: Send + 'static {
         Ok(None)
     }
 
+    /// What the store can take and what has left it: before each batch that arrived, and whenever something
+    /// may leave.
+    fn on_sink(&mut self, _now: Instant, _sink: Sink) {}
+
     /// May data leave?
     fn permit(&mut self, now: Instant) -> Permit;
 
@@ -197,6 +211,9 @@ pub trait Machine: Send + 'static {
     fn blocked_since(&self) -> Option<Instant> {
         None
     }
+
+    /// The session ends: nothing more is received or sent. It may be kept for a while.
+    fn on_close(&mut self) {}
 
     /// Why the session must end: its law has failed, or the peer does not do its part.
     fn failure(&self) -> Option<CloseReason> {

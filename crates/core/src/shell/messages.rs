@@ -1,4 +1,5 @@
-//! What of a machine's control messages has left? They are composed when those before them have.
+//! What of a machine's control messages has not left? They leave as far as there is room, a message in parts if need
+//! be; what is composed next waits until all of it has.
 
 /// Control messages on their way out.
 #[derive(Clone, Debug, Default)]
@@ -9,17 +10,34 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Appends what waits to `into`, at most `room` bytes; when nothing waits, what `compose` writes.
-    pub fn poll(&mut self, room: usize, into: &mut Vec<u8>, compose: impl FnOnce(&mut Vec<u8>)) {
-        if self.left == self.bytes.len() {
+    /// Everything has left.
+    pub fn is_empty(&self) -> bool {
+        self.left == self.bytes.len()
+    }
+
+    /// Where messages are appended.
+    pub fn more(&mut self) -> &mut Vec<u8> {
+        if self.is_empty() {
             self.bytes.clear();
             self.left = 0;
-            compose(&mut self.bytes);
         }
+        &mut self.bytes
+    }
+
+    /// Lets up to `room` bytes leave.
+    pub fn leave(&mut self, room: usize, into: &mut Vec<u8>) {
         let rest = &self.bytes[self.left..];
         let rest = &rest[..rest.len().min(room)];
         into.extend(rest);
         self.left += rest.len();
+    }
+
+    /// The same, of what `compose` writes if nothing waits.
+    pub fn poll(&mut self, room: usize, into: &mut Vec<u8>, compose: impl FnOnce(&mut Vec<u8>)) {
+        if self.is_empty() {
+            compose(self.more());
+        }
+        self.leave(room, into);
     }
 }
 
@@ -37,5 +55,12 @@ mod tests {
             });
         }
         assert_eq!(out, [1, 1, 1, 1, 1, 2, 2, 2, 2, 2]);
+        messages.more().extend(b"hello");
+        messages.leave(3, &mut out);
+        messages.more().extend(b" you");
+        messages.leave(0, &mut out);
+        assert!(!messages.is_empty());
+        messages.leave(99, &mut out);
+        assert!(messages.is_empty() && out.ends_with(b"hello you"));
     }
 }

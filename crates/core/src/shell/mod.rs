@@ -23,7 +23,7 @@ mod stream;
 
 pub use self::{
     channel::MAX_CONTROL,
-    datagram::MACHINE,
+    datagram::{HEAD, MACHINE},
     endpoint::{Endpoint, Limits},
     frame::MAX_GREETING,
     machine::{Incoming, Machine, Packet},

@@ -72,6 +72,8 @@ pub struct Shell<M> {
     /// Why data was held back last.
     held: Option<Why>,
     extents: Vec<Extent>,
+    /// Bytes that the store can still take of the batch that arrived.
+    free: u64,
     pub(super) events: VecDeque<Event>,
     pub(super) stats: Stats,
 }
@@ -92,6 +94,7 @@ impl<M: Machine> Shell<M> {
             undelivered: false,
             held: None,
             extents: Vec::new(),
+            free: 0,
             events: VecDeque::new(),
             stats: Stats::default(),
             ends,
@@ -128,6 +131,7 @@ impl<M: Machine> Shell<M> {
             None => self.life.end(),
         }
         self.stats.held.set(now, None);
+        self.machine.on_close();
         self.events.push_back(Event::Closed(reason));
     }
 
@@ -207,6 +211,11 @@ impl<M: Machine> Shell<M> {
             return Err(DecodeError::Malformed("a datagram longer than agreed"));
         }
         let head = self.head_len();
+        // It may carry as many bytes as it has.
+        if (lane || kind == M::DATA) && bytes.len() as u64 > self.free {
+            self.stats.dropped_full += 1;
+            return Ok(());
+        }
         let incoming = Incoming {
             kind,
             bytes: &bytes[head..],
@@ -222,7 +231,9 @@ impl<M: Machine> Shell<M> {
             return Err(DecodeError::Malformed("object"));
         }
         let new = self.extents[before..].iter();
-        self.stats.data_received += new.map(|e| u64::from(e.len)).sum::<u64>();
+        let new = new.map(|e| u64::from(e.len)).sum::<u64>();
+        self.stats.data_received += new;
+        self.free = self.free.saturating_sub(new);
         Ok(())
     }
 
@@ -379,6 +390,9 @@ impl<M: Machine> Session for Shell<M> {
             return;
         }
         self.extents.clear();
+        let sink = turn.store.sink();
+        self.free = sink.free;
+        self.machine.on_sink(turn.now, sink);
         let segment = batch.segment.max(1);
         for (i, datagram) in batch.bytes.chunks(segment).enumerate() {
             let known = batch.from == self.ends.peer;
@@ -417,6 +431,7 @@ impl<M: Machine> Session for Shell<M> {
     }
 
     fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
+        self.machine.on_sink(turn.now, turn.store.sink());
         if let Some(reason) = self.machine.failure() {
             self.fail(turn.now, reason);
         }

@@ -67,7 +67,7 @@ impl HaulSession {
         let mut gather = Gather {
             extents: [Extent::default(); MAX_SEGMENTS],
             count: 0,
-            room: turn.store.room(),
+            room: turn.store.sink().free,
         };
         let mut at = 0;
         while at < batch.bytes.len() && !self.life.is_over() {

@@ -71,7 +71,7 @@ impl HaulSession {
         }
         self.pump_stream();
         if self.receiver.is_room_awaited() {
-            self.receiver.on_room(now, turn.store.room());
+            self.receiver.on_room(now, turn.store.sink().free);
         }
         self.nudge(now);
         self.skip_number(turn.rng);
@@ -242,7 +242,7 @@ impl HaulSession {
         let now = turn.now;
         let report = self.receiver.feedback_due().is_some_and(|at| at <= now);
         if report {
-            self.receiver.on_room(now, turn.store.room());
+            self.receiver.on_room(now, turn.store.sink().free);
         }
         let any = report || self.todo.asks.any();
         let mail = self.sender.has_mail() || self.receiver.has_mail();

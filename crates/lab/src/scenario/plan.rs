@@ -17,7 +17,7 @@ use super::{
     document::{Direction, Document, Ends, Flow, Frame, Queue},
     source::{Case, Placed, Problem, Source, unknown},
 };
-use crate::registry::{self, Choice, ChoiceError};
+use crate::registry::{self, Choice, ChoiceError, Host};
 
 /// One flow's name and driver.
 #[derive(Clone, Debug)]
@@ -29,7 +29,12 @@ pub struct Driver {
     /// The protocol with its parameters.
     pub protocol: String,
     choice: Choice,
+    /// The host that it ends at; those without a name end at one and the same.
+    host: Option<String>,
 }
+
+/// Hosts by their names.
+pub(super) type Hosts = BTreeMap<Option<String>, Host>;
 
 impl Driver {
     /// The congestion law, if one was chosen.
@@ -37,10 +42,14 @@ impl Driver {
         self.choice.law.as_deref()
     }
 
-    /// Both endpoints.
-    pub(super) fn make(&self) -> Result<[Box<dyn Protocol>; 2], ChoiceError> {
+    /// Both endpoints, in a run with these hosts.
+    pub(super) fn make(&self, hosts: &mut Hosts) -> Result<[Box<dyn Protocol>; 2], ChoiceError> {
         let entry = registry::protocol(&self.protocol)?;
-        Ok([entry.client(&self.choice)?, entry.server(&self.choice)?])
+        let choice = Choice {
+            host: hosts.entry(self.host.clone()).or_default().clone(),
+            ..self.choice.clone()
+        };
+        Ok([entry.client(&choice)?, entry.server(&choice)?])
     }
 }
 
@@ -154,6 +163,7 @@ fn driver(source: &Source<'_>, flow: &Flow, number: u64) -> Result<Driver, Probl
             simulated: true,
             ..Choice::default()
         },
+        host: flow.ends.to.as_ref().map(|name| name.value.clone()),
     };
     let protocol =
         registry::protocol(&driver.protocol).map_err(|e| source.problem(&flow.protocol.span, e))?;

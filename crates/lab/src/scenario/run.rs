@@ -20,7 +20,7 @@ use super::{
     expect::judge,
     outcome::Outcome,
     output::{self, Output},
-    plan::Plan,
+    plan::{Hosts, Plan},
 };
 use crate::{
     grid::{Backend, RunStore},
@@ -248,10 +248,11 @@ fn simulate(
     onlookers: Option<&mut output::Onlookers>,
 ) -> Result<SimReport, RunError> {
     let scenario = plan.scenario(seed);
+    let mut hosts = Hosts::new();
     let mut ends: Vec<Option<[Box<dyn Protocol>; 2]>> = plan
         .drivers
         .iter()
-        .map(|driver| driver.make().map(Some))
+        .map(|driver| driver.make(&mut hosts).map(Some))
         .collect::<Result<_, _>>()?;
     let mut make = |flow: usize| {
         let [client, server] = ends[flow].take().expect("each flow is made once");

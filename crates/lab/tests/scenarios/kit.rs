@@ -116,8 +116,8 @@ pub(crate) fn medians<const N: usize>(
 
 fn ends(who: Who, mtu: u16) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
     match who {
-        Who::Haul => named_ends("haul", None),
-        Who::HaulUnder(law) => named_ends("haul", Some(law)),
+        Who::Haul => named_ends("haul", None)(0),
+        Who::HaulUnder(law) => named_ends("haul", Some(law))(0),
         Who::Bare(spec) => {
             let bare = || {
                 let law = lookup(spec).expect("the law exists");
@@ -128,23 +128,29 @@ fn ends(who: Who, mtu: u16) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
     }
 }
 
-/// The ends of a protocol of the registry, under its own law or another.
-fn named_ends(protocol: &str, law: Option<&str>) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
+/// The ends of a protocol of the registry, under its own law or another; all that the same value gives receive at one
+/// host.
+fn named_ends(
+    protocol: &str,
+    law: Option<&str>,
+) -> impl FnMut(usize) -> (Box<dyn Protocol>, Box<dyn Protocol>) + use<> {
     let entry = registry::protocol(protocol).expect("the protocol exists");
     let choice = Choice {
         simulated: true,
         law: law.map(Into::into),
         ..Choice::default()
     };
-    (
-        entry.client(&choice).expect("the settings are valid"),
-        entry.server(&choice).expect("the settings are valid"),
-    )
+    move |_| {
+        (
+            entry.client(&choice).expect("the settings are valid"),
+            entry.server(&choice).expect("the settings are valid"),
+        )
+    }
 }
 
 /// Runs `scenario` with a protocol of the registry in every flow.
 pub(crate) fn named(protocol: &str, law: Option<&str>, scenario: &Scenario) -> SimReport {
-    farhaul_sim::run(scenario, &mut |_| named_ends(protocol, law)).expect("the scenario is valid")
+    farhaul_sim::run(scenario, &mut named_ends(protocol, law)).expect("the scenario is valid")
 }
 
 /// Bytes received from second `from` to second `to`, as a rate.

@@ -55,10 +55,6 @@ impl Store for Exchange {
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Err(StoreError("messages have no objects".into()))
     }
-
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
 }
 
 impl App for Exchange {

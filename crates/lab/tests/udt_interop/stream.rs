@@ -77,10 +77,6 @@ impl Store for Stream {
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         Err(StoreError("a stream has no objects".into()))
     }
-
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
 }
 
 impl App for Stream {

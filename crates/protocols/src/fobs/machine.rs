@@ -206,9 +206,7 @@ impl Machine for FobsMachine {
         header
             .encode(packet.header())
             .expect("a packet holds its header");
-        for piece in leaving.layout.pieces(leaving.n) {
-            packet.data(piece.object, piece.offset, piece.len);
-        }
+        packet.unit(leaving.layout, leaving.n);
         self.schedule.charge();
         true
     }

@@ -173,9 +173,7 @@ impl Machine for RbudpMachine {
             return false;
         };
         encode_number(packet.header(), leaving.number).expect("a packet holds its number");
-        for piece in leaving.layout.pieces(leaving.n) {
-            packet.data(piece.object, piece.offset, piece.len);
-        }
+        packet.unit(leaving.layout, leaving.n);
         self.schedule.charge();
         true
     }

@@ -5,17 +5,14 @@
 
 use farhaul_core::{
     codec::{DecodeError, Reader},
-    layout::{Layout, Run},
+    layout::Layout,
     pull::Wanted,
-    send::STREAM,
 };
 
 use super::wire::{FEEDBACK, FILE_INFO, Feedback, FileInfo};
 
 /// Runs of bytes that one file is made of, at most.
 pub(super) const MAX_RUNS: usize = 4_096;
-/// Bytes of a run.
-const RUN: usize = 20;
 
 /// One message.
 #[derive(Debug)]
@@ -40,18 +37,7 @@ pub(super) fn put_file(into: &mut Vec<u8>, layout: &Layout, block: u32) {
         epoch: 0,
     };
     info.encode(into);
-    let runs = u32::try_from(layout.runs().len()).unwrap_or(u32::MAX);
-    into.extend(runs.to_be_bytes());
-    for Run {
-        object,
-        offset,
-        len,
-    } in layout.runs()
-    {
-        into.extend(object.to_be_bytes());
-        into.extend(offset.to_be_bytes());
-        into.extend(len.to_be_bytes());
-    }
+    layout.encode_runs(into);
 }
 
 /// Appends that a file may come to where this end's datagrams come from.
@@ -79,23 +65,11 @@ pub(super) fn decode(bytes: &[u8], block: u32) -> Result<Option<(Message, usize)
     };
     let whole = |len: usize| body.get(..len);
     let (message, len) = match kind {
-        1 => {
-            let Some((info, count)) = whole(FILE_INFO + 4).map(|head| head.split_at(FILE_INFO))
-            else {
-                return Ok(None);
-            };
-            let info = FileInfo::decode(info)?;
-            let count = usize::try_from(Reader::new(count).u32()?).unwrap_or(usize::MAX);
-            if count > MAX_RUNS {
-                return Err(DecodeError::Malformed("number of runs"));
-            }
-            let len = FILE_INFO + 4 + count * RUN;
-            let Some(body) = whole(len) else {
-                return Ok(None);
-            };
-            let layout = layout(&body[FILE_INFO + 4..], &info, block)?;
-            (Message::File(layout, info.blocks), len)
-        }
+        1 => match file(body, block) {
+            Ok(decoded) => decoded,
+            Err(DecodeError::Truncated) => return Ok(None),
+            Err(error) => return Err(error),
+        },
         2 => match whole(2) {
             // Its datagrams are answered, nobody else's.
             Some([0, 0]) => (Message::Go, 2),
@@ -115,27 +89,18 @@ pub(super) fn decode(bytes: &[u8], block: u32) -> Result<Option<(Message, usize)
     Ok(Some((message, 1 + len)))
 }
 
-/// Whether it is a file that can be received, in blocks of `block` bytes.
-fn layout(runs: &[u8], info: &FileInfo, block: u32) -> Result<Layout, DecodeError> {
+/// A file that can be received, in blocks of `block` bytes, and how long its announcement is.
+fn file(body: &[u8], block: u32) -> Result<(Message, usize), DecodeError> {
+    let mut r = Reader::new(body);
+    let info = FileInfo::decode(r.take(FILE_INFO)?)?;
     if info.block_size != block {
         return Err(DecodeError::Malformed("size of a block"));
     }
-    let mut layout = Layout::new(block);
-    let mut r = Reader::new(runs);
-    while !r.is_empty() {
-        let (object, offset, len) = (r.u32()?, r.u64()?, r.u64()?);
-        let run = Run {
-            object,
-            offset,
-            len,
-        };
-        if object == STREAM || len == 0 || !layout.push(run) {
-            return Err(DecodeError::Malformed("run of a file"));
-        }
-    }
+    let layout = Layout::decode_runs(&mut r, block, MAX_RUNS)?;
     let fits = (1..=Wanted::MAX_UNITS).contains(&layout.packets());
     if !fits || layout.len() != info.size {
         return Err(DecodeError::Malformed("size of a file"));
     }
-    Ok(layout)
+    let len = body.len() - r.rest().len();
+    Ok((Message::File(layout, info.blocks), len))
 }

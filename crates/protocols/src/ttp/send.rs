@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use farhaul_core::{
     codec::DecodeError,
-    layout::{Layout, Run},
+    layout::Layout,
     protocol::CloseReason,
     pull::{Step, Supply, Wanted},
-    send::{Debt, Outbox, Permit, Piece},
+    send::{Debt, Outbox, Permit},
     shell::Packet,
     stats::{Stats, Why},
     time::Instant,
@@ -170,22 +170,8 @@ impl Sender {
 
     /// All that is queued, as far as a file can hold it.
     fn next_file(&mut self, now: Instant) -> File {
-        let mut layout = Layout::new(self.block);
         let most = Wanted::MAX_UNITS * u64::from(self.block);
-        while layout.runs().len() < MAX_RUNS {
-            let room = u32::try_from(most - layout.len()).unwrap_or(u32::MAX);
-            let Some(piece) = self.out.next(room) else {
-                break;
-            };
-            let run = Run {
-                object: piece.object,
-                offset: piece.offset,
-                len: piece.len.into(),
-            };
-            if !layout.push(run) {
-                break;
-            }
-        }
+        let layout = Layout::gather(&mut self.out, self.block, most, MAX_RUNS);
         File {
             bytes: layout.len(),
             supply: Supply::new(layout.packets(), MAX_ASKED),
@@ -266,24 +252,19 @@ impl Sender {
 
     /// Writes what the slots have that are due: one block, if there is one among it.
     pub(super) fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
-        let Some((header, pieces)) = self.next_block(now) else {
+        let Some((header, layout, unit)) = self.next_block(now) else {
             return false;
         };
         header
             .encode(packet.header())
             .expect("a packet holds its header");
-        for piece in pieces {
-            packet.data(piece.object, piece.offset, piece.len);
-        }
+        packet.unit(layout, unit);
         packet.pad();
         true
     }
 
-    /// The block of the slots that are due, if there is one among them, and what is in it.
-    pub(super) fn next_block(
-        &mut self,
-        now: Instant,
-    ) -> Option<(BlockHeader, impl Iterator<Item = Piece>)> {
+    /// The block of the slots that are due, if there is one among them, and the unit of the file that is in it.
+    pub(super) fn next_block(&mut self, now: Instant) -> Option<(BlockHeader, &Layout, u64)> {
         let file = self.file.as_mut().filter(|file| file.goes)?;
         while file.debt.is_due(now) {
             file.slot(now, &self.wanted, &mut self.stats);
@@ -313,7 +294,7 @@ impl Sender {
             } else {
                 self.stats.data_sent += len;
             }
-            return Some((BlockHeader { block, kind }, file.layout.pieces(unit)));
+            return Some((BlockHeader { block, kind }, &file.layout, unit));
         }
         None
     }

@@ -95,11 +95,11 @@ fn files_that_cannot_be_are_refused() {
     for (bytes, words) in [
         (file(b, 1, 5, &[(1, 0, 5), (1, 9, 1)]), "size of a file"),
         (file(b, 9, 5, &[(1, 0, 5)]), "number of blocks"),
-        (file(b, 0, 0, &[]), "size of a file"),
+        (file(b, 0, 0, &[]), "runs of bytes"),
         (file(64, 1, 5, &[(1, 0, 5)]), "size of a block"),
-        (file(b, 1, 5, &[(1, 0, 5), (2, 0, 0)]), "run of a file"),
-        (file(b, 1, 5, &[(u32::MAX, 0, 5)]), "run of a file"),
-        (file(b, 1, 5, &[(1, u64::MAX, 5)]), "run of a file"),
+        (file(b, 1, 5, &[(1, 0, 5), (2, 0, 0)]), "runs of bytes"),
+        (file(b, 1, 5, &[(u32::MAX, 0, 5)]), "runs of bytes"),
+        (file(b, 1, 5, &[(1, u64::MAX, 5)]), "runs of bytes"),
         (
             file(b, 2_929_687, 1 << 32, &[(1, 0, u64::MAX), (2, 0, u64::MAX)]),
             "number of blocks",
@@ -119,7 +119,7 @@ fn files_that_cannot_be_are_refused() {
                 .copied()
                 .chain([0xff; 4])
                 .collect(),
-            "number of runs",
+            "runs of bytes",
         ),
         (vec![2, 0, 0], "permission, out of turn"),
         (vec![2, 180, 144], "port"),

@@ -185,6 +185,7 @@ impl Receiver {
         let bytes = usize::try_from(range.end - range.start).unwrap_or_default();
         self.resident -= bytes;
         self.writing -= bytes;
+        self.drained += bytes as u64;
         match ending {
             Ending::InPlace => {
                 self.last_root = slot.item.root.map(|r| r.hash);

@@ -237,6 +237,8 @@ pub(crate) struct Receiver {
     resident: usize,
     /// Those of them that workers have, or will have next.
     writing: usize,
+    /// Bytes that workers have written, or could not.
+    drained: u64,
     small: Vec<Small>,
     open: VecDeque<u64>,
     folders: Folders,
@@ -312,6 +314,7 @@ impl Receiver {
             free: u64::MAX,
             resident: 0,
             writing: 0,
+            drained: 0,
             small: Vec::new(),
             open: VecDeque::new(),
             folders: Folders::default(),

@@ -9,7 +9,7 @@
 use std::{ops::Range, time::Duration};
 
 use farhaul_core::{
-    store::{Extent, StoreError},
+    store::{Extent, Sink, StoreError},
     time::Instant,
 };
 
@@ -66,6 +66,7 @@ impl Receiver {
         }
         if self.fault.is_some() {
             // The next poll ends the transfer.
+            self.drained += extents.iter().map(|e| u64::from(e.len)).sum::<u64>();
             return Ok(());
         }
         let mut rest = extents;
@@ -87,6 +88,9 @@ impl Receiver {
             let mut pieces = std::mem::take(&mut self.pieces);
             pieces.clear();
             self.missing.take(first.offset..to, &mut pieces);
+            // What is here already waits for nothing.
+            let new = pieces.iter().map(|piece| piece.end - piece.start);
+            self.drained += to - first.offset - new.sum::<u64>();
             for piece in &pieces {
                 self.place_piece(
                     piece,
@@ -161,9 +165,12 @@ impl Receiver {
                         self.pool.push(WriteJob::Load(load));
                     }
                 }
-                Err(e) => self.fail(number, Code::of_write(&e), &e),
+                Err(e) => {
+                    self.drained += range.end - range.start;
+                    self.fail(number, Code::of_write(&e), &e);
+                }
             },
-            _ => {}
+            _ => self.drained += range.end - range.start,
         }
     }
 
@@ -209,10 +216,14 @@ impl Receiver {
         self.waiting_since.map(|since| since + patience)
     }
 
-    /// Bytes that may arrive; the sender is told. Where workers are behind, with small files too, it waits.
-    pub(crate) fn room(&self) -> u64 {
+    /// What may arrive, which the sender is told, and what workers have written. Where they are behind, with
+    /// small files too, the sender waits.
+    pub(crate) fn sink(&self) -> Sink {
         let small = RESIDENT.saturating_sub(self.writing) as u64;
-        self.staging.room().min(small)
+        Sink {
+            free: self.staging.room().min(small),
+            drained: self.drained,
+        }
     }
 
     /// Hands collected bytes to workers that have nothing else to do, or if they have waited long
@@ -232,6 +243,7 @@ impl Receiver {
 
     /// A run has been written, or not.
     pub(super) fn run_written(&mut self, run: Written) {
+        self.drained += run.range.end - run.range.start;
         match run.outcome {
             Ok(()) => self.written(run.number, &run.range, &run.leaves),
             // It may have failed before.

@@ -488,15 +488,16 @@ fn what_an_ended_run_left_where_a_hole_is_told_becomes_a_hole() {
 fn small_files_that_workers_have_leave_less_room() {
     let tmp = tempfile::tempdir().unwrap();
     let mut receiver = receiver(tmp.path(), RULES).unwrap();
-    let empty = receiver.room();
+    let empty = receiver.sink().free;
     // Complete, and none of them handed back yet.
     let names: Vec<_> = (0..5).map(|n| n.to_string()).collect();
     let files: Vec<_> = names.iter().map(|n| (n.as_str(), 1 << 20)).collect();
     send_all(&mut receiver, &files);
     assert_eq!(receiver.writing, 5 << 20);
-    assert!(receiver.room() < empty, "{empty}");
+    assert!(receiver.sink().free < empty, "{empty}");
     finish(&mut receiver);
-    assert_eq!((receiver.writing, receiver.room()), (0, empty));
+    assert_eq!((receiver.writing, receiver.sink().free), (0, empty));
+    assert_eq!(receiver.sink().drained, 5 << 20);
 }
 
 #[test]

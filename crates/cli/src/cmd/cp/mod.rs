@@ -12,7 +12,7 @@ use std::{
 
 use farhaul_core::{
     protocol::{CloseReason, Event, Session},
-    store::{Extent, Store, StoreError},
+    store::{Extent, Sink, Store, StoreError},
     time::Instant,
 };
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
@@ -542,10 +542,10 @@ impl Store for Stoppable {
         self.app.app().place(extents, batch)
     }
 
-    fn room(&self) -> u64 {
+    fn sink(&self) -> Sink {
         match &self.app {
-            Copier::Up(app) => app.room(),
-            Copier::Down(app) => app.room(),
+            Copier::Up(app) => app.sink(),
+            Copier::Down(app) => app.sink(),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use farhaul_core::{
     app::App,
     protocol::{Event, Session},
-    store::{Extent, Store, StoreError},
+    store::{Extent, Sink, Store, StoreError},
     time::Instant,
 };
 
@@ -104,8 +104,8 @@ impl<A: App> Store for Counted<A> {
         self.app.place(extents, batch)
     }
 
-    fn room(&self) -> u64 {
-        self.app.room()
+    fn sink(&self) -> Sink {
+        self.app.sink()
     }
 }
 
@@ -133,6 +133,10 @@ mod tests {
 
     #[test]
     fn what_the_app_has_no_room_for_is_not_given_to_it() {
+        const FULL: Sink = Sink {
+            free: 5,
+            drained: 7,
+        };
         struct Narrow;
         impl Store for Narrow {
             fn fill(&mut self, _: &[Extent], _: &mut [u8]) -> Result<(), StoreError> {
@@ -141,8 +145,8 @@ mod tests {
             fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
                 Ok(())
             }
-            fn room(&self) -> u64 {
-                5
+            fn sink(&self) -> Sink {
+                FULL
             }
         }
         impl App for Narrow {
@@ -150,7 +154,7 @@ mod tests {
             fn poll(&mut self, _: Instant, _: &mut dyn Session) {}
         }
         let (guests, _watch) = guests();
-        assert_eq!(guests.counted(Narrow).room(), 5);
+        assert_eq!(guests.counted(Narrow).sink(), FULL);
     }
 
     const SOON: Duration = Duration::from_millis(1);

@@ -6,7 +6,7 @@ use std::{path::Path, sync::Arc};
 use farhaul_core::{
     app::App,
     protocol::{Event, Session},
-    store::{Extent, Store, StoreError},
+    store::{Extent, Sink, Store, StoreError},
     time::Instant,
 };
 use farhaul_sim::{Maker, Scenario, SimReport};
@@ -81,8 +81,8 @@ impl<A: Store> Store for Clocked<A> {
         self.0.place(extents, batch)
     }
 
-    fn room(&self) -> u64 {
-        self.0.room()
+    fn sink(&self) -> Sink {
+        self.0.sink()
     }
 }
 

@@ -259,8 +259,8 @@ impl FileServer {
     /// The block to be sent now, if one is due: its header, and which bytes of the file it begins with. The
     /// rest of it is anything.
     pub fn next_block(&mut self, now: Instant) -> Option<(BlockHeader, u64, u32)> {
-        let (header, mut pieces) = self.sender.next_block(now)?;
-        let piece = pieces.next()?;
+        let (header, layout, unit) = self.sender.next_block(now)?;
+        let piece = layout.pieces(unit).next()?;
         Some((header, piece.offset, piece.len))
     }
 

@@ -1,0 +1,122 @@
+//! How are units offered and asked for? An offer is a file: runs of bytes, cut into units that are numbered on
+//! from those of the file before, so that a late unit of one is never taken for one of the next. Asked for
+//! are ranges of them.
+
+use std::ops::Range;
+
+use crate::{
+    codec::{DecodeError, Reader},
+    layout::Layout,
+};
+
+/// Runs of bytes that one file is made of, at most.
+pub const MAX_RUNS: usize = 4_096;
+/// No unit has this number.
+const NUMBERS: u64 = 1 << 62;
+
+/// A file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Number of its first unit.
+    pub first: u64,
+    /// Its bytes.
+    pub layout: Layout,
+}
+
+impl Offer {
+    /// One past the number of its last unit.
+    pub fn end(&self) -> u64 {
+        self.first.saturating_add(self.layout.packets())
+    }
+
+    /// Appends it: number of the first unit (8 bytes), bytes of a unit (4), the runs.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        into.extend(self.first.to_be_bytes());
+        into.extend(self.layout.payload().to_be_bytes());
+        self.layout.encode_runs(into);
+    }
+
+    /// Reads one.
+    pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        const BAD: DecodeError = DecodeError::Malformed("offer");
+        let (first, payload) = (r.u64()?, r.u32()?);
+        if !(1..=65_535).contains(&payload) {
+            return Err(BAD);
+        }
+        let layout = Layout::decode_runs(r, payload, MAX_RUNS)?;
+        let end = first.checked_add(layout.packets()).ok_or(BAD)?;
+        if end > NUMBERS {
+            return Err(BAD);
+        }
+        Ok(Self { first, layout })
+    }
+}
+
+/// Appends ranges: how many (2 bytes; no more than fit that are written), then the first and the last number of
+/// each (8 bytes each).
+pub fn encode_ranges(ranges: &[Range<u64>], into: &mut Vec<u8>) {
+    let count = u16::try_from(ranges.len()).unwrap_or(u16::MAX);
+    into.extend(count.to_be_bytes());
+    for range in ranges.iter().take(count.into()) {
+        into.extend(range.start.to_be_bytes());
+        into.extend(range.end.saturating_sub(1).to_be_bytes());
+    }
+}
+
+/// Reads ranges, at least one and at most `most`, none of them empty.
+pub fn decode_ranges(r: &mut Reader<'_>, most: usize) -> Result<Vec<Range<u64>>, DecodeError> {
+    const BAD: DecodeError = DecodeError::Malformed("ranges of units");
+    let count = usize::from(r.u16()?);
+    if count == 0 || count > most {
+        return Err(BAD);
+    }
+    let mut pairs = Reader::new(r.take(16 * count)?);
+    let mut ranges = Vec::with_capacity(count);
+    while !pairs.is_empty() {
+        let (first, last) = (pairs.u64()?, pairs.u64()?);
+        if first > last || last >= NUMBERS {
+            return Err(BAD);
+        }
+        ranges.push(first..last + 1);
+    }
+    Ok(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Run;
+
+    #[test]
+    fn offers_and_ranges_are_what_they_were_and_others_are_refused() {
+        let mut layout = Layout::new(100);
+        assert!(layout.push(Run {
+            object: 7,
+            offset: 3,
+            len: 250
+        }));
+        let offer = Offer { first: 9, layout };
+        let mut bytes = Vec::new();
+        offer.encode(&mut bytes);
+        assert_eq!(offer.end(), 12);
+        assert_eq!(
+            bytes[..16],
+            [0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 100, 0, 0, 0, 1]
+        );
+        assert_eq!(Offer::decode(&mut Reader::new(&bytes)), Ok(offer));
+        for (at, byte) in [(0, 0xff), (0, 0x40), (8, 1)] {
+            let mut bad = bytes.clone();
+            bad[at] = byte;
+            assert!(Offer::decode(&mut Reader::new(&bad)).is_err());
+        }
+        let (mut bytes, ranges) = (Vec::new(), [3..4, 9..12]);
+        encode_ranges(&ranges, &mut bytes);
+        assert_eq!(bytes.len(), 2 + 2 * 16);
+        let decode = |bytes: &[u8], most| decode_ranges(&mut Reader::new(bytes), most);
+        assert_eq!(decode(&bytes, 2), Ok(ranges.to_vec()));
+        assert!(decode(&bytes, 1).is_err() && decode(&[0, 0], 9).is_err());
+        assert_eq!(decode(&bytes[..33], 2), Err(DecodeError::Truncated));
+        bytes[9] = 4;
+        assert!(decode(&bytes, 2).is_err(), "the last is before the first");
+    }
+}

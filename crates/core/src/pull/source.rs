@@ -1,0 +1,269 @@
+//! What does a sender do whose receiver asks for ranges? What is queued is offered as a file of units; of it
+//! those leave that were asked for, at the rate that was, the lowest first, once for each time: so repairs go before
+//! what was never sent. What is asked for and waits already is not sent twice.
+//!
+//! Invariants: no unit beyond the file is asked for; no more than [`MAX_ASKED`] separate ranges wait.
+
+use std::ops::Range;
+
+use super::offer::{MAX_RUNS, Offer};
+use crate::{
+    codec::DecodeError,
+    layout::Layout,
+    loss::Ranges,
+    send::{Commanded, Outbox, Permit},
+    shell::Packet,
+    stats::{Stats, Why},
+    store::ObjectId,
+    time::Instant,
+    units::Rate,
+};
+
+/// Separate ranges that wait; what finds no room has to be asked for again.
+const MAX_ASKED: usize = 65_536;
+/// Bytes of a file at most, so that an endless sender's can be told.
+const MAX_FILE: u64 = 1 << 48;
+
+#[derive(Debug)]
+struct File {
+    offer: Offer,
+    announced: bool,
+    /// Units that are to arrive: all, unless it was cut.
+    end: u64,
+    /// Asked for, counted from the first.
+    asked: Ranges,
+    /// One past the highest that left.
+    reached: u64,
+}
+
+impl File {
+    /// Bytes of its first `units`.
+    fn bytes(&self, units: u64) -> u64 {
+        let payload = u64::from(self.offer.layout.payload());
+        units.saturating_mul(payload).min(self.offer.layout.len())
+    }
+}
+
+/// A sender's files, one at a time.
+#[derive(Debug)]
+pub struct Source {
+    /// The rate at which units leave.
+    commanded: Commanded,
+    /// Bytes that the rate counts beside a unit's.
+    around: u32,
+    /// Bytes of the batch that is being written, so counted.
+    batch: u64,
+    /// Since when units leave and nothing is heard of any.
+    silent: Option<Instant>,
+    out: Outbox,
+    payload: u32,
+    file: Option<File>,
+    /// Number of the next file's first unit.
+    next: u64,
+    cut: bool,
+    stats: Stats,
+}
+
+impl Source {
+    /// Nothing to send, and never faster than `most`; the rate counts a unit's bytes and so many `around` them.
+    pub fn new(most: Rate, around: u32) -> Self {
+        Self {
+            commanded: Commanded::new(most),
+            around,
+            batch: 0,
+            silent: None,
+            out: Outbox::default(),
+            payload: 1,
+            file: None,
+            next: 0,
+            cut: false,
+            stats: Stats::default(),
+        }
+    }
+
+    /// Units of files to come have so many bytes.
+    pub const fn set_payload(&mut self, payload: u32) {
+        self.payload = payload;
+    }
+
+    /// Queues bytes.
+    pub fn push(&mut self, object: ObjectId, offset: u64, len: u64) {
+        self.out.push(object, offset, len);
+    }
+
+    /// Bytes that never left.
+    pub fn unsent(&self) -> u64 {
+        let file = self.file.as_ref();
+        let behind = file.map_or(0, |f| f.bytes(f.end) - f.bytes(f.reached));
+        self.out.unsent().saturating_add(behind)
+    }
+
+    /// Forgets what never left: a file of which something did ends there.
+    pub fn cancel_unsent(&mut self) {
+        self.out.cancel_unsent();
+        self.file.take_if(|file| !file.announced);
+        if let Some(file) = self.file.as_mut().filter(|file| file.reached < file.end) {
+            file.end = file.reached;
+            file.asked.remove(file.end..u64::MAX);
+            self.cut = true;
+        }
+    }
+
+    /// Nothing is queued or under way.
+    pub fn is_idle(&self) -> bool {
+        self.file.is_none() && self.out.is_empty()
+    }
+
+    /// A file that the receiver is to be told of.
+    pub fn announce(&mut self) -> Option<&Offer> {
+        if self.file.is_none() && !self.out.is_empty() {
+            let layout = Layout::gather(&mut self.out, self.payload, MAX_FILE, MAX_RUNS);
+            self.file = Some(File {
+                end: layout.packets(),
+                offer: Offer {
+                    first: self.next,
+                    layout,
+                },
+                announced: false,
+                asked: Ranges::default(),
+                reached: 0,
+            });
+        }
+        let file = self.file.as_mut().filter(|file| !file.announced)?;
+        file.announced = true;
+        Some(&file.offer)
+    }
+
+    /// The file was cut: it ends before this number.
+    pub fn take_cut(&mut self) -> Option<u64> {
+        let file = self.file.as_ref().filter(|_| self.cut)?;
+        self.cut = false;
+        Some(file.offer.first + file.end)
+    }
+
+    fn announced(&mut self) -> Result<&mut File, DecodeError> {
+        let file = self.file.as_mut().filter(|file| file.announced);
+        file.ok_or(DecodeError::Malformed("a message on no file"))
+    }
+
+    /// All units of the file that begins at `first` are asked for.
+    pub fn ask_all(&mut self, first: u64) -> Result<(), DecodeError> {
+        let file = self.announced()?;
+        if file.offer.first != first {
+            return Err(DecodeError::Malformed("number of a file"));
+        }
+        file.asked.insert(0..file.end);
+        Ok(())
+    }
+
+    /// The units with these numbers are asked for.
+    pub fn ask(&mut self, range: &Range<u64>) -> Result<(), DecodeError> {
+        let file = self.announced()?;
+        if range.start < file.offer.first || range.end > file.offer.end() {
+            return Err(DecodeError::Malformed(
+                "request for what is not in the file",
+            ));
+        }
+        // Who asks may not know yet that it was cut.
+        let start = range.start - file.offer.first;
+        let end = (range.end - file.offer.first).min(file.end);
+        if start < end && file.asked.len() < MAX_ASKED {
+            let new = file.asked.insert(start..end);
+            let again = file.reached.clamp(start, end) - start;
+            self.stats.packets_lost += again.min(new);
+        }
+        Ok(())
+    }
+
+    /// The receiver wants this rate, or as much as may be; returns what it is.
+    pub fn command(&mut self, rate: Rate) -> Rate {
+        self.commanded.set(rate);
+        self.commanded.rate()
+    }
+
+    /// The receiver says that something has come.
+    pub const fn heard(&mut self) {
+        self.silent = None;
+    }
+
+    /// Since when units leave and nothing is [heard](Self::heard) of any.
+    pub const fn silent_since(&self) -> Option<Instant> {
+        self.silent
+    }
+
+    fn has_units(&self) -> bool {
+        let file = self.file.as_ref();
+        file.is_some_and(|file| !file.asked.is_empty())
+    }
+
+    /// May units leave?
+    pub fn permit(&self, now: Instant) -> Permit {
+        if self.has_units() {
+            self.commanded.permit(now)
+        } else if self.is_idle() {
+            Permit::Hold(Why::Application)
+        } else {
+            Permit::Hold(Why::Peer)
+        }
+    }
+
+    /// When more may.
+    pub fn wake(&self) -> Option<(Instant, Why)> {
+        let wake = self.commanded.wake().filter(|_| self.has_units());
+        wake.map(|at| (at, Why::Pacing))
+    }
+
+    /// The units written last left.
+    pub fn batch_sent(&mut self, now: Instant) {
+        self.commanded.charge(now, std::mem::take(&mut self.batch));
+    }
+
+    /// Writes the next unit: its number (8 bytes), then its bytes. False if there is none.
+    pub fn write(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
+        let Some(file) = self.file.as_mut() else {
+            return false;
+        };
+        let Some(n) = file.asked.pop_first() else {
+            return false;
+        };
+        let number = file.offer.first + n;
+        let header = packet.header();
+        header.u64(number).expect("a packet holds its header");
+        let len = packet.unit(&file.offer.layout, n);
+        if n < file.reached {
+            self.stats.retransmits += 1;
+            self.stats.repaired += len;
+        } else {
+            file.reached = n + 1;
+            self.stats.data_sent += len;
+        }
+        self.batch += len + u64::from(self.around);
+        self.silent.get_or_insert(now);
+        true
+    }
+
+    /// The receiver has all of the file that begins at `first`.
+    pub fn on_done(&mut self, first: u64) -> Result<(), DecodeError> {
+        let file = self.announced()?;
+        if file.offer.first != first || file.reached < file.end {
+            return Err(DecodeError::Malformed("the end of a file that is not over"));
+        }
+        let (bytes, end) = (file.bytes(file.end), file.offer.end());
+        self.stats.data_acked += bytes;
+        self.next = end;
+        self.cut = false;
+        self.file = None;
+        Ok(())
+    }
+
+    /// Adds its counters.
+    pub fn fill_stats(&self, stats: &mut Stats) {
+        stats.pacing_rate = self.commanded.rate();
+        stats.window = u64::MAX;
+        stats.data_sent = self.stats.data_sent;
+        stats.data_acked = self.stats.data_acked;
+        stats.repaired = self.stats.repaired;
+        stats.retransmits = self.stats.retransmits;
+        stats.packets_lost = self.stats.packets_lost;
+    }
+}

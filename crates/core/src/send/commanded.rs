@@ -1,0 +1,93 @@
+//! When may the next packet leave of a sender that was told its rate? A gap after the one before, whatever the
+//! rate was then; who was kept from sending catches up a few milliseconds. A gap is counted from when a packet was
+//! due and not from when it left: so what it costs to send one is in it, and need not be measured.
+
+use std::time::Duration;
+
+use super::{Pacer, Permit};
+use crate::{stats::Why, time::Instant, units::Rate};
+
+/// Packets that may leave together, so that the sender is not woken for each.
+const QUANTUM: Duration = Duration::from_micros(250);
+
+/// A rate that somebody else decides.
+#[derive(Clone, Debug)]
+pub struct Commanded {
+    rate: Rate,
+    most: Rate,
+    pacer: Pacer,
+}
+
+impl Commanded {
+    /// Nothing leaves faster than `most`, and nothing at all before a rate is [set](Self::set).
+    pub const fn new(most: Rate) -> Self {
+        Self {
+            rate: Rate::ZERO,
+            most,
+            pacer: Pacer::new(),
+        }
+    }
+
+    /// The rate from now on.
+    pub fn set(&mut self, rate: Rate) {
+        self.rate = rate.min(self.most);
+    }
+
+    /// The rate.
+    pub const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    fn quantum(&self) -> u64 {
+        self.rate.bytes_in(QUANTUM).max(1)
+    }
+
+    /// May packets leave at `now`?
+    pub fn permit(&self, now: Instant) -> Permit {
+        if self.rate == Rate::ZERO {
+            return Permit::Hold(Why::Peer);
+        }
+        match self.pacer.grant(now, self.rate, self.quantum()) {
+            Some(bytes) => Permit::Send { bytes },
+            None => Permit::Hold(Why::Pacing),
+        }
+    }
+
+    /// So many bytes left, as the rate counts them.
+    pub fn charge(&mut self, now: Instant, bytes: u64) {
+        self.pacer.charge(now, bytes, self.rate);
+    }
+
+    /// When more may leave.
+    pub fn wake(&self) -> Option<Instant> {
+        let wake = self.pacer.wake(self.rate, self.quantum());
+        wake.filter(|_| self.rate > Rate::ZERO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_what_was_said_last_and_exact() {
+        let mut commanded = Commanded::new(Rate::mbit(500));
+        let mut now = Instant::from_nanos(7);
+        assert_eq!(commanded.permit(now), Permit::Hold(Why::Peer));
+        assert_eq!(commanded.wake(), None);
+        for (said, mbit) in [(80, 80), (3, 3), (900, 500)] {
+            commanded.set(Rate::mbit(said));
+            let (began, mut sent) = (now, 0);
+            while now.since(began) < Duration::from_secs(1) {
+                while matches!(commanded.permit(now), Permit::Send { .. }) {
+                    commanded.charge(now, 1_000);
+                    sent += 1_000_u64;
+                }
+                // It takes a while to get to it.
+                now = commanded.wake().unwrap() + Duration::from_micros(50);
+            }
+            let wanted = mbit * 125_000;
+            assert!(sent.abs_diff(wanted) <= wanted / 100, "{sent} of {wanted}");
+        }
+    }
+}

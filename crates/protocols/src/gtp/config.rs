@@ -1,0 +1,59 @@
+//! What is an endpoint? Its choices, and the group that its sessions belong to.
+
+use farhaul_core::{
+    protocol::{Descriptor, Provenance},
+    shell::Endpoint,
+    units::Rate,
+};
+
+use super::{Group, GtpMachine, wire::LEAST_RATE};
+
+/// What the protocol says of itself.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    name: "gtp",
+    summary: "the Group Transport Protocol: the receiver asks, and shares its link among all who send to it",
+    provenance: Provenance::Paper,
+    citation: "Wu, Chien, GTP: Group Transport Protocol for Lambda-Grids, CCGrid, 2004",
+    sealed: false,
+    control_lane: false,
+    multiplexed: false,
+};
+
+/// How an endpoint behaves.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What the receiving host takes in, counted in packets with IP and UDP headers.
+    pub capacity: Rate,
+    /// Never send faster.
+    pub max_rate: Option<Rate>,
+    /// Largest packet, bytes, IP and UDP included.
+    pub mtu: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            capacity: Rate::gbit(1),
+            max_rate: None,
+            mtu: 1_500,
+        }
+    }
+}
+
+/// An endpoint that speaks it.
+pub type Gtp = Endpoint<GtpMachine>;
+
+/// An endpoint that opens sessions; what they receive, they share among themselves.
+pub fn client(config: &Config) -> Gtp {
+    server(config, &Group::default()).client_only()
+}
+
+/// An endpoint that also accepts them. All that are given the same `group` receive at one host.
+pub fn server(config: &Config, group: &Group) -> Gtp {
+    let most = config.max_rate.unwrap_or(Rate::UNLIMITED).max(LEAST_RATE);
+    group.set_capacity(config.capacity.max(LEAST_RATE));
+    let group = group.clone();
+    Endpoint::new(&DESCRIPTOR, config.mtu, move || {
+        GtpMachine::new(&group, most)
+    })
+}

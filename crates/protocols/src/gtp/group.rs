@@ -1,0 +1,185 @@
+//! How is what a host can take shared by all who send to it? Max-min fair: who wants no more than an equal part
+//! gets that, the others get equal parts of the rest. Nobody is given what another still sends at: it is free
+//! when that one was told to be slower, and that has had time to be true.
+//!
+//! Invariants: what is given out is never more than the capacity; no share is less than the lower of what is
+//! wanted and an equal part. Locked once for each visit of a flow, a few times in an rtt, never for a packet.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use farhaul_core::{time::Instant, units::Rate};
+
+use super::wire::LEAST_RATE;
+
+/// A demand that differs by more is a reason to share anew.
+const NEWS: f64 = 0.05;
+/// Otherwise that is done every so many of the longest rtt.
+const ROUNDS: u32 = 4;
+
+/// The max-min fair shares of `capacity` for these demands (water-filling).
+// spec: gtp §1.2
+pub fn shares(capacity: Rate, demands: &[Rate]) -> Vec<Rate> {
+    let mut order: Vec<usize> = (0..demands.len()).collect();
+    order.sort_by_key(|i| demands[*i]);
+    let (mut left, mut flows) = (capacity.bps(), demands.len() as u64);
+    let mut shares = vec![Rate::ZERO; demands.len()];
+    for i in order {
+        let share = demands[i].min(Rate::from_bps(left / flows));
+        shares[i] = share;
+        left -= share.bps();
+        flows -= 1;
+    }
+    shares
+}
+
+#[derive(Debug)]
+struct Flow {
+    demand: Rate,
+    share: Rate,
+    /// What may arrive of it.
+    held: Rate,
+    /// When it is no more than this.
+    lower: Option<(Instant, Rate)>,
+    rtt: Duration,
+}
+
+#[derive(Debug)]
+struct State {
+    capacity: Rate,
+    flows: BTreeMap<u64, Flow>,
+    next: u64,
+    shared: Instant,
+    stale: bool,
+}
+
+impl State {
+    /// Shares anew, if there is a reason.
+    fn share(&mut self, now: Instant) {
+        let longest = self.flows.values().map(|flow| flow.rtt).max();
+        let again = self.shared + longest.unwrap_or_default() * ROUNDS;
+        if !self.stale && now < again {
+            return;
+        }
+        let demands: Vec<_> = self.flows.values().map(|flow| flow.demand).collect();
+        let shares = shares(self.capacity, &demands);
+        for (flow, share) in self.flows.values_mut().zip(shares) {
+            flow.share = share;
+        }
+        (self.shared, self.stale) = (now, false);
+    }
+
+    /// What the flow `id` may be sent at from now on.
+    fn grant(&mut self, now: Instant, id: u64) -> Rate {
+        let mut others = 0;
+        for (_, flow) in self.flows.iter_mut().filter(|(other, _)| **other != id) {
+            if let Some((_, rate)) = flow.lower.take_if(|(at, _)| *at <= now) {
+                flow.held = rate;
+            }
+            others += flow.held.bps();
+        }
+        let free = self.capacity.bps().saturating_sub(others);
+        let Some(flow) = self.flows.get_mut(&id) else {
+            return Rate::ZERO;
+        };
+        let given = flow.share.min(Rate::from_bps(free));
+        if given >= flow.held {
+            (flow.held, flow.lower) = (given, None);
+        } else {
+            // What left before is on its way for an rtt.
+            flow.lower = Some((now + flow.rtt, given));
+        }
+        given
+    }
+}
+
+/// What the sessions that receive at one host share.
+#[derive(Clone, Debug)]
+pub struct Group(Arc<Mutex<State>>);
+
+impl Default for Group {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(State {
+            capacity: Rate::gbit(1),
+            flows: BTreeMap::new(),
+            next: 0,
+            shared: Instant::EPOCH,
+            stale: false,
+        })))
+    }
+}
+
+impl Group {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing in here is left half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the host takes in.
+    pub fn set_capacity(&self, capacity: Rate) {
+        let mut state = self.lock();
+        state.stale |= state.capacity != capacity;
+        state.capacity = capacity;
+    }
+
+    /// A flow begins, which wants all there is until it is known better.
+    pub(super) fn join(&self, rtt: Duration) -> Member {
+        let mut state = self.lock();
+        let id = state.next;
+        state.next += 1;
+        state.stale = true;
+        let flow = Flow {
+            demand: state.capacity,
+            share: Rate::ZERO,
+            held: Rate::ZERO,
+            lower: None,
+            rtt,
+        };
+        state.flows.insert(id, flow);
+        drop(state);
+        Member {
+            group: self.clone(),
+            id,
+        }
+    }
+}
+
+/// A flow's place in its group, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Member {
+    group: Group,
+    id: u64,
+}
+
+impl Member {
+    /// What the flow may be sent at from now on, and what the host takes in; `demand` is what the flow wants, as far as
+    /// is known by now.
+    pub(super) fn visit(&self, now: Instant, demand: Option<Rate>) -> (Rate, Rate) {
+        let mut state = self.group.lock();
+        let capacity = state.capacity;
+        let flow = state.flows.get_mut(&self.id);
+        if let (Some(flow), Some(demand)) = (flow, demand) {
+            let demand = demand.clamp(LEAST_RATE, capacity);
+            if (demand.as_f64() / flow.demand.as_f64() - 1.0).abs() > NEWS {
+                flow.demand = demand;
+                state.stale = true;
+            }
+        }
+        state.share(now);
+        (state.grant(now, self.id), capacity)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let mut state = self.group.lock();
+        state.flows.remove(&self.id);
+        state.stale = true;
+    }
+}
+
+#[cfg(test)]
+mod tests;

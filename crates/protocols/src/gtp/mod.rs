@@ -1,0 +1,24 @@
+//! The Group Transport Protocol: the receiver asks for ranges and for a rate, and shares what it can take among all
+//! who send to it, so that they do not meet in its link.
+//!
+//! - formats: [`wire`]; choices: [`Config`]; endpoints: [`client`], [`server`]
+//! - what a receiving host shares: [`Group`], [`shares`]
+//! - inside: `machine` (both halves of a session), `recv` (the receiving one), `law` (the rate of one flow); offers,
+//!   units and requests are [`farhaul_core::pull`]'s
+//!
+//! Source: Wu, Chien, CCGrid, 2004, as its abstract has it; the flow's law from the demonstration of it in the
+//! composable UDT of 2005. `docs/protocols/gtp.md` says what is known, derived and chosen.
+
+pub mod wire;
+
+mod config;
+mod group;
+mod law;
+mod machine;
+mod recv;
+
+pub use self::{
+    config::{Config, DESCRIPTOR, Gtp, client, server},
+    group::{Group, shares},
+    machine::GtpMachine,
+};

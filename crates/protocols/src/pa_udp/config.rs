@@ -1,0 +1,60 @@
+//! What is an endpoint? Its choices.
+
+use farhaul_core::{
+    protocol::{Descriptor, Provenance},
+    shell::Endpoint,
+    units::Rate,
+};
+
+use super::PaUdpMachine;
+
+/// What the protocol says of itself.
+pub static DESCRIPTOR: Descriptor = Descriptor {
+    name: "pa-udp",
+    summary: "Performance-Adaptive UDP: the rate follows the receiver's disk and free memory, told over TCP",
+    provenance: Provenance::Paper,
+    citation: "Eckart, He, Wu, Xie, A Dynamic Performance-Based Flow Control Method for High-Speed Data \
+               Transfer, IEEE Transactions on Parallel and Distributed Systems 21(1), 2010",
+    sealed: false,
+    control_lane: true,
+    multiplexed: false,
+};
+
+/// How an endpoint behaves.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What the link carries, in bytes of data per time: sent at where the receiver's disk is no limit.
+    pub link: Rate,
+    /// Never send faster.
+    pub max_rate: Option<Rate>,
+    /// Largest packet, bytes, IP and UDP included.
+    pub mtu: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            link: Rate::mbit(900),
+            max_rate: None,
+            mtu: 1_500,
+        }
+    }
+}
+
+/// An endpoint that speaks it.
+pub type PaUdp = Endpoint<PaUdpMachine>;
+
+/// An endpoint that opens sessions.
+pub fn client(config: &Config) -> PaUdp {
+    server(config).client_only()
+}
+
+/// An endpoint that also accepts them.
+pub fn server(config: &Config) -> PaUdp {
+    let link = config.link.max(super::wire::LEAST_RATE);
+    let most = config.max_rate.unwrap_or(Rate::UNLIMITED).min(link);
+    let most = most.max(super::wire::LEAST_RATE);
+    Endpoint::new(&DESCRIPTOR, config.mtu, move || {
+        PaUdpMachine::new(link, most)
+    })
+}

@@ -1,0 +1,63 @@
+use farhaul_core::layout::{Layout, Run};
+
+use super::*;
+
+/// Written from docs/protocols/pa-udp.md §3.
+#[test]
+fn messages_are_as_they_are_described() {
+    let mut layout = Layout::new(1_464);
+    assert!(layout.push(Run {
+        object: 1,
+        offset: 2,
+        len: 3_000
+    }));
+    let offer = Offer { first: 5, layout };
+    let mbit = Rate::mbit(16);
+    for (message, hex) in [
+        (
+            Message::Offer(mbit, offer),
+            "01 0000000000f42400 0000000000000005 000005b8 00000001 \
+             00000001 0000000000000002 0000000000000bb8",
+        ),
+        (
+            Message::Start(5, mbit, 0x1000),
+            "02 0000000000000005 0000000000f42400 0000000000001000",
+        ),
+        (Message::Go(5, mbit), "03 0000000000000005 0000000000f42400"),
+        (
+            Message::Rate(mbit, 9),
+            "04 0000000000f42400 0000000000000009",
+        ),
+        (
+            Message::Missing(vec![5..6, 7..9]),
+            "05 0002 0000000000000005 0000000000000005 0000000000000007 0000000000000008",
+        ),
+        (Message::Done(5), "06 0000000000000005"),
+        (Message::Cut(7), "07 0000000000000007"),
+    ] {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        let shown: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(shown, hex.replace(' ', ""));
+        for cut in 0..bytes.len() {
+            assert_eq!(Message::decode(&bytes[..cut]), Ok(None), "{message:?}");
+        }
+        let len = bytes.len();
+        bytes.push(9);
+        assert_eq!(Message::decode(&bytes), Ok(Some((message, len))));
+    }
+}
+
+#[test]
+fn what_nobody_says_is_refused() {
+    for bytes in [
+        &[0][..],
+        &[8],
+        &[5, 0, 0],
+        &[5, 0x10, 1],
+        // A rate of 63,999 bit/s.
+        &[4, 0, 0, 0, 0, 0, 0, 0xf9, 0xff, 0, 0, 0, 0, 0, 0, 0, 0],
+    ] {
+        assert!(Message::decode(bytes).is_err(), "{bytes:x?}");
+    }
+}

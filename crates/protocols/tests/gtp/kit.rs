@@ -1,0 +1,39 @@
+//! What do the tests share?
+
+use std::time::Duration;
+
+use farhaul_core::{protocol::Protocol, units::Rate};
+use farhaul_protocols::gtp::{Config, Group, client, server};
+use farhaul_testkit::{Pair, Side};
+
+pub(crate) const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+pub(crate) fn ends(group: &Group) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
+    let config = Config {
+        capacity: Rate::mbit(80),
+        ..Config::default()
+    };
+    (Box::new(client(&config)), Box::new(server(&config, group)))
+}
+
+/// A pair that is open, 20 ms there and back, and receives in `group`.
+pub(crate) fn member(group: &Group, seed: u64) -> Pair {
+    let (client, server) = ends(group);
+    let mut pair = Pair::new(client, server, ms(10), seed);
+    pair.connect(None);
+    pair.open();
+    pair
+}
+
+/// A pair that is open, with a group of its own.
+pub(crate) fn open() -> Pair {
+    member(&Group::default(), 7)
+}
+
+/// `side` sends `len` bytes of object 1.
+pub(crate) fn send(pair: &mut Pair, side: Side, len: u64) {
+    pair.node(side).session().send(1, 0, len);
+    pair.settle(side);
+}

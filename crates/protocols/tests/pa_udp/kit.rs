@@ -1,0 +1,46 @@
+//! What do the tests share?
+
+use std::time::Duration;
+
+use farhaul_core::{protocol::Protocol, shell::frame::Frame, units::Rate};
+use farhaul_protocols::pa_udp::{Config, client, server, wire::Message};
+use farhaul_testkit::{Pair, Said, Side};
+
+pub(crate) const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+pub(crate) fn config() -> Config {
+    Config {
+        link: Rate::mbit(80),
+        ..Config::default()
+    }
+}
+
+pub(crate) fn ends() -> (Box<dyn Protocol>, Box<dyn Protocol>) {
+    (Box::new(client(&config())), Box::new(server(&config())))
+}
+
+/// A pair that is open, 20 ms there and back.
+pub(crate) fn open() -> Pair {
+    let (client, server) = ends();
+    let mut pair = Pair::new(client, server, ms(10), 7);
+    pair.connect(None);
+    pair.open();
+    pair
+}
+
+/// `side` sends `len` bytes of object 1.
+pub(crate) fn send(pair: &mut Pair, side: Side, len: u64) {
+    pair.node(side).session().send(1, 0, len);
+    pair.settle(side);
+}
+
+/// `to` hears a message.
+pub(crate) fn say(pair: &mut Pair, to: Side, message: &Message) {
+    let (mut words, mut bytes) = (Vec::new(), Vec::new());
+    message.encode(&mut words);
+    Frame::Control(&words).encode(&mut bytes);
+    let now = pair.now;
+    pair.say(now, to, Said::Bytes(bytes));
+}

@@ -1,0 +1,10 @@
+//! A PA-UDP session in mid-transfer, with datagrams and control bytes of the fuzzer's making.
+#![no_main]
+
+use farhaul_protocols::pa_udp::{Config, server};
+use farhaul_testkit::fuzz_lane_session;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    fuzz_lane_session(Box::new(server(&Config::default())), &[], data);
+});
