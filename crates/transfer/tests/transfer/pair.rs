@@ -135,7 +135,7 @@ impl<'a> End<'a> {
     }
 
     fn receive(&mut self, from: &mut Vec<(u64, Vec<u8>)>, way: &mut Way) -> Result<(), StoreError> {
-        if self.app.room() < 64 * way.segment {
+        if self.app.sink().free < 64 * way.segment {
             // What the disk does not take waits in the socket.
             std::thread::yield_now();
             return Ok(());
