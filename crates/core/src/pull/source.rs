@@ -219,6 +219,9 @@ impl Source {
     }
 
     /// Writes the next unit: its number (8 bytes), then its bytes. False if there is none.
+    ///
+    /// # Panics
+    /// If the machine's header is shorter than a number.
     pub fn write(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
         let Some(file) = self.file.as_mut() else {
             return false;

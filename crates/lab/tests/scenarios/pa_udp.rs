@@ -27,7 +27,7 @@ fn to_disk(protocol: &str, memory: u64, bytes: u64) -> FlowReport {
     named(protocol, None, &scenario).flows.remove(0)
 }
 
-/// Derived: r_disk / (1 - m/f), within 5 %: 1,200 Mbit/s for twice the memory, 750 for five times. And the memory
+/// Derived: `r_disk / (1 - m/f)`, within 5 %: 1,200 Mbit/s for twice the memory, 750 for five times. And the memory
 /// is about full when the last byte arrives.
 #[test]
 fn the_mean_rate_fills_the_memory_with_the_last_byte() {

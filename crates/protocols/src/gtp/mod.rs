@@ -6,7 +6,7 @@
 //! - inside: `machine` (both halves of a session), `recv` (the receiving one), `law` (the rate of one flow); offers,
 //!   units and requests are [`farhaul_core::pull`]'s
 //!
-//! Source: Wu, Chien, CCGrid, 2004, as its abstract has it; the flow's law from the demonstration of it in the
+//! Source: Wu, Chien, `CCGrid`, 2004, as its abstract has it; the flow's law from the demonstration of it in the
 //! composable UDT of 2005. `docs/protocols/gtp.md` says what is known, derived and chosen.
 
 pub mod wire;

@@ -90,7 +90,7 @@ impl Message {
     pub fn encode(&self, into: &mut Vec<u8>) {
         let mut put = |kind, words: &[u64]| {
             into.push(kind);
-            words.iter().for_each(|w| into.extend(w.to_be_bytes()));
+            into.extend(words.iter().flat_map(|w| w.to_be_bytes()));
         };
         match self {
             Self::Offer(offer) => {

@@ -67,7 +67,7 @@ fn what_is_said_out_of_turn_ends_the_session_with_words() {
             Message::Offer(Offer { first: 1, layout }),
             "an offer out of turn",
         ),
-        (Message::Request(command, vec![0..1]), "no file"),
+        (Message::Request(command, vec![0..1, 2..3]), "no file"),
         (Message::Close(0), "no file"),
         (Message::Cut(0), "no file"),
     ] {

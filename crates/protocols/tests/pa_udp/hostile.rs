@@ -38,7 +38,7 @@ fn what_is_said_out_of_turn_ends_the_session_with_words() {
         (vec![offer(0, 500), offer(1, 500)], "an offer out of turn"),
         (vec![offer(3, 500)], "an offer out of turn"),
         (vec![offer(0, 500), Message::Go(1, RATE)], "out of turn"),
-        (vec![Message::Missing(vec![0..1])], "no file"),
+        (vec![Message::Missing(vec![0..1, 2..3])], "no file"),
         (vec![Message::Done(0)], "no file"),
         (vec![Message::Cut(0)], "no file"),
         (vec![offer(0, 500), Message::Cut(1)], "no file"),
@@ -59,7 +59,7 @@ fn what_is_said_out_of_turn_ends_the_session_with_words() {
 fn a_sender_believes_nothing_of_what_it_did_not_offer() {
     for (message, words) in [
         (Message::Start(0, RATE, 0), "nobody asked for"),
-        (Message::Missing(vec![683..685]), "not in the file"),
+        (Message::Missing(vec![0..1, 683..685]), "not in the file"),
         (Message::Done(0), "not over"),
         (Message::Done(1), "not over"),
     ] {

@@ -95,7 +95,7 @@ fn a_disk_that_stands_still_is_waited_for_and_given_up_in_the_end() {
     let mut pair = open();
     pair.server.store.room = Some(500_000);
     send(&mut pair, Side::Client, 1_000_000);
-    pair.pass(Duration::from_secs(240));
+    pair.pass(Duration::from_mins(4));
     assert!(pair.server.closed().is_none() && pair.client.closed().is_none());
     pair.until(Duration::from_secs(90), |p| p.server.closed().is_some());
     let reason = pair.server.closed().unwrap().to_string();
