@@ -7,7 +7,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read, Write as _},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, UdpSocket},
     path::Path,
     process::{Child, Command, Output, Stdio},
 };
@@ -218,6 +218,103 @@ fn nothing_outside_the_share_is_served() {
 /// After so many bytes read, these are written.
 type Answers = Vec<(usize, Vec<u8>)>;
 
+/// The blocks of a file of two, and a server that closes right behind them: first one that is no block, from
+/// another port, then a late one of no file.
+#[test]
+fn strangers_do_not_come_between_and_a_whole_file_is_kept() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut tcp, _) = listener.accept().unwrap();
+        tcp.write_all(&[&REVISION[..], &[7; 64]].concat()).unwrap();
+        tcp.read_exact(&mut [0; 20]).unwrap();
+        tcp.write_all(&[0]).unwrap();
+        tcp.read_exact(&mut [0; 2]).unwrap();
+        tcp.write_all(&[0]).unwrap();
+        tcp.read_exact(&mut [0; 20]).unwrap();
+        let numbers = [
+            &1_500_u64.to_be_bytes()[..],
+            &[0, 0, 3, 232, 0, 0, 0, 2],
+            &[0; 4],
+        ];
+        tcp.write_all(&numbers.concat()).unwrap();
+        let mut port = [0; 2];
+        tcp.read_exact(&mut port).unwrap();
+        let to = ("127.0.0.1", u16::from_be_bytes(port));
+        let block =
+            |number: u8, kind: u8| [&[0, 0, 0, number, 0, kind][..], &[number; 1_000]].concat();
+        let [stranger, own] = [0; 2].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
+        stranger.send_to(&block(0, b'O'), to).unwrap();
+        own.send_to(&block(1, b'O'), to).unwrap();
+        own.send_to(&block(2, b'X'), to).unwrap();
+    });
+    let into = tempfile::tempdir().unwrap();
+    let to = into.path().join("to");
+    let at = at.to_string();
+    let mut get = farhaul(&["get", &at, "f", to.to_str().unwrap(), "--block", "1000"]);
+    ends(&get.output().unwrap(), 0, "not verified");
+    assert_eq!(
+        fs::read(to).unwrap(),
+        [[1; 1_000].to_vec(), vec![2; 500]].concat()
+    );
+    server.join().unwrap();
+}
+
+/// Lists that a share is too large for are refused, not cut, and a pipe in it is left alone.
+#[test]
+fn a_list_is_whole_or_refused() {
+    let served = folder(&[10]);
+    let fifo = served.path().join("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let server = Server::ours(served.path(), &[]);
+    let list = || farhaul(&["list", &server.at()]).output().unwrap();
+    ends(&list(), 0, "");
+    for i in 0..10_000 {
+        fs::write(served.path().join(format!("{i:0>100}")), "").unwrap();
+    }
+    ends(&list(), 17, "ended the connection");
+    fs::remove_file(served.path().join(format!("{:0>100}", 7))).unwrap();
+    let output = list();
+    ends(&output, 0, "");
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap().lines().count(),
+        10_000
+    );
+}
+
+#[test]
+fn one_address_cannot_take_every_place() {
+    let served = folder(&[10]);
+    let server = Server::ours(served.path(), &[]);
+    let mut held: Vec<_> = (0..5)
+        .map(|_| TcpStream::connect(server.at()).unwrap())
+        .collect();
+    // Four are greeted, the fifth is sent away.
+    for tcp in &mut held[..4] {
+        tcp.read_exact(&mut [0; 4]).unwrap();
+    }
+    assert_eq!(held[4].read(&mut [0; 4]).unwrap(), 0);
+    drop(held.pop());
+    drop(held.pop());
+    let mut tries = 0;
+    // The place is free as soon as the server has seen it.
+    while !farhaul(&["list", &server.at()])
+        .output()
+        .unwrap()
+        .status
+        .success()
+    {
+        tries += 1;
+        assert!(tries < 100);
+    }
+}
+
 /// A server that greets, and then does what it is told: answers each read of so many bytes.
 fn liar(answers: Answers) -> (u16, std::thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -294,14 +391,26 @@ fn names_that_a_server_lists_cannot_leave_the_folder() {
         head.resize(20, 0);
         vec![(2, head), (8, names.to_vec()), (8, vec![])]
     };
-    for names in [&b"a/..\0"[..], b"..\0", b"a/\0", b"x/f\0y/f\0", b"a\nb\0"] {
+    let long = [&[b'x'; 241][..], b"\0"].concat();
+    for (names, why) in [
+        (&b"a/..\0"[..], "no name here"),
+        (b"..\0", "no name here"),
+        (b"f\0a/\0", "no name here"),
+        (b"f\0.bashrc\0", "no name here"),
+        (&long, "no name here"),
+        (b"x/f\0y/f\0", "twice the same"),
+        (b"a\nb\0", "cannot be asked for"),
+        (b"f\0there\0", "in the folder already"),
+    ] {
         let count = names.split(|b| *b == 0).count() - 1;
         let (port, server) = liar(list(names, count));
         let into = tempfile::tempdir().unwrap();
+        fs::write(into.path().join("there"), "mine").unwrap();
         let at = format!("127.0.0.1:{port}");
         let mut get = farhaul(&["get", &at, "*", into.path().to_str().unwrap()]);
-        ends(&get.output().unwrap(), 4, "cannot be kept");
-        assert_eq!(fs::read_dir(into.path()).unwrap().count(), 0);
+        ends(&get.output().unwrap(), 4, why);
+        assert_eq!(fs::read_dir(into.path()).unwrap().count(), 1);
+        assert_eq!(fs::read(into.path().join("there")).unwrap(), b"mine");
         server.join().unwrap();
     }
 }

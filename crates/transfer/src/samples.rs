@@ -22,7 +22,7 @@ use farhaul_core::{
     time::Instant,
 };
 use farhaul_io::App;
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags};
 
 use crate::{
     confine, disk,
@@ -71,17 +71,26 @@ impl Shared {
         self.size
     }
 
-    /// The files that lie directly in `shares` and may be fetched, as `SHARE/NAME`, each with its bytes; at
-    /// most `most`.
+    /// The files that lie directly in `shares` and may be fetched, as `SHARE/NAME`, each with its bytes. More than
+    /// `most` are an error.
     pub fn list(shares: &[Share], most: usize) -> io::Result<Vec<(Vec<u8>, u64)>> {
         let mut files = Vec::new();
         for share in shares.iter().filter(|s| s.permits(Direction::Get)) {
-            for name in share.root().openat(b".", OFlags::DIRECTORY)?.names()? {
+            let folder = share.root().openat(b".", OFlags::DIRECTORY)?;
+            for name in folder.names()? {
+                // Pipes and devices are not even opened.
+                let stat = folder.statat(&name);
+                if !stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file()) {
+                    continue;
+                }
                 let name = [share.name().as_bytes(), b"/", &name].concat();
-                // What is no file, or may not be read, is not offered.
-                if let Ok(file) = Self::open(shares, &name)
-                    && files.len() < most
-                {
+                // What may not be read is not offered.
+                if let Ok(file) = Self::open(shares, &name) {
+                    if files.len() == most {
+                        return Err(io::Error::other(format!(
+                            "there are more than {most} files"
+                        )));
+                    }
                     files.push((name, file.size));
                 }
             }

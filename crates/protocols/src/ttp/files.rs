@@ -25,7 +25,7 @@ pub use self::{
 use super::wire::FileInfo;
 
 /// Bytes of a list of names at most.
-pub const MAX_LIST: usize = 1 << 20;
+pub const MAX_LIST: usize = 4 << 20;
 
 /// A file in blocks of `block` bytes, if it has not too many.
 fn layout(size: u64, block: u32) -> Result<Layout, DecodeError> {

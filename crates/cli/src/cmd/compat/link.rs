@@ -36,8 +36,8 @@ pub(super) fn lost(text: impl Into<String>) -> Failure {
 pub(super) struct Link<'a> {
     pub(super) tcp: TcpStream,
     pub(super) udp: &'a mut UdpSocket,
-    /// This end, as the peer knows it.
-    pub(super) local: IpAddr,
+    /// This end, as the peer knows it; any port.
+    pub(super) local: SocketAddr,
     /// Words that have not left.
     pub(super) out: Vec<u8>,
     /// When it went on last.
@@ -57,12 +57,14 @@ impl<'a> Link<'a> {
             .set_nonblocking(true)
             .and_then(|()| tcp.set_nodelay(true));
         ready.map_err(|e| net("the TCP connection", &e))?;
-        let local = tcp
-            .local_addr()
-            .map_err(|e| net("the TCP connection", &e))?;
+        let mut local = canonical(
+            tcp.local_addr()
+                .map_err(|e| net("the TCP connection", &e))?,
+        );
+        local.set_port(0);
         let (out, heard) = (Vec::new(), clock::now());
         Ok(Self {
-            local: local.ip().to_canonical(),
+            local,
             tcp,
             udp,
             out,
@@ -109,7 +111,7 @@ impl<'a> Link<'a> {
         }
         let outgoing = Outgoing {
             to,
-            from: Some(self.local).filter(|ip| ip.is_ipv4() == to.is_ipv4()),
+            from: Some(self.local.ip()).filter(|ip| ip.is_ipv4() == to.is_ipv4()),
             ecn: Ecn::NotEct,
             segment: batch.segment(),
             bytes: &batch.bytes()[left.clone()],
@@ -160,8 +162,12 @@ impl<'a> Link<'a> {
             tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
         };
-        let mut tcp = PollFlags::IN;
-        tcp.set(PollFlags::OUT, !self.out.is_empty());
+        // Whoever does not read is not listened to.
+        let tcp = if self.out.is_empty() {
+            PollFlags::IN
+        } else {
+            PollFlags::OUT
+        };
         let mut fds = [
             PollFd::new(&self.tcp, tcp),
             PollFd::new(&*self.udp, wanted),
@@ -187,12 +193,20 @@ impl<'a> Link<'a> {
                 ReceiveOutcome::Refused | ReceiveOutcome::Failed(_) => continue,
             }
             for message in inbox.messages() {
-                let from = SocketAddr::new(message.from.ip().to_canonical(), message.from.port());
+                let from = canonical(message.from);
                 let mut datagrams = message.bytes.chunks(message.segment);
                 datagrams.try_for_each(|datagram| each(from, datagram))?;
             }
         }
         Ok(false)
+    }
+}
+
+/// IPv4 as such, and any other with its scope.
+fn canonical(at: SocketAddr) -> SocketAddr {
+    match at.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.into(), at.port()),
+        IpAddr::V6(_) => at,
     }
 }
 
@@ -229,8 +243,17 @@ impl Listener {
             ];
             // Interrupted, it is asked again.
             let _ready = poll(&mut fds, None);
-            if let Ok((tcp, peer)) = self.tcp.accept() {
-                each(tcp, SocketAddr::new(peer.ip().to_canonical(), peer.port()));
+            match self.tcp.accept() {
+                Ok((tcp, peer)) => each(tcp, canonical(peer)),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                // Such as no descriptors: whoever asks stays in line.
+                Err(_) => {
+                    let pause = Timespec {
+                        tv_sec: 0,
+                        tv_nsec: 100_000_000,
+                    };
+                    let _ready = poll(&mut [PollFd::new(stop, PollFlags::IN)], Some(&pause));
+                }
             }
         }
     }

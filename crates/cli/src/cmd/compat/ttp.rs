@@ -1,12 +1,14 @@
 //! `farhaul compat ttp`: the client and the server of the Tsunami UDP protocol 1.1.
 
 use std::{
+    collections::HashSet,
     ffi::{OsStr, OsString},
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
+    ops::Range,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, SystemTime},
 };
@@ -41,12 +43,18 @@ const PATIENCE: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(30
 /// A client that does not say who it is is sent away, and one that then asks for nothing.
 const GREETING: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_mins(10);
-/// Clients at a time.
-const CLIENTS: usize = 16;
+/// Clients at a time, and of them those of one address.
+const CLIENTS: [usize; 2] = [16, 4];
 /// Files of a list.
 const FILES: usize = 10_000;
-/// Answers to a client that does not read them.
-const UNREAD: usize = 4 * MAX_LIST;
+/// Names that are not there, after which a client is sent away.
+const REFUSALS: u32 = 100;
+/// Feedback to a server that does not read it.
+const UNREAD: usize = 64 << 10;
+/// The longest name of a file here, with what is added while it is collected.
+const LAST: usize = 240;
+/// The slowest a server is of use.
+const LEAST: Rate = Rate::from_bps(300_000);
 
 /// The programs.
 #[derive(Debug, clap::Subcommand)]
@@ -68,7 +76,7 @@ pub(crate) struct Serve {
     /// Where to listen (TCP); data leaves from a port of its own for each client
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT), value_parser = typed::address)]
     listen: SocketAddr,
-    /// Never send faster, whatever a client wants
+    /// Never send faster to a client, whatever it wants
     #[arg(long, value_name = "RATE")]
     max_rate: Option<Rate>,
     #[command(flatten)]
@@ -82,7 +90,7 @@ pub(crate) struct Get {
     host: String,
     /// The name of the file there; '*' for all that it lists
     remote: OsString,
-    /// The file to write, or the folder for all; replaced once everything is here
+    /// The file to write, replaced once everything is here; or the folder for all, which has none of them
     local: PathBuf,
     /// Bits of blocks per second to ask for, at most 4.29Gbit
     #[arg(long, value_name = "RATE", default_value = "650Mbit")]
@@ -148,26 +156,28 @@ pub(super) fn run(program: &Ttp) -> Result<(), Failure> {
 
 impl Serve {
     fn run(&self) -> Result<(), Failure> {
+        if self.max_rate.is_some_and(|rate| rate < LEAST) {
+            return Err(Failure::usage(format!("--max-rate: at least {LEAST}")));
+        }
         let shares = shares(&self.share)?;
         let secret = self.secret.read()?;
         let stop = interrupt::stop().map_err(|e| internal(&e))?;
         let listener = Listener::bind(self.listen)?;
-        let clients = AtomicUsize::new(0);
+        let clients = Clients::default();
         thread::scope(|scope| {
             listener.run(&stop, |tcp, peer| {
-                if clients.load(Relaxed) >= CLIENTS {
-                    say!("{}: sent away: {CLIENTS} clients are served", peer.ip());
+                let Some(served) = clients.enter(peer.ip()) else {
+                    say!("{}: sent away: too many clients", peer.ip());
                     return;
-                }
-                clients.fetch_add(1, Relaxed);
-                let (shares, secret, stop, clients) = (&shares, &secret, &stop, &clients);
+                };
+                let (shares, secret, stop) = (&shares, &secret, &stop);
                 scope.spawn(move || {
+                    let _served = served;
                     match self.serve(tcp, peer.ip(), (shares, secret), stop) {
                         Ok(()) => say!("{}: done", peer.ip()),
                         Err(_) if stop.is_set() => {}
                         Err(failure) => say!("{}: {}", peer.ip(), failure.text),
                     }
-                    clients.fetch_sub(1, Relaxed);
                 });
             });
         });
@@ -195,8 +205,40 @@ impl Serve {
             shares,
             file: None,
             to: SocketAddr::new(peer, 0),
+            words: Vec::new(),
+            parked: 0..0,
+            refusals: 0,
         };
         client.run()
+    }
+}
+
+/// Who is served.
+#[derive(Default)]
+struct Clients(Mutex<Vec<IpAddr>>);
+
+impl Clients {
+    /// A client comes, if there is room.
+    fn enter(&self, peer: IpAddr) -> Option<Served<'_>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let alike = all.iter().filter(|ip| **ip == peer).count();
+        if all.len() >= CLIENTS[0] || alike >= CLIENTS[1] {
+            return None;
+        }
+        all.push(peer);
+        Some(Served(self, peer))
+    }
+}
+
+/// One of them, until it is dropped.
+struct Served<'a>(&'a Clients, IpAddr);
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        let mut all = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = all.iter().position(|ip| *ip == self.1) {
+            all.swap_remove(at);
+        }
     }
 }
 
@@ -214,112 +256,113 @@ struct Client<'a> {
     file: Option<Shared>,
     /// Where its blocks go.
     to: SocketAddr,
+    /// What it said and was not looked at yet.
+    words: Vec<u8>,
+    /// What of the last batch has not left.
+    parked: Range<usize>,
+    /// Names that were not there.
+    refusals: u32,
 }
 
 impl Client<'_> {
     fn run(&mut self) -> Result<(), Failure> {
-        let (mut batch, mut parked) = (TxBuf::default(), 0..0);
+        let (mut batch, since) = (TxBuf::default(), clock::now());
         loop {
+            // One question at a time, and the next when its answer has left.
+            let more = self.link.out.is_empty() && self.hear()?;
             self.end.poll_control(&mut self.link.out);
             self.link.flush()?;
-            let Some(words) = self.link.read()? else {
-                return if self.end.is_sending() {
-                    Err(lost("the client left early"))
-                } else {
-                    Ok(())
-                };
-            };
-            if !words.is_empty() {
-                self.link.heard = clock::now();
-                self.hear(&words)?;
-            }
             let now = clock::now();
-            if parked.is_empty() && self.end.permit(now) {
-                self.compose(&mut batch)?;
-                parked = 0..batch.bytes().len();
+            if !self.end.is_open() && now >= since + GREETING {
+                return Err(lost("it did not say who it is"));
             }
-            self.link.send(self.to, &batch, &mut parked)?;
+            if self.parked.is_empty() && self.end.permit(now) {
+                self.compose(&mut batch)?;
+                self.parked = 0..batch.bytes().len();
+            }
+            self.link.send(self.to, &batch, &mut self.parked)?;
             if self.end.is_sending() && self.end.is_abandoned(now) {
                 return Err(lost(format!(
                     "no feedback for {} s: does its data arrive?",
                     PATIENCE[0].as_secs()
                 )));
             }
-            self.end.poll_control(&mut self.link.out);
-            self.link.flush()?;
-            let wanted = if parked.is_empty() {
+            let wanted = if self.parked.is_empty() {
                 PollFlags::empty()
             } else {
                 PollFlags::OUT
             };
-            let wake = self.end.wake().filter(|_| parked.is_empty());
+            let wake = self.end.wake().filter(|_| self.parked.is_empty());
             self.link.go_on()?;
-            if wake.is_none_or(|wake| wake > clock::now()) {
-                self.link.wait(wanted, wake)?;
+            match self.link.read()? {
+                None if self.end.is_sending() => return Err(lost("the client left early")),
+                None => return Ok(()),
+                Some(words) if !words.is_empty() => {
+                    self.link.heard = clock::now();
+                    self.words.extend(words);
+                }
+                Some(_) if !more && wake.is_none_or(|wake| wake > clock::now()) => {
+                    self.link.wait(wanted, wake)?;
+                }
+                Some(_) => {}
             }
         }
     }
 
-    /// Answers what it asks.
-    fn hear(&mut self, words: &[u8]) -> Result<(), Failure> {
+    /// Hears what it says and answers one question; whether there was one.
+    fn hear(&mut self) -> Result<bool, Failure> {
         let broke = |e: &dyn std::fmt::Display| {
-            Failure::new(
-                Exit::Protocol,
-                format!("the client broke the protocol: {e}"),
-            )
+            let text = format!("the client broke the protocol: {e}");
+            Failure::new(Exit::Protocol, text)
         };
-        let mut asked = self
-            .end
-            .on_control(clock::now(), words)
-            .map_err(|e| broke(&e))?;
-        while let Some(question) = asked {
-            self.link.patience = IDLE;
-            match question {
-                Asked::File(name) => self.offer(&name)?,
-                Asked::Names => {
-                    let files = listed(self.shares)?;
-                    self.end.names(files.iter().map(|(name, _)| &name[..]));
-                }
-                Asked::Directory => {
-                    let files = listed(self.shares)?;
-                    let files: Vec<_> = files.iter().map(|(n, size)| (&n[..], *size)).collect();
-                    self.end.directory(&files);
-                }
-                Asked::Port(port) => self.to.set_port(port),
-                Asked::Stopped => {
-                    say!("{}: sent", self.to.ip());
-                    self.file = None;
-                }
-                Asked::Denied => {
-                    self.end.poll_control(&mut self.link.out);
-                    self.link.flush()?;
-                    return Err(Failure::new(Exit::Auth, "it does not know the secret"));
-                }
+        let words = std::mem::take(&mut self.words);
+        let asked = self.end.on_control(clock::now(), &words);
+        let Some(question) = asked.map_err(|e| broke(&e))? else {
+            return Ok(false);
+        };
+        self.link.patience = IDLE;
+        match question {
+            Asked::File(name) => self.offer(&name)?,
+            Asked::Names => {
+                let files = listed(self.shares)?;
+                self.end.names(files.iter().map(|(name, _)| &name[..]));
             }
-            self.end.poll_control(&mut self.link.out);
-            if self.link.out.len() > UNREAD {
-                return Err(broke(&"it asks and does not read the answers"));
+            Asked::Directory => {
+                let files = listed(self.shares)?;
+                let files: Vec<_> = files.iter().map(|(n, size)| (&n[..], *size)).collect();
+                self.end.directory(&files);
             }
-            asked = self
-                .end
-                .on_control(clock::now(), &[])
-                .map_err(|e| broke(&e))?;
+            Asked::Port(port) => self.to.set_port(port),
+            Asked::Stopped => {
+                say!("{}: sent", self.to.ip());
+                self.file = None;
+                self.parked = 0..0;
+            }
+            Asked::Denied => {
+                self.end.poll_control(&mut self.link.out);
+                self.link.flush()?;
+                return Err(Failure::new(Exit::Auth, "it does not know the secret"));
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn offer(&mut self, name: &[u8]) -> Result<(), Failure> {
-        let text = shown(name);
-        // A port of its own for each file, so that late blocks of one are none of the next.
-        *self.link.udp = socket(SocketAddr::new(self.link.local, 0))?;
+        let text: String = shown(name).chars().take(200).collect();
         match Shared::open(self.shares, name) {
             Ok(file) => {
                 say!("{}: {text}, {} bytes", self.to.ip(), file.size());
+                // A port of its own for each file, so that late blocks of one are none of the next.
+                *self.link.udp = socket(self.link.local)?;
                 self.end.offer(file.size());
                 self.file = Some(file);
             }
             Err(e) => {
                 say!("{}: refused {text}: {e}", self.to.ip());
+                self.refusals += 1;
+                if self.refusals > REFUSALS {
+                    return Err(lost("it asks again and again for what is not there"));
+                }
                 self.end.refuse();
             }
         }
@@ -349,16 +392,19 @@ impl Client<'_> {
     }
 }
 
-/// The files that may be fetched and lie directly in a share; those whose names a request can hold.
+/// The files that may be fetched and lie directly in a share, as far as a request can hold their names. A list
+/// that is not whole would be taken for one.
 fn listed(shares: &[Share]) -> Result<Vec<(Vec<u8>, u64)>, Failure> {
+    let failed = |text: String| Failure::new(Exit::SourceMissing, text);
     let files = Shared::list(shares, FILES);
-    let mut files = files.map_err(|e| {
-        Failure::new(
-            Exit::SourceMissing,
-            format!("a share cannot be listed: {e}"),
-        )
-    })?;
+    let mut files = files.map_err(|e| failed(format!("the shares cannot be listed: {e}")))?;
     files.retain(|(name, _)| name.len() < MAX_LINE && !name.contains(&b'\n'));
+    let bytes: usize = files.iter().map(|(name, _)| name.len() + 22).sum();
+    if bytes + 22 > MAX_LIST {
+        return Err(failed(
+            "the list of names is too long for this protocol".into(),
+        ));
+    }
     Ok(files)
 }
 
@@ -372,6 +418,8 @@ struct Server<'a> {
     from: Option<SocketAddr>,
     /// The port for blocks; 0: another for each file.
     port: u16,
+    /// There were no more datagrams when they were looked at last.
+    drained: bool,
     /// Datagrams that were no block of the file.
     misfits: u64,
 }
@@ -385,42 +433,61 @@ impl Server<'_> {
                 format!("the server broke the protocol: {e}"),
             )
         };
-        let mut words = Vec::new();
+        let (mut words, mut ended) = (Vec::new(), false);
         loop {
             let now = clock::now();
             let mut news = self.end.on_control(now, &words).map_err(broke)?;
-            self.end.poll_control(now, &mut self.link.out);
+            // What a server does not read is made again.
+            if self.link.out.len() < UNREAD {
+                self.end.poll_control(now, &mut self.link.out);
+            }
             if news.is_none() {
                 // What is said to the server may end the file.
                 news = self.end.on_control(now, &[]).map_err(broke)?;
             }
-            self.link.flush()?;
             if let Some(news) = news {
-                while !self.link.out.is_empty() {
-                    self.link.wait(PollFlags::empty(), None)?;
-                    self.link.flush()?;
-                }
-                return Ok(news);
+                let told = self.tell();
+                // All of a file is here, whether or not the server hears of it.
+                return if news == News::Done {
+                    Ok(news)
+                } else {
+                    told.map(|()| news)
+                };
             }
-            self.link.wait(PollFlags::IN, self.end.deadline())?;
-            // A feedback is due for datagrams that have come before the server's words.
-            while !self.take(part)? {
-                self.link.go_on()?;
+            if ended {
+                return Err(lost("the server ended the connection"));
             }
+            self.link.flush()?;
+            if self.drained {
+                self.link.wait(PollFlags::IN, self.end.deadline())?;
+            }
+            self.link.go_on()?;
+            // Feedback is due for datagrams that have come before the server's words.
+            self.drained = self.take(part)?;
             let now = clock::now();
             if self.end.deadline().is_some_and(|at| at <= now)
                 && let Some(reason) = self.end.on_timer(now)
             {
                 return Err(lost(reason.to_string()));
             }
-            words = self
-                .link
-                .read()?
-                .ok_or_else(|| lost("the server ended the connection"))?;
+            words = self.link.read()?.unwrap_or_else(|| {
+                ended = true;
+                Vec::new()
+            });
             if !words.is_empty() {
                 self.link.heard = now;
             }
         }
+    }
+
+    /// Waits until the server has been told everything.
+    fn tell(&mut self) -> Result<(), Failure> {
+        self.link.flush()?;
+        while !self.link.out.is_empty() {
+            self.link.wait(PollFlags::empty(), None)?;
+            self.link.flush()?;
+        }
+        Ok(())
     }
 
     /// Takes datagrams, up to a bound; whether there are no more.
@@ -435,8 +502,10 @@ impl Server<'_> {
                 *misfits += 1;
                 return Ok(());
             }
-            *source = Some(from);
             heard = true;
+            if !place.is_empty() {
+                *source = Some(from);
+            }
             for extent in &place {
                 let data = &datagram[extent.range()];
                 if let Some(part) = part {
@@ -468,7 +537,7 @@ impl Server<'_> {
     /// Where the next file's blocks are taken: blocks of the file before may still be on their way.
     fn new_port(&mut self) -> Result<(), Failure> {
         if self.port == 0 {
-            *self.link.udp = socket(SocketAddr::new(self.link.local, 0))?;
+            *self.link.udp = socket(self.link.local)?;
         }
         while !self.link.drain(&mut self.inbox, |_, _| Ok(()))? {
             self.link.go_on()?;
@@ -526,6 +595,7 @@ fn with_server<R>(
         at: to.ip().to_canonical(),
         from: None,
         port,
+        drained: true,
         misfits: 0,
     };
     server.ready()?;
@@ -536,8 +606,14 @@ impl Get {
     fn run(&self) -> Result<(), Failure> {
         let name = self.remote.as_bytes();
         check_name(name, MAX_LINE - 1).map_err(|e| Failure::from(&e))?;
-        if name.contains(&b'\n') {
-            return Err(Failure::usage("a name cannot hold a line feed here"));
+        let mut line = Vec::new();
+        Request::File(name).encode(&mut line);
+        let is_name =
+            matches!(Request::decode(&line), Ok(Some((Request::File(same), _))) if same == name);
+        if !is_name && name != b"*" {
+            return Err(Failure::usage(
+                "this cannot be the name of a file in this protocol",
+            ));
         }
         let rate = u32::try_from(self.rate.bps()).unwrap_or(u32::MAX);
         if self.rate.bps() < 200 * u64::from(self.block) {
@@ -574,17 +650,27 @@ impl Get {
             let text = format!("{} is no folder", self.local.display());
             return Err(Failure::new(Exit::DestError, text).fix("make one for all the files"));
         }
-        let mut files: Vec<(&[u8], PathBuf)> = Vec::new();
+        let refused = |name: &[u8], why: &str| {
+            let text = format!("the server lists {}, {why}", shown(name));
+            Err(Failure::new(Exit::DestError, text).fix("fetch what you want one by one"))
+        };
+        if names.len() > FILES {
+            return refused(&names[FILES], "one file too many");
+        }
+        let (mut files, mut known) = (Vec::new(), HashSet::new());
         for name in names {
             let last = name.rsplit(|b| *b == b'/').next().unwrap_or_default();
-            let bad = matches!(last, b"" | b"." | b"..") || name.contains(&b'\n');
-            let local = self.local.join(OsStr::from_bytes(last));
-            if bad || files.iter().any(|(_, other)| *other == local) {
-                let text = format!("the server lists {}, which cannot be kept", shown(name));
-                return Err(Failure::new(Exit::DestError, text)
-                    .fix("two files may not have one name: fetch them one by one"));
+            if last.is_empty() || last.starts_with(b".") || last.len() > LAST {
+                return refused(name, "which is no name here");
             }
-            files.push((name, local));
+            if name.contains(&b'\n') || !known.insert(last) {
+                return refused(name, "which cannot be asked for, or twice the same");
+            }
+            let local = self.local.join(OsStr::from_bytes(last));
+            if fs::symlink_metadata(&local).is_ok() {
+                return refused(name, "which is in the folder already");
+            }
+            files.push((&name[..], local));
         }
         Ok(files)
     }

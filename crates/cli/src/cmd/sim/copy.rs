@@ -1,7 +1,10 @@
 //! `farhaul sim --app cp PATH`: how long would this copy take over a path like that? The same client and
 //! server as of `farhaul cp`, in virtual time; their disks take none.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use farhaul_core::{
     app::App,
@@ -16,7 +19,10 @@ use farhaul_transfer::{
     server::{Access, Allow, Policy, Server, Share},
 };
 
-use crate::exit::{Exit, Failure};
+use crate::{
+    exit::{Exit, Failure},
+    interrupt,
+};
 
 const SHARE: &str = "copy";
 
@@ -37,11 +43,14 @@ pub(super) fn run(
     let policy = Policy::new(vec![share], Allow::Any, false);
     let server = Server::new(Arc::new(policy), None).simulated(there.clone());
     let here = machine();
+    let stop = interrupt::stop()
+        .map_err(|e| Failure::new(Exit::Internal, format!("signals cannot be caught: {e}")))?;
     let options = Options {
         sync: false,
         simulated: Some(here.clone()),
         ..Options::default()
     };
+    let cancel = Arc::clone(&options.cancel);
     let remote = Remote {
         share: SHARE.into(),
         path: Vec::new(),
@@ -50,11 +59,18 @@ pub(super) fn run(
         Upload::new(&[source.to_owned()], &remote, options).map_err(|e| Failure::from(&e))?;
     let handle = upload.handle();
     let mut ends = Some([
-        Box::new(Clocked(upload, here)) as Box<dyn App>,
-        Box::new(Clocked(server, there)),
+        Box::new(Clocked(upload, here, {
+            let stop = stop.clone();
+            move || cancel.fetch_or(stop.is_set(), Relaxed)
+        })) as Box<dyn App>,
+        Box::new(Clocked(server, there, || false)),
     ]);
     let mut apps = |_| ends.take().expect("there is one flow");
     let report = farhaul_sim::run_apps(scenario, make, &mut apps).map_err(super::failure)?;
+    if stop.is_set() {
+        let signal = Exit::Signal(interrupt::signal());
+        return Err(Failure::new(signal, "interrupted"));
+    }
     let outcome = handle.outcome().ok_or_else(|| {
         let text = format!("it is not over after {} s of virtual time", report.seconds);
         Failure::new(Exit::Limit, text).fix("give it more with --secs")
@@ -69,10 +85,10 @@ fn machine() -> Simulated {
     }
 }
 
-/// An application that has the simulator's time.
-struct Clocked<A>(A, Simulated);
+/// An application that has the simulator's time, and what is looked at with each turn.
+struct Clocked<A, L>(A, Simulated, L);
 
-impl<A: Store> Store for Clocked<A> {
+impl<A: Store, L> Store for Clocked<A, L> {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
         self.0.fill(extents, batch)
     }
@@ -86,7 +102,7 @@ impl<A: Store> Store for Clocked<A> {
     }
 }
 
-impl<A: App> App for Clocked<A> {
+impl<A: App, L: Fn() -> bool + Send> App for Clocked<A, L> {
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
         self.1.time.set(now);
         self.0.on_event(now, event, session);
@@ -94,6 +110,7 @@ impl<A: App> App for Clocked<A> {
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         self.1.time.set(now);
+        (self.2)();
         self.0.poll(now, session);
     }
 

@@ -193,7 +193,9 @@ impl FileClient {
     }
 
     fn on_directory(&mut self) -> Result<Option<News>, DecodeError> {
-        let Some(files) = directory(&self.kept)? else {
+        // Strings end with a zero.
+        let Some(files) = directory(&self.kept).map(|f| f.filter(|_| self.kept.ends_with(&[0])))?
+        else {
             return Ok(None);
         };
         let owned = files.into_iter().map(|(name, size)| (name.to_vec(), size));
@@ -211,6 +213,9 @@ impl FileClient {
         bytes: &[u8],
         place: &mut Vec<Extent>,
     ) -> Result<(), DecodeError> {
+        if self.state != State::Receiving {
+            return Err(DecodeError::Malformed("block without a file"));
+        }
         let datagram = Incoming {
             kind: 0,
             bytes,

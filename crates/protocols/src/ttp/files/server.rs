@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use farhaul_core::{codec::DecodeError, send::Permit, time::Instant, units::Rate};
 
-use super::{MAX_LIST, info, layout, take};
+use super::{info, layout, take};
 use crate::ttp::{
     protocol::LEAST_RATE,
     send::Sender,
@@ -190,7 +190,8 @@ impl FileServer {
     fn on_parameters(&mut self, now: Instant, size: u64, words: &[u8]) -> Result<(), DecodeError> {
         let wanted = Parameters::decode(words)?;
         let block = wanted.block_size;
-        if block > MAX_BLOCK || wanted.rate < LEAST_RATE.saturating_mul(block) {
+        let rate = self.max_rate.bps().min(wanted.rate.into());
+        if block > MAX_BLOCK || rate < u64::from(LEAST_RATE) * u64::from(block) {
             return Err(DecodeError::Malformed("size of a block for its rate"));
         }
         let layout = layout(size, block)?;
@@ -217,15 +218,13 @@ impl FileServer {
         self.state = State::Request;
     }
 
-    /// These are the names; of more than [`MAX_LIST`] bytes those are left out that do not fit.
+    /// These are the names, of at most [`MAX_LIST`](super::MAX_LIST) bytes together with what a list says of each.
     pub fn names<'a>(&mut self, names: impl Iterator<Item = &'a [u8]>) {
         let mut count = 0;
         for name in names {
-            if self.names.len() + name.len() < MAX_LIST {
-                self.names.extend(name);
-                self.names.push(0);
-                count += 1;
-            }
+            self.names.extend(name);
+            self.names.push(0);
+            count += 1;
         }
         let count = NameCount {
             bytes: self.names.len() as u64,
@@ -235,7 +234,7 @@ impl FileServer {
         self.state = State::Got(0);
     }
 
-    /// These are the names and sizes.
+    /// These are the names and sizes, likewise.
     pub fn directory(&mut self, files: &[(&[u8], u64)]) {
         put_directory(&mut self.out, files);
         self.state = State::Listed;
@@ -262,6 +261,11 @@ impl FileServer {
         let (header, layout, unit) = self.sender.next_block(now)?;
         let piece = layout.pieces(unit).next()?;
         Some((header, piece.offset, piece.len))
+    }
+
+    /// The client knows the secret.
+    pub const fn is_open(&self) -> bool {
+        !matches!(self.state, State::Revision | State::Answer | State::Denied)
     }
 
     /// A file is on its way.
