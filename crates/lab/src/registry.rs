@@ -3,6 +3,7 @@
 
 mod fobs;
 mod rbudp;
+mod rwtp;
 mod sabul;
 mod ttp;
 pub mod udt;
@@ -188,6 +189,7 @@ fn own() -> Vec<Entry> {
     .chain([sabul::entry(), ttp::entry()])
     .chain(rbudp::entries())
     .chain(fobs::entries())
+    .chain([rwtp::entry()])
     .collect()
 }
 

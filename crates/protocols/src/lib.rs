@@ -3,6 +3,7 @@
 
 pub mod fobs;
 pub mod rbudp;
+pub mod rwtp;
 pub mod sabul;
 pub mod tcp;
 pub mod ttp;

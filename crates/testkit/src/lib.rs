@@ -2,12 +2,14 @@
 //!
 //! - for sessions: a [`Pair`] of them without a network, or one [`Driver`] driven by hand; a [`Pattern`]
 //!   that checks every byte; the liveness promise ([`assert_live`])
-//! - for fuzz targets: a session with a control lane that hears anything ([`fuzz_lane_session`])
+//! - for fuzz targets: a session that hears anything, with a control lane ([`fuzz_lane_session`]) and without
+//!   ([`fuzz_datagram_session`])
 //! - for applications: a [`FakeSession`]
 //! - two protocols in clear: [`Steady`], which costs next to nothing, and [`bare`], the engine's skeleton
 //!   under any congestion law
 
 mod bare;
+mod datagrams;
 mod driver;
 mod fake;
 mod lane;
@@ -17,6 +19,7 @@ mod pattern;
 mod steady;
 
 pub use bare::{Bare, BareWire, bare};
+pub use datagrams::fuzz_datagram_session;
 pub use driver::{Admitted, Driver, Reaction, Sent};
 pub use fake::FakeSession;
 pub use lane::fuzz_lane_session;
