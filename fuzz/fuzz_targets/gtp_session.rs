@@ -2,9 +2,9 @@
 #![no_main]
 
 use farhaul_protocols::gtp::{Config, Group, server};
-use farhaul_testkit::fuzz_inband_session;
+use farhaul_testkit::fuzz_datagram_session;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    fuzz_inband_session(Box::new(server(&Config::default(), &Group::default())), data);
+    fuzz_datagram_session(Box::new(server(&Config::default(), &Group::default())), &[], data);
 });

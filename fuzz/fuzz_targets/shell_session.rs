@@ -4,7 +4,7 @@
 
 use farhaul_congestion::lookup;
 use farhaul_core::shell::frame::Frame;
-use farhaul_testkit::{bare, fuzz_inband_session};
+use farhaul_testkit::{bare, fuzz_datagram_session};
 use libfuzzer_sys::fuzz_target;
 
 fn frames(mut bytes: &[u8]) {
@@ -19,5 +19,5 @@ fn frames(mut bytes: &[u8]) {
 fuzz_target!(|data: &[u8]| {
     frames(data);
     let law = lookup("reno").expect("a known law");
-    fuzz_inband_session(Box::new(bare(move || law.make(), 1_500)), data);
+    fuzz_datagram_session(Box::new(bare(move || law.make(), 1_500)), &[], data);
 });

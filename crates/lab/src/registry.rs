@@ -5,6 +5,7 @@ mod fobs;
 mod gtp;
 mod pa_udp;
 mod rbudp;
+mod rwtp;
 mod sabul;
 mod ttp;
 pub mod udt;
@@ -203,6 +204,7 @@ fn own() -> Vec<Entry> {
     .chain([gtp::entry()])
     .chain(rbudp::entries())
     .chain(fobs::entries())
+    .chain([rwtp::entry()])
     .collect()
 }
 

@@ -19,6 +19,7 @@ mod scenarios {
     mod queue;
     mod rates;
     mod rbudp;
+    mod rwtp;
     mod sabul;
     mod sharing;
     mod stalls;

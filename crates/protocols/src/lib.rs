@@ -5,6 +5,7 @@ pub mod fobs;
 pub mod gtp;
 pub mod pa_udp;
 pub mod rbudp;
+pub mod rwtp;
 pub mod sabul;
 pub mod tcp;
 pub mod ttp;

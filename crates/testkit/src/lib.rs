@@ -2,16 +2,16 @@
 //!
 //! - for sessions: a [`Pair`] of them without a network, or one [`Driver`] driven by hand; a [`Pattern`]
 //!   that checks every byte; the liveness promise ([`assert_live`])
-//! - for fuzz targets: a session that hears anything, with a control lane ([`fuzz_lane_session`]) or without
-//!   ([`fuzz_inband_session`])
+//! - for fuzz targets: a session that hears anything, with a control lane ([`fuzz_lane_session`]) and without
+//!   ([`fuzz_datagram_session`])
 //! - for applications: a [`FakeSession`]
 //! - two protocols in clear: [`Steady`], which costs next to nothing, and [`bare`], the engine's skeleton
 //!   under any congestion law
 
 mod bare;
+mod datagrams;
 mod driver;
 mod fake;
-mod inband;
 mod lane;
 mod live;
 mod pair;
@@ -19,9 +19,9 @@ mod pattern;
 mod steady;
 
 pub use bare::{Bare, BareWire, bare};
+pub use datagrams::fuzz_datagram_session;
 pub use driver::{Admitted, Driver, Reaction, Sent};
 pub use fake::FakeSession;
-pub use inband::fuzz_inband_session;
 pub use lane::fuzz_lane_session;
 pub use live::{assert_live, seeds};
 pub use pair::{Datagram, Fate, Pair, Said, Side};

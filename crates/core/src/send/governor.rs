@@ -1,7 +1,10 @@
 //! How much may leave, and when? The congestion law behind its guard, the pacer, and the rate that the
 //! user allows at most.
 
-use std::ops::{Deref, DerefMut};
+use std::{
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
 
 use super::{Pacer, Permit};
 use crate::{
@@ -67,6 +70,11 @@ impl Governor {
     pub fn charge(&mut self, now: Instant, bytes: u64) {
         let rate = self.allowance().rate;
         self.pacer.charge(now, bytes, rate);
+    }
+
+    /// Nothing leaves for `time` more than pacing has it.
+    pub fn delay(&mut self, now: Instant, time: Duration) {
+        self.pacer.delay(now, time);
     }
 
     /// When pacing lets the next batch go.

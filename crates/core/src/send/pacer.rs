@@ -44,6 +44,12 @@ impl Pacer {
         let from = self.next.unwrap_or(now).max(now.earlier_by(Self::MAX_LAG));
         self.next = Some(from + rate.time_for(bytes));
     }
+
+    /// Nothing leaves for `time` more than is waited for anyway.
+    pub fn delay(&mut self, now: Instant, time: Duration) {
+        let from = self.next.unwrap_or(now).max(now.earlier_by(Self::MAX_LAG));
+        self.next = Some(from + time);
+    }
 }
 
 impl Default for Pacer {
@@ -55,6 +61,25 @@ impl Default for Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_delay_takes_its_time_from_what_is_sent() {
+        let (rate, quantum) = (Rate::gbit(1), 10_000);
+        let (ms, us) = (Duration::from_millis, Duration::from_micros);
+        let (mut pacer, mut sent, mut now) = (Pacer::new(), 0_u64, Instant::EPOCH);
+        for tick in 0..100 {
+            // 40 times 100 us of each 10 ms.
+            (0..40).for_each(|_| pacer.delay(now, us(100)));
+            while now < Instant::EPOCH + ms(10) * (tick + 1) {
+                while pacer.grant(now, rate, quantum).is_some() {
+                    pacer.charge(now, quantum, rate);
+                    sent += quantum;
+                }
+                now = pacer.wake(rate, quantum).unwrap();
+            }
+        }
+        assert!(sent.abs_diff(75_000_000) < 100_000, "{sent}");
+    }
 
     #[test]
     fn a_quantum_longer_than_the_lag_loses_no_rate() {

@@ -1,0 +1,97 @@
+//! How is the model of RWTP chosen?
+
+use std::time::Duration;
+
+use farhaul_congestion::{Kind, Parameter, Values};
+use farhaul_core::protocol::{Descriptor, Protocol};
+use farhaul_protocols::rwtp::{Config, RWTP, client, server};
+
+use super::{Choice, ChoiceError, End, Entry, NO_LAW, udt::whole};
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "rate",
+        about: "bytes of UDP payload per time, which nothing changes",
+        kind: Kind::Rate,
+        default: "9Gbit",
+    },
+    Parameter {
+        name: "buffer",
+        about: "bytes from the first missing one to the last sent, at most",
+        kind: Kind::Size,
+        default: "1GiB",
+    },
+    Parameter {
+        name: "blocked-us",
+        about: "nothing leaves for so long for each missing packet told of, as on hosts of 2014; 0: it costs nothing",
+        kind: Kind::Number(0.0, 9_000.0),
+        default: "48",
+    },
+    Parameter {
+        name: "mtu",
+        about: "largest packet, bytes, IP and UDP included",
+        kind: Kind::Number(128.0, 65_535.0),
+        default: "8828",
+    },
+];
+
+/// The entry. One lane: two would each send at the preset rate.
+pub(super) fn entry() -> Entry {
+    Entry::new(&RWTP, NO_LAW, false, PARAMETERS, make)
+}
+
+fn make(
+    _: &'static Descriptor,
+    choice: &Choice,
+    values: &Values,
+    end: End,
+) -> Result<Box<dyn Protocol>, ChoiceError> {
+    let refused = |text: &str| Err(ChoiceError::Refused(text.into()));
+    if !choice.peers.is_empty() {
+        return refused(
+            "the model of RWTP authenticates nobody: --peer-key has no meaning with it; use haul",
+        );
+    }
+    let buffer = values.size("buffer").bytes();
+    if buffer > 16 << 30 {
+        return refused("a buffer has at most 16GiB");
+    }
+    let config = Config {
+        rate: values.rate("rate"),
+        max_rate: choice.max_rate,
+        buffer,
+        mtu: whole(values, "mtu"),
+        blocked: Duration::from_micros(whole(values, "blocked-us").into()),
+    };
+    Ok(match end {
+        End::Client => Box::new(client(&config)),
+        End::Server => Box::new(server(&config)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use farhaul_core::protocol::Provenance;
+
+    use super::super::{Choice, protocol};
+
+    #[test]
+    fn it_is_a_model_and_what_has_no_meaning_is_refused() {
+        let choice = Choice::default();
+        let entry = protocol("rwtp:rate=5Gbit,buffer=64MiB,blocked-us=0").unwrap();
+        assert!(entry.server(&choice).is_ok());
+        assert_eq!(entry.descriptor.provenance, Provenance::Model);
+        assert!(
+            protocol("rwtp:buffer=17GiB")
+                .unwrap()
+                .client(&choice)
+                .is_err()
+        );
+        let law = Choice {
+            law: Some("cubic".into()),
+            ..Choice::default()
+        };
+        let refused = protocol("rwtp").unwrap().client(&law).err().unwrap();
+        assert!(refused.to_string().contains("rwtp:rate=1Gbit"), "{refused}");
+    }
+}

@@ -1,0 +1,63 @@
+//! What is an endpoint? Its choices.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    protocol::{Descriptor, Provenance},
+    shell::Endpoint,
+    units::Rate,
+};
+
+use super::RwtpMachine;
+
+/// The model.
+pub static RWTP: Descriptor = Descriptor {
+    name: "rwtp",
+    summary: "a model of RWTP: a preset rate, every missing packet told of every 10 ms; not the vendor's protocol",
+    provenance: Provenance::Model,
+    citation: "Kachan, Siemens, Comparison of contemporary solutions for high speed data transport, 2014",
+    sealed: false,
+    control_lane: false,
+    multiplexed: false,
+};
+
+/// How an endpoint behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Bytes of UDP payload per time, which nothing changes.
+    pub rate: Rate,
+    /// Never send faster.
+    pub max_rate: Option<Rate>,
+    /// Bytes of data from the first missing one to the last sent, at most; both ends have it.
+    pub buffer: u64,
+    /// Largest packet, bytes, IP and UDP included.
+    pub mtu: u32,
+    /// Nothing leaves for so long for each missing packet told of: what the original's hosts of 2014 cost it.
+    pub blocked: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            rate: Rate::gbit(9),
+            max_rate: None,
+            buffer: 1 << 30,
+            mtu: 8_828,
+            blocked: Duration::from_micros(48),
+        }
+    }
+}
+
+/// An endpoint that speaks it.
+pub type Rwtp = Endpoint<RwtpMachine>;
+
+/// An endpoint that opens sessions.
+pub fn client(config: &Config) -> Rwtp {
+    server(config).client_only()
+}
+
+/// An endpoint that also accepts them.
+pub fn server(config: &Config) -> Rwtp {
+    let config = *config;
+    Endpoint::new(&RWTP, config.mtu, move || RwtpMachine::new(&config))
+}

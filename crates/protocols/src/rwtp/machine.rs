@@ -1,0 +1,152 @@
+//! What is its own in a session? The size of the buffer in the greeting, a number before each packet, and
+//! two messages: a status, and that a packet is missing.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    codec::{DecodeError, NoRoom, Reader, Writer},
+    send::Permit,
+    shell::{Incoming, Machine, Packet},
+    stats::{Stats, Why},
+    store::{Extent, ObjectId},
+    time::Instant,
+    units::Rate,
+};
+
+use super::{
+    config::Config,
+    recv::{Arrival, Receiver},
+    send::Sender,
+    wire::{DataHeader, HEADER, LOSS, Numbers, STATUS, Status, decode_loss},
+};
+
+/// RWTP's model in a session.
+pub struct RwtpMachine {
+    buffer: u64,
+    /// The peer's buffer, or the smaller of both.
+    theirs: u64,
+    sender: Sender,
+    receiver: Receiver,
+    duplicates: u64,
+}
+
+impl RwtpMachine {
+    pub(super) fn new(config: &Config) -> Self {
+        let rate = config.rate.min(config.max_rate.unwrap_or(Rate::UNLIMITED));
+        Self {
+            buffer: config.buffer,
+            theirs: config.buffer,
+            sender: Sender::new(rate, config.blocked),
+            receiver: Receiver::default(),
+            duplicates: 0,
+        }
+    }
+}
+
+impl Machine for RwtpMachine {
+    const HEADER: usize = HEADER;
+
+    fn greeting(&self, into: &mut Vec<u8>) {
+        into.extend(self.buffer.to_be_bytes());
+    }
+
+    fn on_greeting(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
+        let mut r = Reader::new(bytes);
+        self.theirs = r.u64()?.min(self.buffer);
+        Ok(())
+    }
+
+    fn open(&mut self, now: Instant, datagram: u32, rtt: Duration) {
+        let packets = |buffer: u64| (buffer / u64::from(datagram.max(1))).max(1);
+        let window = packets(self.theirs);
+        self.sender.open(now, datagram, rtt, window);
+        self.receiver.set_window(packets(self.buffer));
+    }
+
+    fn on_datagram(
+        &mut self,
+        now: Instant,
+        datagram: &Incoming<'_>,
+        place: &mut Vec<Extent>,
+    ) -> Result<(), DecodeError> {
+        match datagram.kind {
+            Self::DATA => {
+                let header = DataHeader::decode(datagram.bytes)?;
+                let extent = datagram.extent(HEADER, header.object, header.offset)?;
+                if extent.len == 0 {
+                    return Err(DecodeError::Malformed("data"));
+                }
+                match self.receiver.on_packet(now, header.number) {
+                    Arrival::New => place.push(extent),
+                    Arrival::Again => self.duplicates += 1,
+                    Arrival::Beyond => {}
+                }
+                Ok(())
+            }
+            STATUS => self.sender.on_status(now, Status::decode(datagram.bytes)?),
+            LOSS => self.sender.on_loss(now, decode_loss(datagram.bytes)?),
+            _ => Err(DecodeError::Malformed("type")),
+        }
+    }
+
+    fn poll_datagram(&mut self, now: Instant, w: &mut Writer<'_>) -> Result<Option<u8>, NoRoom> {
+        self.receiver.report(now, w)
+    }
+
+    fn permit(&mut self, now: Instant) -> Permit {
+        self.sender.permit(now)
+    }
+
+    fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
+        let Some((number, piece)) = self.sender.next_packet(packet.room()) else {
+            return false;
+        };
+        let header = DataHeader {
+            number: Numbers::wrap(number),
+            object: piece.object,
+            offset: piece.offset,
+        };
+        header
+            .encode(packet.header())
+            .expect("a packet holds its header");
+        packet.data(piece.object, piece.offset, piece.len);
+        self.sender.sent(now, number, piece, packet.wire());
+        true
+    }
+
+    fn batch_sent(&mut self, now: Instant, bytes: u64) {
+        self.sender.batch_sent(now, bytes);
+    }
+
+    fn deadline(&self) -> Option<(Instant, Why)> {
+        let report = self.receiver.deadline().map(|at| (at, Why::Feedback));
+        let deadlines = [report, self.sender.deadline()];
+        deadlines.into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    fn on_timer(&mut self, now: Instant) {
+        self.receiver.on_timer(now);
+        self.sender.on_timer(now);
+    }
+
+    fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
+        self.sender.push(object, offset, len);
+    }
+
+    fn unsent(&self) -> u64 {
+        self.sender.unsent()
+    }
+
+    fn cancel_unsent(&mut self) {
+        self.sender.cancel_unsent();
+    }
+
+    fn is_delivered(&self) -> bool {
+        self.sender.is_idle()
+    }
+
+    fn fill_stats(&self, stats: &mut Stats) {
+        self.sender.fill_stats(stats);
+        stats.dropped_duplicate = self.duplicates;
+    }
+}

@@ -1,0 +1,20 @@
+//! A model of RWTP, the transport of `TIXstream`: a preset rate that nothing changes, one socket, and a
+//! receiver that tells every 10 ms of every packet that is missing, until it comes. Its internals were never
+//! published: it is fitted to what Kachan and Siemens measured of it in 2014.
+//!
+//! - formats: [`wire`]; choices: [`Config`]; endpoints: [`client`], [`server`]
+//! - inside: `send` and `recv` (the two halves), `machine` (what is its own in a session)
+//!
+//! `docs/protocols/rwtp.md` says what was printed, what is derived and what is farhaul's.
+
+pub mod wire;
+
+mod config;
+mod machine;
+mod recv;
+mod send;
+
+pub use self::{
+    config::{Config, RWTP, Rwtp, client, server},
+    machine::RwtpMachine,
+};

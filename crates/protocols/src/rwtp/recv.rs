@@ -1,0 +1,142 @@
+//! The receiving half: which packets are missing, and what is said of it. A gap is told of at once, packet
+//! by packet, and every 10 ms again all that is still missing; a status every 10 ms. Nothing is said once
+//! nothing has come for a second.
+//!
+//! Invariants: what is beyond the buffer is dropped; no more than [`MOST`] messages of missing packets in 10 ms.
+
+// spec: rwtp §1
+
+use std::{ops::Range, time::Duration};
+
+use farhaul_core::{
+    codec::{NoRoom, Writer},
+    recv::Gaps,
+    time::Instant,
+};
+
+use super::wire::{LOSS, Numbers, STATUS, Status, encode_loss};
+
+/// Between reports.
+pub(super) const TICK: Duration = Duration::from_millis(10);
+/// Silence after which nothing is said.
+const QUIET: Duration = Duration::from_secs(1);
+/// Missing packets told of in a tick at most; the others wait for the next.
+const MOST: u32 = 2_000;
+/// What was told of before this moment is told of again.
+const BEFORE: Duration = Duration::from_nanos(1);
+
+/// What a packet was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// New.
+    New,
+    /// It was there.
+    Again,
+    /// More than fits the buffer.
+    Beyond,
+}
+
+/// The receiving half of a session.
+#[derive(Debug, Default)]
+pub(super) struct Receiver {
+    /// Packets that fit the buffer.
+    window: u64,
+    gaps: Gaps,
+    /// What is left to be told of a gap.
+    part: Range<u64>,
+    tick: Option<Instant>,
+    status_due: bool,
+    /// Gaps that were told of are being told of again.
+    again: bool,
+    /// Missing packets told of since the tick.
+    told: u32,
+    last_packet: Instant,
+    /// When the highest came.
+    highest_at: Instant,
+}
+
+impl Receiver {
+    pub(super) const fn set_window(&mut self, packets: u64) {
+        self.window = packets;
+    }
+
+    /// A packet with this number on the wire.
+    pub(super) fn on_packet(&mut self, now: Instant, number: u32) -> Arrival {
+        let next = self.gaps.next();
+        let number = Numbers::expand(number, next);
+        self.last_packet = now;
+        self.tick.get_or_insert(now + TICK);
+        if number >= self.gaps.prefix().saturating_add(self.window) {
+            return Arrival::Beyond;
+        }
+        if number >= next {
+            self.highest_at = now;
+        }
+        if self.gaps.on_packet(number) {
+            Arrival::New
+        } else {
+            Arrival::Again
+        }
+    }
+
+    /// When something is to be said.
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        self.tick
+    }
+
+    pub(super) fn on_timer(&mut self, now: Instant) {
+        if self.tick.is_some_and(|at| at <= now) {
+            (self.status_due, self.again, self.told) = (true, true, 0);
+            self.tick = (now.since(self.last_packet) < QUIET).then(|| now + TICK);
+        }
+    }
+
+    /// Writes what is to be said next, and returns its type.
+    pub(super) fn report(
+        &mut self,
+        now: Instant,
+        w: &mut Writer<'_>,
+    ) -> Result<Option<u8>, NoRoom> {
+        if std::mem::take(&mut self.status_due) {
+            let held = now.since(self.highest_at).as_micros();
+            let status = Status {
+                prefix: Numbers::wrap(self.gaps.prefix()),
+                next: Numbers::wrap(self.gaps.next()),
+                held: u32::try_from(held).unwrap_or(u32::MAX),
+            };
+            status.encode(w)?;
+            return Ok(Some(STATUS));
+        }
+        if self.told >= MOST {
+            return Ok(None);
+        }
+        let Some(number) = self.next_missing(now) else {
+            return Ok(None);
+        };
+        self.told += 1;
+        encode_loss(w, Numbers::wrap(number))?;
+        Ok(Some(LOSS))
+    }
+
+    /// The next missing packet that is to be told of.
+    fn next_missing(&mut self, now: Instant) -> Option<u64> {
+        loop {
+            let still = self.gaps.within(self.part.clone()).next();
+            if let Some(missing) = still {
+                self.part.start = missing.start + 1;
+                self.gaps.on_reported(now, missing.start..missing.start + 1);
+                return Some(missing.start);
+            }
+            if let Some(gap) = self.gaps.take_fresh() {
+                self.part = gap;
+                continue;
+            }
+            if !self.again {
+                return None;
+            }
+            let gap = self.gaps.take_due(now, BEFORE);
+            self.again = gap.is_some();
+            self.part = gap?;
+        }
+    }
+}
