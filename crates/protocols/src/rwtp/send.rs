@@ -39,6 +39,8 @@ pub(super) struct Sender {
     /// The time for which it is still to be kept from sending, and when of that some is taken next.
     owed: Duration,
     pay_at: Instant,
+    /// Nothing has left since the last part: whoever is woken late would else be kept again, for ever.
+    paid: bool,
     /// One past the highest packet known to have arrived.
     highest: u64,
     /// When the last news came, or was waited for in vain.
@@ -59,6 +61,7 @@ impl Sender {
             blocked,
             owed: Duration::ZERO,
             pay_at: Instant::EPOCH,
+            paid: false,
             highest: 0,
             news_at: Instant::EPOCH,
             held: None,
@@ -136,6 +139,9 @@ impl Sender {
     }
 
     pub(super) fn batch_sent(&mut self, now: Instant, bytes: u64) {
+        if std::mem::take(&mut self.paid) {
+            self.pay_at = self.pay_at.max(now + (TICK - LONGEST));
+        }
         self.flight.batch_sent(now, bytes, self.out.is_empty());
     }
 
@@ -204,11 +210,12 @@ impl Sender {
 
     /// Keeps the sender from sending for what is owed of a tick.
     fn pay(&mut self, now: Instant) {
-        if self.pay_at <= now && !self.owed.is_zero() {
+        if self.pay_at <= now && !self.paid && !self.owed.is_zero() {
             let part = self.owed.min(LONGEST);
             self.owed -= part;
             self.flight.governor.delay(now, part);
             self.pay_at = now + TICK;
+            self.paid = true;
         }
     }
 
@@ -244,7 +251,8 @@ impl Sender {
         let paced = self.held == Some(Why::Pacing);
         let pacing = paced.then(|| self.flight.governor.wake()).flatten();
         let silence = self.silence_at().map(|at| (at, Why::Repair));
-        let owed = (!self.owed.is_zero()).then_some((self.pay_at, Why::Pacing));
+        let owes = !self.owed.is_zero() && !self.paid;
+        let owed = owes.then_some((self.pay_at, Why::Pacing));
         let pacing = pacing.map(|at| (at, Why::Pacing));
         let deadlines = [silence, owed, pacing];
         deadlines.into_iter().flatten().min_by_key(|(at, _)| *at)
@@ -253,5 +261,34 @@ impl Sender {
     pub(super) fn fill_stats(&self, stats: &mut Stats) {
         self.flight.fill_stats(stats);
         stats.peer_window = Some(self.window * u64::from(stats.datagram_size));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_that_is_woken_late_sends_before_it_is_kept_again() {
+        let mut sender = Sender::new(Rate::gbit(1), Duration::from_micros(48));
+        let mut now = Instant::from_nanos(1 << 40);
+        sender.open(now, 1_472, Duration::from_millis(1), 10_000);
+        sender.push(1, 0, 10_000_000);
+        let mut left = 0;
+        for _ in 0..100 {
+            // Messages come first in each turn, and each turn is late.
+            now += TICK + Duration::from_millis(3);
+            if left > 0 {
+                (0..300).for_each(|_| sender.on_loss(now, 0).expect("it was sent"));
+            }
+            if matches!(sender.permit(now), Permit::Send { .. })
+                && let Some((number, piece)) = sender.next_packet(1_400)
+            {
+                sender.sent(now, number, piece, 1_472);
+                sender.batch_sent(now, 1_472);
+                left += 1;
+            }
+        }
+        assert!(left >= 49, "{left} of 100 turns");
     }
 }

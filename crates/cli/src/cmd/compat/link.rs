@@ -64,9 +64,9 @@ impl<'a> Link<'a> {
         local.set_port(0);
         let (out, heard) = (Vec::new(), clock::now());
         Ok(Self {
-            local,
             tcp,
             udp,
+            local,
             out,
             heard,
             patience,
