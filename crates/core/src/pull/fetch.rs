@@ -30,8 +30,9 @@ struct File {
     gaps: Gaps,
     /// Bytes that are to arrive.
     left: u64,
-    /// When something new came last.
+    /// When something new came last, and when the end was asked for as nothing did.
     heard: Instant,
+    tail: Option<Instant>,
 }
 
 /// A receiver's files, one at a time.
@@ -57,6 +58,7 @@ impl Fetch {
             gaps: Gaps::new(offer.first),
             left: offer.layout.len(),
             heard: now,
+            tail: None,
             offer,
         });
         Ok(())
@@ -157,6 +159,12 @@ impl Fetch {
         (now.since(file.heard) >= SILENCE).then_some(CloseReason::Lane(text))
     }
 
+    /// When what is offered and does not come is given up.
+    pub fn gives_up_at(&self) -> Option<Instant> {
+        let file = self.file.as_ref().filter(|_| !self.is_complete());
+        file.map(|file| file.heard + SILENCE)
+    }
+
     /// That nothing comes has another reason than that it is lost.
     pub fn excuse(&mut self, now: Instant) {
         if let Some(file) = &mut self.file {
@@ -165,7 +173,7 @@ impl Fetch {
     }
 
     /// What is to be asked for now, at most `most` ranges: what was never, and what was `pause` ago. If nothing new
-    /// has come for longer than `quiet`, all that has not is missing.
+    /// has come for longer than `quiet`, all behind the highest that has may be missing, too.
     pub fn missing(
         &mut self,
         now: Instant,
@@ -177,8 +185,10 @@ impl Fetch {
             return ranges;
         };
         let gaps = &mut file.gaps;
-        if now.since(file.heard) > quiet {
-            gaps.miss_below(file.end);
+        let silent = |at: Instant| now.since(at) > quiet;
+        if silent(file.heard) && file.tail.is_none_or(silent) && gaps.next() < file.end {
+            file.tail = Some(now);
+            ranges.push(gaps.next()..file.end);
         }
         while ranges.len() < most
             && let Some(found) = gaps.take_fresh().or_else(|| gaps.take_due(now, pause))

@@ -13,6 +13,8 @@ const PERSISTENT: f64 = 0.7;
 const PATIENCE: u32 = 3;
 /// The rate is never less than the highest through this.
 const SPAN: f64 = 100.0;
+/// Nor less than this, unless that is so low.
+const LEAST: Rate = Rate::from_bps(64_000);
 
 /// The rate of segments.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +62,7 @@ impl Law {
                 1.0 - loss
             }
         };
-        let lowest = self.highest.scale(1.0 / SPAN);
+        let lowest = self.highest.scale(1.0 / SPAN).max(LEAST.min(self.highest));
         self.rate = self.rate.scale(factor).clamp(lowest, self.highest);
     }
 }

@@ -215,7 +215,9 @@ impl Machine for FobsMachine {
 
     fn deadline(&self) -> Option<(Instant, Why)> {
         let pace = self.schedule.wake().filter(|_| self.sender.has_packets());
-        let report = self.receiver.due().map(|at| (at, Why::Feedback));
+        // What is composed next waits for what is on its way.
+        let report = self.receiver.due().filter(|_| self.messages.is_empty());
+        let report = report.map(|at| (at, Why::Feedback));
         let pace = pace.map(|at| (at, Why::Pacing));
         pace.into_iter().chain(report).min_by_key(|(at, _)| *at)
     }

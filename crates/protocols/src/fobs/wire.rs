@@ -197,8 +197,9 @@ fn read_bits(r: &mut Reader<'_>) -> Result<Bitmap, DecodeError> {
         return Err(BAD);
     }
     let len = usize::try_from(count.div_ceil(8)).map_err(|_| BAD)?;
+    let bits = r.take(len)?;
     let mut bytes = vec![0xff; usize::try_from(from / 8).map_err(|_| BAD)?];
-    bytes.extend(r.take(len)?);
+    bytes.extend(bits);
     Ok(Bitmap::from_bytes(&bytes, from + count))
 }
 

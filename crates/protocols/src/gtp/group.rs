@@ -75,11 +75,13 @@ impl State {
     /// What the flow `id` may be sent at from now on.
     fn grant(&mut self, now: Instant, id: u64) -> Rate {
         let mut others = 0;
-        for (_, flow) in self.flows.iter_mut().filter(|(other, _)| **other != id) {
+        for (other, flow) in &mut self.flows {
             if let Some((_, rate)) = flow.lower.take_if(|(at, _)| *at <= now) {
                 flow.held = rate;
             }
-            others += flow.held.bps();
+            if *other != id {
+                others += flow.held.bps();
+            }
         }
         let free = self.capacity.bps().saturating_sub(others);
         let Some(flow) = self.flows.get_mut(&id) else {
@@ -89,8 +91,9 @@ impl State {
         if given >= flow.held {
             (flow.held, flow.lower) = (given, None);
         } else {
-            // What left before is on its way for an rtt.
-            flow.lower = Some((now + flow.rtt, given));
+            // What left before is on its way for an rtt; of what is granted again that is not less it is already.
+            let since = flow.lower.filter(|(_, rate)| *rate <= given);
+            flow.lower = Some((since.map_or(now + flow.rtt, |(at, _)| at), given));
         }
         given
     }
@@ -123,6 +126,12 @@ impl Group {
         let mut state = self.lock();
         state.stale |= state.capacity != capacity;
         state.capacity = capacity;
+    }
+
+    /// Not every flow can have what is the least of use.
+    pub(super) fn is_crowded(&self) -> bool {
+        let state = self.lock();
+        state.capacity.bps() / (state.flows.len().max(1) as u64) < LEAST_RATE.bps()
     }
 
     /// A flow begins, which wants all there is until it is known better.

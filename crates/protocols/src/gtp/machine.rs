@@ -10,7 +10,7 @@ use farhaul_core::{
     send::Permit,
     shell::{HEAD, Incoming, Machine, Messages, Packet},
     stats::{Stats, Why},
-    store::{Extent, ObjectId},
+    store::{Extent, ObjectId, Sink},
     time::Instant,
     units::Rate,
 };
@@ -121,6 +121,10 @@ impl Machine for GtpMachine {
         };
         command.put(w)?;
         Ok(Some(COMMAND))
+    }
+
+    fn on_sink(&mut self, _now: Instant, sink: Sink) {
+        self.receiver.set_free(sink.free);
     }
 
     fn permit(&mut self, now: Instant) -> Permit {

@@ -59,6 +59,8 @@ pub(super) struct Receiver {
     /// Bytes of units that came, with all that was around them.
     bytes: u64,
     datagram: u32,
+    /// What the store takes.
+    free: u64,
     number: u64,
     going: Option<Going>,
     failed: Option<CloseReason>,
@@ -73,6 +75,7 @@ impl Receiver {
             rtt: Duration::ZERO,
             bytes: 0,
             datagram: 1,
+            free: u64::MAX,
             number: 0,
             going: None,
             failed: None,
@@ -87,8 +90,14 @@ impl Receiver {
     /// The peer offers a file.
     pub(super) fn on_offer(&mut self, now: Instant, offer: Offer) -> Result<(), DecodeError> {
         self.fetch.on_offer(now, offer)?;
+        let member = self.group.join(self.rtt);
+        if self.group.is_crowded() {
+            let text = "more flows than this host's capacity can serve";
+            self.failed = Some(CloseReason::Starved(text.into()));
+            return Ok(());
+        }
         self.going = Some(Going {
-            member: self.group.join(self.rtt),
+            member,
             law: None,
             mark: None,
             look: now,
@@ -151,6 +160,10 @@ impl Receiver {
 
     fn look(&mut self, now: Instant, say: &mut impl FnMut(&Message)) {
         let mark = self.mark(now);
+        if self.free < self.datagram.into() {
+            // Who waits for the disk does not wait for the network.
+            self.fetch.excuse(now);
+        }
         let Some(going) = &mut self.going else {
             return;
         };
@@ -189,6 +202,11 @@ impl Receiver {
             say(&Message::Request(command, ranges));
         }
         self.failed = self.fetch.failure(now);
+    }
+
+    /// So much can be placed.
+    pub(super) const fn set_free(&mut self, free: u64) {
+        self.free = free;
     }
 
     fn command(&mut self) -> Command {

@@ -143,6 +143,9 @@ impl Receiver {
         if self.going.as_ref().is_some_and(|going| going.look <= now) {
             self.look(now, &mut say);
         }
+        if self.going.is_none() {
+            self.failed = self.fetch.failure(now);
+        }
         let placed = self.waiting_now() == 0;
         if self.going.is_some() && self.fetch.is_complete() && placed {
             self.going = None;
@@ -211,7 +214,8 @@ impl Receiver {
 
     /// The next look.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.going.as_ref().map(|going| going.look)
+        let offered = || self.fetch.gives_up_at().filter(|_| self.failed.is_none());
+        self.going.as_ref().map(|going| going.look).or_else(offered)
     }
 
     pub(super) fn failure(&self) -> Option<CloseReason> {

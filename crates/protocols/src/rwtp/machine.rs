@@ -20,6 +20,9 @@ use super::{
     wire::{DataHeader, HEADER, LOSS, Numbers, STATUS, Status, decode_loss},
 };
 
+/// Of buffers at least this is counted for each packet.
+const LEAST_PACKET: u32 = 1_200;
+
 /// RWTP's model in a session.
 pub struct RwtpMachine {
     buffer: u64,
@@ -57,7 +60,8 @@ impl Machine for RwtpMachine {
     }
 
     fn open(&mut self, now: Instant, datagram: u32, rtt: Duration) {
-        let packets = |buffer: u64| (buffer / u64::from(datagram.max(1))).max(1);
+        // A peer that agrees on tiny datagrams gets no more of them than of usual ones.
+        let packets = |buffer: u64| (buffer / u64::from(datagram.max(LEAST_PACKET))).max(1);
         let window = packets(self.theirs);
         self.sender.open(now, datagram, rtt, window);
         self.receiver.set_window(packets(self.buffer));

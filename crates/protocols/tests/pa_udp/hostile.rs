@@ -106,3 +106,15 @@ fn who_never_answers_an_offer_or_never_sends_what_was_offered_is_left() {
         "{reason:?}"
     );
 }
+
+#[test]
+fn an_offer_that_is_never_begun_is_left() {
+    let mut pair = open();
+    say(&mut pair, Side::Server, &offer(0, 500));
+    let reason = end(&mut pair, Side::Server, Duration::from_secs(40));
+    assert!(
+        matches!(&reason, CloseReason::Lane(text) if text.contains("what the peer offered"))
+            || matches!(reason, CloseReason::Peer { .. }),
+        "{reason:?}"
+    );
+}

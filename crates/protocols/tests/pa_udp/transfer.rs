@@ -122,3 +122,31 @@ fn what_is_cancelled_ends_early_and_the_next_begins() {
 fn any_pattern_of_loss_that_stops_lets_the_transfer_end() {
     assert_live(|_| ends(), seeds(40));
 }
+
+/// For half a second nothing passes, in the middle of a file: what was lost is sent again, and what was on its way
+/// around it, not all that was still to come.
+#[test]
+fn a_blackout_costs_what_it_swallows() {
+    let mut pair = open();
+    let (mut swallowed, mut until) = (0_u64, None);
+    let lost = std::rc::Rc::new(Cell::new(0));
+    let told = std::rc::Rc::clone(&lost);
+    pair.set_script(move |d| {
+        let data = d.bytes.len() > 1_000;
+        let begin = *until.get_or_insert(d.at + ms(500));
+        let dark = d.at >= begin && d.at < begin + ms(500);
+        swallowed += u64::from(data && dark);
+        told.set(swallowed);
+        Fate::drop_if(data && dark)
+    });
+    send(&mut pair, Side::Client, 20_000_000);
+    pair.until(Duration::from_secs(10), |p| p.client.delivered());
+    assert!(pair.server.store.has(1, 20_000_000));
+    let again = pair.client.session().stats().retransmits;
+    assert!(lost.get() > 0 && again >= lost.get());
+    assert!(
+        again <= lost.get() * 3 / 2,
+        "{again} again of {} lost",
+        lost.get()
+    );
+}

@@ -96,6 +96,30 @@ proptest! {
         }
     }
 
+    /// Whenever flows join and however often each visits, each has its share a few visits of the slowest later.
+    #[test]
+    fn nobody_is_left_out(
+        flows in proptest::collection::vec((0_u64..400, 1_u64..100), 2..6),
+    ) {
+        let group = group();
+        let slowest = flows.iter().map(|(_, rtt)| *rtt).max().unwrap_or(1);
+        let mut members: Vec<Option<Member>> = flows.iter().map(|_| None).collect();
+        let mut last = vec![Rate::ZERO; flows.len()];
+        for now in 0..400 + 12 * slowest {
+            for (i, (start, rtt)) in flows.iter().enumerate() {
+                if now >= *start && (now - start) % (2 * rtt) == 0 {
+                    let rtt = Duration::from_millis(*rtt);
+                    let member = members[i].get_or_insert_with(|| group.join(rtt));
+                    last[i] = member.visit(at(now), None).0;
+                }
+            }
+        }
+        let equal = 1_000_000_000 / flows.len() as u64;
+        for rate in &last {
+            prop_assert!(rate.bps() >= equal * 99 / 100, "{last:?} {flows:?}");
+        }
+    }
+
     /// Flows come, visit and go in any order: what is given out is never more than there is.
     #[test]
     fn nothing_is_given_twice(
