@@ -32,7 +32,7 @@ fn with_pauses(mbit: u64, rtt_ms: u64) -> f64 {
 }
 
 #[test]
-fn nine_tenths_of_the_link_are_used_and_at_most_three_hundredths_wasted() {
+fn nine_tenths_of_the_link_are_used_and_greedy_wastes_a_round_trip_of_each_chunk() {
     for (mbit, rtt_ms) in [
         (100, 0),
         (100, 26),
@@ -53,7 +53,8 @@ fn nine_tenths_of_the_link_are_used_and_at_most_three_hundredths_wasted() {
         let (share, waste, _) = carried("fobs-greedy", mbit, rtt_ms, 0.0);
         let derived = mbit as f64 * 0.967e6 * rtt_ms as f64 / 8e11;
         assert!((waste - derived).abs() < 0.006, "{waste} of {derived}");
-        assert!(waste <= 0.03 || mbit * rtt_ms > 100 * 65, "{waste}");
+        // Printed: 3 %. Missed at 1 Gbit/s, as docs/protocols/fobs.md §6 says.
+        assert_eq!(waste <= 0.03, mbit < 1_000 || rtt_ms == 0, "{waste}");
         assert!(share > 0.88, "{share}");
     }
 }

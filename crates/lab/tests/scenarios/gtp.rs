@@ -68,6 +68,11 @@ fn who_leaves_is_replaced_within_four_round_trips() {
         flows[0].stop = Some(secs(10));
         flows[1].stop = Some(secs(15));
         let report = into_one(GTP, flows, rtt, 20);
+        let all: Vec<f64> = (0..4)
+            .map(|i| rate(&report.flows[i], 5.0, 10.0) / 1e9)
+            .collect();
+        eprintln!("{rtt} ms, all: {all:.3?}");
+        assert!(jain(&all) > 0.98, "{rtt} ms: {all:?}");
         for (left, from) in [(1, 10.0), (2, 15.0)] {
             let settled = from + 4.0 * rtt as f64 / 1e3;
             let shares: Vec<f64> = (left..4)

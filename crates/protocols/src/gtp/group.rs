@@ -91,9 +91,8 @@ impl State {
         if given >= flow.held {
             (flow.held, flow.lower) = (given, None);
         } else {
-            // What left before is on its way for an rtt; of what is granted again that is not less it is already.
-            let since = flow.lower.filter(|(_, rate)| *rate <= given);
-            flow.lower = Some((since.map_or(now + flow.rtt, |(at, _)| at), given));
+            // What left before is on its way for an rtt.
+            flow.lower = Some((now + flow.rtt, given));
         }
         given
     }

@@ -23,6 +23,8 @@ use super::{
 
 /// Between two rates at least.
 const INTERVAL: Duration = Duration::from_millis(10);
+/// Units of an interval that is judged, at the rate asked for.
+const FEW: u64 = 4;
 /// IP (version 4) and UDP before a datagram's bytes.
 pub(super) const OVERHEAD: u32 = 28;
 
@@ -170,10 +172,16 @@ impl Receiver {
         let mut ranges = Vec::new();
         if let Some(law) = &mut going.law {
             going.look = now + self.interval;
-            let before = going.mark.as_mut();
+            // Of fewer units than these nothing can be told: the interval goes on.
+            let enough = |from: &Mark| {
+                let bytes = law.rate().bytes_in(now.since(from.at));
+                bytes / u64::from(self.datagram) >= FEW
+            };
+            let before = going.mark.as_mut().filter(|from| enough(from));
             let before = before.map(|before| std::mem::replace(before, mark));
-            // The first is not whole.
-            let whole = before.filter(|from| now.since(from.at) >= self.interval);
+            // The first is not whole; and silence has reasons of its own, for which the file is given up at last.
+            let whole = |from: &Mark| now.since(from.at) >= self.interval && mark.came > from.came;
+            let whole = before.filter(whole);
             let demand = whole.map(|from| {
                 let (came, missed) = (mark.came - from.came, mark.missed - from.missed);
                 #[expect(clippy::cast_precision_loss, reason = "a share")]

@@ -25,6 +25,8 @@ const QUANTUM: Size = Size::from_bytes(64 << 10);
 /// Messages keep the sender from sending for so much of a tick; what is left over waits for the next. Without that,
 /// who is late with repairs would be told of ever more and never send again.
 const LONGEST: Duration = Duration::from_micros(9_500);
+/// The rest of the tick.
+const REST: Duration = Duration::from_micros(500);
 /// Silence after which what nobody spoke of is sent again: two round trips and this.
 const SILENCE: Duration = Duration::from_millis(100);
 
@@ -140,7 +142,7 @@ impl Sender {
 
     pub(super) fn batch_sent(&mut self, now: Instant, bytes: u64) {
         if std::mem::take(&mut self.paid) {
-            self.pay_at = self.pay_at.max(now + (TICK - LONGEST));
+            self.pay_at = self.pay_at.max(now + REST);
         }
         self.flight.batch_sent(now, bytes, self.out.is_empty());
     }
