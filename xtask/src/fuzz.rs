@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How long each target runs in the gate.
-const SECONDS: u32 = 15;
+const SECONDS: u32 = 10;
 /// What the gate's inputs are drawn from, so that the same tree gets the same answer; longer runs draw anew.
 const SEED: &str = "-seed=1";
 /// Targets that run at the same time.

@@ -30,7 +30,7 @@ usage: cargo xtask <task>
   sim                 the simulator's scenarios, optimised with overflow checks
   cli                 the binary's tests
   fuzz [--seconds N] [TARGET]
-                      each fuzz target runs, 15 s if nothing is said; needs a nightly toolchain,
+                      each fuzz target runs, 10 s if nothing is said; needs a nightly toolchain,
                       without one they are only compiled
 
   new-law NAME        a congestion law that compiles, is tested and can be chosen

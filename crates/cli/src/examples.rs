@@ -33,6 +33,15 @@ const EXAMPLES: [(&[&str], &str); 32] = [
         "farhaul compat rbudp recvfile far data/run7.tar run7.tar --payload 8800",
     ),
     (
+        &["compat", "ttp", "serve"],
+        "farhaul compat ttp serve --share data=/srv/data:ro --max-rate 1Gbit",
+    ),
+    (
+        &["compat", "ttp", "get"],
+        "farhaul compat ttp get far data/run7.tar run7.tar --rate 2Gbit --block 8966",
+    ),
+    (&["compat", "ttp", "list"], "farhaul compat ttp list far"),
+    (
         &["compat", "udt4", "sendfile"],
         "farhaul compat udt4 sendfile --share data=/srv/data:ro --listen 0.0.0.0:9000",
     ),
