@@ -140,7 +140,8 @@ pub(crate) fn pass_through(command: &mut Command, what: &str, kept: &mut Vec<Str
             say(&line);
             let tests = line.starts_with("test result:")
                 && !line.contains(" 0 passed; 0 failed; 0 ignored;");
-            if tests || line.starts_with(CAMPAIGN) {
+            let failed = line.starts_with("test ") && line.ends_with(" ... FAILED");
+            if tests || failed || line.starts_with(CAMPAIGN) {
                 kept.push(line.into_owned());
             }
         }
@@ -212,7 +213,7 @@ fn sim(root: &Path, kept: &mut Vec<String>) -> Outcome {
     cargo(root, &args, &[], kept)
 }
 
-/// How the last line of a part of the campaign begins.
+/// How the lines of a part of the campaign begin that say what became of it.
 const CAMPAIGN: &str = "campaign ";
 
 /// The parts of the campaign, run at the scale of the gate.

@@ -59,7 +59,7 @@ impl Report {
             say(&format!("{}: {name} {value}", self.part));
         }
         for fault in self.faults.iter().take(SHOWN) {
-            say(&format!("{}: FAULT {fault}", self.part));
+            say(&format!("campaign {}: FAULT {fault}", self.part));
         }
         say(&format!(
             "campaign {}: {} runs, {} faults{}",

@@ -5,9 +5,13 @@ use std::{io, net::SocketAddr, time::Duration};
 
 use farhaul_core::{rng::Rng, units::Rate};
 use farhaul_emu::relay::{Relay, RelayConfig};
+use farhaul_io::clock;
 use farhaul_link::{Jitter, Loss, PathConfig, Reorder};
 
-use crate::program::lasting_port;
+use crate::program::{lasting_port, pause};
+
+/// A port that was closed is free by then.
+const RELEASED: Duration = Duration::from_secs(10);
 
 /// Between client and server.
 pub(super) struct Between {
@@ -51,7 +55,16 @@ impl Between {
             seed: rng.next_u64(),
             memory: 64 << 20,
         };
-        let relay = Relay::start(&config)?;
+        let until = clock::now() + RELEASED;
+        let relay = loop {
+            match Relay::start(&config) {
+                // A child that another thread starts holds the socket just closed until it executes.
+                Err(e) if e.kind() == io::ErrorKind::AddrInUse && clock::now() < until => {
+                    pause(Duration::from_millis(1));
+                }
+                started => break started?,
+            }
+        };
         self.at = relay.local_addr();
         self.relay = Some(relay);
         Ok(())
