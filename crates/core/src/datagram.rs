@@ -87,9 +87,6 @@ pub struct Received<'a> {
     pub waited: Duration,
     /// The datagrams; opened in place.
     pub bytes: &'a mut [u8],
-    /// Bytes by which routers change the sender's window for these, in sum; `None` where no router
-    /// wrote ([`CongestionHeader`]), as on any real path.
-    pub granted: Option<f64>,
 }
 
 /// A driver-owned buffer in which a session writes one batch.
@@ -101,7 +98,6 @@ pub struct TxBuf {
     max_segments: usize,
     solid: [u16; MAX_SEGMENTS],
     count: usize,
-    header: Option<CongestionHeader>,
 }
 
 impl Default for TxBuf {
@@ -120,7 +116,6 @@ impl TxBuf {
             max_segments: max_segments.clamp(1, MAX_SEGMENTS),
             solid: [0; MAX_SEGMENTS],
             count: 0,
-            header: None,
         }
     }
 
@@ -129,18 +124,7 @@ impl TxBuf {
         self.segment = segment.clamp(1, MAX_BATCH);
         self.len = 0;
         self.count = 0;
-        self.header = None;
         self.max_segments.min(MAX_BATCH / self.segment)
-    }
-
-    /// Each segment of the batch begun travels with `header`, where there are routers to read it.
-    pub const fn set_header(&mut self, header: Option<CongestionHeader>) {
-        self.header = header;
-    }
-
-    /// What each segment travels with.
-    pub const fn header(&self) -> Option<CongestionHeader> {
-        self.header
     }
 
     /// Where the next segment starts in [`Self::raw`].

@@ -6,7 +6,7 @@ use std::{fmt, net::SocketAddr};
 use crate::{
     congestion::Sharing,
     control::{Control, Token},
-    datagram::{Received, Transmit, TxBuf},
+    datagram::{CongestionHeader, Received, Transmit, TxBuf},
     rng::Rng,
     stats::{Stats, Why},
     store::{ObjectId, Store},
@@ -162,6 +162,14 @@ pub trait Session: Send {
     /// Appends what is to leave on the control lane, at most `room` bytes; asked after every turn
     /// while the lane is open. Nothing appended: nothing waits, or it does not fit.
     fn poll_control(&mut self, _now: Instant, _room: usize, _into: &mut Vec<u8>) {}
+
+    /// What the next batch's segments travel with where routers read it: in the simulator alone.
+    fn congestion_header(&self) -> Option<CongestionHeader> {
+        None
+    }
+
+    /// Routers change the window of the peer, which sent the datagrams handled next, by `bytes`.
+    fn on_granted(&mut self, _bytes: f64) {}
 
     /// Ends the session: tells the peer `code` and `text`. Data in flight is abandoned.
     fn close(&mut self, now: Instant, code: u32, text: &str);

@@ -267,7 +267,6 @@ fn take(shard: &mut Shard<Box<dyn App>>, slot: usize, mut message: Forwarded) {
             // How long it waited in the listener's socket says nothing of the path.
             waited: Duration::ZERO,
             bytes: &mut message.bytes,
-            granted: None,
         },
     );
     shard.table.queue(slot);

@@ -233,19 +233,25 @@ impl<'a> World<'a> {
             segment: train.segment(),
             bytes: &mut self.scratch[..len],
             waited: std::time::Duration::ZERO,
-            granted: train.granted(),
         };
+        let granted = train.granted();
         self.network.recycle(index);
         self.network.note(self.now, Mark::Delivery, e, len);
         let flow = &mut self.flows[e as usize / 2];
         self.reply.clear();
+        if let Some(bytes) = granted
+            && let Some(session) = end.session()
+        {
+            session.on_granted(bytes);
+        }
         match end.hear(self.now, batch, &mut self.reply) {
             Heard::Nothing => return Ok(()),
             Heard::Reply => {
                 self.out.begin(self.reply.len());
                 self.out.next_segment().copy_from_slice(&self.reply);
                 self.out.commit(self.reply.len(), self.reply.len());
-                self.network.carry(self.now, e, Ecn::NotEct, &self.out);
+                self.network
+                    .carry(self.now, e, Ecn::NotEct, None, &self.out);
                 return Ok(());
             }
             Heard::Session => {}
@@ -305,10 +311,12 @@ impl<'a> World<'a> {
             return Err(self.livelock(e));
         }
         for _ in 0..MAX_BATCHES {
+            let header = end.session().and_then(|s| s.congestion_header());
             let Some(transmit) = end.transmit(self.now, &mut self.out) else {
                 return Ok(());
             };
-            self.network.carry(self.now, e, transmit.ecn, &self.out);
+            let ecn = transmit.ecn;
+            self.network.carry(self.now, e, ecn, header, &self.out);
         }
         Err(self.livelock(e))
     }

@@ -208,7 +208,6 @@ impl<S: Store> Driver<S> {
             segment: bytes.len().max(1),
             bytes,
             waited: self.waited,
-            granted: None,
         };
         self.feed_batch(now, batch);
     }

@@ -520,7 +520,6 @@ impl Pair {
             segment: segment.max(1),
             bytes,
             waited: node.waited,
-            granted: None,
         };
         node.feed_batch(now, batch);
     }

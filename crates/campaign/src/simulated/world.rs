@@ -148,7 +148,6 @@ impl End {
             segment: segment.max(1),
             bytes: &mut bytes,
             waited: Duration::ZERO,
-            granted: None,
         };
         self.at.feed_batch(now, batch);
         None

@@ -128,7 +128,7 @@ fn run(seed: u64, put: bool, source: &Path) {
     let word: Value = serde_json::from_slice(&out.stdout).expect("JSON");
     let number = |key: &str| word[key].as_u64().expect("a number");
     let (sent, resumed) = (number("bytes_payload"), number("resumed_bytes"));
-    assert_eq!(sent + resumed, SIZE, "seed {seed}");
+    assert_eq!(sent + resumed, SIZE, "seed {seed}: {word}");
     assert!(resumed >= kept, "seed {seed}: {resumed} of {kept} resumed");
     // What had not been stored was in flight; of the rest little is sent again.
     let again = (sent + stored).saturating_sub(SIZE);

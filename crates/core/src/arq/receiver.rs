@@ -103,13 +103,17 @@ impl Receiver {
         self.tell(now, |_| {});
     }
 
-    /// A batch of datagrams has been noted, with what routers `granted` for it.
-    pub fn batch_received(&mut self, now: Instant, granted: Option<f64>) {
+    /// Routers change the sender's window by `bytes` for the batch that comes next.
+    pub const fn on_granted(&mut self, bytes: f64) {
+        self.arrival.granted = Some(bytes);
+    }
+
+    /// A batch of datagrams has been noted.
+    pub fn batch_received(&mut self, now: Instant) {
         if self.law.is_some() && self.arrival.packets > 0 {
             let arrival = Arrival {
                 now,
                 end: self.arrivals.end(),
-                granted,
                 ..self.arrival
             };
             self.tell(now, |law| law.on_arrival(&arrival));
@@ -117,6 +121,7 @@ impl Receiver {
         self.arrival.packets = 0;
         self.arrival.bytes = 0;
         self.arrival.ce = 0;
+        self.arrival.granted = None;
     }
 
     /// Any other event of the law, if there is one.

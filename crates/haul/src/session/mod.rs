@@ -10,7 +10,7 @@ use std::{collections::VecDeque, time::Duration};
 use farhaul_core::{
     arq::{Receiver, Report, STREAM, Sender},
     congestion::Sharing,
-    datagram::{Received, Transmit, TxBuf},
+    datagram::{CongestionHeader, Received, Transmit, TxBuf},
     life::Life,
     live::Alive,
     protocol::{CloseReason, Event, Session, Turn},
@@ -356,6 +356,14 @@ impl HaulSession {
 impl Session for HaulSession {
     fn handle_datagrams(&mut self, turn: &mut Turn<'_>, mut batch: Received<'_>) {
         self.receive(turn, &mut batch);
+    }
+
+    fn congestion_header(&self) -> Option<CongestionHeader> {
+        self.sender.congestion_header()
+    }
+
+    fn on_granted(&mut self, bytes: f64) {
+        self.receiver.on_granted(bytes);
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {

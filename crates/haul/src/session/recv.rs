@@ -85,7 +85,7 @@ impl HaulSession {
             at = end;
         }
         self.place(turn, &mut gather, batch.bytes);
-        self.receiver.batch_received(turn.now, batch.granted);
+        self.receiver.batch_received(turn.now);
         if self.seal.is_some() && self.life.is_open() {
             self.settle(turn.now);
         }

@@ -380,7 +380,6 @@ impl HaulSession {
         let phase = self.seal.as_mut()?.phase();
         let size = self.mtu.datagram();
         let fit = out.begin(size).min(MAX_SEGMENTS);
-        out.set_header(self.sender.congestion_header());
         let mut batch = Batch {
             extents: [Extent::default(); MAX_SEGMENTS],
             filled: 0,
