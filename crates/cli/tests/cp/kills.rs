@@ -77,19 +77,20 @@ fn kill_when(
     victim.wait().expect("our own child");
 }
 
-/// One place: `put` sends to the server, otherwise from it.
-fn run(seed: u64, put: bool, source: &Path) {
-    let mut rng = Rng::new(seed);
+/// A place in which `put` sends to the server, otherwise from it.
+fn prepare(put: bool, source: &Path) -> Place {
     let place = Place::new();
     fs::create_dir(place.path("into")).expect("a folder");
-    let (from, into) = if put {
-        (place.path("big"), "share")
-    } else {
-        (place.path("share/big"), "into")
-    };
+    let from = place.path(if put { "big" } else { "share/big" });
     fs::hard_link(source, &from)
         .or_else(|_| fs::copy(source, &from).map(drop))
         .expect("a source");
+    place
+}
+
+fn run(seed: u64, put: bool, place: &Place, source: &Path) {
+    let mut rng = Rng::new(seed);
+    let into = if put { "share" } else { "into" };
     let dir = place.path(into);
     let mut server: Served = place.serve(&["--allow", "any"]);
     let at = server.at.clone();
@@ -151,10 +152,15 @@ fn killed_fifty_times_at_either_end_it_continues() {
     let size = usize::try_from(SIZE).expect("it fits");
     fs::write(&source, noise(1, size)).expect("a file");
     let source = &source;
+    let puts = |seed: u64| seed % 2 == 1;
+    // All are the same file, and it changes when it gets or loses a name: none goes before the last ends.
+    let places: Vec<_> = (1..=5)
+        .map(|seed| (seed, prepare(puts(seed), source)))
+        .collect();
     thread::scope(|scope| {
-        for seed in 1..=5 {
+        for (seed, place) in &places {
             println!("seed {seed}");
-            scope.spawn(move || run(seed, seed % 2 == 1, source));
+            scope.spawn(move || run(*seed, puts(*seed), place, source));
         }
     });
 }
