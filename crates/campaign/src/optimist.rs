@@ -79,7 +79,7 @@ struct Lie {
     /// Numbers that arrived, and those that left.
     arrived: Numbers,
     left: Numbers,
-    told: u64,
+    claimed: u64,
     sent: u64,
     out: TxBuf,
 }
@@ -123,7 +123,7 @@ fn lie(seed: u64, all_seeing: bool) -> io::Result<f64> {
         reported_at = lie.now;
         let lies = lie.arrived.end >= honest_for;
         if lies && first.is_none() {
-            first = Some((lie.now + lie.delay, lie.told));
+            first = Some((lie.now + lie.delay, lie.claimed));
         }
         lie.report(lies, all_seeing);
     }
@@ -171,7 +171,7 @@ impl Lie {
             loss: [0.0, 0.001, 0.02][usize::try_from(rng.below(3)).unwrap_or(0)],
             arrived: Numbers::default(),
             left: Numbers::default(),
-            told: 0,
+            claimed: 0,
             sent: 0,
             out: TxBuf::default(),
             rng,
@@ -215,16 +215,16 @@ impl Lie {
     fn report(&mut self, lies: bool, all_seeing: bool) {
         let numbers = if lies { &self.left } else { &self.arrived };
         let end = numbers.end;
-        if end <= self.told {
+        if end <= self.claimed {
             return;
         }
         let mut runs = if lies && !all_seeing {
-            vec![end - self.told]
+            vec![end - self.claimed]
         } else {
-            numbers.runs(self.told)
+            numbers.runs(self.claimed)
         };
         // What is told ends with what arrived.
-        let mut from = self.told;
+        let mut from = self.claimed;
         if runs.len().is_multiple_of(2) {
             from += runs.pop().unwrap_or(0);
         }
@@ -238,7 +238,7 @@ impl Lie {
             room: None,
             runs,
         };
-        self.told = end;
+        self.claimed = end;
         self.sent += 1;
         let mut frames = [0; BASE_DATAGRAM - short::LEN - TAG];
         let mut w = Writer::new(&mut frames);

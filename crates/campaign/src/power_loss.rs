@@ -106,18 +106,18 @@ fn one(folder: &Path, seed: u64, planted: bool, seen: &mut Seen) -> Result<(), S
     }
     let ran = copy::run(&task, &day, seed)?;
     if !ran.is_success() {
-        return Err(format!("put {}: told {}", task.put, ran.told()));
+        return Err(format!("put {}: told {}", task.put, ran.outcome()));
     }
     seen.changes += ran.ops.len() as u64;
     let ends = ran.ops.len() as u64;
-    let told = ran.ops.iter().position(|op| matches!(op, Op::Success));
+    let outcome = ran.ops.iter().position(|op| matches!(op, Op::Success));
     for n in 0..EACH {
         // Every copy is asked what it leaves at its very end, too.
         let at = if n == 0 { ends } else { rng.below(ends + 1) };
         let at = usize::try_from(at).unwrap_or_default();
         let mut disk = Disk::new(durable.clone());
         ran.ops[..at].iter().for_each(|op| disk.step(op));
-        let success = told.is_some_and(|told| told < at);
+        let success = outcome.is_some_and(|outcome| outcome < at);
         seen.crashes += 1;
         seen.after_success += u64::from(success);
         empty(&task.to).map_err(io)?;
@@ -173,7 +173,7 @@ fn check(wanted: &Tree, before: &Tree, left: &Tree, success: bool) -> Result<(),
 fn again(task: &Task, wanted: &Tree, before: &Tree, seed: u64) -> Result<(), String> {
     let ran = copy::run(task, &Day::default(), seed)?;
     if ran.hangs || !ran.is_success() {
-        return Err(format!("the next run is told {}", ran.told()));
+        return Err(format!("the next run is told {}", ran.outcome()));
     }
     let there = tree::read(&task.to).map_err(|e| format!("cannot read: {e}"))?;
     match tree::differs(wanted, &there, before) {

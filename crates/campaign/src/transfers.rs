@@ -132,20 +132,20 @@ fn attempts(folder: &Path, task: &Task, rng: &mut Rng, planted: bool) -> Result<
             disk.lies = planted;
         }
         let ran = copy::run(task, &day, rng.next_u64())?;
-        let told = || {
+        let outcome = || {
             format!(
                 "attempt {n}, put {}, {day:?}: told {}",
                 task.put,
-                ran.told()
+                ran.outcome()
             )
         };
         if ran.hangs {
-            return Err(format!("{}: does not end", told()));
+            return Err(format!("{}: does not end", outcome()));
         }
-        if ran.told().starts_with("1:") {
-            return Err(format!("{}: a fault of ours", told()));
+        if ran.outcome().starts_with("1:") {
+            return Err(format!("{}: a fault of ours", outcome()));
         }
-        outside(folder, task, &wanted).map_err(|e| format!("{}: {e}", told()))?;
+        outside(folder, task, &wanted).map_err(|e| format!("{}: {e}", outcome()))?;
         if ran.is_success() {
             let mut there = tree::read(&task.to).map_err(io)?;
             // An earlier attempt told of what it kept aside.
@@ -157,13 +157,13 @@ fn attempts(folder: &Path, task: &Task, rng: &mut Rng, planted: bool) -> Result<
                 there.retain(|path, _| !path.starts_with(b".farhaul-journal-"));
             }
             if let Some(differs) = tree::differs(&wanted, &there, &before) {
-                return Err(format!("{}: {differs}", told()));
+                return Err(format!("{}: {differs}", outcome()));
             }
             if ran.unsynced {
-                return Err(format!("{}: not everything was synced", told()));
+                return Err(format!("{}: not everything was synced", outcome()));
             }
         } else if n == bad {
-            return Err(format!("{}: a good day is no success", told()));
+            return Err(format!("{}: a good day is no success", outcome()));
         }
         // What the last one needed is what the next may need.
         calls = ran.calls.map(|c| c.max(20));

@@ -85,8 +85,8 @@ mod tests {
     fn who_ends_is_not_killed_and_who_does_not_is() {
         let ended = end(&mut started("echo; exit 7")).unwrap();
         assert_eq!((ended.status.code(), ended.killed), (Some(7), false));
-        let told = end(&mut started("echo; exec sleep 1000")).unwrap();
-        assert_eq!((told.status.signal(), told.killed), (Some(15), true));
+        let ended = end(&mut started("echo; exec sleep 1000")).unwrap();
+        assert_eq!((ended.status.signal(), ended.killed), (Some(15), true));
         let deaf = end(&mut started("trap '' TERM; echo; exec sleep 1000")).unwrap();
         assert_eq!((deaf.status.signal(), deaf.killed), (Some(9), true));
     }

@@ -178,7 +178,7 @@ impl Failure {
     }
 
     /// The same, told to machines by `object`, to which `error` and `exit` are added where they are missing.
-    pub(crate) fn told(mut self, object: Value) -> Self {
+    pub(crate) fn with_object(mut self, object: Value) -> Self {
         self.object = Some(Box::new(object));
         self
     }
@@ -235,9 +235,11 @@ mod tests {
         assert_eq!(object["exit"]["code"], 2);
         assert_eq!(object["exit"]["name"], "usage");
         assert_eq!(Exit::Signal(2).code(), 130);
-        let told = Failure::usage("no").told(json!({ "ok": false })).object();
-        assert_eq!(told["error"], "no", "also where a command has an object");
-        assert_eq!(told["exit"]["code"], 2);
+        let whole = Failure::usage("no")
+            .with_object(json!({ "ok": false }))
+            .object();
+        assert_eq!(whole["error"], "no", "also where a command has an object");
+        assert_eq!(whole["exit"]["code"], 2);
     }
 
     #[test]

@@ -52,8 +52,8 @@ fn written(write: impl FnOnce(&mut io::StdoutLock<'_>) -> io::Result<()>) {
 }
 
 /// What was asked about the program itself, on stdout.
-pub(crate) fn help(told: &clap::Error) {
-    or_end(told.print().and_then(|()| io::stdout().flush()));
+pub(crate) fn help(text: &clap::Error) {
+    or_end(text.print().and_then(|()| io::stdout().flush()));
 }
 
 /// Ends the program if stdout did not take it.
@@ -111,9 +111,9 @@ mod tests {
             let said = safe(&words);
             prop_assert!(!said.contains(|c| c != '\n' && text::steers(c)), "{said:?}");
             let object = json!({ "path": words });
-            let told = escaped(&serde_json::to_string_pretty(&object).unwrap());
-            prop_assert!(!told.contains(|c| c != '\n' && text::steers(c)), "{told:?}");
-            prop_assert_eq!(serde_json::from_str::<Value>(&told).unwrap(), object);
+            let text = escaped(&serde_json::to_string_pretty(&object).unwrap());
+            prop_assert!(!text.contains(|c| c != '\n' && text::steers(c)), "{text:?}");
+            prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), object);
         }
     }
 

@@ -146,9 +146,9 @@ mod tests {
             ),
         ] {
             let found = Unreached::of(&reason, refused, failed).unwrap();
-            let told = (found.text("h", to), found.fix("it", to));
-            assert_eq!(found.code().number(), code, "{told:?}");
-            assert!(told.0.contains(text) && told.1.contains(fix), "{told:?}");
+            let texts = (found.text("h", to), found.fix("it", to));
+            assert_eq!(found.code().number(), code, "{texts:?}");
+            assert!(texts.0.contains(text) && texts.1.contains(fix), "{texts:?}");
         }
         assert_eq!(
             Unreached::of(&TimedOut, true, denied),

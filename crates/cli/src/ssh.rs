@@ -21,8 +21,8 @@ use std::{
 use farhaul_core::text;
 use farhaul_haul::{Identity, PublicKey};
 
-pub(crate) use self::lines::{Answer, Ask, MAGIC, Misheard, all_from_hex, hear_ask, to_hex};
-use self::lines::{Unheard, WORD, hear};
+pub(crate) use self::lines::{Answer, Ask, MAGIC, Misheard, all_from_hex, read_ask, to_hex};
+use self::lines::{Unheard, WORD, read_answer};
 use crate::{
     child::{self, Ended},
     exit::{Exit, Failure},
@@ -111,7 +111,7 @@ impl Running {
     }
 
     /// An ssh that has ended already says why by its status.
-    fn say(&mut self, line: &str) -> io::Result<()> {
+    fn write_line(&mut self, line: &str) -> io::Result<()> {
         let stdin = self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         writeln!(stdin, "{line}")?;
         stdin.flush()
@@ -181,8 +181,8 @@ impl Bridge {
         };
         let line = serde_json::to_string(&ask).map_err(|e| internal(&e))?;
         let (mut ssh, stdout) = Running::start(call, login, &far_command(&call.remote))?;
-        let asked = ssh.say(&format!("{MAGIC}{line}"));
-        let answer = match (asked, hear(&mut BufReader::new(stdout))) {
+        let asked = ssh.write_line(&format!("{MAGIC}{line}"));
+        let answer = match (asked, read_answer(&mut BufReader::new(stdout))) {
             (Ok(()), Ok(answer)) => answer,
             (_, heard) => return Err(heard.err().unwrap_or_default().failure(&mut ssh)),
         };

@@ -206,8 +206,8 @@ impl Loop {
         while !self.stop.load(Ordering::Acquire) {
             for ready in self.wait()? {
                 match ready {
-                    None => self.hear_clients(&mut inbox)?,
-                    Some(client) => self.hear_server(client, &mut inbox),
+                    None => self.receive_from_clients(&mut inbox)?,
+                    Some(client) => self.receive_from_server(client, &mut inbox),
                 }
             }
             for way in 0..2 {
@@ -239,7 +239,7 @@ impl Loop {
             .collect())
     }
 
-    fn hear_clients(&mut self, inbox: &mut Inbox) -> io::Result<()> {
+    fn receive_from_clients(&mut self, inbox: &mut Inbox) -> io::Result<()> {
         if !matches!(self.listener.receive(inbox), ReceiveOutcome::Some { .. }) {
             return Ok(());
         }
@@ -260,7 +260,7 @@ impl Loop {
         Ok(())
     }
 
-    fn hear_server(&mut self, client: usize, inbox: &mut Inbox) {
+    fn receive_from_server(&mut self, client: usize, inbox: &mut Inbox) {
         let receiver = &mut self.clients[client];
         if !matches!(receiver.socket.receive(inbox), ReceiveOutcome::Some { .. }) {
             return;

@@ -204,7 +204,7 @@ impl<A: App> Shard<A> {
             self.table.queue_all();
         }
         // Datagrams that came before what a lane has to say are looked for after it was read.
-        self.readable |= self.table.look_at_lanes(self.now);
+        self.readable |= self.table.poll_lanes(self.now);
         if self.readable {
             self.receive(router)?;
         }
@@ -322,7 +322,7 @@ impl<A: App> Shard<A> {
             let Some(entry) = self.table.get(slot) else {
                 continue;
             };
-            entry.tell(self.now, |entry| router.connected(entry));
+            entry.deliver_events(self.now, |entry| router.connected(entry));
             entry.poll(self.now);
             let share = SHARE.min(sends);
             let used = self.transmit(slot, share);
@@ -331,13 +331,13 @@ impl<A: App> Shard<A> {
             let Some(entry) = self.table.get(slot) else {
                 continue;
             };
-            let told = entry.tell(self.now, |entry| router.connected(entry));
+            let delivered = entry.deliver_events(self.now, |entry| router.connected(entry));
             let (over, faulty) = (entry.is_over(), entry.is_faulty());
             let moved = self.table.arm(slot, self.now);
             if faulty {
-                self.excuse(slot);
+                self.send_close(slot);
                 self.dismiss(slot, router);
-            } else if told || used == share || self.parked.is_some() {
+            } else if delivered || used == share || self.parked.is_some() {
                 self.table.queue(slot);
             } else if over {
                 self.dismiss(slot, router);
@@ -374,7 +374,7 @@ impl<A: App> Shard<A> {
     }
 
     /// Sends the last word of a session that panicked, unless a batch is in the way.
-    fn excuse(&mut self, slot: usize) {
+    fn send_close(&mut self, slot: usize) {
         if self.parked.is_none()
             && let Some(entry) = self.table.get(slot)
             && let Some(transmit) = entry.poll_close(self.now, &mut self.out)

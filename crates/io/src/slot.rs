@@ -184,9 +184,13 @@ impl<A: App> Slot<A> {
 
     /// Hands the session's events to the app; true if there were any. `admit` chooses the app when the
     /// session connects.
-    pub(crate) fn tell(&mut self, now: Instant, mut admit: impl FnMut(&mut Self)) -> bool {
+    pub(crate) fn deliver_events(
+        &mut self,
+        now: Instant,
+        mut admit: impl FnMut(&mut Self),
+    ) -> bool {
         self.guard(|entry| {
-            let mut told = false;
+            let mut delivered = false;
             while let Some(event) = entry.session.poll_event() {
                 match &event {
                     Event::Connected { .. } => admit(entry),
@@ -194,9 +198,9 @@ impl<A: App> Slot<A> {
                     _ => {}
                 }
                 entry.app.on_event(now, event, &mut *entry.session);
-                told = true;
+                delivered = true;
             }
-            told
+            delivered
         })
         .unwrap_or_default()
     }
@@ -214,7 +218,7 @@ impl<A: App> Slot<A> {
 
     /// Makes sure that the app has been told why the session is over.
     pub(crate) fn conclude(&mut self, now: Instant, otherwise: CloseReason) -> CloseReason {
-        self.tell(now, |_| {});
+        self.deliver_events(now, |_| {});
         let fault = self.fault.take();
         if fault.is_none()
             && let Some(reason) = &self.reason

@@ -144,7 +144,7 @@ impl<A: App> SessionTable<A> {
     }
 
     /// Looks at the lanes; whether there is something to tell.
-    pub(crate) fn look_at_lanes(&mut self, now: Instant) -> bool {
+    pub(crate) fn poll_lanes(&mut self, now: Instant) -> bool {
         self.lanes.as_mut().is_some_and(|lanes| lanes.poll(now))
     }
 

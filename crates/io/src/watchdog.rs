@@ -63,21 +63,21 @@ struct Watched {
     name: String,
     pulse: Weak<Pulse>,
     seen: u64,
-    looks: u32,
+    checks: u32,
 }
 
 impl Watched {
     /// What a look at it finds; an error if it is gone.
-    fn look(&mut self) -> Result<Option<Notice>, ()> {
+    fn check(&mut self) -> Result<Option<Notice>, ()> {
         let pulse = self.pulse.upgrade().ok_or(())?;
         let turns = pulse.turns.load(Relaxed);
         if turns != self.seen || pulse.asleep.load(Relaxed) {
-            let told = self.looks >= PATIENCE;
-            (self.seen, self.looks) = (turns, 0);
-            return Ok(told.then(|| Notice::Resumed(self.name.clone())));
+            let reported = self.checks >= PATIENCE;
+            (self.seen, self.checks) = (turns, 0);
+            return Ok(reported.then(|| Notice::Resumed(self.name.clone())));
         }
-        self.looks = self.looks.saturating_add(1);
-        let stalled = self.looks == PATIENCE;
+        self.checks = self.checks.saturating_add(1);
+        let stalled = self.checks == PATIENCE;
         Ok(stalled.then(|| Notice::Stalled(self.name.clone(), PAUSE * PATIENCE)))
     }
 }
@@ -97,13 +97,13 @@ impl Watch {
             name,
             pulse: Arc::downgrade(pulse),
             seen: 0,
-            looks: 0,
+            checks: 0,
         });
     }
 
-    fn look(&self) -> Vec<Notice> {
+    fn check(&self) -> Vec<Notice> {
         let mut notices = Vec::new();
-        self.list().retain_mut(|watched| match watched.look() {
+        self.list().retain_mut(|watched| match watched.check() {
             Ok(notice) => {
                 notices.extend(notice);
                 true
@@ -125,7 +125,7 @@ impl Watch {
             .name("watchdog".into())
             .spawn(move || {
                 while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-                    for notice in watch.look() {
+                    for notice in watch.check() {
                         stalls.fetch_add(u64::from(matches!(notice, Notice::Stalled(..))), Relaxed);
                         if let Some(notify) = notify {
                             notify(&notice);
@@ -150,16 +150,16 @@ mod tests {
         watch.add("busy".into(), &busy);
         watch.add("asleep".into(), &asleep);
         asleep.sleeps(true);
-        let looks = |n: u32| (0..n).flat_map(|_| watch.look()).collect::<Vec<_>>();
+        let checks = |n: u32| (0..n).flat_map(|_| watch.check()).collect::<Vec<_>>();
         busy.turn();
-        assert_eq!(looks(1), []);
-        assert_eq!(looks(PATIENCE - 1), []);
+        assert_eq!(checks(1), []);
+        assert_eq!(checks(PATIENCE - 1), []);
         let stalled = Notice::Stalled("busy".into(), PAUSE * PATIENCE);
-        assert_eq!(looks(100), [stalled]);
+        assert_eq!(checks(100), [stalled]);
         busy.turn();
-        assert_eq!(looks(3), [Notice::Resumed("busy".into())]);
+        assert_eq!(checks(3), [Notice::Resumed("busy".into())]);
         drop((busy, asleep));
-        assert_eq!(looks(1), []);
+        assert_eq!(checks(1), []);
         assert!(watch.list().is_empty());
     }
 }

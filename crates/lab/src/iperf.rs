@@ -47,9 +47,9 @@ pub fn read(json: &str, cc: &str) -> Result<Report, String> {
 
 /// The receiver's parts of the run if it told them (`--get-server-output`), else the sender's.
 fn intervals(root: &Value) -> Vec<Interval> {
-    let told = &root["server_output_json"]["intervals"];
+    let reported = &root["server_output_json"]["intervals"];
     let own = &root["intervals"];
-    let parts = told.as_array().or_else(|| own.as_array());
+    let parts = reported.as_array().or_else(|| own.as_array());
     let part = |part: &Value| {
         let sum = &part["sum"];
         Some(Interval {
@@ -74,10 +74,10 @@ mod tests {
         assert_eq!(report.bytes, 6_250_000_000);
         assert_eq!(report.sender.cpu_percent_per_gbps, Some(4.0));
         assert_eq!(report.receiver.cpu_percent_per_gbps, Some(2.0));
-        let told = r#"{"end":{"sum_received":{"bits_per_second":1}},
+        let reported = r#"{"end":{"sum_received":{"bits_per_second":1}},
             "intervals":[{"sum":{"start":0,"end":1,"bits_per_second":7e9}}],
             "server_output_json":{"intervals":[{"sum":{"start":0,"end":1,"bits_per_second":6e9}}]}}"#;
-        let part = read(told, "bbr").unwrap().intervals[0];
+        let part = read(reported, "bbr").unwrap().intervals[0];
         assert_eq!((part.to, part.goodput_bits_per_second), (1.0, 6e9));
         let complaint = read(r#"{"error":"unable to connect"}"#, "bbr");
         assert_eq!(complaint, Err("iperf3: unable to connect".into()));

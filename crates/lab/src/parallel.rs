@@ -19,19 +19,19 @@ pub(crate) fn answer<Q: Sync, A: Send>(
     keep: &mut dyn FnMut(A) -> io::Result<()>,
 ) -> io::Result<()> {
     let (next, answer) = (&AtomicUsize::new(0), &answer);
-    let (tell, told) = mpsc::channel();
+    let (send, receive) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..jobs.clamp(1, questions.len().max(1)) {
-            let tell = tell.clone();
+            let send = send.clone();
             // Once nobody listens any more, no further question is taken.
             scope.spawn(move || {
                 while let Some(question) = questions.get(next.fetch_add(1, Ordering::Relaxed))
-                    && tell.send(answer(question)).is_ok()
+                    && send.send(answer(question)).is_ok()
                 {}
             });
         }
         // The workers hold the only senders left, so that the loop ends with them.
-        drop(tell);
-        told.into_iter().try_for_each(&mut *keep)
+        drop(send);
+        receive.into_iter().try_for_each(&mut *keep)
     })
 }

@@ -26,15 +26,15 @@ fn target(to: SocketAddr) -> Target {
 fn bench(spec: &Spec, bounds: Bounds) -> Result<(Report, Vec<Progress>), BenchError> {
     let entry = registry::protocol("haul").expect("haul is there");
     let server = entry.server(&Choice::default()).expect("defaults are fine");
-    let (tell, told) = channel();
+    let (at_tx, at_rx) = channel();
     let stop = Stop::new().expect("a descriptor is to be had");
     let also = stop.clone();
     let thread = thread::spawn(move || {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut ready = |at| tell.send(at).expect("the test waits for it");
+        let mut ready = |at| at_tx.send(at).expect("the test waits for it");
         bench::serve(any, server, bounds, Some(1), &also, &mut ready)
     });
-    let to = told.recv().expect("the server says where it is");
+    let to = at_rx.recv().expect("the server says where it is");
     let mut progress = Vec::new();
     let mut make = || entry.client(&Choice::default()).expect("defaults are fine");
     let report = bench::run(&target(to), spec, &mut make, &mut |p| progress.push(p));

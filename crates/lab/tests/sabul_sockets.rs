@@ -25,12 +25,12 @@ fn config() -> Config {
 }
 
 fn server(clients: u64, stop: &Stop) -> (SocketAddr, JoinHandle<()>) {
-    let (tell, told): (_, Receiver<SocketAddr>) = channel();
+    let (at_tx, at_rx): (_, Receiver<SocketAddr>) = channel();
     let protocol = Box::new(sabul::server(&config()).expect("valid settings"));
     let stop = stop.clone();
     let thread = thread::spawn(move || {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut ready = |at| tell.send(at).expect("the test waits for it");
+        let mut ready = |at| at_tx.send(at).expect("the test waits for it");
         let served = bench::serve(
             any,
             protocol,
@@ -41,7 +41,7 @@ fn server(clients: u64, stop: &Stop) -> (SocketAddr, JoinHandle<()>) {
         );
         served.expect("loopback works");
     });
-    (told.recv().expect("the server says where it is"), thread)
+    (at_rx.recv().expect("the server says where it is"), thread)
 }
 
 fn client(to: SocketAddr, reverse: bool, lanes: u32) -> Result<Report, BenchError> {

@@ -18,15 +18,15 @@ fn bench(protocol: &str, law: &str, reverse: bool) -> Report {
         ..Choice::default()
     };
     let server = entry.server(&choice).expect("the settings are valid");
-    let (tell, told) = channel();
+    let (at_tx, at_rx) = channel();
     let stop = Stop::new().expect("a descriptor is to be had");
     let also = stop.clone();
     let thread = thread::spawn(move || {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut ready = |at| tell.send(at).expect("the test waits for it");
+        let mut ready = |at| at_tx.send(at).expect("the test waits for it");
         bench::serve(any, server, Bounds::default(), Some(1), &also, &mut ready)
     });
-    let to = told.recv().expect("the server says where it is");
+    let to = at_rx.recv().expect("the server says where it is");
     let target = Target {
         to,
         protocol: protocol.into(),

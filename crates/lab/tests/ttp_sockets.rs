@@ -28,16 +28,16 @@ fn client(to: SocketAddr, spec: &Spec) -> Report {
 #[test]
 fn every_byte_arrives_in_both_directions_and_what_is_cut_short_ends() {
     let stop = Stop::new().expect("a descriptor is to be had");
-    let (tell, told) = channel();
+    let (at_tx, at_rx) = channel();
     let ends = stop.clone();
     let thread = thread::spawn(move || {
         let protocol = Box::new(ttp::server(&Config::default()).expect("valid settings"));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut ready = |at| tell.send(at).expect("the test waits for it");
+        let mut ready = |at| at_tx.send(at).expect("the test waits for it");
         bench::serve(any, protocol, Bounds::default(), Some(3), &ends, &mut ready)
             .expect("loopback works");
     });
-    let to: SocketAddr = told.recv().expect("the server says where it is");
+    let to: SocketAddr = at_rx.recv().expect("the server says where it is");
     for (reverse, lanes) in [(false, 1), (true, 2)] {
         let spec = Spec {
             limit: Limit::Bytes(BYTES),

@@ -105,7 +105,12 @@ impl End {
 
     /// Datagrams arrived: to the session, or to the listener. A listener with a session gives it
     /// what belongs to no other, as an endpoint does that routes by address.
-    pub(crate) fn hear(&mut self, now: Instant, batch: Received<'_>, reply: &mut Vec<u8>) -> Heard {
+    pub(crate) fn on_datagrams(
+        &mut self,
+        now: Instant,
+        batch: Received<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Heard {
         let first = &batch.bytes[..batch.segment.min(batch.bytes.len())];
         let route = self.protocol.route(first);
         if route == Route::Foreign {
@@ -242,16 +247,16 @@ impl End {
         let (Some((_, session)), Some(app)) = (&mut self.session, &mut self.sink.app) else {
             return false;
         };
-        let mut told = false;
+        let mut delivered = false;
         while let Some(event) = session.poll_event() {
             heard(&event);
             app.on_event(now, event, session.as_mut());
-            told = true;
+            delivered = true;
         }
-        if told || has_turn {
+        if delivered || has_turn {
             app.poll(now, session.as_mut());
         }
-        told
+        delivered
     }
 
     pub(crate) const fn has_session(&self) -> bool {

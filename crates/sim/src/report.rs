@@ -65,17 +65,17 @@ pub struct LinkReport {
 }
 
 impl LinkReport {
-    /// `looks` are bytes that stood in the queue at regular times.
+    /// `samples` are bytes that stood in the queue at regular times.
     pub(crate) fn new(
         counters: &Counters,
         capacity: Rate,
         seconds: f64,
-        mut looks: Vec<u32>,
+        mut samples: Vec<u32>,
     ) -> Self {
-        looks.sort_unstable();
-        let sum: u64 = looks.iter().map(|l| u64::from(*l)).sum();
-        let most = looks.len() as u64;
-        let p95 = looks.get((looks.len() * 95).div_ceil(100).saturating_sub(1));
+        samples.sort_unstable();
+        let sum: u64 = samples.iter().map(|l| u64::from(*l)).sum();
+        let most = samples.len() as u64;
+        let p95 = samples.get((samples.len() * 95).div_ceil(100).saturating_sub(1));
         Self {
             utilisation: rate(counters.passed_bytes, seconds) / capacity.as_f64(),
             mean_queue_bytes: ratio(sum, most),

@@ -91,7 +91,7 @@ struct World<'a> {
     end: Instant,
     network: Network<'a>,
     /// Bytes in every link's queue at regular times.
-    looks: Vec<Vec<u32>>,
+    queue_samples: Vec<Vec<u32>>,
     /// Flow `i` is between ends `2 * i`, the client, and `2 * i + 1`.
     ends: Vec<End>,
     flows: Vec<Flow>,
@@ -146,7 +146,7 @@ impl<'a> World<'a> {
             scenario,
             now: Instant::EPOCH,
             end: Instant::EPOCH + scenario.duration,
-            looks: vec![Vec::new(); network.links.len()],
+            queue_samples: vec![Vec::new(); network.links.len()],
             network,
             running: flows.len(),
             ends,
@@ -182,7 +182,7 @@ impl<'a> World<'a> {
                 What::Start(flow) => self.start(flow)?,
                 What::Stop(flow) => self.stop(flow)?,
                 What::Sample => self.sample(),
-                What::Look => self.look(),
+                What::Look => self.sample_queues(),
                 What::Cross(source) => self.network.cross(at, source),
             }
         }
@@ -244,7 +244,7 @@ impl<'a> World<'a> {
         {
             session.on_granted(bytes);
         }
-        match end.hear(self.now, batch, &mut self.reply) {
+        match end.on_datagrams(self.now, batch, &mut self.reply) {
             Heard::Nothing => return Ok(()),
             Heard::Reply => {
                 self.out.begin(self.reply.len());
@@ -262,7 +262,7 @@ impl<'a> World<'a> {
         }
         if joined {
             // The lane may have had more to say than the token.
-            self.hear(e);
+            self.read_lane(e);
         }
         self.drain(e)
     }
@@ -376,7 +376,7 @@ impl<'a> World<'a> {
         let (now, network) = (self.now, &mut self.network);
         let flow = &mut self.flows[e as usize / 2];
         let mut closed = None;
-        let told = self.ends[e as usize].decide(now, has_turn, |event| match event {
+        let delivered = self.ends[e as usize].decide(now, has_turn, |event| match event {
             Event::Connected { .. } => {
                 if e & 1 == 0 {
                     flow.connected = Some(now);
@@ -393,7 +393,7 @@ impl<'a> World<'a> {
         if closed.is_some() {
             self.ends[e as usize].closed = closed;
         }
-        told
+        delivered
     }
 
     fn arm(&mut self, e: u32) {
@@ -460,9 +460,9 @@ impl<'a> World<'a> {
     }
 
     /// Notes what stands in every queue.
-    fn look(&mut self) {
-        for (link, looks) in self.network.links.iter().zip(&mut self.looks) {
-            looks.push(u32::try_from(link.queued(self.now).bytes()).unwrap_or(u32::MAX));
+    fn sample_queues(&mut self) {
+        for (link, queue_samples) in self.network.links.iter().zip(&mut self.queue_samples) {
+            queue_samples.push(u32::try_from(link.queued(self.now).bytes()).unwrap_or(u32::MAX));
         }
         let next = self.now + self.scenario.queue_interval;
         self.network.queue.push(next, What::Look);
@@ -482,8 +482,13 @@ impl<'a> World<'a> {
         let scenario = self.scenario;
         let mut link = |number: usize| {
             let rate = scenario.link(number).map_or(Rate::UNLIMITED, |c| c.rate);
-            let looks = std::mem::take(&mut self.looks[number]);
-            LinkReport::new(self.network.links[number].counters(), rate, seconds, looks)
+            let queue_samples = std::mem::take(&mut self.queue_samples[number]);
+            LinkReport::new(
+                self.network.links[number].counters(),
+                rate,
+                seconds,
+                queue_samples,
+            )
         };
         SimReport {
             seconds,

@@ -62,7 +62,7 @@ impl Asked {
     }
 
     /// The server says whether it sends a single file.
-    pub(crate) fn told(mut self, one_file: bool) -> Result<Self, TransferError> {
+    pub(crate) fn with_reply(mut self, one_file: bool) -> Result<Self, TransferError> {
         if let Some(limits) = self.0.as_mut().filter(|_| one_file) {
             let single = matches!(&limits.roots[..], [root] if !root.is_empty());
             if !single {
@@ -109,11 +109,11 @@ impl Limits {
     }
 
     fn what(&self) -> String {
-        let told = self.roots.iter().take(TOLD).map(|root| match &root[..] {
+        let named = self.roots.iter().take(TOLD).map(|root| match &root[..] {
             b"" => "the contents of a folder".into(),
             name => format!("'{}'", path::show(name)),
         });
-        let told = told.collect::<Vec<_>>().join(", ");
+        let named = named.collect::<Vec<_>>().join(", ");
         let more = match self.roots.len().saturating_sub(TOLD) {
             0 => String::new(),
             more => format!(" and {more} more"),
@@ -124,7 +124,7 @@ impl Limits {
             ", with a filter,"
         };
         let verb = if self.roots.len() == 1 { "was" } else { "were" };
-        format!("only {told}{more}{filter} {verb}")
+        format!("only {named}{more}{filter} {verb}")
     }
 
     fn permits(&self, path: &[u8], entry: &Entry) -> bool {
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_single_file_is_one_name_whatever_the_server_says() {
-        let one = |typed: &[&str]| asked(typed, Filter::default()).told(true);
+        let one = |typed: &[&str]| asked(typed, Filter::default()).with_reply(true);
         for typed in [&["dir/"][..], &[""], &["a", "b"]] {
             assert!(one(typed).is_err(), "{typed:?}");
         }

@@ -287,7 +287,7 @@ impl Client {
                 } if !self.accepted => {
                     self.accepted = true;
                     if let Some((to, asked)) = self.to.take() {
-                        self.receive(&to, asked.told(one_file)?, one_file)?;
+                        self.receive(&to, asked.with_reply(one_file)?, one_file)?;
                     }
                 }
                 Message::Accepted { version, .. } if version != VERSION => {

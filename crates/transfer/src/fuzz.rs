@@ -61,7 +61,7 @@ pub fn fuzz_receiver(data: &[u8], dir: &Path) -> io::Result<()> {
     let client = Download::new(&[remote], &ground.inside, options).map_err(io::Error::other)?;
     let handle = client.handle();
     let mut talk = Talk::new(client, time);
-    talk.say(&Message::Accepted {
+    talk.send(&Message::Accepted {
         version: VERSION,
         one_file: flags & 32 != 0,
     });
@@ -96,7 +96,7 @@ pub fn fuzz_sender(data: &[u8], dir: &Path) -> io::Result<()> {
         .map_err(io::Error::other)?;
     let handle = client.handle();
     let mut talk = Talk::new(client, time);
-    talk.say(&Message::Accepted {
+    talk.send(&Message::Accepted {
         version: VERSION,
         one_file: false,
     });
@@ -132,7 +132,7 @@ pub fn fuzz_server(data: &[u8], dir: &Path) -> io::Result<()> {
     let handle = server.handle();
     let mut talk = Talk::new(server, time);
     let request = bytes.request();
-    talk.say(&request);
+    talk.send(&request);
     talk.run(&mut bytes);
     ended(&handle);
     assert_eq!(fs::read(&sentinel)?, b"kept", "a share that is only read");
@@ -236,8 +236,8 @@ impl Listed {
             let Some((size, _)) = self.files.get(number).filter(|_| *times == 1) else {
                 continue;
             };
-            let told = self.roots.get(number).map_or(&[][..], Vec::as_slice);
-            let is_sparse = told.iter().any(|root| root.sparse);
+            let reported = self.roots.get(number).map_or(&[][..], Vec::as_slice);
+            let is_sparse = reported.iter().any(|root| root.sparse);
             let there = fs::read(inside.join(std::ffi::OsStr::from_bytes(path)));
             let there = there.expect("a success, and the file is there");
             assert_eq!(there.len() as u64, *size);
@@ -245,7 +245,7 @@ impl Listed {
             // A larger file's root is one of blocks.
             let is_plain = (1..=BLOCK).contains(size) && !is_sparse;
             assert!(
-                !is_plain || told.iter().any(|root| root.hash == hash),
+                !is_plain || reported.iter().any(|root| root.hash == hash),
                 "verified"
             );
         }
@@ -282,7 +282,7 @@ impl<A: App> Talk<A> {
         }
     }
 
-    fn say(&mut self, message: &Message) {
+    fn send(&mut self, message: &Message) {
         message.encode(&mut Vec::new(), &mut self.line.arrived);
         self.turn();
     }
@@ -329,17 +329,17 @@ impl<A: App> Talk<A> {
                 let content = bytes.take();
                 self.place(at, &content);
             }
-            6 => self.tell_roots(bytes),
-            7 => self.say(&Message::End {
+            6 => self.send_roots(bytes),
+            7 => self.send(&Message::End {
                 entries: self.listed.next + u64::from(bytes.u8() / 200),
             }),
             8..10 => {
                 let message = of_sender(bytes);
-                self.say(&message);
+                self.send(&message);
             }
             10..13 => {
                 let message = of_receiver(bytes);
-                self.say(&message);
+                self.send(&message);
             }
             13 => self.fill(bytes),
             14 => self.line.written.clear(),
@@ -350,7 +350,7 @@ impl<A: App> Talk<A> {
             16 => self.wait(),
             17 => {
                 let message = bytes.request();
-                self.say(&message);
+                self.send(&message);
             }
             18 => {
                 let frame = bytes.take();
@@ -373,10 +373,10 @@ impl<A: App> Talk<A> {
         let first = self.listed.next + u64::from(flags > 240);
         let entries: Vec<_> = (0..=flags % 4).map(|_| bytes.entry()).collect();
         self.listed.add(first, &entries);
-        self.say(&Message::Entries { first, entries });
+        self.send(&Message::Entries { first, entries });
     }
 
-    fn tell_roots(&mut self, bytes: &mut Bytes<'_>) {
+    fn send_roots(&mut self, bytes: &mut Bytes<'_>) {
         let (file, what) = (bytes.number(), bytes.u8());
         let size = self.listed.files.get(&file).map_or(0, |(size, _)| *size);
         let hash = if what < 200 && size <= 2 * BLOCK {
@@ -390,7 +390,7 @@ impl<A: App> Talk<A> {
             hash,
         };
         self.listed.roots.entry(file).or_default().push(root);
-        self.say(&Message::Roots(vec![root]));
+        self.send(&Message::Roots(vec![root]));
     }
 
     /// Content as it was listed: a file from a quarter of it on.

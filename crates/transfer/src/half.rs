@@ -207,7 +207,7 @@ impl Side {
             self.fail(fault, session);
         }
         self.stats = session.stats();
-        self.look_whether_it_moves();
+        self.check_progress();
         if self.sends() && self.now.since(self.looked) >= LOOK_BACK {
             self.looked = self.now;
             let since = std::mem::replace(&mut self.held, self.stats.held);
@@ -220,7 +220,7 @@ impl Side {
     }
 
     /// Content that moves is progress, and so is work of this side, of which the other is told.
-    fn look_whether_it_moves(&mut self) {
+    fn check_progress(&mut self) {
         let counts = (self.stats.data_acked, self.stats.data_received);
         let works = match &self.half {
             Some(Half::Sends(sender)) => sender.is_waiting(),
@@ -228,18 +228,18 @@ impl Side {
             Some(Half::Lists(lister)) => lister.is_waiting(),
             Some(Half::Plans(_)) | None => false,
         };
-        let told = !works || self.now.since(self.worked) < AT_WORK;
-        if counts != self.counts || works && !told {
+        let reported = !works || self.now.since(self.worked) < AT_WORK;
+        if counts != self.counts || works && !reported {
             self.counts = counts;
             self.moved = self.now;
         }
-        if told {
+        if reported {
             return;
         }
         self.worked = self.now;
         match &mut self.half {
-            Some(Half::Sends(sender)) => sender.tell_that_it_works(),
-            Some(Half::Receives(receiver)) => receiver.tell_that_it_works(),
+            Some(Half::Sends(sender)) => sender.send_keep_alive(),
+            Some(Half::Receives(receiver)) => receiver.send_keep_alive(),
             _ => {}
         }
     }
@@ -461,18 +461,18 @@ mod tests {
 
     #[test]
     fn what_the_peer_advises_is_handed_on() {
-        let told = |error: &TransferError| {
+        let reported = |error: &TransferError| {
             let code = u32::from(error.code.number());
             let text = close_text(error);
             error_of(&CloseReason::Peer { code, text })
         };
         let error = TransferError::new(Code::DestError, "the disk is gone; look").fix("mount it");
-        let heard = told(&error);
+        let heard = reported(&error);
         assert_eq!((heard.code, &heard.fix[..]), (Code::DestError, "mount it"));
         assert!(heard.text.ends_with("the disk is gone; look"), "{heard}");
-        let silent = told(&TransferError::new(Code::DestError, "gone"));
+        let silent = reported(&TransferError::new(Code::DestError, "gone"));
         assert!(silent.text.ends_with("gone") && silent.fix.is_empty());
-        let lost = told(&TransferError::new(Code::ConnectionLost, "gone"));
+        let lost = reported(&TransferError::new(Code::ConnectionLost, "gone"));
         assert!(lost.fix.contains("run the same command again"));
     }
 

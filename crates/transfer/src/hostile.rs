@@ -53,7 +53,7 @@ impl<A: App> Victim<A> {
         }
     }
 
-    fn say(&mut self, message: &Message) {
+    fn send(&mut self, message: &Message) {
         message.encode(&mut Vec::new(), &mut self.line.arrived);
         if !self.line.is_closed() {
             self.app.on_event(self.now, Event::Readable, &mut self.line);
@@ -64,7 +64,7 @@ impl<A: App> Victim<A> {
     /// Lists `entries`, with their content where they have some, and ends.
     fn deliver(&mut self, first: u64, entries: &[(Entry, &[u8])]) {
         let listed = entries.iter().map(|(e, _)| e.clone()).collect();
-        self.say(&Message::Entries {
+        self.send(&Message::Entries {
             first,
             entries: listed,
         });
@@ -83,13 +83,13 @@ impl<A: App> Victim<A> {
                 self.app.place(&[extent], content).unwrap();
             }
             offset += content.len() as u64;
-            self.say(&Message::Roots(vec![Root {
+            self.send(&Message::Roots(vec![Root {
                 file: number,
                 sparse: false,
                 hash: blake3::hash(content).into(),
             }]));
         }
-        self.say(&Message::End {
+        self.send(&Message::End {
             entries: first + entries.len() as u64,
         });
         self.until_finished();
@@ -103,7 +103,7 @@ impl<A: App> Victim<A> {
             self.app.poll(self.now, &mut self.line);
             std::thread::yield_now();
         }
-        self.say(&Message::Bye {
+        self.send(&Message::Bye {
             usage: crate::ask::Usage::default(),
             sending: crate::ask::Sending::default(),
         });

@@ -100,7 +100,7 @@ pub struct Planned {
 /// Is told what would be done, entry by entry.
 pub(crate) type Sink = Arc<dyn Fn(Planned) + Send + Sync>;
 
-fn tell(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
+fn report(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
     if let Some(sink) = sink
         && !entry.path.is_empty()
     {
@@ -113,7 +113,7 @@ fn tell(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
     }
 }
 
-fn tell_excluded(sink: Option<&Sink>, path: Vec<u8>) {
+fn report_excluded(sink: Option<&Sink>, path: Vec<u8>) {
     if let Some(sink) = sink {
         sink(Planned {
             action: Action::Exclude,
@@ -272,7 +272,7 @@ impl Lister {
             }
         }
         for path in &paths {
-            tell_excluded(self.sink.as_ref(), path.clone());
+            report_excluded(self.sink.as_ref(), path.clone());
         }
         if !paths.is_empty() {
             self.out.push(&Message::Excluded { paths });
@@ -294,7 +294,7 @@ impl Lister {
                     if let Some(entry) = self.listed.pop_front() {
                         self.charged -= charge(&entry);
                         self.ledger.planned += u64::from(action.sends());
-                        tell(self.sink.as_ref(), action, &entry, why);
+                        report(self.sink.as_ref(), action, &entry, why);
                     }
                     self.first += 1;
                 }
@@ -415,7 +415,7 @@ impl Planner {
             }
             Message::Excluded { paths } => {
                 for path in paths {
-                    tell_excluded(self.sink.as_ref(), path);
+                    report_excluded(self.sink.as_ref(), path);
                 }
                 Ok(())
             }
@@ -455,11 +455,11 @@ impl Planner {
         };
         let looked = match left_out {
             Some(why) => Err((Code::SourceChanged, why.to_owned())),
-            None => self.look_at(&name, entry),
+            None => self.decide_on(&name, entry),
         };
         let (code, why) = match looked {
             Ok(action) => {
-                tell(self.sink.as_ref(), action, entry, String::new());
+                report(self.sink.as_ref(), action, entry, String::new());
                 let there = matches!(action, Action::Compare | Action::Keep);
                 self.tally.files_skipped += u64::from(there && entry.kind == Kind::File);
                 self.ledger.planned += u64::from(action.sends());
@@ -475,11 +475,11 @@ impl Planner {
         });
         self.tally.files_failed += u64::from(code != Code::Ok);
         self.ledger.add(code, text);
-        tell(self.sink.as_ref(), Action::Fail, entry, why);
+        report(self.sink.as_ref(), Action::Fail, entry, why);
         Ok(Action::Fail)
     }
 
-    fn look_at(&mut self, name: &[u8], entry: &Entry) -> Result<Action, (Code, String)> {
+    fn decide_on(&mut self, name: &[u8], entry: &Entry) -> Result<Action, (Code, String)> {
         if entry.kind == Kind::Symlink
             && let Some(why) = path::link_refusal(&entry.path, &entry.target)
         {

@@ -461,7 +461,7 @@ impl Scanner {
 
     /// Lists these paths below a directory, each after the directories around it.
     fn listed(&mut self, source: (usize, &Source), list: &[Vec<u8>]) -> Result<(), Gone> {
-        let mut told: HashSet<&[u8]> = HashSet::new();
+        let mut reported: HashSet<&[u8]> = HashSet::new();
         for path in list {
             if let Some(why) = path::refusal(path) {
                 self.problem(path, Code::Partial, &why)?;
@@ -470,7 +470,7 @@ impl Scanner {
             let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
             let around = slashes.map(|(i, _)| &path[..i]);
             for part in std::iter::once(&path[..0]).chain(around).chain([&path[..]]) {
-                if told.insert(part) {
+                if reported.insert(part) {
                     let (rel, name) = (
                         path::join(&source.1.rel, part),
                         path::join(&source.1.name, part),

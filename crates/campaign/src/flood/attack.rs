@@ -295,7 +295,7 @@ impl Attacker {
                     for message in inbox.messages() {
                         self.traffic.answers += 1;
                         self.traffic.bytes_answered += message.bytes.len() as u64;
-                        self.heard(now, message.to, message.bytes);
+                        self.on_reply(now, message.to, message.bytes);
                     }
                     if !more {
                         break;
@@ -310,7 +310,7 @@ impl Attacker {
         Ok(())
     }
 
-    fn heard(&mut self, now: Instant, to: Option<IpAddr>, bytes: &mut [u8]) {
+    fn on_reply(&mut self, now: Instant, to: Option<IpAddr>, bytes: &mut [u8]) {
         let Ok((head, Kind::Retry { token, .. }, _)) = long::decode(bytes) else {
             return;
         };

@@ -87,7 +87,7 @@ fn rounds(scale: &Scale, seed: u64, report: &mut Report) -> io::Result<()> {
     // The first copy warms up.
     observe(dir, &server, None, seed)?;
     let before = observe(dir, &server, None, seed)?;
-    tell(report, "in peace", &before, None);
+    add_figures(report, "in peace", &before, None);
     let mut under = Vec::new();
     for (weapon, rate, floor) in ATTACKS {
         let attack = (weapon, rate);
@@ -95,7 +95,7 @@ fn rounds(scale: &Scale, seed: u64, report: &mut Report) -> io::Result<()> {
         under.push((attack, floor, seen));
     }
     let after = observe(dir, &server, None, seed)?;
-    tell(report, "in peace again", &after, None);
+    add_figures(report, "in peace again", &after, None);
     let peace = (before.copied + after.copied) / 2;
     for (attack, floor, seen) in under {
         let mut faults = verdict(report, attack, floor, &seen, peace);
@@ -181,7 +181,7 @@ fn p99(sorted: &[Duration]) -> Duration {
         .unwrap_or_default()
 }
 
-fn tell(report: &mut Report, name: &str, seen: &Seen, kept: Option<f64>) {
+fn add_figures(report: &mut Report, name: &str, seen: &Seen, kept: Option<f64>) {
     let mut line = format!("copy {:.2} s", seen.copied.as_secs_f64());
     if let Some(kept) = kept {
         let traffic = &seen.traffic;
@@ -227,7 +227,7 @@ fn verdict(
     peace: Duration,
 ) -> Vec<String> {
     let kept = peace.as_secs_f64() / seen.copied.as_secs_f64();
-    tell(report, &format!("{weapon:?}"), seen, Some(kept));
+    add_figures(report, &format!("{weapon:?}"), seen, Some(kept));
     let mut faults = Vec::new();
     if kept < floor {
         faults.push(format!(

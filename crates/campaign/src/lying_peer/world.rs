@@ -165,7 +165,7 @@ impl World {
             ALLOCATED.reset_peak_usage();
             let had = self.honest.session.is_some();
             for datagram in self.liar.flight(self.now) {
-                self.say(datagram);
+                self.attack(datagram);
             }
             self.advance(self.now + DELAY * 2 + Duration::from_millis(1))?;
             if self.honest.session.is_some() && !had {
@@ -212,9 +212,9 @@ impl World {
                             *byte ^= 1;
                         }
                         if self.rng.chance(0.05) {
-                            self.say(datagram.clone());
+                            self.attack(datagram.clone());
                         }
-                        self.say(datagram);
+                        self.attack(datagram);
                     }
                     self.known.next += 1;
                 }
@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    fn say(&mut self, datagram: Vec<u8>) {
+    fn attack(&mut self, datagram: Vec<u8>) {
         self.serial += 1;
         let flight = (true, self.at, datagram);
         self.flying.insert((self.now + DELAY, self.serial), flight);

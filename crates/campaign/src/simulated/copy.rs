@@ -75,7 +75,7 @@ impl Ran {
     }
 
     /// What the user was told.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn outcome(&self) -> String {
         match &self.outcome {
             None => "nothing".into(),
             Some(Outcome { error: None, .. }) => "success".into(),

@@ -155,23 +155,23 @@ impl End {
 
     /// The application decides what is next.
     fn decide(&mut self, now: Instant) {
-        self.tell(now);
+        self.deliver_events(now);
         if let Some((_, session)) = &mut self.at.session {
             self.at.store.poll(now, &mut **session);
         }
     }
 
     /// Tells the application what there is to tell; true if there was something.
-    fn tell(&mut self, now: Instant) -> bool {
+    fn deliver_events(&mut self, now: Instant) -> bool {
         let Some((_, session)) = &mut self.at.session else {
             return false;
         };
-        let mut told = false;
+        let mut delivered = false;
         while let Some(event) = session.poll_event() {
             self.at.store.on_event(now, event, &mut **session);
-            told = true;
+            delivered = true;
         }
-        told
+        delivered
     }
 }
 
@@ -322,7 +322,7 @@ impl World {
             for Sent { ecn, bytes, .. } in self.ends[i].at.drain(now, &mut self.out) {
                 self.launch(i, ecn, bytes);
             }
-            if !self.ends[i].tell(now) {
+            if !self.ends[i].deliver_events(now) {
                 break;
             }
         }

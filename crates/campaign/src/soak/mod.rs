@@ -69,7 +69,7 @@ impl Watched {
         })
     }
 
-    fn look(&mut self, at: Duration) -> io::Result<()> {
+    fn sample(&mut self, at: Duration) -> io::Result<()> {
         let usage = Usage::of(self.server.program.id())?;
         self.samples
             .push((at.as_secs_f64(), mebibytes(usage.resident)));
@@ -159,7 +159,9 @@ fn busy(dir: &Path, time: Duration, watched: &mut [Watched; 2]) -> io::Result<(u
         while clock::now().since(began) < time && looked.is_ok() {
             pause(LOOK);
             let at = clock::now().since(began);
-            looked = watched.iter_mut().try_for_each(|watched| watched.look(at));
+            looked = watched
+                .iter_mut()
+                .try_for_each(|watched| watched.sample(at));
         }
         over.store(true, Relaxed);
         for work in [copying, benching] {

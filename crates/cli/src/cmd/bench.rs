@@ -243,13 +243,13 @@ impl Client {
             stop: Some(interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?),
         };
         let quiet = self.how.json;
-        let mut tell = |progress| {
+        let mut show_progress = |progress| {
             if !quiet {
-                tell(&target, progress);
+                show_progress(&target, progress);
             }
         };
         let mut make = || made.pop().expect("one was made for each lane");
-        let report = bench::run(&target, &spec, &mut make, &mut tell)
+        let report = bench::run(&target, &spec, &mut make, &mut show_progress)
             .map_err(|e| unreached(&e, target.to).unwrap_or_else(|| failure(&e)))?;
         show(&report, quiet);
         Ok(())
@@ -288,7 +288,7 @@ impl Client {
     }
 }
 
-fn tell(target: &Target, progress: Progress) {
+fn show_progress(target: &Target, progress: Progress) {
     match progress {
         Progress::Connected(took) => {
             let Target {

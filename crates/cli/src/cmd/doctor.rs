@@ -41,10 +41,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut findings = doctor::examine(&host);
     if !args.json {
         out::line(format!("{host}\n"));
-        findings.iter().for_each(tell);
+        findings.iter().for_each(print);
     }
     let way = match (&args.host, to) {
-        (Some(name), Some(to)) => Some(look(args, name, to)),
+        (Some(name), Some(to)) => Some(examine(args, name, to)),
         _ => None,
     };
     let mut way_object = Value::Null;
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(way) = way {
         if !args.json {
             out::line("");
-            way.findings.iter().for_each(tell);
+            way.findings.iter().for_each(print);
         }
         way_object = way.object;
         failure = way.failure;
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(failure) = failure {
         object["error"] = json!(failure.text);
         object["exit"] = failure.exit.object();
-        return Err(failure.told(object));
+        return Err(failure.with_object(object));
     }
     if args.json {
         out::json(&object);
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn tell(finding: &Finding) {
+fn print(finding: &Finding) {
     let sign = match finding.grade {
         Grade::Good => "ok  ",
         Grade::Fair => "note",
@@ -106,7 +106,7 @@ struct Way {
     failure: Option<Failure>,
 }
 
-fn look(args: &Args, name: &str, to: SocketAddr) -> Way {
+fn examine(args: &Args, name: &str, to: SocketAddr) -> Way {
     let visited = attempt(args, to);
     match visited {
         Ok((visit, known)) => {

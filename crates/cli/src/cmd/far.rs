@@ -26,7 +26,7 @@ use self::idle::{Guests, Over, Watch, guests};
 use crate::{
     exit::{Exit, Failure},
     interrupt, out, read,
-    ssh::{Answer, Ask, MAGIC, Misheard, SHARE, all_from_hex, hear_ask, to_hex},
+    ssh::{Answer, Ask, MAGIC, Misheard, SHARE, all_from_hex, read_ask, to_hex},
 };
 
 /// One line for a firewall, below what Linux gives out by itself.
@@ -153,7 +153,7 @@ fn internal(e: &dyn std::fmt::Display) -> Failure {
 }
 
 fn ask() -> Result<Ask, Failure> {
-    hear_ask(&mut io::stdin().lock()).map_err(|e| match e {
+    read_ask(&mut io::stdin().lock()).map_err(|e| match e {
         Misheard::Unread(e) => internal(&e),
         Misheard::Foreign => Failure::new(
             Exit::Version,

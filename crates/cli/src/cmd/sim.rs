@@ -138,19 +138,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         if let Some(outcome) = &outcome {
             out::line(outcome.summary.line());
         }
-        tell(&args.protocol, law, &report);
+        print(&args.protocol, law, &report);
     }
     let mut object = object(&args.protocol, law, &report);
     if let Some(outcome) = outcome {
         object["copy"] = serde_json::to_value(&outcome.summary).unwrap_or(Value::Null);
         if let Some(e) = &outcome.error {
             object["ok"] = false.into();
-            return Err(Failure::from(e).told(object));
+            return Err(Failure::from(e).with_object(object));
         }
     }
     if let Some(failure) = fault(&report) {
         object["ok"] = false.into();
-        return Err(failure.told(object));
+        return Err(failure.with_object(object));
     }
     if args.json {
         out::json(&object);
@@ -236,7 +236,7 @@ fn object(protocol: &str, law: &str, report: &SimReport) -> Value {
     })
 }
 
-fn tell(protocol: &str, law: &str, report: &SimReport) {
+fn print(protocol: &str, law: &str, report: &SimReport) {
     out::line(format!(
         "{protocol}, law {law}: {:.1} s of virtual time, seed {}, {} packets, trace {}",
         report.seconds, report.seed, report.packets, report.trace_hash

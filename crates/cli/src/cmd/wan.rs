@@ -97,7 +97,7 @@ impl Run {
         let limited = self.above_ceiling(&config)?;
         let mut finished = wan::run(&config, near, far).map_err(failure)?;
         finished.report.emulator_limited = limited;
-        self.tell(&finished)?;
+        self.print(&finished)?;
         // Both hosts are gone by now, and stdout belongs to the program: nothing is left to say.
         process::exit(code(&finished))
     }
@@ -122,7 +122,7 @@ impl Run {
         )))
     }
 
-    fn tell(&self, finished: &Finished) -> Result<(), Failure> {
+    fn print(&self, finished: &Finished) -> Result<(), Failure> {
         let text = if self.json {
             let mut object = json!(finished.report);
             object["ok"] = json!(finished.far.is_none());

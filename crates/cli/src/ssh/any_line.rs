@@ -1,6 +1,6 @@
 //! Is any line taken as it was meant, or refused? What the fuzz target `ssh_lines` does, and tests on stable.
 
-use super::lines::{MAGIC, Unheard, all_from_hex, hear, hear_ask, to_hex};
+use super::lines::{MAGIC, Unheard, all_from_hex, read_answer, read_ask, to_hex};
 
 /// Takes any bytes for a line of either end; what is understood is said again and understood the same.
 pub(crate) fn any_line(bytes: &[u8]) {
@@ -10,16 +10,16 @@ pub(crate) fn any_line(bytes: &[u8]) {
     };
     let ours = [MAGIC.as_bytes(), bytes].concat();
     for said in [bytes, &ours] {
-        match hear(&mut &said[..]) {
+        match read_answer(&mut &said[..]) {
             Ok(answer) => {
                 let again = json(serde_json::to_string(&answer));
-                assert_eq!(hear(&mut again.as_bytes()).ok(), Some(answer));
+                assert_eq!(read_answer(&mut again.as_bytes()).ok(), Some(answer));
             }
             // What is not text becomes three bytes each, and may be quoted by the reason why.
             Err(Unheard::Noise(noise)) => assert!(noise.len() <= 6 * said.len() + 300),
             Err(Unheard::Version(version)) => assert!(version.chars().count() <= 20),
         }
-        if let Ok(ask) = hear_ask(&mut &said[..]) {
+        if let Ok(ask) = read_ask(&mut &said[..]) {
             if let Some(paths) = all_from_hex(&ask.paths) {
                 let same = |(path, hex): (&Vec<u8>, &String)| {
                     assert_eq!(to_hex(path), hex.to_lowercase());
@@ -27,7 +27,7 @@ pub(crate) fn any_line(bytes: &[u8]) {
                 paths.iter().zip(&ask.paths).for_each(same);
             }
             let again = json(serde_json::to_string(&ask));
-            assert_eq!(hear_ask(&mut again.as_bytes()).ok(), Some(ask));
+            assert_eq!(read_ask(&mut again.as_bytes()).ok(), Some(ask));
         }
     }
 }

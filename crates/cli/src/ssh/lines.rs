@@ -85,7 +85,7 @@ impl Default for Unheard {
 }
 
 /// The far end's line, or what came instead.
-pub(crate) fn hear(stdout: &mut impl BufRead) -> Result<Answer, Unheard> {
+pub(crate) fn read_answer(stdout: &mut impl BufRead) -> Result<Answer, Unheard> {
     let mut noise = String::new();
     let mut lines = stdout.take(MOST);
     loop {
@@ -117,7 +117,7 @@ pub(crate) enum Misheard {
 }
 
 /// The near end's line.
-pub(crate) fn hear_ask(stdin: &mut impl BufRead) -> Result<Ask, Misheard> {
+pub(crate) fn read_ask(stdin: &mut impl BufRead) -> Result<Ask, Misheard> {
     let mut line = String::new();
     let read = stdin.take(MOST).read_line(&mut line);
     read.map_err(Misheard::Unread)?;
@@ -147,15 +147,15 @@ mod tests {
         let json = serde_json::to_string(&answer).unwrap();
         let mut said = b"Welcome!\n\xff\n".to_vec();
         said.extend_from_slice(format!("{MAGIC}{json}\n").as_bytes());
-        assert_eq!(hear(&mut &said[..]).unwrap().port, 5);
-        let noise = |said: &[u8]| match hear(&mut &said[..]) {
+        assert_eq!(read_answer(&mut &said[..]).unwrap().port, 5);
+        let noise = |said: &[u8]| match read_answer(&mut &said[..]) {
             Err(Unheard::Noise(noise)) => noise,
             other => panic!("{other:?}"),
         };
         assert_eq!(noise(b"no farhaul\n"), "no farhaul\n");
         assert!(noise(&vec![b'x'; 1 << 20]).len() <= 64 << 10);
-        assert!(hear(&mut format!("{MAGIC}{{}}\n").as_bytes()).is_err());
-        let old = hear(&mut &b"hello\nfarhaul-ssh/1 {}\n"[..]).unwrap_err();
+        assert!(read_answer(&mut format!("{MAGIC}{{}}\n").as_bytes()).is_err());
+        let old = read_answer(&mut &b"hello\nfarhaul-ssh/1 {}\n"[..]).unwrap_err();
         assert_eq!(old, Unheard::Version("1".into()));
     }
 }

@@ -14,7 +14,7 @@ use farhaul_io::{App, Stop};
 use super::{
     BROKEN, Lane, News, Spec,
     ends::{Meter, Receiving, Sending, Times},
-    message::{Hello, Inbox, Message, Side, VERSION, say},
+    message::{Hello, Inbox, Message, Side, VERSION, send},
     payload,
 };
 
@@ -31,7 +31,7 @@ pub struct Client {
     sending: Option<Sending>,
     receiving: Receiving,
     mine: Option<Side>,
-    told: bool,
+    reported: bool,
 }
 
 impl Client {
@@ -51,19 +51,19 @@ impl Client {
             sending: None,
             receiving: Receiving::default(),
             mine: None,
-            told: false,
+            reported: false,
         }
     }
 
     /// Nobody listening any more is no reason to stop: the session's end is what matters.
-    fn tell(&self, news: News) {
+    fn notify(&self, news: News) {
         let _ = self.news.send((self.lane, news));
     }
 
     fn greet(&mut self, now: Instant, session: &mut dyn Session) {
         let started = self.started.unwrap_or(now);
         self.hello = Some(now);
-        self.tell(News::Connected(now.since(started)));
+        self.notify(News::Connected(now.since(started)));
         let hello = Hello {
             version: VERSION,
             farhaul: env!("CARGO_PKG_VERSION").into(),
@@ -77,7 +77,7 @@ impl Client {
             max_rate: self.spec.max_rate.map(Rate::bps),
             policy: self.spec.sharing.to_string(),
         };
-        say(session, &Message::Hello(hello));
+        send(session, &Message::Hello(hello));
         if self.spec.reverse {
             let times = Times {
                 started,
@@ -92,7 +92,7 @@ impl Client {
 
     fn on_message(&mut self, now: Instant, message: Message, session: &mut dyn Session) {
         match message {
-            Message::Mark(mark) => self.tell(News::Mark(mark)),
+            Message::Mark(mark) => self.notify(News::Mark(mark)),
             Message::Done { bytes } => self.receiving.all_is(bytes),
             Message::Refused { text } => {
                 self.fail(CloseReason::Peer { code: BROKEN, text });
@@ -109,9 +109,9 @@ impl Client {
     }
 
     fn fail(&mut self, reason: CloseReason) {
-        if !self.told {
-            self.told = true;
-            self.tell(News::Failed(reason));
+        if !self.reported {
+            self.reported = true;
+            self.notify(News::Failed(reason));
         }
     }
 
@@ -130,8 +130,8 @@ impl Client {
             sender,
             receiver,
         };
-        self.told = true;
-        self.tell(News::Finished(Box::new(lane)));
+        self.reported = true;
+        self.notify(News::Finished(Box::new(lane)));
         session.close(now, 0, "done");
     }
 
@@ -187,14 +187,14 @@ impl App for Client {
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         self.started.get_or_insert(now);
         let stopped = self.stop.as_ref().is_some_and(Stop::is_set);
-        if stopped && !self.told {
+        if stopped && !self.reported {
             match &mut self.sending {
                 Some(sending) => sending.cut(now),
                 None => session.close(now, BROKEN, "interrupted"),
             }
             self.stop = None;
         }
-        if self.told || self.hello.is_none() {
+        if self.reported || self.hello.is_none() {
             return;
         }
         self.meter.sample(now, session);
@@ -203,18 +203,18 @@ impl App for Client {
             return;
         }
         if let Some(mark) = self.receiving.poll(now) {
-            self.tell(News::Mark(mark));
+            self.notify(News::Mark(mark));
         }
         if self.mine.is_none() && self.receiving.is_complete() {
             let side = self.receiving.complete(self.meter.side(session));
-            say(session, &Message::Outcome(Box::new(side.clone())));
+            send(session, &Message::Outcome(Box::new(side.clone())));
             self.mine = Some(side);
         }
     }
 
     fn next_wake(&self) -> Option<Instant> {
         match &self.sending {
-            _ if self.told => None,
+            _ if self.reported => None,
             Some(sending) => sending.next_wake(),
             None => self.receiving.next_wake(),
         }

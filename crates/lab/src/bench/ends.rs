@@ -11,7 +11,7 @@ use farhaul_core::{
 use farhaul_io::cpu;
 
 use super::{
-    message::{Limit, Mark, Message, Side, say},
+    message::{Limit, Mark, Message, Side, send},
     payload::{self, Coverage, OBJECT},
 };
 use crate::measure::{Histogram, RttMs};
@@ -97,7 +97,7 @@ impl Sending {
                 self.offered -= unsent.min(self.offered);
             }
             self.done = true;
-            say(
+            send(
                 session,
                 &Message::Done {
                     bytes: self.offered,

@@ -161,7 +161,7 @@ pub(super) enum BadMessage {
 }
 
 /// Writes `message` to the session's stream.
-pub(super) fn say(session: &mut dyn Session, message: &Message) {
+pub(super) fn send(session: &mut dyn Session, message: &Message) {
     session.write(&framed(message));
 }
 

@@ -14,7 +14,7 @@ use farhaul_io::App;
 use super::{
     BROKEN, Limit, Served,
     ends::{Meter, Receiving, Sending, Times},
-    message::{Hello, Inbox, Message, VERSION, say},
+    message::{Hello, Inbox, Message, VERSION, send},
     payload,
 };
 
@@ -95,7 +95,7 @@ pub struct Server {
     greeted: bool,
     sending: Option<Sending>,
     receiving: Receiving,
-    told: bool,
+    reported: bool,
     whole: bool,
     /// The session ends then if nothing moves; with the counts by which that shows.
     leaves: Option<Instant>,
@@ -114,7 +114,7 @@ impl Server {
             greeted: false,
             sending: None,
             receiving: Receiving::default(),
-            told: false,
+            reported: false,
             whole: false,
             leaves: None,
             counts: (0, 0),
@@ -125,7 +125,7 @@ impl Server {
     fn leave(&mut self, now: Instant, session: &mut dyn Session) {
         let stats = session.stats();
         let counts = (stats.data_acked, stats.data_received);
-        if self.greeted && !self.told && counts != self.counts {
+        if self.greeted && !self.reported && counts != self.counts {
             self.counts = counts;
             self.leaves = Some(now + MOVES_WITHIN);
         }
@@ -137,7 +137,7 @@ impl Server {
                 "no hello came within {} s of the handshake",
                 ASKS_WITHIN.as_secs()
             )
-        } else if self.told {
+        } else if self.reported {
             format!("all was said {} s ago", ASKS_WITHIN.as_secs())
         } else {
             format!("nothing moved for {} s", MOVES_WITHIN.as_secs())
@@ -146,7 +146,7 @@ impl Server {
     }
 
     /// Nobody listening any more is no reason to stop serving.
-    fn tell(&self, served: Served) {
+    fn notify(&self, served: Served) {
         let _ = self.served.send(served);
     }
 
@@ -174,7 +174,7 @@ impl Server {
         }
         self.greeted = true;
         self.leaves = Some(now + MOVES_WITHIN);
-        self.tell(Served::Began { lanes: hello.lanes });
+        self.notify(Served::Began { lanes: hello.lanes });
         let started = now.earlier_by(Duration::from_nanos(hello.since_start));
         if hello.reverse {
             self.sending = Some(Sending::new(hello.limit, started));
@@ -192,11 +192,11 @@ impl Server {
         match message {
             Message::Hello(hello) if !self.greeted => self.on_hello(now, &hello, session),
             Message::Done { bytes } if self.greeted => self.receiving.all_is(bytes),
-            Message::Outcome(_) if self.sending.is_some() && !self.told => {
-                self.told = true;
+            Message::Outcome(_) if self.sending.is_some() && !self.reported => {
+                self.reported = true;
                 self.leaves = Some(now + ASKS_WITHIN);
                 let side = self.meter.side(session);
-                say(session, &Message::Outcome(Box::new(side)));
+                send(session, &Message::Outcome(Box::new(side)));
             }
             _ => session.close(now, BROKEN, "a message out of turn"),
         }
@@ -234,9 +234,9 @@ impl App for Server {
             Event::Delivered => {}
             Event::Closed(reason) => {
                 use farhaul_core::protocol::CloseReason::Peer;
-                self.whole = self.told && matches!(reason, Peer { code: 0, .. });
+                self.whole = self.reported && matches!(reason, Peer { code: 0, .. });
                 if self.greeted {
-                    self.tell(Served::Ended { whole: self.whole });
+                    self.notify(Served::Ended { whole: self.whole });
                 }
                 return;
             }
@@ -246,7 +246,7 @@ impl App for Server {
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         self.leave(now, session);
-        if !self.greeted || self.told {
+        if !self.greeted || self.reported {
             return;
         }
         self.meter.sample(now, session);
@@ -255,19 +255,19 @@ impl App for Server {
             return;
         }
         if let Some(mark) = self.receiving.poll(now) {
-            say(session, &Message::Mark(mark));
+            send(session, &Message::Mark(mark));
         }
         if self.receiving.is_complete() {
-            self.told = true;
+            self.reported = true;
             self.leaves = Some(now + ASKS_WITHIN);
             let side = self.receiving.complete(self.meter.side(session));
-            say(session, &Message::Outcome(Box::new(side)));
+            send(session, &Message::Outcome(Box::new(side)));
         }
     }
 
     fn next_wake(&self) -> Option<Instant> {
         let next = match &self.sending {
-            _ if self.told || !self.greeted => None,
+            _ if self.reported || !self.greeted => None,
             Some(sending) => sending.next_wake(),
             None => self.receiving.next_wake(),
         };

@@ -12,7 +12,7 @@ use farhaul_io::App;
 use farhaul_testkit::FakeSession;
 
 use super::{
-    message::{Hello, Message, VERSION, say},
+    message::{Hello, Message, VERSION, send},
     *,
 };
 
@@ -57,7 +57,7 @@ fn at(ms: u64) -> Instant {
 
 /// Runs a bench at `per_ms` bytes a millisecond until the client closes; connecting takes 20 ms.
 fn run(spec: &Spec, per_ms: u64) -> (Receiver<(u32, News)>, Receiver<Served>) {
-    let ((news, heard), (served, told)) = (channel(), channel());
+    let ((news, heard), (served, reported)) = (channel(), channel());
     let mut client = (queues(), Client::new(*spec, 0, news, None));
     let mut server = (queues(), Server::new(Bounds::default(), served.clone()));
     let connected = || Event::Connected { peer_key: None };
@@ -79,7 +79,7 @@ fn run(spec: &Spec, per_ms: u64) -> (Receiver<(u32, News)>, Receiver<Served>) {
                 text: text.clone(),
             };
             server.1.on_event(now, Event::Closed(reason), &mut server.0);
-            return (heard, told);
+            return (heard, reported);
         }
     }
     panic!("the bench never ends");
@@ -107,7 +107,7 @@ fn a_number_of_bytes_is_moved_and_counted_in_both_directions() {
             interval: Duration::from_millis(10),
             ..Spec::default()
         };
-        let (heard, told) = run(&spec, 100_000);
+        let (heard, reported) = run(&spec, 100_000);
         let (lane, marks) = finished(&heard);
         assert_eq!(lane.receiver.received, 10_000_000);
         assert!(lane.receiver.complete);
@@ -118,14 +118,14 @@ fn a_number_of_bytes_is_moved_and_counted_in_both_directions() {
         let gbps = report.goodput_bits_per_second / 1e9;
         assert!((0.59..0.70).contains(&gbps), "{gbps}");
         assert_eq!(report.feedback_bytes, 1_000);
-        assert_eq!(told.recv(), Ok(Served::Began { lanes: 1 }));
-        assert_eq!(told.recv(), Ok(Served::Ended { whole: true }));
+        assert_eq!(reported.recv(), Ok(Served::Began { lanes: 1 }));
+        assert_eq!(reported.recv(), Ok(Served::Ended { whole: true }));
     }
 }
 
 #[test]
 fn nothing_is_held_against_too_few_bytes() {
-    for (bytes, told) in [(1, false), ((1 << 20) - 1, false), (1 << 20, true)] {
+    for (bytes, reported) in [(1, false), ((1 << 20) - 1, false), (1 << 20, true)] {
         let spec = Spec {
             limit: Limit::Bytes(bytes),
             ..Spec::default()
@@ -133,9 +133,9 @@ fn nothing_is_held_against_too_few_bytes() {
         let (lane, _) = finished(&run(&spec, 100_000).0);
         let report = Report::new("p", "c", false, Duration::ZERO, &[lane]);
         assert_eq!(report.bytes, bytes);
-        assert_eq!(report.feedback_kib_per_gib.is_some(), told, "{bytes}");
-        assert_eq!(report.wire_over_goodput.is_some(), told, "{bytes}");
-        assert!(told || report.sender.cpu_percent_per_gbps.is_none());
+        assert_eq!(report.feedback_kib_per_gib.is_some(), reported, "{bytes}");
+        assert_eq!(report.wire_over_goodput.is_some(), reported, "{bytes}");
+        assert!(reported || report.sender.cpu_percent_per_gbps.is_none());
     }
 }
 
@@ -184,7 +184,7 @@ fn a_server_refuses_what_is_beyond_its_bounds_and_what_is_out_of_turn() {
         let mut server = Server::new(Bounds::default(), channel().0);
         let mut theirs = queues();
         for message in messages {
-            say(&mut theirs, message);
+            send(&mut theirs, message);
         }
         let mut session = FakeSession {
             arrived: theirs.written,

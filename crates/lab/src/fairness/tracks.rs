@@ -116,7 +116,7 @@ impl Tracks {
             flows: Vec::with_capacity(report.flows.len()),
             queue: vec![0; bins],
         };
-        for (flow, told) in report.flows.iter().enumerate() {
+        for (flow, flow_report) in report.flows.iter().enumerate() {
             let mut track = Track {
                 delivered: vec![0; bins],
                 sent: vec![0; bins],
@@ -124,7 +124,7 @@ impl Tracks {
             };
             // Points are at the ends of bins; half a bin earlier is inside.
             let half = BIN.as_secs_f64() / 2.0;
-            for point in &told.series {
+            for point in &flow_report.series {
                 let at = bin(Duration::from_secs_f64((point.at - half).max(0.0)));
                 if at < bins {
                     track.delivered[at] = point.delivered;

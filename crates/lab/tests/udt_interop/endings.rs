@@ -11,7 +11,7 @@ use super::{
     HOSTS, MANNERS,
     peer::program,
     run::{BOTH, Listens, Setting, run, words},
-    stream::{Role, Stream, Told},
+    stream::{Role, Seen, Stream},
     streams::Case,
     together,
 };
@@ -67,13 +67,13 @@ fn a_peer_that_was_killed_is_noticed() {
         let bytes = 1_u64 << 40;
         let theirs = if role == Role::Takes { "send" } else { "recv" };
         let action = words([theirs, &bytes.to_string()]);
-        let (told, heard) = mpsc::channel();
-        let make = move || Stream::new(role, bytes, told.clone());
+        let (events, received) = mpsc::channel();
+        let make = move || Stream::new(role, bytes, events.clone());
         let (reason, _) = run(&setting, &action, make, |peer| {
-            assert!(matches!(heard.recv(), Ok(Told::UnderWay)));
+            assert!(matches!(received.recv(), Ok(Seen::UnderWay)));
             peer.kill().unwrap();
-            match heard.recv() {
-                Ok(Told::Over(_, reason)) => reason,
+            match received.recv() {
+                Ok(Seen::Over(_, reason)) => reason,
                 other => panic!("{behaviour:?} {role:?}: {other:?}"),
             }
         });

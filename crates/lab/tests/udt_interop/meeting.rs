@@ -13,7 +13,7 @@ use super::{
     HOSTS, MANNERS,
     peer::{Peer, program},
     run::{connect, words},
-    stream::{Role, Stream, Told},
+    stream::{Role, Seen, Stream},
     together,
 };
 
@@ -27,7 +27,7 @@ fn free_port(host: IpAddr) -> u16 {
 
 fn meet(host: IpAddr, behaviour: Behaviour, we_begin: bool, role: Role) {
     let (ours, theirs) = (free_port(host), free_port(host));
-    let (told, heard) = mpsc::channel();
+    let (events, received) = mpsc::channel();
     let mut options = client::Options::new(SocketAddr::new(host, theirs));
     options.bind = Some(SocketAddr::new(host, ours));
     let config = UdtConfig {
@@ -37,7 +37,7 @@ fn meet(host: IpAddr, behaviour: Behaviour, we_begin: bool, role: Role) {
         ..UdtConfig::default()
     };
     let we = move || {
-        let app = Stream::new(role, BYTES, told);
+        let app = Stream::new(role, BYTES, events);
         thread::spawn(move || connect(&options, config, app))
     };
     let they = || {
@@ -59,8 +59,11 @@ fn meet(host: IpAddr, behaviour: Behaviour, we_begin: bool, role: Role) {
         (we(), peer)
     };
     let what = format!("{host} {behaviour:?} we_begin={we_begin} {role:?}");
-    match heard.iter().find(|told| matches!(told, Told::Over(..))) {
-        Some(Told::Over(BYTES, _)) => {}
+    match received
+        .iter()
+        .find(|events| matches!(events, Seen::Over(..)))
+    {
+        Some(Seen::Over(BYTES, _)) => {}
         other => panic!("{what}: {other:?}"),
     }
     let (well, said) = peer.end();

@@ -138,7 +138,7 @@ impl Case {
     }
 
     fn run(&self) -> Outcome {
-        let (over, heard) = mpsc::channel();
+        let (over, received) = mpsc::channel();
         let (count, ordered) = (self.count.to_string(), u8::from(self.in_order).to_string());
         let ttl = self
             .ttl
@@ -158,7 +158,7 @@ impl Case {
             over: over.clone(),
         };
         let watch = |peer: &mut Peer| {
-            let over = heard.recv().unwrap();
+            let over = received.recv().unwrap();
             (over, peer.child.try_wait().unwrap().is_some())
         };
         let (((taken, reason), alone), (well, said)) = run(&self.setting, &action, make, watch);

@@ -18,7 +18,7 @@ const UNDER_WAY: u64 = 500_000;
 
 /// What happened to an end of ours.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum Seen {
     /// This many bytes are across.
     UnderWay,
     /// It is over: bytes sent or taken, and why.
@@ -42,24 +42,24 @@ pub(crate) struct Stream {
     done: u64,
     under_way: bool,
     inbox: Vec<u8>,
-    told: mpsc::Sender<Told>,
+    events: mpsc::Sender<Seen>,
 }
 
 impl Stream {
-    pub(crate) const fn new(role: Role, bytes: u64, told: mpsc::Sender<Told>) -> Self {
+    pub(crate) const fn new(role: Role, bytes: u64, events: mpsc::Sender<Seen>) -> Self {
         Self {
             role,
             bytes,
             done: 0,
             under_way: false,
             inbox: Vec::new(),
-            told,
+            events,
         }
     }
 
-    fn tell(&self, told: Told) {
+    fn report(&self, events: Seen) {
         // Who does not wait for it does not need it.
-        let _ = self.told.send(told);
+        let _ = self.events.send(events);
     }
 }
 
@@ -93,7 +93,7 @@ impl App for Stream {
                     self.done += 1;
                 }
             }
-            Event::Closed(reason) => self.tell(Told::Over(self.done, reason)),
+            Event::Closed(reason) => self.report(Seen::Over(self.done, reason)),
             Event::Delivered if self.role != Role::Takes && self.done == self.bytes => {
                 session.close(now, 0, "done");
             }
@@ -112,7 +112,7 @@ impl App for Stream {
         let stats = session.stats();
         if !self.under_way && stats.data_acked.max(stats.data_received) > UNDER_WAY {
             self.under_way = true;
-            self.tell(Told::UnderWay);
+            self.report(Seen::UnderWay);
         }
     }
 }

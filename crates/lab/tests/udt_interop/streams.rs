@@ -8,7 +8,7 @@ use super::{
     HOSTS, MANNERS, PAYLOAD,
     peer::program,
     run::{BOTH, Listens, Setting, run, trouble, words},
-    stream::{Role, Stream, Told},
+    stream::{Role, Seen, Stream},
     together,
 };
 
@@ -32,14 +32,16 @@ impl Case {
     }
 
     pub(crate) fn run_against(&self, action: &[String]) {
-        let (told, heard) = mpsc::channel();
+        let (events, received) = mpsc::channel();
         let (role, bytes) = (self.role, self.bytes);
-        let make = move || Stream::new(role, bytes, told.clone());
+        let make = move || Stream::new(role, bytes, events.clone());
         let ((), (well, said)) = run(&self.setting, action, make, |_| {
             for _ in 0..self.setting.connections {
-                let over = heard.iter().find(|told| matches!(told, Told::Over(..)));
+                let over = received
+                    .iter()
+                    .find(|events| matches!(events, Seen::Over(..)));
                 match over {
-                    Some(Told::Over(done, _)) if done == bytes => {}
+                    Some(Seen::Over(done, _)) if done == bytes => {}
                     other => panic!("{self:?}: {other:?}"),
                 }
             }

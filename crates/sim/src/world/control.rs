@@ -18,12 +18,12 @@ impl World<'_> {
         self.arm_lane(from);
         let to = from ^ 1;
         self.network.note(self.now, Mark::Control, to, 0);
-        self.hear(to);
+        self.read_lane(to);
         self.drain(to)
     }
 
     /// The end `to` hears what its peer's lane holds for it.
-    pub(super) fn hear(&mut self, to: u32) {
+    pub(super) fn read_lane(&mut self, to: u32) {
         let now = self.now;
         while let Some(lane) = &mut self.lanes[(to ^ 1) as usize] {
             let end = &mut self.ends[to as usize];

@@ -22,7 +22,7 @@ fn deliver(
         share: b"s".to_vec(),
         path: to.as_bytes().to_vec(),
     };
-    victim.say(&Message::Request {
+    victim.send(&Message::Request {
         direction: Direction::Put,
         tag: [1; 8],
         places: vec![place],
@@ -312,14 +312,14 @@ fn an_upload_with_another_key_continues_where_all_keys_are_one_persons() {
             share: b"s".to_vec(),
             path: Vec::new(),
         };
-        victim.say(&Message::Request {
+        victim.send(&Message::Request {
             direction: Direction::Put,
             tag: [1; 8],
             places: vec![place],
             ask: Box::default(),
         });
         let entries = vec![file("large", 0o644, &content).0];
-        victim.say(&Message::Entries { first: 0, entries });
+        victim.send(&Message::Entries { first: 0, entries });
         let mut wanted = None;
         victim.has_said(|m| {
             if let Message::Want { ranges, .. } = m {
@@ -367,14 +367,14 @@ fn who_sends_and_reads_no_answer_is_told_that_and_not_of_the_disk() {
         share: b"s".to_vec(),
         path: Vec::new(),
     };
-    deaf.say(&Message::Request {
+    deaf.send(&Message::Request {
         direction: Direction::Put,
         tag: [1; 8],
         places: vec![place],
         ask: Box::default(),
     });
     let size = 64 << 20;
-    deaf.say(&Message::Entries {
+    deaf.send(&Message::Entries {
         first: 0,
         entries: vec![entry(Kind::File, "large", 0o644, size)],
     });
@@ -383,7 +383,7 @@ fn who_sends_and_reads_no_answer_is_told_that_and_not_of_the_disk() {
     let long = format!("{}{journal}", format!("{}/", "x".repeat(200)).repeat(19));
     for first in (1..=400).step_by(10) {
         let entries = vec![entry(Kind::File, &long, 0o644, 5); 10];
-        deaf.say(&Message::Entries { first, entries });
+        deaf.send(&Message::Entries { first, entries });
     }
     let load = vec![7; 512 << 10];
     for at in (0..size).step_by(load.len()) {

@@ -26,7 +26,7 @@ impl Victim<Server> {
     }
 
     fn asks(&mut self, share: &str) {
-        self.say(&Message::Request {
+        self.send(&Message::Request {
             direction: Direction::Put,
             tag: [1; 8],
             places: vec![Place {
@@ -71,7 +71,7 @@ fn who_asked_and_moves_nothing_leaves_later() {
     victim.wait(Duration::from_mins(9));
     assert!(!victim.line.is_closed());
     // A word is enough.
-    victim.say(&Message::Roots(Vec::new()));
+    victim.send(&Message::Roots(Vec::new()));
     assert_eq!(
         victim.wait(Duration::from_hours(1)),
         Duration::from_mins(9) + IDLE

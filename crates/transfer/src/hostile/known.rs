@@ -21,7 +21,7 @@ fn fetched(entries: &[(Entry, &[u8])]) -> (tempfile::TempDir, Outcome) {
     let client = Download::new(&[from], &tmp.path().join("home"), options).unwrap();
     let handle = client.handle();
     let mut victim = Victim::new(client);
-    victim.say(&Message::Accepted {
+    victim.send(&Message::Accepted {
         version: VERSION,
         one_file: false,
     });
@@ -91,7 +91,7 @@ fn a_server_learns_nothing_of_what_was_not_listed_to_it() {
         };
         let client = Upload::new(&[tmp.path().join("listed")], &to, Options::default()).unwrap();
         let mut victim = Victim::new(client);
-        victim.say(&Message::Accepted {
+        victim.send(&Message::Accepted {
             version: VERSION,
             one_file: false,
         });
@@ -109,10 +109,10 @@ fn a_server_learns_nothing_of_what_was_not_listed_to_it() {
         }
         assert_eq!(listed, [b"listed"]);
         for message in messages {
-            victim.say(message);
+            victim.send(message);
         }
-        let told = victim.has_said(|m| matches!(m, Message::Blocks { .. } | Message::Roots(_)));
-        assert!(!told, "{messages:?}");
+        let reported = victim.has_said(|m| matches!(m, Message::Blocks { .. } | Message::Roots(_)));
+        assert!(!reported, "{messages:?}");
         // What is wanted beyond the list ends the session; of files that are not in it nothing is told.
         let ends = !matches!(
             messages[0],

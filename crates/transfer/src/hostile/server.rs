@@ -23,7 +23,7 @@ fn fetch(
     let client = Download::new(&from, to, options).unwrap();
     let handle: Handle = client.handle();
     let mut victim = Victim::new(client);
-    victim.say(&Message::Accepted {
+    victim.send(&Message::Accepted {
         version: VERSION,
         one_file,
     });
@@ -282,19 +282,19 @@ fn a_file_that_was_to_be_listed_again_and_was_not_is_no_success() {
     let client = Download::new(&[from], &home, options).unwrap();
     let handle = client.handle();
     let mut victim = Victim::new(client);
-    victim.say(&Message::Accepted {
+    victim.send(&Message::Accepted {
         version: VERSION,
         one_file: false,
     });
     let entries = vec![file("a", 0o644, b"aa").0];
-    victim.say(&Message::Entries { first: 0, entries });
-    victim.say(&Message::Failed {
+    victim.send(&Message::Entries { first: 0, entries });
+    victim.send(&Message::Failed {
         file: 0,
         code: Code::SourceChanged,
         again: true,
         text: Vec::new(),
     });
-    victim.say(&Message::End { entries: 1 });
+    victim.send(&Message::End { entries: 1 });
     victim.until_finished();
     let out = handle.outcome().unwrap();
     assert_eq!(out.error.unwrap().code, Code::SourceChanged);

@@ -35,7 +35,7 @@ pub(super) fn check_there(
         is_worth_reading(target, size, stop)?;
     }
     match reread {
-        Some(told) => reread::root(target, size, zeros, told, (scratch, stop)),
+        Some(options) => reread::root(target, size, zeros, options, (scratch, stop)),
         None if zeros => check_sparse(target, size, scratch, stop),
         None => check(target, size, scratch, stop).map(|root| (root, false)),
     }
@@ -130,9 +130,9 @@ mod tests {
         let (stop, mut scratch) = (Stop::default(), Pages::default());
         // It would take long.
         file.set_len(1 << 40).unwrap();
-        for told in [None, Some(Reread::default())] {
+        for options in [None, Some(Reread::default())] {
             let with = (&mut scratch, &stop);
-            assert!(check_there(&target, 1 << 40, false, told.as_ref(), with).is_err());
+            assert!(check_there(&target, 1 << 40, false, options.as_ref(), with).is_err());
         }
         let with = (&mut scratch, &stop);
         assert!(check_there(&target, 1 << 40, true, None, with).is_ok());

@@ -28,7 +28,7 @@ const VERIFY: usize = 16;
 
 impl Receiver {
     /// How much the destination can take.
-    pub(super) fn look_at_space(&mut self) {
+    pub(super) fn check_space(&mut self) {
         let root = self.tree.root();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let free = confine::open_beneath(&root, b"", flags).and_then(|dir| Ok(dir.statvfs()?));
@@ -448,7 +448,7 @@ impl Receiver {
     }
 
     /// Tells what is wanted; every entry listed so far is decided on.
-    pub(super) fn tell_wants(&mut self) {
+    pub(super) fn send_wants(&mut self) {
         let set: RangeSet = self.wants.drain(..).collect();
         let ranges: Vec<_> = set.iter().collect();
         let upto = self.table.next();

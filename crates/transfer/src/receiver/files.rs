@@ -336,7 +336,7 @@ impl Receiver {
             self.wish(start + block.start..start + block.end);
         }
         if !bad.is_empty() {
-            self.tell_wants();
+            self.send_wants();
         }
         self.settle(number);
     }
@@ -544,7 +544,7 @@ impl Receiver {
             .reread
             .clone()
             .filter(|_| !bad)
-            .map(|told| (told, None));
+            .map(|options| (options, None));
         if let Some(State::Part(part)) = self.table.get_mut(number).map(|s| &mut s.item.state) {
             part.compared = Some(COMMITTED);
             if let Some((_, tree)) = &mut reread {
@@ -553,7 +553,7 @@ impl Receiver {
                 *tree = Some(Box::new(values));
             }
         }
-        let reread = reread.and_then(|(told, tree)| Some((told, tree?)));
+        let reread = reread.and_then(|(options, tree)| Some((options, tree?)));
         let disks = self.disks.clone();
         self.pool.push(WriteJob::Commit {
             number,

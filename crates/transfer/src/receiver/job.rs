@@ -255,7 +255,7 @@ impl Job for WriteJob {
                 reread,
             } => {
                 let disks = disks.as_deref();
-                let reread = reread.as_ref().map(|told| (told, scratch));
+                let reread = reread.as_ref().map(|options| (options, scratch));
                 WriteDone::Small(write_small(&files, tag, disks, reread, stop))
             }
             Self::Load(load) => {
@@ -367,14 +367,14 @@ fn lost(
     reread: &mut Option<(&Reread, &mut Pages)>,
     stop: &Stop,
 ) -> io::Result<bool> {
-    let Some((told, scratch)) = reread else {
+    let Some((options, scratch)) = reread else {
         return Ok(false);
     };
     Ok(!reread::holds(
         &file.target,
         part,
         &file.bytes,
-        told,
+        options,
         (scratch, stop),
     )?)
 }
@@ -492,10 +492,10 @@ fn lost_blocks(
     reread: Option<(Reread, Box<BlockTree>)>,
     with: (&mut Pages, &Stop),
 ) -> Result<(), Ending> {
-    let Some((told, tree)) = reread else {
+    let Some((options, tree)) = reread else {
         return Ok(());
     };
-    match reread::wrong_blocks(target, part, &tree, &told, with) {
+    match reread::wrong_blocks(target, part, &tree, &options, with) {
         Ok(wrong) if wrong.is_empty() => Ok(()),
         Ok(wrong) => Err(Ending::Lost(Some((tree, wrong)))),
         Err(e) => Err(Ending::NotOnDisk(e)),

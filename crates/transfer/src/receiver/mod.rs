@@ -362,8 +362,8 @@ impl Receiver {
 
     /// When workers are to be looked after, or a report or a write is due though nothing arrives.
     pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
-        let (_, told, at) = &self.reported;
-        let report = at.filter(|_| *told != self.tally && !self.is_finished());
+        let (_, tally, at) = &self.reported;
+        let report = at.filter(|_| *tally != self.tally && !self.is_finished());
         let report = report.map(|at| at + REPORT_AFTER);
         let write = self.staging.since.map(|since| since + place::LINGER);
         let answer = self.pool.next_answer(now);
@@ -372,7 +372,7 @@ impl Receiver {
     }
 
     /// Says that there is work to be done yet: how far it is, though nothing changed.
-    pub(crate) fn tell_that_it_works(&mut self) {
+    pub(crate) fn send_keep_alive(&mut self) {
         self.out.push(&Message::Report {
             resolved: self.reported.0,
             tally: self.tally,
@@ -430,9 +430,9 @@ impl Receiver {
                         "the manifest is out of order or too far ahead",
                     ));
                 }
-                self.look_at_space();
+                self.check_space();
                 entries.iter().try_for_each(|e| self.decide(e))?;
-                self.tell_wants();
+                self.send_wants();
                 Ok(())
             }
             Message::End { entries }
@@ -497,10 +497,10 @@ impl Receiver {
 
     fn report(&mut self, now: Instant) {
         self.progress.set(&self.tally);
-        let (resolved, told, at) = &mut self.reported;
+        let (resolved, tally, at) = &mut self.reported;
         let first = self.table.first();
         let at = *at.get_or_insert(now);
-        let changed = *resolved != first || *told != self.tally;
+        let changed = *resolved != first || *tally != self.tally;
         let due = first - *resolved >= REPORT_EVERY || now.since(at) >= REPORT_AFTER;
         if changed && due && !self.is_finished() {
             self.reported = (first, self.tally, Some(now));
@@ -548,10 +548,10 @@ impl Receiver {
 
     /// Something that both sides should know.
     fn warn(&mut self, text: String) {
-        self.tell(Code::Ok, text);
+        self.record(Code::Ok, text);
     }
 
-    fn tell(&mut self, code: Code, text: String) {
+    fn record(&mut self, code: Code, text: String) {
         self.out.push(&Message::Trouble {
             file: NOT_LISTED,
             code,
@@ -604,7 +604,7 @@ impl Receiver {
             WriteDone::Committed { number, ending } => self.committed(number, ending),
             WriteDone::Finished { problems, synced } => {
                 for (code, text) in problems {
-                    self.tell(code, text);
+                    self.record(code, text);
                 }
                 if self.stage < Stage::Finishing {
                     return self.folders_closed();

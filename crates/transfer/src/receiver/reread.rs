@@ -55,7 +55,7 @@ impl Reread {
 struct OnDisk<'a> {
     file: File,
     direct: bool,
-    told: &'a Reread,
+    options: &'a Reread,
 }
 
 impl<'a> OnDisk<'a> {
@@ -64,23 +64,27 @@ impl<'a> OnDisk<'a> {
         target: &Target,
         name: &[u8],
         size: u64,
-        told: &'a Reread,
+        options: &'a Reread,
         stop: &Stop,
     ) -> io::Result<Self> {
         let file = confine::open_to_read(&target.dir, name)?;
         if file.stat()?.st_size.cast_unsigned() != size {
             return Err(io::Error::other("its size is another"));
         }
-        if !told.unsynced {
+        if !options.unsynced {
             stop.sync(|| file.sync_data())?;
         }
         // Also for file systems that take direct reads and serve them from their cache.
         file.advise(Advice::DontNeed)?;
         let direct = file.set_direct(true).is_ok();
         if !direct {
-            told.cached.store(true, Relaxed);
+            options.cached.store(true, Relaxed);
         }
-        Ok(Self { file, direct, told })
+        Ok(Self {
+            file,
+            direct,
+            options,
+        })
     }
 
     /// Fills `into` with block `index` of a file of `size` bytes.
@@ -106,7 +110,7 @@ impl<'a> OnDisk<'a> {
                     // Its disk wants other borders than pages have.
                     self.file.set_direct(false)?;
                     self.direct = false;
-                    self.told.cached.store(true, Relaxed);
+                    self.options.cached.store(true, Relaxed);
                 }
                 Err(e) => return Err(e.into()),
             }
@@ -143,10 +147,10 @@ pub(super) fn root(
     target: &Target,
     size: u64,
     zeros: bool,
-    told: &Reread,
+    options: &Reread,
     (scratch, stop): (&mut Pages, &Stop),
 ) -> io::Result<Checked> {
-    let mut disk = OnDisk::open(target, &target.name, size, told, stop)?;
+    let mut disk = OnDisk::open(target, &target.name, size, options, stop)?;
     let mut tree = BlockTree::new(size);
     if zeros {
         let mut holes: RangeSet = std::iter::once(0..size).collect();
@@ -172,11 +176,11 @@ pub(super) fn wrong_blocks(
     target: &Target,
     part: &[u8],
     tree: &BlockTree,
-    told: &Reread,
+    options: &Reread,
     (scratch, stop): (&mut Pages, &Stop),
 ) -> io::Result<Vec<u64>> {
     let size = tree.size();
-    let mut disk = OnDisk::open(target, part, size, told, stop)?;
+    let mut disk = OnDisk::open(target, part, size, options, stop)?;
     let mut wrong = Vec::new();
     for (index, value) in tree.values() {
         stop.check()?;
@@ -205,11 +209,11 @@ pub(super) fn holds(
     target: &Target,
     part: &[u8],
     bytes: &[u8],
-    told: &Reread,
+    options: &Reread,
     (scratch, stop): (&mut Pages, &Stop),
 ) -> io::Result<bool> {
     let size = bytes.len() as u64;
-    let mut disk = OnDisk::open(target, part, size, told, stop)?;
+    let mut disk = OnDisk::open(target, part, size, options, stop)?;
     let len = disk.read(0, size, scratch)?;
     Ok(scratch[..len] == *bytes)
 }
@@ -241,8 +245,8 @@ mod tests {
         }
         tree.set_hole(&(2 * BLOCK..4 * BLOCK));
         let target = Target::for_test(tmp.path());
-        let (told, stop, mut scratch) = (Reread::default(), Stop::default(), Pages::default());
-        let mut wrong = || wrong_blocks(&target, b"f", &tree, &told, (&mut scratch, &stop));
+        let (options, stop, mut scratch) = (Reread::default(), Stop::default(), Pages::default());
+        let mut wrong = || wrong_blocks(&target, b"f", &tree, &options, (&mut scratch, &stop));
         assert_eq!(wrong().unwrap(), Vec::<u64>::new());
         file.write_all_at(b"x", BLOCK + 7).unwrap();
         file.write_all_at(b"x", 3 * BLOCK).unwrap();
@@ -251,11 +255,11 @@ mod tests {
         file.set_len(size - 1).unwrap();
         assert!(wrong().is_err());
         let whole = std::fs::read(tmp.path().join("f")).unwrap();
-        let found = root(&target, size - 1, false, &told, (&mut scratch, &stop)).unwrap();
+        let found = root(&target, size - 1, false, &options, (&mut scratch, &stop)).unwrap();
         assert_eq!(found, (blake3::hash(&whole).into(), false));
         let small: &[u8] = b"12345";
         std::fs::write(tmp.path().join("g"), small).unwrap();
-        let mut holds = |bytes| holds(&target, b"g", bytes, &told, (&mut scratch, &stop));
+        let mut holds = |bytes| holds(&target, b"g", bytes, &options, (&mut scratch, &stop));
         assert!(holds(small).unwrap());
         assert!(!holds(b"12346").unwrap());
         assert!(holds(b"1234").is_err());

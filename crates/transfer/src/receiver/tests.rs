@@ -147,7 +147,7 @@ fn a_disk_that_does_not_take_it_is_no_success_and_is_not_trusted_later() {
     assert!(error.text.contains("Input/output error"), "{error}");
     assert!(!error.fix.is_empty());
     // The sender hears it before it hears that all is over.
-    let told = said.iter().position(|m| {
+    let reported = said.iter().position(|m| {
         matches!(
             m,
             Message::Trouble {
@@ -160,7 +160,7 @@ fn a_disk_that_does_not_take_it_is_no_success_and_is_not_trusted_later() {
     let over = said
         .iter()
         .position(|m| matches!(m, Message::Finished { .. }));
-    assert!(told.unwrap() < over.unwrap(), "{said:?}");
+    assert!(reported.unwrap() < over.unwrap(), "{said:?}");
     drop(receiver);
     // Everything looks right, in the page cache.
     assert_eq!(fs::read(tmp.path().join("c")).unwrap(), vec![7; 70_000]);

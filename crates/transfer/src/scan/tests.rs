@@ -290,10 +290,13 @@ fn state_is_left_out_and_named_and_what_looks_like_it_is_sent() {
     sent.sort();
     users.sort();
     assert_eq!(sent, users);
-    let told: Vec<_> = problems.iter().map(|p| &p.text).collect();
-    assert_eq!(told.len(), ours.len(), "{told:?}");
+    let reported: Vec<_> = problems.iter().map(|p| &p.text).collect();
+    assert_eq!(reported.len(), ours.len(), "{reported:?}");
     for name in &ours {
-        assert!(told.iter().any(|text| text.starts_with(name)), "{told:?}");
+        assert!(
+            reported.iter().any(|text| text.starts_with(name)),
+            "{reported:?}"
+        );
     }
     drop(live);
 }

@@ -127,7 +127,7 @@ impl Sender {
             to_send: pieces.into_iter().collect(),
             queued: true,
             repairs: 0,
-            told: 0,
+            block_requests: 0,
             mapped: !sparse,
             zeros,
             unread,

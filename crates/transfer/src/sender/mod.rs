@@ -91,7 +91,7 @@ struct Large {
     /// How often it was hashed anew.
     repairs: u32,
     /// How often the values of its blocks have been asked for.
-    told: u32,
+    block_requests: u32,
     /// Holes are known.
     mapped: bool,
     /// Only checked by the receiver, and stores less than its size: blocks of zeros count as holes.
@@ -244,7 +244,7 @@ impl Sender {
     }
 
     /// Says that there is work to be done yet: a root of nothing.
-    pub(crate) fn tell_that_it_works(&mut self) {
+    pub(crate) fn send_keep_alive(&mut self) {
         self.out.push(&Message::Roots(Vec::new()));
     }
 
@@ -264,11 +264,11 @@ impl Sender {
         self.list(session);
         self.feed(session);
         self.hash(session);
-        self.tell_roots(session);
-        self.tell_blocks(session);
+        self.send_roots(session);
+        self.send_blocks(session);
         let listed = self.found.is_none() && self.backlog.is_empty() && self.relist.is_empty();
-        let told = self.unsettled == 0 && self.new_roots.is_empty();
-        if listed && told && !self.ended && self.fault.is_none() {
+        let reported = self.unsettled == 0 && self.new_roots.is_empty();
+        if listed && reported && !self.ended && self.fault.is_none() {
             self.ended = true;
             self.out.push(&Message::End {
                 entries: self.table.next(),
@@ -555,7 +555,7 @@ impl Sender {
         }
     }
 
-    fn tell_roots(&mut self, session: &dyn Session) {
+    fn send_roots(&mut self, session: &dyn Session) {
         while !self.new_roots.is_empty() && has_room(&self.out, session) {
             let n = self.new_roots.len().min(TARGET_FRAME / 40);
             let roots = self.new_roots.drain(..n).collect();
@@ -568,8 +568,8 @@ impl Sender {
         if let Some(slot) = self.table.get_mut(file)
             && let Body::Large(large) = &mut slot.item.body
         {
-            large.told += 1;
-            if large.told > 1 {
+            large.block_requests += 1;
+            if large.block_requests > 1 {
                 return Err(too_often());
             }
             self.telling.push_back((file, 0));
@@ -578,7 +578,7 @@ impl Sender {
     }
 
     /// Tells values of blocks that were asked for, as many as there is room for.
-    fn tell_blocks(&mut self, session: &dyn Session) {
+    fn send_blocks(&mut self, session: &dyn Session) {
         while has_room(&self.out, session)
             && let Some((file, first)) = self.telling.front_mut()
         {

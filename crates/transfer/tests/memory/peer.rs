@@ -64,7 +64,7 @@ impl Victim {
         let shares = vec![Share::open("s", root, Access::ReadWrite).unwrap()];
         let policy = Policy::new(shares, Allow::Any, false);
         let mut victim = Self::new(Box::new(Server::new(Arc::new(policy), None)));
-        assert!(victim.say(request));
+        assert!(victim.send(request));
         victim
     }
 
@@ -81,12 +81,12 @@ impl Victim {
         };
         let client = Download::new(&[from], to, options).unwrap();
         let mut victim = Self::new(Box::new(client));
-        assert!(victim.say(&Frame::of(2).n(VERSION).byte(0).0));
+        assert!(victim.send(&Frame::of(2).n(VERSION).byte(0).0));
         victim
     }
 
     /// Gives it a frame, if the stream's window takes that.
-    pub(crate) fn say(&mut self, body: &[u8]) -> bool {
+    pub(crate) fn send(&mut self, body: &[u8]) -> bool {
         let room = WINDOW - self.line.arrived.len();
         if self.line.is_closed() || body.len() + 4 > room {
             return false;
@@ -136,7 +136,7 @@ impl Victim {
     }
 
     /// Takes what it has written, and returns the bodies of the frames of one kind.
-    pub(crate) fn heard(&mut self, kind: u8) -> Vec<Vec<u8>> {
+    pub(crate) fn received(&mut self, kind: u8) -> Vec<Vec<u8>> {
         let written = std::mem::take(&mut self.line.written);
         let mut r = Reader::new(&written);
         let mut all = Vec::new();
@@ -152,9 +152,9 @@ impl Victim {
     /// Until it has said something of `kind`.
     pub(crate) fn until(&mut self, kind: u8) -> Vec<Vec<u8>> {
         loop {
-            let heard = self.heard(kind);
-            if !heard.is_empty() {
-                return heard;
+            let received = self.received(kind);
+            if !received.is_empty() {
+                return received;
             }
             assert_eq!(self.line.closed, None);
             self.turn();

@@ -37,7 +37,7 @@ fn bounded(play: impl FnOnce(&Path) -> Victim) -> Victim {
 /// Says the same until it is held back, the session is closed, or `times` are over.
 fn repeat(victim: &mut Victim, times: usize, body: &[u8]) {
     for _ in 0..times {
-        if !victim.say(body) {
+        if !victim.send(body) {
             return;
         }
     }
@@ -54,7 +54,7 @@ fn sends(dir: &Path, size: u64) -> Victim {
     let mut victim = Victim::server(dir, true, false);
     victim.until(4);
     // The folder itself is entry 0.
-    assert!(victim.say(&Frame::of(6).n(2).range(0, size).0));
+    assert!(victim.send(&Frame::of(6).n(2).range(0, size).0));
     victim.until(8);
     victim
 }
@@ -85,7 +85,7 @@ fn values_of_blocks_are_told_as_they_are_read() {
     assert_eq!(victim.line.closed.take().unwrap().0, 20);
     let mut victim = bounded(|dir| {
         let mut victim = sends(dir, 100 << 30);
-        assert!(victim.say(&Frame::of(11).n(1).0));
+        assert!(victim.send(&Frame::of(11).n(1).0));
         assert!(
             victim.line.written.len() < 2 << 20,
             "{}",
@@ -113,7 +113,7 @@ fn a_folder_that_is_listed_again_and_again() {
         for n in 0..2_000 {
             let body = first(n * 10).n(10).entry(1, 0, path, 0, 0);
             let body = (1..10).fold(body, |body, _| body.entry(1, path.len(), b"", 0, 0));
-            assert!(victim.say(&body.0));
+            assert!(victim.send(&body.0));
             if n % 16 == 0 {
                 victim.settle();
             }
@@ -136,7 +136,7 @@ fn names_that_are_long_and_told_short() {
             .entry(1, 0, &path[..path.len() - 200], 0, 0);
         let shared = path.len() - 200;
         let body = (1..count).fold(body, |body, _| body.entry(1, shared, b"", 0, 0));
-        victim.say(&body.0);
+        victim.send(&body.0);
         victim
     });
 }
@@ -152,7 +152,7 @@ fn entries_that_are_listed_and_never_over() {
             for n in 0..65_536u64 {
                 let name = [names, format!("{n:06}").as_bytes()].concat();
                 let body = Frame::of(4).n(n).n(1).entry(0, 0, &name, size, 0);
-                if !victim.say(&body.0) {
+                if !victim.send(&body.0) {
                     break;
                 }
             }
@@ -242,7 +242,7 @@ fn answers_that_nobody_reads() {
                 5,
                 5,
             );
-            if !victim.say(&body.0) {
+            if !victim.send(&body.0) {
                 break;
             }
         }
@@ -255,7 +255,7 @@ fn answers_that_nobody_reads() {
             victim.turn();
         }
         let word = Frame::of(9).n((1 << 62) - 1).byte(5).byte(0).prefixed(b"x");
-        assert!(victim.say(&word.0), "{:?}", victim.line.closed);
+        assert!(victim.send(&word.0), "{:?}", victim.line.closed);
         victim
     });
     assert_eq!(victim.line.closed, None);
@@ -281,7 +281,7 @@ fn a_plan_that_nobody_reads() {
             } else {
                 let link = Frame(Vec::new()).entry(2, 0, &path, 0, 0).prefixed(b"/").0;
                 for n in 0..100_000u64 {
-                    if !victim.say(&Frame::of(4).n(n).n(1).raw(&link).0) {
+                    if !victim.send(&Frame::of(4).n(n).n(1).raw(&link).0) {
                         break;
                     }
                 }
@@ -305,7 +305,7 @@ fn words_about_files_that_failed() {
             fs::write(dir.join("f"), "f").unwrap();
             let mut victim = Victim::server(dir, get, false);
             victim.reads = true;
-            let say = |words: &[u8]| {
+            let send = |words: &[u8]| {
                 let frame = if get {
                     Frame::of(10).n(0)
                 } else {
@@ -315,9 +315,9 @@ fn words_about_files_that_failed() {
                 let frame = if get { frame } else { frame.byte(0) };
                 frame.prefixed(words).0
             };
-            repeat(&mut victim, 5_000, &say(&words[..8 << 10]));
+            repeat(&mut victim, 5_000, &send(&words[..8 << 10]));
             assert_eq!(victim.line.closed, None);
-            repeat(&mut victim, 5_000, &say(&words));
+            repeat(&mut victim, 5_000, &send(&words));
             victim
         });
         assert_eq!(long.line.closed.unwrap().0, 20);
@@ -330,7 +330,7 @@ fn a_byte_of_every_block() {
         let mut victim = Victim::client(&dir.join("to"));
         victim.reads = true;
         let size = 1 << 40;
-        assert!(victim.say(&Frame::of(4).n(0).n(1).entry(0, 0, b"f", size, 0).0));
+        assert!(victim.send(&Frame::of(4).n(0).n(1).entry(0, 0, b"f", size, 0).0));
         for block in 0..size / MIB {
             if let Err(e) = victim.place(block * MIB + 5, b"x") {
                 victim.line.closed = Some((20, e.0));
@@ -352,7 +352,7 @@ fn a_byte_of_each_of_many_files() {
         for n in 0..5_000 {
             let name = format!("{n:06}");
             let body = Frame::of(4).n(n).n(1).entry(0, 0, name.as_bytes(), size, 0);
-            assert!(victim.say(&body.0));
+            assert!(victim.send(&body.0));
             if let Err(e) = victim.place(n * size + 5, b"x") {
                 victim.line.closed = Some((20, e.0));
                 break;
@@ -370,7 +370,7 @@ fn holes_in_small_pieces() {
         let victim = bounded(|dir| {
             let mut victim = Victim::client(&dir.join("to"));
             victim.reads = true;
-            assert!(victim.say(&Frame::of(4).n(0).n(1).entry(0, 0, b"f", 1 << 60, 0).0));
+            assert!(victim.send(&Frame::of(4).n(0).n(1).entry(0, 0, b"f", 1 << 60, 0).0));
             for n in 0..1_000u64 {
                 let pieces = 5_000;
                 let body = Frame::of(7).n(pieces).n(n * pieces * step).n(1);
@@ -389,9 +389,9 @@ fn a_file_of_holes_whose_root_differs() {
         let mut victim = Victim::client(&dir.join("to"));
         let blocks = 150_000u64;
         let size = blocks * MIB;
-        assert!(victim.say(&Frame::of(4).n(0).n(1).entry(0, 0, b"f", size, 0).0));
-        assert!(victim.say(&Frame::of(7).range(0, size).0));
-        assert!(victim.say(&Frame::of(8).n(1).n(1).raw(&[9; 32]).0));
+        assert!(victim.send(&Frame::of(4).n(0).n(1).entry(0, 0, b"f", size, 0).0));
+        assert!(victim.send(&Frame::of(7).range(0, size).0));
+        assert!(victim.send(&Frame::of(8).n(1).n(1).raw(&[9; 32]).0));
         victim.until(11);
         // The holes are the same, but for two; all are then hashed as they are stored.
         let hole = b"farhaul: this block is a hole...";
@@ -401,7 +401,7 @@ fn a_file_of_holes_whose_root_differs() {
                 7 | 149_999 => body.raw(&[1; 32]),
                 _ => body.raw(hole),
             });
-            assert!(victim.say(&body.0));
+            assert!(victim.send(&body.0));
         }
         let wanted = victim.until(13);
         let expected = Frame(Vec::new())

@@ -269,7 +269,7 @@ impl Client<'_> {
         let (mut batch, since) = (TxBuf::default(), clock::now());
         loop {
             // One question at a time, and the next when its answer has left.
-            let more = self.link.out.is_empty() && self.hear()?;
+            let more = self.link.out.is_empty() && self.receive()?;
             self.end.poll_control(&mut self.link.out);
             self.link.flush()?;
             let now = clock::now();
@@ -310,7 +310,7 @@ impl Client<'_> {
     }
 
     /// Hears what it says and answers one question; whether there was one.
-    fn hear(&mut self) -> Result<bool, Failure> {
+    fn receive(&mut self) -> Result<bool, Failure> {
         let broke = |e: &dyn std::fmt::Display| {
             let text = format!("the client broke the protocol: {e}");
             Failure::new(Exit::Protocol, text)
@@ -446,12 +446,12 @@ impl Server<'_> {
                 news = self.end.on_control(now, &[]).map_err(broke)?;
             }
             if let Some(news) = news {
-                let told = self.tell();
+                let sent = self.send_answers();
                 // All of a file is here, whether or not the server hears of it.
                 return if news == News::Done {
                     Ok(news)
                 } else {
-                    told.map(|()| news)
+                    sent.map(|()| news)
                 };
             }
             if ended {
@@ -481,7 +481,7 @@ impl Server<'_> {
     }
 
     /// Waits until the server has been told everything.
-    fn tell(&mut self) -> Result<(), Failure> {
+    fn send_answers(&mut self) -> Result<(), Failure> {
         self.link.flush()?;
         while !self.link.out.is_empty() {
             self.link.wait(PollFlags::empty(), None)?;

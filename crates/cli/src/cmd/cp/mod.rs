@@ -29,7 +29,7 @@ mod plan;
 
 pub(crate) use args::Args;
 use job::Job;
-use plan::Told;
+use plan::DryRun;
 
 use crate::{
     bar::{Bar, Style},
@@ -47,14 +47,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let job = Job::of(&args.paths)?;
     let put = job.is_put();
     let mut options = args.options(put)?;
-    let told = Told::default();
-    options.plan = args.dry_run.then(|| told.sink(args.json, args.quiet));
+    let planned = DryRun::default();
+    options.plan = args.dry_run.then(|| planned.sink(args.json, args.quiet));
     let mut run = Run {
         args,
         put,
         job,
         options,
-        told,
+        planned,
         bridge: None,
     };
     run.job.readable().map_err(|e| run.failure(None, &e))?;
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(e) = &outcome.error {
         return Err(run.failure(Some(&outcome.summary), e));
     }
-    run.say(&outcome.summary);
+    run.print_summary(&outcome.summary);
     Ok(())
 }
 
@@ -75,17 +75,17 @@ struct Run<'a> {
     /// What every attempt is made with.
     options: Options,
     /// What a dry run would do.
-    told: Told,
+    planned: DryRun,
     /// The server that ssh started for this copy.
     bridge: Option<Bridge>,
 }
 
 impl Run<'_> {
-    fn say(&self, summary: &Summary) {
+    fn print_summary(&self, summary: &Summary) {
         if self.args.json {
             out::json(&self.object(summary));
         } else if !self.args.quiet && self.args.dry_run {
-            say!("{}", self.told.line(summary, &self.destination()));
+            say!("{}", self.planned.line(summary, &self.destination()));
         } else if !self.args.quiet {
             say!("{}", summary.line());
             if let Some((why, share)) = summary.limit().filter(|(_, share)| *share >= 0.1) {
@@ -121,16 +121,16 @@ impl Run<'_> {
     fn object(&self, summary: &Summary) -> Value {
         let mut object = serde_json::to_value(summary).unwrap_or(Value::Null);
         if self.args.dry_run {
-            self.told.add_to(&mut object);
+            self.planned.add_to(&mut object);
         }
         object
     }
 
     fn failure(&self, summary: Option<&Summary>, e: &TransferError) -> Failure {
         if let Some(summary) = summary {
-            let quiet = self.args.json || self.args.quiet || self.told.is_empty(summary);
+            let quiet = self.args.json || self.args.quiet || self.planned.is_empty(summary);
             if self.args.dry_run && !quiet {
-                say!("{}", self.told.line(summary, &self.destination()));
+                say!("{}", self.planned.line(summary, &self.destination()));
             }
             let done = summary.files.sent + summary.files.skipped + summary.bytes_payload > 0;
             if done && !self.args.json && !self.args.quiet && !self.args.dry_run {
@@ -150,7 +150,7 @@ impl Run<'_> {
         // The transfer knows that it was interrupted, not by which signal.
         object["exit"]["code"] = exit.code().into();
         object["exit"]["name"] = exit.name().into();
-        Failure::from(e).told(object)
+        Failure::from(e).with_object(object)
     }
 
     /// Has ssh start a server, if that is how the far side is reached.

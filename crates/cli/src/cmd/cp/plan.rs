@@ -10,7 +10,7 @@ use crate::out;
 
 /// What was told.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told(Arc<Mutex<Count>>);
+pub(super) struct DryRun(Arc<Mutex<Count>>);
 
 #[derive(Debug, Default)]
 struct Count {
@@ -19,14 +19,14 @@ struct Count {
     entries: Vec<Value>,
 }
 
-impl Told {
+impl DryRun {
     /// Where the transfer tells its plan: to lines now, or kept for the end.
     pub(super) fn sink(&self, json: bool, quiet: bool) -> Plan {
-        let told = self.clone();
-        Arc::new(move |planned| told.tell(&planned, json, quiet))
+        let dry_run = self.clone();
+        Arc::new(move |planned| dry_run.report(&planned, json, quiet))
     }
 
-    fn tell(&self, planned: &Planned, json: bool, quiet: bool) {
+    fn report(&self, planned: &Planned, json: bool, quiet: bool) {
         let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if planned.action.sends() {
             count.files += 1;

@@ -74,7 +74,7 @@ impl Guests {
         }
     }
 
-    fn tell(&self, change: Change) {
+    fn report(&self, change: Change) {
         // Whoever watched has decided already.
         let _unheard = self.0.send(change);
     }
@@ -90,7 +90,7 @@ pub(super) struct Counted<A> {
 impl<A> Drop for Counted<A> {
     fn drop(&mut self) {
         if self.here {
-            self.guests.tell(Change::Went);
+            self.guests.report(Change::Went);
         }
     }
 }
@@ -113,7 +113,7 @@ impl<A: App> App for Counted<A> {
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
         if matches!(event, Event::Connected { .. }) && !self.here {
             self.here = true;
-            self.guests.tell(Change::Came);
+            self.guests.report(Change::Came);
         }
         self.app.on_event(now, event, session);
     }
@@ -163,7 +163,7 @@ mod tests {
     fn watched(changes: &[Change], listening: bool) -> Over {
         let (guests, watch) = guests();
         for change in changes {
-            guests.tell(*change);
+            guests.report(*change);
         }
         let _kept = listening.then_some(guests);
         watch.until_idle(SOON)

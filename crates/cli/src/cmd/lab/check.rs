@@ -64,7 +64,7 @@ impl Check {
                 .map_err(|e| Failure::new(Exit::DestError, format!("{}: {e}", file.display())))?;
             let object =
                 json!({ "schema": "farhaul.lab.check/1", "ok": true, "written": trials.len() });
-            self.tell(
+            self.print(
                 &object,
                 &format!("{} bounds in {}", trials.len(), file.display()),
             );
@@ -117,7 +117,7 @@ impl Check {
                     0 => String::new(),
                     n => format!("; {n} have no bound"),
                 };
-                self.tell(
+                self.print(
                     &object,
                     &format!("{compared} runs are within bounds{without}"),
                 );
@@ -134,10 +134,10 @@ impl Check {
         object["ok"] = json!(false);
         object["error"] = json!(failure.text);
         object["exit"] = failure.exit.object();
-        Err(failure.told(object))
+        Err(failure.with_object(object))
     }
 
-    fn tell(&self, object: &serde_json::Value, text: &str) {
+    fn print(&self, object: &serde_json::Value, text: &str) {
         if self.json {
             out::json(object);
         } else {

@@ -37,7 +37,7 @@ pub(super) struct Terms {
     pub(super) jobs: usize,
     pub(super) resume: bool,
     /// A line for each run.
-    pub(super) told: bool,
+    pub(super) printed: bool,
 }
 
 /// Whether `place` is about fairness; it has one world.
@@ -85,8 +85,8 @@ impl Flags {
         open.retain(|q| !done.iter().any(|r| r.question == *q && r.invalid.is_none()));
         let mut failed = 0;
         let mut keep = |run: Run| {
-            if terms.told {
-                out::line(told(&run));
+            if terms.printed {
+                out::line(row(&run));
             }
             failed += usize::from(run.invalid.is_some());
             store.keep(&run)
@@ -96,7 +96,7 @@ impl Flags {
     }
 }
 
-fn told(run: &Run) -> String {
+fn row(run: &Run) -> String {
     let mut text = format!("{:<12} {}", run.question.law, run.question.case);
     match &run.invalid {
         Some(why) => {

@@ -144,7 +144,7 @@ impl Run {
         let mut failed = 0;
         let mut keep = |trial: Trial| {
             if !self.json {
-                out::line(told(&trial));
+                out::line(row(&trial));
             }
             failed += usize::from(trial.invalid.is_some());
             store.keep(&trial)
@@ -183,7 +183,7 @@ impl Run {
             seed: self.seed,
             jobs: self.jobs(),
             resume: self.resume,
-            told: !self.json,
+            printed: !self.json,
         };
         let (latest, ran, failed) = self.fairness.run(&self.place, terms)?;
         self.end(&latest, ran, failed)
@@ -232,7 +232,7 @@ impl Run {
             );
             let failure = Failure::new(Exit::Partial, text);
             let object = object(Some(&failure));
-            return Err(failure.told(object));
+            return Err(failure.with_object(object));
         }
         if self.json {
             out::json(&object(None));
@@ -243,7 +243,7 @@ impl Run {
     }
 }
 
-fn told(trial: &Trial) -> String {
+fn row(trial: &Trial) -> String {
     let mut text = format!(
         "{:<12} mtu {}, {:>3} ms, {} %: {}",
         trial.system.to_string(),

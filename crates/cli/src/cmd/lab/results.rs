@@ -59,7 +59,7 @@ impl Results {
             env::current_exe().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
         let wants = |part: &str| self.only.iter().any(|p| p == part);
         let mut keep = |run: Run| {
-            out::line(told(&run));
+            out::line(row(&run));
             store.keep(&run).map_err(|e| disk(&self.out, &e))
         };
         if wants("bench") {
@@ -121,7 +121,7 @@ impl System {
     }
 }
 
-fn told(run: &Run) -> String {
+fn row(run: &Run) -> String {
     let Cell {
         mtu,
         rtt_ms,

@@ -28,7 +28,7 @@ pub(super) fn asked(place: &Where) -> bool {
 pub(super) fn run(
     place: &Where,
     seconds: Option<u64>,
-    (resume, told): (bool, bool),
+    (resume, printed): (bool, bool),
 ) -> Result<(Vec<Run>, usize, usize), Failure> {
     let store: RunStore<Run> = place.run_store();
     let unkept = |e| disk(store.folder(), &e);
@@ -52,7 +52,7 @@ pub(super) fn run(
     let mut failed = 0;
     for question in &open {
         let run = utcp::run(*question, &program);
-        if told {
+        if printed {
             out::line(line_of(&run));
         }
         failed += usize::from(run.invalid.is_some());

@@ -1,7 +1,7 @@
 //! `farhaul sim run FILE.toml`: what does a scenario file come to? Every case with every seed, a table,
 //! and whether it came out as the file expects.
 
-mod told;
+mod report;
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use farhaul_lab::scenario::{self, Done, File, Output, RunError, Runs, Summary};
 use farhaul_sim::Error;
 use serde_json::{Value, json};
 
-use self::told::Tally;
+use self::report::Tally;
 use crate::{
     exit::{Exit, Failure},
     out, read,
@@ -84,9 +84,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         if args.json {
             objects.push(object(&path.display().to_string(), file, &summary));
         } else if args.markdown {
-            told::markdown(file, &summary);
+            report::markdown(file, &summary);
         } else {
-            told::text(file, &summary);
+            report::text(file, &summary);
         }
     }
     if files.len() > 1 && !args.json {
@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             tally.deviate,
             tally.judged()
         );
-        return Err(Failure::new(exit, text).told(whole));
+        return Err(Failure::new(exit, text).with_object(whole));
     }
     if args.json {
         out::json(&whole);
