@@ -12,15 +12,19 @@
 //! - receivers that ask for what is missing: [`pull`]
 //! - structures: [`send`], [`recv`], [`loss`], [`rate`], [`path`], [`seq`],
 //!   [`stream`]
-//! - whether a session is alive: [`life`]; which sessions are: [`live`]
+//! - what a session keeps for its application: [`session`]; whether it is alive: [`life`]; which are:
+//!   [`live`]; what is told at the end: [`closing`]; clients that a listener need not remember:
+//!   [`cookie`]
 //! - numbered packets, range-coded feedback, selective repair: [`arq`]
 //! - what is the same in every session that is not sealed: [`shell`]
 
 pub mod app;
 pub mod arq;
+pub mod closing;
 pub mod codec;
 pub mod congestion;
 pub mod control;
+pub mod cookie;
 pub mod datagram;
 pub mod layout;
 pub mod life;
@@ -35,6 +39,7 @@ pub mod rng;
 pub mod rounds;
 pub mod send;
 pub mod seq;
+pub mod session;
 pub mod shell;
 pub mod stats;
 pub mod store;

@@ -1,4 +1,4 @@
-//! Is a session alive, ending or over? Silence ends it, after the peer was asked for a word; a close
+//! Is a session alive, ending or over? Silence ends it, after the peer was asked whether it is there; a close
 //! is told to the peer and told again in answer to whatever still arrives, until the peer confirms or
 //! a few round trips have passed. What the close frame says (`F`) is the protocol's.
 //!
@@ -7,13 +7,13 @@
 
 use std::time::Duration;
 
-use crate::time::Instant;
+use crate::{stats::Why, time::Instant};
 
 /// The longest a closing session lingers.
 const MAX_LINGER: Duration = Duration::from_secs(3);
 /// Closes sent in answer to what arrives after the first.
 const MAX_ANSWERS: u8 = 8;
-/// Silence after which the peer is asked for a word.
+/// Silence after which the peer is asked whether it is there.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl<F: Clone> Life<F> {
         matches!(self.state, State::Open)
     }
 
-    /// Nothing more will be said.
+    /// Nothing more leaves.
     pub const fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
@@ -79,8 +79,11 @@ impl<F: Clone> Life<F> {
         self.state = State::Over;
     }
 
-    /// Ends after the peer was told.
-    pub fn close(&mut self, now: Instant, close_frame: F, rtt: Duration) {
+    /// Ends, after the peer was told if there is what to tell.
+    pub fn close(&mut self, now: Instant, close_frame: Option<F>, rtt: Duration) {
+        let Some(close_frame) = close_frame else {
+            return self.end();
+        };
         let pause = rtt * 3 / 2 + Duration::from_millis(10);
         self.state = State::Closing {
             close_frame,
@@ -132,15 +135,19 @@ impl<F: Clone> Life<F> {
         }
     }
 
-    /// The peer is asked for a word at this time, if it says none before.
-    pub fn ping_at(&self) -> Instant {
+    /// The peer is asked whether it is there at this time, if nothing is heard before.
+    fn ping_at(&self) -> Instant {
         let pause = KEEP_ALIVE.min(self.idle / 3);
         (self.heard + pause).max(self.pinged + pause / 3)
     }
 
-    /// The peer was asked.
-    pub const fn on_ping(&mut self, now: Instant) {
-        self.pinged = now;
+    /// True if the peer is to be asked now whether it is there.
+    pub fn ping(&mut self, now: Instant) -> bool {
+        let due = now >= self.ping_at();
+        if due {
+            self.pinged = now;
+        }
+        due
     }
 
     /// The connection is lost at this time.
@@ -148,15 +155,17 @@ impl<F: Clone> Life<F> {
         self.heard + self.idle
     }
 
-    /// When the state changes by itself.
-    pub fn due(&self) -> Option<Instant> {
-        match &self.state {
-            State::Open | State::Over => None,
-            State::Closing { again, until, .. } => Some(*again.min(until)),
-        }
+    /// When there is something to do without being asked.
+    pub fn deadline(&self) -> Option<(Instant, Why)> {
+        let at = match &self.state {
+            State::Open => self.idle_at().min(self.ping_at()),
+            State::Closing { again, until, .. } => *again.min(until),
+            State::Over => return None,
+        };
+        Some((at, Why::Liveness))
     }
 
-    /// Acts on [`Self::due`].
+    /// Ends or repeats a close.
     pub fn on_timeout(&mut self, now: Instant) {
         let State::Closing {
             send,
@@ -189,7 +198,7 @@ mod tests {
     fn a_silent_peer_is_asked_before_it_is_given_up() {
         let mut life: Life<()> = Life::new(at(0), Duration::from_mins(1));
         assert_eq!(life.ping_at(), at(10_000));
-        life.on_ping(at(10_000));
+        assert!(life.ping(at(10_000)) && !life.ping(at(10_000)));
         assert!(life.ping_at() > at(10_000) && life.ping_at() < life.idle_at());
         life.on_heard(at(20_000));
         assert_eq!(life.idle_at(), at(80_000));
@@ -205,7 +214,7 @@ mod tests {
     #[test]
     fn a_close_is_said_again_when_something_arrives_and_in_silence() {
         let mut life = Life::new(at(0), Duration::from_mins(1));
-        life.close(at(0), "bye", Duration::from_millis(100));
+        life.close(at(0), Some("bye"), Duration::from_millis(100));
         assert_eq!(life.take_closing(), Some("bye"));
         assert_eq!(life.take_closing(), None);
         life.repeat(at(1));
@@ -216,18 +225,18 @@ mod tests {
         assert_eq!(life.take_closing(), Some("bye"));
         let mut said = 0;
         while !life.is_over() {
-            let due = life.due().unwrap();
+            let (due, _) = life.deadline().unwrap();
             life.on_timeout(due);
             said += usize::from(life.take_closing().is_some());
         }
         assert!((1..5).contains(&said), "{said}");
-        assert_eq!(life.due(), None);
+        assert_eq!(life.deadline(), None);
     }
 
     #[test]
     fn answers_to_what_arrives_after_the_close_are_bounded() {
         let mut life = Life::new(at(0), Duration::from_mins(1));
-        life.close(at(0), (), Duration::from_micros(10));
+        life.close(at(0), Some(()), Duration::from_micros(10));
         assert!(life.take_closing().is_some());
         let mut said = 0;
         for millis in 0..1_000 {
@@ -240,7 +249,7 @@ mod tests {
     #[test]
     fn an_answer_is_said_once() {
         let mut life = Life::new(at(0), Duration::from_mins(1));
-        life.close(at(0), (), Duration::from_millis(100));
+        life.close(at(0), Some(()), Duration::from_millis(100));
         life.answer_close(at(0));
         assert_eq!(life.take_closing(), Some(()));
         life.on_timeout(at(0));

@@ -124,6 +124,11 @@ impl Incoming {
         self.read
     }
 
+    /// Bytes in order that were not read.
+    pub fn unread(&self) -> u64 {
+        self.have.prefix() - self.read
+    }
+
     /// Bytes kept, holes included.
     pub fn kept(&self) -> u64 {
         self.bytes.len() as u64
@@ -132,10 +137,11 @@ impl Incoming {
     /// Takes a piece; `Some(true)` if there is more to read now, `None` if the peer must not send it.
     pub fn insert(&mut self, offset: u64, data: &[u8]) -> Option<bool> {
         let end = offset.checked_add(data.len() as u64)?;
-        if end > self.read + self.window || self.have.len() > MAX_RUNS {
+        let before = self.have.prefix();
+        let crowded = offset > before && self.have.len() > MAX_RUNS;
+        if end > self.read + self.window || crowded {
             return None;
         }
-        let before = self.have.prefix();
         if end > self.read {
             let skip = usize::try_from(self.read.saturating_sub(offset)).ok()?;
             let at = usize::try_from(offset.saturating_sub(self.read)).ok()?;
@@ -158,7 +164,7 @@ impl Incoming {
 
     /// Appends what is there in order.
     pub fn read(&mut self, into: &mut Vec<u8>) {
-        let n = usize::try_from(self.have.prefix() - self.read).unwrap_or_default();
+        let n = usize::try_from(self.unread()).unwrap_or_default();
         into.extend(self.bytes.drain(..n));
         self.read += n as u64;
     }

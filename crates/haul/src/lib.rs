@@ -15,7 +15,6 @@
 #[cfg(not(any(feature = "aws-lc-rs", feature = "ring")))]
 compile_error!("haul needs a cryptographic provider: feature aws-lc-rs or ring");
 
-mod closing;
 mod config;
 pub mod crypto;
 mod handshake;
@@ -32,8 +31,8 @@ mod seal;
 mod session;
 pub mod wire;
 
-pub use closing::{CODE_INTERNAL, CODE_PROTOCOL, CODE_STORE};
 pub use config::{ConfigError, HaulConfig, PeerPolicy};
+pub use farhaul_core::closing::{CODE_INTERNAL, CODE_PROTOCOL, CODE_STORE};
 pub use identity::{Identity, KeyError, PublicKey};
 #[cfg(feature = "hostile")]
 pub use peer::HostilePeer;

@@ -27,6 +27,13 @@ impl Rtt {
         }
     }
 
+    /// Remembers the minimum for `memory`, at most twice that, instead of 5 to 10 s.
+    #[must_use]
+    pub const fn with_memory(mut self, memory: Duration) -> Self {
+        self.min = WindowedMin::new(memory);
+        self
+    }
+
     /// Takes a sample without the receiver's holding time.
     pub fn update(&mut self, now: Instant, sample: Duration) {
         self.min.update(now, sample);
@@ -45,6 +52,16 @@ impl Rtt {
     /// Smoothed rtt.
     pub const fn smoothed(&self) -> Duration {
         self.smoothed
+    }
+
+    /// Smoothed rtt, if there was a sample.
+    pub fn sampled(&self) -> Option<Duration> {
+        self.sampled.then_some(self.smoothed)
+    }
+
+    /// Its variation.
+    pub const fn variation(&self) -> Duration {
+        self.variation
     }
 
     /// The smallest of the last 5 to 10 s, or the smoothed guess.

@@ -49,6 +49,21 @@ pub struct Counters {
     pub timeouts: u64,
 }
 
+impl Counters {
+    /// Adds what both count.
+    pub const fn fill_stats(&self, stats: &mut Stats) {
+        stats.data_sent = self.data_sent;
+        stats.repaired = self.repaired;
+        stats.retransmits = self.retransmits;
+        stats.data_acked = self.data_acked;
+        stats.packets_lost = self.lost;
+        stats.packets_spurious = self.spurious;
+        stats.episodes = self.episodes;
+        stats.timeouts = self.timeouts;
+        stats.in_flight = self.in_flight;
+    }
+}
+
 /// The newest packet that an acknowledgement tells of.
 #[derive(Clone, Copy, Debug)]
 pub struct Newest {
@@ -494,16 +509,7 @@ impl<X: Copy + Default> Flight<X> {
 
     /// Adds the counters.
     pub fn fill_stats(&self, stats: &mut Stats) {
-        let count = &self.count;
-        stats.data_sent = count.data_sent;
-        stats.repaired = count.repaired;
-        stats.retransmits = count.retransmits;
-        stats.data_acked = count.data_acked;
-        stats.packets_lost = count.lost;
-        stats.packets_spurious = count.spurious;
-        stats.episodes = count.episodes;
-        stats.timeouts = count.timeouts;
-        stats.in_flight = count.in_flight;
+        self.count.fill_stats(stats);
         stats.datagram_size = self.path.datagram;
         self.governor.fill_stats(stats);
     }

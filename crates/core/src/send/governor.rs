@@ -19,6 +19,8 @@ pub struct Governor {
     guard: Guard,
     pacer: Pacer,
     max_rate: Rate,
+    /// The law's rate is kept to.
+    paced: bool,
     /// What the peer takes at most.
     taken: Rate,
 }
@@ -30,8 +32,16 @@ impl Governor {
             guard: Guard::new(law),
             pacer: Pacer::new(),
             max_rate,
+            paced: true,
             taken: Rate::UNLIMITED,
         }
+    }
+
+    /// Paced by what user and peer allow alone, unless `paced` by the law too.
+    #[must_use]
+    pub const fn with_pacing(mut self, paced: bool) -> Self {
+        self.paced = paced;
+        self
     }
 
     /// Never faster than `max_rate` from now on, besides what it was made with; and this much of
@@ -56,11 +66,21 @@ impl Governor {
         allowance
     }
 
+    /// The rate to keep to, and how much may leave together.
+    fn pacing(&self) -> (Rate, u64) {
+        let allowance = self.allowance();
+        let rate = if self.paced {
+            allowance.rate
+        } else {
+            self.max_rate.min(self.taken)
+        };
+        (rate, allowance.quantum.bytes())
+    }
+
     /// What pacing alone says at `now`.
     pub fn pace(&self, now: Instant) -> Permit {
-        let allowance = self.allowance();
-        let quantum = allowance.quantum.bytes();
-        match self.pacer.grant(now, allowance.rate, quantum) {
+        let (rate, quantum) = self.pacing();
+        match self.pacer.grant(now, rate, quantum) {
             Some(bytes) => Permit::Send { bytes },
             None => Permit::Hold(Why::Pacing),
         }
@@ -68,7 +88,7 @@ impl Governor {
 
     /// `bytes` left.
     pub fn charge(&mut self, now: Instant, bytes: u64) {
-        let rate = self.allowance().rate;
+        let (rate, _) = self.pacing();
         self.pacer.charge(now, bytes, rate);
     }
 
@@ -79,8 +99,8 @@ impl Governor {
 
     /// When pacing lets the next batch go.
     pub fn wake(&self) -> Option<Instant> {
-        let allowance = self.allowance();
-        self.pacer.wake(allowance.rate, allowance.quantum.bytes())
+        let (rate, quantum) = self.pacing();
+        self.pacer.wake(rate, quantum)
     }
 
     /// Gives the law its tick, if it is due.

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     codec::{DecodeError, NoRoom, Writer},
     control::Control,
-    protocol::{CloseReason, Event},
+    protocol::CloseReason,
     time::Instant,
 };
 
@@ -149,7 +149,7 @@ impl<M: Machine> Shell<M> {
                 let mut kept = std::mem::take(&mut lane.kept);
                 kept.extend(bytes);
                 self.life.on_heard(now);
-                self.stats.wire_received += bytes.len() as u64;
+                self.app.stats.wire_received += bytes.len() as u64;
                 let kept = self.on_frames(now, kept);
                 if let Channel::Lane(lane) = &mut self.channel {
                     lane.kept = kept;
@@ -214,15 +214,13 @@ impl<M: Machine> Shell<M> {
                 "a message before the opening was over",
             )),
             Frame::Control(bytes) => {
-                self.stats.feedback_received += bytes.len() as u64;
+                self.app.stats.feedback_received += bytes.len() as u64;
                 self.control.extend(bytes);
                 self.on_control(now)
             }
             Frame::Stream(bytes) => {
                 self.stream.on_bytes(bytes)?;
-                if self.events.back() != Some(&Event::Readable) {
-                    self.events.push_back(Event::Readable);
-                }
+                self.app.readable();
                 Ok(())
             }
             Frame::Credit(read) => self.stream.on_credit(read),
@@ -276,7 +274,7 @@ impl<M: Machine> Shell<M> {
             let end = text.floor_char_boundary(MAX_TEXT);
             Frame::Close(code, &text.as_bytes()[..end]).encode(into);
         }
-        self.stats.wire_sent += (into.len() - before) as u64;
+        self.app.stats.wire_sent += (into.len() - before) as u64;
         self.settle();
     }
 
@@ -291,7 +289,7 @@ impl<M: Machine> Shell<M> {
                 break;
             }
             debug_assert!(control.len() <= body, "no more than there is room for");
-            self.stats.feedback_sent += control.len() as u64;
+            self.app.stats.feedback_sent += control.len() as u64;
             Frame::Control(&control).encode(into);
         }
         self.stream.poll(most.saturating_sub(into.len()), into);

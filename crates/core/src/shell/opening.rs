@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     codec::{DecodeError, Writer},
-    protocol::{CloseReason, Event},
+    protocol::CloseReason,
     time::Instant,
 };
 
@@ -133,7 +133,7 @@ impl<M: Machine> Shell<M> {
     /// The session is open.
     fn opened(&mut self) {
         self.opening = None;
-        self.events.push_back(Event::Connected { peer_key: None });
+        self.app.connected(None);
     }
 
     /// The client has said what shows that it is there.

@@ -2,7 +2,7 @@
 //! data, and an end. `opening` and `channel` have the first two; this file holds the state, the
 //! datagrams, the clock and the application's side.
 
-use std::{collections::VecDeque, net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use super::{
     Limits, batch,
@@ -21,6 +21,7 @@ use crate::{
     live::Alive,
     protocol::{CloseReason, Event, Session, Turn},
     send::{Permit, STREAM},
+    session::{AppSide, earliest},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
     text,
@@ -68,14 +69,10 @@ pub struct Shell<M> {
     /// UDP payload of a full datagram.
     pub(super) datagram: u16,
     pub(super) rtt: Duration,
-    undelivered: bool,
-    /// Why data was held back last.
-    held: Option<Why>,
     extents: Vec<Extent>,
     /// Bytes that the store can still take of the batch that arrived.
     free: u64,
-    pub(super) events: VecDeque<Event>,
-    pub(super) stats: Stats,
+    pub(super) app: AppSide,
 }
 
 impl<M: Machine> Shell<M> {
@@ -91,12 +88,9 @@ impl<M: Machine> Shell<M> {
             control: Vec::new(),
             datagram,
             rtt: Duration::ZERO,
-            undelivered: false,
-            held: None,
             extents: Vec::new(),
             free: 0,
-            events: VecDeque::new(),
-            stats: Stats::default(),
+            app: AppSide::default(),
             ends,
         }
     }
@@ -126,13 +120,10 @@ impl<M: Machine> Shell<M> {
         let known = self.opening.as_ref();
         let known = known.is_none_or(|opening| opening.greeted && proven);
         let reachable = known && !self.channel.is_gone();
-        match closing.filter(|_| reachable) {
-            Some(closing) => self.life.close(now, closing, self.rtt),
-            None => self.life.end(),
-        }
-        self.stats.held.set(now, None);
+        self.life
+            .close(now, closing.filter(|_| reachable), self.rtt);
         self.machine.on_close();
-        self.events.push_back(Event::Closed(reason));
+        self.app.close(now, reason);
     }
 
     pub(super) fn violated(&mut self, now: Instant, error: &DecodeError) {
@@ -155,10 +146,7 @@ impl<M: Machine> Shell<M> {
     /// Tells the application when all it gave has arrived.
     pub(super) fn settle(&mut self) {
         let done = self.machine.is_delivered() && self.stream.unwritten() == 0;
-        if self.undelivered && done && self.is_open() {
-            self.undelivered = false;
-            self.events.push_back(Event::Delivered);
-        }
+        self.app.settle(done && self.is_open());
     }
 
     /// One datagram, at `at` in its batch.
@@ -213,7 +201,7 @@ impl<M: Machine> Shell<M> {
         let head = self.head_len();
         // It may carry as many bytes as it has.
         if (lane || kind == M::DATA) && bytes.len() as u64 > self.free {
-            self.stats.dropped_full += 1;
+            self.app.stats.dropped_full += 1;
             return Ok(());
         }
         let incoming = Incoming {
@@ -232,7 +220,7 @@ impl<M: Machine> Shell<M> {
         }
         let new = self.extents[before..].iter();
         let new = new.map(|e| u64::from(e.len)).sum::<u64>();
-        self.stats.data_received += new;
+        self.app.stats.data_received += new;
         self.free = self.free.saturating_sub(new);
         Ok(())
     }
@@ -256,8 +244,7 @@ impl<M: Machine> Shell<M> {
     }
 
     fn count(&mut self, out: &TxBuf) -> Transmit {
-        self.stats.wire_sent += out.bytes().len() as u64;
-        self.stats.datagrams_sent += out.count() as u64;
+        self.app.sent(out);
         Transmit {
             to: self.ends.peer,
             ecn: Ecn::NotEct,
@@ -286,7 +273,7 @@ impl<M: Machine> Shell<M> {
             return self.single(kind, size, out, |this, w| this.write_greeting(now, kind, w));
         }
         if !self.is_open() {
-            self.hold(now, Some(Why::Handshake));
+            self.app.hold(now, Why::Handshake);
             return None;
         }
         self.pump(now);
@@ -312,16 +299,9 @@ impl<M: Machine> Shell<M> {
             if self.head_len() > 0 {
                 out.raw()[0] = kind;
             }
-            self.stats.feedback_sent += out.bytes().len() as u64;
+            self.app.stats.feedback_sent += out.bytes().len() as u64;
         }
         transmit
-    }
-
-    fn hold(&mut self, now: Instant, why: Option<Why>) {
-        if self.held != why {
-            self.held = why;
-            self.stats.held.set(now, why);
-        }
     }
 
     /// A batch of data, if it may leave.
@@ -330,7 +310,7 @@ impl<M: Machine> Shell<M> {
         let bytes = match self.machine.permit(now) {
             Permit::Send { bytes } => bytes,
             Permit::Hold(why) => {
-                self.hold(now, Some(why));
+                self.app.hold(now, why);
                 return None;
             }
         };
@@ -341,7 +321,7 @@ impl<M: Machine> Shell<M> {
             return None;
         }
         self.machine.batch_sent(now, sent);
-        self.hold(now, None);
+        self.app.stats.held.set(now, None);
         if let Err(error) = turn.store.fill(&self.extents, out.raw()) {
             self.fail(now, CloseReason::Store(error.0));
             return self.small(now, out);
@@ -367,9 +347,8 @@ impl<M: Machine> Shell<M> {
                 self.limits.blocked.as_secs()
             );
             self.fail(now, CloseReason::Lane(text));
-        } else if now >= self.life.ping_at() {
-            self.life.on_ping(now);
-            self.signs.ask = true;
+        } else {
+            self.signs.ask |= self.life.ping(now);
         }
     }
 
@@ -402,10 +381,9 @@ impl<M: Machine> Session for Shell<M> {
                     .is_ok();
             if heard {
                 self.life.on_heard(turn.now);
-                self.stats.datagrams_received += 1;
-                self.stats.wire_received += datagram.len() as u64;
+                self.app.received(datagram.len());
             } else {
-                self.stats.dropped_malformed += 1;
+                self.app.stats.dropped_malformed += 1;
             }
         }
         if !self.extents.is_empty()
@@ -446,34 +424,28 @@ impl<M: Machine> Session for Shell<M> {
 
     fn poll_timeout(&self) -> Option<(Instant, Why)> {
         if !self.life.is_open() {
-            return self.life.due().map(|at| (at, Why::Liveness));
+            return self.life.deadline();
         }
         if let Some(opening) = &self.opening {
             let again = opening.again.map(|at| (at, Why::Handshake));
-            let end = (opening.started + self.limits.answer, Why::Liveness);
-            return again.into_iter().chain([end]).min_by_key(|(at, _)| *at);
+            let end = opening.started + self.limits.answer;
+            return earliest([again, Some((end, Why::Liveness))]);
         }
-        let life = self.life.idle_at().min(self.life.ping_at());
-        let life = self.blocked_at().map_or(life, |at| at.min(life));
-        [
-            Some((life, Why::Liveness)),
+        earliest([
+            self.life.deadline(),
+            self.blocked_at().map(|at| (at, Why::Liveness)),
             self.channel.deadline().map(|at| (at, Why::Repair)),
             self.machine.deadline(),
-        ]
-        .into_iter()
-        .flatten()
-        .min_by_key(|(at, _)| *at)
+        ])
     }
 
     fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.app.poll_event()
     }
 
     fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
-        // The last object number is the stream's.
-        if self.life.is_open() && object != STREAM && len > 0 {
+        if self.app.give(object, len) {
             self.machine.send(object, offset, len);
-            self.undelivered = true;
         }
     }
 
@@ -487,9 +459,8 @@ impl<M: Machine> Session for Shell<M> {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        if self.life.is_open() && !bytes.is_empty() {
+        if self.app.write(bytes) {
             self.stream.write(bytes);
-            self.undelivered = true;
         }
     }
 
@@ -523,7 +494,7 @@ impl<M: Machine> Session for Shell<M> {
     }
 
     fn stats(&self) -> Stats {
-        let mut stats = self.stats;
+        let mut stats = self.app.stats;
         self.machine.fill_stats(&mut stats);
         stats.rtt_min = stats
             .rtt_min

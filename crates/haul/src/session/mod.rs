@@ -5,24 +5,25 @@
 mod recv;
 mod send;
 
-use std::{collections::VecDeque, time::Duration};
+use std::time::Duration;
 
 use farhaul_core::{
     arq::{Receiver, Report, STREAM, Sender},
+    closing::Closing,
     congestion::Sharing,
-    datagram::{CongestionHeader, Received, Transmit, TxBuf},
+    datagram::{CongestionHeader, MAX_SEGMENTS, Received, Transmit, TxBuf},
     life::Life,
     live::Alive,
     protocol::{CloseReason, Event, Session, Turn},
+    session::{AppSide, earliest},
     stats::{Stats, Why},
-    store::ObjectId,
+    store::{Extent, ObjectId},
     stream::{Incoming, Outgoing},
     time::Instant,
     units::Rate,
 };
 
 use crate::{
-    closing::{Closing, close_frame},
     crypto::Side,
     handshake::{Agreed, Handshake, Ids},
     laws::Receivers,
@@ -85,8 +86,6 @@ enum Marks {
 #[derive(Debug, Default)]
 struct Todo {
     asks: Asks,
-    /// The application gave something that has not been announced as delivered.
-    undelivered: bool,
     ecn: Marks,
     nudge_at: Option<Instant>,
     nudges: u32,
@@ -125,8 +124,11 @@ pub(crate) struct HaulSession {
     /// The ack-frequency request sent last.
     requested: Option<u32>,
     heard: Heard,
-    events: VecDeque<Event>,
-    stats: Stats,
+    /// Of the batch in hand, for the store to fill or to take; kept, so that a batch allocates nothing.
+    extents: Vec<Extent>,
+    /// Bytes that the store can still take of the batch that arrived.
+    free: u64,
+    app: AppSide,
 }
 
 impl HaulSession {
@@ -153,8 +155,9 @@ impl HaulSession {
             skip_at: None,
             requested: None,
             heard: Heard::default(),
-            events: VecDeque::new(),
-            stats: Stats::default(),
+            extents: Vec::with_capacity(MAX_SEGMENTS),
+            free: 0,
+            app: AppSide::default(),
         }
     }
 
@@ -202,9 +205,7 @@ impl HaulSession {
             self.fail(now, CloseReason::Protocol(text));
             return;
         }
-        self.events.push_back(Event::Connected {
-            peer_key: agreed.peer_key,
-        });
+        self.app.connected(agreed.peer_key);
     }
 
     fn datagram(&self) -> u32 {
@@ -226,22 +227,20 @@ impl HaulSession {
             return;
         }
         let nothing_left = self.handshake.as_ref().is_some_and(|h| !h.sent_anything());
-        let close_frame = close_frame(&reason).filter(|_| self.seal.is_some() || !nothing_left);
-        match close_frame {
-            Some(close_frame) => self.life.close(now, close_frame, self.rtt()),
-            None => self.life.end(),
-        }
-        self.stats.held.set(now, None);
+        let close_frame = Closing::of(&reason).filter(|_| self.seal.is_some() || !nothing_left);
+        self.close_with(now, close_frame, reason);
+    }
+
+    fn close_with(&mut self, now: Instant, close_frame: Option<Closing>, reason: CloseReason) {
+        self.life.close(now, close_frame, self.rtt());
         self.sender.close(now);
         self.receiver.tell(now, |law| law.on_close(now));
-        self.events.push_back(Event::Closed(reason));
+        self.app.close(now, reason);
     }
 
     /// The peer ended it.
-    fn ended(&mut self, reason: CloseReason) {
-        if self.life.is_open() {
-            self.events.push_back(Event::Closed(reason));
-        }
+    fn ended(&mut self, now: Instant, reason: CloseReason) {
+        self.app.close(now, reason);
         self.life.end();
     }
 
@@ -265,9 +264,7 @@ impl HaulSession {
             self.fail(now, CloseReason::Internal(text));
         }
         let done = self.sender.delivered_all() && !self.streams.out.is_blocked();
-        if done && std::mem::take(&mut self.todo.undelivered) {
-            self.events.push_back(Event::Delivered);
-        }
+        self.app.settle(done);
     }
 
     /// Whether the peer's store has taken nothing for too long. Room alone is no news: it may be told of in
@@ -317,21 +314,18 @@ impl HaulSession {
         }
         let since = now.since(handshake.started());
         if !handshake.heard() && since >= self.settings.answer {
-            self.ended(CloseReason::NoAnswer);
+            self.ended(now, CloseReason::NoAnswer);
         } else if since >= self.settings.answer * 3 {
-            self.ended(CloseReason::Unfinished);
+            self.ended(now, CloseReason::Unfinished);
         }
     }
 
     fn on_sealed_timers(&mut self, now: Instant) {
         if now >= self.life.idle_at() {
-            self.ended(CloseReason::TimedOut);
+            self.ended(now, CloseReason::TimedOut);
             return;
         }
-        if now >= self.life.ping_at() {
-            self.life.on_ping(now);
-            self.todo.asks.ping = true;
-        }
+        self.todo.asks.ping |= self.life.ping(now);
         self.sender.on_timeout(now);
         self.receiver.on_timeout(now);
         let backoff = self.sender.backoff();
@@ -384,35 +378,28 @@ impl Session for HaulSession {
 
     fn poll_timeout(&self) -> Option<(Instant, Why)> {
         if !self.life.is_open() {
-            return self.life.due().map(|at| (at, Why::Liveness));
+            return self.life.deadline();
         }
-        let handshake = [
-            self.handshake.as_ref().and_then(Handshake::due),
-            self.handshake_deadline(),
-        ];
-        let handshake = handshake
-            .into_iter()
-            .flatten()
-            .map(|at| (at, Why::Handshake));
+        let due = self.handshake.as_ref().and_then(Handshake::due);
+        let handshake = due.into_iter().chain(self.handshake_deadline()).min();
+        let handshake = handshake.map(|at| (at, Why::Handshake));
         if self.seal.is_none() {
-            return handshake.min_by_key(|(at, _)| *at);
+            return handshake;
         }
-        let life = [
-            Some(self.life.idle_at().min(self.life.ping_at())),
-            self.mtu.due(),
-            self.path.due(),
-            self.todo.nudge_at,
-        ];
-        handshake
-            .chain(life.into_iter().flatten().map(|at| (at, Why::Liveness)))
-            .chain(self.receiver.feedback_due().map(|at| (at, Why::Feedback)))
-            .chain(self.receiver.next_tick().map(|at| (at, Why::Law)))
-            .chain(self.sender.next_timeout())
-            .min_by_key(|(at, _)| *at)
+        let life = [self.mtu.due(), self.path.due(), self.todo.nudge_at];
+        let life = life.into_iter().flatten().min();
+        earliest([
+            handshake,
+            self.life.deadline(),
+            life.map(|at| (at, Why::Liveness)),
+            self.receiver.feedback_due().map(|at| (at, Why::Feedback)),
+            self.receiver.next_tick().map(|at| (at, Why::Law)),
+            self.sender.next_timeout(),
+        ])
     }
 
     fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.app.poll_event()
     }
 
     fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {
@@ -420,10 +407,8 @@ impl Session for HaulSession {
     }
 
     fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
-        // The last object number is the stream's.
-        if self.life.is_open() && object != STREAM && len > 0 {
+        if self.app.give(object, len) {
             self.sender.send(object, offset, len);
-            self.todo.undelivered = true;
         }
     }
 
@@ -436,9 +421,8 @@ impl Session for HaulSession {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        if self.life.is_open() && !bytes.is_empty() {
+        if self.app.write(bytes) {
             self.streams.out.write(bytes);
-            self.todo.undelivered = true;
             self.pump_stream();
         }
     }
@@ -462,7 +446,7 @@ impl Session for HaulSession {
     }
 
     fn stats(&self) -> Stats {
-        let mut stats = self.stats;
+        let mut stats = self.app.stats;
         self.sender.fill_stats(&mut stats);
         stats.law_faults += self.receiver.faults();
         stats.key_updates = self.seal.as_ref().map_or(0, Seal::updates);

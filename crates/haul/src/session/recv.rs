@@ -5,9 +5,10 @@
 use std::{net::SocketAddr, time::Duration};
 
 use farhaul_core::{
+    closing::{Closing, reported},
     codec::{DecodeError, Reader},
-    datagram::{Ecn, MAX_SEGMENTS, Received},
-    protocol::{CloseReason, Event, Turn},
+    datagram::{Ecn, Received},
+    protocol::{CloseReason, Turn},
     store::Extent,
     text,
     time::Instant,
@@ -15,7 +16,6 @@ use farhaul_core::{
 
 use super::{HaulSession, Marks};
 use crate::{
-    closing::told,
     crypto::{Refusal, Side},
     handshake::Progress,
     seal::Drop,
@@ -36,21 +36,6 @@ impl From<Refusal> for CloseReason {
     }
 }
 
-/// Object data of one batch, until the store takes it.
-struct Gather {
-    extents: [Extent; MAX_SEGMENTS],
-    count: usize,
-    /// Bytes that the store can still take.
-    room: u64,
-}
-
-impl Gather {
-    const fn push(&mut self, extent: Extent) {
-        self.extents[self.count] = extent;
-        self.count += 1;
-    }
-}
-
 /// Where and how a datagram arrived.
 #[derive(Clone, Copy)]
 struct Arrival {
@@ -64,11 +49,8 @@ struct Arrival {
 impl HaulSession {
     pub(super) fn receive(&mut self, turn: &mut Turn<'_>, batch: &mut Received<'_>) {
         let stride = batch.segment.max(1);
-        let mut gather = Gather {
-            extents: [Extent::default(); MAX_SEGMENTS],
-            count: 0,
-            room: turn.store.sink().free,
-        };
+        self.extents.clear();
+        self.free = turn.store.sink().free;
         let mut at = 0;
         while at < batch.bytes.len() && !self.life.is_over() {
             let end = batch.bytes.len().min(at + stride);
@@ -78,64 +60,51 @@ impl HaulSession {
                 waited: batch.waited,
                 at,
             };
-            self.datagram_arrived(turn, arrival, &mut batch.bytes[at..end], &mut gather);
-            if gather.count == MAX_SEGMENTS {
-                self.place(turn, &mut gather, batch.bytes);
-            }
+            self.datagram_arrived(turn, arrival, &mut batch.bytes[at..end]);
             at = end;
         }
-        self.place(turn, &mut gather, batch.bytes);
+        if !self.extents.is_empty()
+            && let Err(error) = turn.store.place(&self.extents, batch.bytes)
+        {
+            self.fail(turn.now, CloseReason::Store(error.0));
+        }
         self.receiver.batch_received(turn.now);
         if self.seal.is_some() && self.life.is_open() {
             self.settle(turn.now);
         }
     }
 
-    fn place(&mut self, turn: &mut Turn<'_>, gather: &mut Gather, bytes: &[u8]) {
-        let extents = &gather.extents[..gather.count];
-        if !extents.is_empty()
-            && let Err(error) = turn.store.place(extents, bytes)
-        {
-            self.fail(turn.now, CloseReason::Store(error.0));
-        }
-        gather.count = 0;
-    }
-
-    fn datagram_arrived(
-        &mut self,
-        turn: &mut Turn<'_>,
-        arrival: Arrival,
-        datagram: &mut [u8],
-        gather: &mut Gather,
-    ) {
+    fn datagram_arrived(&mut self, turn: &mut Turn<'_>, arrival: Arrival, datagram: &mut [u8]) {
         match datagram.first() {
             Some(first) if first & LONG != 0 => self.on_long(turn.now, arrival, datagram),
-            Some(first) if Short::is(*first) => self.on_sealed(turn, arrival, datagram, gather),
-            _ => self.stats.dropped_malformed += 1,
+            Some(first) if Short::is(*first) => self.on_sealed(turn, arrival, datagram),
+            _ => self.app.stats.dropped_malformed += 1,
         }
     }
 
     fn on_long(&mut self, now: Instant, arrival: Arrival, datagram: &mut [u8]) {
         let Some(handshake) = &mut self.handshake else {
-            self.stats.dropped_duplicate += 1;
+            self.app.stats.dropped_duplicate += 1;
             return;
         };
         if arrival.from != self.path.active() {
-            self.stats.dropped_unauthentic += 1;
+            self.app.stats.dropped_unauthentic += 1;
             return;
         }
-        let wire = datagram.len() as u64;
+        let wire = datagram.len();
         match handshake.on_datagram(now, datagram) {
             Ok(Progress::Unauthentic) => {
-                self.stats.dropped_unauthentic += 1;
+                self.app.stats.dropped_unauthentic += 1;
                 return;
             }
-            Ok(Progress::Closed { cause, code, text }) => self.ended(told(cause, code, text)),
-            Ok(Progress::Version(text)) => self.ended(CloseReason::Version(text)),
+            Ok(Progress::Closed { cause, code, text }) => {
+                self.ended(now, reported(cause, code, text));
+            }
+            Ok(Progress::Version(text)) => self.ended(now, CloseReason::Version(text)),
             Ok(Progress::Ignored) => {
                 // A client that repeats itself has not heard that the handshake is done.
                 self.todo.asks.ready |= self.seal.is_some() && self.settings.side == Side::Server;
-                self.stats.dropped_duplicate += 1;
+                self.app.stats.dropped_duplicate += 1;
                 self.life.repeat(now);
                 return;
             }
@@ -146,51 +115,44 @@ impl HaulSession {
             }
             Err(refusal) => self.fail(now, refusal.into()),
         }
-        self.stats.wire_received += wire;
-        self.stats.datagrams_received += 1;
+        self.app.received(wire);
     }
 
-    fn on_sealed(
-        &mut self,
-        turn: &mut Turn<'_>,
-        arrival: Arrival,
-        datagram: &mut [u8],
-        gather: &mut Gather,
-    ) {
+    fn on_sealed(&mut self, turn: &mut Turn<'_>, arrival: Arrival, datagram: &mut [u8]) {
         let ours = Short::decode(datagram).is_ok_and(|h| h.to == self.ids.local);
         let Some(seal) = self.seal.as_mut().filter(|_| ours) else {
-            self.stats.dropped_unauthentic += 1;
+            self.app.stats.dropped_unauthentic += 1;
             return;
         };
         let (number, end) = match seal.open(self.receiver.end(), datagram) {
             Ok(opened) => opened,
             Err(Drop::Unauthentic) => {
-                self.stats.dropped_unauthentic += 1;
+                self.app.stats.dropped_unauthentic += 1;
                 return;
             }
             Err(Drop::Malformed) => {
-                self.stats.dropped_malformed += 1;
+                self.app.stats.dropped_malformed += 1;
                 return;
             }
         };
         let payload = &datagram[short::LEN..end];
         match survey(payload) {
-            Ok(Survey { data, .. }) if data > gather.room => {
+            Ok(Survey { data, .. }) if data > self.free => {
                 // It is as if it had not come, so that it will be sent again; but the peer is there.
                 let wire = u32::try_from(datagram.len()).unwrap_or(u32::MAX);
                 if self.receiver.refuse(turn.now, number, wire) {
-                    self.stats.dropped_full += 1;
+                    self.app.stats.dropped_full += 1;
                     self.life.on_heard(turn.now);
                 } else {
-                    self.stats.dropped_duplicate += 1;
+                    self.app.stats.dropped_duplicate += 1;
                 }
             }
             Ok(Survey { eliciting, data }) => {
                 let wire = datagram.len();
                 if self.accept(turn, arrival, number, wire, eliciting) {
-                    gather.room -= data;
+                    self.free -= data;
                     let payload = &datagram[short::LEN..end];
-                    self.take_frames(turn.now, arrival, (number, wire, end), payload, gather);
+                    self.take_frames(turn.now, arrival, (number, wire, end), payload);
                 }
             }
             Err(error) => self.broken(turn.now, error),
@@ -216,11 +178,10 @@ impl HaulSession {
             eliciting,
             arrival.ecn,
         ) {
-            self.stats.dropped_duplicate += 1;
+            self.app.stats.dropped_duplicate += 1;
             return false;
         }
-        self.stats.wire_received += wire as u64;
-        self.stats.datagrams_received += 1;
+        self.app.received(wire);
         self.life.on_heard(now);
         let rng = &mut *turn.rng;
         self.path
@@ -241,7 +202,7 @@ impl HaulSession {
         {
             self.fail(now, CloseReason::Protocol(error.to_string()));
         } else {
-            self.stats.dropped_malformed += 1;
+            self.app.stats.dropped_malformed += 1;
         }
     }
 
@@ -251,7 +212,6 @@ impl HaulSession {
         arrival: Arrival,
         (number, wire, end): (u64, usize, usize),
         payload: &[u8],
-        gather: &mut Gather,
     ) {
         if !self.life.is_open() {
             self.life.repeat(now);
@@ -265,8 +225,8 @@ impl HaulSession {
                     offset,
                     data,
                 } if self.life.is_open() && !data.is_empty() => {
-                    self.stats.data_received += data.len() as u64;
-                    gather.push(Extent {
+                    self.app.stats.data_received += data.len() as u64;
+                    self.extents.push(Extent {
                         object,
                         offset,
                         len: u32::try_from(data.len()).unwrap_or(u32::MAX),
@@ -279,12 +239,12 @@ impl HaulSession {
                 }
                 Frame::Feedback(feedback) => {
                     reports += 1;
-                    self.stats.feedback_received += wire as u64;
+                    self.app.stats.feedback_received += wire as u64;
                     self.on_feedback(now, &feedback);
                 }
                 Frame::Close { cause, code, text } => {
                     let text = text::shown(text);
-                    self.on_close(now, told(cause, code, text));
+                    self.on_close(now, reported(cause, code, text));
                 }
                 other => self.on_small(now, arrival.from, number, &other),
             }
@@ -294,9 +254,9 @@ impl HaulSession {
     fn on_small(&mut self, now: Instant, from: SocketAddr, number: u64, frame: &Frame<'_>) {
         match *frame {
             Frame::Stream { offset, data } => {
-                self.stats.data_received += data.len() as u64;
+                self.app.stats.data_received += data.len() as u64;
                 match self.streams.inc.insert(offset, data) {
-                    Some(true) => self.events.push_back(Event::Readable),
+                    Some(true) => self.app.readable(),
                     Some(false) => {}
                     None => self.broken(now, DecodeError::Malformed("stream beyond its window")),
                 }
@@ -363,7 +323,7 @@ impl HaulSession {
         let Some(elsewhere) = self.path.on_response(response) else {
             return;
         };
-        self.stats.rebinds += 1;
+        self.app.stats.rebinds += 1;
         if elsewhere {
             self.mtu.reset();
             self.sender.set_datagram(self.datagram());
@@ -375,10 +335,7 @@ impl HaulSession {
     /// The peer closes: it is answered once, so that it need not wait.
     fn on_close(&mut self, now: Instant, reason: CloseReason) {
         if self.life.is_open() {
-            let text = String::new();
-            self.fail(now, CloseReason::Local { code: 0, text });
-            self.events.pop_back();
-            self.events.push_back(Event::Closed(reason));
+            self.close_with(now, Some(Closing::answer()), reason);
             self.life.answer_close(now);
         } else {
             self.life.end();

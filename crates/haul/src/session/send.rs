@@ -4,9 +4,10 @@
 
 use farhaul_core::{
     arq::{Content, Permit, Piece, STREAM},
+    closing::Closing,
     codec::{NoRoom, Writer},
     congestion::MAX_MESSAGE,
-    datagram::{Ecn, MAX_SEGMENTS, Transmit, TxBuf},
+    datagram::{Ecn, Transmit, TxBuf},
     protocol::{CloseReason, Turn},
     rng::Rng,
     stats::Why,
@@ -15,14 +16,11 @@ use farhaul_core::{
 };
 
 use super::{HaulSession, Marks};
-use crate::{
-    closing::Closing,
-    wire::{
-        BASE_DATAGRAM, TAG,
-        feedback::{self},
-        frame::{self, Frame, PieceHead, kind},
-        short::{self, Short},
-    },
+use crate::wire::{
+    BASE_DATAGRAM, TAG,
+    feedback::{self},
+    frame::{self, Frame, PieceHead, kind},
+    short::{self, Short},
 };
 
 /// A piece shorter than its room by no more is padded, so that the batch goes on.
@@ -30,16 +28,6 @@ const PADDABLE: usize = 256;
 
 /// Packet numbers among which one is left out, however little is in flight.
 const FEW: u64 = 256;
-
-/// A batch of data while it is written.
-struct Batch {
-    extents: [Extent; MAX_SEGMENTS],
-    filled: usize,
-    lens: [usize; MAX_SEGMENTS],
-    count: usize,
-    first: u64,
-    bytes: u64,
-}
 
 impl HaulSession {
     pub(super) fn transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
@@ -66,7 +54,7 @@ impl HaulSession {
             return Some(transmit);
         }
         if self.seal.is_none() {
-            self.stats.held.set(now, Some(Why::Handshake));
+            self.app.hold(now, Why::Handshake);
             return None;
         }
         self.pump_stream();
@@ -98,11 +86,6 @@ impl HaulSession {
         self.sender.skip();
     }
 
-    fn count(&mut self, datagrams: usize, bytes: u64) {
-        self.stats.wire_sent += bytes;
-        self.stats.datagrams_sent += datagrams as u64;
-    }
-
     const fn ecn(&self) -> Ecn {
         match self.todo.ecn {
             Marks::GivenUp => Ecn::NotEct,
@@ -115,7 +98,7 @@ impl HaulSession {
         out.begin(datagram.len());
         out.next_segment().copy_from_slice(datagram);
         out.commit(datagram.len(), datagram.len());
-        self.count(1, datagram.len() as u64);
+        self.app.sent(out);
         Transmit {
             to: self.path.active(),
             ecn: Ecn::NotEct,
@@ -205,7 +188,7 @@ impl HaulSession {
         seal.seal(number, &mut out.raw()[..len]);
         let wire = u32::try_from(len).unwrap_or(u32::MAX);
         self.sender.log(now, content, wire);
-        self.count(1, len as u64);
+        self.app.sent(out);
         Some(Transmit {
             to: to.unwrap_or(self.path.active()),
             ecn: self.ecn(),
@@ -265,7 +248,7 @@ impl HaulSession {
         })?;
         if report {
             let bytes = out.bytes().len();
-            self.stats.feedback_sent += bytes as u64;
+            self.app.stats.feedback_sent += bytes as u64;
             self.receiver.feedback_sent(now, bytes);
         }
         Some(transmit)
@@ -346,29 +329,28 @@ impl HaulSession {
             Permit::Hold(why) => {
                 let blocked = why == Why::Application && self.streams.out.is_blocked();
                 let why = if blocked { Why::Peer } else { why };
-                self.stats.held.set(now, Some(why));
+                self.app.hold(now, why);
                 return None;
             }
         };
-        let batch = self.compose(now, bytes, out)?;
-        let extents = &batch.extents[..batch.filled];
-        if !extents.is_empty()
-            && let Err(error) = turn.store.fill(extents, out.raw())
+        let first = self.sender.next_number();
+        self.compose(now, bytes, out)?;
+        if !self.extents.is_empty()
+            && let Err(error) = turn.store.fill(&self.extents, out.raw())
         {
             self.fail(now, CloseReason::Store(error.0));
             let close_frame = self.life.take_closing()?;
             return self.send_close(now, &close_frame, out);
         }
-        let (stride, raw) = (out.segment(), out.raw());
+        let (stride, len) = (out.segment(), out.bytes().len());
         let seal = self.seal.as_mut()?;
-        for (i, len) in batch.lens[..batch.count].iter().enumerate() {
-            let at = i * stride;
-            seal.seal(batch.first + i as u64, &mut raw[at..at + len]);
+        for (number, segment) in (first..).zip(out.raw()[..len].chunks_mut(stride)) {
+            seal.seal(number, segment);
         }
-        self.sender.batch_sent(now, batch.bytes);
+        self.sender.batch_sent(now, len as u64);
         self.todo.nudges = 0;
-        self.stats.held.set(now, None);
-        self.count(batch.count, batch.bytes);
+        self.app.stats.held.set(now, None);
+        self.app.sent(out);
         Some(Transmit {
             to: self.path.active(),
             ecn: self.ecn(),
@@ -376,30 +358,16 @@ impl HaulSession {
     }
 
     /// Writes the headers of up to `bytes` of data, and the stream's bytes.
-    fn compose(&mut self, now: Instant, bytes: u64, out: &mut TxBuf) -> Option<Batch> {
+    fn compose(&mut self, now: Instant, bytes: u64, out: &mut TxBuf) -> Option<()> {
         let phase = self.seal.as_mut()?.phase();
         let size = self.mtu.datagram();
-        let fit = out.begin(size).min(MAX_SEGMENTS);
-        let mut batch = Batch {
-            extents: [Extent::default(); MAX_SEGMENTS],
-            filled: 0,
-            lens: [0; MAX_SEGMENTS],
-            count: 0,
-            first: self.sender.next_number(),
-            bytes: 0,
-        };
-        while batch.count < fit && (batch.count == 0 || batch.bytes < bytes) {
-            let Some(len) = self.segment(now, phase, size, &mut batch, out) else {
-                break;
-            };
-            batch.lens[batch.count] = len;
-            batch.count += 1;
-            batch.bytes += len as u64;
-            if len < size {
-                break;
-            }
-        }
-        (batch.count > 0).then_some(batch)
+        let fit = out.begin(size);
+        self.extents.clear();
+        while out.count() < fit
+            && (out.count() == 0 || (out.bytes().len() as u64) < bytes)
+            && self.segment(now, phase, size, out) == Some(size)
+        {}
+        (out.count() > 0).then_some(())
     }
 
     /// The next piece that fits a datagram of `size`, and its head.
@@ -431,7 +399,6 @@ impl HaulSession {
         now: Instant,
         phase: bool,
         size: usize,
-        batch: &mut Batch,
         out: &mut TxBuf,
     ) -> Option<usize> {
         let (piece, head) = self.next_piece(size)?;
@@ -456,13 +423,12 @@ impl HaulSession {
             self.streams.out.copy(offset, bytes);
             out.commit(wire, wire);
         } else {
-            batch.extents[batch.filled] = Extent {
+            self.extents.push(Extent {
                 object,
                 offset,
                 len: piece.len,
                 at: u32::try_from(start + solid).unwrap_or(u32::MAX),
-            };
-            batch.filled += 1;
+            });
             out.commit(wire, solid);
         }
         let wire32 = u32::try_from(wire).unwrap_or(u32::MAX);

@@ -7,6 +7,8 @@ use farhaul_core::{
     congestion::MAX_MESSAGE,
 };
 
+pub use farhaul_core::closing::Cause;
+
 use super::feedback::Feedback;
 
 /// Type bytes.
@@ -48,47 +50,17 @@ pub mod kind {
 /// The most bytes of text in a close frame.
 pub const MAX_TEXT: usize = 512;
 
-/// Why a session is closed, as told to the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// The application asked for it.
-    Application,
-    /// The peer's identity was refused.
-    Auth,
-    /// The peer broke the protocol.
-    Protocol,
-    /// The application's store failed.
-    Store,
-}
+/// The causes, by their codes.
+const CAUSES: [Cause; 4] = [
+    Cause::Application,
+    Cause::Auth,
+    Cause::Protocol,
+    Cause::Store,
+];
 
 /// As much of `text` as fits a [`Frame::Close`].
 pub fn close_text(text: &str) -> &[u8] {
-    let mut end = text.len().min(MAX_TEXT);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text.as_bytes()[..end]
-}
-
-impl Cause {
-    const fn code(self) -> u8 {
-        match self {
-            Self::Application => 0,
-            Self::Auth => 1,
-            Self::Protocol => 2,
-            Self::Store => 3,
-        }
-    }
-
-    const fn from_code(code: u8) -> Option<Self> {
-        Some(match code {
-            0 => Self::Application,
-            1 => Self::Auth,
-            2 => Self::Protocol,
-            3 => Self::Store,
-            _ => return None,
-        })
-    }
+    &text.as_bytes()[..text.floor_char_boundary(MAX_TEXT)]
 }
 
 /// One frame.
@@ -244,7 +216,8 @@ fn decode<'a>(first: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, DecodeError> {
 }
 
 fn decode_close<'a>(r: &mut Reader<'a>) -> Result<Frame<'a>, DecodeError> {
-    let cause = Cause::from_code(r.u8()?).ok_or(DecodeError::Malformed("cause"))?;
+    let cause = CAUSES.get(usize::from(r.u8()?));
+    let cause = *cause.ok_or(DecodeError::Malformed("cause"))?;
     let code = r.u32()?;
     let text = r.prefixed()?;
     if text.len() > MAX_TEXT {
@@ -311,7 +284,7 @@ pub fn encode(w: &mut Writer<'_>, frame: &Frame<'_>) -> Result<(), NoRoom> {
         }
         Frame::Close { cause, code, text } => {
             w.u8(kind::CLOSE)?;
-            w.u8(cause.code())?;
+            w.u8(cause as u8)?;
             w.u32(code)?;
             w.prefixed(&text[..text.len().min(MAX_TEXT)])
         }

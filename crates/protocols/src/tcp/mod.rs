@@ -2,8 +2,6 @@
 //! or RACK-TLP, PRR, RFC 6298 timeouts, delayed acknowledgements, window autotuning, and the
 //! receivers of named operating systems. Specification: `docs/protocols/tcp.md`.
 
-mod closing;
-mod cookie;
 mod params;
 mod profiles;
 mod protocol;
@@ -11,14 +9,12 @@ mod receiver;
 mod scoreboard;
 mod sender;
 mod session;
-mod stream;
 pub mod wire;
 
 use std::time::Duration;
 
 use farhaul_core::time::{Instant, nanos};
 
-pub use closing::{CODE_PROTOCOL, CODE_STORE};
 pub use params::{Config, PARAMETERS, Recovery, Reduction};
 pub use profiles::{Growth, PROFILES, Profile, profile};
 pub use protocol::{DESCRIPTOR, Tcp};

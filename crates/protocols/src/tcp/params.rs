@@ -146,9 +146,10 @@ pub enum Recovery {
 }
 
 /// How the window falls in recovery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reduction {
     /// In proportion (RFC 9937).
+    #[default]
     Prr,
     /// One segment per two acknowledgements.
     Halving,

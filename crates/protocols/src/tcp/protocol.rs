@@ -1,10 +1,12 @@
 //! What does an endpoint do before there is a session? It opens connections, routes segments by
-//! connection id, and answers a SYN without remembering it (see `cookie`).
+//! connection id, and answers a SYN without remembering it: its SYN ACK carries everything of the client's,
+//! the time and a cookie for both, and the client repeats them until it has heard the listener.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use farhaul_core::{
     codec::Writer,
+    cookie::Cookies,
     datagram::overhead,
     live::LiveIds,
     protocol::{Accepted, Descriptor, Protocol, Provenance, Route, Session},
@@ -14,17 +16,45 @@ use farhaul_core::{
 
 use super::{
     Config,
-    cookie::{Chosen, Cookies},
     receiver::Receiver,
     session::{Ends, TcpSession},
     stamp,
-    wire::{self, Header, Hello, MAX_HEADER, Stamps, flag},
+    wire::{self, Header, Hello, LEAST_DATAGRAM, MAX_HEADER, Open, Stamps, flag},
 };
 
-/// The MTU of an interface that does not say.
+/// The MTU of an interface that is not known.
 const USUAL_MTU: u32 = 1_500;
-/// No datagram is shorter than a path must carry (RFC 9293 §3.7.1).
-const LEAST_DATAGRAM: u32 = 548;
+
+/// How long a proof is good for.
+const LIFETIME: Duration = Duration::from_secs(10);
+
+/// What the listener chose: its connection id and its initial sequence number.
+type Chosen = (u32, u32);
+
+/// `open` with the proof that it is from `from` and was answered with `chosen`.
+fn prove(cookies: &Cookies, from: SocketAddr, open: Open, chosen: Chosen) -> Open {
+    let open = Open { tag: 0, ..open };
+    let tag = cookies.of((from, open, chosen));
+    Open { tag, ..open }
+}
+
+/// `open` was proven, and not too long ago.
+fn is_proven(
+    cookies: &Cookies,
+    now: Instant,
+    from: SocketAddr,
+    open: Open,
+    chosen: Chosen,
+) -> bool {
+    let age = Duration::from_millis(u64::from(millis(now).wrapping_sub(open.issued)));
+    age <= LIFETIME && prove(cookies, from, open, chosen) == open
+}
+
+/// ms, modulo 2^32.
+#[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+const fn millis(now: Instant) -> u32 {
+    (now.as_nanos() / 1_000_000) as u32
+}
 
 /// What TCP says of itself.
 pub static DESCRIPTOR: Descriptor = Descriptor {
@@ -59,9 +89,8 @@ impl Tcp {
     /// An endpoint that also accepts them.
     pub fn server(config: Config) -> Self {
         Self {
-            config,
             cookies: Some(Cookies::default()),
-            live: LiveIds::default(),
+            ..Self::client(config)
         }
     }
 
@@ -92,31 +121,27 @@ impl Tcp {
     ) -> Option<Accepted> {
         let hello = header.hello?;
         let cookies = self.cookies.as_ref()?;
-        let chosen = Chosen {
-            id: self.live.fresh(rng),
-            iss: number(rng),
-        };
+        let (id, iss) = (self.live.fresh(rng), number(rng));
         let receiver = Receiver::new(self.config.receiver);
         let ecn = self.config.ecn && header.has(flag::ECE | flag::CWR);
-        let open = cookies.issue(now, from, (hello, ecn, header.seq), chosen);
+        let open = Open {
+            hello,
+            ecn,
+            iss: header.seq,
+            issued: millis(now),
+            tag: 0,
+        };
+        let stamps = header.stamps.map(|s| Stamps {
+            value: stamp(now),
+            echo: s.value,
+        });
+        let ends = (id, self.longest(from, hello));
         let answer = Header {
             flags: flag::SYN | flag::ACK | if ecn { flag::ECE } else { 0 },
             to: hello.from,
-            seq: chosen.iss,
             ack: header.seq.wrapping_add(1),
-            window: u16::try_from(receiver.announced()).unwrap_or(u16::MAX),
-            stamps: header.stamps.map(|s| Stamps {
-                value: stamp(now),
-                echo: s.value,
-            }),
-            hello: Some(Hello {
-                from: chosen.id,
-                mss: u16::try_from(self.longest(from, hello)).unwrap_or(u16::MAX),
-                shift: receiver.shift(),
-                sack: self.config.sack(),
-            }),
-            open: Some(open),
-            ..Header::default()
+            open: Some(prove(cookies, from, open, (id, iss))),
+            ..syn(&self.config, &receiver, ends, (iss, stamps))
         };
         let mut bytes = [0; MAX_HEADER];
         let mut w = Writer::new(&mut bytes);
@@ -136,20 +161,38 @@ impl Tcp {
     /// A session for a client that shows its proof.
     fn welcome(&mut self, now: Instant, from: SocketAddr, header: &Header) -> Option<Accepted> {
         let open = header.open?;
-        let chosen = Chosen {
-            id: header.to,
-            iss: header.ack.wrapping_sub(1),
-        };
-        self.cookies.as_ref()?.check(now, from, &open, chosen)?;
-        let sane = open.hello.from != 0 && u32::from(open.hello.mss) >= LEAST_DATAGRAM;
-        if !sane || chosen.id == 0 || self.live.contains(&chosen.id) {
+        let (id, iss) = (header.to, header.ack.wrapping_sub(1));
+        let proven = is_proven(self.cookies.as_ref()?, now, from, open, (id, iss));
+        if !proven || !open.hello.is_sane() || id == 0 || self.live.contains(&id) {
             return None;
         }
         let datagram = self.longest(from, open.hello);
-        let ends = self.enter(chosen.id, open.hello.from, from);
+        let ends = self.enter(id, open.hello.from, from);
         let config = self.config.clone();
-        let session = TcpSession::server(now, config, ends, chosen.iss, datagram, &open);
-        Some(Accepted::Session(chosen.id.into(), Box::new(session)))
+        let session = TcpSession::new(now, config, ends, (iss, datagram), Some(&open));
+        Some(Accepted::Session(id.into(), Box::new(session)))
+    }
+}
+
+/// The SYN of an end with connection id `from` that takes `datagram` bytes.
+pub(super) fn syn(
+    config: &Config,
+    receiver: &Receiver,
+    (from, datagram): (u32, u32),
+    (seq, stamps): (u32, Option<Stamps>),
+) -> Header {
+    Header {
+        flags: flag::SYN,
+        seq,
+        window: u16::try_from(receiver.window.announced()).unwrap_or(u16::MAX),
+        stamps,
+        hello: Some(Hello {
+            from,
+            mss: u16::try_from(datagram).unwrap_or(u16::MAX),
+            shift: receiver.window.shift(),
+            sack: config.sack(),
+        }),
+        ..Header::default()
     }
 }
 
@@ -182,7 +225,7 @@ impl Protocol for Tcp {
         let ends = self.enter(id, 0, to);
         let datagram = self.datagram(to, interface_mtu);
         let config = self.config.clone();
-        let session = TcpSession::client(now, config, ends, number(rng), datagram);
+        let session = TcpSession::new(now, config, ends, (number(rng), datagram), None);
         (id.into(), Box::new(session))
     }
 
@@ -203,5 +246,45 @@ impl Protocol for Tcp {
             (false, _) => self.welcome(now, from, &header),
         };
         done.unwrap_or(Accepted::Drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_is_good_for_its_address_words_and_time_only() {
+        let cookies = Cookies::default();
+        let at = |s: u64| Instant::from_nanos(s * 1_000_000_000);
+        let from: SocketAddr = "192.0.2.7:4000".parse().unwrap();
+        let hello = Hello {
+            from: 7,
+            mss: 1_472,
+            shift: 14,
+            sack: true,
+        };
+        let open = Open {
+            hello,
+            ecn: false,
+            iss: 5,
+            issued: millis(at(100)),
+            tag: 0,
+        };
+        let open = prove(&cookies, from, open, (9, 11));
+        let good = |now, from, open, chosen| is_proven(&cookies, at(now), from, open, chosen);
+        assert!(good(105, from, open, (9, 11)));
+        assert!(!good(111, from, open, (9, 11)) && !good(99, from, open, (9, 11)));
+        let elsewhere = "192.0.2.7:4001".parse().unwrap();
+        assert!(!good(105, elsewhere, open, (9, 11)));
+        assert!(!good(105, from, Open { iss: 6, ..open }, (9, 11)));
+        assert!(!good(105, from, open, (8, 11)) && !good(105, from, open, (9, 12)));
+        let hello = Hello {
+            mss: 9_000,
+            ..hello
+        };
+        assert!(!good(105, from, Open { hello, ..open }, (9, 11)));
+        let other = Cookies::default();
+        assert!(!is_proven(&other, at(105), from, open, (9, 11)));
     }
 }

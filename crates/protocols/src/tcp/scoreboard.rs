@@ -167,17 +167,14 @@ impl Scoreboard {
         self.change(index, |segment| segment.doubled = false);
     }
 
-    /// A segment is believed lost; false if it was not in flight.
-    pub(super) fn lose(&mut self, index: u64) -> bool {
-        let was = self.get(index).map(|s| s.fate);
-        if was != Some(Fate::InFlight) {
-            return false;
-        }
+    /// A segment is believed lost; nothing if it was not in flight.
+    pub(super) fn lose(&mut self, index: u64) -> Option<&Segment> {
+        self.get(index).filter(|s| s.fate == Fate::InFlight)?;
         self.change(index, |segment| {
             segment.fate = Fate::Lost;
             segment.doubled = false;
         });
-        true
+        self.get(index)
     }
 
     /// A segment believed lost is on its way after all.

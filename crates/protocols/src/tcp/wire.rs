@@ -5,7 +5,11 @@
 //! Invariants: decoding never panics and never allocates; what is encoded is decoded to the same
 //! header; a header's length is a multiple of four.
 
-use farhaul_core::codec::{DecodeError, NoRoom, Reader, Writer};
+use farhaul_core::{
+    closing::Cause,
+    codec::{DecodeError, NoRoom, Reader, Writer},
+    seq::Wrap,
+};
 
 /// First byte of every segment: this format, version 1.
 pub const MARK: u8 = 0xd1;
@@ -21,6 +25,8 @@ pub const DATA_HEADER: usize = 44;
 pub const OPEN_LEN: usize = 28;
 /// Most SACK blocks in a segment (RFC 2018 §3).
 pub const MAX_SACKS: usize = 4;
+/// No datagram is shorter than a path must carry (RFC 9293 §3.7.1).
+pub const LEAST_DATAGRAM: u32 = 548;
 /// Longest text of a [`Close`].
 pub const MAX_TEXT: usize = 256;
 /// The largest window shift (RFC 7323 §2.3).
@@ -74,8 +80,8 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// What an end says of itself in a SYN.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What an end announces in its SYN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hello {
     /// Connection id under which it wants to be addressed; not 0.
     pub from: u32,
@@ -87,9 +93,16 @@ pub struct Hello {
     pub sack: bool,
 }
 
+impl Hello {
+    /// It has an id, and takes what any path must carry.
+    pub fn is_sane(&self) -> bool {
+        self.from != 0 && u32::from(self.mss) >= LEAST_DATAGRAM
+    }
+}
+
 /// What a client repeats of the handshake until the server has spoken, so that the server need not
 /// have remembered it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Open {
     /// The client's hello.
     pub hello: Hello,
@@ -103,17 +116,8 @@ pub struct Open {
     pub tag: u64,
 }
 
-/// Why an end goes away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Cause {
-    /// The application closed.
-    Application = 0,
-    /// The peer broke the protocol.
-    Protocol = 1,
-    /// The application's store failed.
-    Store = 2,
-}
+/// Why an end goes away, by code.
+const CAUSES: [Cause; 3] = [Cause::Application, Cause::Protocol, Cause::Store];
 
 /// The reason in a FIN; the text is the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,19 +195,15 @@ impl Header {
 
     /// Bytes that it takes.
     pub fn encoded_len(&self) -> usize {
+        let option = |there: bool, len: usize| if there { len } else { 0 };
         let mut len = FIXED;
-        len += if self.stamps.is_some() { 10 } else { 0 };
-        len += if self.place.is_some() { 14 } else { 0 };
-        len += if self.sacks.is_empty() {
-            0
-        } else {
-            2 + 8 * self.sacks.len()
-        };
-        if let Some(hello) = self.hello {
-            len += 6 + 4 + 3 + if hello.sack { 2 } else { 0 };
-        }
-        len += if self.open.is_some() { OPEN_LEN } else { 0 };
-        len += if self.close.is_some() { 7 } else { 0 };
+        len += option(self.stamps.is_some(), 10);
+        len += option(self.place.is_some(), 14);
+        len += option(!self.sacks.is_empty(), 2 + 8 * self.sacks.len());
+        len += option(self.hello.is_some(), 6 + 4 + 3);
+        len += option(self.hello.is_some_and(|h| h.sack), 2);
+        len += option(self.open.is_some(), OPEN_LEN);
+        len += option(self.close.is_some(), 7);
         len.next_multiple_of(4)
     }
 
@@ -211,10 +211,8 @@ impl Header {
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         let start = w.len();
         let len = self.encoded_len();
-        w.u8(MARK)?;
-        w.u8(self.flags)?;
-        w.u8(u8::try_from(len / 4).map_err(|_| NoRoom)?)?;
-        w.u8(0)?;
+        let words = u8::try_from(len / 4).map_err(|_| NoRoom)?;
+        w.put(&[MARK, self.flags, words, 0])?;
         w.u32(self.to)?;
         w.u32(self.seq)?;
         w.u32(self.ack)?;
@@ -250,7 +248,9 @@ impl Header {
             encode_open(&open, w)?;
         }
         if let Some(close) = self.close {
-            w.put(&[kind::CLOSE, 7, close.cause as u8])?;
+            let cause = CAUSES.iter().position(|c| *c == close.cause);
+            w.put(&[kind::CLOSE, 7])?;
+            w.u8(cause.and_then(|c| u8::try_from(c).ok()).ok_or(NoRoom)?)?;
             w.u32(close.code)?;
         }
         Ok(())
@@ -281,7 +281,7 @@ impl Header {
     }
 
     fn decode_options(&mut self, options: &[u8]) -> Result<(), DecodeError> {
-        let mut hello = Pieces::default();
+        let mut hello = Hello::default();
         let mut r = Reader::new(options);
         while !r.is_empty() {
             let kind = r.u8()?;
@@ -311,49 +311,30 @@ impl Header {
                 kind::OPEN => self.open = Some(decode_open(&mut body)?),
                 kind::CLOSE => self.close = Some(decode_close(&mut body)?),
                 // What is not known is skipped there (RFC 9293 §3.2, MUST-6).
-                _ => hello.take(kind, &mut body)?,
+                _ => decode_hello(kind, &mut body, &mut hello)?,
             }
             if !body.is_empty() {
                 return Err(DecodeError::Malformed("option length"));
             }
         }
-        self.hello = hello.whole();
+        self.hello = Some(hello).filter(|h| h.from != 0 && h.mss != 0);
         Ok(())
     }
 }
 
-/// The options of a [`Hello`] as they come.
-#[derive(Default)]
-struct Pieces {
-    from: Option<u32>,
-    mss: Option<u16>,
-    shift: u8,
-    sack: bool,
-}
-
-impl Pieces {
-    fn take(&mut self, kind: u8, body: &mut Reader<'_>) -> Result<(), DecodeError> {
-        match kind {
-            kind::FROM => self.from = Some(body.u32()?),
-            kind::MSS => self.mss = Some(body.u16()?),
-            // RFC 7323 §2.3: a larger shift is taken for 14.
-            kind::SHIFT => self.shift = body.u8()?.min(MAX_SHIFT),
-            kind::SACK_PERMITTED => self.sack = true,
-            _ => {
-                body.take(body.rest().len())?;
-            }
+/// One option of a [`Hello`], or one that is not known.
+fn decode_hello(kind: u8, body: &mut Reader<'_>, hello: &mut Hello) -> Result<(), DecodeError> {
+    match kind {
+        kind::FROM => hello.from = body.u32()?,
+        kind::MSS => hello.mss = body.u16()?,
+        // RFC 7323 §2.3: a larger shift is taken for 14.
+        kind::SHIFT => hello.shift = body.u8()?.min(MAX_SHIFT),
+        kind::SACK_PERMITTED => hello.sack = true,
+        _ => {
+            body.take(body.rest().len())?;
         }
-        Ok(())
     }
-
-    fn whole(self) -> Option<Hello> {
-        Some(Hello {
-            from: self.from.filter(|id| *id != 0)?,
-            mss: self.mss?,
-            shift: self.shift,
-            sack: self.sack,
-        })
-    }
+    Ok(())
 }
 
 fn encode_hello(hello: Hello, w: &mut Writer<'_>) -> Result<(), NoRoom> {
@@ -406,14 +387,9 @@ fn decode_open(r: &mut Reader<'_>) -> Result<Open, DecodeError> {
 }
 
 fn decode_close(r: &mut Reader<'_>) -> Result<Close, DecodeError> {
-    let cause = match r.u8()? {
-        0 => Cause::Application,
-        1 => Cause::Protocol,
-        2 => Cause::Store,
-        _ => return Err(DecodeError::Malformed("close cause")),
-    };
+    let cause = CAUSES.get(usize::from(r.u8()?));
     Ok(Close {
-        cause,
+        cause: *cause.ok_or(DecodeError::Malformed("close cause"))?,
         code: r.u32()?,
     })
 }
@@ -443,27 +419,29 @@ pub fn destination(segment: &[u8]) -> Option<u32> {
 /// initial sequence number outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence {
-    first: u32,
+    /// So far from 0 that no number near it is negative.
+    first: u64,
 }
+
+/// Numbers of 32 bits.
+pub(super) type Wrapped = Wrap<{ 1 << 32 }>;
 
 impl Sequence {
     /// Numbers that start after a SYN with sequence number `iss`.
     pub const fn new(iss: u32) -> Self {
         Self {
-            first: iss.wrapping_add(1),
+            first: (1 << 32) + 1 + iss as u64,
         }
     }
 
     /// The number on the wire.
-    #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
     pub const fn wrap(self, number: u64) -> u32 {
-        self.first.wrapping_add(number as u32)
+        Wrapped::wrap(self.first.wrapping_add(number))
     }
 
     /// The number nearest to `near` that looks like `wire`; `None` if it would be below 0.
     pub const fn unwrap(self, wire: u32, near: u64) -> Option<u64> {
-        let ahead = wire.wrapping_sub(self.wrap(near)).cast_signed();
-        near.checked_add_signed(ahead as i64)
+        Wrapped::expand(wire, self.first.saturating_add(near)).checked_sub(self.first)
     }
 }
 

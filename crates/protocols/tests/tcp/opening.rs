@@ -92,6 +92,25 @@ fn a_peer_that_falls_silent_is_noticed_and_an_idle_one_is_not() {
     }
 }
 
+#[test]
+fn an_answer_with_an_mss_that_no_path_has_is_no_answer() {
+    let mut pair = pair("", ms(10)).with_script(|d| {
+        let (mut header, _) = Header::decode(d.bytes).expect("sessions send what they can read");
+        let Some(hello) = header.hello.as_mut().filter(|_| d.from == Side::Server) else {
+            return Fate::Deliver;
+        };
+        hello.mss = 40;
+        let mut bytes = vec![0; header.encoded_len()];
+        let written = header.encode(&mut Writer::new(&mut bytes));
+        written.expect("it has the header's length");
+        Fate::Change(bytes)
+    });
+    pair.connect(None);
+    let ended = |p: &mut farhaul_testkit::Pair| !p.client.events.is_empty();
+    assert!(pair.run(Duration::from_mins(1), ended));
+    assert_eq!(pair.client.events, [Event::Closed(CloseReason::NoAnswer)]);
+}
+
 fn syn(from: u32) -> Vec<u8> {
     let header = Header {
         flags: flag::SYN,

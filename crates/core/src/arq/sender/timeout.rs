@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Content, Lost, MAX_TIMEOUT, MOST_PROBES, PROBES, Sender};
-use crate::{send::State, stats::Why, time::Instant};
+use crate::{send::State, session::earliest, stats::Why, time::Instant};
 
 /// The shortest silence that a law can ask to be told of.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
@@ -81,9 +81,6 @@ impl Sender {
             .then(|| self.flight.governor.wake())
             .flatten()
             .map(|at| (at, Why::Pacing));
-        [silence, law, pacing]
-            .into_iter()
-            .flatten()
-            .min_by_key(|(at, _)| *at)
+        earliest([silence, law, pacing])
     }
 }

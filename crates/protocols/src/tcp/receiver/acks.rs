@@ -1,4 +1,4 @@
-//! When is what arrived acknowledged, and what does it say? Every few segments or after a while
+//! When is what arrived acknowledged, and with what? Every few segments or after a while
 //! (RFC 1122 §4.2.3.2, RFC 5681 §4.2), at once for what is out of order; SACK blocks newest first
 //! (RFC 2018 §4), duplicates before them (RFC 2883).
 
@@ -40,7 +40,7 @@ impl Answer {
 
 /// The policy's state.
 #[derive(Debug)]
-pub(super) struct Acks {
+pub(crate) struct Acks {
     every: u32,
     delay: (Duration, Duration),
     /// Segments not acknowledged.
@@ -62,7 +62,7 @@ pub(super) struct Acks {
 }
 
 impl Acks {
-    pub(super) fn new(profile: &Profile) -> Self {
+    pub(crate) fn new(profile: &Profile) -> Self {
         Self {
             every: profile.ack_every,
             delay: (profile.delay_min, profile.delay_max),
@@ -81,39 +81,39 @@ impl Acks {
     }
 
     /// The window takes `segments` at first.
-    pub(super) fn start(&mut self, segments: u64) {
+    pub(crate) fn start(&mut self, segments: u64) {
         let half = u32::try_from(segments / 2).unwrap_or(u32::MAX);
         self.quick = self.most_quick.min(half.max(2));
         self.most_quick = self.quick.min(self.most_quick);
     }
 
     /// What was acknowledged last.
-    pub(super) const fn last(&self) -> u64 {
+    pub(crate) const fn last(&self) -> u64 {
         self.last
     }
 
     /// One more segment is acknowledged at once.
-    pub(super) const fn grant_quick(&mut self) {
+    pub(crate) const fn grant_quick(&mut self) {
         self.quick = self.quick.saturating_add(1);
     }
 
-    pub(super) const fn at_once(&mut self) {
+    pub(crate) const fn at_once(&mut self) {
         self.immediate = true;
     }
 
-    pub(super) fn duplicate(&mut self, span: Range<u64>) {
+    pub(crate) fn duplicate(&mut self, span: Range<u64>) {
         self.duplicate = Some(span);
         self.immediate = true;
     }
 
-    pub(super) fn out_of_order(&mut self, start: u64) {
+    pub(crate) fn out_of_order(&mut self, start: u64) {
         self.recent.rotate_right(1);
         self.recent[0] = start;
         self.immediate = true;
     }
 
     /// A segment arrived in order.
-    pub(super) fn in_order(&mut self, now: Instant) {
+    pub(crate) fn in_order(&mut self, now: Instant) {
         self.pending += 1;
         self.adapt(now);
         if self.quick > 0 {
@@ -139,24 +139,24 @@ impl Acks {
     }
 
     /// All that came together is in.
-    pub(super) const fn batch_ends(&mut self, _now: Instant, stretch: bool) {
+    pub(crate) const fn batch_ends(&mut self, stretch: bool) {
         if stretch && self.pending >= self.every {
             self.immediate = true;
         }
     }
 
     /// An acknowledgement is to be written down now; when `stretch`ing only at the end of a batch.
-    pub(super) const fn is_due(&self, stretch: bool) -> bool {
+    pub(crate) const fn is_due(&self, stretch: bool) -> bool {
         self.immediate || !stretch && self.pending >= self.every
     }
 
     /// The time has come.
-    pub(super) fn expired(&self, now: Instant) -> bool {
+    pub(crate) fn expired(&self, now: Instant) -> bool {
         self.pending > 0 && self.due.is_some_and(|at| at <= now)
     }
 
     /// At once when something waits, as after the application has read.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         if self.waiting.is_empty() {
             self.due
         } else {
@@ -165,7 +165,7 @@ impl Acks {
     }
 
     /// Fills in the blocks: a duplicate, then the runs that grew last.
-    pub(super) fn blocks(&mut self, ahead: &Ranges, stamped: bool, answer: &mut Answer) {
+    pub(crate) fn blocks(&mut self, ahead: &Ranges, stamped: bool, answer: &mut Answer) {
         // Timestamps leave room for three (RFC 2018 §3).
         let most = if stamped { MAX_SACKS - 1 } else { MAX_SACKS };
         if let Some(span) = self.duplicate.take() {
@@ -185,7 +185,7 @@ impl Acks {
     }
 
     /// Writes an acknowledgement down.
-    pub(super) fn push(&mut self, answer: Answer) {
+    pub(crate) fn push(&mut self, answer: Answer) {
         self.settle(&answer);
         if self.waiting.len() >= MAX_WAITING {
             self.waiting.pop_front();
@@ -193,8 +193,8 @@ impl Acks {
         self.waiting.push_back(answer);
     }
 
-    /// `answer` rides on a data segment; what is told by blocks is still to be sent.
-    pub(super) fn carried(&mut self, answer: &Answer) {
+    /// `answer` rides on a data segment; what blocks report is still to be sent.
+    pub(crate) fn carried(&mut self, answer: &Answer) {
         if self.waiting.is_empty() && self.duplicate.is_none() {
             self.settle(answer);
         }
@@ -207,11 +207,8 @@ impl Acks {
         self.due = None;
     }
 
-    pub(super) fn peek(&self) -> Option<&Answer> {
-        self.waiting.front()
-    }
-
-    pub(super) fn take(&mut self) -> Option<Answer> {
-        self.waiting.pop_front()
+    /// The next to send, if it is one of `like`.
+    pub(crate) fn take(&mut self, like: impl Fn(&Answer) -> bool) -> Option<Answer> {
+        self.waiting.pop_front_if(|answer| like(answer))
     }
 }

@@ -1,4 +1,4 @@
-//! What does a TCP receiver do? It notes what arrived, decides when to say so, and announces how much
+//! What does a TCP receiver do? It notes what arrived, decides when to acknowledge, and announces how much
 //! it takes, as its profile does. Payload is placed by the session on arrival; here are only numbers.
 
 mod acks;
@@ -58,18 +58,19 @@ pub(super) enum Verdict {
 pub(super) struct Receiver {
     profile: Profile,
     /// Everything below arrived.
-    next: u64,
+    pub(super) next: u64,
     /// What arrived above.
     ahead: Ranges,
     /// The newest timestamp of a segment that began at or below what was acknowledged last.
     stamp: Option<u32>,
     acks: Acks,
-    window: Window,
+    pub(super) window: Window,
     host: Host,
     /// A mark is to be echoed until the sender has reacted.
     echo: bool,
     sack: bool,
-    duplicates: u64,
+    /// Segments that arrived more than once.
+    pub(super) duplicates: u64,
 }
 
 impl Receiver {
@@ -94,25 +95,6 @@ impl Receiver {
         self.sack = sack;
         self.acks
             .start(self.window.edge(0) / u64::from(datagram.max(1)));
-    }
-
-    /// Shift of the windows it announces.
-    pub(super) fn shift(&self) -> u8 {
-        self.window.shift()
-    }
-
-    /// One past the highest sequence number announced.
-    pub(super) const fn announced(&self) -> u64 {
-        self.window.announced()
-    }
-
-    pub(super) const fn next(&self) -> u64 {
-        self.next
-    }
-
-    /// Segments that arrived more than once.
-    pub(super) const fn duplicates(&self) -> u64 {
-        self.duplicates
     }
 
     /// Judges a segment before its payload is placed.
@@ -151,8 +133,8 @@ impl Receiver {
     }
 
     /// All that arrived together has been handed over.
-    pub(super) fn batch_ends(&mut self, now: Instant) {
-        self.acks.batch_ends(now, self.profile.stretch);
+    pub(super) fn batch_ends(&mut self) {
+        self.acks.batch_ends(self.profile.stretch);
         self.answer();
     }
 
@@ -162,11 +144,6 @@ impl Receiver {
             self.acks.at_once();
             self.answer();
         }
-    }
-
-    /// So much of the ordered stream waits to be read.
-    pub(super) const fn set_unread(&mut self, unread: u64) {
-        self.window.set_unread(unread);
     }
 
     /// The peer wants to know where it stands.
@@ -242,7 +219,7 @@ impl Receiver {
         }
     }
 
-    /// What an acknowledgement says now; with `news` of what arrived out of order.
+    /// What an acknowledgement carries now; with `news` of what arrived out of order.
     fn current(&mut self, news: bool) -> Answer {
         let edge = self.window.edge(self.next);
         let mut answer = Answer {
@@ -259,7 +236,7 @@ impl Receiver {
         answer
     }
 
-    /// What a data segment says besides.
+    /// What a data segment acknowledges.
     pub(super) fn piggyback(&mut self) -> Answer {
         let answer = self.current(false);
         self.acks.carried(&answer);
@@ -272,12 +249,12 @@ impl Receiver {
             let answer = self.current(true);
             self.acks.push(answer);
         }
-        self.acks.take()
+        self.acks.take(|_| true)
     }
 
-    /// Does the next acknowledgement look like `answer` on the wire (has it as many blocks)?
-    pub(super) fn peek_answer(&self) -> Option<&Answer> {
-        self.acks.peek()
+    /// The next of as many blocks as `answer`: it looks like it on the wire.
+    pub(super) fn take_like(&mut self, answer: &Answer) -> Option<Answer> {
+        self.acks.take(|next| next.count == answer.count)
     }
 
     /// Deadlines that passed.
@@ -288,14 +265,13 @@ impl Receiver {
             self.process(now, &arrival);
         }
         if any {
-            self.batch_ends(now);
+            self.batch_ends();
         }
     }
 
     /// When to call [`Self::on_timeout`] or [`Self::take_answer`].
     pub(super) fn next_timeout(&self) -> Option<(Instant, Why)> {
-        let due = [self.acks.due(), self.host.due()];
-        let due = due.into_iter().flatten().map(|at| (at, Why::Feedback));
-        due.min_by_key(|(at, _)| *at)
+        let due = self.acks.due().into_iter().chain(self.host.due());
+        due.min().map(|at| (at, Why::Feedback))
     }
 }

@@ -13,7 +13,7 @@ const START: u64 = 65_535;
 
 /// The announced window.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(crate) struct Window {
     limit: u64,
     growth: Growth,
     datagram: u64,
@@ -34,7 +34,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) fn new(profile: &Profile, datagram: u64) -> Self {
+    pub(crate) fn new(profile: &Profile, datagram: u64) -> Self {
         let limit = profile.window.max(2 * datagram);
         let size = match profile.growth {
             // A ramp has a buffer behind it that was set by hand.
@@ -60,17 +60,17 @@ impl Window {
     }
 
     /// By how much announced windows are shifted: no more than the limit needs.
-    pub(super) fn shift(&self) -> u8 {
+    pub(crate) fn shift(&self) -> u8 {
         let needed = (0..=MAX_SHIFT).find(|s| u16::try_from(self.limit >> s).is_ok());
         needed.unwrap_or(MAX_SHIFT)
     }
 
-    pub(super) const fn announced(&self) -> u64 {
+    pub(crate) const fn announced(&self) -> u64 {
         self.announced
     }
 
     /// Announces: one past the highest sequence number taken when everything below `next` arrived.
-    pub(super) fn edge(&mut self, next: u64) -> u64 {
+    pub(crate) fn edge(&mut self, next: u64) -> u64 {
         let window = self.size.min(self.ramp).saturating_sub(self.unread);
         // Whole units of the shift, so that the peer sees what is meant.
         let unit = 1_u64 << self.shift();
@@ -79,13 +79,13 @@ impl Window {
         self.announced
     }
 
-    pub(super) const fn set_unread(&mut self, unread: u64) {
+    pub(crate) const fn set_unread(&mut self, unread: u64) {
         self.unread = unread;
     }
 
-    /// The application read; true if the peer should hear that more is taken (RFC 9293
+    /// The application read; true if the peer should learn that more is taken (RFC 9293
     /// §3.8.6.2.2).
-    pub(super) fn on_read(&mut self, next: u64, unread: u64) -> bool {
+    pub(crate) fn on_read(&mut self, next: u64, unread: u64) -> bool {
         self.unread = unread;
         let open = self.announced.saturating_sub(next);
         let could = self.size.min(self.ramp).saturating_sub(unread);
@@ -94,7 +94,7 @@ impl Window {
     }
 
     /// `bytes` arrived in order up to `next`; `steady` if no hole was filled. True if the ramp rose.
-    pub(super) fn on_data(
+    pub(crate) fn on_data(
         &mut self,
         now: Instant,
         next: u64,

@@ -83,7 +83,7 @@ proptest! {
                 }
                 _ => {
                     let index = board.base() + at % 8;
-                    if board.lose(index) && at % 2 == 0 {
+                    if board.lose(index).is_some() && at % 2 == 0 {
                         board.find(index);
                     }
                 }

@@ -1,4 +1,4 @@
-//! What does an acknowledgement change? Arrivals retire, losses come to light, the law hears of both
+//! What does an acknowledgement change? Arrivals retire, losses come to light, the law learns of both
 //! together, and the episode moves on.
 
 use std::{ops::Range, time::Duration};
@@ -12,17 +12,12 @@ use farhaul_core::{
     units::Size,
 };
 
-use super::{
-    Losses, Sender,
-    episode::{Phase, Step},
-    lose,
-    rack::DUPLICATE_THRESHOLD,
-};
+use super::{Losses, Sender, episode::Phase, lose, rack::DUPLICATE_THRESHOLD};
 use crate::tcp::{
     Recovery,
     scoreboard::{Fate, Segment},
     since_stamp,
-    wire::{MAX_SACKS, Stamps},
+    wire::{MAX_SACKS, Stamps, Wrapped},
 };
 
 /// An acknowledgement, in numbers that do not wrap.
@@ -43,7 +38,7 @@ pub(crate) struct Acknowledgement {
     pub(crate) data: bool,
 }
 
-/// What one acknowledgement told.
+/// What one acknowledgement changed.
 #[derive(Debug, Default)]
 struct Change {
     advanced: bool,
@@ -105,7 +100,7 @@ impl Sender {
             && self.peer.edge == stuck
             && self.board.outstanding() > 0;
         if repeated {
-            self.count.duplicate_acks += 1;
+            self.duplicate_acks += 1;
         }
         self.count.data_acked += change.data;
         self.count.delivered += change.bytes;
@@ -113,7 +108,7 @@ impl Sender {
         self.path.proven = self.path.proven.max(change.longest);
         if change.advanced {
             self.stream_acked = self.stream_acked.max(change.stream);
-            self.path.rtt.progress();
+            self.timers.backoff = 0;
             self.peer.probes = 0;
         }
         if ack.duplicate {
@@ -127,6 +122,7 @@ impl Sender {
             self.count_duplicates(repeated, &change, &mut losses);
         }
         self.detect(now, &mut losses);
+        self.count_losses(&losses);
         self.conclude(now, ack, (before, rtt), &change, &losses);
         let progress = self.progressed(&change);
         self.rearm(now, progress);
@@ -199,12 +195,7 @@ impl Sender {
     fn measure(&mut self, now: Instant, ack: &Acknowledgement, newest: &Segment) {
         let arrived_us = match ack.stamps {
             Some(stamps) => {
-                #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
-                let ahead = stamps
-                    .value
-                    .wrapping_sub(self.path.clock as u32)
-                    .cast_signed();
-                let clock = self.path.clock.saturating_add_signed(i64::from(ahead));
+                let clock = Wrapped::expand(stamps.value, self.path.clock);
                 self.path.clock = self.path.clock.max(clock);
                 self.path.clock
             }
@@ -224,7 +215,7 @@ impl Sender {
             packet: newest.serial,
             lost: self.count.lost,
         };
-        let window = self.law.law().sample_window().unwrap_or(srtt);
+        let window = self.governor.law().sample_window().unwrap_or(srtt);
         self.path.rate = self.path.delivery.update(progress, window);
     }
 
@@ -240,7 +231,7 @@ impl Sender {
         }
         self.episode.undone();
         self.duplicates = 0;
-        self.law.tell(now, |law| law.on_undo(now));
+        self.governor.tell(now, |law| law.on_undo(now));
     }
 
     /// Without SACK (RFC 6582): the third duplicate, or a partial acknowledgement, means that the
@@ -282,7 +273,6 @@ impl Sender {
                         .detect(now, board, recovering, rtts, |board, index| {
                             lose(board, repairs, index, losses);
                         });
-                self.count_losses(losses);
             }
             Recovery::Sack => {
                 let threshold = u64::from(self.payload()) * 2;
@@ -338,14 +328,14 @@ impl Sender {
         change: &Change,
         losses: &Losses,
     ) {
-        let probe_lost = self.probe_told(ack, change);
+        let probe_lost = self.on_probe_answer(ack, change);
         let was_open = self.episode.phase == Phase::Open;
         self.tell_losses(now, losses, before);
         if probe_lost && was_open && losses.packets == 0 {
             self.tell_probe_loss(now, change, before);
         }
         self.tell_arrivals(now, ack, (before, rtt), change);
-        let law = self.law.allowance().window.bytes();
+        let law = self.governor.allowance().window.bytes();
         let over = self.board.una() >= self.episode.point;
         match self.episode.phase {
             Phase::Open => self.episode.grow(change.bytes, law),
@@ -357,14 +347,8 @@ impl Sender {
                 self.episode.leave(law);
             }
             Phase::Recovery => {
-                let step = Step {
-                    delivered: self.delivered(change),
-                    flight: self.in_flight(),
-                    target: law,
-                    safe: change.advanced && losses.packets == 0,
-                    datagram: u64::from(self.path.datagram),
-                };
-                self.episode.step(&step, was_open);
+                let safe = change.advanced && losses.packets == 0;
+                self.step(self.delivered(change), safe, was_open);
             }
             Phase::Loss => {}
         }
@@ -380,7 +364,7 @@ impl Sender {
     }
 
     /// An answer to a tail loss probe; true if it repaired a loss (RFC 8985 §7.4).
-    fn probe_told(&mut self, ack: &Acknowledgement, change: &Change) -> bool {
+    fn on_probe_answer(&mut self, ack: &Acknowledgement, change: &Change) -> bool {
         let Some(probe) = self
             .probe
             .filter(|p| change.advanced && self.board.una() >= p.end)
@@ -391,7 +375,7 @@ impl Sender {
         probe.again && !ack.duplicate
     }
 
-    /// The probe repaired a loss that nothing else told of: one reaction is due.
+    /// The probe repaired a loss that nothing else showed: one reaction is due.
     fn tell_probe_loss(&mut self, now: Instant, change: &Change, before: u64) {
         let fact = change.newest.map(|s| (s.facts, s.serial));
         let losses = Losses {
@@ -399,7 +383,6 @@ impl Sender {
             packets: 1,
             oldest: fact,
             newest: fact,
-            uncounted: (0, 0),
         };
         self.tell_losses(now, &losses, before);
         self.episode.leave(u64::MAX);
@@ -415,10 +398,10 @@ impl Sender {
         let Some(newest) = &change.newest else {
             return;
         };
-        let round_start = newest.serial >= self.rounds.end;
+        let round_start = newest.serial >= self.round_end;
         if round_start {
-            self.rounds.count += 1;
-            self.rounds.end = self.rack.next_serial();
+            self.rounds += 1;
+            self.round_end = self.rack.next_serial();
         }
         let marked = ack.marked && self.board.una() >= self.marks.point;
         if marked {
@@ -434,7 +417,7 @@ impl Sender {
             now,
             acked: Size::from_bytes(change.bytes),
             packets: change.packets,
-            round: self.rounds.count,
+            round: self.rounds,
             round_start,
             in_flight_before: Size::from_bytes(before),
             rtt,
@@ -448,6 +431,6 @@ impl Sender {
             app_limited: self.outbox.is_empty(),
             path: self.view(),
         };
-        self.law.on_ack(&event);
+        self.governor.on_ack(&event);
     }
 }

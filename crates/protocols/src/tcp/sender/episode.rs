@@ -17,7 +17,7 @@ pub(super) enum Phase {
 }
 
 /// How to find out that an episode was for nothing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Undo {
     /// When the first repair left, and one past its last sequence number.
     first: Option<(u32, u64)>,
@@ -42,16 +42,16 @@ pub(super) struct Step {
     pub(super) delivered: u64,
     /// In flight now.
     pub(super) flight: u64,
-    /// What the law allows, now that it was told of the loss.
+    /// What the law allows, now that it knows of the loss.
     pub(super) target: u64,
-    /// It moved the first unacknowledged byte and told of no further loss.
+    /// It moved the first unacknowledged byte and showed no further loss.
     pub(super) safe: bool,
     /// A full datagram.
     pub(super) datagram: u64,
 }
 
 /// The current episode, or none.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Episode {
     pub(super) phase: Phase,
     /// It ends when everything below is acknowledged.
@@ -69,21 +69,10 @@ pub(super) struct Episode {
 }
 
 impl Episode {
-    pub(super) const fn new(rule: Reduction) -> Self {
+    pub(super) fn new(rule: Reduction) -> Self {
         Self {
-            phase: Phase::Open,
-            point: 0,
             rule,
-            prr: Prr {
-                flight: 0,
-                delivered: 0,
-                out: 0,
-            },
-            window: 0,
-            odd: false,
-            rescued: false,
-            undo: None,
-            cap: None,
+            ..Self::default()
         }
     }
 
@@ -97,21 +86,17 @@ impl Episode {
 
     /// Begins; `flight` was in flight before the losses were noticed.
     pub(super) fn enter(&mut self, phase: Phase, point: u64, flight: u64) {
-        self.phase = phase;
-        self.point = point;
-        self.window = flight;
-        self.odd = false;
-        self.rescued = false;
-        self.cap = None;
-        self.prr = Prr {
-            flight: flight.max(1),
-            ..Prr::default()
+        *self = Self {
+            phase,
+            point,
+            window: flight,
+            prr: Prr {
+                flight: flight.max(1),
+                ..Prr::default()
+            },
+            undo: Some(Undo::default()),
+            ..Self::new(self.rule)
         };
-        self.undo = Some(Undo {
-            first: None,
-            repairs: 0,
-            any: false,
-        });
     }
 
     /// An acknowledgement during recovery; `first` is the one with which it began.

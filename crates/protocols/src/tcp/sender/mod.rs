@@ -8,34 +8,37 @@ mod ack;
 mod episode;
 mod output;
 mod rack;
-mod rtt;
 mod timer;
 
 use std::{collections::VecDeque, time::Duration};
 
 use farhaul_core::{
-    congestion::{Guard, LossEvent, PathView, RateSample, TxSnapshot},
-    path::QueueDelay,
+    congestion::{LossEvent, PathView, RateSample, TxSnapshot},
+    path::{QueueDelay, Rtt},
     rate::Delivery,
-    send::{Outbox, Pacer},
+    send::{Counters, Governor, Outbox},
     stats::Stats,
-    store::ObjectId,
     time::Instant,
-    units::Size,
+    units::{Rate, Size},
 };
 
 pub(super) use ack::Acknowledgement;
-pub(super) use output::{Permit, Piece};
 
 use self::{
-    episode::{Episode, Phase},
+    episode::{Episode, Phase, Step},
     rack::Rack,
-    rtt::Rtt,
 };
 use super::{Config, scoreboard::Scoreboard, wire::DATA_HEADER};
 
 /// Segments with which a window starts (RFC 6928).
 const INITIAL_SEGMENTS: u64 = 10;
+/// The timeout before any sample (RFC 6298 §2.1), and the longest (§2.5 allows no less).
+const INITIAL_RTO: Duration = Duration::from_secs(1);
+const MAX_RTO: Duration = Duration::from_mins(1);
+/// Before any sample, where a timeout is not meant.
+const INITIAL_RTT: Duration = Duration::from_millis(100);
+/// How long the least rtt is remembered.
+const MEMORY: Duration = Duration::from_secs(10);
 
 /// A plain header.
 #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
@@ -55,6 +58,8 @@ struct Peer {
 #[derive(Debug, Default)]
 struct Timers {
     rto: Option<Instant>,
+    /// Timeouts in a row.
+    backoff: u32,
     /// Tail loss probe.
     pto: Option<Instant>,
     /// RACK will know by then.
@@ -72,8 +77,8 @@ struct Probe {
 
 /// Measures of the path.
 #[derive(Debug)]
-struct Path {
-    datagram: u32,
+pub(super) struct Path {
+    pub(super) datagram: u32,
     rtt: Rtt,
     queue: QueueDelay,
     delivery: Delivery,
@@ -85,45 +90,21 @@ struct Path {
     proven: u32,
 }
 
-/// Packet-timed round trips.
-#[derive(Debug, Default)]
-struct Rounds {
-    count: u64,
-    /// Number of the transmission whose acknowledgement ends this one.
-    end: u64,
-}
-
 /// Congestion marks echoed by the peer (RFC 3168 §6.1.2).
 #[derive(Debug, Default)]
-struct Marks {
+pub(super) struct Marks {
     /// Reacted to until everything below is acknowledged.
     point: u64,
-    /// The peer is to be told that the window was reduced.
-    reduced: bool,
-}
-
-#[derive(Debug, Default)]
-struct Counters {
-    sent_bytes: u64,
-    data_sent: u64,
-    data_acked: u64,
-    repaired: u64,
-    retransmits: u64,
-    delivered: u64,
-    lost_bytes: u64,
-    lost: u64,
-    spurious: u64,
-    duplicate_acks: u64,
-    episodes: u64,
-    timeouts: u64,
+    /// To be reported to the peer: the window was reduced.
+    pub(super) reduced: bool,
 }
 
 /// The sending half.
 pub(super) struct Sender {
     config: Config,
-    law: Guard,
-    board: Scoreboard,
-    outbox: Outbox,
+    pub(super) governor: Governor,
+    pub(super) board: Scoreboard,
+    pub(super) outbox: Outbox,
     /// Indices of segments to send again, some no longer.
     repairs: VecDeque<u64>,
     /// Repairs of this episode on their way: index, number of the transmission, and the next new
@@ -144,19 +125,26 @@ pub(super) struct Sender {
     probe_due: bool,
     peer: Peer,
     timers: Timers,
-    pacer: Pacer,
-    path: Path,
-    rounds: Rounds,
-    marks: Marks,
+    pub(super) path: Path,
+    /// Packet-timed round trips, and the number of the transmission whose acknowledgement ends this one.
+    rounds: u64,
+    round_end: u64,
+    pub(super) marks: Marks,
     count: Counters,
-    stream_acked: u64,
+    duplicate_acks: u64,
+    /// Bytes of the ordered stream acknowledged.
+    pub(super) stream_acked: u64,
     sack: bool,
 }
 
 impl Sender {
     pub(super) fn new(config: Config) -> Self {
         Self {
-            law: Guard::new(config.law.make()),
+            governor: Governor::new(
+                config.law.make(),
+                config.max_rate.unwrap_or(Rate::UNLIMITED),
+            )
+            .with_pacing(config.pacing),
             board: Scoreboard::default(),
             outbox: Outbox::default(),
             repairs: VecDeque::new(),
@@ -171,10 +159,9 @@ impl Sender {
             probe_due: false,
             peer: Peer::default(),
             timers: Timers::default(),
-            pacer: Pacer::new(),
             path: Path {
                 datagram: 1_200,
-                rtt: Rtt::new(config.rto_min, config.rto_whole),
+                rtt: Rtt::new(INITIAL_RTT).with_memory(MEMORY),
                 queue: QueueDelay::default(),
                 delivery: Delivery::default(),
                 rate: None,
@@ -182,9 +169,11 @@ impl Sender {
                 clock: 0,
                 proven: 0,
             },
-            rounds: Rounds::default(),
+            rounds: 0,
+            round_end: 0,
             marks: Marks::default(),
             count: Counters::default(),
+            duplicate_acks: 0,
             stream_acked: 0,
             sack: true,
             config,
@@ -199,7 +188,7 @@ impl Sender {
             self.path.rtt.update(now, rtt);
         }
         let view = self.view();
-        self.law.on_start(now, &view);
+        self.governor.on_start(now, &view);
     }
 
     /// The peer takes everything below `edge`.
@@ -207,59 +196,24 @@ impl Sender {
         self.peer.edge = self.peer.edge.max(edge);
     }
 
-    /// Why the session must end, if the law has failed.
-    pub(super) fn failure(&self) -> Option<String> {
-        self.law.failure()
-    }
-
-    /// The connection ends.
-    pub(super) fn close(&mut self, now: Instant) {
-        self.law.tell(now, |law| law.on_close(now));
-    }
-
-    /// UDP payload bytes of a full datagram.
-    pub(super) const fn datagram(&self) -> u32 {
-        self.path.datagram
-    }
-
     /// What a repair or an acknowledgement waits for at least.
     pub(super) fn srtt(&self) -> Duration {
         self.path.rtt.smoothed()
     }
 
-    /// The timeout in force.
+    /// The timeout in force (RFC 6298), with the floor where the settings want it.
     pub(super) fn rto(&self) -> Duration {
-        let own = || self.path.rtt.rto();
-        self.law.timeout().map_or_else(own, |interval| {
-            interval * (1 << self.path.rtt.backoff().min(10))
-        })
-    }
-
-    /// First unacknowledged sequence number.
-    pub(super) const fn una(&self) -> u64 {
-        self.board.una()
-    }
-
-    /// Next new sequence number.
-    pub(super) const fn nxt(&self) -> u64 {
-        self.board.nxt()
-    }
-
-    pub(super) fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
-        self.outbox.push(object, offset, len);
-    }
-
-    pub(super) const fn unsent(&self) -> u64 {
-        self.outbox.unsent()
-    }
-
-    pub(super) fn cancel_unsent(&mut self) {
-        self.outbox.cancel_unsent();
-    }
-
-    /// Bytes of the ordered stream acknowledged.
-    pub(super) const fn stream_acked(&self) -> u64 {
-        self.stream_acked
+        let backoff = 1 << self.timers.backoff.min(10);
+        if let Some(interval) = self.governor.timeout() {
+            return interval * backoff;
+        }
+        let (variation, floor) = (self.path.rtt.variation() * 4, self.config.rto_min);
+        let base = match self.path.rtt.sampled() {
+            None => INITIAL_RTO,
+            Some(smoothed) if self.config.rto_whole => (smoothed + variation).max(floor),
+            Some(smoothed) => smoothed + variation.max(floor),
+        };
+        (base * backoff).min(MAX_RTO)
     }
 
     /// Everything given is acknowledged.
@@ -275,7 +229,8 @@ impl Sender {
 
     /// Bytes that may be in flight.
     fn window(&self) -> u64 {
-        self.episode.window(self.law.allowance().window.bytes())
+        self.episode
+            .window(self.governor.allowance().window.bytes())
     }
 
     fn view(&self) -> PathView {
@@ -299,7 +254,20 @@ impl Sender {
         }
     }
 
-    /// The law hears of `lost`; a new episode begins if none is open.
+    /// Moves the window of recovery: `delivered` wire bytes left the network. `safe`: the first unacknowledged
+    /// byte moved, and no further loss was found. `first`: recovery began with it.
+    fn step(&mut self, delivered: u64, safe: bool, first: bool) {
+        let step = Step {
+            delivered,
+            flight: self.in_flight(),
+            target: self.governor.allowance().window.bytes(),
+            safe,
+            datagram: u64::from(self.path.datagram),
+        };
+        self.episode.step(&step, first);
+    }
+
+    /// Reports `lost` to the law; a new episode begins if none is open.
     fn tell_losses(&mut self, now: Instant, lost: &Losses, before: u64) {
         let (Some(oldest), Some(newest)) = (lost.oldest, lost.newest) else {
             return;
@@ -310,7 +278,8 @@ impl Sender {
             self.episode
                 .enter(Phase::Recovery, self.board.nxt(), before);
         }
-        self.law.on_loss(&LossEvent {
+        let path = self.view();
+        self.governor.on_loss(&LossEvent {
             now,
             lost: Size::from_bytes(lost.bytes),
             packets: lost.packets,
@@ -320,46 +289,32 @@ impl Sender {
             newest: newest.0,
             lost_total: Size::from_bytes(self.count.lost_bytes),
             in_flight_before: Size::from_bytes(before),
-            path: self.view(),
+            path,
         });
     }
 
     /// Segment `index` is believed lost.
     fn lose(&mut self, index: u64, losses: &mut Losses) {
-        if lose(&mut self.board, &mut self.repairs, index, losses) {
-            self.count_losses(losses);
-        }
+        lose(&mut self.board, &mut self.repairs, index, losses);
     }
 
-    const fn count_losses(&mut self, losses: &mut Losses) {
-        self.count.lost += losses.uncounted.0;
-        self.count.lost_bytes += losses.uncounted.1;
-        losses.uncounted = (0, 0);
+    const fn count_losses(&mut self, losses: &Losses) {
+        self.count.lost += losses.packets as u64;
+        self.count.lost_bytes += losses.bytes;
     }
 
     pub(super) fn fill_stats(&self, stats: &mut Stats) {
-        let allowance = self.law.allowance();
-        let seen = self.law.law().observe();
-        stats.data_sent = self.count.data_sent;
-        stats.data_acked = self.count.data_acked;
-        stats.repaired = self.count.repaired;
-        stats.retransmits = self.count.retransmits;
-        stats.packets_lost = self.count.lost;
-        stats.packets_spurious = self.count.spurious;
-        stats.duplicate_acks = self.count.duplicate_acks;
-        stats.episodes = self.count.episodes;
-        stats.timeouts = self.count.timeouts;
-        (stats.law_faults, stats.law_fault) = self.law.faults();
+        self.count.fill_stats(stats);
+        self.governor.fill_stats(stats);
+        stats.duplicate_acks = self.duplicate_acks;
         stats.datagram_size = self.path.datagram;
         stats.rtt_min = self.path.rtt.min_ever();
         stats.rtt_smoothed = self.path.rtt.sampled();
         stats.rto = Some(self.rto());
-        stats.pacing_rate = allowance.rate;
         stats.window = self.window();
-        stats.ssthresh = seen.ssthresh;
         stats.peer_window = Some(self.peer.edge.saturating_sub(self.board.una()));
         stats.phase = match self.episode.phase {
-            Phase::Open => seen.phase,
+            Phase::Open => stats.phase,
             Phase::Recovery => "recovery",
             Phase::Loss => "loss",
         };
@@ -381,31 +336,62 @@ struct Losses {
     oldest: Option<(TxSnapshot, u64)>,
     /// ... and of the last.
     newest: Option<(TxSnapshot, u64)>,
-    uncounted: (u64, u64),
 }
 
-fn lose(
-    board: &mut Scoreboard,
-    repairs: &mut VecDeque<u64>,
-    index: u64,
-    losses: &mut Losses,
-) -> bool {
-    if !board.lose(index) {
-        return false;
-    }
+fn lose(board: &mut Scoreboard, repairs: &mut VecDeque<u64>, index: u64, losses: &mut Losses) {
+    let Some(segment) = board.lose(index) else {
+        return;
+    };
     repairs.push_back(index);
-    if let Some(segment) = board.get(index) {
-        let fact = (segment.facts, segment.serial);
-        losses.bytes += segment.wire();
-        losses.packets += 1;
-        losses.uncounted.0 += 1;
-        losses.uncounted.1 += segment.wire();
-        if losses.oldest.is_none_or(|(_, serial)| fact.1 < serial) {
-            losses.oldest = Some(fact);
-        }
-        if losses.newest.is_none_or(|(_, serial)| fact.1 > serial) {
-            losses.newest = Some(fact);
-        }
+    let fact = (segment.facts, segment.serial);
+    losses.bytes += segment.wire();
+    losses.packets += 1;
+    if losses.oldest.is_none_or(|(_, serial)| fact.1 < serial) {
+        losses.oldest = Some(fact);
     }
-    true
+    if losses.newest.is_none_or(|(_, serial)| fact.1 > serial) {
+        losses.newest = Some(fact);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farhaul_congestion::{Values, lookup};
+
+    use super::*;
+    use crate::tcp::PARAMETERS;
+
+    fn sender(words: &str) -> Sender {
+        let values = Values::parse("tcp", PARAMETERS, words).unwrap();
+        Sender::new(Config::new(lookup("cubic").unwrap(), &values))
+    }
+
+    #[test]
+    fn timeouts_of_rfc_6298() {
+        let ms = Duration::from_millis;
+        let now = Instant::EPOCH;
+        let mut s = sender("rto=rfc6298,rto_min=1000");
+        assert_eq!(s.rto(), ms(1_000));
+        s.path.rtt.update(now, ms(500));
+        assert_eq!(s.rto(), ms(1_500), "three times the first sample");
+        s.path.rtt.update(now, ms(100));
+        assert_eq!(s.srtt(), ms(450));
+        assert_eq!(s.path.rtt.variation(), Duration::from_micros(287_500));
+        s.timers.backoff = 1;
+        assert_eq!(s.rto(), ms(3_200));
+        s.timers.backoff = 21;
+        assert_eq!(s.rto(), MAX_RTO);
+        s.timers.backoff = 0;
+        assert_eq!(s.rto(), ms(1_600));
+    }
+
+    #[test]
+    fn linux_keeps_its_floor_on_the_variation() {
+        let ms = Duration::from_millis;
+        let mut s = sender("rto=linux,rto_min=200");
+        for _ in 0..100 {
+            s.path.rtt.update(Instant::EPOCH, ms(100));
+        }
+        assert_eq!(s.rto(), ms(300));
+    }
 }

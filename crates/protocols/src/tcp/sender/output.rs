@@ -1,27 +1,13 @@
 //! What leaves, and may it? Repairs first, then new data, then what may be lost, within the window of
 //! the law, of the episode and of the peer; at the law's rate if it is paced.
 
-use farhaul_core::{
-    send::Piece as New,
-    stats::Why,
-    time::Instant,
-    units::{Rate, Size},
-};
+use farhaul_core::{send::Permit, stats::Why, time::Instant, units::Size};
 
 use super::{INITIAL_SEGMENTS, Probe, Sender, episode::Phase};
 use crate::tcp::{
     Recovery,
     scoreboard::{Fate, Segment},
 };
-
-/// May anything leave?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Permit {
-    /// Not now.
-    Hold(Why),
-    /// So many segments.
-    Send(u64),
-}
 
 /// Something to send again that is not believed lost, by its index.
 #[derive(Clone, Copy, Debug)]
@@ -30,15 +16,6 @@ enum Guess {
     Doubtful(u64),
     /// The last that did not arrive, once per episode.
     Rescue(u64),
-}
-
-/// A segment about to leave.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
-    pub(crate) seq: u64,
-    pub(crate) object: u32,
-    pub(crate) offset: u64,
-    pub(crate) len: u32,
 }
 
 impl Sender {
@@ -73,27 +50,17 @@ impl Sender {
         last.filter(|_| !self.episode.rescued).map(Guess::Rescue)
     }
 
-    /// The rate to keep to, if any.
-    fn rate(&self) -> Rate {
-        let most = self.config.max_rate.unwrap_or(Rate::UNLIMITED);
-        if self.config.pacing {
-            self.law.allowance().rate.min(most)
-        } else {
-            most
-        }
-    }
-
     /// When the pacer lets the next segments go, if it is what holds them.
     pub(super) fn wake(&self) -> Option<Instant> {
-        let quantum = self.law.allowance().quantum.bytes();
-        self.paced.then(|| self.pacer.wake(self.rate(), quantum))?
+        self.paced.then(|| self.governor.wake())?
     }
 
     /// How much may leave at `now`?
     pub(crate) fn permit(&mut self, now: Instant) -> Permit {
         self.paced = false;
+        let datagram = u64::from(self.path.datagram);
         if self.probe_due {
-            return Permit::Send(1);
+            return Permit::Send { bytes: datagram };
         }
         let repair = self.repair().is_some();
         if !repair {
@@ -106,7 +73,6 @@ impl Sender {
             }
             self.restart(now);
         }
-        let datagram = u64::from(self.path.datagram);
         let (flight, window) = (self.in_flight(), self.window());
         // Windows are counted in whole segments, to the nearest.
         let fit = (window.saturating_add(datagram / 2).saturating_sub(flight) / datagram)
@@ -120,13 +86,14 @@ impl Sender {
         if !repair && self.defers(now, fit, window) {
             return Permit::Hold(Why::Window);
         }
-        let quantum = self.law.allowance().quantum.bytes();
-        match self.pacer.grant(now, self.rate(), quantum) {
-            None => {
+        match self.governor.pace(now) {
+            Permit::Send { bytes } => Permit::Send {
+                bytes: fit.min((bytes / datagram).max(1)) * datagram,
+            },
+            hold @ Permit::Hold(_) => {
                 self.paced = true;
-                Permit::Hold(Why::Pacing)
+                hold
             }
-            Some(bytes) => Permit::Send(fit.min((bytes / datagram).max(1))),
         }
     }
 
@@ -166,12 +133,13 @@ impl Sender {
             if cap < self.window() {
                 self.episode.restart(cap);
             }
-            self.law.tell(now, |law| law.on_idle_restart(now, idle));
+            self.governor
+                .tell(now, |law| law.on_idle_restart(now, idle));
         }
     }
 
     /// The next segment, with at most `room` bytes; it counts as sent.
-    pub(crate) fn next(&mut self, now: Instant, room: u32, stamp: u32) -> Option<Piece> {
+    pub(crate) fn next(&mut self, now: Instant, room: u32, stamp: u32) -> Option<Segment> {
         if std::mem::take(&mut self.probe_due) {
             return self.next_probe(now, room, stamp);
         }
@@ -182,23 +150,18 @@ impl Sender {
             .or_else(|| self.next_guess(now, room, stamp))
     }
 
-    fn next_new(&mut self, now: Instant, room: u32) -> Option<Piece> {
+    fn next_new(&mut self, now: Instant, room: u32) -> Option<Segment> {
         if !self.peer_takes() {
             return None;
         }
         let grant = self.peer.edge.saturating_sub(self.board.nxt());
         let room = room.min(u32::try_from(grant).unwrap_or(u32::MAX));
-        let New {
-            object,
-            offset,
-            len,
-            ..
-        } = self.outbox.next(room)?;
+        let piece = self.outbox.next(room)?;
         let mut segment = Segment {
             seq: self.board.nxt(),
-            len,
-            object,
-            offset,
+            len: piece.len,
+            object: piece.object,
+            offset: piece.offset,
             serial: self.rack.next_serial(),
             sent_bytes: 0,
             facts: self.facts(now),
@@ -210,12 +173,12 @@ impl Sender {
         segment.sent_bytes = self.count.sent_bytes + wire;
         segment.facts.in_flight += Size::from_bytes(wire);
         let index = self.board.push(segment);
-        self.count.data_sent += u64::from(len);
+        self.count.data_sent += u64::from(segment.len);
         self.left(index, wire);
-        Some(piece(&segment))
+        Some(segment)
     }
 
-    fn next_guess(&mut self, now: Instant, room: u32, stamp: u32) -> Option<Piece> {
+    fn next_guess(&mut self, now: Instant, room: u32, stamp: u32) -> Option<Segment> {
         let (Guess::Doubtful(index) | Guess::Rescue(index)) = self.guess()?;
         if self.board.get(index).is_some_and(|s| s.len > room) {
             self.cut(room);
@@ -228,10 +191,10 @@ impl Sender {
             Guess::Doubtful(index) => self.board.double(index),
             Guess::Rescue(_) => self.episode.rescued = true,
         }
-        Some(piece(&segment))
+        Some(segment)
     }
 
-    fn resend(&mut self, now: Instant, index: u64, room: u32, stamp: u32) -> Option<Piece> {
+    fn resend(&mut self, now: Instant, index: u64, room: u32, stamp: u32) -> Option<Segment> {
         let mut index = index;
         if self.board.get(index).is_some_and(|s| s.len > room) {
             self.cut(room);
@@ -240,7 +203,7 @@ impl Sender {
         let segment = *self.board.get(index)?;
         self.repairs.pop_front();
         self.send_again(now, index, &segment, stamp);
-        Some(piece(&segment))
+        Some(segment)
     }
 
     /// Headers or paths left less room than there was: what is outstanding is cut to fit.
@@ -278,7 +241,7 @@ impl Sender {
     }
 
     /// One segment past the window, to learn whether the tail arrived (RFC 8985 §7.3).
-    fn next_probe(&mut self, now: Instant, room: u32, stamp: u32) -> Option<Piece> {
+    fn next_probe(&mut self, now: Instant, room: u32, stamp: u32) -> Option<Segment> {
         let new = self.outbox.peek().is_some() && self.peer_takes();
         let sent = if new {
             self.next_new(now, room)
@@ -286,10 +249,10 @@ impl Sender {
             let index = self.board.end().checked_sub(1)?;
             let segment = *self.board.get(index).filter(|s| s.len <= room)?;
             self.send_again(now, index, &segment, stamp);
-            Some(piece(&segment))
+            Some(segment)
         }?;
         self.probe = Some(Probe {
-            end: sent.seq + u64::from(sent.len),
+            end: sent.end(),
             again: !new,
         });
         Some(sent)
@@ -304,12 +267,9 @@ impl Sender {
         }
     }
 
-    /// A batch of `bytes` left: the pacer is charged, the law told, timers set.
+    /// A batch of `bytes` left: pacer, law and timers follow.
     pub(crate) fn batch_sent(&mut self, now: Instant, bytes: u64) {
-        let rate = self.rate();
-        if rate != Rate::UNLIMITED {
-            self.pacer.charge(now, bytes, rate);
-        }
+        self.governor.charge(now, bytes);
         self.timers.last_sent = Some(now);
         if self.timers.rto.is_none() {
             self.timers.rto = Some(now + self.rto());
@@ -318,20 +278,6 @@ impl Sender {
             self.arm_probe(now);
         }
         let view = self.view();
-        self.law.on_sent(now, Size::from_bytes(bytes), &view);
-    }
-
-    /// The peer is to be told that the window was reduced for its mark.
-    pub(crate) fn take_reduced(&mut self) -> bool {
-        std::mem::take(&mut self.marks.reduced)
-    }
-}
-
-const fn piece(segment: &Segment) -> Piece {
-    Piece {
-        seq: segment.seq,
-        object: segment.object,
-        offset: segment.offset,
-        len: segment.len,
+        self.governor.on_sent(now, Size::from_bytes(bytes), &view);
     }
 }

@@ -14,7 +14,7 @@ pub(super) const DUPLICATE_THRESHOLD: u32 = 3;
 const FORGET_AFTER: u32 = 16;
 
 /// The newest delivered transmission and what was learnt of reordering.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Rack {
     /// Index of the segment of each transmission, from number `first` on.
     order: VecDeque<u64>,
@@ -24,23 +24,9 @@ pub(super) struct Rack {
     /// One past the highest sequence number delivered.
     highest: u64,
     reordering: bool,
+    /// Quarters of the rtt to wait beyond the first.
     quarters: u32,
     recoveries: u32,
-}
-
-impl Default for Rack {
-    fn default() -> Self {
-        Self {
-            order: VecDeque::new(),
-            first: 0,
-            newest: None,
-            rtt: Duration::ZERO,
-            highest: 0,
-            reordering: false,
-            quarters: 1,
-            recoveries: 0,
-        }
-    }
 }
 
 impl Rack {
@@ -91,7 +77,7 @@ impl Rack {
     pub(super) const fn recovered(&mut self) {
         self.recoveries += 1;
         if self.recoveries >= FORGET_AFTER {
-            self.quarters = 1;
+            self.quarters = 0;
         }
     }
 
@@ -99,7 +85,7 @@ impl Rack {
         if !self.reordering && (recovering || sacked >= DUPLICATE_THRESHOLD) {
             Duration::ZERO
         } else {
-            (min_rtt / 4 * self.quarters).min(srtt)
+            (min_rtt / 4 * self.quarters.saturating_add(1)).min(srtt)
         }
     }
 

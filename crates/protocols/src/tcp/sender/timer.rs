@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use farhaul_core::{stats::Why, time::Instant};
+use farhaul_core::{session::earliest, stats::Why, time::Instant};
 
-use super::{HEADER, Losses, Sender, episode::Phase};
+use super::{HEADER, Losses, Sender, Timers, episode::Phase};
 use crate::tcp::scoreboard::Fate;
 
 /// What a receiver may hold an acknowledgement back for at most (RFC 8985 §7.2).
@@ -16,7 +16,7 @@ const NARROWER: [u32; 3] = [1_472, 1_200, 548];
 const BLACK_HOLE: u32 = 3;
 
 impl Sender {
-    /// Sets the timers after an acknowledgement; `progress` if it told of arrivals.
+    /// Sets the timers after an acknowledgement; `progress` if something arrived.
     pub(super) fn rearm(&mut self, now: Instant, progress: bool) {
         if self.board.outstanding() == 0 {
             self.timers.rto = None;
@@ -59,18 +59,18 @@ impl Sender {
     /// Deadlines that passed.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if due(self.law.next_tick()) {
-            self.law.tell(now, |law| law.on_tick(now));
-        }
+        self.governor.on_timer(now);
         if due(self.timers.reorder) {
             let before = self.in_flight();
             let mut losses = Losses::default();
             self.detect(now, &mut losses);
+            self.count_losses(&losses);
             let was_open = self.episode.phase == Phase::Open;
             self.tell_losses(now, &losses, before);
             if was_open && losses.packets > 0 {
                 self.timers.pto = None;
-                self.force_repair();
+                // Recovery begins without an acknowledgement that would have moved its window.
+                self.step(0, false, true);
             }
         }
         if due(self.timers.pto) {
@@ -83,22 +83,10 @@ impl Sender {
         }
     }
 
-    /// Recovery begins without an acknowledgement that would have moved its window.
-    fn force_repair(&mut self) {
-        let step = super::episode::Step {
-            delivered: 0,
-            flight: self.in_flight(),
-            target: self.law.allowance().window.bytes(),
-            safe: false,
-            datagram: u64::from(self.path.datagram),
-        };
-        self.episode.step(&step, true);
-    }
-
     /// The retransmission timeout (RFC 6298 §5.4 to 5.7): everything not acknowledged is lost.
     fn expire(&mut self, now: Instant) {
         self.count.timeouts += 1;
-        self.path.rtt.back_off();
+        self.timers.backoff = self.timers.backoff.saturating_add(1);
         if self.board.first().is_some_and(|s| s.fate == Fate::Sacked) {
             self.board.renege();
         }
@@ -116,7 +104,8 @@ impl Sender {
                 _ => {}
             }
         }
-        if self.path.rtt.backoff() <= 1 || self.episode.phase != Phase::Loss {
+        self.count_losses(&losses);
+        if self.timers.backoff <= 1 || self.episode.phase != Phase::Loss {
             self.episode.enter(Phase::Loss, self.board.nxt(), before);
         }
         self.judged = self.board.end();
@@ -124,14 +113,14 @@ impl Sender {
         self.probe_due = false;
         self.timers.pto = None;
         self.timers.reorder = None;
-        let backoff = self.path.rtt.backoff();
-        self.law.tell(now, |law| law.on_timeout(now, backoff));
+        let backoff = self.timers.backoff;
+        self.governor.tell(now, |law| law.on_timeout(now, backoff));
         self.timers.rto = Some(now + self.rto());
     }
 
     /// A path that swallows every full datagram may be narrower than thought.
     fn narrow(&mut self) {
-        if self.path.rtt.backoff() < BLACK_HOLE || self.path.proven >= self.payload() {
+        if self.timers.backoff < BLACK_HOLE || self.path.proven >= self.payload() {
             return;
         }
         if let Some(narrower) = NARROWER.into_iter().find(|n| *n < self.path.datagram) {
@@ -163,21 +152,15 @@ impl Sender {
 
     /// When to call [`Self::on_timeout`].
     pub(crate) fn next_timeout(&self) -> Option<(Instant, Why)> {
-        let mut first: Option<(Instant, Why)> = None;
-        for (at, why) in [
-            (self.timers.rto, Why::Repair),
-            (self.timers.pto, Why::Repair),
-            (self.timers.reorder, Why::Repair),
-            (self.wake(), Why::Pacing),
-            (self.law.next_tick(), Why::Law),
-            (self.peer.probe_at, Why::Peer),
-        ] {
-            if let Some(at) = at
-                && first.is_none_or(|(earliest, _)| at < earliest)
-            {
-                first = Some((at, why));
-            }
-        }
-        first
+        let Timers {
+            rto, pto, reorder, ..
+        } = self.timers;
+        let repair = [rto, pto, reorder].into_iter().flatten().min();
+        earliest([
+            repair.map(|at| (at, Why::Repair)),
+            self.wake().map(|at| (at, Why::Pacing)),
+            self.governor.next_tick().map(|at| (at, Why::Law)),
+            self.peer.probe_at.map(|at| (at, Why::Peer)),
+        ])
     }
 }

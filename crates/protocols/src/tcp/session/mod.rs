@@ -4,25 +4,26 @@
 mod recv;
 mod send;
 
-use std::{collections::VecDeque, net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use farhaul_core::{
+    closing::Closing,
     datagram::{MAX_SEGMENTS, Received, Transmit, TxBuf},
     life::Life,
     live::Alive,
     protocol::{CloseReason, Event, Session, Turn},
     send::STREAM,
+    session::{AppSide, earliest},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
+    stream::{Incoming, Outgoing},
     time::Instant,
 };
 
 use super::{
     Config,
-    closing::Closing,
     receiver::Receiver,
     sender::Sender,
-    stream::{Incoming, Outgoing},
     wire::{Hello, Open, Sequence},
 };
 
@@ -60,13 +61,11 @@ struct Numbers {
 #[derive(Clone, Copy, Debug)]
 struct SynState {
     started: Instant,
-    /// When to ask again, and the pause after that.
+    /// When it is repeated, and the pause after that.
     again: Instant,
     pause: Duration,
     tries: u32,
-    /// To be sent now.
-    due: bool,
-    /// What the server wants to hear again; none before it has answered.
+    /// Repeated to the server; none before it has answered.
     open: Option<Open>,
 }
 
@@ -87,21 +86,31 @@ pub(super) struct TcpSession {
     extents: Vec<Extent>,
     /// A segment that asks the peer where it stands is to be sent.
     ask: bool,
-    /// The application gave something that has not been announced as delivered.
-    undelivered: bool,
-    /// The last turn sent something.
-    held: Option<Why>,
-    events: VecDeque<Event>,
-    stats: Stats,
+    app: AppSide,
 }
 
 impl TcpSession {
-    fn new(now: Instant, config: Config, ends: Ends, iss: u32, datagram: u32) -> Self {
-        Self {
+    /// A client, or a server's end for one that proved `open`; it starts after `iss` and sends datagrams of up
+    /// to `datagram` bytes.
+    pub(super) fn new(
+        now: Instant,
+        config: Config,
+        ends: Ends,
+        (iss, datagram): (u32, u32),
+        open: Option<&Open>,
+    ) -> Self {
+        let syn = SynState {
+            started: now,
+            again: now,
+            pause: SYN_RTO,
+            tries: 0,
+            open: None,
+        };
+        let mut session = Self {
             ends,
             iss,
             datagram,
-            syn: None,
+            syn: open.is_none().then_some(syn),
             numbers: None,
             sender: Sender::new(config.clone()),
             receiver: Receiver::new(config.receiver),
@@ -110,45 +119,12 @@ impl TcpSession {
             life: Life::new(now, IDLE),
             extents: Vec::with_capacity(MAX_SEGMENTS),
             ask: false,
-            undelivered: false,
-            held: None,
-            events: VecDeque::new(),
-            stats: Stats::default(),
+            app: AppSide::default(),
             config,
+        };
+        if let Some(open) = open {
+            session.establish(now, open.hello, open.iss, open.ecn, None);
         }
-    }
-
-    /// A client that sends datagrams of up to `datagram` bytes.
-    pub(super) fn client(
-        now: Instant,
-        config: Config,
-        ends: Ends,
-        iss: u32,
-        datagram: u32,
-    ) -> Self {
-        let mut session = Self::new(now, config, ends, iss, datagram);
-        session.syn = Some(SynState {
-            started: now,
-            again: now + SYN_RTO,
-            pause: SYN_RTO,
-            tries: 0,
-            due: true,
-            open: None,
-        });
-        session
-    }
-
-    /// A server's end for a client that proved `open`.
-    pub(super) fn server(
-        now: Instant,
-        config: Config,
-        ends: Ends,
-        iss: u32,
-        datagram: u32,
-        open: &Open,
-    ) -> Self {
-        let mut session = Self::new(now, config, ends, iss, datagram);
-        session.establish(now, open.hello, open.iss, open.ecn, None);
         session
     }
 
@@ -169,62 +145,50 @@ impl TcpSession {
         self.numbers = Some(Numbers {
             own: Sequence::new(self.iss),
             peer: Sequence::new(peer_iss),
-            own_shift: self.receiver.shift(),
+            own_shift: self.receiver.window.shift(),
             peer_shift: hello.shift,
             ecn: ecn && self.config.ecn,
         });
         self.sender.start(now, datagram, sack, rtt);
-        self.events.push_back(Event::Connected { peer_key: None });
+        self.app.connected(None);
     }
 
-    /// Ends the session for `reason`; the peer is told if it can be.
+    /// Ends the session for `reason`; the peer is notified if it can be.
     fn fail(&mut self, now: Instant, reason: CloseReason) {
         if !self.life.is_open() {
             return;
         }
-        match Closing::of(&reason).filter(|_| self.numbers.is_some()) {
-            Some(close_frame) => self.life.close(now, close_frame, self.sender.srtt()),
-            None => self.life.end(),
-        }
-        self.stats.held.set(now, None);
-        self.sender.close(now);
-        self.events.push_back(Event::Closed(reason));
+        let close_frame = Closing::of(&reason).filter(|_| self.numbers.is_some());
+        self.close_with(now, close_frame, reason);
     }
 
-    /// It is over without a word.
-    fn ended(&mut self, reason: CloseReason) {
-        if self.life.is_open() {
-            self.events.push_back(Event::Closed(reason));
-        }
-        self.life.end();
+    fn close_with(&mut self, now: Instant, close_frame: Option<Closing>, reason: CloseReason) {
+        self.life.close(now, close_frame, self.sender.srtt());
+        self.sender.governor.tell(now, |law| law.on_close(now));
+        self.app.close(now, reason);
     }
 
     /// Reads off what an acknowledgement or a timeout decided.
     fn settle(&mut self) {
-        self.out.on_acked(self.sender.stream_acked());
-        if self.undelivered && self.sender.is_idle() {
-            self.undelivered = false;
-            self.events.push_back(Event::Delivered);
+        if self.out.pending() > 0 {
+            self.out.on_acked(self.sender.stream_acked);
+            self.out.on_credit(self.sender.stream_acked);
+            self.pump_stream();
+        }
+        self.app.settle(self.sender.is_idle());
+    }
+
+    /// Gives the sender what may be under way of the stream.
+    fn pump_stream(&mut self) {
+        while let Some((offset, len)) = self.out.take_queueable() {
+            self.sender.outbox.push(STREAM, offset, len);
         }
     }
 
-    fn on_knock_timer(&mut self, now: Instant) {
-        let Some(syn) = &mut self.syn else {
-            return;
-        };
-        if syn.open.is_none() && now.since(syn.started) >= PATIENCE {
-            self.ended(CloseReason::NoAnswer);
-        } else if syn.again <= now {
-            syn.due = true;
-            syn.pause *= 2;
-            syn.again = now + syn.pause;
-        }
-    }
-
-    fn knock_due(&self) -> Option<Instant> {
-        let syn = self.syn.as_ref()?;
-        let patience = syn.open.is_none().then(|| syn.started + PATIENCE);
-        patience.into_iter().chain([syn.again]).min()
+    /// The server has not answered until then.
+    fn unanswered_at(&self) -> Option<Instant> {
+        let syn = self.syn.filter(|syn| syn.open.is_none())?;
+        Some(syn.started + PATIENCE)
     }
 }
 
@@ -239,25 +203,23 @@ impl Session for TcpSession {
         if !self.life.is_open() {
             return;
         }
-        self.on_knock_timer(now);
+        if self.unanswered_at().is_some_and(|at| at <= now) {
+            self.fail(now, CloseReason::NoAnswer);
+        }
         if self.numbers.is_none() || !self.life.is_open() {
             return;
         }
         if now >= self.life.idle_at() {
-            self.ended(CloseReason::TimedOut);
-            return;
+            return self.fail(now, CloseReason::TimedOut);
         }
-        if now >= self.life.ping_at() {
-            self.life.on_ping(now);
-            self.ask = true;
-        }
+        self.ask |= self.life.ping(now);
         self.sender.on_timeout(now);
         self.receiver.on_timeout(now);
         self.settle();
     }
 
     fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
-        if let Some(text) = self.sender.failure() {
+        if let Some(text) = self.sender.governor.failure() {
             self.fail(turn.now, CloseReason::Internal(text));
         }
         self.transmit(turn, out)
@@ -265,54 +227,44 @@ impl Session for TcpSession {
 
     fn poll_timeout(&self) -> Option<(Instant, Why)> {
         if !self.life.is_open() {
-            return self.life.due().map(|at| (at, Why::Liveness));
+            return self.life.deadline();
         }
-        let syn = self.knock_due().map(|at| (at, Why::Handshake));
+        let again = self.syn.map(|syn| syn.again);
+        let syn = again.into_iter().chain(self.unanswered_at()).min();
+        let syn = syn.map(|at| (at, Why::Handshake));
         if self.numbers.is_none() {
             return syn;
         }
-        let life = self.life.idle_at().min(self.life.ping_at());
-        let mut first = (life, Why::Liveness);
-        for (at, why) in [
+        earliest([
+            self.life.deadline(),
             syn,
             self.sender.next_timeout(),
             self.receiver.next_timeout(),
-        ]
-        .into_iter()
-        .flatten()
-        {
-            if at < first.0 {
-                first = (at, why);
-            }
-        }
-        Some(first)
+        ])
     }
 
     fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.app.poll_event()
     }
 
     fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
-        // The last object number is the stream's.
-        if self.life.is_open() && object != STREAM && len > 0 {
-            self.sender.send(object, offset, len);
-            self.undelivered = true;
+        if self.app.give(object, len) {
+            self.sender.outbox.push(object, offset, len);
         }
     }
 
     fn unsent(&self) -> u64 {
-        self.sender.unsent()
+        self.sender.outbox.unsent()
     }
 
     fn cancel_unsent(&mut self) {
-        self.sender.cancel_unsent();
+        self.sender.outbox.cancel_unsent();
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        if self.life.is_open() && !bytes.is_empty() {
-            let at = self.out.write(bytes);
-            self.sender.send(STREAM, at, bytes.len() as u64);
-            self.undelivered = true;
+        if self.app.write(bytes) {
+            self.out.write(bytes);
+            self.pump_stream();
         }
     }
 
@@ -335,12 +287,12 @@ impl Session for TcpSession {
     }
 
     fn stats(&self) -> Stats {
-        let mut stats = self.stats;
+        let mut stats = self.app.stats;
         self.sender.fill_stats(&mut stats);
         if self.numbers.is_none() {
             stats.datagram_size = self.datagram;
         }
-        stats.dropped_duplicate = self.receiver.duplicates();
+        stats.dropped_duplicate = self.receiver.duplicates;
         stats
     }
 }

@@ -1,55 +1,48 @@
-//! What arrived? Each segment is read, its acknowledgement told to the sender, its payload placed
-//! where it belongs, its sequence numbers told to the receiver. One call to the store per batch.
+//! What arrived? Each segment is read, its acknowledgement given to the sender, its payload placed
+//! where it belongs, its sequence numbers given to the receiver. One call to the store per batch.
 
 use std::mem;
 
 use farhaul_core::{
+    closing::{Closing, reported},
     codec::DecodeError,
-    datagram::{Ecn, MAX_SEGMENTS, Received},
-    protocol::{CloseReason, Event, Turn},
+    datagram::{Ecn, Received},
+    protocol::{CloseReason, Turn},
     send::STREAM,
     store::Extent,
+    text,
     time::Instant,
 };
 
 use super::TcpSession;
 use crate::tcp::{
-    closing::{Closing, told},
     receiver::{Arrival, Verdict},
     sender::Acknowledgement,
     since_stamp,
-    wire::{Header, MAX_SACKS, Place, flag},
+    wire::{Header, Hello, Place, flag},
 };
 
 impl TcpSession {
     pub(super) fn receive(&mut self, turn: &mut Turn<'_>, batch: &Received<'_>) {
         let mut placing = mem::take(&mut self.extents);
         for (i, bytes) in batch.bytes.chunks(batch.segment).enumerate() {
-            if placing.len() == MAX_SEGMENTS {
-                self.place(turn, &mut placing, batch.bytes);
-            }
             let at = i * batch.segment;
             match self.segment(turn, batch.ecn, (at, bytes), &mut placing) {
                 Ok(()) => {}
-                Err(_) => self.stats.dropped_malformed += 1,
+                Err(_) => self.app.stats.dropped_malformed += 1,
             }
         }
-        self.place(turn, &mut placing, batch.bytes);
-        self.extents = placing;
-        if self.life.is_open() {
-            self.receiver.batch_ends(turn.now);
-            self.settle();
-        }
-    }
-
-    fn place(&mut self, turn: &mut Turn<'_>, placing: &mut Vec<Extent>, bytes: &[u8]) {
-        if placing.is_empty() {
-            return;
-        }
-        if let Err(error) = turn.store.place(placing, bytes) {
+        if !placing.is_empty()
+            && let Err(error) = turn.store.place(&placing, batch.bytes)
+        {
             self.fail(turn.now, CloseReason::Store(error.0));
         }
         placing.clear();
+        self.extents = placing;
+        if self.life.is_open() {
+            self.receiver.batch_ends();
+            self.settle();
+        }
     }
 
     fn segment(
@@ -68,7 +61,7 @@ impl TcpSession {
             return Err(DecodeError::Malformed("data before the handshake"));
         };
         let payload = &bytes[len..];
-        let seq = numbers.peer.unwrap(header.seq, self.receiver.next());
+        let seq = numbers.peer.unwrap(header.seq, self.receiver.next);
         if seq.is_none() && !(payload.is_empty() && self.life.is_open()) {
             return Err(DecodeError::Malformed("sequence number"));
         }
@@ -81,12 +74,15 @@ impl TcpSession {
             self.life.repeat(now);
             return Ok(());
         }
-        self.heard(now, bytes.len());
+        // The peer is there, and knows that this side is.
+        self.syn = None;
+        self.life.on_heard(now);
+        self.app.received(bytes.len());
         let arrival = Self::arrival(now, &header, ecn, seq, payload.len());
         if payload.is_empty() {
             self.receiver.on_stamp(seq, arrival.stamp);
             // An old number asks where this side stands (RFC 9293 §3.8.4, §3.8.6.1).
-            if old || seq < self.receiver.next() || header.open.is_some() {
+            if old || seq < self.receiver.next || header.open.is_some() {
                 self.receiver.asked();
             }
         } else {
@@ -96,14 +92,6 @@ impl TcpSession {
             self.on_ack(now, &header, payload.is_empty())?;
         }
         Ok(())
-    }
-
-    /// The peer is there, and knows that this side is.
-    fn heard(&mut self, now: Instant, len: usize) {
-        self.syn = None;
-        self.life.on_heard(now);
-        self.stats.datagrams_received += 1;
-        self.stats.wire_received += len as u64;
     }
 
     fn arrival(now: Instant, header: &Header, ecn: Ecn, seq: u64, len: usize) -> Arrival {
@@ -132,11 +120,11 @@ impl TcpSession {
             .place
             .filter(|p| p.offset.checked_add(payload.len() as u64).is_some())
             .ok_or(DecodeError::Malformed("data without a place"))?;
-        self.stats.data_received += payload.len() as u64;
+        self.app.stats.data_received += payload.len() as u64;
         match self.receiver.judge(&arrival, turn.rng) {
             Verdict::Refuse => {
                 // RFC 9293 §3.10.7.4: what cannot be taken is answered all the same.
-                if arrival.seq >= self.receiver.announced() {
+                if arrival.seq >= self.receiver.window.announced() {
                     self.receiver.asked();
                 }
                 return Ok(());
@@ -161,13 +149,12 @@ impl TcpSession {
     ) -> bool {
         let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         if place.object == STREAM {
-            if !self.inc.takes(place.offset, len) {
-                return false;
+            match self.inc.insert(place.offset, payload) {
+                Some(true) => self.app.readable(),
+                Some(false) => {}
+                None => return false,
             }
-            if self.inc.insert(place.offset, payload) {
-                self.events.push_back(Event::Readable);
-            }
-            self.receiver.set_unread(self.inc.unread());
+            self.receiver.window.set_unread(self.inc.unread());
         } else {
             placing.push(Extent {
                 object: place.object,
@@ -184,9 +171,9 @@ impl TcpSession {
             return Ok(());
         };
         let bad = DecodeError::Malformed("acknowledgement number");
-        let una = self.sender.una();
+        let una = self.sender.board.una();
         let ack = numbers.own.unwrap(header.ack, una).ok_or(bad)?;
-        let mut told = Acknowledgement {
+        let mut news = Acknowledgement {
             ack,
             edge: ack + (u64::from(header.window) << numbers.peer_shift),
             stamps: header.stamps,
@@ -194,35 +181,32 @@ impl TcpSession {
             data: !pure,
             ..Acknowledgement::default()
         };
-        let mut count = 0;
-        for (left, right) in header.sacks.iter().take(MAX_SACKS) {
-            let spans = numbers
-                .own
-                .unwrap(left, una)
-                .zip(numbers.own.unwrap(right, una));
-            if let Some((left, right)) = spans.filter(|(l, r)| l < r) {
-                told.sacks[count] = left..right;
-                count += 1;
-            }
+        let spans = header.sacks.iter().filter_map(|(left, right)| {
+            let span = numbers.own.unwrap(left, una)?..numbers.own.unwrap(right, una)?;
+            (!span.is_empty()).then_some(span)
+        });
+        for (slot, span) in news.sacks.iter_mut().zip(spans) {
+            *slot = span;
         }
         // RFC 2883 §4: the first block tells of something received twice.
-        let [first, second, ..] = &told.sacks;
-        let within = second.start <= first.start && first.end <= second.end && count > 1;
-        told.duplicate = count > 0 && (first.end <= ack || within);
+        let [first, second, ..] = &news.sacks;
+        let within = second.start <= first.start && first.end <= second.end;
+        news.duplicate = !first.is_empty() && (first.end <= ack || within);
         if pure {
-            self.stats.feedback_received += header.encoded_len() as u64;
+            self.app.stats.feedback_received += header.encoded_len() as u64;
         }
-        self.sender.on_ack(now, &told)
+        self.sender.on_ack(now, &news)
     }
 
     /// The server answered.
     fn on_syn_ack(&mut self, now: Instant, header: &Header) -> Result<(), DecodeError> {
         let Some(syn) = &mut self.syn else {
-            // It did not hear that we are through.
+            // Our answer to it was lost.
             self.ask = self.life.is_open() && self.numbers.is_some();
             return Ok(());
         };
-        let (Some(hello), Some(open)) = (header.hello, header.open) else {
+        let hello = header.hello.filter(Hello::is_sane);
+        let (Some(hello), Some(open)) = (hello, header.open) else {
             return Err(DecodeError::Malformed("SYN without its options"));
         };
         let ours = header.has(flag::ACK) && header.ack == self.iss.wrapping_add(1);
@@ -236,15 +220,13 @@ impl TcpSession {
             None => (syn.tries == 1).then(|| now.since(syn.started)),
         };
         syn.open = Some(open);
-        syn.due = true;
         let ecn = header.has(flag::ECE);
         self.life.on_heard(now);
         self.establish(now, hello, header.seq, ecn, rtt);
         self.sender.grant(u64::from(header.window));
         let pause = self.sender.rto();
         if let Some(syn) = &mut self.syn {
-            syn.pause = pause;
-            syn.again = now + pause;
+            (syn.pause, syn.again) = (pause, now);
         }
         Ok(())
     }
@@ -254,22 +236,19 @@ impl TcpSession {
         now: Instant,
         header: &Header,
         seq: u64,
-        text: &[u8],
+        words: &[u8],
     ) -> Result<(), DecodeError> {
         let close = header
             .close
             .ok_or(DecodeError::Malformed("FIN without a reason"))?;
         // Only who follows the connection can end it (RFC 5961 §3).
-        if seq < self.receiver.next() || seq > self.receiver.announced() {
+        if seq < self.receiver.next || seq > self.receiver.window.announced() {
             return Err(DecodeError::Malformed("FIN outside the window"));
         }
         self.syn = None;
         if self.life.is_open() {
-            let reason = told(close.cause, close.code, text);
-            self.events.push_back(Event::Closed(reason));
-            self.stats.held.set(now, None);
-            self.sender.close(now);
-            self.life.close(now, Closing::answer(), self.sender.srtt());
+            let reason = reported(close.cause, close.code, text::shown(words));
+            self.close_with(now, Some(Closing::answer()), reason);
             self.life.answer_close(now);
         } else {
             self.life.end();

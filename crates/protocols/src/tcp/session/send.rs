@@ -1,11 +1,14 @@
-//! What leaves, in which order? The last word, the handshake, acknowledgements, a question to a
+//! What leaves, in which order? A close, the handshake, acknowledgements, a question to a
 //! silent peer, then data: one permit and one call to the store for a whole batch.
 
+use std::mem;
+
 use farhaul_core::{
+    closing::Closing,
     codec::Writer,
     datagram::{Ecn, Transmit, TxBuf},
     protocol::{CloseReason, Turn},
-    send::STREAM,
+    send::{Permit, STREAM},
     stats::Why,
     store::Extent,
     time::Instant,
@@ -13,18 +16,20 @@ use farhaul_core::{
 
 use super::TcpSession;
 use crate::tcp::{
-    closing::Closing,
+    protocol::syn,
     receiver::Answer,
-    sender::{Permit, Piece},
+    scoreboard::Segment,
     stamp,
-    wire::{Close, Header, Hello, MAX_HEADER, MAX_TEXT, Place, Sacks, Stamps, flag},
+    wire::{Close, Header, MAX_HEADER, MAX_TEXT, Place, Sacks, Stamps, flag},
 };
 
-/// How much was written.
-#[derive(Default)]
-struct Batch {
-    count: usize,
-    bytes: u64,
+/// The next segment of a batch: `header` and `payload`.
+fn write(header: &Header, payload: &[u8], out: &mut TxBuf) {
+    let mut w = Writer::new(out.next_segment());
+    let written = header.encode(&mut w).and_then(|()| w.put(payload));
+    written.expect("the batch was begun for that length");
+    let len = w.len();
+    out.commit(len, len);
 }
 
 impl TcpSession {
@@ -37,8 +42,8 @@ impl TcpSession {
             return None;
         }
         if self.numbers.is_none() {
-            self.hold(now, Why::Handshake);
-            return self.say_hello(now, out);
+            self.app.hold(now, Why::Handshake);
+            return self.send_syn(now, out);
         }
         self.ask |= self.sender.window_probe(now);
         self.data_first(turn, out)
@@ -54,68 +59,45 @@ impl TcpSession {
         if sent.is_some() {
             return sent;
         }
-        let again = self.syn.is_some_and(|k| k.due);
+        let again = self.syn.is_some_and(|syn| syn.again <= now);
         (self.ask || again).then(|| self.question(now, out))
-    }
-
-    fn hold(&mut self, now: Instant, why: Why) {
-        if self.held != Some(why) {
-            self.held = Some(why);
-            self.stats.held.set(now, Some(why));
-        }
-    }
-
-    const fn count(&mut self, datagrams: usize, bytes: u64) {
-        self.stats.wire_sent += bytes;
-        self.stats.datagrams_sent += datagrams as u64;
     }
 
     /// A segment of `header` and `payload` alone.
     fn single(&mut self, header: &Header, payload: &[u8], out: &mut TxBuf) -> Transmit {
         let len = header.encoded_len() + payload.len();
         out.begin(len);
-        let mut w = Writer::new(out.next_segment());
-        header
-            .encode(&mut w)
-            .and_then(|()| w.put(payload))
-            .expect("the segment has the header's length");
-        out.commit(len, len);
-        self.count(1, len as u64);
-        Transmit {
-            to: self.ends.peer,
-            ecn: Ecn::NotEct,
-        }
+        write(header, payload, out);
+        self.sent(Ecn::NotEct, out)
     }
 
-    fn say_hello(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
-        let syn = self.syn.as_mut().filter(|k| k.due)?;
-        syn.due = false;
-        syn.tries += 1;
+    fn sent(&mut self, ecn: Ecn, out: &TxBuf) -> Transmit {
+        self.app.sent(out);
+        let to = self.ends.peer;
+        Transmit { to, ecn }
+    }
+
+    fn send_syn(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
+        self.syn.filter(|syn| syn.again <= now)?;
+        self.syn_sent(now);
         let ecn = if self.config.ecn {
             flag::ECE | flag::CWR
         } else {
             0
         };
+        let stamps = Stamps {
+            value: stamp(now),
+            echo: 0,
+        };
+        let ends = (self.ends.local, self.datagram);
         let header = Header {
             flags: flag::SYN | ecn,
-            seq: self.iss,
-            window: u16::try_from(self.receiver.announced()).unwrap_or(u16::MAX),
-            stamps: Some(Stamps {
-                value: stamp(now),
-                echo: 0,
-            }),
-            hello: Some(Hello {
-                from: self.ends.local,
-                mss: u16::try_from(self.datagram).unwrap_or(u16::MAX),
-                shift: self.receiver.shift(),
-                sack: self.config.sack(),
-            }),
-            ..Header::default()
+            ..syn(&self.config, &self.receiver, ends, (self.iss, Some(stamps)))
         };
         Some(self.single(&header, &[], out))
     }
 
-    /// The header of a segment that starts at `seq` and says `answer`.
+    /// The header of a segment that starts at `seq` and carries `answer`.
     fn header(&self, now: Instant, seq: u64, answer: &Answer) -> Header {
         let Some(numbers) = &self.numbers else {
             return Header::default();
@@ -144,11 +126,8 @@ impl TcpSession {
 
     fn send_close(&mut self, now: Instant, close_frame: &Closing, out: &mut TxBuf) -> Transmit {
         let answer = self.receiver.piggyback();
-        let mut end = close_frame.text.len().min(MAX_TEXT);
-        while !close_frame.text.is_char_boundary(end) {
-            end -= 1;
-        }
-        let mut header = self.header(now, self.sender.nxt(), &answer);
+        let end = close_frame.text.floor_char_boundary(MAX_TEXT);
+        let mut header = self.header(now, self.sender.board.nxt(), &answer);
         header.flags |= flag::FIN;
         header.close = Some(Close {
             cause: close_frame.cause,
@@ -159,66 +138,54 @@ impl TcpSession {
 
     /// Acknowledgements, as many of one length as there are.
     fn answers(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
-        let first = self.receiver.take_answer(now)?;
-        let blocks = first.count;
-        let header = self.header(now, self.sender.nxt(), &first);
-        let len = header.encoded_len();
-        let fit = out.begin(len);
-        let mut next = Some(header);
-        let mut count = 0;
-        while let Some(header) = next.take() {
-            let mut w = Writer::new(out.next_segment());
-            header
-                .encode(&mut w)
-                .expect("the segment has the header's length");
-            out.commit(len, len);
-            count += 1;
-            let same = self
-                .receiver
-                .peek_answer()
-                .is_some_and(|a| a.count == blocks);
-            if same && count < fit {
-                let answer = self.receiver.take_answer(now)?;
-                next = Some(self.header(now, self.sender.nxt(), &answer));
-            }
+        let mut answer = self.receiver.take_answer(now)?;
+        let mut header = self.header(now, self.sender.board.nxt(), &answer);
+        let fit = out.begin(header.encoded_len());
+        write(&header, &[], out);
+        while out.count() < fit
+            && let Some(next) = self.receiver.take_like(&answer)
+        {
+            answer = next;
+            header = self.header(now, self.sender.board.nxt(), &answer);
+            write(&header, &[], out);
         }
-        let bytes = (count * len) as u64;
-        self.stats.feedback_sent += bytes;
-        self.count(count, bytes);
-        self.knocked();
-        Some(Transmit {
-            to: self.ends.peer,
-            ecn: Ecn::NotEct,
-        })
+        self.app.stats.feedback_sent += out.bytes().len() as u64;
+        self.syn_sent(now);
+        Some(self.sent(Ecn::NotEct, out))
     }
 
-    /// What the server wants to hear again has just been said.
-    const fn knocked(&mut self) {
-        if let Some(syn) = &mut self.syn {
-            syn.due = false;
+    /// What is repeated until the server is heard leaves now; again after a pause.
+    fn syn_sent(&mut self, now: Instant) {
+        if let Some(syn) = self.syn.as_mut().filter(|syn| syn.again <= now) {
+            syn.tries += 1;
+            syn.again = now + syn.pause;
+            syn.pause *= 2;
         }
     }
 
     /// An old sequence number and nothing else: the peer answers where it stands.
     fn question(&mut self, now: Instant, out: &mut TxBuf) -> Transmit {
         self.ask = false;
-        self.knocked();
+        self.syn_sent(now);
         let answer = self.receiver.piggyback();
-        let mut header = self.header(now, self.sender.una(), &answer);
+        let mut header = self.header(now, self.sender.board.una(), &answer);
         header.seq = header.seq.wrapping_sub(1);
         self.single(&header, &[], out)
     }
 
     fn data(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
         let now = turn.now;
-        let segments = match self.sender.permit(now) {
-            Permit::Send(segments) => segments,
+        let bytes = match self.sender.permit(now) {
+            Permit::Send { bytes } => bytes,
             Permit::Hold(why) => {
-                self.hold(now, why);
+                self.app.hold(now, why);
                 return None;
             }
         };
-        let batch = self.compose(now, segments, out)?;
+        self.compose(now, bytes, out);
+        if out.count() == 0 {
+            return None;
+        }
         if !self.extents.is_empty()
             && let Err(error) = turn.store.fill(&self.extents, out.raw())
         {
@@ -228,55 +195,45 @@ impl TcpSession {
             return Some(self.send_close(now, &close_frame, out));
         }
         self.extents.clear();
-        self.sender.batch_sent(now, batch.bytes);
-        self.held = None;
-        self.stats.held.set(now, None);
-        self.count(batch.count, batch.bytes);
-        self.knocked();
+        self.sender.batch_sent(now, out.bytes().len() as u64);
+        self.app.stats.held.set(now, None);
+        self.syn_sent(now);
         let marks = self.numbers.is_some_and(|n| n.ecn);
-        Some(Transmit {
-            to: self.ends.peer,
-            ecn: if marks { Ecn::Ect0 } else { Ecn::NotEct },
-        })
+        Some(self.sent(if marks { Ecn::Ect0 } else { Ecn::NotEct }, out))
     }
 
-    /// Writes the headers of up to `segments` segments, and the stream's bytes.
-    fn compose(&mut self, now: Instant, segments: u64, out: &mut TxBuf) -> Option<Batch> {
-        let size = self.sender.datagram() as usize;
+    /// Writes the headers of up to `bytes` of segments, and the stream's bytes.
+    fn compose(&mut self, now: Instant, bytes: u64, out: &mut TxBuf) {
+        let Some(numbers) = self.numbers else {
+            return;
+        };
+        let size = self.sender.path.datagram as usize;
         let answer = self.receiver.piggyback();
         let mut header = self.header(now, 0, &answer);
         header.place = Some(Place {
             object: 0,
             offset: 0,
         });
-        if self.sender.take_reduced() {
+        if mem::take(&mut self.sender.marks.reduced) {
             header.flags |= flag::CWR;
         }
         let solid = header.encoded_len();
         let room = u32::try_from(size.saturating_sub(solid)).unwrap_or(u32::MAX);
         let fit = out.begin(size).min(self.config.burst);
-        let fit = fit.min(usize::try_from(segments).unwrap_or(usize::MAX));
-        let mut batch = Batch::default();
-        while batch.count < fit
-            && let Some(piece) = self.sender.next(now, room, stamp(now))
+        let fit = fit.min(usize::try_from(bytes).unwrap_or(usize::MAX) / size.max(1));
+        while out.count() < fit
+            && let Some(segment) = self.sender.next(now, room, stamp(now))
         {
-            let len = solid + piece.len as usize;
-            self.write(&mut header, &piece, out);
-            batch.count += 1;
-            batch.bytes += len as u64;
+            header.seq = numbers.own.wrap(segment.seq);
+            self.write_data(&mut header, &segment, out);
             header.flags &= !flag::CWR;
-            if len < size {
+            if segment.len < room {
                 break;
             }
         }
-        (batch.count > 0).then_some(batch)
     }
 
-    fn write(&mut self, header: &mut Header, piece: &Piece, out: &mut TxBuf) {
-        let Some(numbers) = &self.numbers else {
-            return;
-        };
-        header.seq = numbers.own.wrap(piece.seq);
+    fn write_data(&mut self, header: &mut Header, piece: &Segment, out: &mut TxBuf) {
         header.place = Some(Place {
             object: piece.object,
             offset: piece.offset,
@@ -288,8 +245,7 @@ impl TcpSession {
         let solid = w.len();
         let len = solid + piece.len as usize;
         if piece.object == STREAM {
-            let known = self.out.copy(piece.offset, &mut segment[solid..len]);
-            debug_assert!(known, "what is not acknowledged is kept");
+            self.out.copy(piece.offset, &mut segment[solid..len]);
             out.commit(len, len);
         } else {
             self.extents.push(Extent {
