@@ -1,17 +1,17 @@
 //! A session of the model of RWTP in mid-transfer, with datagrams and frames of the fuzzer's making; its formats.
 #![no_main]
 
-use farhaul_core::codec::Writer;
+use farhaul_core::{codec::Writer, shell::Record};
 use farhaul_protocols::rwtp::{
     Config, server,
-    wire::{DataHeader, HEADER, Status, decode_loss},
+    wire::{HEADER, Status, decode_loss},
 };
 use farhaul_testkit::fuzz_datagram_session;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let _no_panic = (decode_loss(data), Status::decode(data));
-    if let Ok(header) = DataHeader::decode(data) {
+    if let Ok(header) = Record::decode(data) {
         let mut out = [0; HEADER];
         header.encode(&mut Writer::new(&mut out)).expect("it fits");
         assert_eq!(out, data[..HEADER]);

@@ -2,12 +2,12 @@
 //! message is waited for.
 #![no_main]
 
-use farhaul_core::codec::Writer;
-use farhaul_protocols::sabul::wire::{DataHeader, HEADER, MAX_MESSAGE, Message, OPTIONS, Options};
+use farhaul_core::{codec::Writer, shell::Record};
+use farhaul_protocols::sabul::wire::{HEADER, MAX_MESSAGE, Message, OPTIONS, Options};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    if let Ok(header) = DataHeader::decode(data) {
+    if let Ok(header) = Record::decode(data) {
         let mut out = [0; HEADER];
         let mut w = Writer::new(&mut out);
         header.encode(&mut w).expect("heads are short");

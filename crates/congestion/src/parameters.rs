@@ -23,6 +23,8 @@ pub struct Parameter {
 pub enum Kind {
     /// A number between the two, inclusive.
     Number(f64, f64),
+    /// The same, without a fraction.
+    Whole(u32, u32),
     /// A rate with its unit.
     Rate,
     /// A size.
@@ -37,6 +39,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(low, high) => write!(f, "a number from {low} to {high}"),
+            Self::Whole(low, high) => write!(f, "a whole number from {low} to {high}"),
             Self::Rate => f.write_str("a rate such as 8Gbit"),
             Self::Size => f.write_str("a size such as 64KiB"),
             Self::Flag => f.write_str("on or off"),
@@ -48,6 +51,7 @@ impl fmt::Display for Kind {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Value {
     Number(f64),
+    Whole(u32),
     Rate(Rate),
     Size(Size),
     Flag(bool),
@@ -62,6 +66,16 @@ impl Kind {
                 (low..=high)
                     .contains(&number)
                     .then_some(Value::Number(number))
+            }
+            Self::Whole(low, high) => {
+                let number: f64 = text.parse().ok()?;
+                let fits = (low.into()..=high.into()).contains(&number) && number.fract() == 0.0;
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "within the bounds, which are the integer's"
+                )]
+                fits.then_some(Value::Whole(number as u32))
             }
             Self::Rate => text.parse().ok().map(Value::Rate),
             Self::Size => text.parse().ok().map(Value::Size),
@@ -113,6 +127,14 @@ impl Values {
     pub fn number(&self, name: &str) -> f64 {
         match self.get(name) {
             Value::Number(n) => n,
+            other => wrong(name, other),
+        }
+    }
+
+    /// A [`Kind::Whole`].
+    pub fn whole(&self, name: &str) -> u32 {
+        match self.get(name) {
+            Value::Whole(n) => n,
             other => wrong(name, other),
         }
     }

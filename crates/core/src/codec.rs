@@ -118,6 +118,19 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What `read` reads from the start of `bytes`, and how many of them that is; none if it is not all there.
+pub fn whole<'a, T>(
+    bytes: &'a [u8],
+    read: impl FnOnce(&mut Reader<'a>) -> Result<T, DecodeError>,
+) -> Result<Option<(T, usize)>, DecodeError> {
+    let mut r = Reader::new(bytes);
+    match read(&mut r) {
+        Ok(value) => Ok(Some((value, bytes.len() - r.rest().len()))),
+        Err(DecodeError::Truncated) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Puts fields into a fixed buffer.
 #[derive(Debug)]
 pub struct Writer<'a> {
@@ -244,6 +257,17 @@ mod tests {
             let n = w.len();
             assert_eq!(&out[..n], bytes);
         }
+    }
+
+    #[test]
+    fn what_is_not_all_there_is_read_when_it_is() {
+        let read = |r: &mut Reader<'_>| match r.u16()? {
+            7 => Err(DecodeError::Malformed("seven")),
+            word => Ok(word),
+        };
+        assert_eq!(whole(&[1], read), Ok(None));
+        assert_eq!(whole(&[1, 2, 3], read), Ok(Some((258, 2))));
+        assert_eq!(whole(&[0, 7], read), Err(DecodeError::Malformed("seven")));
     }
 
     proptest! {

@@ -9,6 +9,8 @@ use crate::{
     store::{Extent, ObjectId},
 };
 
+/// Runs that are told of together, at most.
+pub const MAX_RUNS: usize = 4_096;
 /// Bytes of a run on the wire.
 const RUN: usize = 20;
 

@@ -10,9 +10,12 @@ mod sabul;
 mod ttp;
 pub mod udt;
 
-use farhaul_congestion::{Factory, List, Parameter, ParameterError, Values, is_name, lookup};
+use std::fmt;
+
+use farhaul_congestion::{Factory, Kind, List, Parameter, ParameterError, Values, is_name, lookup};
 use farhaul_core::{
     protocol::{Descriptor, Protocol},
+    shell::{Endpoint, Machine},
     units::Rate,
 };
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
@@ -86,7 +89,8 @@ fn did_you_mean(nearest: Option<&str>) -> String {
 pub struct Entry {
     /// What it says of itself.
     pub descriptor: &'static Descriptor,
-    /// The law it uses if none is chosen; [`NO_LAW`] if it takes none.
+    /// The law it uses if none is chosen; [`NO_LAW`] if it takes none. If it is not the name of a law there is, it is the
+    /// protocol's own, and no other is taken.
     pub default_law: &'static str,
     /// Several lanes can run side by side, each a session of its own.
     pub lanes: bool,
@@ -142,29 +146,68 @@ impl Entry {
     }
 
     fn endpoint(&self, choice: &Choice, end: End) -> Result<Box<dyn Protocol>, ChoiceError> {
+        self.check(choice)?;
+        (self.make)(self.descriptor, choice, &self.values, end)
+    }
+
+    /// Refuses what has no meaning with this protocol, so that none has to by itself.
+    fn check(&self, choice: &Choice) -> Result<(), ChoiceError> {
         if choice.stopwatch.is_some() && self.descriptor.name != "tcp" {
-            let text = "only protocol tcp can be asked how long its law takes";
-            return Err(ChoiceError::Refused(text.into()));
+            return refused("only protocol tcp can be asked how long its law takes");
         }
         let name = self.descriptor.name;
-        if self.default_law == NO_LAW && choice.law.as_deref().is_some_and(|law| law != NO_LAW) {
-            let text = format!(
-                "{name} has no congestion law: it sends at the rate it is given, as {name}:rate=1Gbit"
-            );
-            return Err(ChoiceError::Refused(text));
+        if !self.descriptor.sealed && !choice.peers.is_empty() {
+            return refused(format_args!(
+                "{name} is in clear and authenticates nobody: --peer-key has no meaning with it; use haul"
+            ));
         }
-        let law = choice.law.as_deref().and_then(|law| lookup(law).ok());
+        let law = choice.law.as_deref();
+        let other = law.is_some_and(|law| law != self.default_law);
+        if other && self.default_law == NO_LAW {
+            return refused(format_args!(
+                "{name} has no congestion law: it sends at the rate it is given, as {name}:rate=1Gbit"
+            ));
+        }
+        if other && lookup(self.default_law).is_err() {
+            return refused(format_args!(
+                "{name} has a law of its own and takes no other: set its parameters, as {name}:NAME=VALUE"
+            ));
+        }
+        let law = law.and_then(|law| lookup(law).ok());
         if let Some(law) = law.filter(Factory::needs_routers)
             && name != "haul"
         {
             let law = law.law().name;
-            let text = format!(
+            return refused(format_args!(
                 "{name} does not carry what routers write, which congestion law {law} needs: \
                  choose protocol haul, or another law"
-            );
-            return Err(ChoiceError::Refused(text));
+            ));
         }
-        (self.make)(self.descriptor, choice, &self.values, end)
+        Ok(())
+    }
+}
+
+impl End {
+    /// This end of what `server` speaks.
+    fn of<M: Machine>(self, server: Endpoint<M>) -> Box<dyn Protocol> {
+        Box::new(match self {
+            Self::Client => server.client_only(),
+            Self::Server => server,
+        })
+    }
+}
+
+fn refused<T>(why: impl fmt::Display) -> Result<T, ChoiceError> {
+    Err(ChoiceError::Refused(why.to_string()))
+}
+
+/// The size of packets.
+const fn mtu(default: &'static str) -> Parameter {
+    Parameter {
+        name: "mtu",
+        about: "largest packet, bytes, IP and UDP included",
+        kind: Kind::Whole(128, 65_535),
+        default,
     }
 }
 
@@ -179,15 +222,16 @@ pub fn protocols() -> &'static [Entry] {
 pub fn add(entry: Entry) -> Result<(), ChoiceError> {
     let name = entry.descriptor.name;
     if !is_name(name) {
-        let text =
-            format!("'{name}' cannot be a protocol's name: letters, digits, '-', '_' and '.'");
-        return Err(ChoiceError::Refused(text));
+        return refused(format_args!(
+            "'{name}' cannot be a protocol's name: letters, digits, '-', '_' and '.'"
+        ));
     }
     if PROTOCOLS.add(entry, |known| known.descriptor.name == name) {
         return Ok(());
     }
-    let text = format!("protocol '{name}' cannot be added: there is one of that name already");
-    Err(ChoiceError::Refused(text))
+    refused(format_args!(
+        "protocol '{name}' cannot be added: there is one of that name already"
+    ))
 }
 
 /// The protocols of farhaul.
@@ -233,13 +277,12 @@ fn haul(
     _: &Values,
     end: End,
 ) -> Result<Box<dyn Protocol>, ChoiceError> {
-    let refused = |e: &dyn std::fmt::Display| ChoiceError::Refused(e.to_string());
     let identity = match &choice.identity {
         Some(bytes) => Identity::from_seed(bytes),
         None if choice.simulated => Identity::from_seed(&SIMULATED_SEED),
         None => Identity::generate(),
     };
-    let mut config = HaulConfig::new(*identity.map_err(|e| refused(&e))?.seed());
+    let mut config = HaulConfig::new(*identity.or_else(refused)?.seed());
     if let Some(law) = &choice.law {
         config.law.clone_from(law);
     }
@@ -247,13 +290,13 @@ fn haul(
     config.plain = choice.simulated;
     if !choice.peers.is_empty() {
         let keys: Result<Vec<PublicKey>, _> = choice.peers.iter().map(|k| k.parse()).collect();
-        config.peers = PeerPolicy::Keys(keys.map_err(|e| refused(&e))?);
+        config.peers = PeerPolicy::Keys(keys.or_else(refused)?);
     }
     let haul = match end {
         End::Client => Haul::client(config),
         End::Server => Haul::server(config),
     };
-    Ok(Box::new(haul.map_err(|e| refused(&e))?))
+    Ok(Box::new(haul.or_else(refused)?))
 }
 
 fn make_tcp(
@@ -262,14 +305,9 @@ fn make_tcp(
     values: &Values,
     end: End,
 ) -> Result<Box<dyn Protocol>, ChoiceError> {
-    let mut law = lookup(choice.law.as_deref().unwrap_or("cubic"))
-        .map_err(|e| ChoiceError::Refused(e.to_string()))?;
+    let mut law = lookup(choice.law.as_deref().unwrap_or("cubic")).or_else(refused)?;
     if let Some(watch) = &choice.stopwatch {
         law = law.wrapped(watch.wrap());
-    }
-    if !choice.peers.is_empty() {
-        let text = "tcp is in clear and cannot tell who its peers are: choose haul, or allow any";
-        return Err(ChoiceError::Refused(text.into()));
     }
     let mut config = tcp::Config::new(law, values);
     config.max_rate = choice.max_rate;
@@ -280,79 +318,4 @@ fn make_tcp(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_found_and_strangers_refused_with_the_nearest() {
-        let entry = protocol("haul").unwrap();
-        assert!(entry.descriptor.sealed);
-        assert!(entry.client(&Choice::default()).is_ok());
-        let error = protocol("hual").err().unwrap().to_string();
-        assert!(error.contains("did you mean 'haul'?"), "{error}");
-        let error = protocol("quux").err().unwrap().to_string();
-        assert!(error.contains("there are: haul, tcp, udt4"), "{error}");
-    }
-
-    #[test]
-    fn parameters_are_checked_like_laws() {
-        let entry = protocol("tcp:recovery=newreno,window=16MiB").unwrap();
-        assert!(entry.client(&Choice::default()).is_ok());
-        let error = protocol("tcp:recovry=rack").err().unwrap().to_string();
-        assert!(error.contains("did you mean 'recovery'?"), "{error}");
-        let error = protocol("haul:x=1").err().unwrap().to_string();
-        assert!(error.starts_with("haul has no parameter 'x'"), "{error}");
-    }
-
-    #[test]
-    fn peers_of_a_plain_protocol_are_not_checked_and_so_refused() {
-        let peers = Choice {
-            peers: vec!["fh-pub1whatever".into()],
-            ..Choice::default()
-        };
-        let error = protocol("tcp").unwrap().server(&peers).err().unwrap();
-        assert!(error.to_string().contains("cannot tell who"), "{error}");
-    }
-
-    #[test]
-    fn a_law_for_the_simulator_is_refused_on_real_sockets() {
-        let entry = protocol("haul").unwrap();
-        let real = Choice {
-            law: Some("xcp".into()),
-            ..Choice::default()
-        };
-        for refused in [entry.client(&real), entry.server(&real)] {
-            let error = refused.err().unwrap().to_string();
-            assert!(
-                error.contains("needs routers") && error.contains("or choose another law"),
-                "{error}"
-            );
-        }
-        let simulated = Choice {
-            simulated: true,
-            ..real
-        };
-        assert!(entry.client(&simulated).is_ok() && entry.server(&simulated).is_ok());
-        let error = protocol("tcp").unwrap().client(&simulated).err().unwrap();
-        assert!(
-            error.to_string().contains("choose protocol haul"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn laws_and_keys_are_checked_before_anything_is_sent() {
-        let entry = protocol("haul").unwrap();
-        let law = Choice {
-            law: Some("cubik".into()),
-            ..Choice::default()
-        };
-        let error = entry.client(&law).err().unwrap().to_string();
-        assert!(error.contains("cubic"), "{error}");
-        let peer = Choice {
-            peers: vec!["fh-pub1nonsense".into()],
-            ..Choice::default()
-        };
-        assert!(entry.client(&peer).is_err());
-    }
-}
+mod tests;

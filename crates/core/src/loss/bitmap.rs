@@ -2,7 +2,7 @@
 //! everything above the highest number seen is unknown. Insertion and look-up are O(1); memory is one
 //! bit per number in between, bounded by [`Bitmap::MAX_SPAN`].
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
 /// What an insertion found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,15 @@ impl Bitmap {
             base: 0,
             end,
         }
+    }
+
+    /// The same with each number `by` more, a multiple of 64, and everything below settled.
+    #[must_use]
+    pub const fn above(mut self, by: u64) -> Self {
+        self.first_word += by / 64;
+        self.base += by;
+        self.end += by;
+        self
     }
 
     /// Fills `into` with the bits of the numbers from `first` on, a multiple of 64, least significant first.
@@ -167,6 +176,21 @@ impl Bitmap {
         }
         end - first
     }
+
+    /// What of `range` is not in the set, ascending.
+    pub fn missing(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let (mut at, end) = (range.start.max(self.base), range.end);
+        std::iter::from_fn(move || {
+            while at < end {
+                let first = at;
+                at += self.run_up(at, end);
+                if !self.contains(first) {
+                    return Some(first..at);
+                }
+            }
+            None
+        })
+    }
 }
 
 #[cfg(test)]
@@ -222,6 +246,11 @@ mod tests {
             }
             let highest = members.iter().rev().find(|n| **n < end);
             prop_assert_eq!(back.end(), highest.map_or(0, |n| n + 1));
+            let (high, by) = (back.clone().above(128), 128);
+            prop_assert_eq!((high.base(), high.end()), (by, back.end() + by));
+            for n in 0..600 {
+                prop_assert_eq!(high.contains(n), n < by || back.contains(n - by));
+            }
             let long = Bitmap::from_bytes(&[255; 3], u64::MAX);
             prop_assert_eq!(long.end(), 24);
         }
@@ -256,6 +285,9 @@ mod tests {
                 last -= run;
                 prop_assert!(last == base || map.contains(last - 1) != member);
             }
+            let missing: Vec<u64> = map.missing(3..750).flatten().collect();
+            let naive: Vec<u64> = (3..750).filter(|n| !map.contains(*n)).collect();
+            prop_assert_eq!(missing, naive);
             let mut first = base;
             while first < map.end() {
                 let run = map.run_up(first, map.end());

@@ -124,18 +124,23 @@ impl Ranges {
         self.within(n..u64::MAX).next().map(|range| range.start)
     }
 
-    /// Takes out the numbers from `n` on.
+    /// Takes out the `count` smallest numbers, or all.
     #[must_use]
-    pub fn split_off(&mut self, n: u64) -> Self {
-        let mut map = self.map.split_off(&n);
-        if let Some(mut last) = self.map.last_entry()
-            && *last.get() > n
-        {
-            map.insert(n, std::mem::replace(last.get_mut(), n));
+    pub fn take(&mut self, count: u64) -> Self {
+        if self.total <= count {
+            return std::mem::take(self);
         }
-        let total = map.iter().map(|(start, end)| end - start).sum();
-        self.total -= total;
-        Self { map, total }
+        let mut taken = Self::default();
+        while taken.total < count
+            && let Some((start, end)) = self.map.pop_first()
+        {
+            let cut = end.min(start + (count - taken.total));
+            if cut < end {
+                self.map.insert(cut, end);
+            }
+            self.total -= taken.insert(start..cut);
+        }
+        taken
     }
 
     /// Takes out the smallest number.
@@ -219,12 +224,11 @@ mod tests {
             prop_assert_eq!(without.iter().flatten().count() as u64, without.total());
             prop_assert_eq!(without.total() + has.len() as u64, ranges.total());
             prop_assert_eq!(ranges.next_from(a), (a..300).find(|k| twin[usize::try_from(*k).unwrap()]));
-            let mut below = ranges.clone();
-            let mut above = below.split_off(a);
-            prop_assert!(above.iter().all(|r| r.start >= a) && below.iter().all(|r| r.end <= a));
-            prop_assert_eq!(below.total() + above.total(), ranges.total());
-            prop_assert_eq!(below.iter().chain(above.iter()).flatten().count() as u64, ranges.total());
-            above = ranges.clone();
+            let mut rest = ranges.clone();
+            let taken = rest.take(n);
+            prop_assert_eq!((taken.total(), rest.total()), (n.min(ranges.total()), ranges.total().saturating_sub(n)));
+            prop_assert!(taken.iter().chain(rest.iter()).flatten().eq(ranges.iter().flatten()));
+            let mut above = ranges.clone();
             above.trim(a);
             let left = above.iter().flatten().count() as u64;
             prop_assert!(above.iter().all(|r| r.start >= a) && left == above.total());

@@ -5,11 +5,11 @@
 
 use std::{ops::Range, time::Duration};
 
-use super::{Arrival, offer::Offer};
+use super::offer::Offer;
 use crate::{
     codec::{DecodeError, Reader},
     protocol::CloseReason,
-    recv::Gaps,
+    recv::{Arrival, Gaps},
     shell::Incoming,
     store::Extent,
     time::Instant,
@@ -191,20 +191,9 @@ impl Fetch {
             ranges.push(gaps.next()..file.end);
         }
         while ranges.len() < most
-            && let Some(found) = gaps.take_fresh().or_else(|| gaps.take_due(now, pause))
+            && let Some(range) = gaps.next_report(now, Some(pause), u64::MAX)
         {
-            let from = ranges.len();
-            ranges.extend(gaps.within(found.clone()).take(most - from));
-            for range in &ranges[from..] {
-                gaps.on_reported(now, range.clone());
-            }
-            let told = ranges.last().filter(|_| ranges.len() == most);
-            if let Some(rest) = told
-                .map(|last| last.end..found.end)
-                .filter(|r| !r.is_empty())
-            {
-                gaps.put_back(rest);
-            }
+            ranges.push(range);
         }
         ranges
     }

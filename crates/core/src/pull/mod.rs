@@ -16,8 +16,8 @@ mod wanted;
 
 pub use self::{
     fetch::{Fetch, NUMBER},
-    offer::{MAX_RUNS, Offer, decode_ranges, encode_ranges},
+    offer::{LEAST_RATE, MAX_RANGES, Offer, decode_ranges, decode_rate, encode_ranges},
     source::Source,
     supply::{Step, Supply},
-    wanted::{Arrival, Wanted},
+    wanted::Wanted,
 };

@@ -6,11 +6,14 @@ use std::ops::Range;
 
 use crate::{
     codec::{DecodeError, Reader},
-    layout::Layout,
+    layout::{Layout, MAX_RUNS},
+    units::Rate,
 };
 
-/// Runs of bytes that one file is made of, at most.
-pub const MAX_RUNS: usize = 4_096;
+/// Ranges in a message at most.
+pub const MAX_RANGES: usize = 4_096;
+/// Nobody asks to be sent to more slowly.
+pub const LEAST_RATE: Rate = Rate::from_bps(64_000);
 /// No unit has this number.
 const NUMBERS: u64 = 1 << 62;
 
@@ -63,11 +66,18 @@ pub fn encode_ranges(ranges: &[Range<u64>], into: &mut Vec<u8>) {
     }
 }
 
-/// Reads ranges, at least one and at most `most`, none of them empty.
-pub fn decode_ranges(r: &mut Reader<'_>, most: usize) -> Result<Vec<Range<u64>>, DecodeError> {
+/// Reads a rate, 8 bytes: at least [`LEAST_RATE`].
+pub fn decode_rate(r: &mut Reader<'_>) -> Result<Rate, DecodeError> {
+    let rate = Rate::from_bps(r.u64()?);
+    let good = rate >= LEAST_RATE;
+    good.then_some(rate).ok_or(DecodeError::Malformed("rate"))
+}
+
+/// Reads ranges, at least one and at most [`MAX_RANGES`], none of them empty.
+pub fn decode_ranges(r: &mut Reader<'_>) -> Result<Vec<Range<u64>>, DecodeError> {
     const BAD: DecodeError = DecodeError::Malformed("ranges of units");
     let count = usize::from(r.u16()?);
-    if count == 0 || count > most {
+    if count == 0 || count > MAX_RANGES {
         return Err(BAD);
     }
     let mut pairs = Reader::new(r.take(16 * count)?);
@@ -112,11 +122,11 @@ mod tests {
         let (mut bytes, ranges) = (Vec::new(), [3..4, 9..12]);
         encode_ranges(&ranges, &mut bytes);
         assert_eq!(bytes.len(), 2 + 2 * 16);
-        let decode = |bytes: &[u8], most| decode_ranges(&mut Reader::new(bytes), most);
-        assert_eq!(decode(&bytes, 2), Ok(ranges.to_vec()));
-        assert!(decode(&bytes, 1).is_err() && decode(&[0, 0], 9).is_err());
-        assert_eq!(decode(&bytes[..33], 2), Err(DecodeError::Truncated));
+        let decode = |bytes: &[u8]| decode_ranges(&mut Reader::new(bytes));
+        assert_eq!(decode(&bytes), Ok(ranges.to_vec()));
+        assert!(decode(&[0, 0]).is_err() && decode(&[0x10, 1]).is_err());
+        assert_eq!(decode(&bytes[..33]), Err(DecodeError::Truncated));
         bytes[9] = 4;
-        assert!(decode(&bytes, 2).is_err(), "the last is before the first");
+        assert!(decode(&bytes).is_err(), "the last is before the first");
     }
 }

@@ -4,13 +4,14 @@
 //!
 //! Invariants: no unit beyond the file is asked for; no more than [`MAX_ASKED`] separate ranges wait.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
-use super::offer::{MAX_RUNS, Offer};
+use super::offer::Offer;
 use crate::{
     codec::DecodeError,
-    layout::Layout,
+    layout::{Layout, MAX_RUNS},
     loss::Ranges,
+    protocol::CloseReason,
     send::{Commanded, Outbox, Permit},
     shell::Packet,
     stats::{Stats, Why},
@@ -21,6 +22,8 @@ use crate::{
 
 /// Separate ranges that wait; what finds no room has to be asked for again.
 const MAX_ASKED: usize = 65_536;
+/// An offer is answered in this time.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// Bytes of a file at most, so that an endless sender's can be told.
 const MAX_FILE: u64 = 1 << 48;
 
@@ -53,6 +56,9 @@ pub struct Source {
     around: u32,
     /// Bytes of the batch that is being written, so counted.
     batch: u64,
+    /// Since when an offer waits for its answer.
+    offered: Option<Instant>,
+    failed: Option<CloseReason>,
     /// Since when units leave and nothing is heard of any.
     silent: Option<Instant>,
     out: Outbox,
@@ -71,6 +77,8 @@ impl Source {
             commanded: Commanded::new(most),
             around,
             batch: 0,
+            offered: None,
+            failed: None,
             silent: None,
             out: Outbox::default(),
             payload: 1,
@@ -115,7 +123,7 @@ impl Source {
     }
 
     /// A file that the receiver is to be told of.
-    pub fn announce(&mut self) -> Option<&Offer> {
+    pub fn announce(&mut self, now: Instant) -> Option<&Offer> {
         if self.file.is_none() && !self.out.is_empty() {
             let layout = Layout::gather(&mut self.out, self.payload, MAX_FILE, MAX_RUNS);
             self.file = Some(File {
@@ -131,6 +139,7 @@ impl Source {
         }
         let file = self.file.as_mut().filter(|file| !file.announced)?;
         file.announced = true;
+        self.offered = Some(now);
         Some(&file.offer)
     }
 
@@ -146,8 +155,10 @@ impl Source {
         file.ok_or(DecodeError::Malformed("a message on no file"))
     }
 
-    /// All units of the file that begins at `first` are asked for.
+    /// All units of the file that begins at `first` are asked for, as the answer to its offer.
     pub fn ask_all(&mut self, first: u64) -> Result<(), DecodeError> {
+        let offered = self.offered.take();
+        offered.ok_or(DecodeError::Malformed("an answer that nobody asked for"))?;
         let file = self.announced()?;
         if file.offer.first != first {
             return Err(DecodeError::Malformed("number of a file"));
@@ -172,6 +183,7 @@ impl Source {
             let again = file.reached.clamp(start, end) - start;
             self.stats.packets_lost += again.min(new);
         }
+        self.offered = None;
         Ok(())
     }
 
@@ -207,10 +219,28 @@ impl Source {
         }
     }
 
-    /// When more may.
-    pub fn wake(&self) -> Option<(Instant, Why)> {
+    /// When more may, or an offer has waited for too long.
+    pub fn deadline(&self) -> Option<(Instant, Why)> {
         let wake = self.commanded.wake().filter(|_| self.has_units());
-        wake.map(|at| (at, Why::Pacing))
+        let answer = self.offered.map(|at| (at + PATIENCE, Why::Liveness));
+        let wake = wake.map(|at| (at, Why::Pacing));
+        wake.into_iter().chain(answer).min_by_key(|(at, _)| *at)
+    }
+
+    /// The deadline passed.
+    pub fn on_timer(&mut self, now: Instant) {
+        if self.offered.is_some_and(|at| now >= at + PATIENCE) {
+            let text = format!(
+                "for {} s the peer has not answered what was offered to it",
+                PATIENCE.as_secs()
+            );
+            self.failed = Some(CloseReason::Lane(text));
+        }
+    }
+
+    /// An offer was not answered.
+    pub fn failure(&self) -> Option<CloseReason> {
+        self.failed.clone()
     }
 
     /// The units written last left.
@@ -255,7 +285,7 @@ impl Source {
         self.stats.data_acked += bytes;
         self.next = end;
         self.cut = false;
-        self.file = None;
+        (self.file, self.offered) = (None, None);
         Ok(())
     }
 

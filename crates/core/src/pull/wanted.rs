@@ -4,18 +4,10 @@
 
 use std::ops::Range;
 
-use crate::loss::{Bitmap, Insert};
-
-/// What a unit was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
-    /// New.
-    New,
-    /// It was there, or nobody waits for it any more.
-    Again,
-    /// There is none of that number.
-    Beyond,
-}
+use crate::{
+    loss::{Bitmap, Insert},
+    recv::Arrival,
+};
 
 /// The units of a receiver.
 #[derive(Clone, Debug)]
@@ -113,17 +105,13 @@ impl Wanted {
     }
 
     fn note(&mut self, range: Range<u64>) {
-        let mut at = range.start.max(self.got.base());
-        while at < range.end {
-            let run = self.got.run_up(at, range.end);
-            if !self.got.contains(at) {
-                let room = (self.most - self.asked.len()) as u64;
-                if room == 0 {
-                    return;
-                }
-                self.asked.extend(at..at + run.min(room));
+        for missing in self.got.missing(range) {
+            let room = (self.most - self.asked.len()) as u64;
+            let end = missing.end.min(missing.start + room);
+            self.asked.extend(missing.start..end);
+            if room == 0 {
+                return;
             }
-            at += run;
         }
     }
 
@@ -140,17 +128,18 @@ impl Wanted {
         self.next = unit.min(self.units);
     }
 
+    /// Units of `range` that are neither here nor given up.
+    fn missing(&self, range: Range<u64>) -> u64 {
+        self.got
+            .missing(range)
+            .map(|missing| missing.end - missing.start)
+            .sum()
+    }
+
     /// Nobody waits for units below `unit` any more; how many were missing.
     pub fn give_up_below(&mut self, unit: u64) -> u64 {
-        let (mut at, end) = (self.got.base(), unit.min(self.units));
-        let mut lost = 0;
-        while at < end {
-            let run = self.got.run_up(at, end);
-            if !self.got.contains(at) {
-                lost += run;
-            }
-            at += run;
-        }
+        let end = unit.min(self.units);
+        let lost = self.missing(0..end);
         self.got.advance(end);
         self.left -= lost;
         self.settle();
@@ -159,14 +148,7 @@ impl Wanted {
 
     /// There are only `units` after all.
     pub fn cut(&mut self, units: u64) {
-        let mut at = units.max(self.got.base());
-        while at < self.units {
-            let run = self.got.run_up(at, self.units);
-            if !self.got.contains(at) {
-                self.left -= run;
-            }
-            at += run;
-        }
+        self.left -= self.missing(units..self.units);
         self.units = self.units.min(units);
         self.next = self.next.min(self.units);
     }

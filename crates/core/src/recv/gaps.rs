@@ -9,6 +9,17 @@ use crate::{loss::Ranges, time::Instant};
 /// Filled gaps that may wait beside as many as are open.
 const SPARE: usize = 256;
 
+/// What a packet, or a unit, was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// New.
+    New,
+    /// It was there, or nobody waits for it any more.
+    Again,
+    /// There is none of that number, or none that may be under way.
+    Beyond,
+}
+
 /// The missing packets of one sender.
 #[derive(Clone, Debug, Default)]
 pub struct Gaps {
@@ -37,6 +48,17 @@ impl Gaps {
         self.miss_below(number);
         self.next = number + 1;
         true
+    }
+
+    /// Packet `number` arrived, of which no more than `window` from the first missing one on are under way.
+    pub fn on_packet_within(&mut self, number: u64, window: u64) -> Arrival {
+        if number >= self.prefix().saturating_add(window) {
+            Arrival::Beyond
+        } else if self.on_packet(number) {
+            Arrival::New
+        } else {
+            Arrival::Again
+        }
     }
 
     /// The packets below `number` have been sent: those that did not come are missing.
@@ -109,6 +131,29 @@ impl Gaps {
         self.reported.pop_front().map(|(_, range)| range)
     }
 
+    /// What is to be reported next, at most `most` missing packets in one range: what never was, then what was `pause`
+    /// ago, or nothing of that. It counts as reported now.
+    pub fn next_report(
+        &mut self,
+        now: Instant,
+        pause: Option<Duration>,
+        most: u64,
+    ) -> Option<Range<u64>> {
+        loop {
+            let due = |gaps: &mut Self| pause.and_then(|pause| gaps.take_due(now, pause));
+            let found = self.take_fresh().or_else(|| due(self))?;
+            let first = self.within(found.clone()).next();
+            if let Some(first) = first {
+                let end = first.end.min(first.start.saturating_add(most));
+                if end < found.end {
+                    self.put_back(end..found.end);
+                }
+                self.on_reported(now, first.start..end);
+                return Some(first.start..end);
+            }
+        }
+    }
+
     /// What is still missing of `range`.
     pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         self.missing.within(range)
@@ -151,6 +196,7 @@ mod tests {
         #[test]
         fn every_missing_packet_is_told_of_in_time(
             steps in proptest::collection::vec((0_u64..60, 0_u8..6), 1..300),
+            most in prop_oneof![1_u64..5, Just(u64::MAX)],
         ) {
             let (mut gaps, mut came, mut end) = (Gaps::new(100), BTreeSet::new(), 100_u64);
             let mut told: Vec<(u64, Instant)> = Vec::new();
@@ -175,11 +221,16 @@ mod tests {
                 prop_assert_eq!(gaps.prefix(), missing.first().copied().unwrap_or(end));
                 prop_assert_eq!(gaps.is_complete(), missing.is_empty());
                 prop_assert_eq!(gaps.next(), end);
-                while let Some(range) = gaps.take_fresh().or_else(|| gaps.take_due(now, PAUSE)) {
-                    for part in gaps.within(range).collect::<Vec<_>>() {
-                        told.extend(part.clone().map(|n| (n, now)));
-                        gaps.on_reported(now, part);
-                    }
+                let mut fresh = true;
+                while let Some(part) = gaps.next_report(now, (!fresh).then_some(PAUSE), most) {
+                    prop_assert!(part.end - part.start <= most);
+                    let again = part.clone().filter(|n| told.iter().any(|(m, _)| m == n)).count();
+                    prop_assert!(!fresh || again == 0);
+                    told.extend(part.map(|n| (n, now)));
+                    fresh &= gaps.has_fresh();
+                }
+                while let Some(part) = gaps.next_report(now, Some(PAUSE), most) {
+                    told.extend(part.map(|n| (n, now)));
                 }
                 prop_assert!(!gaps.has_fresh());
                 for n in missing {

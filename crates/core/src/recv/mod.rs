@@ -6,4 +6,4 @@ mod gaps;
 
 pub use arrivals::Arrivals;
 pub use feedback::{Budget, Schedule};
-pub use gaps::Gaps;
+pub use gaps::{Arrival, Gaps};

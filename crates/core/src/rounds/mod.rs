@@ -6,10 +6,13 @@
 //!
 //! - which bytes a packet holds: [`Layout`](crate::layout::Layout)
 //! - the two ends: [`RoundSender`], [`RoundReceiver`]; a block on the wire: [`wire`]
+//! - a session but for its formats and its rate, which are a [`Style`]: [`RoundMachine`]
 //!
 //! Packets of all blocks are counted in one space of [`NUMBERS`] that wraps: a block has those from its
 //! first on. So a late packet of a block that is over is told from one of the next.
 
+mod block;
+mod machine;
 mod receiver;
 mod sender;
 #[cfg(test)]
@@ -17,6 +20,7 @@ mod tests;
 pub mod wire;
 
 pub use self::{
+    machine::{Ends, RoundMachine, Style, Word},
     receiver::{Arrived, Report, RoundReceiver},
     sender::{Counts, Judged, Leaving, RoundSender, Rounds},
 };
@@ -27,8 +31,6 @@ use crate::seq::Wrap;
 pub const NUMBERS: u32 = 1 << 31;
 /// Packets in a block at most, and half of those in all blocks.
 pub const MAX_PACKETS: u64 = 2_000_000;
-/// Runs in a block at most.
-pub const MAX_RUNS: usize = 4_096;
 /// Blocks that may be on their way at once; as many more may be announced.
 pub const MAX_BLOCKS: usize = 32;
 

@@ -1,13 +1,16 @@
 //! What goes next? What is missing of the oldest block first. A block's round is over when each of its
 //! packets has left, or as many as a round may have; what is reported missing goes first in a later one.
 
-use std::{collections::VecDeque, ops::Range};
+use std::collections::VecDeque;
 
-use super::{MAX_BLOCKS, MAX_PACKETS, MAX_RUNS, Numbers};
+use super::{
+    MAX_BLOCKS, MAX_PACKETS, Numbers,
+    block::{Block, Phase},
+};
 use crate::{
     codec::DecodeError,
-    layout::Layout,
-    loss::{Bitmap, Ranges},
+    layout::{Layout, MAX_RUNS},
+    loss::Bitmap,
     send::Outbox,
     stats::Stats,
     store::ObjectId,
@@ -24,172 +27,8 @@ pub enum Rounds {
     Unreported,
 }
 
-/// Where a block is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// The receiver is to be told of it.
-    New,
-    /// The receiver was told, and is not known to wait for it.
-    Announced,
-    /// Packets may leave.
-    Ready,
-}
-
-/// Packets that left together.
-#[derive(Debug, Default)]
-struct Round {
-    number: u32,
-    /// Rounds of all blocks that began before it.
-    serial: u64,
-    /// Sent before; those from `at` on have not left in this round.
-    again: Ranges,
-    at: u64,
-    /// Sent for the first time.
-    fresh: Range<u64>,
-    /// Packets that left.
-    sent: u64,
-    /// Their bytes.
-    bytes: u64,
-    /// The receiver was asked.
-    asked: bool,
-}
-
-#[derive(Debug)]
-struct Block {
-    /// Number of its first packet.
-    first: u32,
-    layout: Layout,
-    /// Packets of it that are to arrive: all, unless it was cut short.
-    end: u64,
-    /// What has arrived, as far as the receiver said.
-    have: Bitmap,
-    /// This packet and those behind it have not left.
-    fresh: u64,
-    /// Reported missing, for the next round.
-    missing: Ranges,
-    /// The round under way.
-    round: Round,
-    /// Those that are over and not reported.
-    over: VecDeque<Round>,
-    phase: Phase,
-    /// A round was over of which the receiver is not asked.
-    unasked: bool,
-}
-
-impl Block {
-    /// Begins a round if none is under way.
-    fn begin_round(&mut self, rounds: Rounds, serial: u64) {
-        if self.round.sent > 0 {
-            return;
-        }
-        let most = match rounds {
-            Rounds::Reported(most) => most,
-            Rounds::Unreported => {
-                self.missing = unreceived(std::iter::once(0..self.fresh), &self.have);
-                u64::MAX
-            }
-        };
-        let mut again = std::mem::take(&mut self.missing);
-        if again.total() > most {
-            let last = nth(&again, most);
-            self.missing = again.split_off(last);
-        }
-        (self.round.again, self.round.at) = (again, 0);
-        (self.round.serial, self.round.fresh) = (serial, self.fresh..self.fresh);
-    }
-
-    /// The next packet of the round.
-    fn next(&self, rounds: Rounds) -> Option<u64> {
-        let mut at = self.round.at;
-        while let Some(n) = self.round.again.next_from(at) {
-            if !self.have.contains(n) {
-                return Some(n);
-            }
-            at = n + self.have.run_up(n, self.end.max(n + 1));
-        }
-        let room = !matches!(rounds, Rounds::Reported(most) if self.round.sent >= most);
-        (room && self.fresh < self.end).then_some(self.fresh)
-    }
-
-    /// There is a packet for the round under way, or for the next.
-    fn has_packets(&self, rounds: Rounds) -> bool {
-        self.phase == Phase::Ready
-            && (rounds == Rounds::Unreported
-                || self.fresh < self.end
-                || !self.missing.is_empty()
-                || self.next(rounds).is_some())
-    }
-
-    /// Ends the round if it has no more packets.
-    fn end_round(&mut self, rounds: Rounds) {
-        if self.round.sent == 0 || self.next(rounds).is_some() {
-            return;
-        }
-        let number = self.round.number.saturating_add(1);
-        let next = Round {
-            number,
-            ..Round::default()
-        };
-        let round = std::mem::replace(&mut self.round, next);
-        match rounds {
-            Rounds::Reported(_) => self.over.push_back(round),
-            Rounds::Unreported => {
-                self.unasked = true;
-                // The receiver does not know where a block ends that was cut short.
-                if self.end < self.layout.packets() && self.over.is_empty() {
-                    self.over.push_back(round);
-                }
-            }
-        }
-    }
-
-    /// Takes a packet of the round under way, which has `len` bytes.
-    fn take(&mut self, n: u64, len: u64) {
-        if n < self.fresh {
-            self.round.at = n + 1;
-        } else {
-            self.fresh = n + 1;
-            self.round.fresh.end = n + 1;
-        }
-        self.round.sent += 1;
-        self.round.bytes += len;
-    }
-
-    /// Everything that is to arrive has.
-    fn is_complete(&self) -> bool {
-        self.fresh >= self.end
-            && (self.end == 0 || self.have.contains(0) && self.have.run_up(0, self.end) == self.end)
-    }
-}
-
-/// What of `within` is not in `have`.
-fn unreceived(within: impl IntoIterator<Item = Range<u64>>, have: &Bitmap) -> Ranges {
-    let mut missing = Ranges::default();
-    for range in within {
-        let mut n = range.start;
-        while n < range.end {
-            let run = have.run_up(n, range.end);
-            if !have.contains(n) {
-                missing.insert(n..n + run);
-            }
-            n += run;
-        }
-    }
-    missing
-}
-
-/// The number in `ranges` before which `count` of them are.
-fn nth(ranges: &Ranges, count: u64) -> u64 {
-    let mut left = count;
-    for range in ranges.iter() {
-        let len = range.end - range.start;
-        if left < len {
-            return range.start + left;
-        }
-        left -= len;
-    }
-    u64::MAX
-}
+/// A round of so many packets does not come to nothing by chance.
+const MANY: u64 = 100;
 
 /// What was judged with a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -266,6 +105,8 @@ pub struct RoundSender {
     counts: Counts,
     /// Since when the receiver is asked and says of nothing that it has arrived.
     silent: Option<Instant>,
+    /// Rounds in a row of many packets of which nothing arrived.
+    fruitless: u32,
     /// Blocks that were cut short and are over.
     cut: VecDeque<u32>,
 }
@@ -284,6 +125,7 @@ impl RoundSender {
             serial: 0,
             counts: Counts::default(),
             silent: None,
+            fruitless: 0,
             cut: VecDeque::new(),
         }
     }
@@ -325,7 +167,7 @@ impl RoundSender {
         self.waiting.cancel_unsent();
         let (cut, rounds) = (&mut self.cut, self.rounds);
         self.blocks.retain_mut(|block| {
-            let whole = block.end == block.layout.packets();
+            let whole = !block.is_cut();
             if block.fresh >= block.end {
                 return true;
             }
@@ -362,6 +204,11 @@ impl RoundSender {
         self.counts
     }
 
+    /// Rounds of many packets, one after the other, of which the receiver says that nothing arrived.
+    pub const fn fruitless(&self) -> u32 {
+        self.fruitless
+    }
+
     /// Rounds begun, of all blocks.
     pub const fn rounds_begun(&self) -> u64 {
         self.serial
@@ -387,18 +234,7 @@ impl RoundSender {
         let most = self.most.min(room * u64::from(self.payload.max(1)));
         let layout = Layout::gather(&mut self.waiting, self.payload, most, MAX_RUNS);
         let next = Numbers::wrap(u64::from(self.next) + layout.packets());
-        self.blocks.push_back(Block {
-            first: self.next,
-            end: layout.packets(),
-            layout,
-            have: Bitmap::default(),
-            fresh: 0,
-            missing: Ranges::default(),
-            round: Round::default(),
-            over: VecDeque::new(),
-            phase: Phase::New,
-            unasked: false,
-        });
+        self.blocks.push_back(Block::new(self.next, layout));
         self.next = next;
     }
 
@@ -469,7 +305,9 @@ impl RoundSender {
             if std::mem::take(&mut block.unasked) {
                 self.silent.get_or_insert(now);
             }
-            if let Some(round) = block.over.iter_mut().find(|round| !round.asked) {
+            // They are asked of in their order.
+            let asked = block.over.partition_point(|round| round.asked);
+            if let Some(round) = block.over.get_mut(asked) {
                 round.asked = true;
                 self.silent.get_or_insert(now);
                 return Some((block.first, round.number, round.sent));
@@ -493,10 +331,12 @@ impl RoundSender {
 
     /// The receiver says, unasked, that it has all of the block that begins at `first`, which may be over.
     pub fn on_completed(&mut self, first: u32) -> Result<(), DecodeError> {
-        match self.packets(first) {
-            Some(packets) => self.on_report(first, None, all(packets)).map(|_| ()),
-            None => Ok(()),
-        }
+        let Some(packets) = self.packets(first) else {
+            return Ok(());
+        };
+        let mut all = Bitmap::default();
+        all.advance(packets);
+        self.on_report(first, None, all).map(|_| ())
     }
 
     /// The receiver says, asked for the rounds up to `through` or unasked, what it has of the block that
@@ -511,71 +351,43 @@ impl RoundSender {
         let place = self.blocks.iter().position(|block| block.first == first);
         let found = place.and_then(|i| self.blocks.get_mut(i).map(|block| (i, block)));
         let (i, block) = found.ok_or(UNASKED)?;
-        let is_judged = |round: &Round| round.asked && Some(round.number) <= through;
-        if through.is_some() && !block.over.front().is_some_and(is_judged) {
+        let next = block.over.front();
+        let may = next.is_some_and(|round| round.asked && Some(round.number) <= through);
+        if through.is_some() && !may {
             return Err(UNASKED);
         }
         if have.end() > block.fresh {
             return Err(DecodeError::Malformed("a report of packets never sent"));
         }
-        let bytes = arrived(block, &have);
-        let news = bytes.saturating_sub(arrived(block, &block.have));
-        self.counts.acked += news;
+        let news = block.on_have(have);
         if news > 0 {
             self.silent = None;
-            // What has arrived does not go away.
-            block.have = have;
             // What the round had still to send may have arrived.
             block.end_round(self.rounds);
         }
+        let counts = &mut self.counts;
+        counts.acked += news;
         if self.rounds == Rounds::Unreported {
-            self.counts.in_flight = self.counts.in_flight.saturating_sub(news);
+            counts.in_flight = counts.in_flight.saturating_sub(news);
         }
-        let mut judged = Judged::default();
-        while let Some(round) = block.over.pop_front_if(|round| is_judged(round)) {
-            let left = round.again.iter().chain([round.fresh]);
-            let missing = unreceived(left, &block.have);
-            judged.serial = round.serial;
-            judged.sent += round.sent;
-            judged.missing += missing.total();
-            missing.iter().for_each(|range| {
-                block.missing.insert(range);
-            });
-            self.counts.rounds += 1;
-            self.counts.in_flight = self.counts.in_flight.saturating_sub(round.bytes);
+        let (judged, rounds, bytes) = block.judge(through);
+        counts.rounds += rounds;
+        counts.in_flight = counts.in_flight.saturating_sub(bytes);
+        counts.lost += judged.missing;
+        if news > 0 {
+            self.fruitless = 0;
+        } else if judged.sent >= MANY && judged.missing == judged.sent {
+            self.fruitless = self.fruitless.saturating_add(1);
         }
-        self.counts.lost += judged.missing;
         if block.is_complete() {
-            if block.end < block.layout.packets() {
+            if block.is_cut() {
                 self.cut.push_back(first);
             }
             let open = block.over.iter().map(|round| round.bytes).sum::<u64>();
-            self.counts.in_flight = self.counts.in_flight.saturating_sub(open);
+            counts.in_flight = counts.in_flight.saturating_sub(open);
             self.blocks.remove(i);
         }
         self.rest();
         Ok(judged)
     }
-}
-
-/// All of `packets`.
-fn all(packets: u64) -> Bitmap {
-    let bytes = vec![0xff; usize::try_from(packets.div_ceil(8)).unwrap_or(0)];
-    Bitmap::from_bytes(&bytes, packets)
-}
-
-/// How many bytes of what is to arrive are in `have`.
-fn arrived(block: &Block, have: &Bitmap) -> u64 {
-    let (end, mut n, mut there) = (block.end, 0, 0);
-    while n < end {
-        let run = have.run_up(n, end);
-        if have.contains(n) {
-            there += run;
-        }
-        n += run;
-    }
-    let payload = u64::from(block.layout.payload());
-    let short = payload - u64::from(block.layout.packet_len(end.saturating_sub(1)));
-    let last = end > 0 && have.contains(end - 1);
-    there * payload - if last { short } else { 0 }
 }

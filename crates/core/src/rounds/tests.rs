@@ -1,13 +1,21 @@
-use std::collections::{BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::{
+    codec::{DecodeError, NoRoom, Reader, Writer},
     layout::{Layout, Run},
     loss::Bitmap,
     rng::Rng,
+    send::Permit,
+    shell::{Machine, Packet},
+    stats::Why,
     time::Instant,
+    units::Rate,
 };
 
 fn at(ms: u64) -> Instant {
@@ -133,7 +141,7 @@ fn what_nobody_asked_for_or_announced_is_refused() {
 #[test]
 fn a_round_is_judged_when_its_packets_are_there_or_the_grace_is_over() {
     let mut receiver = RoundReceiver::default();
-    receiver.set_grace(std::time::Duration::from_millis(5));
+    receiver.set_grace(Duration::from_millis(5));
     let mut layout = Layout::new(10);
     assert!(layout.push(Run {
         object: 1,
@@ -254,6 +262,35 @@ fn rounds_of_a_few_packets_go_on_and_what_a_report_misses_goes_first_in_a_later_
     assert_eq!(sender.counts().in_flight, 0);
 }
 
+/// With a search for each it would be 10^10 steps.
+#[test]
+fn rounds_of_one_packet_cost_no_more_than_others() {
+    const PACKETS: u32 = 100_000;
+    let mut sender = RoundSender::new(1 << 20, 1).with_rounds(Rounds::Reported(1));
+    sender.set_payload(1);
+    sender.push(1, 0, PACKETS.into());
+    let (first, _) = sender.announce().unwrap();
+    sender.on_ready(first);
+    for round in 0..PACKETS {
+        let n = sender.next_packet().map(|leaving| leaving.n);
+        assert_eq!(n, Some(round.into()));
+        assert_eq!(sender.ask(at(1)), Some((first, round, 1)));
+    }
+    let even = Bitmap::from_bytes(&[0x55; PACKETS as usize / 8], PACKETS.into());
+    let judged = sender.on_report(first, ANY, even).unwrap();
+    assert_eq!((judged.sent, judged.missing), (100_000, 50_000));
+    for n in 0..PACKETS / 2 {
+        let leaving = sender.next_packet().unwrap();
+        assert_eq!(
+            (leaving.n, leaving.round),
+            ((2 * n + 1).into(), PACKETS + n)
+        );
+        assert!(sender.ask(at(2)).is_some());
+    }
+    sender.on_completed(first).unwrap();
+    assert!(sender.is_idle());
+}
+
 #[test]
 fn what_is_cancelled_when_all_that_left_has_arrived_is_over() {
     for rounds in [Rounds::Reported(2), Rounds::Unreported] {
@@ -270,6 +307,67 @@ fn what_is_cancelled_when_all_that_left_has_arrived_is_over() {
         sender.cancel_unsent();
         assert!(sender.is_idle());
         assert_eq!(sender.take_cut(), Some(first));
+    }
+}
+
+/// Hears that the first block is waited for, or that nothing of it arrived.
+struct Plain;
+
+impl Style for Plain {
+    const HEADER: usize = 4;
+
+    fn sender(&self) -> RoundSender {
+        RoundSender::new(1 << 20, 1)
+    }
+
+    fn number(bytes: &[u8]) -> Result<u32, DecodeError> {
+        Reader::new(bytes).u32()
+    }
+
+    fn head(leaving: &Leaving<'_>, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.u32(leaving.number)
+    }
+
+    fn rate(&self, _payload: u32) -> Rate {
+        Rate::UNLIMITED
+    }
+
+    fn say(&self, _word: Word<'_>, _into: &mut Vec<u8>) {}
+
+    fn hear(&mut self, _: Instant, ends: &mut Ends, bytes: &[u8]) -> Result<usize, DecodeError> {
+        if bytes == b"ready" {
+            ends.sender.on_ready(0);
+        } else {
+            ends.sender.on_report(0, ANY, Bitmap::default())?;
+        }
+        Ok(bytes.len())
+    }
+}
+
+#[test]
+fn after_rounds_of_which_nothing_arrives_it_rests_ever_longer() {
+    let mut machine = RoundMachine::new(Plain);
+    let (mut now, mut messages) = (at(1_000), Vec::new());
+    machine.open(now, 14, Duration::ZERO);
+    machine.send(1, 0, 2_000);
+    machine.poll_control(now, 99, &mut messages);
+    machine.on_control(now, b"ready").unwrap();
+    for pause in [0, 10, 20, 40, 80, 160, 320, 640, 1_000, 1_000] {
+        if pause > 0 {
+            assert_eq!(machine.permit(now), Permit::Hold(Why::Pacing));
+            let until = now + Duration::from_millis(pause);
+            assert_eq!(machine.deadline(), Some((until, Why::Pacing)));
+            now = until;
+        }
+        assert!(matches!(machine.permit(now), Permit::Send { .. }));
+        for _ in 0..200 {
+            let (mut bytes, mut extents) = ([0; 4], Vec::new());
+            let mut packet = Packet::new(Writer::new(&mut bytes), (0, 0), 10, &mut extents);
+            assert!(machine.next_packet(now, &mut packet));
+        }
+        assert_eq!(machine.permit(now), Permit::Hold(Why::Peer));
+        machine.poll_control(now, 99, &mut messages);
+        machine.on_control(now, b"nothing").unwrap();
     }
 }
 

@@ -1,10 +1,10 @@
 //! How does a sender tell of a block? Its bytes (8), those of a packet (4), and its runs; big-endian. Whatever decodes
 //! is within the limits of [rounds](super).
 
-use super::{MAX_PACKETS, MAX_RUNS};
+use super::MAX_PACKETS;
 use crate::{
     codec::{DecodeError, Reader},
-    layout::Layout,
+    layout::{Layout, MAX_RUNS},
 };
 
 /// Appends a block's layout.

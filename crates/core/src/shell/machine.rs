@@ -187,13 +187,13 @@ pub trait Machine: Send + 'static {
     fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool;
 
     /// The packets written last left, `bytes` in all.
-    fn batch_sent(&mut self, now: Instant, bytes: u64);
+    fn batch_sent(&mut self, _now: Instant, _bytes: u64) {}
 
     /// When to call [`Self::on_timer`], and why.
     fn deadline(&self) -> Option<(Instant, Why)>;
 
     /// The deadline passed.
-    fn on_timer(&mut self, now: Instant);
+    fn on_timer(&mut self, _now: Instant) {}
 
     /// Queues data.
     fn send(&mut self, object: ObjectId, offset: u64, len: u64);

@@ -18,6 +18,7 @@ mod inband;
 mod machine;
 mod messages;
 mod opening;
+mod record;
 mod session;
 mod stream;
 
@@ -28,5 +29,6 @@ pub use self::{
     frame::MAX_GREETING,
     machine::{Incoming, Machine, Packet},
     messages::Messages,
+    record::Record,
     session::Shell,
 };

@@ -5,9 +5,9 @@ use farhaul_core::{
     protocol::{Descriptor, Protocol},
     units::Rate,
 };
-use farhaul_protocols::fobs::{Config, GREEDY, Mode, SEGMENTS, client, server};
+use farhaul_protocols::fobs::{Config, GREEDY, Mode, SEGMENTS, server};
 
-use super::{Choice, ChoiceError, End, Entry, NO_LAW, udt::whole};
+use super::{Choice, ChoiceError, End, Entry, NO_LAW, mtu, refused};
 
 const RATE: Parameter = Parameter {
     name: "rate",
@@ -21,19 +21,13 @@ const CHUNK: Parameter = Parameter {
     kind: Kind::Size,
     default: "100000000B",
 };
-const MTU: Parameter = Parameter {
-    name: "mtu",
-    about: "largest packet, bytes, IP and UDP included",
-    kind: Kind::Number(128.0, 65_535.0),
-    default: "1500",
-};
 static SEGMENTED: [Parameter; 5] = [
     RATE,
     CHUNK,
     Parameter {
         name: "segment",
         about: "packets in a segment",
-        kind: Kind::Number(1.0, 1e6),
+        kind: Kind::Whole(1, 1_000_000),
         default: "10000",
     },
     Parameter {
@@ -42,7 +36,7 @@ static SEGMENTED: [Parameter; 5] = [
         kind: Kind::Number(0.0, 100.0),
         default: "1",
     },
-    MTU,
+    mtu("1500"),
 ];
 static GREEDILY: [Parameter; 4] = [
     RATE,
@@ -50,10 +44,10 @@ static GREEDILY: [Parameter; 4] = [
     Parameter {
         name: "every",
         about: "new packets after which the receiver reports",
-        kind: Kind::Number(1.0, 1e6),
+        kind: Kind::Whole(1, 1_000_000),
         default: "1000",
     },
-    MTU,
+    mtu("1500"),
 ];
 
 /// The fastest that greedy sends, which always has something to send.
@@ -75,17 +69,13 @@ fn make(
     values: &Values,
     end: End,
 ) -> Result<Box<dyn Protocol>, ChoiceError> {
-    let refused = |text: &str| Err(ChoiceError::Refused(text.into()));
-    if !choice.peers.is_empty() {
-        return refused("FOBS authenticates nobody: --peer-key has no meaning with it; use haul");
-    }
     let mode = if descriptor.name == GREEDY.name {
         Mode::Greedy {
-            every: whole(values, "every"),
+            every: values.whole("every"),
         }
     } else {
         Mode::Segments {
-            packets: whole(values, "segment"),
+            packets: values.whole("segment"),
             tolerance: values.number("tolerance") / 100.0,
         }
     };
@@ -94,7 +84,7 @@ fn make(
         rate: values.rate("rate").min(FASTEST),
         max_rate: choice.max_rate,
         chunk: values.size("chunk").bytes(),
-        mtu: whole(values, "mtu"),
+        mtu: values.whole("mtu"),
     };
     if config.chunk == 0 {
         return refused("a chunk has at least one byte: set chunk=100MB or so");
@@ -107,10 +97,7 @@ fn make(
              set a smaller every=",
         );
     }
-    Ok(match end {
-        End::Client => Box::new(client(&config)),
-        End::Server => Box::new(server(&config)),
-    })
+    Ok(end.of(server(&config)))
 }
 
 #[cfg(test)]
@@ -136,10 +123,5 @@ mod tests {
             ..Choice::default()
         };
         refused("fobs-greedy", &slow, "smaller every=");
-        let law = Choice {
-            law: Some("cubic".into()),
-            ..Choice::default()
-        };
-        refused("fobs", &law, "fobs:rate=1Gbit");
     }
 }

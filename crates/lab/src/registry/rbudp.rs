@@ -3,9 +3,9 @@
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::rbudp::{BEST, Config, KACHAN, OVERLAP, RBUDP, client, server};
+use farhaul_protocols::rbudp::{BEST, Config, KACHAN, OVERLAP, RBUDP, server};
 
-use super::{Choice, ChoiceError, End, Entry, NO_LAW, udt::whole};
+use super::{Choice, ChoiceError, End, Entry, NO_LAW, mtu, refused};
 
 /// The parameters, with these defaults of rate, block, payload, quantum and window.
 const fn parameters(
@@ -31,7 +31,7 @@ const fn parameters(
         Parameter {
             name: "payload",
             about: "bytes of data in a packet; 0: as many as fit",
-            kind: Kind::Number(0.0, 65_000.0),
+            kind: Kind::Whole(0, 65_000),
             default: payload,
         },
         Parameter {
@@ -43,15 +43,10 @@ const fn parameters(
         Parameter {
             name: "window",
             about: "blocks on their way at once; the original has one",
-            kind: Kind::Number(1.0, 32.0),
+            kind: Kind::Whole(1, 32),
             default: window,
         },
-        Parameter {
-            name: "mtu",
-            about: "largest packet, bytes, IP and UDP included",
-            kind: Kind::Number(128.0, 65_535.0),
-            default: "9000",
-        },
+        mtu("9000"),
     ]
 }
 
@@ -76,28 +71,21 @@ fn make(
     values: &Values,
     end: End,
 ) -> Result<Box<dyn Protocol>, ChoiceError> {
-    let refused = |text: &str| Err(ChoiceError::Refused(text.into()));
-    if !choice.peers.is_empty() {
-        return refused("RBUDP authenticates nobody: --peer-key has no meaning with it; use haul");
-    }
     let block = values.size("block").bytes();
     if block == 0 {
         return refused("a block has at least one byte: set block=64MiB or so");
     }
-    let payload = whole(values, "payload");
+    let payload = values.whole("payload");
     let config = Config {
         rate: values.rate("rate"),
         max_rate: choice.max_rate,
         block,
         payload: (payload > 0).then_some(payload),
-        mtu: whole(values, "mtu"),
+        mtu: values.whole("mtu"),
         whole_us: values.flag("whole-us"),
-        window: usize::try_from(whole(values, "window")).unwrap_or(usize::MAX),
+        window: usize::try_from(values.whole("window")).unwrap_or(usize::MAX),
     };
-    Ok(match end {
-        End::Client => Box::new(client(descriptor, &config)),
-        End::Server => Box::new(server(descriptor, &config)),
-    })
+    Ok(end.of(server(descriptor, &config)))
 }
 
 #[cfg(test)]
@@ -123,15 +111,6 @@ mod tests {
             .unwrap();
         assert!(
             refused.to_string().contains("at least one byte"),
-            "{refused}"
-        );
-        let law = Choice {
-            law: Some("cubic".into()),
-            ..Choice::default()
-        };
-        let refused = protocol("rbudp-best").unwrap().client(&law).err().unwrap();
-        assert!(
-            refused.to_string().contains("rbudp-best:rate=1Gbit"),
             "{refused}"
         );
     }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
-use farhaul_protocols::rwtp::{Config, RWTP, client, server};
+use farhaul_protocols::rwtp::{Config, RWTP, server};
 
-use super::{Choice, ChoiceError, End, Entry, NO_LAW, udt::whole};
+use super::{Choice, ChoiceError, End, Entry, NO_LAW, mtu, refused};
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
@@ -24,15 +24,10 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "blocked-us",
         about: "nothing leaves for so long for each missing packet told of, as on hosts of 2014; 0: it costs nothing",
-        kind: Kind::Number(0.0, 9_000.0),
+        kind: Kind::Whole(0, 9_000),
         default: "48",
     },
-    Parameter {
-        name: "mtu",
-        about: "largest packet, bytes, IP and UDP included",
-        kind: Kind::Number(128.0, 65_535.0),
-        default: "8828",
-    },
+    mtu("8828"),
 ];
 
 /// The entry. One lane: two would each send at the preset rate.
@@ -46,12 +41,6 @@ fn make(
     values: &Values,
     end: End,
 ) -> Result<Box<dyn Protocol>, ChoiceError> {
-    let refused = |text: &str| Err(ChoiceError::Refused(text.into()));
-    if !choice.peers.is_empty() {
-        return refused(
-            "the model of RWTP authenticates nobody: --peer-key has no meaning with it; use haul",
-        );
-    }
     let buffer = values.size("buffer").bytes();
     if buffer > 16 << 30 {
         return refused("a buffer has at most 16GiB");
@@ -60,13 +49,10 @@ fn make(
         rate: values.rate("rate"),
         max_rate: choice.max_rate,
         buffer,
-        mtu: whole(values, "mtu"),
-        blocked: Duration::from_micros(whole(values, "blocked-us").into()),
+        mtu: values.whole("mtu"),
+        blocked: Duration::from_micros(values.whole("blocked-us").into()),
     };
-    Ok(match end {
-        End::Client => Box::new(client(&config)),
-        End::Server => Box::new(server(&config)),
-    })
+    Ok(end.of(server(&config)))
 }
 
 #[cfg(test)]
@@ -87,11 +73,5 @@ mod tests {
                 .client(&choice)
                 .is_err()
         );
-        let law = Choice {
-            law: Some("cubic".into()),
-            ..Choice::default()
-        };
-        let refused = protocol("rwtp").unwrap().client(&law).err().unwrap();
-        assert!(refused.to_string().contains("rwtp:rate=1Gbit"), "{refused}");
     }
 }

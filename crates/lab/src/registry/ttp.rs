@@ -5,11 +5,11 @@ use std::time::Duration;
 use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
 use farhaul_protocols::ttp::{
-    Config, DESCRIPTOR, Loss, client, server,
+    Config, DESCRIPTOR, Loss, server,
     wire::{HEADER, Parameters, Ratio},
 };
 
-use super::{Choice, ChoiceError, End, Entry, udt::whole};
+use super::{Choice, ChoiceError, End, Entry, mtu, refused};
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
@@ -21,15 +21,10 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "block",
         about: "bytes of a block, from 64; 0: what fits the packet",
-        kind: Kind::Number(0.0, 65_501.0),
+        kind: Kind::Whole(0, 65_501),
         default: "0",
     },
-    Parameter {
-        name: "mtu",
-        about: "largest packet, bytes, IP and UDP included",
-        kind: Kind::Number(128.0, 65_535.0),
-        default: "1500",
-    },
+    mtu("1500"),
     Parameter {
         name: "error",
         about: "errors, in per cent as the receiver counts them, beyond which the sender slows down",
@@ -57,7 +52,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "losswindow",
         about: "ms; 0: nothing is asked for again",
-        kind: Kind::Number(0.0, 60_000.0),
+        kind: Kind::Whole(0, 60_000),
         default: "1000",
     },
 ];
@@ -76,15 +71,6 @@ fn make(
     values: &Values,
     end: End,
 ) -> Result<Box<dyn Protocol>, ChoiceError> {
-    let refused = |text: &str| Err(ChoiceError::Refused(text.into()));
-    if !choice.peers.is_empty() {
-        return refused("ttp authenticates nobody: --peer-key has no meaning with it; use haul");
-    }
-    if choice.law.as_deref().is_some_and(|law| law != LAW) {
-        return refused(
-            "ttp has a law of its own and takes no other: set ttp:rate=, error=, slower=, faster=",
-        );
-    }
     let lossless = values.flag("lossless");
     if !lossless && !choice.simulated {
         return refused(
@@ -96,16 +82,16 @@ fn make(
     };
     let mut config = Config {
         max_rate: choice.max_rate,
-        mtu: whole(values, "mtu"),
+        mtu: values.whole("mtu"),
         ..Config::default()
     };
-    let block = whole(values, "block");
+    let block = values.whole("block");
     if block > 0 && block + HEADER + 28 > config.mtu {
         let text = format!(
             "a block of {block} bytes does not fit a packet of {}: nothing is fragmented here, set ttp:mtu=",
             config.mtu
         );
-        return Err(ChoiceError::Refused(text));
+        return refused(text);
     }
     config.wanted = Parameters {
         block_size: if block > 0 {
@@ -119,15 +105,10 @@ fn make(
         faster: ratio(values.number("faster")),
     };
     if !lossless {
-        let window = Duration::from_millis(whole(values, "losswindow").into());
+        let window = Duration::from_millis(values.whole("losswindow").into());
         config.loss = Loss::Borne(window);
     }
-    let ttp = match end {
-        End::Client => client(&config),
-        End::Server => server(&config),
-    };
-    let ttp = ttp.map_err(|e| ChoiceError::Refused(e.to_string()))?;
-    Ok(Box::new(ttp))
+    server(&config).map(|ttp| end.of(ttp)).or_else(refused)
 }
 
 #[expect(
@@ -189,17 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn laws_and_keys_have_no_meaning_with_it() {
-        let law = Choice {
-            law: Some("cubic".into()),
-            ..Choice::default()
-        };
-        assert!(refusal("ttp", &law).contains("law of its own"));
-        let keys = Choice {
-            peers: vec!["fh-pub1x".into()],
-            ..Choice::default()
-        };
-        assert!(refusal("ttp", &keys).contains("use haul"));
+    fn in_the_simulator_it_may_lose() {
         let simulated = Choice {
             simulated: true,
             ..Choice::default()

@@ -4,19 +4,19 @@ use farhaul_congestion::{Kind, Parameter, Values};
 use farhaul_core::protocol::{Descriptor, Protocol};
 use farhaul_protocols::udt::{Behaviour, Framing, Udt, UdtConfig};
 
-use super::{Choice, ChoiceError, End, Entry, protocol};
+use super::{Choice, ChoiceError, End, Entry, protocol, refused};
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "window",
         about: "receive window, packets",
-        kind: Kind::Number(32.0, 16_777_216.0),
+        kind: Kind::Whole(32, 16_777_216),
         default: "131072",
     },
     Parameter {
         name: "mss",
         about: "largest packet, bytes, IP and UDP included; 0: the interface's, at most 9000",
-        kind: Kind::Number(0.0, 65_535.0),
+        kind: Kind::Whole(0, 65_535),
         default: "0",
     },
 ];
@@ -78,16 +78,6 @@ fn tuned(
     make(Behaviour::Fixed, Framing::Records, choice, values, end)
 }
 
-/// A bounded number without a fraction.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the bounds of the parameter are those of the integer"
-)]
-pub(super) fn whole(values: &Values, name: &str) -> u32 {
-    values.number(name) as u32
-}
-
 /// A client or listener that speaks raw bytes in order, for programs that use libudt's stream sockets.
 pub fn stream(
     spec: &str,
@@ -99,10 +89,12 @@ pub fn stream(
         "udt4" => Behaviour::Libudt,
         "udt4-tuned" => Behaviour::Fixed,
         other => {
-            let text = format!("{other} is not UDT version 4: choose udt4 or udt4-tuned");
-            return Err(ChoiceError::Refused(text));
+            return refused(format_args!(
+                "{other} is not UDT version 4: choose udt4 or udt4-tuned"
+            ));
         }
     };
+    entry.check(choice)?;
     let end = if listens { End::Server } else { End::Client };
     make(behaviour, Framing::Stream, choice, &entry.values, end)
 }
@@ -114,29 +106,22 @@ fn make(
     values: &Values,
     end: End,
 ) -> Result<Box<dyn Protocol>, ChoiceError> {
-    let mss = whole(values, "mss");
+    let mss = values.whole("mss");
     let config = UdtConfig {
         behaviour,
         framing,
         law: choice.law.clone().unwrap_or_else(|| law(behaviour).into()),
         max_rate: choice.max_rate,
         mss: (mss > 0).then_some(mss),
-        window: whole(values, "window"),
+        window: values.whole("window"),
         cookie_key: choice.simulated.then_some([7, 7]),
         ..UdtConfig::default()
     };
-    if !choice.peers.is_empty() {
-        return Err(ChoiceError::Refused(
-            "UDT authenticates nobody: --peer-key has no meaning with it; use haul".into(),
-        ));
-    }
     let udt = match end {
         End::Client => Udt::client(config),
         End::Server => Udt::server(config),
     };
-    Ok(Box::new(
-        udt.map_err(|e| ChoiceError::Refused(e.to_string()))?,
-    ))
+    Ok(Box::new(udt.or_else(refused)?))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use farhaul_core::{
     units::Rate,
 };
 
-use super::FobsMachine;
+use super::{FobsMachine, machine::FobsStyle};
 
 const fn descriptor(name: &'static str, summary: &'static str) -> Descriptor {
     Descriptor {
@@ -100,5 +100,7 @@ pub fn server(config: &Config) -> Fobs {
         Mode::Segments { .. } => &SEGMENTS,
     };
     let config = *config;
-    Endpoint::new(descriptor, config.mtu, move || FobsMachine::new(&config))
+    Endpoint::new(descriptor, config.mtu, move || {
+        FobsMachine::new(FobsStyle::new(&config))
+    })
 }

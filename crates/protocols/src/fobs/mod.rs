@@ -17,5 +17,5 @@ mod machine;
 
 pub use self::{
     config::{Config, Fobs, GREEDY, Mode, SEGMENTS, client, server},
-    machine::FobsMachine,
+    machine::{FobsMachine, FobsStyle},
 };

@@ -7,7 +7,7 @@
 // spec: fobs §2
 
 use farhaul_core::{
-    codec::{DecodeError, NoRoom, Reader, Writer},
+    codec::{DecodeError, NoRoom, Reader, Writer, whole},
     layout::Layout,
     loss::Bitmap,
     rounds::{
@@ -94,12 +94,7 @@ fn head(kind: u8, first: u32, into: &mut Vec<u8>) {
 impl Message {
     /// The first message in `bytes` and its length; none if it is not all there.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, DecodeError> {
-        let mut r = Reader::new(bytes);
-        match Self::read(&mut r) {
-            Ok(message) => Ok(Some((message, bytes.len() - r.rest().len()))),
-            Err(DecodeError::Truncated) => Ok(None),
-            Err(error) => Err(error),
-        }
+        whole(bytes, Self::read)
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -165,12 +160,9 @@ impl Message {
 pub fn feedback(first: u32, segment: u32, have: &Bitmap, into: &mut Vec<u8>) {
     head(FEEDBACK, first, into);
     into.extend(segment.to_be_bytes());
-    let whole = if have.contains(0) {
-        have.run_up(0, have.end())
-    } else {
-        0
-    };
-    write_bits(have, whole / 64 * 64..have.end(), into);
+    let missing = have.missing(0..have.end()).next();
+    let missing = missing.map_or(have.end(), |range| range.start);
+    write_bits(have, missing / 64 * 64..have.end(), into);
 }
 
 /// Appends an ACK: a bit for each of `packets`.
@@ -197,10 +189,7 @@ fn read_bits(r: &mut Reader<'_>) -> Result<Bitmap, DecodeError> {
         return Err(BAD);
     }
     let len = usize::try_from(count.div_ceil(8)).map_err(|_| BAD)?;
-    let bits = r.take(len)?;
-    let mut bytes = vec![0xff; usize::try_from(from / 8).map_err(|_| BAD)?];
-    bytes.extend(bits);
-    Ok(Bitmap::from_bytes(&bytes, from + count))
+    Ok(Bitmap::from_bytes(r.take(len)?, count).above(from))
 }
 
 #[cfg(test)]

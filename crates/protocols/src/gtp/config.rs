@@ -2,11 +2,12 @@
 
 use farhaul_core::{
     protocol::{Descriptor, Provenance},
+    pull::LEAST_RATE,
     shell::Endpoint,
     units::Rate,
 };
 
-use super::{Group, GtpMachine, wire::LEAST_RATE};
+use super::{Group, GtpMachine};
 
 /// What the protocol says of itself.
 pub static DESCRIPTOR: Descriptor = Descriptor {

@@ -11,9 +11,7 @@ use std::{
     time::Duration,
 };
 
-use farhaul_core::{time::Instant, units::Rate};
-
-use super::wire::LEAST_RATE;
+use farhaul_core::{pull::LEAST_RATE, time::Instant, units::Rate};
 
 /// A demand that differs by more is a reason to share anew.
 const NEWS: f64 = 0.05;

@@ -4,9 +4,7 @@
 //! Source: the law from the demonstration in the composable UDT (2005), the demand from the reference
 //! (docs/protocols/gtp.md §1).
 
-use farhaul_core::units::Rate;
-
-use super::wire::LEAST_RATE;
+use farhaul_core::{pull::LEAST_RATE, units::Rate};
 
 /// What is added without losses.
 const GROW: f64 = 1.02;

@@ -108,7 +108,7 @@ impl Machine for GtpMachine {
             if let Some(end) = self.source.take_cut() {
                 Message::Cut(end).encode(bytes);
             }
-            if let Some(offer) = self.source.announce() {
+            if let Some(offer) = self.source.announce(now) {
                 Message::Offer(offer.clone()).encode(bytes);
             }
         }
@@ -142,11 +142,13 @@ impl Machine for GtpMachine {
     fn deadline(&self) -> Option<(Instant, Why)> {
         // What has not left has to be taken before there is more to say.
         let look = self.receiver.due().filter(|_| self.messages.is_empty());
-        let deadlines = [self.source.wake(), look.map(|at| (at, Why::Feedback))];
+        let deadlines = [self.source.deadline(), look.map(|at| (at, Why::Feedback))];
         deadlines.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    fn on_timer(&mut self, _now: Instant) {}
+    fn on_timer(&mut self, now: Instant) {
+        self.source.on_timer(now);
+    }
 
     fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
         self.source.push(object, offset, len);
@@ -169,7 +171,7 @@ impl Machine for GtpMachine {
     }
 
     fn failure(&self) -> Option<CloseReason> {
-        self.receiver.failure()
+        self.source.failure().or_else(|| self.receiver.failure())
     }
 
     fn fill_stats(&self, stats: &mut Stats) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use farhaul_core::{
     codec::DecodeError,
     protocol::CloseReason,
-    pull::{Fetch, Offer},
+    pull::{Fetch, LEAST_RATE, MAX_RANGES, Offer},
     shell::Incoming,
     store::Extent,
     time::Instant,
@@ -18,7 +18,7 @@ use farhaul_core::{
 use super::{
     group::{Group, Member},
     law::Law,
-    wire::{Command, LEAST_RATE, MAX_RANGES, Message},
+    wire::{Command, Message},
 };
 
 /// Between two rates at least.

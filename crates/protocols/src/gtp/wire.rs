@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use farhaul_core::{
-    codec::{DecodeError, NoRoom, Reader, Writer},
-    pull::{Offer, decode_ranges, encode_ranges},
+    codec::{DecodeError, NoRoom, Reader, Writer, whole},
+    pull::{Offer, decode_ranges, decode_rate, encode_ranges},
     units::Rate,
 };
 
@@ -16,10 +16,6 @@ use farhaul_core::{
 pub const HEADER: usize = farhaul_core::pull::NUMBER;
 /// Type of the datagram with a rate.
 pub const COMMAND: u8 = 0x49;
-/// Nobody asks to be sent to more slowly.
-pub const LEAST_RATE: Rate = Rate::from_bps(64_000);
-/// Ranges in a request at most.
-pub const MAX_RANGES: usize = 4_096;
 
 /// A rate that the receiver wants, of packets with their IP and UDP headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +35,10 @@ impl Command {
 
     /// Reads it.
     pub fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (number, rate) = (r.u64()?, Rate::from_bps(r.u64()?));
-        if rate < LEAST_RATE {
-            return Err(DecodeError::Malformed("rate"));
-        }
-        Ok(Self { number, rate })
+        Ok(Self {
+            number: r.u64()?,
+            rate: decode_rate(r)?,
+        })
     }
 }
 
@@ -68,18 +63,13 @@ const CUT: u8 = 4;
 impl Message {
     /// The first message in `bytes` and its length; none if it is not all there.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, DecodeError> {
-        let mut r = Reader::new(bytes);
-        match Self::read(&mut r) {
-            Ok(message) => Ok(Some((message, bytes.len() - r.rest().len()))),
-            Err(DecodeError::Truncated) => Ok(None),
-            Err(error) => Err(error),
-        }
+        whole(bytes, Self::read)
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match r.u8()? {
             OFFER => Self::Offer(Offer::decode(r)?),
-            REQUEST => Self::Request(Command::take(r)?, decode_ranges(r, MAX_RANGES)?),
+            REQUEST => Self::Request(Command::take(r)?, decode_ranges(r)?),
             CLOSE => Self::Close(r.u64()?),
             CUT => Self::Cut(r.u64()?),
             _ => return Err(DecodeError::Malformed("type of a message")),

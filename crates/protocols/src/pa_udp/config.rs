@@ -2,6 +2,7 @@
 
 use farhaul_core::{
     protocol::{Descriptor, Provenance},
+    pull::LEAST_RATE,
     shell::Endpoint,
     units::Rate,
 };
@@ -51,9 +52,9 @@ pub fn client(config: &Config) -> PaUdp {
 
 /// An endpoint that also accepts them.
 pub fn server(config: &Config) -> PaUdp {
-    let link = config.link.max(super::wire::LEAST_RATE);
+    let link = config.link.max(LEAST_RATE);
     let most = config.max_rate.unwrap_or(Rate::UNLIMITED).min(link);
-    let most = most.max(super::wire::LEAST_RATE);
+    let most = most.max(LEAST_RATE);
     Endpoint::new(&DESCRIPTOR, config.mtu, move || {
         PaUdpMachine::new(link, most)
     })

@@ -6,9 +6,7 @@
 
 use std::time::Duration;
 
-use farhaul_core::{store::Sink, time::Instant, units::Rate};
-
-use super::wire::LEAST_RATE;
+use farhaul_core::{pull::LEAST_RATE, store::Sink, time::Instant, units::Rate};
 
 /// Weight of a new measurement.
 const GAIN: f64 = 0.25;

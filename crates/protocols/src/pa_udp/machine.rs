@@ -20,18 +20,12 @@ use super::{
     wire::{HEADER, Message},
 };
 
-/// An offer is answered in this time.
-const PATIENCE: Duration = Duration::from_secs(15);
-
 /// PA-UDP in a session.
 #[derive(Debug)]
 pub struct PaUdpMachine {
     most: Rate,
     source: Source,
-    /// Since when an offer waits for its answer.
-    offered: Option<Instant>,
     receiver: Receiver,
-    failed: Option<CloseReason>,
     datagram: u32,
     messages: Messages,
 }
@@ -41,9 +35,7 @@ impl PaUdpMachine {
         Self {
             most,
             source: Source::new(most, 0),
-            offered: None,
             receiver: Receiver::new(link),
-            failed: None,
             datagram: 1,
             messages: Messages::default(),
         }
@@ -56,8 +48,6 @@ impl PaUdpMachine {
                 answer.encode(self.messages.more());
             }
             Message::Start(first, rate, _) => {
-                let offered = self.offered.take();
-                offered.ok_or(DecodeError::Malformed("an answer that nobody asked for"))?;
                 self.source.ask_all(first)?;
                 let go = Message::Go(first, self.source.command(rate));
                 go.encode(self.messages.more());
@@ -89,9 +79,8 @@ impl PaUdpMachine {
         if let Some(end) = self.source.take_cut() {
             Message::Cut(end).encode(bytes);
         }
-        if let Some(offer) = self.source.announce() {
+        if let Some(offer) = self.source.announce(now) {
             Message::Offer(self.most, offer.clone()).encode(bytes);
-            self.offered = Some(now);
         }
     }
 }
@@ -150,22 +139,12 @@ impl Machine for PaUdpMachine {
         // What has not left has to be taken before there is more to say.
         let look = self.receiver.due();
         let look = look.filter(|_| self.messages.is_empty());
-        let deadlines = [
-            self.source.wake(),
-            look.map(|at| (at, Why::Feedback)),
-            self.offered.map(|at| (at + PATIENCE, Why::Liveness)),
-        ];
+        let deadlines = [self.source.deadline(), look.map(|at| (at, Why::Feedback))];
         deadlines.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     fn on_timer(&mut self, now: Instant) {
-        if self.offered.is_some_and(|at| now >= at + PATIENCE) {
-            let text = format!(
-                "for {} s the peer has not answered what was offered to it",
-                PATIENCE.as_secs()
-            );
-            self.failed = Some(CloseReason::Lane(text));
-        }
+        self.source.on_timer(now);
     }
 
     fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
@@ -189,7 +168,7 @@ impl Machine for PaUdpMachine {
     }
 
     fn failure(&self) -> Option<CloseReason> {
-        self.failed.clone().or_else(|| self.receiver.failure())
+        self.source.failure().or_else(|| self.receiver.failure())
     }
 
     fn fill_stats(&self, stats: &mut Stats) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use farhaul_core::{
     codec::DecodeError,
     protocol::CloseReason,
-    pull::{Fetch, Offer},
+    pull::{Fetch, MAX_RANGES, Offer},
     shell::Incoming,
     store::{Backlog, Extent, Sink},
     time::Instant,
@@ -17,7 +17,7 @@ use farhaul_core::{
 
 use super::{
     law::{Law, Seen},
-    wire::{MAX_RANGES, Message},
+    wire::Message,
 };
 
 /// Between two looks at least.

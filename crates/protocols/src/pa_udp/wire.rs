@@ -6,17 +6,13 @@
 use std::ops::Range;
 
 use farhaul_core::{
-    codec::{DecodeError, Reader},
-    pull::{Offer, decode_ranges, encode_ranges},
+    codec::{DecodeError, Reader, whole},
+    pull::{Offer, decode_ranges, decode_rate, encode_ranges},
     units::Rate,
 };
 
 /// Bytes before a unit's data.
 pub const HEADER: usize = farhaul_core::pull::NUMBER;
-/// Nobody asks to be sent to more slowly.
-pub const LEAST_RATE: Rate = Rate::from_bps(64_000);
-/// Ranges in a message at most.
-pub const MAX_RANGES: usize = 4_096;
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,26 +44,16 @@ const CUT: u8 = 7;
 impl Message {
     /// The first message in `bytes` and its length; none if it is not all there.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, DecodeError> {
-        let mut r = Reader::new(bytes);
-        match Self::read(&mut r) {
-            Ok(message) => Ok(Some((message, bytes.len() - r.rest().len()))),
-            Err(DecodeError::Truncated) => Ok(None),
-            Err(error) => Err(error),
-        }
+        whole(bytes, Self::read)
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let rate = |r: &mut Reader<'_>| {
-            let rate = Rate::from_bps(r.u64()?);
-            let good = rate >= LEAST_RATE;
-            good.then_some(rate).ok_or(DecodeError::Malformed("rate"))
-        };
         Ok(match r.u8()? {
-            OFFER => Self::Offer(rate(r)?, Offer::decode(r)?),
-            START => Self::Start(r.u64()?, rate(r)?, r.u64()?),
-            GO => Self::Go(r.u64()?, rate(r)?),
-            RATE => Self::Rate(rate(r)?, r.u64()?),
-            MISSING => Self::Missing(decode_ranges(r, MAX_RANGES)?),
+            OFFER => Self::Offer(decode_rate(r)?, Offer::decode(r)?),
+            START => Self::Start(r.u64()?, decode_rate(r)?, r.u64()?),
+            GO => Self::Go(r.u64()?, decode_rate(r)?),
+            RATE => Self::Rate(decode_rate(r)?, r.u64()?),
+            MISSING => Self::Missing(decode_ranges(r)?),
             DONE => Self::Done(r.u64()?),
             CUT => Self::Cut(r.u64()?),
             _ => return Err(DecodeError::Malformed("type of a message")),

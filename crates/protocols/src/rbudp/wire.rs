@@ -7,7 +7,7 @@
 //! sender's machine, in practice little-endian; lengths are big-endian.
 
 use farhaul_core::{
-    codec::{DecodeError, NoRoom, Reader, Writer},
+    codec::{DecodeError, NoRoom, Reader, Writer, whole},
     layout::Layout,
     loss::Bitmap,
     rounds::{
@@ -74,7 +74,7 @@ pub fn decode_report(bytes: &[u8], packets: u64) -> Result<Bitmap, DecodeError> 
     let (all, bits) = bytes.split_first().ok_or(DecodeError::Truncated)?;
     let have = Bitmap::from_bytes(bits, packets);
     // What it says in one byte and bit by bit must be the same.
-    let complete = packets > 0 && have.contains(0) && have.run_up(0, packets) == packets;
+    let complete = packets > 0 && have.missing(0..packets).next().is_none();
     match (*all, complete) {
         (0, false) | (1, true) => Ok(have),
         _ => Err(DecodeError::Malformed("report")),
@@ -115,12 +115,7 @@ const READY: u8 = 6;
 impl Message {
     /// The first message in `bytes` and its length without a report's bits; none if it is not all there.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, DecodeError> {
-        let mut r = Reader::new(bytes);
-        match Self::read(&mut r) {
-            Ok(message) => Ok(Some((message, bytes.len() - r.rest().len()))),
-            Err(DecodeError::Truncated) => Ok(None),
-            Err(error) => Err(error),
-        }
+        whole(bytes, Self::read)
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -198,18 +193,12 @@ impl Message {
 /// What is missing of `packets`, where that is shorter than a bit for each of them.
 pub fn missing_ranges(have: &Bitmap, packets: u64) -> Option<Vec<(u32, u32)>> {
     let most = (report_len(packets) / 8).min(MAX_RANGES);
-    let (mut ranges, mut n) = (Vec::new(), 0);
-    while n < packets {
-        let run = have.run_up(n, packets);
-        if !have.contains(n) {
-            if ranges.len() >= most {
-                return None;
-            }
-            ranges.push((u32::try_from(n).ok()?, u32::try_from(run).ok()?));
-        }
-        n += run;
-    }
-    Some(ranges)
+    let word = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    let missing = have.missing(0..packets).take(most + 1);
+    let ranges: Vec<_> = missing
+        .map(|r| (word(r.start), word(r.end - r.start)))
+        .collect();
+    (ranges.len() <= most).then_some(ranges)
 }
 
 /// Which of `packets` have arrived if these have not, in rising order.

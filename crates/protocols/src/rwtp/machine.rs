@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use farhaul_core::{
     codec::{DecodeError, NoRoom, Reader, Writer},
+    recv::Arrival,
     send::Permit,
     shell::{Incoming, Machine, Packet},
     stats::{Stats, Why},
@@ -15,9 +16,9 @@ use farhaul_core::{
 
 use super::{
     config::Config,
-    recv::{Arrival, Receiver},
+    recv::Receiver,
     send::Sender,
-    wire::{DataHeader, HEADER, LOSS, Numbers, STATUS, Status, decode_loss},
+    wire::{HEADER, LOSS, Numbers, STATUS, Status, decode_loss},
 };
 
 /// Of buffers at least this is counted for each packet.
@@ -62,8 +63,8 @@ impl Machine for RwtpMachine {
     fn open(&mut self, now: Instant, datagram: u32, rtt: Duration) {
         // A peer that agrees on tiny datagrams gets no more of them than of usual ones.
         let packets = |buffer: u64| (buffer / u64::from(datagram.max(LEAST_PACKET))).max(1);
-        let window = packets(self.theirs);
-        self.sender.open(now, datagram, rtt, window);
+        self.sender.line.set_window(packets(self.theirs));
+        self.sender.line.open(now, datagram, rtt);
         self.receiver.set_window(packets(self.buffer));
     }
 
@@ -75,12 +76,8 @@ impl Machine for RwtpMachine {
     ) -> Result<(), DecodeError> {
         match datagram.kind {
             Self::DATA => {
-                let header = DataHeader::decode(datagram.bytes)?;
-                let extent = datagram.extent(HEADER, header.object, header.offset)?;
-                if extent.len == 0 {
-                    return Err(DecodeError::Malformed("data"));
-                }
-                match self.receiver.on_packet(now, header.number) {
+                let (number, extent) = datagram.record()?;
+                match self.receiver.on_packet(now, number) {
                     Arrival::New => place.push(extent),
                     Arrival::Again => self.duplicates += 1,
                     Arrival::Beyond => {}
@@ -98,22 +95,14 @@ impl Machine for RwtpMachine {
     }
 
     fn permit(&mut self, now: Instant) -> Permit {
-        self.sender.permit(now)
+        self.sender.line.permit(now)
     }
 
     fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
-        let Some((number, piece)) = self.sender.next_packet(packet.room()) else {
+        let Some((number, piece)) = self.sender.line.next_packet(packet.room()) else {
             return false;
         };
-        let header = DataHeader {
-            number: Numbers::wrap(number),
-            object: piece.object,
-            offset: piece.offset,
-        };
-        header
-            .encode(packet.header())
-            .expect("a packet holds its header");
-        packet.data(piece.object, piece.offset, piece.len);
+        packet.record(Numbers::wrap(number), piece);
         self.sender.sent(now, number, piece, packet.wire());
         true
     }
@@ -134,23 +123,23 @@ impl Machine for RwtpMachine {
     }
 
     fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
-        self.sender.push(object, offset, len);
+        self.sender.line.push(object, offset, len);
     }
 
     fn unsent(&self) -> u64 {
-        self.sender.unsent()
+        self.sender.line.unsent()
     }
 
     fn cancel_unsent(&mut self) {
-        self.sender.cancel_unsent();
+        self.sender.line.cancel_unsent();
     }
 
     fn is_delivered(&self) -> bool {
-        self.sender.is_idle()
+        self.sender.line.is_idle()
     }
 
     fn fill_stats(&self, stats: &mut Stats) {
-        self.sender.fill_stats(stats);
+        self.sender.line.fill_stats(stats);
         stats.dropped_duplicate = self.duplicates;
     }
 }

@@ -6,11 +6,11 @@
 
 // spec: rwtp §1
 
-use std::{ops::Range, time::Duration};
+use std::time::Duration;
 
 use farhaul_core::{
     codec::{NoRoom, Writer},
-    recv::Gaps,
+    recv::{Arrival, Gaps},
     time::Instant,
 };
 
@@ -23,25 +23,12 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Missing packets told of in a tick at most; the others wait for the next.
 const MOST: u32 = 2_000;
 
-/// What a packet was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arrival {
-    /// New.
-    New,
-    /// It was there.
-    Again,
-    /// More than fits the buffer.
-    Beyond,
-}
-
 /// The receiving half of a session.
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
     /// Packets that fit the buffer.
     window: u64,
     gaps: Gaps,
-    /// What is left to be told of a gap.
-    part: Range<u64>,
     tick: Option<Instant>,
     /// What was told of before then is told of again: the last tick.
     ticked_at: Instant,
@@ -66,17 +53,11 @@ impl Receiver {
         let number = Numbers::expand(number, next);
         self.last_packet = now;
         self.tick.get_or_insert(now + TICK);
-        if number >= self.gaps.prefix().saturating_add(self.window) {
-            return Arrival::Beyond;
-        }
-        if number >= next {
+        let arrival = self.gaps.on_packet_within(number, self.window);
+        if arrival == Arrival::New && number >= next {
             self.highest_at = now;
         }
-        if self.gaps.on_packet(number) {
-            Arrival::New
-        } else {
-            Arrival::Again
-        }
+        arrival
     }
 
     /// When something is to be said.
@@ -121,25 +102,10 @@ impl Receiver {
 
     /// The next missing packet that is to be told of.
     fn next_missing(&mut self, now: Instant) -> Option<u64> {
-        loop {
-            let still = self.gaps.within(self.part.clone()).next();
-            if let Some(missing) = still {
-                self.part.start = missing.start + 1;
-                self.gaps.on_reported(now, missing.start..missing.start + 1);
-                return Some(missing.start);
-            }
-            if let Some(gap) = self.gaps.take_fresh() {
-                self.part = gap;
-                continue;
-            }
-            if !self.again {
-                return None;
-            }
-            let since = now.since(self.ticked_at) + Duration::from_nanos(1);
-            let gap = self.gaps.take_due(now, since);
-            self.again = gap.is_some();
-            self.part = gap?;
-        }
+        let since = now.since(self.ticked_at) + Duration::from_nanos(1);
+        let told = self.gaps.next_report(now, self.again.then_some(since), 1);
+        self.again &= told.is_some();
+        told.map(|range| range.start)
     }
 }
 

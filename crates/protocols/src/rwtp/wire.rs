@@ -8,7 +8,7 @@
 use farhaul_core::{
     codec::{DecodeError, NoRoom, Reader, Writer},
     seq::Wrap,
-    store::ObjectId,
+    shell::Record,
 };
 
 /// Numbers of packets on the wire.
@@ -19,41 +19,11 @@ pub const STATUS: u8 = 0x44;
 /// Type of the word that a packet is missing.
 pub const LOSS: u8 = 0x45;
 /// Bytes before a packet's data.
-pub const HEADER: usize = 16;
+pub const HEADER: usize = Record::LEN;
 /// Bytes of a status: with type, id and the headers of UDP, IP and Ethernet 60.
 pub const STATUS_LEN: usize = 13;
 /// Bytes of the word that a packet is missing: with the others 64.
 pub const LOSS_LEN: usize = 17;
-
-/// What is before a packet's data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DataHeader {
-    /// The packet's number, modulo 2^32.
-    pub number: u32,
-    /// Whose data follow.
-    pub object: ObjectId,
-    /// From where.
-    pub offset: u64,
-}
-
-impl DataHeader {
-    /// Reads it.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut r = Reader::new(bytes);
-        Ok(Self {
-            number: r.u32()?,
-            object: r.u32()?,
-            offset: r.u64()?,
-        })
-    }
-
-    /// Writes it.
-    pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
-        w.u32(self.number)?;
-        w.u32(self.object)?;
-        w.u64(self.offset)
-    }
-}
 
 /// What a receiver says every 10 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,21 +101,12 @@ mod tests {
         assert_eq!(w.len() + 5 + 42, 64);
         assert_eq!(bytes, [1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(decode_loss(&bytes), Ok(0x0102_0304));
-        let mut bytes = [0; HEADER];
-        let header = DataHeader {
-            number: 1,
-            object: 2,
-            offset: 3,
-        };
-        header.encode(&mut Writer::new(&mut bytes)).unwrap();
-        assert_eq!(bytes, [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
-        assert_eq!(DataHeader::decode(&bytes), Ok(header));
     }
 
     proptest! {
         #[test]
         fn any_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
-            let _no_panic = (DataHeader::decode(&bytes), Status::decode(&bytes), decode_loss(&bytes));
+            let _no_panic = (Status::decode(&bytes), decode_loss(&bytes));
             if let Ok(status) = Status::decode(&bytes) {
                 let mut out = [0; STATUS_LEN];
                 status.encode(&mut Writer::new(&mut out)).unwrap();

@@ -7,6 +7,7 @@ use farhaul_core::{
     codec::DecodeError,
     congestion::CongestionController,
     protocol::CloseReason,
+    recv::Arrival,
     send::Permit,
     shell::{Incoming, Machine, Packet},
     stats::{Stats, Why},
@@ -16,10 +17,10 @@ use farhaul_core::{
 };
 
 use super::{
-    recv::{Arrival, Receiver},
+    recv::Receiver,
     send::Sender,
     seq,
-    wire::{DataHeader, HEADER, Message, OPTIONS, Options},
+    wire::{HEADER, Message, OPTIONS, Options, sequence},
 };
 
 /// SABUL in a session.
@@ -58,13 +59,15 @@ impl Machine for SabulMachine {
     fn on_greeting(&mut self, bytes: &[u8]) -> Result<(), DecodeError> {
         let bytes: &[u8; OPTIONS] = bytes.try_into().map_err(|_| DecodeError::Truncated)?;
         let theirs = Options::decode(bytes)?.window;
-        self.sender.set_window(theirs.min(self.options.window));
+        let window = theirs.min(self.options.window);
+        self.sender.line.set_window(window.into());
         Ok(())
     }
 
     fn open(&mut self, now: Instant, datagram: u32, rtt: Duration) {
         self.datagram = datagram;
-        self.sender.open(now, datagram, rtt);
+        let rtt = rtt.max(Duration::from_micros(100));
+        self.sender.line.open(now, datagram, rtt);
         self.receiver.open(rtt);
     }
 
@@ -74,13 +77,9 @@ impl Machine for SabulMachine {
         datagram: &Incoming<'_>,
         place: &mut Vec<Extent>,
     ) -> Result<(), DecodeError> {
-        let header = DataHeader::decode(datagram.bytes)?;
-        let extent = datagram.extent(HEADER, header.object, header.offset)?;
-        if extent.len == 0 {
-            return Err(DecodeError::Malformed("data"));
-        }
+        let (number, extent) = datagram.record()?;
         let last = datagram.wire < self.datagram;
-        match self.receiver.on_packet(now, header.sequence, last) {
+        match self.receiver.on_packet(now, sequence(number)?, last) {
             Arrival::New => place.push(extent),
             Arrival::Again => self.duplicates += 1,
             Arrival::Beyond => {}
@@ -105,28 +104,20 @@ impl Machine for SabulMachine {
     }
 
     fn permit(&mut self, now: Instant) -> Permit {
-        self.sender.permit(now)
+        self.sender.line.permit(now)
     }
 
     fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
-        let Some((number, piece)) = self.sender.next_packet(packet.room()) else {
+        let Some((number, piece)) = self.sender.line.next_packet(packet.room()) else {
             return false;
         };
-        let header = DataHeader {
-            sequence: seq::wrap(number),
-            object: piece.object,
-            offset: piece.offset,
-        };
-        header
-            .encode(packet.header())
-            .expect("a packet holds its header");
-        packet.data(piece.object, piece.offset, piece.len);
+        packet.record(seq::wrap(number), piece);
         self.sender.sent(now, number, piece, packet.wire());
         true
     }
 
     fn batch_sent(&mut self, now: Instant, bytes: u64) {
-        self.sender.batch_sent(now, bytes);
+        self.sender.line.batch_sent(now, bytes);
     }
 
     fn deadline(&self) -> Option<(Instant, Why)> {
@@ -140,19 +131,19 @@ impl Machine for SabulMachine {
     }
 
     fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
-        self.sender.push(object, offset, len);
+        self.sender.line.push(object, offset, len);
     }
 
     fn unsent(&self) -> u64 {
-        self.sender.unsent()
+        self.sender.line.unsent()
     }
 
     fn cancel_unsent(&mut self) {
-        self.sender.cancel_unsent();
+        self.sender.line.cancel_unsent();
     }
 
     fn is_delivered(&self) -> bool {
-        self.sender.is_idle()
+        self.sender.line.is_idle()
     }
 
     fn blocked_since(&self) -> Option<Instant> {
@@ -164,7 +155,7 @@ impl Machine for SabulMachine {
     }
 
     fn fill_stats(&self, stats: &mut Stats) {
-        self.sender.fill_stats(stats);
+        self.sender.line.fill_stats(stats);
         stats.dropped_duplicate = self.duplicates;
     }
 }

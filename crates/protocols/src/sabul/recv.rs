@@ -12,7 +12,10 @@
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
-use farhaul_core::{recv::Gaps, time::Instant};
+use farhaul_core::{
+    recv::{Arrival, Gaps},
+    time::Instant,
+};
 
 use super::{
     seq,
@@ -27,17 +30,6 @@ pub(super) const SYN: Duration = Duration::from_millis(10);
 const QUIET: Duration = Duration::from_secs(1);
 /// A gap is not told again before.
 const LEAST_REPEAT: Duration = Duration::from_millis(20);
-
-/// What a packet was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arrival {
-    /// New.
-    New,
-    /// It was there.
-    Again,
-    /// More than may be under way.
-    Beyond,
-}
 
 /// The receiving half of a session.
 #[derive(Debug)]
@@ -79,20 +71,15 @@ impl Receiver {
 
     /// A packet with this number on the wire, the last of a run of data or not.
     pub(super) fn on_packet(&mut self, now: Instant, sequence: u32, last: bool) -> Arrival {
-        let prefix = self.gaps.prefix();
-        let number = seq::expand(sequence, prefix);
+        let number = seq::expand(sequence, self.gaps.prefix());
         self.last_packet = now;
         self.counted = self.counted.saturating_add(1);
         self.syn_at.get_or_insert(now + SYN);
         let ack_at = *self.ack_at.get_or_insert(now + ACK);
-        let arrival = if number >= prefix + self.window {
+        let arrival = self.gaps.on_packet_within(number, self.window);
+        if arrival == Arrival::Beyond {
             self.ack_at = Some(now);
-            Arrival::Beyond
-        } else if self.gaps.on_packet(number) {
-            Arrival::New
-        } else {
-            Arrival::Again
-        };
+        }
         if last && self.gaps.is_complete() {
             self.ack_at = Some(ack_at.min(now));
         }

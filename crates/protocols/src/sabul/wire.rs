@@ -8,14 +8,14 @@
 //! `docs/protocols/sabul.md` §2.
 
 use farhaul_core::{
-    codec::{DecodeError, NoRoom, Reader, Writer},
-    store::ObjectId,
+    codec::{DecodeError, Reader},
+    shell::Record,
 };
 
 use super::seq::{HALF, MODULUS};
 
 /// Bytes before a packet's data: sequence number, object, offset.
-pub const HEADER: usize = 16;
+pub const HEADER: usize = Record::LEN;
 /// Numbers in one report of losses at most.
 pub const MAX_LOSSES: usize = 366;
 /// Bytes of the options.
@@ -23,38 +23,12 @@ pub const OPTIONS: usize = 40;
 /// The longest message.
 pub const MAX_MESSAGE: usize = 8 + 4 * MAX_LOSSES;
 
-/// What precedes a packet's data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DataHeader {
-    /// Below [`MODULUS`].
-    pub sequence: u32,
-    /// Which object.
-    pub object: ObjectId,
-    /// Place of the first byte.
-    pub offset: u64,
-}
-
-impl DataHeader {
-    /// Reads it.
-    pub fn decode(datagram: &[u8]) -> Result<Self, DecodeError> {
-        let mut r = Reader::new(datagram);
-        let header = Self {
-            sequence: r.u32()?,
-            object: r.u32()?,
-            offset: r.u64()?,
-        };
-        if header.sequence < MODULUS {
-            Ok(header)
-        } else {
-            Err(DecodeError::Malformed("sequence number"))
-        }
-    }
-
-    /// Writes it.
-    pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
-        w.u32(self.sequence)?;
-        w.u32(self.object)?;
-        w.u64(self.offset)
+/// A packet's sequence number, below [`MODULUS`].
+pub const fn sequence(number: u32) -> Result<u32, DecodeError> {
+    if number < MODULUS {
+        Ok(number)
+    } else {
+        Err(DecodeError::Malformed("sequence number"))
     }
 }
 

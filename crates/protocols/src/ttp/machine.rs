@@ -117,8 +117,6 @@ impl Machine for TtpMachine {
         self.sender.next_packet(now, packet)
     }
 
-    fn batch_sent(&mut self, _now: Instant, _bytes: u64) {}
-
     fn deadline(&self) -> Option<(Instant, Why)> {
         let deadlines = [self.sender.deadline(), self.receiver.deadline()];
         deadlines.into_iter().flatten().min_by_key(|(at, _)| *at)

@@ -4,15 +4,12 @@
 //! feedback.
 
 use farhaul_core::{
-    codec::{DecodeError, Reader},
-    layout::Layout,
+    codec::{DecodeError, Reader, whole},
+    layout::{Layout, MAX_RUNS},
     pull::Wanted,
 };
 
 use super::wire::{FEEDBACK, FILE_INFO, Feedback, FileInfo};
-
-/// Runs of bytes that one file is made of, at most.
-pub(super) const MAX_RUNS: usize = 4_096;
 
 /// One message.
 #[derive(Debug)]
@@ -60,47 +57,31 @@ pub(super) fn put_cut(into: &mut Vec<u8>, last: u32) {
 /// The first message in `bytes` and its length; none if it is not all there. Files are in blocks of
 /// `block` bytes.
 pub(super) fn decode(bytes: &[u8], block: u32) -> Result<Option<(Message, usize)>, DecodeError> {
-    let Some((kind, body)) = bytes.split_first() else {
-        return Ok(None);
-    };
-    let whole = |len: usize| body.get(..len);
-    let (message, len) = match kind {
-        1 => match file(body, block) {
-            Ok(decoded) => decoded,
-            Err(DecodeError::Truncated) => return Ok(None),
-            Err(error) => return Err(error),
-        },
-        2 => match whole(2) {
-            // Its datagrams are answered, nobody else's.
-            Some([0, 0]) => (Message::Go, 2),
-            Some(_) => return Err(DecodeError::Malformed("port")),
-            None => return Ok(None),
-        },
-        3 => match whole(FEEDBACK) {
-            Some(body) => (Message::Feedback(Feedback::decode(body)?), FEEDBACK),
-            None => return Ok(None),
-        },
-        4 => match whole(4) {
-            Some(body) => (Message::Cut(Reader::new(body).u32()?), 4),
-            None => return Ok(None),
-        },
-        _ => return Err(DecodeError::Malformed("type of a control message")),
-    };
-    Ok(Some((message, 1 + len)))
+    whole(bytes, |r| read(r, block))
 }
 
-/// A file that can be received, in blocks of `block` bytes, and how long its announcement is.
-fn file(body: &[u8], block: u32) -> Result<(Message, usize), DecodeError> {
-    let mut r = Reader::new(body);
+fn read(r: &mut Reader<'_>, block: u32) -> Result<Message, DecodeError> {
+    Ok(match r.u8()? {
+        1 => file(r, block)?,
+        // Its datagrams are answered, nobody else's.
+        2 if r.u16()? == 0 => Message::Go,
+        2 => return Err(DecodeError::Malformed("port")),
+        3 => Message::Feedback(Feedback::decode(r.take(FEEDBACK)?)?),
+        4 => Message::Cut(r.u32()?),
+        _ => return Err(DecodeError::Malformed("type of a control message")),
+    })
+}
+
+/// A file that can be received, in blocks of `block` bytes.
+fn file(r: &mut Reader<'_>, block: u32) -> Result<Message, DecodeError> {
     let info = FileInfo::decode(r.take(FILE_INFO)?)?;
     if info.block_size != block {
         return Err(DecodeError::Malformed("size of a block"));
     }
-    let layout = Layout::decode_runs(&mut r, block, MAX_RUNS)?;
+    let layout = Layout::decode_runs(r, block, MAX_RUNS)?;
     let fits = (1..=Wanted::MAX_UNITS).contains(&layout.packets());
     if !fits || layout.len() != info.size {
         return Err(DecodeError::Malformed("size of a file"));
     }
-    let len = body.len() - r.rest().len();
-    Ok((Message::File(layout, info.blocks), len))
+    Ok(Message::File(layout, info.blocks))
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use farhaul_core::{
     codec::DecodeError,
-    layout::Layout,
+    layout::{Layout, MAX_RUNS},
     protocol::CloseReason,
     pull::{Step, Supply, Wanted},
     send::{Debt, Outbox, Permit},
@@ -24,7 +24,7 @@ use farhaul_core::{
 
 use super::{
     law::{Gap, SILENCE},
-    message::{MAX_RUNS, put_cut, put_file},
+    message::{put_cut, put_file},
     protocol::LEAST_RATE,
     wire::{BlockHeader, Feedback, HEADER, Kind, Parameters, Tell},
 };

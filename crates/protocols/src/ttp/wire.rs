@@ -417,6 +417,12 @@ pub fn put_directory(into: &mut Vec<u8>, files: &[(&[u8], u64)]) {
     }
 }
 
+/// How many strings such a list has, if the first of them is there.
+pub fn directory_strings(bytes: &[u8]) -> Result<Option<u64>, DecodeError> {
+    let count = strings(bytes).next().map(digits).transpose()?;
+    Ok(count.map(|files| files.saturating_mul(2).saturating_add(1)))
+}
+
 /// A file of such a list: its name and bytes.
 pub type Listed<'a> = (&'a [u8], u64);
 

@@ -3,7 +3,10 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{codec::Writer, datagram::Ecn, pull::Source, shell::Packet, units::Rate};
+use crate::{
+    codec::Writer, datagram::Ecn, protocol::CloseReason, pull::Source, shell::Packet, stats::Why,
+    units::Rate,
+};
 
 const PAYLOAD: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(30);
@@ -55,10 +58,32 @@ fn begun(len: u64) -> (Source, Fetch) {
     let (mut source, mut fetch) = (new_source(), Fetch::default());
     source.push(1, 0, len);
     fetch
-        .on_offer(at(0), source.announce().unwrap().clone())
+        .on_offer(at(0), source.announce(at(0)).unwrap().clone())
         .unwrap();
     source.ask_all(0).unwrap();
     (source, fetch)
+}
+
+#[test]
+fn an_offer_that_is_not_answered_is_given_up() {
+    let mut source = new_source();
+    source.push(1, 0, 100);
+    assert_eq!(source.deadline(), None);
+    source.announce(at(1_000)).unwrap();
+    assert_eq!(source.deadline(), Some((at(16_000), Why::Liveness)));
+    source.on_timer(at(15_999));
+    assert_eq!(source.failure(), None);
+    let mut asked = source;
+    asked.ask(&(0..3)).unwrap();
+    assert!(asked.deadline().is_none_or(|(_, why)| why != Why::Liveness));
+    assert!(asked.ask_all(0).is_err(), "it was answered");
+    asked.on_timer(at(99_000));
+    assert_eq!(asked.failure(), None);
+    let mut waiting = new_source();
+    waiting.push(1, 0, 100);
+    waiting.announce(at(1_000)).unwrap();
+    waiting.on_timer(at(16_000));
+    assert!(matches!(waiting.failure(), Some(CloseReason::Lane(_))));
 }
 
 #[test]
@@ -163,7 +188,7 @@ proptest! {
         for len in lens {
             let (from, before) = (now * 1_000, data_sent(&source));
             source.push(1, from, len);
-            let offer = source.announce().unwrap().clone();
+            let offer = source.announce(at(0)).unwrap().clone();
             let first = offer.first;
             fetch.on_offer(at(0), offer).unwrap();
             source.ask_all(first).unwrap();

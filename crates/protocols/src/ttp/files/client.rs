@@ -13,7 +13,7 @@ use crate::ttp::{
     recv::{Receiver, Said},
     wire::{
         CHALLENGE, FILE_INFO, FileInfo, GOT, NameCount, Parameters, REVISION, Request, Verdict,
-        answer, directory, strings,
+        answer, directory, directory_strings, strings,
     },
 };
 
@@ -47,7 +47,12 @@ enum State {
     NameCount,
     /// So many names of so many bytes.
     NameList(NameCount),
-    Directory,
+    /// A list of so many strings, as far as is known; so many bytes were looked at, and so many ended there.
+    Directory {
+        strings: u64,
+        seen: usize,
+        ended: u64,
+    },
 }
 
 /// The client's end of a connection.
@@ -91,7 +96,11 @@ impl FileClient {
         self.state = match request {
             Request::File(_) => State::Offer,
             Request::Names => State::NameCount,
-            Request::Directory => State::Directory,
+            Request::Directory => State::Directory {
+                strings: 1,
+                seen: 0,
+                ended: 0,
+            },
         };
     }
 
@@ -105,7 +114,7 @@ impl FileClient {
                     Some(News::Done)
                 }
                 State::Ready | State::Receiving => break,
-                State::Directory => match self.on_directory()? {
+                State::Directory { .. } => match self.on_directory()? {
                     None => break,
                     news => news,
                 },
@@ -172,7 +181,7 @@ impl FileClient {
                 self.state = State::Ready;
                 return Ok(Some(News::Names(names)));
             }
-            State::Ready | State::Receiving | State::Directory => {}
+            State::Ready | State::Receiving | State::Directory { .. } => {}
         }
         Ok(None)
     }
@@ -193,11 +202,26 @@ impl FileClient {
     }
 
     fn on_directory(&mut self) -> Result<Option<News>, DecodeError> {
-        // Strings end with a zero.
-        let Some(files) = directory(&self.kept).map(|f| f.filter(|_| self.kept.ends_with(&[0])))?
+        let State::Directory {
+            strings,
+            seen,
+            ended,
+        } = &mut self.state
         else {
             return Ok(None);
         };
+        // Strings end with a zero. The list is read when all are there, however it comes.
+        let ends = self.kept[*seen..].iter().map(|b| u64::from(*b == 0));
+        *ended += ends.sum::<u64>();
+        *seen = self.kept.len();
+        if *ended > 0 && *strings == 1 {
+            *strings = directory_strings(&self.kept)?.unwrap_or(1);
+        }
+        if *ended < *strings {
+            return Ok(None);
+        }
+        let files = directory(&self.kept)?.filter(|_| self.kept.ends_with(&[0]));
+        let files = files.ok_or(DecodeError::Malformed("words that nobody waits for"))?;
         let owned = files.into_iter().map(|(name, size)| (name.to_vec(), size));
         let news = News::Directory(owned.collect());
         self.kept.clear();
@@ -258,7 +282,7 @@ impl State {
             Self::Info => FILE_INFO,
             Self::NameCount => NameCount::LEN,
             Self::NameList(count) => usize::try_from(count.bytes).unwrap_or(usize::MAX),
-            Self::Ready | Self::Receiving | Self::Directory => usize::MAX,
+            Self::Ready | Self::Receiving | Self::Directory { .. } => usize::MAX,
         }
     }
 }

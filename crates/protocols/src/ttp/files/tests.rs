@@ -4,7 +4,7 @@ use farhaul_core::{codec::Writer, rng::Rng, time::Instant, units::Rate};
 use proptest::prelude::*;
 
 use super::*;
-use crate::ttp::wire::{CHALLENGE, HEADER, Parameters, Request, SECRET, Verdict};
+use crate::ttp::wire::{CHALLENGE, HEADER, Parameters, Request, SECRET, Verdict, put_directory};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 const STEP: Duration = Duration::from_micros(500);
@@ -119,6 +119,33 @@ impl Pair {
         assert_eq!(self.got, self.file);
         assert_eq!(self.port, Some(4_711));
     }
+}
+
+/// Read anew with each byte it would be 10^10 of them.
+#[test]
+fn a_long_list_comes_byte_by_byte() {
+    const FILES: usize = 60_000;
+    let mut pair = Pair::new(SECRET, 1_000, 0.0);
+    assert_eq!(pair.news(), Some(News::Ready));
+    pair.client.ask(Request::Directory);
+    let mut list = Vec::new();
+    put_directory(&mut list, &vec![(&b"a"[..], 7); FILES]);
+    let (last, first) = list.split_last().unwrap();
+    for byte in first {
+        assert_eq!(pair.client.on_control(pair.now, &[*byte]), Ok(None));
+    }
+    let Ok(Some(News::Directory(files))) = pair.client.on_control(pair.now, &[*last]) else {
+        panic!("a list");
+    };
+    assert_eq!((files.len(), &files[9]), (FILES, &(b"a".to_vec(), 7)));
+}
+
+#[test]
+fn what_follows_a_list_is_refused() {
+    let mut pair = Pair::new(SECRET, 1_000, 0.0);
+    assert_eq!(pair.news(), Some(News::Ready));
+    pair.client.ask(Request::Directory);
+    assert!(pair.client.on_control(pair.now, b"0\0more").is_err());
 }
 
 #[test]

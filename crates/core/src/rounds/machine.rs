@@ -1,0 +1,276 @@
+//! What is the same in every session that sends in rounds? A schedule of packets, blocks that are announced and asked
+//! about, reports. What is left to a protocol is a [`Style`]: its formats and its rate.
+
+use std::time::Duration;
+
+use super::{Leaving, Report, RoundReceiver, RoundSender};
+use crate::{
+    codec::{DecodeError, NoRoom, Writer},
+    layout::Layout,
+    send::{Permit, Schedule},
+    shell::{Incoming, Machine, Messages, Packet},
+    stats::{Stats, Why},
+    store::{Extent, ObjectId},
+    time::Instant,
+    units::Rate,
+};
+
+/// Before the round that follows a fruitless one; twice as long after each further one, up to [`LONGEST`].
+const PAUSE: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// What one end says to the other.
+#[derive(Debug)]
+pub enum Word<'a> {
+    /// The block that begins at this number is waited for.
+    Ready(u32),
+    /// Nobody need wait for the rest of it.
+    Cut(u32),
+    /// It is on its way.
+    Block(u32, &'a Layout),
+    /// So many packets left in this round of the block: what has arrived?
+    Asked {
+        /// The block's first number.
+        first: u32,
+        /// The round, from 0.
+        round: u32,
+        /// Packets.
+        sent: u64,
+    },
+    /// What has arrived.
+    Report(Report),
+}
+
+/// A protocol's part of it.
+pub trait Style: Send + 'static {
+    /// Bytes before a packet's data.
+    const HEADER: usize;
+
+    /// What sends.
+    fn sender(&self) -> RoundSender;
+
+    /// The number of a packet that arrived.
+    fn number(bytes: &[u8]) -> Result<u32, DecodeError>;
+
+    /// Writes what is before a packet's data.
+    fn head(leaving: &Leaving<'_>, w: &mut Writer<'_>) -> Result<(), NoRoom>;
+
+    /// Bytes of data in a packet that takes at most `most`.
+    fn payload(&self, most: u32) -> u32 {
+        most
+    }
+
+    /// How long after a round was over its packets may still come.
+    fn grace(&self, _rtt: Duration) -> Duration {
+        Duration::ZERO
+    }
+
+    /// The rate of data at which the next round leaves, in packets with `payload` bytes of it.
+    fn rate(&self, payload: u32) -> Rate;
+
+    /// Appends the message that says `word`.
+    fn say(&self, word: Word<'_>, into: &mut Vec<u8>);
+
+    /// The messages not understood yet; returns how many bytes the first has, 0 if it is not all there.
+    fn hear(&mut self, now: Instant, ends: &mut Ends, bytes: &[u8]) -> Result<usize, DecodeError>;
+}
+
+/// Both halves of a session.
+#[derive(Debug)]
+pub struct Ends {
+    /// What sends.
+    pub sender: RoundSender,
+    /// What receives.
+    pub receiver: RoundReceiver,
+    /// Blocks whose sender is to be told that they are waited for.
+    ready: Vec<u32>,
+}
+
+impl Ends {
+    /// The peer tells of a block: see [`RoundReceiver::on_block`].
+    pub fn on_block(
+        &mut self,
+        first: u32,
+        layout: Layout,
+        every: Option<u64>,
+    ) -> Result<(), DecodeError> {
+        self.receiver.on_block(first, layout, every)?;
+        self.ready.push(first);
+        Ok(())
+    }
+
+    /// The peer says that a block is not to be waited for.
+    pub fn on_cut(&mut self, first: u32) {
+        self.receiver.on_cut(first);
+        self.ready.retain(|ready| *ready != first);
+    }
+
+    /// Appends the next message, if one is due.
+    fn compose<S: Style>(&mut self, now: Instant, style: &S, into: &mut Vec<u8>) {
+        if let Some(first) = self.ready.pop() {
+            style.say(Word::Ready(first), into);
+        } else if let Some(first) = self.sender.take_cut() {
+            style.say(Word::Cut(first), into);
+        } else if let Some((first, layout)) = self.sender.announce() {
+            style.say(Word::Block(first, layout), into);
+        } else if let Some((first, round, sent)) = self.sender.ask(now) {
+            style.say(Word::Asked { first, round, sent }, into);
+        } else if let Some(report) = self.receiver.report(now) {
+            style.say(Word::Report(report), into);
+        }
+    }
+}
+
+/// A session in rounds.
+#[derive(Debug)]
+pub struct RoundMachine<S> {
+    style: S,
+    ends: Ends,
+    /// Bytes of data in a packet.
+    payload: u32,
+    schedule: Schedule,
+    /// Nothing leaves before.
+    rests_until: Option<Instant>,
+    messages: Messages,
+}
+
+impl<S: Style> RoundMachine<S> {
+    /// In the style of a protocol.
+    pub fn new(style: S) -> Self {
+        Self {
+            ends: Ends {
+                sender: style.sender(),
+                receiver: RoundReceiver::default(),
+                ready: Vec::new(),
+            },
+            payload: 1,
+            schedule: Schedule::new(Rate::UNLIMITED, 1),
+            rests_until: None,
+            messages: Messages::default(),
+            style,
+        }
+    }
+
+    /// Bytes of UDP payload in a full packet.
+    fn wire(&self) -> u32 {
+        self.payload + u32::try_from(S::HEADER).unwrap_or(u32::MAX)
+    }
+
+    fn schedule(&self) -> Schedule {
+        Schedule::new(self.style.rate(self.payload), self.payload)
+    }
+}
+
+impl<S: Style> Machine for RoundMachine<S> {
+    const HEADER: usize = S::HEADER;
+
+    fn open(&mut self, _now: Instant, datagram: u32, rtt: Duration) {
+        let header = u32::try_from(S::HEADER).unwrap_or(u32::MAX);
+        self.payload = self.style.payload(datagram.saturating_sub(header).max(1));
+        self.ends.sender.set_payload(self.payload);
+        self.ends.receiver.set_grace(self.style.grace(rtt));
+        self.schedule = self.schedule();
+    }
+
+    fn on_datagram(
+        &mut self,
+        _now: Instant,
+        datagram: &Incoming<'_>,
+        place: &mut Vec<Extent>,
+    ) -> Result<(), DecodeError> {
+        let number = S::number(datagram.bytes)?;
+        let receiver = &mut self.ends.receiver;
+        receiver.on_datagram(number, datagram, S::HEADER, place)
+    }
+
+    fn on_control(&mut self, now: Instant, bytes: &[u8]) -> Result<usize, DecodeError> {
+        let before = self.ends.sender.fruitless();
+        let heard = self.style.hear(now, &mut self.ends, bytes);
+        let fruitless = self.ends.sender.fruitless();
+        if fruitless > before {
+            let pause = PAUSE * (1 << (fruitless - 1).min(10));
+            self.rests_until = Some(now + pause.min(LONGEST));
+        }
+        heard
+    }
+
+    fn poll_control(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
+        let (ends, style) = (&mut self.ends, &self.style);
+        self.messages
+            .poll(room, into, |bytes| ends.compose(now, style, bytes));
+    }
+
+    fn permit(&mut self, now: Instant) -> Permit {
+        self.rests_until.take_if(|until| *until <= now);
+        if self.rests_until.is_some() {
+            self.schedule.stop();
+            return Permit::Hold(Why::Pacing);
+        }
+        if self.ends.sender.has_packets() {
+            return self.schedule.permit(now, self.wire());
+        }
+        // What comes next has a schedule of its own.
+        self.schedule.stop();
+        Permit::Hold(if self.ends.sender.is_waiting() {
+            Why::Peer
+        } else {
+            Why::Application
+        })
+    }
+
+    fn next_packet(&mut self, _now: Instant, packet: &mut Packet<'_>) -> bool {
+        let begun = self.ends.sender.rounds_begun();
+        let Some(leaving) = self.ends.sender.next_packet() else {
+            return false;
+        };
+        // A round leaves at one rate.
+        if leaving.serial == begun {
+            let rate = self.style.rate(self.payload);
+            if rate != self.schedule.rate() {
+                self.schedule = Schedule::new(rate, self.payload);
+            }
+        }
+        S::head(&leaving, packet.header()).expect("a packet holds its header");
+        packet.unit(leaving.layout, leaving.n);
+        self.schedule.charge();
+        true
+    }
+
+    fn deadline(&self) -> Option<(Instant, Why)> {
+        let pace = self.rests_until.or_else(|| self.schedule.wake());
+        let pace = pace.filter(|_| self.ends.sender.has_packets());
+        // What is composed next waits for what is on its way.
+        let report = self.ends.receiver.due();
+        let report = report.filter(|_| self.messages.is_empty());
+        let report = report.map(|at| (at, Why::Feedback));
+        let pace = pace.map(|at| (at, Why::Pacing));
+        pace.into_iter().chain(report).min_by_key(|(at, _)| *at)
+    }
+
+    fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
+        self.ends.sender.push(object, offset, len);
+    }
+
+    fn unsent(&self) -> u64 {
+        self.ends.sender.unsent()
+    }
+
+    fn cancel_unsent(&mut self) {
+        self.ends.sender.cancel_unsent();
+    }
+
+    fn is_delivered(&self) -> bool {
+        self.ends.sender.is_idle()
+    }
+
+    fn blocked_since(&self) -> Option<Instant> {
+        self.ends.sender.silent_since()
+    }
+
+    fn fill_stats(&self, stats: &mut Stats) {
+        self.ends.sender.counts().fill_stats(stats);
+        stats.pacing_rate = self.style.rate(self.payload);
+        stats.datagram_size = self.wire();
+        stats.dropped_duplicate = self.ends.receiver.dropped();
+    }
+}

@@ -1,0 +1,164 @@
+//! How does a sender go on that numbers its packets and may have a window of them under way? What was lost goes first,
+//! the smallest number first; then new packets, as far as the window and the law go. When what is lost is the
+//! protocol's.
+
+use std::{ops::Range, time::Duration};
+
+use super::{Acked, Flight, Lost, Outbox, Permit, Piece, Signals, State};
+use crate::{
+    congestion::CongestionController,
+    stats::{Stats, Why},
+    store::ObjectId,
+    time::Instant,
+    units::Rate,
+};
+
+/// What waits, and what is under way.
+pub struct Line {
+    /// What is under way.
+    pub flight: Flight<Piece>,
+    out: Outbox,
+    /// Packets from the first that is not acknowledged on.
+    window: u64,
+    /// Why nothing was sent last.
+    held: Option<Why>,
+}
+
+impl Line {
+    /// Governed by `law`, never faster than `max_rate`; the peer reports each `interval`. No window yet.
+    pub fn new(law: Box<dyn CongestionController>, max_rate: Rate, interval: Duration) -> Self {
+        let mut flight = Flight::keeping(law, max_rate);
+        flight.path.feedback_interval = interval;
+        Self {
+            flight,
+            out: Outbox::default(),
+            window: 0,
+            held: None,
+        }
+    }
+
+    /// Packets of `datagram` bytes; there and back takes `rtt`. The law begins, or begins anew.
+    pub fn open(&mut self, now: Instant, datagram: u32, rtt: Duration) {
+        let path = &mut self.flight.path;
+        (path.datagram, path.srtt, path.min_rtt) = (datagram, rtt, rtt);
+        self.flight.start(now);
+    }
+
+    /// The peer takes so many unacknowledged packets.
+    pub const fn set_window(&mut self, packets: u64) {
+        self.window = packets;
+    }
+
+    /// Queues data.
+    pub fn push(&mut self, object: ObjectId, offset: u64, len: u64) {
+        self.out.push(object, offset, len);
+    }
+
+    /// Bytes queued and not sent once.
+    pub const fn unsent(&self) -> u64 {
+        self.out.unsent()
+    }
+
+    /// Forgets them.
+    pub fn cancel_unsent(&mut self) {
+        self.out.cancel_unsent();
+    }
+
+    /// Nothing is under way.
+    pub fn is_clear(&self) -> bool {
+        self.flight.log().is_empty()
+    }
+
+    /// Everything given has been acknowledged.
+    pub fn is_idle(&self) -> bool {
+        self.is_clear() && self.out.is_empty()
+    }
+
+    /// May a new packet leave, as far as windows go?
+    fn may_send_new(&self) -> Result<(), Why> {
+        if self.out.is_empty() {
+            Err(Why::Application)
+        } else if self.flight.log().len() >= self.window {
+            Err(Why::Peer)
+        } else {
+            self.flight.fits(self.flight.count.in_flight)
+        }
+    }
+
+    /// May anything leave at `now`?
+    pub fn permit(&mut self, now: Instant) -> Permit {
+        let permit = self.flight.permit(now, self.may_send_new());
+        self.held = match permit {
+            Permit::Hold(why) => Some(why),
+            Permit::Send { .. } => None,
+        };
+        permit
+    }
+
+    /// When more may leave, if that is what is waited for.
+    pub fn wake(&self) -> Option<(Instant, Why)> {
+        let at = self.flight.governor.wake();
+        let at = at.filter(|_| self.held == Some(Why::Pacing));
+        at.map(|at| (at, Why::Pacing))
+    }
+
+    /// What goes next: its number and what it carries.
+    pub fn next_packet(&mut self, room: u32) -> Option<(u64, Piece)> {
+        if let Some(lost) = self.flight.next_lost() {
+            return Some(lost);
+        }
+        self.may_send_new().ok()?;
+        Some((self.flight.log().next(), self.out.next(room)?))
+    }
+
+    /// It leaves, in `wire` bytes.
+    pub fn sent(&mut self, now: Instant, number: u64, piece: Piece, wire: u32) {
+        let len = u64::from(piece.len);
+        if number < self.flight.log().next() {
+            self.flight.resend(now, number);
+            self.flight.count.repaired += len;
+            self.flight.count.retransmits += 1;
+        } else {
+            self.flight.count.data_sent += len;
+            self.flight.push(now, piece, wire, State::Outstanding);
+        }
+    }
+
+    /// A batch of `bytes` left.
+    pub fn batch_sent(&mut self, now: Instant, bytes: u64) {
+        self.flight.batch_sent(now, bytes, self.out.is_empty());
+    }
+
+    /// What is before `next` has arrived; the law is told with what else is known.
+    pub fn ack_below(&mut self, now: Instant, next: u64, signals: Signals) {
+        let (mut acked, mut data) = (Acked::default(), 0);
+        self.flight.ack_below(next, &mut acked, |sent| {
+            data += u64::from(sent.content.len);
+        });
+        self.flight.count.data_acked += data;
+        let signals = Signals {
+            round_start: self.flight.round(next - 1),
+            app_limited: self.out.is_empty(),
+            ..signals
+        };
+        self.flight.tell_acks(now, &acked, signals);
+    }
+
+    /// These are lost, as far as they are under way.
+    pub fn mark_lost(&mut self, now: Instant, ranges: impl IntoIterator<Item = Range<u64>>) {
+        let before = self.flight.count.in_flight;
+        let mut lost = Lost::default();
+        for range in ranges {
+            self.flight.mark_lost(range, &mut lost);
+        }
+        if let Some((_, last)) = lost.span() {
+            self.flight.tell_losses(now, before, &lost, last);
+        }
+    }
+
+    /// Adds its counters.
+    pub fn fill_stats(&self, stats: &mut Stats) {
+        self.flight.fill_stats(stats);
+        stats.peer_window = Some(self.window * u64::from(stats.datagram_size));
+    }
+}
