@@ -95,6 +95,16 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
+    /// Four bytes each, big-endian.
+    #[inline]
+    pub fn words<const N: usize>(&mut self) -> Result<[u32; N], DecodeError> {
+        let mut words = [0; N];
+        for word in &mut words {
+            *word = self.u32()?;
+        }
+        Ok(words)
+    }
+
     /// Eight bytes, big-endian.
     #[inline]
     pub fn u64(&mut self) -> Result<u64, DecodeError> {
@@ -203,6 +213,12 @@ impl<'a> Writer<'a> {
         self.put(&value.to_be_bytes())
     }
 
+    /// Four bytes each, big-endian.
+    #[inline]
+    pub fn words(&mut self, values: &[u32]) -> Result<(), NoRoom> {
+        values.iter().try_for_each(|value| self.u32(*value))
+    }
+
     /// Eight bytes, big-endian.
     #[inline]
     pub fn u64(&mut self, value: u64) -> Result<(), NoRoom> {
@@ -232,6 +248,20 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// The Internet's checksum (RFC 1071): the ones' complement of the ones' complement sum of words of 16 bits, the
+/// last one filled up with zeros.
+pub fn internet_checksum(bytes: &[u8]) -> u16 {
+    let mut sum = 0_u64;
+    for pair in bytes.chunks(2) {
+        let low = pair.get(1).copied().unwrap_or_default();
+        sum += u64::from(u16::from_be_bytes([pair[0], low]));
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !u16::try_from(sum).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -257,6 +287,15 @@ mod tests {
             let n = w.len();
             assert_eq!(&out[..n], bytes);
         }
+    }
+
+    /// RFC 1071 §3 adds these eight bytes up to ddf2.
+    #[test]
+    fn the_internet_checksum_is_that_of_rfc_1071() {
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(internet_checksum(&bytes), !0xddf2);
+        assert_eq!(internet_checksum(&[0xff]), !0xff00);
+        assert_eq!(internet_checksum(&[]), 0xffff);
     }
 
     #[test]

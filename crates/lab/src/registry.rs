@@ -3,8 +3,10 @@
 
 mod fobs;
 mod gtp;
+mod mtp;
 mod pa_udp;
 mod rbudp;
+mod rudp;
 mod rwtp;
 mod sabul;
 mod ttp;
@@ -248,7 +250,8 @@ fn own() -> Vec<Entry> {
     .chain([gtp::entry()])
     .chain(rbudp::entries())
     .chain(fobs::entries())
-    .chain([rwtp::entry()])
+    .chain([rwtp::entry(), rudp::entry()])
+    .chain(mtp::entries())
     .collect()
 }
 

@@ -14,11 +14,13 @@ mod scenarios {
     mod gtp;
     mod kit;
     mod liveness;
+    mod mtp;
     mod pa_udp;
     mod policy;
     mod queue;
     mod rates;
     mod rbudp;
+    mod rudp;
     mod rwtp;
     mod sabul;
     mod sharing;

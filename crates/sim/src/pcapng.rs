@@ -9,6 +9,8 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
 };
 
+use farhaul_core::codec::internet_checksum;
+
 use crate::{
     network::HEADERS,
     observe::{Observer, Packet},
@@ -134,7 +136,7 @@ fn headers(block: &mut Vec<u8>, packet: &Packet<'_>) -> io::Result<()> {
     block.extend([0, 0, 0x40, 0, 64, UDP, 0, 0]);
     block.extend(from.octets());
     block.extend(to.octets());
-    let sum = checksum(&block[at..]);
+    let sum = internet_checksum(&block[at..]);
     block[at + 10..at + 12].copy_from_slice(&sum.to_be_bytes());
     block.extend(packet.from.port().to_be_bytes());
     block.extend(packet.to.port().to_be_bytes());
@@ -151,18 +153,6 @@ fn v4(address: SocketAddr) -> io::Result<Ipv4Addr> {
             "the simulator speaks IPv4",
         )),
     }
-}
-
-/// RFC 1071, over an even number of bytes.
-fn checksum(bytes: &[u8]) -> u16 {
-    let mut sum: u32 = bytes
-        .chunks_exact(2)
-        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !u16::try_from(sum).expect("folded into 16 bits")
 }
 
 fn pad(block: &mut Vec<u8>) {

@@ -34,6 +34,13 @@ impl Rtt {
         self
     }
 
+    /// The guess counts as the first sample.
+    #[must_use]
+    pub const fn assumed(mut self) -> Self {
+        self.sampled = true;
+        self
+    }
+
     /// Takes a sample without the receiver's holding time.
     pub fn update(&mut self, now: Instant, sample: Duration) {
         self.min.update(now, sample);
@@ -84,6 +91,14 @@ impl Rtt {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guess_that_is_believed_is_not_replaced() {
+        let ms = Duration::from_millis;
+        let mut rtt = Rtt::new(ms(80)).assumed();
+        rtt.update(Instant::EPOCH, ms(160));
+        assert_eq!((rtt.smoothed(), rtt.variation()), (ms(90), ms(50)));
+    }
 
     #[test]
     fn first_sample_replaces_the_guess_and_old_minima_are_forgotten() {

@@ -198,6 +198,63 @@ impl Fetch {
         ranges
     }
 
+    /// One past the highest unit that came or was asked for.
+    pub fn reached(&self) -> u64 {
+        let file = self.file.as_ref();
+        file.map_or(self.next, |file| file.gaps.next())
+    }
+
+    /// Units that were asked for and have not come.
+    pub fn left(&self) -> u64 {
+        let file = self.file.as_ref();
+        file.map_or(0, |file| file.gaps.missing())
+    }
+
+    /// Asks for what comes behind all that was asked for, at most `most` units.
+    pub fn ask_onwards(&mut self, now: Instant, most: u64) -> Option<Range<u64>> {
+        let file = self.file.as_mut()?;
+        let start = file.gaps.next();
+        let end = file.end.min(start.saturating_add(most));
+        if start >= end || file.gaps.count() >= MAX_GAPS {
+            return None;
+        }
+        file.gaps.miss_below(end);
+        let asked = file.gaps.take_fresh()?;
+        file.gaps.on_reported(now, asked.clone());
+        Some(asked)
+    }
+
+    /// `range` is asked for again.
+    pub fn ask_again(&mut self, now: Instant, range: Range<u64>) {
+        if let Some(file) = &mut self.file {
+            file.gaps.on_reported(now, range);
+        }
+    }
+
+    /// When the oldest request was made of which something was missing when it was [settled](Self::settle).
+    pub fn asked_at(&self) -> Option<Instant> {
+        self.file.as_ref()?.gaps.due(Duration::ZERO)
+    }
+
+    /// Forgets the oldest requests, as far as they are answered.
+    pub fn settle(&mut self) {
+        if let Some(file) = &mut self.file {
+            file.gaps.forget_oldest_filled();
+        }
+    }
+
+    /// Takes a range that was asked for `patience` ago or earlier; some of it may have come since.
+    pub fn take_due(&mut self, now: Instant, patience: Duration) -> Option<Range<u64>> {
+        let file = self.file.as_mut()?;
+        file.gaps.take_due(now, patience)
+    }
+
+    /// What is missing of `range`.
+    pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let file = self.file.iter();
+        file.flat_map(move |file| file.gaps.within(range.clone()))
+    }
+
     /// The file is over: the number of its first unit.
     pub fn finish(&mut self) -> Option<u64> {
         let file = self.file.take()?;

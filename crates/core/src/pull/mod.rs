@@ -4,7 +4,7 @@
 //! ask, how it looks and how fast units leave is the protocol's.
 //!
 //! Where nothing leaves that was not asked for, a sender is a [`Source`] and a receiver a [`Fetch`]; what passes
-//! between them is an [`Offer`] and ranges of units.
+//! between them is an [`Offer`] and ranges of units. A [`Transit`] asks for no more at a time than a window takes.
 //!
 //! Invariant: nothing here grows with what a peer says beyond the limits given when it is made.
 
@@ -12,6 +12,7 @@ mod fetch;
 mod offer;
 mod source;
 mod supply;
+mod transit;
 mod wanted;
 
 pub use self::{
@@ -19,5 +20,6 @@ pub use self::{
     offer::{LEAST_RATE, MAX_RANGES, Offer, decode_ranges, decode_rate, encode_ranges},
     source::Source,
     supply::{Step, Supply},
+    transit::Transit,
     wanted::Wanted,
 };

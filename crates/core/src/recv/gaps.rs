@@ -110,6 +110,20 @@ impl Gaps {
         self.missing.len()
     }
 
+    /// Missing packets.
+    pub const fn missing(&self) -> u64 {
+        self.missing.total()
+    }
+
+    /// Forgets what was reported first and has come since.
+    pub fn forget_oldest_filled(&mut self) {
+        while let Some((_, range)) = self.reported.front()
+            && self.missing.within(range.clone()).next().is_none()
+        {
+            self.reported.pop_front();
+        }
+    }
+
     /// Something was never reported.
     pub fn has_fresh(&self) -> bool {
         !self.fresh.is_empty()
@@ -221,6 +235,8 @@ mod tests {
                 prop_assert_eq!(gaps.prefix(), missing.first().copied().unwrap_or(end));
                 prop_assert_eq!(gaps.is_complete(), missing.is_empty());
                 prop_assert_eq!(gaps.next(), end);
+                prop_assert_eq!(gaps.missing(), missing.len() as u64);
+                gaps.forget_oldest_filled();
                 let mut fresh = true;
                 while let Some(part) = gaps.next_report(now, (!fresh).then_some(PAUSE), most) {
                     prop_assert!(part.end - part.start <= most);

@@ -15,6 +15,7 @@ use crate::{
     },
     loss::Ranges,
     rate::{Delivery, Progress},
+    session::earliest,
     stats::{Stats, Why},
     time::Instant,
     units::{Rate, Size},
@@ -149,6 +150,8 @@ pub struct Flight<X> {
     pub delivery: Delivery,
     log: SentLog<X>,
     keeps: bool,
+    /// The pace held the next packet back.
+    paced: bool,
     snapshots: Snapshots,
     /// To be sent again under their numbers.
     marked: Ranges,
@@ -169,6 +172,7 @@ impl<X: Copy + Default> Flight<X> {
             delivery: Delivery::default(),
             log: SentLog::default(),
             keeps: false,
+            paced: false,
             snapshots: Snapshots::default(),
             marked: Ranges::default(),
             round: 0,
@@ -271,8 +275,22 @@ impl<X: Copy + Default> Flight<X> {
         }
     }
 
+    /// Packet `number` leaves with `data` bytes of data in `wire`: the next one, or under its number one that was
+    /// lost.
+    pub fn send(&mut self, now: Instant, number: u64, content: X, (data, wire): (u32, u32)) {
+        if number < self.log.next() {
+            self.resend(now, number);
+            self.count.repaired += u64::from(data);
+            self.count.retransmits += 1;
+        } else {
+            self.count.data_sent += u64::from(data);
+            self.push(now, content, wire, State::Outstanding);
+        }
+    }
+
     /// A batch of `bytes` left.
     pub fn batch_sent(&mut self, now: Instant, bytes: u64, app_limited: bool) {
+        self.paced = false;
         self.governor.charge(now, bytes);
         let snapshot = TxSnapshot {
             sent_at: now,
@@ -390,11 +408,23 @@ impl<X: Copy + Default> Flight<X> {
 
     /// May anything leave at `now`, if `new` data may as far as the peer is concerned? What is sent again
     /// is held up by the pace alone: it may be what everything waits for.
-    pub fn permit(&self, now: Instant, new: Result<(), Why>) -> Permit {
-        match new {
+    pub fn permit(&mut self, now: Instant, new: Result<(), Why>) -> Permit {
+        let permit = match new {
             Err(why) if !self.has_lost() => Permit::Hold(why),
             _ => self.governor.pace(now),
-        }
+        };
+        self.paced = permit == Permit::Hold(Why::Pacing);
+        permit
+    }
+
+    /// When the pace lets more leave, if that is what it waits for, or the law's timer is due.
+    pub fn deadline(&self) -> Option<(Instant, Why)> {
+        let pacing = self.paced.then(|| self.governor.wake()).flatten();
+        let tick = self.governor.next_tick();
+        earliest([
+            tick.map(|at| (at, Why::Law)),
+            pacing.map(|at| (at, Why::Pacing)),
+        ])
     }
 
     /// Does one more full packet fit the law's window, of which `used` bytes are taken?

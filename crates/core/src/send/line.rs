@@ -4,7 +4,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use super::{Acked, Flight, Lost, Outbox, Permit, Piece, Signals, State};
+use super::{Acked, Flight, Lost, Outbox, Permit, Piece, Signals};
 use crate::{
     congestion::CongestionController,
     stats::{Stats, Why},
@@ -20,8 +20,6 @@ pub struct Line {
     out: Outbox,
     /// Packets from the first that is not acknowledged on.
     window: u64,
-    /// Why nothing was sent last.
-    held: Option<Why>,
 }
 
 impl Line {
@@ -33,7 +31,6 @@ impl Line {
             flight,
             out: Outbox::default(),
             window: 0,
-            held: None,
         }
     }
 
@@ -87,19 +84,7 @@ impl Line {
 
     /// May anything leave at `now`?
     pub fn permit(&mut self, now: Instant) -> Permit {
-        let permit = self.flight.permit(now, self.may_send_new());
-        self.held = match permit {
-            Permit::Hold(why) => Some(why),
-            Permit::Send { .. } => None,
-        };
-        permit
-    }
-
-    /// When more may leave, if that is what is waited for.
-    pub fn wake(&self) -> Option<(Instant, Why)> {
-        let at = self.flight.governor.wake();
-        let at = at.filter(|_| self.held == Some(Why::Pacing));
-        at.map(|at| (at, Why::Pacing))
+        self.flight.permit(now, self.may_send_new())
     }
 
     /// What goes next: its number and what it carries.
@@ -113,15 +98,7 @@ impl Line {
 
     /// It leaves, in `wire` bytes.
     pub fn sent(&mut self, now: Instant, number: u64, piece: Piece, wire: u32) {
-        let len = u64::from(piece.len);
-        if number < self.flight.log().next() {
-            self.flight.resend(now, number);
-            self.flight.count.repaired += len;
-            self.flight.count.retransmits += 1;
-        } else {
-            self.flight.count.data_sent += len;
-            self.flight.push(now, piece, wire, State::Outstanding);
-        }
+        self.flight.send(now, number, piece, (piece.len, wire));
     }
 
     /// A batch of `bytes` left.

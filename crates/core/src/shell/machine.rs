@@ -59,6 +59,8 @@ pub struct Packet<'a> {
     at: usize,
     room: u32,
     len: u32,
+    /// The peer reads the data itself, so that a simulator carries it.
+    read: bool,
     extents: &'a mut Vec<Extent>,
 }
 
@@ -75,6 +77,7 @@ impl<'a> Packet<'a> {
             at,
             room,
             len: 0,
+            read: false,
             extents,
         }
     }
@@ -126,9 +129,15 @@ impl<'a> Packet<'a> {
         heads + self.len
     }
 
-    /// Bytes of header and data.
-    pub(super) fn lens(&self) -> (usize, usize) {
-        (self.header.len(), self.len as usize)
+    /// The peer's session reads the data, rather than placing it.
+    pub const fn is_read(&mut self) {
+        self.read = true;
+    }
+
+    /// Bytes that mean something to the protocols.
+    pub(super) const fn solid(&self) -> usize {
+        let data = if self.read { self.len as usize } else { 0 };
+        self.head + self.header.len() + data
     }
 }
 

@@ -6,10 +6,12 @@
 //! - what a machine writes: [`Machine`], [`Packet`], [`Incoming`]; ready for it: [`Messages`]
 //! - on the control channel: [`frame`]; in datagrams: `datagram`
 //! - inside: `session`, `opening`, `channel`, `inband` (the channel in datagrams), `stream`, `batch`
+//! - protocols with packets, opening and close of their own: [`Connection`], [`Carrier`]
 //!
 //! Nothing is encrypted or authenticated: whoever reads a session's datagrams can speak for its ends.
 
 mod batch;
+mod carrier;
 mod channel;
 mod datagram;
 mod endpoint;
@@ -23,6 +25,7 @@ mod session;
 mod stream;
 
 pub use self::{
+    carrier::{Carrier, Connection, Refusal, SessionState},
     channel::MAX_CONTROL,
     datagram::{HEAD, MACHINE},
     endpoint::{Endpoint, Limits},

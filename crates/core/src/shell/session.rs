@@ -315,8 +315,12 @@ impl<M: Machine> Shell<M> {
             }
         };
         let head = write_head(M::DATA, self.ends.id);
-        let shape = (&head[..self.head_len()], usize::from(self.datagram));
-        let sent = batch::compose(&mut self.machine, now, shape, bytes, out, &mut self.extents);
+        let datagram = usize::from(self.datagram);
+        let shape = (&head[..self.head_len()], M::HEADER, datagram);
+        let machine = &mut self.machine;
+        let sent = batch::compose(shape, out, &mut self.extents, |packet, sent| {
+            (sent == 0 || sent + datagram as u64 <= bytes) && machine.next_packet(now, packet)
+        });
         if sent == 0 {
             return None;
         }

@@ -10,6 +10,7 @@ use farhaul_congestion::Fixed;
 use farhaul_core::{
     codec::DecodeError,
     send::{Line, Piece, Signals},
+    session::earliest,
     stats::Why,
     time::Instant,
     units::{Rate, Size},
@@ -174,8 +175,7 @@ impl Sender {
         let silence = self.silence_at().map(|at| (at, Why::Repair));
         let owes = !self.owed.is_zero() && !self.paid;
         let owed = owes.then_some((self.pay_at, Why::Pacing));
-        let deadlines = [silence, owed, self.line.wake()];
-        deadlines.into_iter().flatten().min_by_key(|(at, _)| *at)
+        earliest([silence, owed, self.line.flight.deadline()])
     }
 }
 

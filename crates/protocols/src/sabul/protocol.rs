@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use farhaul_congestion::lookup;
 use farhaul_core::{
     protocol::{Descriptor, Provenance},
     shell::{Endpoint, Limits},
@@ -10,6 +9,7 @@ use farhaul_core::{
 };
 
 use super::{machine::SabulMachine, seq::HALF, wire::Options};
+use crate::config::{ConfigError, sending_law};
 
 /// What the protocol says of itself.
 pub static DESCRIPTOR: Descriptor = Descriptor {
@@ -53,21 +53,6 @@ impl Default for Config {
     }
 }
 
-/// Why an endpoint could not be made.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The congestion law.
-    #[error("congestion law: {0}")]
-    Law(#[from] farhaul_congestion::Error),
-    /// The law's receiving half cannot be carried.
-    #[error("the law '{0}' needs a receiving half, which SABUL does not carry")]
-    Half(&'static str),
-    /// A number out of its range.
-    #[error("{0}")]
-    Range(&'static str),
-}
-
 /// An endpoint that speaks SABUL.
 pub type Sabul = Endpoint<SabulMachine>;
 
@@ -84,11 +69,7 @@ pub fn server(config: &Config) -> Result<Sabul, ConfigError> {
     if !(1..=HALF / 2).contains(&config.window) {
         return Err(ConfigError::Range("window is from 1 to 25,000,000 packets"));
     }
-    let law = lookup(&config.law)?;
-    let sample = law.make();
-    if sample.receiver().is_some() {
-        return Err(ConfigError::Half(sample.name()));
-    }
+    let law = sending_law(&config.law, "SABUL")?;
     let options = Options::new(config.mss - 28, config.window);
     let max_rate = config.max_rate;
     let make = move || SabulMachine::new(law.make(), max_rate, options);

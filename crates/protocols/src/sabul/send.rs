@@ -12,6 +12,7 @@ use farhaul_core::{
     codec::DecodeError,
     congestion::{CongestionController, ReceiverRates},
     send::{Line, Piece, Signals},
+    session::earliest,
     stats::Why,
     time::Instant,
     units::Rate,
@@ -157,14 +158,7 @@ impl Sender {
     }
 
     pub(super) fn deadline(&self) -> Option<(Instant, Why)> {
-        let governor = &self.line.flight.governor;
-        [
-            self.expiry().map(|at| (at, Why::Repair)),
-            governor.next_tick().map(|at| (at, Why::Law)),
-            self.line.wake(),
-        ]
-        .into_iter()
-        .flatten()
-        .min_by_key(|(at, _)| *at)
+        let expiry = self.expiry().map(|at| (at, Why::Repair));
+        earliest([expiry, self.line.flight.deadline()])
     }
 }

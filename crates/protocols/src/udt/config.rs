@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use farhaul_core::units::Rate;
 
+use crate::ConfigError;
+
 /// How closely libudt is followed where following it hurts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Behaviour {
@@ -79,37 +81,19 @@ impl Default for UdtConfig {
     }
 }
 
-/// Why an endpoint could not be made.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The congestion law.
-    #[error("congestion law: {0}")]
-    Law(#[from] farhaul_congestion::Error),
-    /// The law's receiving half cannot be carried.
-    #[error("the law '{0}' needs a receiving half, which UDT does not carry")]
-    Half(&'static str),
-    /// A number out of its range.
-    #[error("{0}")]
-    Range(&'static str),
-}
-
 impl UdtConfig {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        if self.mss.is_some_and(|mss| !(76..=65_535).contains(&mss)) {
-            return Err(ConfigError::Range("mss is from 76 to 65,535 bytes"));
-        }
-        if !(32..=1 << 24).contains(&self.window) {
-            return Err(ConfigError::Range(
-                "window is from 32 to 16,777,216 packets",
-            ));
-        }
-        if self.buffer < 1 << 20 {
-            return Err(ConfigError::Range("buffer is at least 1 MiB"));
-        }
-        if self.answer < Duration::from_millis(500) {
-            return Err(ConfigError::Range("answer is at least half a second"));
-        }
-        Ok(())
+        let text = if self.mss.is_some_and(|mss| !(76..=65_535).contains(&mss)) {
+            "mss is from 76 to 65,535 bytes"
+        } else if !(32..=1 << 24).contains(&self.window) {
+            "window is from 32 to 16,777,216 packets"
+        } else if self.buffer < 1 << 20 {
+            "buffer is at least 1 MiB"
+        } else if self.answer < Duration::from_millis(500) {
+            "answer is at least half a second"
+        } else {
+            return Ok(());
+        };
+        Err(ConfigError::Range(text))
     }
 }

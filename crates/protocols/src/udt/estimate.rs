@@ -9,7 +9,10 @@
 
 use std::time::Duration;
 
-use farhaul_core::time::{Instant, nanos};
+use farhaul_core::{
+    rate::MedianWindow,
+    time::{Instant, nanos},
+};
 
 use super::Behaviour;
 
@@ -23,58 +26,6 @@ const GROUP: Duration = Duration::from_millis(2);
 const PAUSE: u64 = 8;
 const SECOND: u64 = 1_000_000_000;
 const LEAST: u64 = 1_000;
-
-/// A ring of intervals, ns.
-#[derive(Clone, Debug)]
-struct Window<const N: usize> {
-    ring: [u64; N],
-    at: usize,
-    filled: usize,
-}
-
-impl<const N: usize> Window<N> {
-    /// Full of `initial`, or empty.
-    const fn new(initial: Option<u64>) -> Self {
-        let (value, filled) = match initial {
-            Some(value) => (value, N),
-            None => (0, 0),
-        };
-        Self {
-            ring: [value; N],
-            at: 0,
-            filled,
-        }
-    }
-
-    const fn push(&mut self, value: u64) {
-        self.ring[self.at] = value;
-        self.at = (self.at + 1) % N;
-        if self.filled < N {
-            self.filled += 1;
-        }
-    }
-
-    fn median(&self) -> Option<u64> {
-        let mut sorted = self.ring;
-        let known = &mut sorted[..self.filled];
-        if known.is_empty() {
-            return None;
-        }
-        let middle = known.len() / 2;
-        Some(*known.select_nth_unstable(middle).1)
-    }
-
-    /// Mean of those within a factor of 8 of the median, and how many they are.
-    fn filtered(&self) -> Option<(u64, usize)> {
-        let median = self.median()?;
-        let near = |v: &&u64| **v > median / 8 && **v < median.saturating_mul(8);
-        let (sum, count) = self.ring[..self.filled]
-            .iter()
-            .filter(near)
-            .fold((0_u64, 0_usize), |(s, n), v| (s.saturating_add(*v), n + 1));
-        (count > 0).then(|| (sum / count as u64, count))
-    }
-}
 
 fn per_second(interval: u64) -> u32 {
     u32::try_from(SECOND.div_ceil(interval.max(LEAST))).unwrap_or(u32::MAX)
@@ -92,8 +43,8 @@ struct Group {
 /// What a receiver measures.
 #[derive(Clone, Debug)]
 pub(super) struct Estimate {
-    arrivals: Window<ARRIVALS>,
-    probes: Window<PROBES>,
+    arrivals: MedianWindow<ARRIVALS>,
+    probes: MedianWindow<PROBES>,
     group: Option<Group>,
     /// A group is at least so long.
     least: Duration,
@@ -108,8 +59,8 @@ impl Estimate {
             Behaviour::Fixed => (None, None, GROUP),
         };
         Self {
-            arrivals: Window::new(arrival),
-            probes: Window::new(probe),
+            arrivals: MedianWindow::new(arrival),
+            probes: MedianWindow::new(probe),
             group: None,
             least,
             probe: None,
@@ -126,25 +77,19 @@ impl Estimate {
             at: now,
             count: 0,
         };
-        let Some(group) = self.group else {
-            self.group = Some(fresh);
+        let Some(mut group) = self.group.replace(fresh) else {
             return;
         };
         let gap = now.since(group.at);
-        let mut group = if self.is_pause(gap, count) {
+        if self.is_pause(gap, count) {
             self.close(group);
             self.arrivals.push(nanos(gap));
-            self.group = Some(fresh);
             return;
-        } else if now > group.at && group.at.since(group.since) >= self.least {
+        }
+        if now > group.at && group.at.since(group.since) >= self.least {
             self.close(group);
-            Group {
-                since: group.at,
-                ..fresh
-            }
-        } else {
-            group
-        };
+            (group.since, group.count) = (group.at, 0);
+        }
         group.at = now;
         group.count += count;
         self.group = Some(group);
@@ -184,7 +129,7 @@ impl Estimate {
 
     /// Packets per second; 0 if the window is too mixed to tell.
     pub(super) fn arrival(&self) -> u32 {
-        match self.arrivals.filtered() {
+        match self.arrivals.mean() {
             Some((mean, count)) if count > ARRIVALS / 2 => per_second(mean),
             _ => 0,
         }
@@ -192,9 +137,7 @@ impl Estimate {
 
     /// Packets per second the link could carry; 0 if unknown.
     pub(super) fn capacity(&self) -> u32 {
-        self.probes
-            .filtered()
-            .map_or(0, |(mean, _)| per_second(mean))
+        self.probes.mean().map_or(0, |(mean, _)| per_second(mean))
     }
 }
 

@@ -1,20 +1,29 @@
-//! What becomes of a payload? Records say where their bytes belong and are placed on arrival. Streams
-//! and messages are put in order: what arrives in order goes straight to the reader, what does not
-//! waits in a ring of slots.
+//! What becomes of a payload? Records say where their bytes belong and are placed on arrival; those of
+//! the last object number are the ordered stream of what was written. Streams and messages are put in order:
+//! what arrives in order goes straight to the reader, what does not waits in slots.
+//!
+//! A record: object (four bytes), offset (eight bytes), data.
 //!
 //! Invariant: memory grows with what arrived, never beyond the window that was offered.
 
 mod messages;
-mod records;
 
 use std::ops::Range;
 
-use farhaul_core::store::Extent;
+use farhaul_core::{
+    codec::{NoRoom, Reader, Writer},
+    send::STREAM,
+    store::{Extent, ObjectId},
+    stream::{Incoming, WINDOW},
+};
 
-use self::{messages::Messages, records::Records};
+use self::messages::Messages;
 use super::{Framing, wire::DataHeader};
 
-pub(super) use self::records::{RECORD, put_record};
+/// Bytes before a record's data.
+pub(super) const RECORD: usize = 12;
+/// Bytes of the records' stream that may wait for those before them or for the reader.
+const LIMIT: u64 = 4 * WINDOW;
 
 /// What a packet was good for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,14 +36,11 @@ pub(super) struct Taken {
     pub(super) data: u64,
 }
 
-/// A payload that is never sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BadPayload(pub(super) &'static str);
-
 /// The receiving end of the data.
 #[derive(Debug)]
 pub(super) enum Inflow {
-    Records(Records),
+    /// The stream, and packets that may be under way.
+    Records(Incoming, u64),
     Ordered(Messages),
 }
 
@@ -42,7 +48,7 @@ impl Inflow {
     /// For packets from `first` on, of at most `payload` bytes, in at most `slots` slots.
     pub(super) fn new(framing: Framing, first: u64, payload: usize, slots: u64) -> Self {
         match framing {
-            Framing::Records => Self::Records(Records::new(slots)),
+            Framing::Records => Self::Records(Incoming::new(LIMIT), slots),
             Framing::Stream => Self::Ordered(Messages::new(first, payload, slots, false)),
             Framing::Messages { .. } => Self::Ordered(Messages::new(first, payload, slots, true)),
         }
@@ -54,17 +60,21 @@ impl Inflow {
         number: u64,
         header: &DataHeader,
         payload: &[u8],
-    ) -> Result<Taken, BadPayload> {
+    ) -> Result<Taken, &'static str> {
         match self {
-            Self::Records(records) => records.take(payload),
-            Self::Ordered(messages) => messages.take(number, header, payload),
+            Self::Records(stream, _) => take_record(stream, payload),
+            Self::Ordered(messages) => Ok(Taken {
+                extent: None,
+                readable: messages.take(number, header, payload)?,
+                data: payload.len() as u64,
+            }),
         }
     }
 
     /// The peer gave up `range`, of this message; true if there is more to read.
     pub(super) fn give_up(&mut self, range: Range<u64>, message: u32) -> bool {
         match self {
-            Self::Records(_) => false,
+            Self::Records(..) => false,
             Self::Ordered(messages) => messages.give_up(range, message),
         }
     }
@@ -72,7 +82,9 @@ impl Inflow {
     /// Packets for which there is room from `prefix` on, before which everything arrived.
     pub(super) fn room(&self, prefix: u64) -> u64 {
         match self {
-            Self::Records(records) => records.room(),
+            // But for a reader who does not read.
+            Self::Records(stream, _) if stream.kept() > LIMIT / 2 => 2,
+            Self::Records(_, window) => *window,
             Self::Ordered(messages) => messages.room(prefix),
         }
     }
@@ -80,8 +92,104 @@ impl Inflow {
     /// Appends what can be read.
     pub(super) fn read(&mut self, into: &mut Vec<u8>) {
         match self {
-            Self::Records(records) => records.read(into),
+            Self::Records(stream, _) => stream.read(into),
             Self::Ordered(messages) => messages.read(into),
         }
+    }
+}
+
+/// Writes the head of a record.
+pub(super) fn put_record(w: &mut Writer<'_>, object: ObjectId, offset: u64) -> Result<(), NoRoom> {
+    w.u32(object)?;
+    w.u64(offset)
+}
+
+fn take_record(stream: &mut Incoming, payload: &[u8]) -> Result<Taken, &'static str> {
+    let mut r = Reader::new(payload);
+    let (Ok(object), Ok(offset)) = (r.u32(), r.u64()) else {
+        return Err("a packet that is no record");
+    };
+    let len = u32::try_from(r.rest().len()).unwrap_or(u32::MAX);
+    if offset.checked_add(len.into()).is_none() {
+        return Err("a record beyond any object");
+    }
+    let mut taken = Taken {
+        data: len.into(),
+        ..Taken::default()
+    };
+    if object != STREAM {
+        let at = u32::try_from(RECORD).unwrap_or(u32::MAX);
+        taken.extent = Some(Extent {
+            object,
+            offset,
+            len,
+            at,
+        });
+    } else if offset < stream.read_to() {
+        return Err("a piece of the stream once more");
+    } else {
+        let inserted = stream.insert(offset, r.rest());
+        taken.readable = inserted.ok_or("more of the stream than was asked for")?;
+    }
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(inflow: &mut Inflow, payload: &[u8]) -> Result<Taken, &'static str> {
+        let header = DataHeader {
+            seq: 0,
+            first: true,
+            last: true,
+            in_order: false,
+            message: 1,
+            timestamp: 0,
+            to: 0,
+        };
+        inflow.take(0, &header, payload)
+    }
+
+    fn record(object: ObjectId, offset: u64, data: &[u8]) -> Vec<u8> {
+        let mut out = vec![0; RECORD];
+        put_record(&mut Writer::new(&mut out), object, offset).unwrap();
+        out.extend(data);
+        out
+    }
+
+    #[test]
+    fn objects_are_placed_and_the_stream_is_put_in_order() {
+        let mut records = Inflow::new(Framing::Records, 0, 100, 100);
+        let taken = take(&mut records, &record(7, 1 << 40, b"data")).unwrap();
+        let extent = taken.extent.unwrap();
+        assert_eq!(
+            (extent.object, extent.offset, extent.len, extent.at),
+            (7, 1 << 40, 4, 12)
+        );
+        assert!(
+            !take(&mut records, &record(STREAM, 3, b"def"))
+                .unwrap()
+                .readable
+        );
+        assert!(
+            take(&mut records, &record(STREAM, 0, b"abc"))
+                .unwrap()
+                .readable
+        );
+        let mut read = Vec::new();
+        records.read(&mut read);
+        assert_eq!(read, b"abcdef");
+        assert_eq!(records.room(0), 100);
+    }
+
+    #[test]
+    fn what_is_never_sent_is_refused() {
+        let mut records = Inflow::new(Framing::Records, 0, 100, 100);
+        assert!(take(&mut records, &[0; 11]).is_err());
+        assert!(take(&mut records, &record(7, u64::MAX, b"x")).is_err());
+        assert!(take(&mut records, &record(STREAM, LIMIT, b"x")).is_err());
+        assert!(take(&mut records, &record(STREAM, LIMIT - 1, b"x")).is_ok());
+        assert_eq!(records.room(0), 2, "nobody reads");
     }
 }

@@ -4,7 +4,7 @@
 //! - packets: [`wire`]; the numbers in them, which wrap: [`seq`]
 //! - choices: [`UdtConfig`], [`Behaviour`], [`Framing`]; the endpoint: [`Udt`]
 //! - inside: `opening` (handshakes), `cookie`, `send` and `recv` (the two halves), `outflow` and
-//!   `inflow` (what payloads mean), `rtt`, `estimate`, `life` (silence and the end)
+//!   `inflow` (what payloads mean), `rtt`, `estimate`, `liveness` (silence)
 //!
 //! Wire facts: the UDT 4.11 sources and draft-gg-udt-03; `docs/protocols/udt4.md` lists where the two
 //! differ and what is done here.
@@ -16,7 +16,7 @@ mod config;
 mod cookie;
 mod estimate;
 mod inflow;
-mod life;
+mod liveness;
 mod opening;
 mod outflow;
 mod protocol;
@@ -26,6 +26,6 @@ mod send;
 mod session;
 
 pub use self::{
-    config::{Behaviour, ConfigError, Framing, UdtConfig},
+    config::{Behaviour, Framing, UdtConfig},
     protocol::Udt,
 };

@@ -26,9 +26,9 @@ enum Step {
     Ask,
     /// A client with one.
     Show { cookie: u32, since: Instant },
-    /// An equal that has heard nothing.
+    /// An equal that has received nothing.
     Meet,
-    /// An equal that has heard the other.
+    /// An equal that has received the other's handshake.
     Met(Agreed),
 }
 
@@ -44,16 +44,8 @@ pub(super) struct Agreed {
     pub(super) window: u32,
 }
 
-/// What a handshake brought.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
-    /// Nothing, or not yet.
-    Waiting,
-    /// The connection is made.
-    Made(Agreed),
-    /// The peer refuses.
-    Refused(String),
-}
+/// What a handshake brought: what is agreed, nothing yet, or why the peer refuses.
+pub(super) type Progress = Result<Option<Agreed>, String>;
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -61,49 +53,32 @@ pub(super) struct Opening {
     /// What is asked, apart from request, cookie and packet size.
     ours: Handshake,
     step: Step,
-    started: Instant,
-    due: Instant,
-    limit: Duration,
-    heard: bool,
+    /// When to ask again, and when to give up.
+    pub(super) due: Instant,
+    pub(super) ends: Instant,
+    /// Something has been received.
+    pub(super) answered: bool,
     asked: Option<Instant>,
-    rtt: Option<Duration>,
+    /// How long an answer took.
+    pub(super) rtt: Option<Duration>,
 }
 
 impl Opening {
     /// Asks with `ours`; gives up after `limit`.
-    pub(super) const fn new(now: Instant, ours: Handshake, limit: Duration) -> Self {
+    pub(super) fn new(now: Instant, ours: Handshake, limit: Duration) -> Self {
         let step = match ours.request {
-            Request::Rendezvous => Step::Meet,
+            Request::RENDEZVOUS => Step::Meet,
             _ => Step::Ask,
         };
         Self {
             ours,
             step,
-            started: now,
             due: now,
-            limit,
-            heard: false,
+            ends: now + limit,
+            answered: false,
             asked: None,
             rtt: None,
         }
-    }
-
-    pub(super) const fn due(&self) -> Instant {
-        self.due
-    }
-
-    pub(super) fn gives_up_at(&self) -> Instant {
-        self.started + self.limit
-    }
-
-    /// Something was heard.
-    pub(super) const fn heard(&self) -> bool {
-        self.heard
-    }
-
-    /// How long an answer took.
-    pub(super) const fn rtt(&self) -> Option<Duration> {
-        self.rtt
     }
 
     /// What to send now, if anything, and to which socket.
@@ -122,82 +97,76 @@ impl Opening {
             Some(_) => None,
             None => Some(now),
         };
-        let (to, request, cookie, mss) = match self.step {
-            Step::Ask => (0, Request::Connect, 0, self.ours.mss),
-            Step::Show { cookie, .. } => (0, Request::Response, cookie, self.ours.mss),
-            Step::Meet => (0, Request::Rendezvous, 0, self.ours.mss),
-            Step::Met(agreed) => (agreed.peer, Request::Response, 0, agreed.mss),
-        };
-        let ask = Handshake {
-            mss,
-            request,
-            cookie,
-            ..self.ours
+        let mut ask = self.ours;
+        let to;
+        (ask.request, to, ask.cookie, ask.mss) = match self.step {
+            Step::Ask => (Request::CONNECT, 0, 0, ask.mss),
+            Step::Show { cookie, .. } => (Request::RESPONSE, 0, cookie, ask.mss),
+            Step::Meet => (Request::RENDEZVOUS, 0, 0, ask.mss),
+            Step::Met(agreed) => (Request::RESPONSE, agreed.peer, 0, agreed.mss),
         };
         Some((to, ask))
     }
 
     /// The peer said `theirs`.
     pub(super) fn on_handshake(&mut self, now: Instant, theirs: &Handshake) -> Progress {
-        let equal = matches!(self.step, Step::Meet | Step::Met(_));
-        if let Request::Rejected(code) = theirs.request {
-            self.heard = true;
-            return Progress::Refused(format!(
+        if let Some(code) = theirs.request.rejected() {
+            self.answered = true;
+            return Err(format!(
                 "the peer refuses the connection (UDT error {code}): another version, the other kind \
                  of socket, or too many connections"
             ));
         }
-        if equal {
-            self.on_equal(now, theirs)
-        } else {
-            self.on_listener(now, theirs)
+        match self.step {
+            Step::Meet | Step::Met(_) => self.on_equal(now, theirs),
+            Step::Ask | Step::Show { .. } => self.on_listener(now, theirs),
         }
     }
 
     fn on_listener(&mut self, now: Instant, theirs: &Handshake) -> Progress {
         let took = self.asked.take().map(|at| now.since(at));
         match (theirs.request, self.step) {
-            (Request::Connect, Step::Ask) => {
-                self.heard = true;
+            (Request::CONNECT, Step::Ask) => {
+                self.answered = true;
                 self.rtt = took.or(self.rtt);
                 self.step = Step::Show {
                     cookie: theirs.cookie,
                     since: now,
                 };
                 self.due = now;
-                Progress::Waiting
+                Ok(None)
             }
             // A listener's session also answers a first request so, when its own answer was lost.
-            (Request::Response, Step::Ask | Step::Show { .. }) => {
-                self.heard = true;
+            (Request::RESPONSE, Step::Ask | Step::Show { .. }) => {
+                self.answered = true;
                 self.rtt = took.or(self.rtt);
                 if theirs.isn != self.ours.isn {
-                    return Progress::Refused(
+                    return Err(
                         "the answer has another initial sequence number (UDT error 1004)".into(),
                     );
                 }
-                self.agree(theirs).map_or(Progress::Waiting, Progress::Made)
+                Ok(agree(&self.ours, theirs))
             }
-            _ => Progress::Waiting,
+            _ => Ok(None),
         }
     }
 
     fn on_equal(&mut self, now: Instant, theirs: &Handshake) -> Progress {
-        self.heard = true;
+        self.answered = true;
         match (theirs.request, self.step) {
-            (Request::Connect, _) => Progress::Refused(
-                "the peer is a client, and this side waits for an equal (rendezvous)".into(),
-            ),
-            (Request::Rendezvous | Request::Response | Request::Confirm, Step::Meet) => {
-                if let Some(agreed) = self.agree(theirs) {
+            (Request::CONNECT, _) => {
+                Err("the peer is a client, and this side waits for an equal (rendezvous)".into())
+            }
+            (Request::RENDEZVOUS | Request::RESPONSE | Request::CONFIRM, Step::Meet) => {
+                if let Some(agreed) = agree(&self.ours, theirs) {
                     self.step = Step::Met(agreed);
                     self.due = now;
                     self.asked = None;
                 }
-                Progress::Waiting
+                Ok(None)
             }
-            (Request::Response | Request::Confirm, Step::Met(agreed)) => Progress::Made(agreed),
-            _ => Progress::Waiting,
+            (Request::RESPONSE | Request::CONFIRM, Step::Met(agreed)) => Ok(Some(agreed)),
+            _ => Ok(None),
         }
     }
 
@@ -207,10 +176,6 @@ impl Opening {
             Step::Met(agreed) => Some(agreed),
             _ => None,
         }
-    }
-
-    fn agree(&self, theirs: &Handshake) -> Option<Agreed> {
-        agree(&self.ours, theirs)
     }
 }
 

@@ -5,23 +5,28 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use farhaul_core::{send::STREAM, store::ObjectId, stream, time::Instant};
+use farhaul_core::{
+    send::STREAM,
+    store::ObjectId,
+    stream::{Outgoing, WINDOW},
+    time::Instant,
+};
 
-use super::{Framing, seq, wire::Position};
-
-/// Written bytes of records that may be unacknowledged.
-pub(super) const STREAM_WINDOW: u64 = 4 << 20;
+use super::{Framing, seq};
 
 /// What one packet carries.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Piece {
     /// An object, or [`STREAM`] for written bytes.
     pub(super) object: ObjectId,
     pub(super) offset: u64,
     pub(super) len: u32,
-    pub(super) position: Position,
+    /// It begins or ends its message.
+    pub(super) first: bool,
+    pub(super) last: bool,
     pub(super) in_order: bool,
     pub(super) message: u32,
+    /// From then on it is given up rather than sent again.
     pub(super) expires: Option<Instant>,
 }
 
@@ -41,29 +46,24 @@ pub(super) struct Outflow {
     runs: VecDeque<Run>,
     /// Object bytes in the runs.
     unsent: u64,
-    /// Written bytes from `start` on.
-    bytes: VecDeque<u8>,
-    start: u64,
-    /// Written bytes given out once.
-    given: u64,
+    stream: Outgoing,
     message: u32,
 }
 
 impl Outflow {
-    pub(super) const fn new(framing: Framing) -> Self {
+    pub(super) fn new(framing: Framing) -> Self {
+        let mut stream = Outgoing::default();
+        if framing != Framing::Records {
+            // What is under way has the packets' window alone.
+            stream.on_credit(u64::MAX - WINDOW);
+        }
         Self {
             framing,
             runs: VecDeque::new(),
             unsent: 0,
-            bytes: VecDeque::new(),
-            start: 0,
-            given: 0,
+            stream,
             message: 0,
         }
-    }
-
-    fn written(&self) -> u64 {
-        self.start + self.bytes.len() as u64
     }
 
     const fn terms(&self) -> (Option<Duration>, bool) {
@@ -73,153 +73,127 @@ impl Outflow {
         }
     }
 
-    fn push(&mut self, now: Instant, object: ObjectId, offset: u64, len: u64) {
-        if self.framing == Framing::Records
-            && let Some(last) = self.runs.back_mut()
-            && (last.object, last.offset + last.len) == (object, offset)
+    /// Queues a run of an object; as messages it is one.
+    pub(super) fn send(&mut self, now: Instant, object: ObjectId, offset: u64, len: u64) {
+        self.unsent = self.unsent.saturating_add(len);
+        self.queue(now, object, offset, len);
+    }
+
+    /// Queues bytes; as messages they are one.
+    pub(super) fn write(&mut self, now: Instant, bytes: &[u8]) {
+        self.stream.write(bytes);
+        self.queue_stream(now);
+    }
+
+    /// Queues as many of the written bytes as may be under way.
+    fn queue_stream(&mut self, now: Instant) {
+        if let Some((offset, len)) = self.stream.take_queueable() {
+            self.queue(now, STREAM, offset, len);
+        }
+    }
+
+    fn queue(&mut self, now: Instant, object: ObjectId, offset: u64, len: u64) {
+        let records = self.framing == Framing::Records;
+        let first = records && object == STREAM;
+        let runs = &mut self.runs;
+        let near = if first {
+            runs.front_mut()
+        } else {
+            runs.back_mut()
+        };
+        if let Some(run) = near.filter(|_| records)
+            && (run.object, run.offset + run.len) == (object, offset)
         {
-            last.len += len;
+            run.len += len;
             return;
         }
-        self.runs.push_back(Run {
+        let run = Run {
             object,
             offset,
             len,
             begun: false,
             expires: self.terms().0.map(|ttl| now + ttl),
-        });
-    }
-
-    /// Queues a run of an object; as messages it is one.
-    pub(super) fn send(&mut self, now: Instant, object: ObjectId, offset: u64, len: u64) {
-        if len > 0 {
-            self.unsent = self.unsent.saturating_add(len);
-            self.push(now, object, offset, len);
-        }
-    }
-
-    /// Queues bytes; as messages they are one.
-    pub(super) fn write(&mut self, now: Instant, bytes: &[u8]) {
-        let offset = self.written();
-        self.bytes.extend(bytes);
-        if self.framing != Framing::Records && !bytes.is_empty() {
-            self.push(now, STREAM, offset, bytes.len() as u64);
-        }
-    }
-
-    /// Written bytes that may now go as records.
-    fn record(&self) -> u64 {
-        let end = self.written().min(self.start + STREAM_WINDOW);
-        match self.framing {
-            Framing::Records => end.saturating_sub(self.given),
-            Framing::Stream | Framing::Messages { .. } => 0,
+        };
+        if first {
+            self.runs.push_front(run);
+        } else {
+            self.runs.push_back(run);
         }
     }
 
     /// Something may go.
     pub(super) fn is_ready(&self) -> bool {
-        !self.runs.is_empty() || self.record() > 0
+        !self.runs.is_empty()
     }
 
     /// Nothing waits to be sent or acknowledged here.
     pub(super) fn is_empty(&self) -> bool {
-        self.runs.is_empty() && self.bytes.is_empty()
+        self.runs.is_empty() && self.stream.pending() == 0
     }
 
     /// Takes the next piece of at most `max` bytes.
     pub(super) fn next(&mut self, max: u32) -> Option<Piece> {
-        let in_order = self.terms().1;
-        let record = self.record();
-        if record > 0 {
-            let len = u32::try_from(record).map_or(max, |len| len.min(max));
-            let offset = self.given;
-            self.given += u64::from(len);
-            return Some(self.whole(STREAM, offset, len));
-        }
+        let (_, in_order) = self.terms();
+        let alone = self.framing == Framing::Records;
         let run = self.runs.front_mut()?;
         let len = u32::try_from(run.len).map_or(max, |len| len.min(max));
-        let (object, offset) = (run.object, run.offset);
-        let (first, last) = (!run.begun, u64::from(len) == run.len);
-        let expires = run.expires;
+        let last = u64::from(len) == run.len;
+        let mut piece = Piece {
+            object: run.object,
+            offset: run.offset,
+            len,
+            first: alone || !run.begun,
+            last: alone || last,
+            in_order,
+            message: self.message,
+            expires: run.expires,
+        };
         run.begun = true;
         run.offset += u64::from(len);
         run.len -= u64::from(len);
+        if piece.object != STREAM {
+            self.unsent -= u64::from(len);
+        }
         if last {
             self.runs.pop_front();
         }
-        if object == STREAM {
-            self.given = offset + u64::from(len);
-        } else {
-            self.unsent -= u64::from(len);
-        }
-        if self.framing == Framing::Records {
-            return Some(self.whole(object, offset, len));
-        }
-        if first {
+        if piece.first {
             self.message = seq::next_message(self.message);
+            piece.message = self.message;
         }
-        Some(Piece {
-            object,
-            offset,
-            len,
-            position: Position::new(first, last),
-            in_order,
-            message: self.message,
-            expires,
-        })
-    }
-
-    /// A packet that is a message of its own.
-    fn whole(&mut self, object: ObjectId, offset: u64, len: u32) -> Piece {
-        self.message = seq::next_message(self.message);
-        Piece {
-            object,
-            offset,
-            len,
-            position: Position::Only,
-            in_order: false,
-            message: self.message,
-            expires: None,
-        }
+        Some(piece)
     }
 
     /// The rest of a message that is given up will not be sent.
     pub(super) fn give_up(&mut self, message: u32) {
         if self.message == message
-            && let Some(run) = self.runs.front()
-            && run.begun
+            && let Some(run) = self.runs.pop_front_if(|run| run.begun)
+            && run.object != STREAM
         {
-            if run.object == STREAM {
-                self.given = run.offset + run.len;
-            } else {
-                self.unsent -= run.len;
-            }
-            self.runs.pop_front();
+            self.unsent -= run.len;
         }
     }
 
     /// A piece was acknowledged, in order: written bytes up to its end are forgotten.
-    pub(super) fn retire(&mut self, piece: &Piece) {
+    pub(super) fn retire(&mut self, now: Instant, piece: &Piece) {
         if piece.object == STREAM {
-            self.forget(piece.offset + u64::from(piece.len));
+            let end = piece.offset + u64::from(piece.len);
+            self.stream.on_acked(end);
+            self.stream.on_credit(end);
+            self.queue_stream(now);
         }
-    }
-
-    fn forget(&mut self, end: u64) {
-        let n = end.min(self.given).saturating_sub(self.start);
-        self.bytes.drain(..usize::try_from(n).unwrap_or_default());
-        self.start += n;
     }
 
     /// Everything sent has been acknowledged: what was given up in between is forgotten too.
     pub(super) fn settle(&mut self) {
-        self.forget(self.given);
+        let waits = self.runs.iter().find(|run| run.object == STREAM);
+        let end = waits.map_or(u64::MAX, |run| run.offset);
+        self.stream.on_acked(end);
     }
 
     /// Copies written bytes of a piece that is not acknowledged.
     pub(super) fn copy(&self, offset: u64, into: &mut [u8]) {
-        let at = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
-        stream::copy(&self.bytes, at, into);
+        self.stream.copy(offset, into);
     }
 
     pub(super) const fn unsent(&self) -> u64 {
@@ -228,7 +202,7 @@ impl Outflow {
 
     /// Bytes written and not acknowledged.
     pub(super) fn unwritten(&self) -> usize {
-        self.bytes.len()
+        self.stream.pending()
     }
 
     /// Forgets object bytes that no packet has carried. A message that was begun is finished.
@@ -236,12 +210,8 @@ impl Outflow {
         let messages = matches!(self.framing, Framing::Messages { .. });
         self.runs
             .retain(|run| run.object == STREAM || messages && run.begun);
-        self.unsent = self
-            .runs
-            .iter()
-            .filter(|run| run.object != STREAM)
-            .map(|run| run.len)
-            .sum();
+        let objects = self.runs.iter().filter(|run| run.object != STREAM);
+        self.unsent = objects.map(|run| run.len).sum();
     }
 }
 
@@ -249,9 +219,11 @@ impl Outflow {
 mod tests {
     use super::*;
 
-    fn drain(out: &mut Outflow, max: u32) -> Vec<(ObjectId, u64, u32, Position, u32)> {
+    type Drained = (ObjectId, u64, u32, (bool, bool), u32);
+
+    fn drain(out: &mut Outflow, max: u32) -> Vec<Drained> {
         std::iter::from_fn(|| out.next(max))
-            .map(|p| (p.object, p.offset, p.len, p.position, p.message))
+            .map(|p| (p.object, p.offset, p.len, (p.first, p.last), p.message))
             .collect()
     }
 
@@ -266,10 +238,10 @@ mod tests {
         assert_eq!(
             drain(&mut out, 100),
             [
-                (STREAM, 0, 100, Position::Only, 1),
-                (STREAM, 100, 20, Position::Only, 2),
-                (7, 0, 100, Position::Only, 3),
-                (7, 100, 100, Position::Only, 4),
+                (STREAM, 0, 100, (true, true), 1),
+                (STREAM, 100, 20, (true, true), 2),
+                (7, 0, 100, (true, true), 3),
+                (7, 100, 100, (true, true), 4),
             ]
         );
         assert!(out.unsent() == 0 && !out.is_ready() && !out.is_empty());
@@ -285,11 +257,11 @@ mod tests {
         assert_eq!(
             drain(&mut out, 100),
             [
-                (STREAM, 0, 4, Position::Only, 1),
-                (7, 1_000, 100, Position::First, 2),
-                (7, 1_100, 100, Position::Middle, 2),
-                (7, 1_200, 50, Position::Last, 2),
-                (STREAM, 4, 3, Position::Only, 3),
+                (STREAM, 0, 4, (true, true), 1),
+                (7, 1_000, 100, (true, false), 2),
+                (7, 1_100, 100, (false, false), 2),
+                (7, 1_200, 50, (false, true), 2),
+                (STREAM, 4, 3, (true, true), 3),
             ]
         );
         let mut copied = [0; 3];
@@ -313,7 +285,7 @@ mod tests {
             first.expires,
             Some(Instant::EPOCH + Duration::from_millis(5))
         );
-        assert!(first.in_order && first.position == Position::First);
+        assert!(first.in_order && first.first && !first.last);
         out.give_up(first.message);
         let second = out.next(100).unwrap();
         assert_eq!((second.offset, second.len, second.message), (250, 50, 2));
@@ -329,7 +301,7 @@ mod tests {
         let pieces: Vec<Piece> = std::iter::from_fn(|| out.next(1 << 20)).collect();
         assert_eq!(pieces.len(), 4);
         assert!(!out.is_ready());
-        out.retire(&pieces[0]);
+        out.retire(Instant::EPOCH, &pieces[0]);
         assert_eq!(out.next(1 << 20).map(|p| p.offset), Some(4 << 20));
         assert_eq!(out.unwritten(), 4 << 20);
     }

@@ -3,25 +3,29 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use farhaul_congestion::{Factory, lookup};
+use farhaul_congestion::Factory;
 use farhaul_core::{
     codec::Writer,
     live::{Alive, LiveIds},
     protocol::{Accepted, Descriptor, Protocol, Provenance, Route, Session},
     rng::Rng,
+    shell::{Carrier, SessionState},
     time::Instant,
 };
 
 use super::{
-    Behaviour, ConfigError, Framing, UdtConfig,
+    Behaviour, Framing, UdtConfig,
     cookie::Cookies,
-    opening::{agree, is_compatible},
+    liveness::NEVER_LONGER,
+    opening::{Agreed, agree, is_compatible},
     seq,
-    session::{Begun, UdtSession},
+    session::UdtConnection,
     wire::{
         Control, Handshake, Packet, Request, SocketType, VERSION, decode, destination, is_data,
     },
 };
+
+use crate::config::{ConfigError, sending_law};
 
 static LIBUDT: Descriptor = Descriptor {
     name: "udt4",
@@ -71,13 +75,8 @@ impl Udt {
 
     fn new(config: UdtConfig, accepts: bool) -> Result<Self, ConfigError> {
         config.check()?;
-        let law = lookup(&config.law)?;
-        let sample = law.make();
-        if sample.receiver().is_some() {
-            return Err(ConfigError::Half(sample.name()));
-        }
         Ok(Self {
-            law,
+            law: sending_law(&config.law, "UDT")?,
             accepts,
             cookies: Cookies::new(config.cookie_key),
             config: Arc::new(config),
@@ -87,8 +86,8 @@ impl Udt {
 
     fn socket(&self) -> SocketType {
         match self.config.framing {
-            Framing::Stream => SocketType::Stream,
-            Framing::Records | Framing::Messages { .. } => SocketType::Dgram,
+            Framing::Stream => SocketType::STREAM,
+            Framing::Records | Framing::Messages { .. } => SocketType::DGRAM,
         }
     }
 
@@ -127,19 +126,17 @@ impl Udt {
         now: Instant,
         peer: SocketAddr,
         ours: Handshake,
-        (how, alive): (Begun, Alive),
-    ) -> Box<dyn Session> {
-        let law = self.law.make();
+        accepted: Option<(Agreed, Alive)>,
+    ) -> (u64, Box<dyn Session>) {
         let config = Arc::clone(&self.config);
-        let session = UdtSession::new(config, law, (now, peer, alive), ours, how);
-        Box::new(session)
-    }
-
-    /// Opens a session of two equals to whoever asked.
-    fn meet(&self, now: Instant, rng: &mut Rng, from: SocketAddr) -> Accepted {
-        let ours = self.ours(rng, from, USUAL_MSS, Request::Rendezvous);
-        let session = self.session(now, from, ours, (Begun::Asking, Alive::default()));
-        Accepted::Session(ours.id.into(), session)
+        let mut connection = UdtConnection::asking(config, self.law.make(), now, ours);
+        let (agreed, alive) = accepted.unzip();
+        // Silence has a clock of its own.
+        let mut state = SessionState::new(now, peer, NEVER_LONGER, alive.unwrap_or_default());
+        if let Some(agreed) = agreed {
+            connection = connection.answering(now, agreed, &mut state.app);
+        }
+        (ours.id.into(), Box::new(Carrier::new(connection, state)))
     }
 
     /// A client returned its cookie.
@@ -155,38 +152,36 @@ impl Udt {
             return Accepted::Drop;
         }
         let asked = (from, theirs.id, theirs.isn);
-        if let Some(answer) = self.live.get(&asked) {
-            return say(theirs.id, *answer, reply);
+        if let Some(known) = self.live.get(&asked) {
+            return answer(theirs.id, *known, reply);
         }
-        let mut ours = self.ours(rng, from, JUMBO_MSS, Request::Response);
+        let mut ours = self.ours(rng, from, JUMBO_MSS, Request::RESPONSE);
         let agreed = agree(&ours, theirs).filter(|_| is_compatible(theirs, self.socket()));
         let Some(agreed) = agreed else {
-            let refusal = Handshake {
-                request: Request::Rejected(1_002),
-                ..*theirs
-            };
-            return say(theirs.id, refusal, reply);
+            let request = Request::REJECTED;
+            return answer(theirs.id, Handshake { request, ..*theirs }, reply);
         };
         ours.isn = theirs.isn;
         ours.mss = agreed.mss;
         ours.window = self.window(agreed.mss);
         ours.cookie = theirs.cookie;
         let alive = self.live.enter(asked, ours);
-        let session = self.session(now, from, ours, (Begun::Accepted(agreed), alive));
-        Accepted::Session(ours.id.into(), session)
+        let (id, session) = self.session(now, from, ours, Some((agreed, alive)));
+        Accepted::Session(id, session)
     }
 }
 
 /// Answers statelessly.
-fn say(to: u32, answer: Handshake, reply: &mut Vec<u8>) -> Accepted {
+fn answer(to: u32, answer: Handshake, reply: &mut Vec<u8>) -> Accepted {
     let mut bytes = [0; 64];
-    match Control::Handshake(answer).encode(to, &mut Writer::new(&mut bytes)) {
-        Ok(()) => {
-            reply.extend_from_slice(&bytes);
-            Accepted::Reply
-        }
-        Err(_) => Accepted::Drop,
+    if Control::Handshake(answer)
+        .encode(to, &mut Writer::new(&mut bytes))
+        .is_err()
+    {
+        return Accepted::Drop;
     }
+    reply.extend_from_slice(&bytes);
+    Accepted::Reply
 }
 
 impl Protocol for Udt {
@@ -213,13 +208,12 @@ impl Protocol for Udt {
         interface_mtu: Option<u32>,
     ) -> (u64, Box<dyn Session>) {
         let request = if self.config.rendezvous {
-            Request::Rendezvous
+            Request::RENDEZVOUS
         } else {
-            Request::Connect
+            Request::CONNECT
         };
         let ours = self.ours(rng, to, interface_mtu.unwrap_or(USUAL_MSS), request);
-        let session = self.session(now, to, ours, (Begun::Asking, Alive::default()));
-        (ours.id.into(), session)
+        self.session(now, to, ours, None)
     }
 
     fn accept(
@@ -234,15 +228,16 @@ impl Protocol for Udt {
             return Accepted::Drop;
         };
         match theirs.request {
-            Request::Rendezvous if self.config.rendezvous => self.meet(now, rng, from),
-            Request::Connect if self.accepts && !self.config.rendezvous => {
-                let answer = Handshake {
-                    cookie: self.cookies.give(now, from, theirs.id),
-                    ..theirs
-                };
-                say(theirs.id, answer, reply)
+            Request::RENDEZVOUS if self.config.rendezvous => {
+                let ours = self.ours(rng, from, USUAL_MSS, Request::RENDEZVOUS);
+                let (id, session) = self.session(now, from, ours, None);
+                Accepted::Session(id, session)
             }
-            Request::Response if self.accepts && !self.config.rendezvous => {
+            Request::CONNECT if self.accepts && !self.config.rendezvous => {
+                let cookie = self.cookies.give(now, from, theirs.id);
+                answer(theirs.id, Handshake { cookie, ..theirs }, reply)
+            }
+            Request::RESPONSE if self.accepts && !self.config.rendezvous => {
                 self.welcome(now, rng, from, &theirs, reply)
             }
             _ => Accepted::Drop,

@@ -1,19 +1,19 @@
-//! The receiving half: which packets arrived, what is missing, and what to say about it. A gap is told
-//! at once; what arrived is told every 10 ms in full and every 64 packets in short.
+//! The receiving half: which packets arrived, what is missing, and what to say about it. A gap is reported
+//! at once; what arrived is acknowledged every 10 ms in full and every 64 packets in short.
 //!
-//! libudt looks at its clock only when a packet arrives or 100 ms after the last one, and tells a gap
-//! once; the fixed receiver keeps its deadlines and tells a hole again after a round trip and its
+//! libudt looks at its clock only when a packet arrives or 100 ms after the last one, and reports a gap
+//! once; the fixed receiver keeps its deadlines and reports a hole again after a round trip and its
 //! variations, for as long as it is open. Never is anything beyond the highest packet received named:
 //! libudt breaks the connection over it. Source: UDT 4.11 `core.cpp`.
 
 use std::{collections::VecDeque, ops::Range, time::Duration};
 
-use farhaul_core::{codec::Writer, recv::Gaps, time::Instant};
+use farhaul_core::{codec::Writer, path::Rtt, recv::Gaps, time::Instant};
 
 use super::{
     Behaviour,
     estimate::Estimate,
-    rtt::RoundTrip,
+    rtt,
     send::SYN,
     seq,
     wire::{AckSpeed, AckState, Control, put_run},
@@ -25,31 +25,20 @@ const LIGHT: u32 = 64;
 const HISTORY: usize = 1_024;
 /// After this much silence libudt looks at its clock.
 const LAZY: Duration = Duration::from_millis(100);
-/// Bytes of the longest loss list told at once.
+/// Bytes of the longest loss list reported at once.
 pub(super) const MAX_NAK: usize = 1_024;
-
-/// What became of a data packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arrival {
-    /// It is new, under this number.
-    New(u64),
-    /// It was here before.
-    Duplicate,
-    /// It is beyond the window.
-    Outside,
-}
 
 /// Acknowledgements sent so far.
 #[derive(Debug)]
-struct Told {
+struct Reported {
     number: u32,
-    /// Said in full.
+    /// In full.
     full: u64,
-    /// Said in full or light.
+    /// In full or light.
     any: u64,
     /// Confirmed by the peer.
     confirmed: u64,
-    /// The window last said.
+    /// The window last advertised.
     window: u64,
     at: Instant,
     long_at: Option<Instant>,
@@ -64,7 +53,7 @@ pub(super) struct Receiver {
     gaps: Gaps,
     /// UDP payload of a full datagram.
     datagram: usize,
-    told: Told,
+    reported: Reported,
     /// Packets since the last full acknowledgement, and light ones among them.
     since_full: u32,
     lights: u32,
@@ -82,7 +71,7 @@ impl Receiver {
             estimate: Estimate::new(behaviour),
             gaps: Gaps::new(first),
             datagram,
-            told: Told {
+            reported: Reported {
                 number: 0,
                 full: first,
                 any: first,
@@ -105,7 +94,7 @@ impl Receiver {
     }
 
     /// Data packets arrived together.
-    pub(super) fn on_batch(&mut self, now: Instant, count: u64, rtt: &RoundTrip) {
+    pub(super) fn on_batch(&mut self, now: Instant, count: u64, rtt: &Rtt) {
         if count == 0 {
             return;
         }
@@ -117,24 +106,30 @@ impl Receiver {
     }
 
     /// A data packet of `len` bytes of UDP payload arrived, with room for `window` packets from the
-    /// last full acknowledgement on.
-    pub(super) fn on_data(&mut self, now: Instant, seq: u32, len: usize, window: u64) -> Arrival {
+    /// last full acknowledgement on; its number if it is new and within it.
+    pub(super) fn on_data(
+        &mut self,
+        now: Instant,
+        seq: u32,
+        len: usize,
+        window: u64,
+    ) -> Option<u64> {
         let number = seq::expand(seq, self.gaps.next());
-        if number >= self.told.full.saturating_add(window) {
-            return Arrival::Outside;
+        if number >= self.reported.full.saturating_add(window) {
+            return None;
         }
         self.since_full += 1;
         if number >= self.gaps.next() {
             self.estimate.on_packet(now, number);
         }
         if !self.gaps.on_packet(number) {
-            return Arrival::Duplicate;
+            return None;
         }
         // The end of what was sent in one go: its sender waits for nothing else. Of an equal that sends
         // larger packets than were agreed on, the largest is a full one.
         self.datagram = self.datagram.max(len);
         self.due_now |= len < self.datagram;
-        Arrival::New(number)
+        Some(number)
     }
 
     /// The peer gives up `first..=last`; returns what is not waited for any more. Of several the last
@@ -142,7 +137,7 @@ impl Receiver {
     pub(super) fn on_drop(&mut self, first: u32, last: u32, window: u64) -> Option<Range<u64>> {
         let first = seq::expand(first, self.gaps.next());
         let last = seq::expand(last, self.gaps.next());
-        if last >= self.told.full.saturating_add(window) {
+        if last >= self.reported.full.saturating_add(window) {
             return None;
         }
         let end = if first == last { last + 1 } else { last };
@@ -154,37 +149,37 @@ impl Receiver {
 
     /// The peer has seen acknowledgement `number`; the round trip that took.
     pub(super) fn on_ack2(&mut self, now: Instant, number: u32) -> Option<Duration> {
-        let index = self.told.history.iter().position(|h| h.0 == number)?;
-        let (_, upto, sent) = self.told.history[index];
-        self.told.history.drain(..=index);
-        self.told.confirmed = self.told.confirmed.max(upto);
+        let index = self.reported.history.iter().position(|h| h.0 == number)?;
+        let (_, upto, sent) = self.reported.history[index];
+        self.reported.history.drain(..=index);
+        self.reported.confirmed = self.reported.confirmed.max(upto);
         Some(now.since(sent)).filter(|d| !d.is_zero())
     }
 
-    /// The reader made room: a sender that was held up is told.
+    /// The reader made room: a sender that was held up is to know.
     pub(super) fn on_room(&mut self, window: u64) {
-        let told = self.told.window;
-        if told != u64::MAX && told < 64 && window >= told.saturating_mul(4) {
+        let known = self.reported.window;
+        if known < 64 && window >= known.saturating_mul(4) {
             self.due_now = true;
         }
     }
 
     /// When a full acknowledgement is due by the clock, if there is anything to say.
-    fn ack_at(&self, rtt: &RoundTrip) -> Option<Instant> {
+    fn ack_at(&self, rtt: &Rtt) -> Option<Instant> {
         let prefix = self.prefix();
-        let timer = self.told.at + SYN;
-        if prefix > self.told.full {
+        let timer = self.reported.at + SYN;
+        if prefix > self.reported.full {
             Some(timer)
-        } else if prefix > self.told.confirmed {
-            let since = self.told.long_at.unwrap_or(self.told.at);
-            Some(timer.max(since + rtt.patience()))
+        } else if prefix > self.reported.confirmed {
+            let since = self.reported.long_at.unwrap_or(self.reported.at);
+            Some(timer.max(since + rtt::patience(rtt)))
         } else {
             None
         }
     }
 
     /// When to look again.
-    pub(super) fn deadline(&self, rtt: &RoundTrip) -> Option<Instant> {
+    pub(super) fn deadline(&self, rtt: &Rtt) -> Option<Instant> {
         if self.due_now || self.gaps.has_fresh() {
             return Some(Instant::EPOCH);
         }
@@ -192,37 +187,29 @@ impl Receiver {
             Behaviour::Libudt => at.max(self.arrived_at + LAZY),
             Behaviour::Fixed => at,
         });
-        let nak = self.repeat_at(rtt);
+        let nak = self.gaps.due(rtt::patience(rtt) + SYN);
         [ack, nak].into_iter().flatten().min()
     }
 
-    fn repeat_at(&self, rtt: &RoundTrip) -> Option<Instant> {
-        self.gaps.due(rtt.patience() + SYN)
-    }
-
     /// The acknowledgement to send now, with room for `window` more packets.
-    pub(super) fn ack(
-        &mut self,
-        now: Instant,
-        window: u64,
-        rtt: &RoundTrip,
-    ) -> Option<Control<'static>> {
+    pub(super) fn ack(&mut self, now: Instant, window: u64, rtt: &Rtt) -> Option<Control<'static>> {
         let prefix = self.prefix();
         let timely = self.behaviour == Behaviour::Fixed || now >= self.arrived_at + LAZY;
         let by_clock = timely && self.ack_at(rtt).is_some_and(|at| at <= now);
         if std::mem::take(&mut self.due_now) || by_clock {
-            let quiet = prefix == self.told.confirmed && window <= self.told.window;
+            let quiet = prefix == self.reported.confirmed && window <= self.reported.window;
             if !quiet {
                 return Some(self.full(now, prefix, window, rtt));
             }
         }
         if self.since_full >= LIGHT * (self.lights + 1) {
             self.lights = self.since_full / LIGHT;
-            if prefix > self.told.any || self.behaviour == Behaviour::Libudt {
-                self.told.any = prefix;
+            if prefix > self.reported.any || self.behaviour == Behaviour::Libudt {
+                self.reported.any = prefix;
+                let next = seq::wrap(prefix);
                 return Some(Control::Ack {
                     number: 0,
-                    next: seq::wrap(prefix),
+                    next,
                     state: None,
                 });
             }
@@ -230,36 +217,26 @@ impl Receiver {
         None
     }
 
-    fn full(
-        &mut self,
-        now: Instant,
-        prefix: u64,
-        window: u64,
-        rtt: &RoundTrip,
-    ) -> Control<'static> {
-        let told = &mut self.told;
-        let long = told.long_at.is_none_or(|at| now.since(at) > SYN);
+    fn full(&mut self, now: Instant, prefix: u64, window: u64, rtt: &Rtt) -> Control<'static> {
+        let reported = &mut self.reported;
+        let long = reported.long_at.is_none_or(|at| now.since(at) > SYN);
         if long {
-            told.long_at = Some(now);
+            reported.long_at = Some(now);
         }
-        told.number = if told.number == seq::MAX {
-            0
-        } else {
-            told.number + 1
-        };
-        (told.full, told.any, told.window, told.at) = (prefix, prefix, window, now);
-        if told.history.len() == HISTORY {
-            told.history.pop_front();
+        reported.number = (reported.number + 1) & seq::MAX;
+        (reported.full, reported.any, reported.window, reported.at) = (prefix, prefix, window, now);
+        if reported.history.len() == HISTORY {
+            reported.history.pop_front();
         }
-        told.history.push_back((told.number, prefix, now));
+        reported.history.push_back((reported.number, prefix, now));
         (self.since_full, self.lights) = (0, 0);
-        let (rtt_us, var_us) = rtt.words();
+        let [rtt_us, var_us] = rtt::words(rtt);
         let speed = long.then(|| AckSpeed {
             arrival: self.estimate.arrival(),
             capacity: self.estimate.capacity(),
         });
         Control::Ack {
-            number: told.number,
+            number: reported.number,
             next: seq::wrap(prefix),
             state: Some(AckState {
                 rtt_us,
@@ -270,27 +247,18 @@ impl Receiver {
         }
     }
 
-    /// Writes what is missing and has not been told, or not for long, into `list`; returns its length.
-    pub(super) fn nak(&mut self, now: Instant, rtt: &RoundTrip, list: &mut [u8; MAX_NAK]) -> usize {
-        let mut due: Vec<Range<u64>> = Vec::new();
-        let pause = rtt.patience() + SYN;
-        while due.len() < MAX_NAK / 8
-            && let Some(range) = self.gaps.take_due(now, pause)
-        {
-            due.push(range);
-        }
-        while due.len() < MAX_NAK / 8
-            && let Some(range) = self.gaps.take_fresh()
-        {
-            due.push(range);
-        }
+    /// Writes what is missing and has not been reported, or not for long, into `list`; returns its length.
+    pub(super) fn nak(&mut self, now: Instant, rtt: &Rtt, list: &mut [u8; MAX_NAK]) -> usize {
+        let (gaps, pause) = (&mut self.gaps, rtt::patience(rtt) + SYN);
+        let next = || gaps.take_due(now, pause).or_else(|| gaps.take_fresh());
+        let mut due: Vec<_> = std::iter::from_fn(next).take(MAX_NAK / 8).collect();
         due.sort_unstable_by_key(|range| range.start);
         let mut w = Writer::new(list);
         for range in due {
             for run in self.gaps.within(range).collect::<Vec<_>>() {
                 let (first, last) = (seq::wrap(run.start), seq::wrap(run.end - 1));
                 if put_run(&mut w, first, last).is_err() {
-                    // Told with the next list.
+                    // Reported with the next list.
                     self.gaps.put_back(run);
                 } else if self.behaviour == Behaviour::Fixed {
                     self.gaps.on_reported(now, run);

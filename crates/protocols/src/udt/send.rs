@@ -12,8 +12,9 @@ use std::{collections::VecDeque, ops::Range, time::Duration};
 
 use farhaul_core::{
     congestion::{CongestionController, ReceiverRates},
-    send::{Acked, Flight, Permit, State},
-    stats::{Stats, Why},
+    path::Rtt,
+    send::{Acked, Flight, Permit},
+    stats::Why,
     time::Instant,
     units::Rate,
 };
@@ -22,26 +23,13 @@ use super::{
     Behaviour,
     config::UdtConfig,
     outflow::{Outflow, Piece},
-    rtt::RoundTrip,
-    seq,
+    rtt, seq,
 };
 
 /// Rate control and acknowledgement period.
 pub(super) const SYN: Duration = Duration::from_millis(10);
 
-/// What the peer said that cannot be: it acknowledged or missed what was never sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NeverSent;
-
-/// A packet's data.
-#[derive(Clone, Copy, Debug, Default)]
-struct Packet {
-    piece: Piece,
-    /// Its message is given up.
-    dropped: bool,
-}
-
-type Sent = farhaul_core::send::Sent<Packet>;
+type Sent = farhaul_core::send::Sent<Piece>;
 
 /// Silence and overdue repairs.
 #[derive(Clone, Copy, Debug)]
@@ -49,10 +37,10 @@ struct Clocks {
     progress_at: Instant,
     backoff: u32,
     /// Of what is below it is known whether it arrived.
-    told_below: u64,
+    reported_below: u64,
     /// Packets sent again where a repair is overdue, and the last at which that was so.
     stride: u64,
-    revisited: u64,
+    overdue: u64,
 }
 
 /// A message that will not be completed: its number, its first and last packet given up.
@@ -61,8 +49,9 @@ pub(super) type GivenUp = (u32, u64, u64);
 /// The sending half of a session.
 pub(super) struct Sender {
     behaviour: Behaviour,
-    flight: Flight<Packet>,
+    pub(super) flight: Flight<Piece>,
     pub(super) out: Outflow,
+    pub(super) rtt: Rtt,
     /// The next packet is the second of a probe pair.
     pair_due: bool,
     /// Packets beyond the last acknowledged that the peer takes.
@@ -72,10 +61,11 @@ pub(super) struct Sender {
     confirmed: u64,
     /// What the receiver measured last.
     rates: ReceiverRates,
-    /// What acknowledgements have told that the law does not know yet.
+    /// What was acknowledged and the law does not know yet.
     pending: Acked,
     clocks: Clocks,
-    given_up: VecDeque<GivenUp>,
+    /// Messages to tell the peer not to wait for.
+    pub(super) given_up: VecDeque<GivenUp>,
 }
 
 impl Sender {
@@ -90,6 +80,7 @@ impl Sender {
             behaviour: config.behaviour,
             flight,
             out: Outflow::new(config.framing),
+            rtt: rtt::guess(config.behaviour, None),
             pair_due: false,
             peer_window: 0,
             confirmed: 0,
@@ -101,45 +92,50 @@ impl Sender {
             clocks: Clocks {
                 progress_at: now,
                 backoff: 0,
-                told_below: 0,
+                reported_below: 0,
                 stride: 1,
-                revisited: 0,
+                overdue: 0,
             },
             given_up: VecDeque::new(),
         }
     }
 
     /// The connection is made: packets of `datagram` bytes of UDP payload, numbered from `isn`, of
-    /// which the peer takes `window`.
+    /// which the peer takes `window`. An answer took `rtt`.
     pub(super) fn start(
         &mut self,
         now: Instant,
         (isn, datagram, window): (u32, u32, u32),
-        rtt: &RoundTrip,
+        rtt: Option<Duration>,
     ) {
         let first = seq::initial(isn);
         self.flight.begin_at(first);
         self.confirmed = first;
         self.flight.path.datagram = datagram;
         self.peer_window = window.into();
-        self.see(rtt);
+        self.rtt = rtt::guess(self.behaviour, rtt);
+        self.show_rtt();
         self.flight.start(now);
     }
 
-    /// The law sees this round trip.
-    fn see(&mut self, rtt: &RoundTrip) {
-        self.flight.path.srtt = rtt.smoothed();
-        self.flight.path.min_rtt = rtt.min().unwrap_or_else(|| rtt.smoothed());
+    /// A round trip took `sample`.
+    pub(super) fn on_rtt(&mut self, now: Instant, sample: Duration) {
+        self.rtt.update(now, sample.max(Duration::from_micros(1)));
+        self.show_rtt();
     }
 
-    /// The oldest number that is not acknowledged; the next one if all are.
-    const fn first(&self) -> u64 {
-        self.flight.log().first()
+    fn show_rtt(&mut self) {
+        self.flight.path.srtt = self.rtt.smoothed();
+        self.flight.path.min_rtt = self.least_rtt();
     }
 
-    /// The number of the next new packet.
-    const fn next(&self) -> u64 {
-        self.flight.log().next()
+    fn least_rtt(&self) -> Duration {
+        self.rtt.min_ever().unwrap_or(self.rtt.smoothed())
+    }
+
+    /// The numbers that are neither acknowledged nor unsent.
+    const fn outstanding(&self) -> Range<u64> {
+        self.flight.log().first()..self.flight.log().next()
     }
 
     fn get(&self, number: u64) -> Option<&Sent> {
@@ -165,41 +161,36 @@ impl Sender {
     pub(super) fn permit(&mut self, now: Instant) -> Permit {
         let permit = self.flight.permit(now, self.may_send_new());
         match permit {
-            Permit::Hold(Why::Application) => self.flight.delivery.app_limited(self.next()),
-            Permit::Hold(Why::Pacing) if self.pair_due && !self.has_repairs() => {
-                return Permit::Send { bytes: 1 };
+            Permit::Hold(Why::Application) => {
+                let next = self.flight.log().next();
+                self.flight.delivery.app_limited(next);
             }
+            Permit::Hold(Why::Pacing) if self.is_pair_due() => return Permit::Send { bytes: 1 },
             _ => {}
         }
         permit
     }
 
-    /// When pacing lets the next packet go.
-    pub(super) fn wake(&self) -> Option<Instant> {
-        self.flight.governor.wake()
-    }
-
-    /// The smallest number to be sent again, with what it carried. Messages whose time is over are
-    /// given up instead.
-    pub(super) fn next_repair(&mut self, now: Instant) -> Option<(u64, Piece)> {
-        while let Some((number, packet)) = self.flight.next_lost() {
-            let piece = packet.piece;
-            if packet.dropped || piece.expires.is_some_and(|at| at <= now) {
-                self.give_up(number, piece.message);
-                continue;
+    /// What goes next, with at most `max` bytes of data if it is new. Messages whose time is over are
+    /// given up instead of sent again.
+    pub(super) fn next_packet(&mut self, now: Instant, max: u32) -> Option<(u64, Piece)> {
+        while let Some((number, piece)) = self.flight.next_lost() {
+            if piece.expires.is_none_or(|at| at > now) {
+                return Some((number, piece));
             }
-            return Some((number, piece));
+            self.give_up(number, piece.message);
         }
-        None
+        self.may_send_new().ok()?;
+        Some((self.flight.log().next(), self.out.next(max)?))
     }
 
     /// Gives up the message of packet `first`, from it to its last packet sent.
     fn give_up(&mut self, first: u64, message: u32) {
         let mut last = first;
         while let Some(sent) = self.flight.get_mut(last)
-            && sent.content.piece.message == message
+            && sent.content.message == message
         {
-            sent.content.dropped = true;
+            sent.content.expires = Some(Instant::EPOCH);
             last += 1;
         }
         self.flight.unmark(first..last);
@@ -210,90 +201,34 @@ impl Sender {
         }
     }
 
-    /// The last packet of a message that is given up is to be named by itself.
-    pub(super) fn give_up_last(&mut self, message: u32, last: u64) {
-        self.given_up.push_front((message, last, last));
-    }
-
-    /// A message to tell the peer not to wait for.
-    pub(super) fn take_given_up(&mut self) -> Option<GivenUp> {
-        self.given_up.pop_front()
-    }
-
-    /// The next new packet of at most `max` bytes of data, if the windows allow it.
-    pub(super) fn next_new(&mut self, max: u32) -> Option<(u64, Piece)> {
-        self.may_send_new().ok()?;
-        Some((self.next(), self.out.next(max)?))
-    }
-
-    /// Something is to be sent again.
-    pub(super) fn has_repairs(&self) -> bool {
-        self.flight.has_lost()
-    }
-
     /// Packet `number` leaves with `wire` bytes of UDP payload.
     pub(super) fn sent(&mut self, now: Instant, number: u64, piece: Piece, wire: u32) {
-        let len = u64::from(piece.len);
-        if number < self.next() {
-            self.flight.resend(now, number);
-            self.flight.count.repaired += len;
-            self.flight.count.retransmits += 1;
-            return;
-        }
         if self.is_idle() {
             self.clocks.progress_at = now;
         }
-        self.flight.count.data_sent += len;
-        self.pair_due = number.is_multiple_of(16);
-        let packet = Packet {
-            piece,
-            dropped: false,
-        };
-        self.flight.push(now, packet, wire, State::Outstanding);
-    }
-
-    /// A batch of `bytes` left.
-    pub(super) fn batch_sent(&mut self, now: Instant, bytes: u64, rtt: &RoundTrip) {
-        self.see(rtt);
-        self.flight.batch_sent(now, bytes, !self.out.is_ready());
+        if number == self.flight.log().next() {
+            self.pair_due = number.is_multiple_of(16);
+        }
+        self.flight.send(now, number, piece, (piece.len, wire));
     }
 
     /// The second packet of a pair should be in the batch that ends with the first.
-    pub(super) const fn is_pair_due(&self) -> bool {
-        self.pair_due
+    pub(super) fn is_pair_due(&self) -> bool {
+        self.pair_due && !self.flight.has_lost()
+    }
+
+    /// A batch of `bytes` left.
+    pub(super) fn batch_sent(&mut self, now: Instant, bytes: u64) {
+        self.flight.batch_sent(now, bytes, !self.out.is_ready());
     }
 
     /// Everything given has been acknowledged, and in full.
     pub(super) fn delivered_all(&self) -> bool {
-        self.is_idle() && self.out.is_empty() && self.confirmed == self.next()
+        self.is_idle() && self.out.is_empty() && self.confirmed == self.flight.log().next()
     }
 
     /// Nothing is unacknowledged.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(super) const fn is_idle(&self) -> bool {
         self.flight.log().is_empty()
-    }
-
-    /// The numbers that are neither acknowledged nor unsent.
-    fn outstanding(&self) -> Range<u64> {
-        self.first()..self.next()
-    }
-
-    /// Why the session must end, if the law has failed.
-    pub(super) fn failure(&self) -> Option<String> {
-        self.flight.governor.failure()
-    }
-
-    /// The law's own timer.
-    pub(super) fn tick(&mut self, now: Instant) {
-        self.flight.governor.on_timer(now);
-    }
-
-    pub(super) fn next_tick(&self) -> Option<Instant> {
-        self.flight.governor.next_tick()
-    }
-
-    /// Adds this half's counters.
-    pub(super) fn fill_stats(&self, stats: &mut Stats) {
-        self.flight.fill_stats(stats);
     }
 }

@@ -1,51 +1,42 @@
-//! What is one connection? The opening, the two halves and the payload's meaning, joined. `hear` takes
-//! what arrives, `say` writes what leaves; this file holds the state, the clock and the application's
-//! side.
+//! What is one connection? The opening, the two halves and the payload's meaning, joined: the part of a
+//! [`Carrier`](farhaul_core::shell::Carrier)'s session that is UDT's. `recv` takes what arrives, `send` writes
+//! what leaves; this file holds the state, the clock and the application's side.
 
-mod hear;
-mod say;
+mod recv;
+mod send;
 
-use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use farhaul_core::{
+    closing::{Cause, Closing},
+    codec::{NoRoom, Writer},
     congestion::CongestionController,
-    datagram::{Received, Transmit, TxBuf},
-    live::Alive,
-    protocol::{CloseReason, Event, Session, Turn},
-    send::STREAM,
+    life::Life,
+    protocol::CloseReason,
+    send::Permit,
+    session::{AppSide, earliest},
+    shell::{Connection, Packet, Refusal, SessionState},
     stats::{Stats, Why},
-    store::{Extent, ObjectId},
+    store::ObjectId,
     time::Instant,
 };
 
 use super::{
-    Framing, UdtConfig,
+    Behaviour, Framing, UdtConfig,
     inflow::{Inflow, RECORD},
-    life::{Life, Silence},
+    liveness::{Liveness, Silence},
     opening::{Agreed, Opening},
-    recv::Receiver,
-    rtt::RoundTrip,
-    send::Sender,
+    recv::{MAX_NAK, Receiver},
+    send::{SYN, Sender},
     seq,
-    wire::{HEADER, Handshake, OVERHEAD, Request},
+    wire::{Control, HEADER, Handshake, OVERHEAD, Packet as Wire, Request, decode},
 };
 
 /// How long a listener's session keeps its own data back while nothing came from the client: libudt's
 /// client loses what arrives before it has entered the new socket into its table.
 const HOLD: Duration = Duration::from_millis(20);
-/// Answers to acknowledgements that wait to be sent.
-const MAX_ACK2: usize = 64;
 /// Bytes of a shutdown's text.
-const MAX_WORDS: usize = 400;
-
-/// How a session begins.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Begun {
-    /// It asks: a client, or one of two equals.
-    Asking,
-    /// A listener made it.
-    Accepted(Agreed),
-}
+const MAX_TEXT: usize = 400;
 
 /// What there is once the connection is made.
 #[derive(Debug)]
@@ -62,86 +53,62 @@ struct Link {
     hold: Option<Instant>,
 }
 
-/// Small things waiting to be said.
-#[derive(Debug, Default)]
-struct Todo {
-    answer: Option<Handshake>,
-    ack2: VecDeque<u32>,
-    keep_alive: bool,
-    /// The application gave something that has not been announced as delivered.
-    undelivered: bool,
-}
-
-/// A session of UDT.
-pub(super) struct UdtSession {
+/// UDT's part of a session.
+pub(super) struct UdtConnection {
     config: Arc<UdtConfig>,
     started: Instant,
-    peer: SocketAddr,
     ours: Handshake,
     opening: Option<Opening>,
     link: Option<Link>,
     sender: Sender,
-    rtt: RoundTrip,
-    life: Life,
-    todo: Todo,
-    /// Why data was held back last.
-    held: Option<Why>,
-    extents: Vec<Extent>,
-    events: VecDeque<Event>,
-    stats: Stats,
-    now: Instant,
-    /// Kept as long as the session lives, so that its factory can tell.
-    #[expect(dead_code, reason = "held, not read")]
-    alive: Alive,
+    liveness: Liveness,
+    /// Data packets of the batch that arrives.
+    arrived: u64,
+    /// Small packets that are due.
+    answer: Option<Handshake>,
+    ack2: VecDeque<u32>,
+    keep_alive: bool,
 }
 
-impl UdtSession {
-    pub(super) fn new(
+impl UdtConnection {
+    /// Asks with `ours`: a client, or one of two equals.
+    pub(super) fn asking(
         config: Arc<UdtConfig>,
         law: Box<dyn CongestionController>,
-        (now, peer, alive): (Instant, SocketAddr, Alive),
+        now: Instant,
         ours: Handshake,
-        begun: Begun,
     ) -> Self {
-        let sender = Sender::new(&config, law, now);
         let limit = match ours.request {
-            Request::Rendezvous => config.answer * 10,
+            Request::RENDEZVOUS => config.answer * 10,
             _ => config.answer,
         };
-        let mut session = Self {
-            rtt: RoundTrip::new(config.behaviour, None),
-            life: Life::new(config.behaviour, now),
+        Self {
+            sender: Sender::new(&config, law, now),
+            liveness: Liveness::new(config.behaviour, now),
             config,
             started: now,
-            peer,
             ours,
-            opening: None,
+            opening: Some(Opening::new(now, ours, limit)),
             link: None,
-            sender,
-            todo: Todo::default(),
-            held: None,
-            extents: Vec::new(),
-            events: VecDeque::new(),
-            stats: Stats::default(),
-            now,
-            alive,
-        };
-        match begun {
-            Begun::Asking => session.opening = Some(Opening::new(now, ours, limit)),
-            Begun::Accepted(agreed) => {
-                session.todo.answer = Some(ours);
-                session.open(now, agreed, Some(now + HOLD));
-            }
+            arrived: 0,
+            answer: None,
+            ack2: VecDeque::new(),
+            keep_alive: false,
         }
-        session
+    }
+
+    /// A listener's end of what was `agreed`; it answers what it was asked.
+    pub(super) fn answering(mut self, now: Instant, agreed: Agreed, app: &mut AppSide) -> Self {
+        self.answer = Some(self.ours);
+        self.open(now, agreed, Some(now + HOLD), app);
+        self
     }
 
     /// The connection is made.
-    fn open(&mut self, now: Instant, agreed: Agreed, hold: Option<Instant>) {
-        let took = self.opening.take().and_then(|o| o.rtt());
+    fn open(&mut self, now: Instant, agreed: Agreed, hold: Option<Instant>, app: &mut AppSide) {
+        let took = self.opening.take().and_then(|opening| opening.rtt);
         let took = took.map(|t| t.max(Duration::from_micros(100)));
-        self.rtt = RoundTrip::new(self.config.behaviour, took);
-        // An equal that has not heard what was agreed sends packets of the size that it was told first.
+        // An equal that does not know yet what was agreed sends packets of the size that it knew first.
         let most = if self.config.rendezvous {
             self.ours.mss
         } else {
@@ -161,149 +128,184 @@ impl UdtSession {
             hold,
         });
         let numbers = (self.ours.isn, datagram, agreed.window);
-        self.sender.start(now, numbers, &self.rtt);
-        self.life.heard(now);
-        self.events.push_back(Event::Connected { peer_key: None });
+        self.sender.start(now, numbers, took);
+        self.liveness.on_heard(now);
+        app.connected(None);
     }
 
-    /// Bytes of data in a full packet.
-    fn room(&self) -> u32 {
+    fn on_link_timers(&mut self, now: Instant) -> Result<(), CloseReason> {
+        self.sender.send_again(now);
+        self.sender.flight.governor.on_timer(now);
+        match self.liveness.check(now, &self.sender.rtt) {
+            Some(Silence::Dead) => return Err(CloseReason::TimedOut),
+            Some(Silence::Expired(_)) if self.sender.is_idle() => self.keep_alive = true,
+            Some(Silence::Expired(n)) => {
+                self.sender.expire(now, n);
+                // The fixed sender has its own repeats; this only asks for a sign of life.
+                self.keep_alive = !self.sender.flight.has_lost();
+            }
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+impl Connection for UdtConnection {
+    const CONTROL: usize = HEADER + MAX_NAK;
+
+    fn shape(&self) -> (usize, usize) {
         let record = match self.config.framing {
             Framing::Records => RECORD,
             Framing::Stream | Framing::Messages { .. } => 0,
         };
         let datagram = self.link.as_ref().map_or(0, |link| link.datagram);
-        u32::try_from(datagram.saturating_sub(HEADER + record)).unwrap_or(0)
+        (datagram, HEADER + record)
     }
 
-    /// Ends the session for `reason`; the peer is told unless it is gone.
-    fn fail(&mut self, now: Instant, reason: CloseReason) {
-        if !self.life.is_open() {
-            return;
-        }
-        let words = match &reason {
-            CloseReason::Local { code, text } => Some((*code, text.as_str())),
-            CloseReason::Store(text) | CloseReason::Protocol(text) => {
-                Some((u32::MAX, text.as_str()))
+    fn on_datagram(
+        &mut self,
+        now: Instant,
+        state: &mut SessionState,
+        datagram: &[u8],
+        at: usize,
+    ) -> Result<(), Refusal> {
+        match decode(datagram)? {
+            Wire::Data(header, payload) if header.to == self.ours.id => {
+                self.meet_early(now, &mut state.app);
+                self.on_data(now, state, &header, payload, at)?;
             }
-            _ => None,
+            Wire::Control(to, Control::Handshake(theirs)) if to == self.ours.id || to == 0 => {
+                self.on_handshake(now, &mut state.app, &theirs)?;
+            }
+            Wire::Control(to, control) if to == self.ours.id => {
+                if control == Control::KeepAlive {
+                    self.meet_early(now, &mut state.app);
+                }
+                if matches!(control, Control::Ack { .. } | Control::Nak(_)) {
+                    state.app.stats.feedback_received += datagram.len() as u64;
+                }
+                self.on_control(now, &mut state.app, control)?;
+            }
+            _ => return Err(Refusal::Drop),
+        }
+        self.liveness.on_heard(now);
+        Ok(())
+    }
+
+    fn batch_received(&mut self, now: Instant) {
+        let arrived = std::mem::take(&mut self.arrived);
+        if let Some(link) = &mut self.link {
+            link.receiver.on_batch(now, arrived, &self.sender.rtt);
+        }
+    }
+
+    fn poll_control(
+        &mut self,
+        now: Instant,
+        state: &mut SessionState,
+        w: &mut Writer<'_>,
+    ) -> Result<bool, NoRoom> {
+        let mut list = [0; MAX_NAK];
+        let asked = self.opening.as_mut().and_then(|opening| opening.ask(now));
+        let asked = asked.map(|(to, ask)| (to, Control::Handshake(ask)));
+        let Some((to, control)) = asked.or_else(|| self.next_control(now, &mut list)) else {
+            return Ok(false);
         };
-        let body = words.filter(|_| self.link.is_some()).map(|(code, text)| {
-            let mut body = code.to_be_bytes().to_vec();
-            if code != 0 {
-                let end = text.floor_char_boundary(MAX_WORDS);
-                body.extend(&text.as_bytes()[..end]);
-                body.resize(body.len().next_multiple_of(4), 0);
-            }
-            body
-        });
-        self.life.end(now, &self.rtt, body);
-        self.stats.held.set(now, None);
-        self.events.push_back(Event::Closed(reason));
+        control.encode(to, w)?;
+        if matches!(control, Control::Ack { .. } | Control::Nak(_)) {
+            state.app.stats.feedback_sent += w.len() as u64;
+        }
+        self.liveness.on_sent(now);
+        Ok(true)
     }
 
-    /// Tells the application when all it gave has arrived.
-    fn settle(&mut self) {
-        if self.todo.undelivered && self.sender.delivered_all() {
-            self.todo.undelivered = false;
-            self.events.push_back(Event::Delivered);
+    fn close(&mut self, now: Instant, life: &mut Life<Closing>, reason: &CloseReason) {
+        let closing = Closing::of(reason).filter(|_| self.link.is_some());
+        let rtt = self.sender.rtt.smoothed().min(Duration::from_millis(500));
+        life.close(now, closing, rtt + SYN);
+        if self.config.behaviour == Behaviour::Libudt {
+            life.answer_close(now);
         }
     }
 
-    fn on_opening_timer(&mut self, now: Instant) {
-        let Some(opening) = &self.opening else {
-            return;
+    fn write_close(&mut self, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let code = match close.cause {
+            Cause::Application => close.code,
+            _ => u32::MAX,
         };
-        if now >= opening.gives_up_at() {
-            let reason = if opening.heard() {
-                CloseReason::Unfinished
-            } else {
-                CloseReason::NoAnswer
-            };
-            self.fail(now, reason);
+        // It means nothing to libudt.
+        let mut body = code.to_be_bytes().to_vec();
+        if code != 0 {
+            let end = close.text.floor_char_boundary(MAX_TEXT);
+            body.extend(&close.text.as_bytes()[..end]);
+            body.resize(body.len().next_multiple_of(4), 0);
         }
+        let to = self.link.as_ref().map_or(0, |link| link.peer);
+        Control::Shutdown(&body).encode(to, w)
     }
 
-    fn on_link_timers(&mut self, now: Instant) {
-        self.sender.send_again(now, &self.rtt);
-        self.sender.tick(now);
-        match self.life.check(now, &self.rtt) {
-            Some(Silence::Dead) => self.fail(now, CloseReason::TimedOut),
-            Some(Silence::Expired(_)) if self.sender.is_idle() => self.todo.keep_alive = true,
-            Some(Silence::Expired(n)) => {
-                self.sender.expire(now, n);
-                // The fixed sender has its own repeats; this only asks for a word.
-                self.todo.keep_alive = !self.sender.has_repairs();
-            }
-            None => {}
-        }
+    fn permit(&mut self, now: Instant) -> Permit {
+        let Some(link) = self
+            .link
+            .as_mut()
+            .filter(|l| l.hold.is_none_or(|at| at <= now))
+        else {
+            return Permit::Hold(Why::Handshake);
+        };
+        link.hold = None;
+        self.sender.permit(now)
     }
 
-    fn pacing(&self) -> Option<Instant> {
-        (self.held == Some(Why::Pacing)).then(|| self.sender.wake())?
-    }
-}
-
-impl Session for UdtSession {
-    fn handle_datagrams(&mut self, turn: &mut Turn<'_>, batch: Received<'_>) {
-        self.now = turn.now;
-        self.hear(turn, &batch);
+    fn extends_batch(&self) -> bool {
+        self.sender.is_pair_due()
     }
 
-    fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
-        let now = turn.now;
-        self.now = now;
-        if !self.life.is_open() {
-            return;
-        }
-        self.on_opening_timer(now);
-        if self.link.is_some() {
-            self.on_link_timers(now);
-        }
+    fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
+        let Some((number, piece)) = self.sender.next_packet(now, packet.room()) else {
+            return false;
+        };
+        self.fill(now, number, piece, packet)
+            .expect("a piece fits its packet");
+        self.sender.sent(now, number, piece, packet.wire());
+        true
     }
 
-    fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
-        self.now = turn.now;
-        if let Some(text) = self.sender.failure() {
-            self.fail(turn.now, CloseReason::Internal(text));
-        }
-        self.say(turn, out)
+    fn batch_sent(&mut self, now: Instant, bytes: u64) {
+        self.sender.batch_sent(now, bytes);
+        self.liveness.on_sent(now);
     }
 
-    fn poll_timeout(&self) -> Option<(Instant, Why)> {
-        if !self.life.is_open() {
-            return self.life.closing_at().map(|at| (at, Why::Liveness));
-        }
+    fn deadline(&self) -> Option<(Instant, Why)> {
         if let Some(opening) = &self.opening {
-            let at = opening.due().min(opening.gives_up_at());
-            return Some((at, Why::Handshake));
+            return Some((opening.due.min(opening.ends), Why::Handshake));
         }
-        let link = self.link.as_ref()?;
-        [
-            Some((self.life.deadline(&self.rtt), Why::Liveness)),
-            link.receiver
-                .deadline(&self.rtt)
-                .map(|at| (at, Why::Feedback)),
-            self.sender.again_at(&self.rtt).map(|at| (at, Why::Repair)),
-            self.sender.next_tick().map(|at| (at, Why::Law)),
-            self.pacing().map(|at| (at, Why::Pacing)),
-            link.hold.map(|at| (at, Why::Handshake)),
-        ]
-        .into_iter()
-        .flatten()
-        .min_by_key(|(at, _)| *at)
+        let (link, rtt) = (self.link.as_ref()?, &self.sender.rtt);
+        let named = |at: Option<Instant>, why| at.map(|at| (at, why));
+        earliest([
+            Some((self.liveness.deadline(rtt), Why::Liveness)),
+            named(link.receiver.deadline(rtt), Why::Feedback),
+            named(self.sender.again_at(), Why::Repair),
+            self.sender.flight.deadline(),
+            named(link.hold, Why::Handshake),
+        ])
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+    fn on_timer(&mut self, now: Instant) -> Result<(), CloseReason> {
+        match &self.opening {
+            Some(opening) if now < opening.ends => Ok(()),
+            Some(opening) if opening.answered => Err(CloseReason::Unfinished),
+            Some(_) => Err(CloseReason::NoAnswer),
+            None => self.on_link_timers(now),
+        }
     }
 
-    fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
-        // The last object number is the stream's.
-        if self.life.is_open() && object != STREAM && len > 0 {
-            self.sender.out.send(self.now, object, offset, len);
-            self.todo.undelivered = true;
-        }
+    fn failure(&self) -> Option<CloseReason> {
+        let failure = self.sender.flight.governor.failure();
+        failure.map(CloseReason::Internal)
+    }
+
+    fn send(&mut self, now: Instant, object: ObjectId, offset: u64, len: u64) {
+        self.sender.out.send(now, object, offset, len);
     }
 
     fn unsent(&self) -> u64 {
@@ -312,14 +314,10 @@ impl Session for UdtSession {
 
     fn cancel_unsent(&mut self) {
         self.sender.out.cancel_unsent();
-        self.settle();
     }
 
-    fn write(&mut self, bytes: &[u8]) {
-        if self.life.is_open() && !bytes.is_empty() {
-            self.sender.out.write(self.now, bytes);
-            self.todo.undelivered = true;
-        }
+    fn write(&mut self, now: Instant, bytes: &[u8]) {
+        self.sender.out.write(now, bytes);
     }
 
     fn unwritten(&self) -> usize {
@@ -334,26 +332,19 @@ impl Session for UdtSession {
         }
     }
 
+    fn is_delivered(&self) -> bool {
+        self.sender.delivered_all()
+    }
+
     /// As libudt, which does not look at such answers: two equals are hardly started at one instant, and
     /// a server that is started a moment later is found.
     fn ignores_port_unreachable(&self) -> bool {
         self.opening.is_some()
     }
 
-    fn close(&mut self, now: Instant, code: u32, text: &str) {
-        let text = text.to_owned();
-        self.fail(now, CloseReason::Local { code, text });
-    }
-
-    fn is_closed(&self) -> bool {
-        self.life.is_over()
-    }
-
-    fn stats(&self) -> Stats {
-        let mut stats = self.stats;
-        self.sender.fill_stats(&mut stats);
-        stats.rtt_min = self.rtt.min();
-        stats.rtt_smoothed = stats.rtt_min.map(|_| self.rtt.smoothed());
-        stats
+    fn fill_stats(&self, stats: &mut Stats) {
+        self.sender.flight.fill_stats(stats);
+        stats.rtt_min = self.sender.rtt.min_ever();
+        stats.rtt_smoothed = stats.rtt_min.map(|_| self.sender.rtt.smoothed());
     }
 }

@@ -26,67 +26,15 @@ const CONTROL: u32 = 1 << 31;
 /// Type of user-defined control packets.
 const USER: u32 = 0x7fff;
 
-/// Where a packet lies within its message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Position {
-    /// Neither the first nor the last.
-    Middle,
-    /// The last of several.
-    Last,
-    /// The first of several.
-    First,
-    /// The only one.
-    #[default]
-    Only,
-}
-
-impl Position {
-    const fn bits(self) -> u32 {
-        match self {
-            Self::Middle => 0,
-            Self::Last => 1,
-            Self::First => 2,
-            Self::Only => 3,
-        }
-    }
-
-    const fn from_bits(bits: u32) -> Self {
-        match bits & 3 {
-            0 => Self::Middle,
-            1 => Self::Last,
-            2 => Self::First,
-            _ => Self::Only,
-        }
-    }
-
-    /// The position of a packet that does or does not begin and end its message.
-    pub const fn new(first: bool, last: bool) -> Self {
-        match (first, last) {
-            (true, true) => Self::Only,
-            (true, false) => Self::First,
-            (false, true) => Self::Last,
-            (false, false) => Self::Middle,
-        }
-    }
-
-    /// Begins a message.
-    pub const fn is_first(self) -> bool {
-        matches!(self, Self::First | Self::Only)
-    }
-
-    /// Ends a message.
-    pub const fn is_last(self) -> bool {
-        matches!(self, Self::Last | Self::Only)
-    }
-}
-
 /// The header of a data packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
     /// Sequence number, 31 bits; counts packets.
     pub seq: u32,
-    /// Where it lies within its message.
-    pub position: Position,
+    /// It begins its message.
+    pub first: bool,
+    /// It ends its message.
+    pub last: bool,
     /// The message waits for those before it.
     pub in_order: bool,
     /// Message number, 29 bits.
@@ -100,11 +48,12 @@ pub struct DataHeader {
 impl DataHeader {
     /// Writes the 16 bytes.
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
-        w.u32(self.seq & super::seq::MAX)?;
-        let order = u32::from(self.in_order) << 29;
-        w.u32(self.position.bits() << 30 | order | self.message & super::seq::MAX_MESSAGE)?;
-        w.u32(self.timestamp)?;
-        w.u32(self.to)
+        let flags = [self.first, self.last, self.in_order];
+        let flags = flags
+            .into_iter()
+            .fold(0, |bits, flag| bits << 1 | u32::from(flag));
+        let message = flags << 29 | self.message & super::seq::MAX_MESSAGE;
+        w.words(&[self.seq & super::seq::MAX, message, self.timestamp, self.to])
     }
 }
 
@@ -148,8 +97,6 @@ pub enum Control<'a> {
     },
     /// Names missing packets.
     Nak(LossList<'a>),
-    /// Packets are delayed more and more; never sent by libudt.
-    Warning,
     /// Ends a connection. The body means nothing to libudt.
     Shutdown(&'a [u8]),
     /// Confirms an acknowledgement.
@@ -171,13 +118,8 @@ pub enum Control<'a> {
         /// Its error code.
         code: u32,
     },
-    /// A congestion control's own.
-    User {
-        /// Subtype.
-        subtype: u16,
-        /// Its words.
-        body: &'a [u8],
-    },
+    /// A warning of delays (4), which libudt never sends, or a congestion control's own: of this type.
+    Ignored(u32),
 }
 
 /// A datagram.
@@ -203,13 +145,14 @@ pub fn is_data(datagram: &[u8]) -> bool {
 /// Reads a datagram.
 pub fn decode(datagram: &[u8]) -> Result<Packet<'_>, DecodeError> {
     let mut r = Reader::new(datagram);
-    let (first, info, timestamp, to) = (r.u32()?, r.u32()?, r.u32()?, r.u32()?);
+    let [first, info, timestamp, to] = r.words()?;
     if first & CONTROL != 0 {
         return Ok(Packet::Control(to, control(first & !CONTROL, info, r)?));
     }
     let header = DataHeader {
         seq: first,
-        position: Position::from_bits(info >> 30),
+        first: info >> 31 == 1,
+        last: info >> 30 & 1 == 1,
         in_order: info >> 29 & 1 == 1,
         message: info & super::seq::MAX_MESSAGE,
         timestamp,
@@ -224,11 +167,10 @@ fn control(kind: u32, info: u32, mut r: Reader<'_>) -> Result<Control<'_>, Decod
         1 => Control::KeepAlive,
         2 => ack(info, r)?,
         3 => Control::Nak(LossList::new(r.rest())?),
-        4 => Control::Warning,
         5 => Control::Shutdown(r.rest()),
         6 => Control::Ack2 { number: info },
         7 => {
-            let (first, last) = (r.u32()?, r.u32()?);
+            let [first, last] = r.words()?;
             if (first | last) & CONTROL != 0 || super::seq::distance(first, last) < 0 {
                 return Err(DecodeError::Malformed("drop range"));
             }
@@ -240,14 +182,7 @@ fn control(kind: u32, info: u32, mut r: Reader<'_>) -> Result<Control<'_>, Decod
             }
         }
         8 => Control::PeerError { code: info },
-        USER => Control::User {
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "the low half is the subtype"
-            )]
-            subtype: kind as u16,
-            body: r.rest(),
-        },
+        kind @ (4 | USER) => Control::Ignored(kind),
         _ => return Err(DecodeError::Malformed("control type")),
     })
 }
@@ -262,18 +197,13 @@ fn ack(number: u32, mut r: Reader<'_>) -> Result<Control<'static>, DecodeError> 
     }
     let mut state = None;
     if words >= 4 {
-        let (rtt_us, var_us, window) = (r.u32()?, r.u32()?, r.u32()?);
-        let speed = if words >= 6 {
-            let (arrival, capacity) = (r.u32()?, r.u32()?);
-            Some(AckSpeed { arrival, capacity })
-        } else {
-            None
-        };
+        let [rtt_us, var_us, window] = r.words()?;
+        let speed = (words >= 6).then(|| r.words()).transpose()?;
         state = Some(AckState {
             rtt_us,
             var_us,
             window,
-            speed,
+            speed: speed.map(|[arrival, capacity]| AckSpeed { arrival, capacity }),
         });
     }
     Ok(Control::Ack {
@@ -290,34 +220,24 @@ impl Control<'_> {
             Self::KeepAlive => (1, 0),
             Self::Ack { number, .. } => (2, number),
             Self::Nak(_) => (3, 0),
-            Self::Warning => (4, 0),
             Self::Shutdown(_) => (5, 0),
             Self::Ack2 { number } => (6, number),
             Self::Drop { message, .. } => (7, message),
             Self::PeerError { code } => (8, code),
-            Self::User { .. } => (USER, 0),
+            Self::Ignored(kind) => (kind, 0),
         }
     }
 
     /// Writes the packet for socket `to`. An empty body is written as one zero word.
     pub fn encode(&self, to: u32, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         let (kind, info) = self.kind();
-        let subtype = match *self {
-            Self::User { subtype, .. } => u32::from(subtype),
-            _ => 0,
-        };
-        for word in [CONTROL | kind << 16 | subtype, info, 0, to] {
-            w.u32(word)?;
-        }
+        w.words(&[CONTROL | kind << 16, info, 0, to])?;
         match self {
             Self::Handshake(handshake) => handshake.encode(w),
             Self::Ack { next, state, .. } => put_ack(w, *next, state.as_ref()),
             Self::Nak(losses) => w.put(losses.bytes()),
-            Self::Drop { first, last, .. } => {
-                w.u32(*first)?;
-                w.u32(*last)
-            }
-            Self::User { body, .. } | Self::Shutdown(body) if !body.is_empty() => w.put(body),
+            Self::Drop { first, last, .. } => w.words(&[*first, *last]),
+            Self::Shutdown(body) if !body.is_empty() => w.put(body),
             _ => w.u32(0),
         }
     }
@@ -325,15 +245,11 @@ impl Control<'_> {
 
 fn put_ack(w: &mut Writer<'_>, next: u32, state: Option<&AckState>) -> Result<(), NoRoom> {
     w.u32(next)?;
-    let Some(state) = state else {
-        return Ok(());
-    };
-    w.u32(state.rtt_us)?;
-    w.u32(state.var_us)?;
-    w.u32(state.window)?;
-    if let Some(speed) = state.speed {
-        w.u32(speed.arrival)?;
-        w.u32(speed.capacity)?;
+    if let Some(state) = state {
+        w.words(&[state.rtt_us, state.var_us, state.window])?;
+        if let Some(speed) = state.speed {
+            w.words(&[speed.arrival, speed.capacity])?;
+        }
     }
     Ok(())
 }

@@ -13,8 +13,7 @@ use farhaul_core::{
 use farhaul_protocols::udt::{
     Behaviour, Framing, Udt, UdtConfig,
     wire::{
-        AckState, Control, DataHeader, Handshake, LossList, Packet, Position, Request, SocketType,
-        decode,
+        AckState, Control, DataHeader, Handshake, LossList, Packet, Request, SocketType, decode,
     },
 };
 use farhaul_testkit::{Admitted, Driver};
@@ -39,7 +38,7 @@ const ISN: u32 = 0x7fff_fff0;
 fn hello(request: Request, cookie: u32) -> Handshake {
     Handshake {
         version: 4,
-        socket: SocketType::Dgram,
+        socket: SocketType::DGRAM,
         isn: ISN,
         mss: 1_500,
         window: 1_000,
@@ -76,10 +75,10 @@ fn handshake(reply: &[u8]) -> Handshake {
 fn accepted(config: UdtConfig) -> End {
     let mut end = End::new(Udt::server(config));
     let ask = |h| bytes(0, &Control::Handshake(h));
-    let mut first = ask(hello(Request::Connect, 0));
+    let mut first = ask(hello(Request::CONNECT, 0));
     let reply = end.at.hear(end.now, peer(), &mut first).expect("a cookie");
     let cookie = handshake(&reply).cookie;
-    let again = ask(hello(Request::Response, cookie));
+    let again = ask(hello(Request::RESPONSE, cookie));
     let admitted = end.at.admit(end.now, peer(), &again);
     assert_eq!(admitted, Admitted::Session, "a right cookie is accepted");
     let id = end.at.id().expect("just made");
@@ -119,7 +118,8 @@ impl End {
         let mut datagram = vec![0; 16 + payload.len()];
         let header = DataHeader {
             seq,
-            position: Position::Only,
+            first: true,
+            last: true,
             in_order: false,
             message: 1,
             timestamp: 0,
@@ -160,13 +160,13 @@ fn an_equal_may_send_packets_as_large_as_it_was_told_first() {
         };
         assert_eq!(ours.mss, 9_000);
         let theirs = |request| Handshake {
-            socket: SocketType::Stream,
+            socket: SocketType::STREAM,
             ..hello(request, 0)
         };
-        let mut both = bytes(0, &Control::Handshake(theirs(Request::Rendezvous)));
+        let mut both = bytes(0, &Control::Handshake(theirs(Request::RENDEZVOUS)));
         both.extend(bytes(
             ours.id,
-            &Control::Handshake(theirs(Request::Response)),
+            &Control::Handshake(theirs(Request::RESPONSE)),
         ));
         let half = both.len() / 2;
         end.hear(peer(), &mut both[..half]);
@@ -192,8 +192,8 @@ fn an_equal_may_send_packets_as_large_as_it_was_told_first() {
 fn strangers_get_a_cookie_a_refusal_or_silence() {
     let mut udt = Udt::server(config(Behaviour::Libudt, Framing::Records)).unwrap();
     let now = Instant::from_nanos(1 << 40);
-    let cookie = handshake(&ask(&mut udt, now, peer(), hello(Request::Connect, 0)).1).cookie;
-    let right = hello(Request::Response, cookie);
+    let cookie = handshake(&ask(&mut udt, now, peer(), hello(Request::CONNECT, 0)).1).cookie;
+    let right = hello(Request::RESPONSE, cookie);
     let other: SocketAddr = "192.0.2.2:9000".parse().unwrap();
     let silent = |udt: &mut Udt, at, from, h| matches!(ask(udt, at, from, h).0, Accepted::Drop);
     assert!(silent(&mut udt, now, other, right), "another's cookie");
@@ -215,7 +215,7 @@ fn strangers_get_a_cookie_a_refusal_or_silence() {
         now,
         peer(),
         Handshake {
-            request: Request::Rendezvous,
+            request: Request::RENDEZVOUS,
             ..right
         }
     ));
@@ -225,7 +225,7 @@ fn strangers_get_a_cookie_a_refusal_or_silence() {
             ..right
         },
         Handshake {
-            socket: SocketType::Stream,
+            socket: SocketType::STREAM,
             ..right
         },
         Handshake { mss: 40, ..right },
@@ -237,7 +237,7 @@ fn strangers_get_a_cookie_a_refusal_or_silence() {
     ] {
         let (accepted, reply) = ask(&mut udt, now, peer(), bad);
         assert!(matches!(accepted, Accepted::Reply));
-        assert_eq!(handshake(&reply).request, Request::Rejected(1_002));
+        assert_eq!(handshake(&reply).request, Request::REJECTED);
     }
     let (first, _) = ask(&mut udt, now, peer(), right);
     let Accepted::Session(id, _session) = first else {

@@ -87,7 +87,11 @@ fn a_packet_has_headers_that_add_up_and_the_head_of_its_payload() {
     let ip = &body[20..53];
     assert_eq!(ip[..2], [0x45, 2]);
     assert_eq!(u16::from_be_bytes([ip[2], ip[3]]), 1_028);
-    assert_eq!(checksum(&ip[..20]), 0, "a good header sums to nothing");
+    assert_eq!(
+        internet_checksum(&ip[..20]),
+        0,
+        "a good header sums to nothing"
+    );
     assert_eq!(ip[12..20], [10, 99, 0, 1, 10, 99, 0, 2]);
     assert_eq!(u16::from_be_bytes([ip[20], ip[21]]), 20_000);
     assert_eq!(u16::from_be_bytes([ip[24], ip[25]]), 1_008);

@@ -6,27 +6,9 @@
 
 use std::ops::Range;
 
-use super::{BadPayload, Taken};
-use crate::udt::wire::{DataHeader, Position};
+use farhaul_core::recv::Slots;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Missing,
-    Here,
-    /// Handed on, or given up.
-    Done,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Slot {
-    state: State,
-    len: u16,
-    message: u32,
-    first: bool,
-    last: bool,
-    in_order: bool,
-}
+use crate::udt::wire::DataHeader;
 
 /// Puts packets in order.
 #[derive(Debug)]
@@ -35,214 +17,124 @@ pub(in crate::udt) struct Messages {
     whole: bool,
     payload: usize,
     limit: u64,
-    /// The first number not handed on.
-    base: u64,
-    /// One past the highest number here.
-    end: u64,
-    slots: Vec<Slot>,
-    bytes: Vec<u8>,
+    slots: Slots<DataHeader>,
     ready: Vec<u8>,
 }
 
 impl Messages {
-    pub(super) fn new(first: u64, payload: usize, limit: u64, whole: bool) -> Self {
+    pub(super) const fn new(first: u64, payload: usize, limit: u64, whole: bool) -> Self {
         Self {
             whole,
             payload,
             limit,
-            base: first,
-            end: first,
-            slots: Vec::new(),
-            bytes: Vec::new(),
+            slots: Slots::new(first, payload, limit),
             ready: Vec::new(),
         }
     }
 
-    fn index(&self, number: u64) -> usize {
-        usize::try_from(number).unwrap_or(usize::MAX) & self.slots.len().wrapping_sub(1)
-    }
-
-    fn slot(&self, number: u64) -> Slot {
-        if number < self.base || number >= self.end || self.slots.is_empty() {
-            return Slot::default();
-        }
-        self.slots[self.index(number)]
-    }
-
-    fn place(&self, number: u64) -> Range<usize> {
-        let at = self.index(number) * self.payload;
-        at..at + usize::from(self.slots[self.index(number)].len)
-    }
-
-    /// Makes slots up to `number`, which the window has allowed.
-    fn reach(&mut self, number: u64) {
-        let wanted = usize::try_from(number + 1 - self.base).unwrap_or(usize::MAX);
-        if wanted > self.slots.len() {
-            let n = wanted.next_power_of_two().max(64);
-            let mut slots = vec![Slot::default(); n];
-            let mut bytes = vec![0; n * self.payload];
-            for number in self.base..self.end {
-                let from = self.place(number);
-                let to = usize::try_from(number).unwrap_or(usize::MAX) & (n - 1);
-                slots[to] = self.slots[self.index(number)];
-                let at = to * self.payload;
-                bytes[at..at + from.len()].copy_from_slice(&self.bytes[from]);
-            }
-            (self.slots, self.bytes) = (slots, bytes);
-        }
-        // A slot that is used anew knows nothing of its last use.
-        for fresh in self.end..=number {
-            let index = self.index(fresh);
-            self.slots[index] = Slot::default();
-        }
-        self.end = self.end.max(number + 1);
-    }
-
+    /// Takes packet `number`, which was not taken before; true if there is more to read.
     pub(super) fn take(
         &mut self,
         number: u64,
         header: &DataHeader,
         payload: &[u8],
-    ) -> Result<Taken, BadPayload> {
+    ) -> Result<bool, &'static str> {
         if payload.len() > self.payload {
-            return Err(BadPayload("a packet longer than was agreed"));
+            return Err("a packet longer than was agreed");
         }
-        if number < self.base || number - self.base >= self.limit {
-            return Err(BadPayload("a message larger than the buffer"));
-        }
-        let mut taken = Taken {
-            data: payload.len() as u64,
-            ..Taken::default()
-        };
+        let index = self.slots.index(number);
+        let index = index.ok_or("a message larger than the buffer")?;
         let before = self.ready.len();
-        let alone = header.position == Position::Only;
-        if number == self.base && (!self.whole || alone) && self.end <= number + 1 {
+        let alone = header.first && header.last;
+        if index == 0 && self.slots.len() <= 1 && (!self.whole || alone) {
             // The common case: nothing waits, and nothing is waited for.
-            self.hand_on_direct(payload);
-            self.base = number + 1;
-            self.end = self.base;
+            self.begin(payload.len());
+            self.ready.extend(payload);
+            self.slots.finish(0);
         } else {
-            self.store(number, header, payload);
-            if self.whole {
-                self.complete(number);
+            self.slots.store(index, *header, payload);
+            // In the middle of what arrives in order there is nothing to find.
+            let inside = !header.last && index + 1 == self.slots.len();
+            if self.whole && !header.in_order && !inside {
+                self.hand_on_whole(index);
             }
-            self.advance();
         }
-        taken.readable = self.ready.len() > before;
-        Ok(taken)
+        self.advance();
+        Ok(self.ready.len() > before)
     }
 
-    fn hand_on_direct(&mut self, payload: &[u8]) {
+    /// `len` bytes are handed on next.
+    fn begin(&mut self, len: usize) {
         if self.whole {
-            let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-            self.ready.extend(len.to_be_bytes());
-        }
-        self.ready.extend(payload);
-    }
-
-    fn store(&mut self, number: u64, header: &DataHeader, payload: &[u8]) {
-        self.reach(number);
-        let index = self.index(number);
-        let at = index * self.payload;
-        self.bytes[at..at + payload.len()].copy_from_slice(payload);
-        self.slots[index] = Slot {
-            state: State::Here,
-            len: u16::try_from(payload.len()).unwrap_or(u16::MAX),
-            message: header.message,
-            first: header.position.is_first(),
-            last: header.position.is_last(),
-            in_order: header.in_order,
-        };
-    }
-
-    /// The packets of the message around `number`, if all are here.
-    fn whole_around(&self, number: u64) -> Option<Range<u64>> {
-        let message = self.slot(number).message;
-        let here = |n: u64| {
-            let slot = self.slot(n);
-            (slot.state == State::Here && slot.message == message).then_some(slot)
-        };
-        let mut start = number;
-        while !here(start)?.first {
-            start -= 1;
-        }
-        let mut last = number;
-        while !here(last)?.last {
-            last += 1;
-        }
-        Some(start..last + 1)
-    }
-
-    /// Hands on the message around `number` if it is whole and need not wait.
-    fn complete(&mut self, number: u64) {
-        let slot = self.slot(number);
-        // In the middle of what arrives in order there is nothing to find.
-        if slot.in_order || (!slot.last && number + 1 == self.end) {
-            return;
-        }
-        if let Some(range) = self.whole_around(number) {
-            self.hand_on(range);
-        }
-    }
-
-    fn hand_on(&mut self, range: Range<u64>) {
-        if self.whole {
-            let len: usize = range.clone().map(|n| usize::from(self.slot(n).len)).sum();
             let len = u32::try_from(len).unwrap_or(u32::MAX);
             self.ready.extend(len.to_be_bytes());
         }
-        for number in range {
-            let place = self.place(number);
-            self.ready.extend_from_slice(&self.bytes[place]);
-            let index = self.index(number);
-            self.slots[index].state = State::Done;
+    }
+
+    /// The packet is here, and of `message`.
+    fn is_of(&self, index: usize, message: u32) -> bool {
+        let header = self.slots.get(index);
+        header.is_some_and(|header| header.message == message)
+    }
+
+    /// Hands on the message around the packet at `index`, if all of it is here.
+    fn hand_on_whole(&mut self, index: usize) -> Option<()> {
+        let message = self.slots.get(index)?.message;
+        let part = |i| self.slots.get(i).filter(|part| part.message == message);
+        let (mut start, mut last) = (index, index);
+        while !part(start)?.first {
+            start = start.checked_sub(1)?;
+        }
+        while !part(last)?.last {
+            last += 1;
+        }
+        self.hand_on(start..last + 1);
+        Some(())
+    }
+
+    fn hand_on(&mut self, range: Range<usize>) {
+        let lens = range.clone().map(|index| self.slots.bytes(index).len());
+        self.begin(lens.sum());
+        for index in range {
+            self.ready.extend_from_slice(self.slots.bytes(index));
+            self.slots.finish(index);
         }
     }
 
-    /// Moves the base over what is done, handing on what waited for that.
+    /// Hands on what waited for what is done.
     fn advance(&mut self) {
-        while self.base < self.end {
-            let slot = self.slot(self.base);
-            match slot.state {
-                State::Done => self.base += 1,
-                State::Missing => return,
-                State::Here if !self.whole => self.hand_on(self.base..self.base + 1),
+        loop {
+            self.slots.trim();
+            let Some(first) = self.slots.get(0) else {
+                return;
+            };
+            if !self.whole {
+                self.hand_on(0..1);
+            } else if !first.first {
                 // The rest of a message whose first packet was given up.
-                State::Here if !slot.first => {
-                    let index = self.index(self.base);
-                    self.slots[index].state = State::Done;
-                }
-                State::Here => match self.whole_around(self.base) {
-                    Some(range) => self.hand_on(range),
-                    None => return,
-                },
+                self.slots.finish(0);
+            } else if self.hand_on_whole(0).is_none() {
+                return;
             }
         }
     }
 
+    /// The peer gave up `range`, of this message; true if there is more to read.
     pub(super) fn give_up(&mut self, range: Range<u64>, message: u32) -> bool {
         let before = self.ready.len();
-        let range = range.start.max(self.base)..range.end;
-        if range.is_empty() || range.end - self.base > self.limit {
+        let start = self.slots.index(range.start.max(self.slots.base()));
+        let last = self.slots.index(range.end.saturating_sub(1));
+        let (Some(mut start), Some(last)) = (start, last) else {
             return false;
-        }
-        self.reach(range.end - 1);
-        for number in range.clone() {
-            let index = self.index(number);
-            let slot = &mut self.slots[index];
-            if slot.state != State::Here || slot.message == message {
-                slot.state = State::Done;
+        };
+        for index in start..=last {
+            if self.slots.get(index).is_none() || self.is_of(index, message) {
+                self.slots.finish(index);
             }
         }
-        let mut number = range.start;
-        while number > self.base {
-            number -= 1;
-            let index = self.index(number);
-            let slot = &mut self.slots[index];
-            if slot.state != State::Here || slot.message != message {
-                break;
-            }
-            slot.state = State::Done;
+        while start > 0 && self.is_of(start - 1, message) {
+            start -= 1;
+            self.slots.finish(start);
         }
         self.advance();
         self.ready.len() > before
@@ -251,7 +143,7 @@ impl Messages {
     /// Slots from `prefix` on that neither unread bytes nor unfinished messages take.
     pub(super) fn room(&self, prefix: u64) -> u64 {
         let unread = self.ready.len().div_ceil(self.payload) as u64;
-        let waiting = prefix.saturating_sub(self.base);
+        let waiting = prefix.saturating_sub(self.slots.base());
         self.limit.saturating_sub(unread).saturating_sub(waiting)
     }
 
@@ -275,7 +167,8 @@ mod tests {
     fn header(message: u32, first: bool, last: bool, in_order: bool) -> DataHeader {
         DataHeader {
             seq: 0,
-            position: Position::new(first, last),
+            first,
+            last,
             in_order,
             message,
             timestamp: 0,
@@ -304,11 +197,11 @@ mod tests {
             let taken = m
                 .take(FIRST + 2, &header(2, false, true, in_order), b"c")
                 .unwrap();
-            assert_eq!(taken.readable, !in_order);
+            assert_eq!(taken, !in_order);
             let taken = m
                 .take(FIRST, &header(1, true, true, in_order), b"x")
                 .unwrap();
-            assert!(taken.readable);
+            assert!(taken);
             let expected: [&[u8]; 2] = if in_order {
                 [b"x", b"abc"]
             } else {

@@ -2,16 +2,17 @@
 //! the estimators, and become the law's events. A light acknowledgement shrinks the window by what it
 //! covers; as in libudt it does not reach the law by itself, but the fixed sender passes it on.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use farhaul_core::{
+    codec::DecodeError,
     congestion::ReceiverRates,
     send::{Lost, Signals, State},
     time::Instant,
     units::Rate,
 };
 
-use super::{Behaviour, NeverSent, RoundTrip, Sender, Sent};
+use super::{Behaviour, Sender, Sent};
 use crate::udt::{
     seq,
     wire::{AckState, LossList},
@@ -24,12 +25,13 @@ impl Sender {
         now: Instant,
         next: u32,
         state: Option<&AckState>,
-        rtt: &mut RoundTrip,
-    ) -> Result<(), NeverSent> {
-        let first = self.first();
+    ) -> Result<(), DecodeError> {
+        let Range { start: first, end } = self.outstanding();
         let next = seq::expand(next, first);
-        if next > self.next() {
-            return Err(NeverSent);
+        if next > end {
+            return Err(DecodeError::Malformed(
+                "acknowledgement of what was never sent",
+            ));
         }
         let newly = next.saturating_sub(first);
         if state.is_some() {
@@ -42,19 +44,19 @@ impl Sender {
         }
         if newly > 0 {
             self.retire(now, next);
-            self.calm(now, rtt);
+            self.calm(now);
         }
         let mut sample = None;
         if let Some(state) = state {
-            sample = self.learn(state, rtt);
-        } else if newly > 0 && !self.has_repairs() {
-            sample = self.own_sample(now, rtt);
+            sample = self.learn(now, state);
+        } else if newly > 0 && !self.flight.has_lost() {
+            sample = self.own_sample(now);
         }
         if self.pending.packets > 0 && (state.is_some() || self.behaviour == Behaviour::Fixed) {
-            self.tell_law(now, sample, rtt);
+            self.tell_law(now, sample);
         }
         if state.is_some() && self.behaviour == Behaviour::Fixed {
-            self.revisit_first(now, rtt);
+            self.repair_first(now);
         }
         Ok(())
     }
@@ -62,8 +64,8 @@ impl Sender {
     fn retire(&mut self, now: Instant, next: u64) {
         let (out, mut data) = (&mut self.out, 0);
         self.flight.ack_below(next, &mut self.pending, |sent| {
-            out.retire(&sent.content.piece);
-            data += u64::from(sent.content.piece.len);
+            out.retire(now, &sent.content);
+            data += u64::from(sent.content.len);
         });
         self.flight.count.data_acked += data;
         if self.is_idle() {
@@ -76,17 +78,17 @@ impl Sender {
     /// Everything below `end` that was not missed has arrived, but what was sent again may be missed for
     /// a second time.
     fn infer(&mut self, end: u64) {
-        for number in self.clocks.told_below.max(self.first())..end {
+        for number in self.clocks.reported_below.max(self.outstanding().start)..end {
             let sent = self.get(number);
             if sent.is_some_and(|sent| sent.state == State::Outstanding && !sent.resent) {
                 self.flight.ack(number, &mut self.pending);
             }
         }
-        self.clocks.told_below = self.clocks.told_below.max(end);
+        self.clocks.reported_below = self.clocks.reported_below.max(end);
     }
 
-    /// Takes what the receiver measured; the round trip it tells, if it has one.
-    fn learn(&mut self, state: &AckState, rtt: &mut RoundTrip) -> Option<Duration> {
+    /// Takes what the receiver measured; the round trip it reports, if it has one.
+    fn learn(&mut self, now: Instant, state: &AckState) -> Option<Duration> {
         if let Some(speed) = state.speed {
             let datagram = u64::from(self.flight.path.datagram);
             let rate = |packets: u32| Rate::from_bps(u64::from(packets) * datagram * 8);
@@ -96,37 +98,34 @@ impl Sender {
             };
         }
         // 100 ms to the µs is the value every receiver starts with.
-        let told = (state.rtt_us > 0 && state.rtt_us != 100_000)
-            .then(|| Duration::from_micros(state.rtt_us.into()));
-        match (self.behaviour, told) {
-            (Behaviour::Libudt, _) => rtt.update(Duration::from_micros(state.rtt_us.into())),
-            (Behaviour::Fixed, Some(told)) => rtt.update(told),
-            (Behaviour::Fixed, None) => {}
+        let reported = Duration::from_micros(state.rtt_us.into());
+        let measured = state.rtt_us > 0 && state.rtt_us != 100_000;
+        if measured || self.behaviour == Behaviour::Libudt {
+            self.on_rtt(now, reported);
         }
-        told
+        measured.then_some(reported)
     }
 
     /// A light acknowledgement leaves with the packet it is for: a round trip without waiting.
-    fn own_sample(&self, now: Instant, rtt: &mut RoundTrip) -> Option<Duration> {
+    fn own_sample(&mut self, now: Instant) -> Option<Duration> {
         let newest = self.pending.newest?;
         if self.behaviour == Behaviour::Libudt || newest.resent {
             return None;
         }
         let sample = now.since(newest.at);
-        rtt.update(sample);
+        self.on_rtt(now, sample);
         Some(sample)
     }
 
-    fn tell_law(&mut self, now: Instant, sample: Option<Duration>, rtt: &RoundTrip) {
+    fn tell_law(&mut self, now: Instant, sample: Option<Duration>) {
         let pending = std::mem::take(&mut self.pending);
         let Some(newest) = pending.newest else {
             return;
         };
-        self.see(rtt);
         let arrived = (now.as_nanos() / 1_000, self.flight.count.delivered);
         let signals = Signals {
             rtt: sample,
-            rate: self.flight.sample(&pending, arrived, rtt.smoothed()),
+            rate: self.flight.sample(&pending, arrived, self.rtt.smoothed()),
             receiver: Some(self.rates),
             round_start: self.flight.round(newest.number),
             app_limited: !self.out.is_ready(),
@@ -140,8 +139,7 @@ impl Sender {
         &mut self,
         now: Instant,
         losses: LossList<'_>,
-        rtt: &RoundTrip,
-    ) -> Result<(), NeverSent> {
+    ) -> Result<(), DecodeError> {
         let outstanding = self.outstanding();
         let before = self.flight.count.in_flight;
         let (mut lost, mut span) = (Lost::default(), None);
@@ -150,17 +148,17 @@ impl Sender {
             let last = seq::expand(last, outstanding.start);
             let first = seq::expand(first, outstanding.start).max(floor);
             if last >= outstanding.end {
-                return Err(NeverSent);
+                return Err(DecodeError::Malformed("report of what was never sent"));
             }
             if first > last {
                 continue;
             }
-            // Runs ascend; one that does not is not looked at twice.
+            // Runs ascend; one that does not is not taken twice.
             floor = last + 1;
             span = Some((span.map_or(first, |(start, _)| start), last));
             match self.behaviour {
                 Behaviour::Libudt => self.lose_reported(first..floor, &mut lost),
-                Behaviour::Fixed => self.lose_settled(now, first..floor, rtt, &mut lost),
+                Behaviour::Fixed => self.lose_settled(now, first..floor, &mut lost),
             }
         }
         let Some(span) = span else {
@@ -171,14 +169,13 @@ impl Sender {
         }
         if lost.span().is_some() {
             self.clocks.progress_at = now;
-            self.see(rtt);
             self.flight.tell_losses(now, before, &lost, span.0);
         }
         Ok(())
     }
 
-    /// libudt's controller hears of every report, not of news alone.
-    fn lose_reported(&mut self, range: std::ops::Range<u64>, lost: &mut Lost) {
+    /// libudt's controller is told of every report, not of news alone.
+    fn lose_reported(&mut self, range: Range<u64>, lost: &mut Lost) {
         for number in range {
             let known = self.get(number).copied();
             self.flight.mark_lost(number..number + 1, lost);
@@ -189,14 +186,8 @@ impl Sender {
     }
 
     /// Not what was sent again less than a round trip ago: the report left before that arrived.
-    fn lose_settled(
-        &mut self,
-        now: Instant,
-        range: std::ops::Range<u64>,
-        rtt: &RoundTrip,
-        lost: &mut Lost,
-    ) {
-        let trip = rtt.min().unwrap_or_else(|| rtt.smoothed());
+    fn lose_settled(&mut self, now: Instant, range: Range<u64>, lost: &mut Lost) {
+        let trip = self.least_rtt();
         for number in range {
             let fresh = |sent: &Sent| sent.resent && now.since(sent.at) < trip;
             if !self.get(number).is_some_and(fresh) {

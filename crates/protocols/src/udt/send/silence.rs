@@ -10,7 +10,7 @@ use farhaul_core::{
     time::Instant,
 };
 
-use super::{Behaviour, RoundTrip, SYN, Sender, Sent};
+use super::{Behaviour, SYN, Sender, Sent, rtt};
 
 /// The longest pause between such repeats.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
@@ -20,53 +20,57 @@ const MAX_STRIDE: u64 = 4_096;
 /// As many times more of them each time that the next first one is overdue too.
 const GROWTH: u64 = 8;
 
-/// Left longer ago than an answer takes.
-fn is_overdue(sent: &Sent, now: Instant, rtt: &RoundTrip) -> bool {
-    now.since(sent.at) >= rtt.patience() + SYN
-}
-
 impl Sender {
-    /// The packets of `range` are sent again; the law does not hear of it.
+    /// How long an answer takes at most.
+    fn patience(&self) -> Duration {
+        rtt::patience(&self.rtt) + SYN
+    }
+
+    fn is_overdue(&self, sent: &Sent, now: Instant) -> bool {
+        now.since(sent.at) >= self.patience()
+    }
+
+    /// The packets of `range` are sent again; the law is not told.
     fn mark(&mut self, range: Range<u64>) {
         self.flight.mark_lost(range, &mut Lost::default());
     }
 
     /// When the fixed sender sends something again.
-    pub(in crate::udt) fn again_at(&self, rtt: &RoundTrip) -> Option<Instant> {
+    pub(in crate::udt) fn again_at(&self) -> Option<Instant> {
         if self.behaviour == Behaviour::Libudt || self.is_idle() {
             return None;
         }
-        let times = [self.revisit_at(rtt), self.repeat_at(rtt)];
+        let times = [self.first_overdue_at(), self.repeat_at()];
         times.into_iter().flatten().min()
     }
 
     /// Does so if it is time to.
-    pub(in crate::udt) fn send_again(&mut self, now: Instant, rtt: &RoundTrip) {
-        if self.again_at(rtt).is_none_or(|at| at > now) {
+    pub(in crate::udt) fn send_again(&mut self, now: Instant) {
+        if self.again_at().is_none_or(|at| at > now) {
             return;
         }
-        if self.repeat_at(rtt).is_some_and(|at| at <= now) {
+        if self.repeat_at().is_some_and(|at| at <= now) {
             self.repeat(now);
         } else {
-            self.revisit_first(now, rtt);
+            self.repair_first(now);
         }
     }
 
     /// When the first packet is overdue while new ones leave; when they do not, there is silence.
-    fn revisit_at(&self, rtt: &RoundTrip) -> Option<Instant> {
-        let first = self.get(self.first())?;
-        let newest = self.get(self.next() - 1)?;
+    fn first_overdue_at(&self) -> Option<Instant> {
+        let Range { start, end } = self.outstanding();
+        let (first, newest) = (self.get(start)?, self.get(end - 1)?);
         let flows = !newest.resent && newest.at > first.at;
-        let due = first.at + rtt.patience() + SYN;
+        let due = first.at + self.patience();
         // Even if it seemed to have arrived, for a report of what came after it did not name it: the
         // report that did was lost.
         (flows && first.state != State::Lost).then_some(due)
     }
 
     /// Acknowledgements have come further: to what is on its way, or to what is missing too?
-    pub(super) fn calm(&mut self, now: Instant, rtt: &RoundTrip) {
-        let first = self.get(self.first());
-        if first.is_none_or(|sent| !sent.resent && !is_overdue(sent, now, rtt)) {
+    pub(super) fn calm(&mut self, now: Instant) {
+        let first = self.get(self.outstanding().start);
+        if first.is_none_or(|sent| !sent.resent && !self.is_overdue(sent, now)) {
             self.clocks.stride = 1;
         }
     }
@@ -75,42 +79,44 @@ impl Sender {
     /// say so again. Where they stop at one after another, many repairs or reports were lost: each time
     /// eight times as many are sent again, so that they are not made good packet by packet. libudt says
     /// nothing more while they stop, so that new packets do not put this off.
-    pub(super) fn revisit_first(&mut self, now: Instant, rtt: &RoundTrip) {
-        let first = self.first();
+    pub(super) fn repair_first(&mut self, now: Instant) {
+        let first = self.outstanding().start;
         let sent = self.get(first);
-        if sent.is_none_or(|sent| !is_overdue(sent, now, rtt)) {
+        if sent.is_none_or(|sent| !self.is_overdue(sent, now)) {
             return;
         }
-        if self.clocks.revisited > 0 && first > self.clocks.revisited {
+        if self.clocks.overdue > 0 && first > self.clocks.overdue {
             self.clocks.stride = (self.clocks.stride * GROWTH).min(MAX_STRIDE);
         }
-        self.clocks.revisited = first;
+        self.clocks.overdue = first;
         self.mark(first..first + 1);
         for number in first + 1..first + self.clocks.stride {
             let Some(sent) = self.get(number) else {
                 return;
             };
-            if sent.state == State::Outstanding && is_overdue(sent, now, rtt) {
+            if sent.state == State::Outstanding && self.is_overdue(sent, now) {
                 self.mark(number..number + 1);
             }
         }
     }
 
     /// When the fixed sender repeats.
-    fn repeat_at(&self, rtt: &RoundTrip) -> Option<Instant> {
-        if self.has_repairs() {
+    fn repeat_at(&self) -> Option<Instant> {
+        if self.flight.has_lost() {
             return None;
         }
-        let sent_at = |number| self.get(number).map(|sent| sent.at);
-        let newest = sent_at(self.next() - 1);
-        let since = self.clocks.progress_at.max(sent_at(self.first())?);
-        let since = since.max(newest.unwrap_or(since));
-        let pause = (rtt.patience() + SYN * 2) * (1 << self.clocks.backoff.min(MAX_BACKOFF));
-        Some(since + pause.min(MAX_PAUSE.max(rtt.smoothed() * 2)))
+        let Range { start, end } = self.outstanding();
+        let (first, newest) = (self.get(start)?, self.get(end - 1)?);
+        let since = self.clocks.progress_at.max(first.at).max(newest.at);
+        let pause = (self.patience() + SYN) * (1 << self.clocks.backoff.min(MAX_BACKOFF));
+        Some(since + pause.min(MAX_PAUSE.max(self.rtt.smoothed() * 2)))
     }
 
     fn repeat(&mut self, now: Instant) {
-        let (first, next) = (self.first(), self.next());
+        let Range {
+            start: first,
+            end: next,
+        } = self.outstanding();
         self.mark(first..first + 1);
         self.mark(next - 1..next);
         self.clocks.progress_at = now;
@@ -128,7 +134,7 @@ impl Sender {
         if self.behaviour == Behaviour::Fixed {
             return;
         }
-        if !self.has_repairs() {
+        if !self.flight.has_lost() {
             let all = self.outstanding();
             self.mark(all);
         }

@@ -10,72 +10,36 @@ pub const VERSION: u32 = 4;
 /// Bytes of the body.
 const BODY: usize = 48;
 
-/// What kind of socket speaks.
+/// What kind of socket speaks; 0 in answers after the connection is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SocketType {
-    /// Bytes in order.
-    Stream,
-    /// Messages.
-    Dgram,
-    /// Neither; answers after the connection is made say 0.
-    Other(u32),
-}
+pub struct SocketType(pub u32);
 
 impl SocketType {
-    const fn from_word(word: u32) -> Self {
-        match word {
-            1 => Self::Stream,
-            2 => Self::Dgram,
-            other => Self::Other(other),
-        }
-    }
-
-    const fn word(self) -> u32 {
-        match self {
-            Self::Stream => 1,
-            Self::Dgram => 2,
-            Self::Other(word) => word,
-        }
-    }
+    /// Bytes in order.
+    pub const STREAM: Self = Self(1);
+    /// Messages.
+    pub const DGRAM: Self = Self(2);
 }
 
 /// What a handshake is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// A client asks.
-    Connect,
-    /// One of two equals asks.
-    Rendezvous,
-    /// The answer, and the client's second request.
-    Response,
-    /// One of two equals has heard the other's answer.
-    Confirm,
-    /// No: 1002, and every other number above 1,000.
-    Rejected(u32),
-    /// Anything else.
-    Unknown(u32),
-}
+pub struct Request(pub u32);
 
 impl Request {
-    const fn from_word(word: u32) -> Self {
-        match word {
-            1 => Self::Connect,
-            0 => Self::Rendezvous,
-            0xffff_ffff => Self::Response,
-            0xffff_fffe => Self::Confirm,
-            1_000..=9_999 => Self::Rejected(word),
-            other => Self::Unknown(other),
-        }
-    }
+    /// A client asks.
+    pub const CONNECT: Self = Self(1);
+    /// One of two equals asks.
+    pub const RENDEZVOUS: Self = Self(0);
+    /// The answer, and the client's second request.
+    pub const RESPONSE: Self = Self(0xffff_ffff);
+    /// One of two equals has received the other's answer.
+    pub const CONFIRM: Self = Self(0xffff_fffe);
+    /// No; so is every other number from 1,000 to 9,999.
+    pub const REJECTED: Self = Self(1_002);
 
-    const fn word(self) -> u32 {
-        match self {
-            Self::Connect => 1,
-            Self::Rendezvous => 0,
-            Self::Response => 0xffff_ffff,
-            Self::Confirm => 0xffff_fffe,
-            Self::Rejected(word) | Self::Unknown(word) => word,
-        }
+    /// The number of an error, if it is a no.
+    pub fn rejected(self) -> Option<u32> {
+        (1_000..=9_999).contains(&self.0).then_some(self.0)
     }
 }
 
@@ -105,52 +69,36 @@ pub struct Handshake {
 impl Handshake {
     /// An address as it crosses the wire: groups of four bytes, each reversed.
     pub fn address(ip: IpAddr) -> [u32; 4] {
-        let mut words = [0; 4];
-        match ip {
-            IpAddr::V4(ip) => words[0] = u32::from_le_bytes(ip.octets()),
-            IpAddr::V6(ip) => {
-                let octets = ip.octets();
-                let (groups, _) = octets.as_chunks();
-                for (word, group) in words.iter_mut().zip(groups) {
-                    *word = u32::from_le_bytes(*group);
-                }
-            }
-        }
-        words
+        let octets = match ip {
+            IpAddr::V4(ip) => return [u32::from_le_bytes(ip.octets()), 0, 0, 0],
+            IpAddr::V6(ip) => ip.octets(),
+        };
+        let groups = octets.as_chunks().0;
+        std::array::from_fn(|i| u32::from_le_bytes(groups[i]))
     }
 
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         if r.rest().len() != BODY {
             return Err(DecodeError::Malformed("length of a handshake"));
         }
-        let mut next = || r.u32();
+        let [version, socket, isn, mss, window] = r.words()?;
+        let [request, id, cookie] = r.words()?;
         Ok(Self {
-            version: next()?,
-            socket: SocketType::from_word(next()?),
-            isn: next()?,
-            mss: next()?,
-            window: next()?,
-            request: Request::from_word(next()?),
-            id: next()?,
-            cookie: next()?,
-            address: [next()?, next()?, next()?, next()?],
+            version,
+            socket: SocketType(socket),
+            isn,
+            mss,
+            window,
+            request: Request(request),
+            id,
+            cookie,
+            address: r.words()?,
         })
     }
 
     pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
-        let head = [
-            self.version,
-            self.socket.word(),
-            self.isn,
-            self.mss,
-            self.window,
-            self.request.word(),
-            self.id,
-            self.cookie,
-        ];
-        for word in head.into_iter().chain(self.address) {
-            w.u32(word)?;
-        }
-        Ok(())
+        w.words(&[self.version, self.socket.0, self.isn, self.mss, self.window])?;
+        w.words(&[self.request.0, self.id, self.cookie])?;
+        w.words(&self.address)
     }
 }

@@ -70,6 +70,5 @@ pub fn put_run(w: &mut Writer<'_>, first: u32, last: u32) -> Result<(), NoRoom> 
     if w.room() < 8 {
         return Err(NoRoom);
     }
-    w.u32(first | RUN)?;
-    w.u32(last)
+    w.words(&[first | RUN, last])
 }

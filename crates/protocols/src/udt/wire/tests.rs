@@ -35,11 +35,11 @@ const SERVER: u32 = 0x382f_52be;
 fn request() -> Handshake {
     Handshake {
         version: 4,
-        socket: SocketType::Stream,
+        socket: SocketType::STREAM,
         isn: 0x2c63_9632,
         mss: 1_500,
         window: 8_192,
-        request: Request::Connect,
+        request: Request::CONNECT,
         id: CLIENT,
         cookie: 0,
         address: Handshake::address(Ipv4Addr::LOCALHOST.into()),
@@ -67,7 +67,7 @@ fn the_four_handshakes_of_a_connection() {
         Control::Handshake(cookie),
     );
     let again = Handshake {
-        request: Request::Response,
+        request: Request::RESPONSE,
         ..cookie
     };
     golden(
@@ -87,7 +87,7 @@ fn the_four_handshakes_of_a_connection() {
         &format!("{head} 0699da8e {same} 000003ea 0699da8e 2d85c0b6 {address}"),
         CLIENT,
         Control::Handshake(Handshake {
-            request: Request::Rejected(1_002),
+            request: Request::REJECTED,
             ..cookie
         }),
     );
@@ -101,9 +101,9 @@ fn an_answer_after_the_connection_is_made_has_no_version() {
         CLIENT,
         Control::Handshake(Handshake {
             version: 0,
-            socket: SocketType::Other(0),
+            socket: SocketType(0),
             window: 25_600,
-            request: Request::Response,
+            request: Request::RESPONSE,
             id: SERVER,
             address: [0; 4],
             ..request()
@@ -258,14 +258,14 @@ fn a_message_drop_names_a_range() {
 }
 
 #[test]
-fn a_user_packet_has_its_subtype_in_the_first_word() {
+fn user_packets_and_warnings_are_known_and_mean_nothing() {
+    let user = bytes("ffff0123 00000000 00000000 3317c56b 11223344 55667788");
+    let expected = Packet::Control(0x3317_c56b, Control::Ignored(0x7fff));
+    assert_eq!(decode(&user), Ok(expected));
     golden(
-        "ffff0123 00000000 00000000 3317c56b 11223344 55667788",
+        "80040000 00000000 00000000 3317c56b 00000000",
         0x3317_c56b,
-        Control::User {
-            subtype: 0x123,
-            body: &bytes("11223344 55667788"),
-        },
+        Control::Ignored(4),
     );
 }
 
@@ -285,7 +285,8 @@ fn header(hex: &str) -> DataHeader {
 fn data_packets_of_a_send_and_of_a_file() {
     let only = DataHeader {
         seq: 0x2c63_9632,
-        position: Position::Only,
+        first: true,
+        last: true,
         in_order: false,
         message: 1,
         timestamp: 0x7c8,
@@ -294,15 +295,18 @@ fn data_packets_of_a_send_and_of_a_file() {
     assert_eq!(header("2c639632 c0000001 000007c8 382f52be"), only);
     // A file of 9,000 bytes in blocks of 4,000: three packets, three packets, one.
     let words = [
-        ("a0000001", Position::First, 1),
-        ("20000001", Position::Middle, 1),
-        ("60000001", Position::Last, 1),
-        ("a0000002", Position::First, 2),
-        ("e0000003", Position::Only, 3),
+        ("a0000001", (true, false), 1),
+        ("20000001", (false, false), 1),
+        ("60000001", (false, true), 1),
+        ("a0000002", (true, false), 2),
+        ("e0000003", (true, true), 3),
     ];
-    for (word, position, message) in words {
+    for (word, ends, message) in words {
         let header = header(&format!("00000000 {word} 00000000 382f52be"));
-        assert_eq!((header.position, header.message), (position, message));
+        assert_eq!(
+            ((header.first, header.last), header.message),
+            (ends, message)
+        );
         assert!(header.in_order);
     }
 }
@@ -341,7 +345,6 @@ proptest! {
             prop_assert_eq!(decode(&wire).map(|p| format!("{p:?}")), match control {
                 // An empty body is written as a zero word.
                 Control::Shutdown([]) => Ok(format!("{:?}", Packet::Control(to, Control::Shutdown(&[0; 4])))),
-                Control::User { subtype, body: [] } => Ok(format!("{:?}", Packet::Control(to, Control::User { subtype, body: &[0; 4] }))),
                 control => Ok(format!("{:?}", Packet::Control(to, control))),
             });
         }

@@ -1,0 +1,95 @@
+//! How is the model of MTP chosen? By two readings of what was measured.
+
+use std::time::Duration;
+
+use farhaul_congestion::{Kind, Parameter, Values};
+use farhaul_core::protocol::{Descriptor, Protocol};
+use farhaul_protocols::mtp::{Config, FIRST, SECOND, server};
+
+use super::{Choice, ChoiceError, End, Entry, mtu};
+
+/// The parameters, with these defaults of the window and of a host's costs.
+const fn parameters(
+    window: &'static str,
+    unit_us: &'static str,
+    request_us: &'static str,
+) -> [Parameter; 5] {
+    [
+        Parameter {
+            name: "window",
+            about: "units in transit at most",
+            kind: Kind::Whole(4, 1_000_000),
+            default: window,
+        },
+        Parameter {
+            name: "n",
+            about: "loss of up to one packet in so many is no sign of congestion",
+            kind: Kind::Number(2.0, 5_000.0),
+            default: "133",
+        },
+        Parameter {
+            name: "unit-us",
+            about: "the receiving host takes so long for each unit, as those of 2014; 0: it takes none",
+            kind: Kind::Number(0.0, 10_000.0),
+            default: unit_us,
+        },
+        Parameter {
+            name: "request-us",
+            about: "and for each request",
+            kind: Kind::Number(0.0, 10_000.0),
+            default: request_us,
+        },
+        mtu("8233"),
+    ]
+}
+
+static FIRSTS: [Parameter; 5] = parameters("1024", "8.2", "4.2");
+static SECONDS: [Parameter; 5] = parameters("540", "7", "16");
+
+/// The only law there is.
+const LAW: &str = "mtp";
+
+/// The entries. One lane: the window is a receiver's.
+pub(super) fn entries() -> [Entry; 2] {
+    [
+        Entry::new(&FIRST, LAW, false, &FIRSTS, make),
+        Entry::new(&SECOND, LAW, false, &SECONDS, make),
+    ]
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as every protocol is made")]
+fn make(
+    descriptor: &'static Descriptor,
+    choice: &Choice,
+    values: &Values,
+    end: End,
+) -> Result<Box<dyn Protocol>, ChoiceError> {
+    let micros = |name| Duration::from_secs_f64(values.number(name) / 1e6);
+    let config = Config {
+        window: values.whole("window").into(),
+        tolerated: 1.0 / values.number("n"),
+        unit_cost: micros("unit-us"),
+        request_cost: micros("request-us"),
+        max_rate: choice.max_rate,
+        mtu: values.whole("mtu"),
+    };
+    Ok(end.of(server(descriptor, &config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use farhaul_core::protocol::Provenance;
+
+    use super::super::{Choice, protocol};
+
+    #[test]
+    fn both_readings_are_models() {
+        let choice = Choice::default();
+        for name in ["mtp:n=25,window=1220", "mtp-b:unit-us=0,request-us=0"] {
+            let entry = protocol(name).unwrap();
+            assert_eq!(entry.descriptor.provenance, Provenance::Model);
+            assert!(entry.server(&choice).is_ok(), "{name}");
+        }
+        assert!(protocol("mtp:window=3").is_err());
+    }
+}

@@ -1,0 +1,34 @@
+//! Why can an endpoint not be made, and by which law does it send?
+
+use farhaul_congestion::{Factory, lookup};
+
+/// Why an endpoint could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The congestion law.
+    #[error("congestion law: {0}")]
+    Law(#[from] farhaul_congestion::Error),
+    /// The law's receiving half cannot be carried.
+    #[error("the law '{law}' needs a receiving half, which {protocol} does not carry")]
+    Half {
+        /// The law.
+        law: &'static str,
+        /// What does not carry it.
+        protocol: &'static str,
+    },
+    /// A number out of its range.
+    #[error("{0}")]
+    Range(&'static str),
+}
+
+/// The law of this name, for a `protocol` that carries nothing for a receiving half.
+pub(crate) fn sending_law(name: &str, protocol: &'static str) -> Result<Factory, ConfigError> {
+    let factory = lookup(name)?;
+    let law = factory.make();
+    if law.receiver().is_some() {
+        let law = law.name();
+        return Err(ConfigError::Half { law, protocol });
+    }
+    Ok(factory)
+}

@@ -1,0 +1,73 @@
+//! What is an endpoint? Its choices.
+
+use std::time::Duration;
+
+use farhaul_core::{
+    protocol::{Descriptor, Provenance},
+    shell::Endpoint,
+    units::Rate,
+};
+
+use super::MtpMachine;
+
+/// The model, by the favoured reading of what was measured.
+pub static FIRST: Descriptor = Descriptor {
+    name: "mtp",
+    summary: "a model of MTP/IP: the receiver asks for each piece and owns the window; not the vendor's protocol",
+    provenance: Provenance::Model,
+    citation: "US patents 7158479, 7404003, 7630315, 7313627; Kachan, Siemens, 2014",
+    sealed: false,
+    control_lane: false,
+    multiplexed: false,
+};
+
+/// The model by the other reading.
+pub static SECOND: Descriptor = Descriptor {
+    name: "mtp-b",
+    summary: "the model of MTP/IP by another reading of the same figures: half the window, dearer requests",
+    ..FIRST
+};
+
+/// How an endpoint behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Units in transit at most.
+    pub window: u64,
+    /// Loss up to this share is no sign of congestion.
+    pub tolerated: f64,
+    /// What a unit that arrives takes of the receiving host, and what a request takes: costs of the hosts of 2014.
+    pub unit_cost: Duration,
+    /// The same for a request.
+    pub request_cost: Duration,
+    /// Never send faster.
+    pub max_rate: Option<Rate>,
+    /// Largest packet, bytes, IP and UDP included.
+    pub mtu: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            window: 1_024,
+            tolerated: 0.007_5,
+            unit_cost: Duration::from_nanos(8_200),
+            request_cost: Duration::from_nanos(4_200),
+            max_rate: None,
+            mtu: 8_233,
+        }
+    }
+}
+
+/// An endpoint that speaks it.
+pub type Mtp = Endpoint<MtpMachine>;
+
+/// An endpoint that opens sessions.
+pub fn client(descriptor: &'static Descriptor, config: &Config) -> Mtp {
+    server(descriptor, config).client_only()
+}
+
+/// An endpoint that also accepts them.
+pub fn server(descriptor: &'static Descriptor, config: &Config) -> Mtp {
+    let config = *config;
+    Endpoint::new(descriptor, config.mtu, move || MtpMachine::new(&config))
+}

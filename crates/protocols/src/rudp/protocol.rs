@@ -1,0 +1,118 @@
+//! What does an endpoint do? It asks, or makes a session for whoever asks: segments say to whom they belong by
+//! their addresses alone.
+
+use std::net::SocketAddr;
+
+use farhaul_core::{
+    datagram::overhead,
+    live::LiveIds,
+    protocol::{Accepted, Descriptor, Protocol, Route, Session},
+    rng::Rng,
+    shell::{Carrier, SessionState},
+    time::Instant,
+};
+
+use super::{
+    Config, DESCRIPTOR,
+    connection::{Begun, Connection, IDLE},
+    wire::{HEAD, Kind, Segment},
+};
+
+/// The packet size of whoever does not know the interface's.
+const USUAL_MTU: u32 = 1_500;
+
+/// An endpoint that speaks Reliable UDP.
+#[derive(Debug)]
+pub struct Rudp {
+    config: Config,
+    accepts: bool,
+    live: LiveIds<u32>,
+}
+
+impl Rudp {
+    /// An endpoint that opens sessions.
+    pub fn client(config: &Config) -> Self {
+        Self {
+            config: *config,
+            accepts: false,
+            live: LiveIds::default(),
+        }
+    }
+
+    /// An endpoint that also accepts them.
+    pub fn server(config: &Config) -> Self {
+        Self {
+            accepts: true,
+            ..Self::client(config)
+        }
+    }
+
+    fn session(
+        &mut self,
+        (now, rng): (Instant, &mut Rng),
+        peer: SocketAddr,
+        mtu: u32,
+        client: bool,
+    ) -> (u64, Box<dyn Session>) {
+        let id = self.live.fresh(rng);
+        let alive = self.live.enter(id, ());
+        let datagram = mtu.min(self.config.mtu).saturating_sub(overhead(peer));
+        let datagram = u16::try_from(datagram).unwrap_or(u16::MAX);
+        let begun = Begun {
+            client,
+            first: rng.below(256),
+            syn: self.config.syn(id, datagram),
+            max_rate: self.config.max_rate,
+        };
+        let connection = Connection::new(now, begun);
+        let state = SessionState::new(now, peer, IDLE, alive);
+        (id.into(), Box::new(Carrier::new(connection, state)))
+    }
+}
+
+impl Protocol for Rudp {
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
+    }
+
+    fn route(&self, datagram: &[u8]) -> Route {
+        if datagram.len() < HEAD {
+            Route::Foreign
+        } else {
+            Route::Peer
+        }
+    }
+
+    fn connect(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        to: SocketAddr,
+        interface_mtu: Option<u32>,
+    ) -> (u64, Box<dyn Session>) {
+        let mtu = interface_mtu.unwrap_or(USUAL_MTU);
+        self.session((now, rng), to, mtu, true)
+    }
+
+    fn accept(
+        &mut self,
+        now: Instant,
+        rng: &mut Rng,
+        from: SocketAddr,
+        datagram: &[u8],
+        _reply: &mut Vec<u8>,
+    ) -> Accepted {
+        match Segment::decode(datagram) {
+            Ok(Segment {
+                kind: Kind::Syn(_),
+                acked: None,
+                ..
+            }) if self.accepts => {
+                let mtu = self.config.mtu;
+                let (id, session) = self.session((now, rng), from, mtu, false);
+                Accepted::Session(id, session)
+            }
+            _ => Accepted::Drop,
+        }
+    }
+}
