@@ -40,15 +40,6 @@ fn open(config: &Config, delay: Duration) -> Pair {
     pair
 }
 
-fn offer(pair: &mut Pair, side: Side, len: u64) {
-    pair.node(side).session().send(1, 0, len);
-    pair.settle(side);
-}
-
-fn deliver(pair: &mut Pair, side: Side, limit: Duration) {
-    pair.until(limit, |p| p.node(side).delivered());
-}
-
 /// What crossed: types, and units asked for.
 type Seen = Rc<RefCell<Vec<(u8, u16)>>>;
 
@@ -75,8 +66,8 @@ fn either_end_sends_and_a_stream_goes_beside() {
     let mut pair = open(&config(), ms(20));
     for side in [Side::Client, Side::Server] {
         pair.node(side).session().write(b"words beside");
-        offer(&mut pair, side, 1_234_567);
-        deliver(&mut pair, side, Duration::from_secs(5));
+        pair.offer(side, 1_234_567);
+        pair.deliver(side, Duration::from_secs(5));
         assert!(pair.node(side.other()).store.has(1, 1_234_567));
         assert_eq!(pair.node(side.other()).stream, b"words beside");
     }
@@ -89,8 +80,8 @@ fn either_end_sends_and_a_stream_goes_beside() {
 fn without_loss_there_is_a_request_for_each_unit() {
     let mut pair = open(&config(), ms(20));
     let seen = watched(&mut pair, |_, _| false);
-    offer(&mut pair, Side::Client, 1_000_000);
-    deliver(&mut pair, Side::Client, Duration::from_secs(5));
+    pair.offer(Side::Client, 1_000_000);
+    pair.deliver(Side::Client, Duration::from_secs(5));
     assert_eq!(count(&seen, DATA), count(&seen, REQUEST));
     assert!(seen.borrow().iter().all(|(_, units)| *units <= 1));
 }
@@ -105,8 +96,8 @@ fn after_a_loss_requests_are_fewer_and_the_window_moves_on() {
         let is_lost = bytes[0] == DATA && *lost.get_or_insert_with(|| unit.to_vec()) == unit;
         is_lost && n < 2_000
     });
-    offer(&mut pair, Side::Client, 9_000_000);
-    deliver(&mut pair, Side::Client, Duration::from_secs(9));
+    pair.offer(Side::Client, 9_000_000);
+    pair.deliver(Side::Client, Duration::from_secs(9));
     assert!(pair.server.store.has(1, 9_000_000));
     let (units, requests) = (count(&seen, DATA), count(&seen, REQUEST));
     assert!(requests * 10 < units * 9, "{requests} for {units}");
@@ -122,9 +113,9 @@ fn after_a_loss_requests_are_fewer_and_the_window_moves_on() {
 fn the_rate_is_the_window_in_a_round_trip_or_what_the_host_takes() {
     let took = |config: &Config, len| {
         let mut pair = open(config, ms(50));
-        offer(&mut pair, Side::Client, len);
+        pair.offer(Side::Client, len);
         let start = pair.now;
-        deliver(&mut pair, Side::Client, Duration::from_secs(30));
+        pair.deliver(Side::Client, Duration::from_secs(30));
         pair.now.since(start).as_secs_f64()
     };
     let small = Config {
@@ -152,7 +143,7 @@ fn the_rate_is_the_window_in_a_round_trip_or_what_the_host_takes() {
 #[test]
 fn what_was_not_asked_for_and_what_is_no_request_is_dropped() {
     let mut pair = open(&config(), ms(10));
-    offer(&mut pair, Side::Client, 3_000_000);
+    pair.offer(Side::Client, 3_000_000);
     let seen = Rc::new(RefCell::new(Vec::new()));
     let noted = Rc::clone(&seen);
     pair.set_script(move |d| {
@@ -179,7 +170,7 @@ fn what_was_not_asked_for_and_what_is_no_request_is_dropped() {
     pair.run(ms(1), |_| false);
     assert_eq!(pair.client.session().stats().dropped_malformed, 2);
     assert_eq!(pair.server.session().stats().dropped_malformed, 2);
-    deliver(&mut pair, Side::Client, Duration::from_secs(9));
+    pair.deliver(Side::Client, Duration::from_secs(9));
     assert!(pair.server.store.has(1, 3_000_000));
 }
 
@@ -187,7 +178,7 @@ fn what_was_not_asked_for_and_what_is_no_request_is_dropped() {
 fn who_offers_and_sends_nothing_is_left() {
     let mut pair = open(&config(), ms(10));
     pair.set_script(|d| Fate::drop_if(d.bytes[0] == DATA));
-    offer(&mut pair, Side::Client, 100_000);
+    pair.offer(Side::Client, 100_000);
     pair.until(Duration::from_secs(40), |p| p.server.closed().is_some());
     let reason = pair.server.closed().expect("just seen");
     assert!(
@@ -213,6 +204,6 @@ fn any_pattern_of_loss_that_stops_lets_the_transfer_end() {
     let mut pair = open(&config(), ms(20));
     let mut rng = Rng::new(1);
     pair.set_script(move |_| Fate::drop_if(rng.chance(0.3)));
-    offer(&mut pair, Side::Client, 300_000);
-    deliver(&mut pair, Side::Client, Duration::from_mins(5));
+    pair.offer(Side::Client, 300_000);
+    pair.deliver(Side::Client, Duration::from_mins(5));
 }

@@ -43,15 +43,6 @@ fn open(config: &Config, delay: Duration) -> Pair {
     pair
 }
 
-fn offer(pair: &mut Pair, side: Side, len: u64) {
-    pair.node(side).session().send(1, 0, len);
-    pair.settle(side);
-}
-
-fn deliver(pair: &mut Pair, side: Side, limit: Duration) {
-    pair.until(limit, |p| p.node(side).delivered());
-}
-
 /// A segment that crossed: who sent it, when, its flags, and its bytes.
 type Seen = Rc<RefCell<Vec<(Side, Instant, u8, Vec<u8>)>>>;
 
@@ -78,8 +69,8 @@ fn either_end_sends_and_a_stream_goes_beside() {
     let mut pair = open(&config(), ms(20));
     for side in [Side::Client, Side::Server] {
         pair.node(side).session().write(b"words beside");
-        offer(&mut pair, side, 1_234_567);
-        deliver(&mut pair, side, Duration::from_secs(9));
+        pair.offer(side, 1_234_567);
+        pair.deliver(side, Duration::from_secs(9));
         assert!(pair.node(side.other()).store.has(1, 1_234_567));
         assert_eq!(pair.node(side.other()).stream, b"words beside");
     }
@@ -126,13 +117,13 @@ fn three_segments_open_it_and_one_ends_it() {
 fn three_segments_are_acknowledged_at_once_and_one_after_300_ms() {
     let mut pair = open(&config(), ms(20));
     let seen = watched(&mut pair, |_, _, _| Fate::Deliver);
-    offer(&mut pair, Side::Client, 1_450 * 99);
-    deliver(&mut pair, Side::Client, ms(100));
+    pair.offer(Side::Client, 1_450 * 99);
+    pair.deliver(Side::Client, ms(100));
     // Those that arrive together are acknowledged together.
     let acks = flags(&seen, Side::Server, ACK);
     assert!((1..=33).contains(&acks), "{acks}");
     let start = pair.now;
-    offer(&mut pair, Side::Client, 1_000);
+    pair.offer(Side::Client, 1_000);
     let all = 1_450 * 99 + 1_000;
     pair.until(ms(500), |p| p.client.session().stats().data_acked == all);
     assert_eq!(pair.now.since(start), ms(340));
@@ -146,8 +137,8 @@ fn the_rate_is_the_window_in_a_round_trip() {
         let mut pair = open(&config, ms(50));
         let (start, turns) = (pair.now, 30_u32);
         let segments = u64::from(window) * u64::from(turns);
-        offer(&mut pair, Side::Client, segments * 1_450);
-        deliver(&mut pair, Side::Client, Duration::from_secs(9));
+        pair.offer(Side::Client, segments * 1_450);
+        pair.deliver(Side::Client, Duration::from_secs(9));
         let took = pair.now.since(start).as_secs_f64();
         let expected = f64::from(turns) * 0.1;
         // The last may have been left to the timer.
@@ -166,8 +157,8 @@ fn what_is_missing_is_named_and_sent_again_once() {
     let seen = watched(&mut pair, |n, _, bytes| {
         Fate::drop_if(bytes.len() > 6 && bytes[0] == ACK && [10, 12].contains(&n))
     });
-    offer(&mut pair, Side::Client, 1_450 * 60);
-    deliver(&mut pair, Side::Client, ms(500));
+    pair.offer(Side::Client, 1_450 * 60);
+    pair.deliver(Side::Client, ms(500));
     assert!(pair.server.store.has(1, 1_450 * 60));
     assert!(flags(&seen, Side::Server, ACK | EAK) >= 1);
     let stats = pair.client.session().stats();
@@ -182,8 +173,8 @@ fn what_nothing_shows_is_sent_again_after_600_ms() {
         Fate::drop_if(bytes.len() > 6 && n == 1)
     });
     let start = pair.now;
-    offer(&mut pair, Side::Client, 1_000);
-    deliver(&mut pair, Side::Client, Duration::from_secs(2));
+    pair.offer(Side::Client, 1_000);
+    pair.deliver(Side::Client, Duration::from_secs(2));
     assert_eq!(pair.now.since(start), ms(600 + 20 + 300 + 20));
     assert_eq!(pair.client.session().stats().timeouts, 1);
 }
@@ -197,7 +188,7 @@ fn a_peer_that_answers_no_retransmission_is_given_up_if_that_is_asked_for() {
     let mut pair = open(&config, ms(20));
     pair.set_script(|d| Fate::drop_if(d.from == Side::Server));
     let start = pair.now;
-    offer(&mut pair, Side::Client, 1_000);
+    pair.offer(Side::Client, 1_000);
     pair.until(Duration::from_secs(9), |p| p.client.closed().is_some());
     assert_eq!(pair.client.closed(), Some(&CloseReason::TimedOut));
     assert_eq!(pair.now.since(start), ms(4 * 600));
@@ -213,8 +204,8 @@ fn null_segments_keep_a_silent_session_alive() {
     assert!((28..=30).contains(&nulls), "{nulls}");
     assert_eq!(flags(&seen, Side::Server, NUL | ACK), 0);
     assert!(flags(&seen, Side::Server, ACK) >= nulls);
-    offer(&mut pair, Side::Client, 500_000);
-    deliver(&mut pair, Side::Client, Duration::from_secs(2));
+    pair.offer(Side::Client, 500_000);
+    pair.deliver(Side::Client, Duration::from_secs(2));
     assert!(pair.server.store.has(1, 500_000));
 }
 
@@ -222,7 +213,7 @@ fn null_segments_keep_a_silent_session_alive() {
 fn what_was_never_sent_or_is_damaged_changes_nothing() {
     let mut pair = open(&config(), ms(50));
     let seen = watched(&mut pair, |_, _, _| Fate::Deliver);
-    offer(&mut pair, Side::Client, 1_450 * 10);
+    pair.offer(Side::Client, 1_450 * 10);
     pair.run(ms(20), |_| false);
     let data = seen.borrow()[0].3.clone();
     let segment = Segment::decode(&data).unwrap();
@@ -254,7 +245,7 @@ fn what_was_never_sent_or_is_damaged_changes_nothing() {
     pair.inject(Side::Server, other);
     pair.run(ms(1), |_| false);
     assert_eq!(pair.server.session().stats().dropped_malformed, 2);
-    deliver(&mut pair, Side::Client, Duration::from_secs(2));
+    pair.deliver(Side::Client, Duration::from_secs(2));
     assert!(pair.server.store.has(1, 1_450 * 10));
 }
 
@@ -279,6 +270,6 @@ fn any_pattern_of_loss_that_stops_lets_the_transfer_end() {
     let mut pair = open(&config(), ms(20));
     let mut rng = Rng::new(1);
     pair.set_script(move |_| Fate::drop_if(rng.chance(0.3)));
-    offer(&mut pair, Side::Client, 300_000);
-    deliver(&mut pair, Side::Client, Duration::from_mins(1));
+    pair.offer(Side::Client, 300_000);
+    pair.deliver(Side::Client, Duration::from_mins(1));
 }

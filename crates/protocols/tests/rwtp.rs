@@ -34,22 +34,13 @@ fn open(config: &Config, delay: Duration) -> Pair {
     pair
 }
 
-fn offer(pair: &mut Pair, side: Side, len: u64) {
-    pair.node(side).session().send(1, 0, len);
-    pair.settle(side);
-}
-
-fn deliver(pair: &mut Pair, side: Side, limit: Duration) {
-    pair.until(limit, |p| p.node(side).delivered());
-}
-
 #[test]
 fn either_end_sends_and_a_stream_goes_beside() {
     let mut pair = open(&config(), ms(20));
     for side in [Side::Client, Side::Server] {
         pair.node(side).session().write(b"words beside");
-        offer(&mut pair, side, 1_234_567);
-        deliver(&mut pair, side, Duration::from_secs(5));
+        pair.offer(side, 1_234_567);
+        pair.deliver(side, Duration::from_secs(5));
         assert!(pair.node(side.other()).store.has(1, 1_234_567));
         assert_eq!(pair.node(side.other()).stream, b"words beside");
     }
@@ -81,8 +72,8 @@ fn counted(
 fn a_missing_packet_is_told_of_every_ten_ms_for_a_round_trip() {
     let mut pair = open(&config(), ms(50));
     let counts = counted(&mut pair, |n, bytes| bytes[0] == 0x48 && n == 100);
-    offer(&mut pair, Side::Client, 3_000_000);
-    deliver(&mut pair, Side::Client, Duration::from_secs(3));
+    pair.offer(Side::Client, 3_000_000);
+    pair.deliver(Side::Client, Duration::from_secs(3));
     assert!(pair.server.store.has(1, 3_000_000));
     let told = counts.borrow()[&LOSS];
     assert!((10..=12).contains(&told), "{told}");
@@ -103,8 +94,8 @@ fn what_is_told_of_costs_time_unless_it_is_set_to_cost_none() {
         let mut pair = open(&config, ms(50));
         let counts = counted(&mut pair, |n, bytes| bytes[0] == 0x48 && n % 50 == 7);
         let start = pair.now;
-        offer(&mut pair, Side::Client, 10_000_000);
-        deliver(&mut pair, Side::Client, Duration::from_secs(9));
+        pair.offer(Side::Client, 10_000_000);
+        pair.deliver(Side::Client, Duration::from_secs(9));
         let told = counts.borrow()[&LOSS];
         (pair.now.since(start), told)
     };
@@ -124,8 +115,8 @@ fn the_last_packets_are_sent_again_without_being_asked_for() {
     counted(&mut pair, |n, bytes| {
         bytes[0] == 0x48 && (65..=69).contains(&n)
     });
-    offer(&mut pair, Side::Client, 100_000);
-    deliver(&mut pair, Side::Client, ms(500));
+    pair.offer(Side::Client, 100_000);
+    pair.deliver(Side::Client, ms(500));
     assert!(pair.server.store.has(1, 100_000));
 }
 
@@ -137,16 +128,16 @@ fn what_is_beyond_the_buffer_waits() {
         ..config()
     };
     let mut pair = open(&config, ms(50));
-    offer(&mut pair, Side::Client, 1_000_000);
+    pair.offer(Side::Client, 1_000_000);
     pair.run(ms(60), |_| false);
     assert_eq!(pair.client.session().stats().data_sent, 20 * 1_451);
-    deliver(&mut pair, Side::Client, Duration::from_secs(9));
+    pair.deliver(Side::Client, Duration::from_secs(9));
 }
 
 #[test]
 fn reports_of_what_was_never_sent_are_dropped() {
     let mut pair = open(&config(), ms(10));
-    offer(&mut pair, Side::Client, 50_000);
+    pair.offer(Side::Client, 50_000);
     let seen = Rc::new(RefCell::new(Vec::new()));
     let noted = Rc::clone(&seen);
     pair.set_script(move |d| {
@@ -181,6 +172,6 @@ fn any_pattern_of_loss_that_stops_lets_the_transfer_end() {
     let mut pair = open(&config(), ms(20));
     let mut rng = Rng::new(1);
     pair.set_script(move |_| Fate::drop_if(rng.chance(0.3)));
-    offer(&mut pair, Side::Client, 1_000_000);
-    deliver(&mut pair, Side::Client, Duration::from_mins(1));
+    pair.offer(Side::Client, 1_000_000);
+    pair.deliver(Side::Client, Duration::from_mins(1));
 }

@@ -14,7 +14,7 @@ use std::{
 use farhaul_core::{
     control::{Control, ROOM, Token},
     datagram::{Ecn, MAX_SEGMENTS, Received, TxBuf},
-    protocol::Protocol,
+    protocol::{CloseReason, Protocol},
     rng::Rng,
     time::Instant,
 };
@@ -227,6 +227,31 @@ impl Pair {
     /// If they do not connect.
     pub fn open(&mut self) {
         self.until(OPENING, |p| p.client.connected() && p.server.connected());
+    }
+
+    /// `side` sends `len` bytes of object 1.
+    pub fn offer(&mut self, side: Side, len: u64) {
+        self.node(side).session().send(1, 0, len);
+        self.settle(side);
+    }
+
+    /// Runs until `side` knows that all of it was delivered.
+    ///
+    /// # Panics
+    /// If it does not within `limit`.
+    #[track_caller]
+    pub fn deliver(&mut self, side: Side, limit: Duration) {
+        self.until(limit, |p| p.node(side).delivered());
+    }
+
+    /// Runs until `side` has ended; why it did.
+    ///
+    /// # Panics
+    /// If it does not within `limit`.
+    #[track_caller]
+    pub fn end(&mut self, side: Side, limit: Duration) -> CloseReason {
+        self.until(limit, |p| p.node(side).closed().is_some());
+        self.node(side).closed().expect("just seen").clone()
     }
 
     /// Turns taken so far by both sides.

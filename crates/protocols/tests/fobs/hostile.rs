@@ -11,7 +11,7 @@ use farhaul_core::{
 use farhaul_protocols::fobs::wire::Message;
 use farhaul_testkit::{Fate, Pair, Said, Side};
 
-use crate::kit::{end, greedy, ms, offer, open, segments};
+use crate::kit::{greedy, ms, open, segments};
 
 fn say(pair: &mut Pair, to: Side, messages: &[Message]) {
     let mut said = Vec::new();
@@ -43,7 +43,7 @@ const fn end_of(first: u32, segment: u32) -> Message {
 }
 
 fn refused(pair: &mut Pair, side: Side, words: &str) {
-    let reason = end(pair, side, ms(50));
+    let reason = pair.end(side, ms(50));
     assert!(
         matches!(&reason, CloseReason::Protocol(text) if text.contains(words)),
         "{reason:?}"
@@ -80,7 +80,7 @@ fn what_never_left_cannot_have_arrived() {
     ] {
         for config in [segments(), greedy()] {
             let mut pair = open(&config, ms(10));
-            offer(&mut pair, Side::Client, 146_600);
+            pair.offer(Side::Client, 146_600);
             // The chunk was announced, and the first packets have left.
             pair.run(ms(20 + 2), |_| false);
             say(&mut pair, Side::Client, std::slice::from_ref(&said));
@@ -125,8 +125,8 @@ fn chunks_of_which_nothing_arrives_are_given_up() {
     for config in [segments(), greedy()] {
         let mut pair = open(&config, ms(10));
         pair.set_script(|_| Fate::Drop);
-        offer(&mut pair, Side::Client, 100_000);
-        let reason = end(&mut pair, Side::Client, Duration::from_secs(40));
+        pair.offer(Side::Client, 100_000);
+        let reason = pair.end(Side::Client, Duration::from_secs(40));
         assert!(
             matches!(&reason, CloseReason::Lane(text) if text.contains("blocks UDP")),
             "{reason:?}"

@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use farhaul_core::{
-    protocol::{CloseReason, Protocol},
-    units::Rate,
-};
+use farhaul_core::{protocol::Protocol, units::Rate};
 use farhaul_protocols::fobs::{Config, Mode, client, server};
-use farhaul_testkit::{Pair, Side};
+use farhaul_testkit::Pair;
 
 pub(crate) const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -46,20 +43,4 @@ pub(crate) fn open(config: &Config, delay: Duration) -> Pair {
     let both = |p: &mut Pair| !p.client.events.is_empty() && !p.server.events.is_empty();
     assert!(pair.run(Duration::from_secs(4), both), "{pair:#?}");
     pair
-}
-
-/// `side` sends `len` bytes of object 1.
-pub(crate) fn offer(pair: &mut Pair, side: Side, len: u64) {
-    pair.node(side).session().send(1, 0, len);
-    pair.settle(side);
-}
-
-pub(crate) fn deliver(pair: &mut Pair, side: Side, limit: Duration) {
-    pair.until(limit, |p| p.node(side).delivered());
-}
-
-/// Why `side` ended, within `limit`.
-pub(crate) fn end(pair: &mut Pair, side: Side, limit: Duration) -> CloseReason {
-    pair.until(limit, |p| p.node(side).closed().is_some());
-    pair.node(side).closed().expect("just seen").clone()
 }

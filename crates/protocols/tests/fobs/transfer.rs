@@ -6,7 +6,7 @@ use farhaul_core::{rng::Rng, units::Rate};
 use farhaul_protocols::fobs::{Config, wire::Header};
 use farhaul_testkit::{Fate, Side, assert_live, seeds};
 
-use crate::kit::{deliver, ends, greedy, ms, offer, open, segments};
+use crate::kit::{ends, greedy, ms, open, segments};
 
 #[test]
 fn either_end_sends_and_a_stream_goes_beside() {
@@ -14,8 +14,8 @@ fn either_end_sends_and_a_stream_goes_beside() {
         let mut pair = open(&config, ms(2));
         for side in [Side::Client, Side::Server] {
             pair.node(side).session().write(b"words beside");
-            offer(&mut pair, side, 1_234_567);
-            deliver(&mut pair, side, Duration::from_secs(5));
+            pair.offer(side, 1_234_567);
+            pair.deliver(side, Duration::from_secs(5));
             assert!(pair.node(side.other()).store.has(1, 1_234_567));
             assert_eq!(pair.node(side.other()).stream, b"words beside");
         }
@@ -57,8 +57,8 @@ fn greedy_sends_nothing_again_before_all_that_is_missing() {
         }
         Fate::drop_if(lost)
     });
-    offer(&mut pair, Side::Client, 146_600);
-    deliver(&mut pair, Side::Client, ms(500));
+    pair.offer(Side::Client, 146_600);
+    pair.deliver(Side::Client, ms(500));
     assert!(pair.server.store.has(1, 146_600));
     assert!(times.borrow().values().any(|times| *times > 2));
 }
@@ -70,8 +70,8 @@ fn greedy_wastes_a_round_trip_of_packets_at_the_end_of_each_chunk() {
     for (chunk, chunks) in [(146_600, 8), (1_466_000, 3)] {
         let config = Config { chunk, ..greedy() };
         let mut pair = open(&config, ms(10));
-        offer(&mut pair, Side::Client, chunk * chunks);
-        deliver(&mut pair, Side::Client, Duration::from_secs(5));
+        pair.offer(Side::Client, chunk * chunks);
+        pair.deliver(Side::Client, Duration::from_secs(5));
         let stats = pair.client.session().stats();
         // 20 ms of a packet each 146.6 us.
         let each = stats.retransmits / chunks;
@@ -97,8 +97,8 @@ fn what_a_segment_lost_goes_first_in_a_later_one() {
             (0, 3 | 7) | (1, 25)
         ))
     });
-    offer(&mut pair, Side::Client, 146_600);
-    deliver(&mut pair, Side::Client, ms(500));
+    pair.offer(Side::Client, 146_600);
+    pair.deliver(Side::Client, ms(500));
     // A segment takes 2.9 ms, its report 8 ms: the first is known when the fourth is under way.
     let order = order.borrow();
     let first = |round| {
@@ -124,8 +124,8 @@ fn what_a_segment_lost_goes_first_in_a_later_one() {
 fn a_chunk_waits_for_the_one_before() {
     let mut pair = open(&segments(), ms(20));
     let start = pair.now;
-    offer(&mut pair, Side::Client, 3 * 146_600);
-    deliver(&mut pair, Side::Client, Duration::from_secs(2));
+    pair.offer(Side::Client, 3 * 146_600);
+    pair.deliver(Side::Client, Duration::from_secs(2));
     // The first is announced, and each leaves in 14.7 ms and is confirmed.
     let took = pair.now.since(start);
     assert!(
@@ -144,7 +144,7 @@ fn the_rate_follows_the_loss_of_segments() {
     let mut pair = open(&config, ms(1));
     let mut rng = Rng::new(1);
     pair.set_script(move |d| Fate::drop_if(d.bytes.len() == 1_472 && rng.chance(0.2)));
-    offer(&mut pair, Side::Client, 100_000_000);
+    pair.offer(Side::Client, 100_000_000);
     pair.run(ms(300), |_| false);
     let rate = pair.client.session().stats().pacing_rate;
     assert!(rate < Rate::mbit(8), "{rate}");
@@ -162,8 +162,8 @@ fn a_late_packet_of_another_chunk_changes_nothing() {
         Ok(header) if header.number == 7 => Fate::Twice(ms(70)),
         _ => Fate::Deliver,
     });
-    offer(&mut pair, Side::Client, 3 * 146_600);
-    deliver(&mut pair, Side::Client, Duration::from_secs(2));
+    pair.offer(Side::Client, 3 * 146_600);
+    pair.deliver(Side::Client, Duration::from_secs(2));
     assert!(pair.server.store.has(1, 3 * 146_600));
     assert_eq!(pair.server.session().stats().dropped_duplicate, 1);
 }
@@ -177,7 +177,7 @@ fn small_pieces_of_many_objects_share_packets() {
             pair.client.session().send(object, 0, len);
         }
         pair.settle(Side::Client);
-        deliver(&mut pair, Side::Client, Duration::from_secs(2));
+        pair.deliver(Side::Client, Duration::from_secs(2));
         for object in 0..300 {
             let len = u64::from(object % 7) * 300 + 1;
             assert!(pair.server.store.has(object, len), "{object}");
@@ -189,18 +189,18 @@ fn small_pieces_of_many_objects_share_packets() {
 fn what_is_cancelled_ends_early_and_the_next_begins() {
     for config in [segments(), greedy()] {
         let mut pair = open(&config, ms(20));
-        offer(&mut pair, Side::Client, 146_600);
+        pair.offer(Side::Client, 146_600);
         pair.run(ms(45), |_| false);
         pair.client.session().cancel_unsent();
         pair.settle(Side::Client);
         assert_eq!(pair.client.session().unsent(), 0);
-        deliver(&mut pair, Side::Client, ms(100));
+        pair.deliver(Side::Client, ms(100));
         let sent = pair.client.session().stats().data_sent;
         assert!(sent > 10_000 && sent < 140_000, "{sent}");
         pair.client.session().send(2, 0, 5_000);
         pair.client.events.clear();
         pair.settle(Side::Client);
-        deliver(&mut pair, Side::Client, ms(200));
+        pair.deliver(Side::Client, ms(200));
         assert!(pair.server.store.has(2, 5_000));
     }
 }
@@ -215,8 +215,8 @@ fn a_chunk_may_take_longer_than_anybody_is_silent() {
             ..config
         };
         let mut pair = open(&config, ms(20));
-        offer(&mut pair, Side::Client, 200_000);
-        deliver(&mut pair, Side::Client, Duration::from_secs(50));
+        pair.offer(Side::Client, 200_000);
+        pair.deliver(Side::Client, Duration::from_secs(50));
         assert!(pair.server.store.has(1, 200_000));
     }
 }

@@ -13,7 +13,7 @@ use farhaul_core::{
 use farhaul_protocols::gtp::wire::{COMMAND, Command, Message};
 use farhaul_testkit::{Fate, Pair, Side};
 
-use crate::kit::{ms, open, send};
+use crate::kit::{ms, open};
 
 /// The session's type and id before a datagram of `kind`.
 fn datagram(pair: &mut Pair, kind: u8, body: &[u8]) -> Vec<u8> {
@@ -82,7 +82,7 @@ fn what_is_said_out_of_turn_ends_the_session_with_words() {
 #[test]
 fn an_old_rate_and_one_that_is_none_change_nothing() {
     let mut pair = open();
-    send(&mut pair, Side::Client, 100_000_000);
+    pair.offer(Side::Client, 100_000_000);
     let command = |number, bps| {
         let mut body = [0; 16];
         let rate = Rate::from_bps(bps);
@@ -110,7 +110,7 @@ fn an_old_rate_and_one_that_is_none_change_nothing() {
 fn who_offers_and_sends_nothing_is_left() {
     let mut pair = open();
     pair.set_script(|d| Fate::drop_if(d.bytes.len() > 1_000));
-    send(&mut pair, Side::Client, 100_000);
+    pair.offer(Side::Client, 100_000);
     pair.until(Duration::from_secs(40), |p| p.server.closed().is_some());
     let reason = pair.server.closed().expect("just seen");
     assert!(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use farhaul_core::{protocol::Protocol, units::Rate};
 use farhaul_protocols::gtp::{Config, Group, client, server};
-use farhaul_testkit::{Pair, Side};
+use farhaul_testkit::Pair;
 
 pub(crate) const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -30,10 +30,4 @@ pub(crate) fn member(group: &Group, seed: u64) -> Pair {
 /// A pair that is open, with a group of its own.
 pub(crate) fn open() -> Pair {
     member(&Group::default(), 7)
-}
-
-/// `side` sends `len` bytes of object 1.
-pub(crate) fn send(pair: &mut Pair, side: Side, len: u64) {
-    pair.node(side).session().send(1, 0, len);
-    pair.settle(side);
 }

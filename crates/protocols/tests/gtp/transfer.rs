@@ -5,7 +5,7 @@ use std::{cell::Cell, time::Duration};
 use farhaul_protocols::gtp::Group;
 use farhaul_testkit::{Fate, Pair, Side, assert_live, seeds};
 
-use crate::kit::{ends, member, ms, open, send};
+use crate::kit::{ends, member, ms, open};
 
 #[test]
 fn either_end_sends_at_what_the_other_takes_and_a_stream_goes_beside() {
@@ -13,7 +13,7 @@ fn either_end_sends_at_what_the_other_takes_and_a_stream_goes_beside() {
     for side in [Side::Client, Side::Server] {
         let began = pair.now;
         pair.node(side).session().write(b"words beside");
-        send(&mut pair, side, 9_700_000);
+        pair.offer(side, 9_700_000);
         pair.until(Duration::from_secs(5), |p| p.node(side).delivered());
         assert!(pair.node(side.other()).store.has(1, 9_700_000));
         assert_eq!(pair.node(side.other()).stream, b"words beside");
@@ -35,7 +35,7 @@ fn what_is_missing_is_asked_for_and_sent_once() {
         seen.set(seen.get() + u64::from(data));
         Fate::drop_if(data && matches!(seen.get(), 10..=19 | 100 | 684..=686))
     });
-    send(&mut pair, Side::Client, 1_000_000);
+    pair.offer(Side::Client, 1_000_000);
     pair.until(Duration::from_secs(3), |p| p.client.delivered());
     assert!(pair.server.store.has(1, 1_000_000));
     let stats = pair.client.session().stats();
@@ -66,9 +66,9 @@ fn together(pairs: &mut [Pair], until: Duration, last: u64) -> Vec<u64> {
 fn who_comes_gets_half_and_who_goes_leaves_it_at_once() {
     let group = Group::default();
     let mut pairs = [member(&group, 1), member(&group, 2)];
-    send(&mut pairs[0], Side::Client, 100_000_000);
+    pairs[0].offer(Side::Client, 100_000_000);
     assert_eq!(together(&mut pairs, ms(500), 100), [77, 0]);
-    send(&mut pairs[1], Side::Client, 3_000_000);
+    pairs[1].offer(Side::Client, 3_000_000);
     // One look of the first, and an rtt; then the offer is answered.
     let shares = together(&mut pairs, ms(300), 100);
     assert_eq!(shares, [38, 38]);
@@ -100,7 +100,7 @@ fn a_flow_that_is_slower_on_its_way_leaves_the_rest_to_the_other() {
         Fate::drop_if(!passes)
     });
     for pair in &mut pairs {
-        send(pair, Side::Client, 100_000_000);
+        pair.offer(Side::Client, 100_000_000);
     }
     let shares = together(&mut pairs, ms(6_000), 1_000);
     assert!(shares[0] >= 60, "{shares:?}");
@@ -110,7 +110,7 @@ fn a_flow_that_is_slower_on_its_way_leaves_the_rest_to_the_other() {
 #[test]
 fn what_is_cancelled_ends_early_and_the_next_begins() {
     let mut pair = open();
-    send(&mut pair, Side::Client, 10_000_000);
+    pair.offer(Side::Client, 10_000_000);
     pair.pass(ms(300));
     pair.client.session().cancel_unsent();
     assert_eq!(pair.client.session().unsent(), 0);
@@ -144,7 +144,7 @@ fn a_blackout_costs_what_it_swallows() {
         told.set(swallowed);
         Fate::drop_if(data && dark)
     });
-    send(&mut pair, Side::Client, 20_000_000);
+    pair.offer(Side::Client, 20_000_000);
     pair.until(Duration::from_mins(1), |p| p.client.delivered());
     assert!(pair.server.store.has(1, 20_000_000));
     let again = pair.client.session().stats().retransmits;

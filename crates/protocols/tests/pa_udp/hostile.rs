@@ -9,9 +9,9 @@ use farhaul_core::{
     units::Rate,
 };
 use farhaul_protocols::pa_udp::wire::Message;
-use farhaul_testkit::{Fate, Pair, Side};
+use farhaul_testkit::{Fate, Side};
 
-use crate::kit::{ms, open, say, send};
+use crate::kit::{ms, open, say};
 
 const RATE: Rate = Rate::mbit(1);
 
@@ -23,11 +23,6 @@ fn offer(first: u64, len: u64) -> Message {
         len
     }));
     Message::Offer(RATE, Offer { first, layout })
-}
-
-fn end(pair: &mut Pair, side: Side, limit: Duration) -> CloseReason {
-    pair.until(limit, |p| p.node(side).closed().is_some());
-    pair.node(side).closed().expect("just seen").clone()
 }
 
 #[test]
@@ -47,7 +42,7 @@ fn what_is_said_out_of_turn_ends_the_session_with_words() {
         for message in &said {
             say(&mut pair, Side::Server, message);
         }
-        let reason = end(&mut pair, Side::Server, ms(50));
+        let reason = pair.end(Side::Server, ms(50));
         assert!(
             matches!(&reason, CloseReason::Protocol(text) if text.contains(words)),
             "{said:?}: {reason:?}"
@@ -64,10 +59,10 @@ fn a_sender_believes_nothing_of_what_it_did_not_offer() {
         (Message::Done(1), "not over"),
     ] {
         let mut pair = open();
-        send(&mut pair, Side::Client, 1_000_000);
+        pair.offer(Side::Client, 1_000_000);
         pair.pass(ms(60));
         say(&mut pair, Side::Client, &message);
-        let reason = end(&mut pair, Side::Client, ms(50));
+        let reason = pair.end(Side::Client, ms(50));
         assert!(
             matches!(&reason, CloseReason::Protocol(text) if text.contains(words)),
             "{message:?}: {reason:?}"
@@ -95,12 +90,12 @@ fn who_never_answers_an_offer_or_never_sends_what_was_offered_is_left() {
     say(&mut pair, Side::Server, &offer(0, 500));
     say(&mut pair, Side::Server, &Message::Go(0, RATE));
     // The client hears an answer to what it did not offer.
-    let reason = end(&mut pair, Side::Client, Duration::from_secs(1));
+    let reason = pair.end(Side::Client, Duration::from_secs(1));
     assert!(matches!(reason, CloseReason::Protocol(_)), "{reason:?}");
     let mut pair = open();
     pair.set_script(|_| Fate::Drop);
-    send(&mut pair, Side::Client, 100_000);
-    let reason = end(&mut pair, Side::Server, Duration::from_secs(40));
+    pair.offer(Side::Client, 100_000);
+    let reason = pair.end(Side::Server, Duration::from_secs(40));
     assert!(
         matches!(&reason, CloseReason::Lane(text) | CloseReason::Peer { text, .. } if text.contains("block UDP")),
         "{reason:?}"
@@ -111,7 +106,7 @@ fn who_never_answers_an_offer_or_never_sends_what_was_offered_is_left() {
 fn an_offer_that_is_never_begun_is_left() {
     let mut pair = open();
     say(&mut pair, Side::Server, &offer(0, 500));
-    let reason = end(&mut pair, Side::Server, Duration::from_secs(40));
+    let reason = pair.end(Side::Server, Duration::from_secs(40));
     assert!(
         matches!(&reason, CloseReason::Lane(text) if text.contains("what the peer offered"))
             || matches!(reason, CloseReason::Peer { .. }),

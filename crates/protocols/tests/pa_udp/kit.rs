@@ -30,12 +30,6 @@ pub(crate) fn open() -> Pair {
     pair
 }
 
-/// `side` sends `len` bytes of object 1.
-pub(crate) fn send(pair: &mut Pair, side: Side, len: u64) {
-    pair.node(side).session().send(1, 0, len);
-    pair.settle(side);
-}
-
 /// `to` hears a message.
 pub(crate) fn say(pair: &mut Pair, to: Side, message: &Message) {
     let (mut words, mut bytes) = (Vec::new(), Vec::new());

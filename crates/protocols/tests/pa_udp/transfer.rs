@@ -4,7 +4,7 @@ use std::{cell::Cell, time::Duration};
 
 use farhaul_testkit::{Fate, Side, assert_live, seeds};
 
-use crate::kit::{ends, ms, open, send};
+use crate::kit::{ends, ms, open};
 
 #[test]
 fn either_end_sends_at_the_rate_of_the_link_and_a_stream_goes_beside() {
@@ -12,7 +12,7 @@ fn either_end_sends_at_the_rate_of_the_link_and_a_stream_goes_beside() {
     for side in [Side::Client, Side::Server] {
         let began = pair.now;
         pair.node(side).session().write(b"words beside");
-        send(&mut pair, side, 10_000_000);
+        pair.offer(side, 10_000_000);
         pair.until(Duration::from_secs(5), |p| p.node(side).delivered());
         assert!(pair.node(side.other()).store.has(1, 10_000_000));
         assert_eq!(pair.node(side.other()).stream, b"words beside");
@@ -34,7 +34,7 @@ fn what_is_missing_is_asked_for_and_sent_once() {
         seen.set(seen.get() + u64::from(data));
         Fate::drop_if(data && matches!(seen.get(), 10..=19 | 100 | 683..=685))
     });
-    send(&mut pair, Side::Client, 1_000_000);
+    pair.offer(Side::Client, 1_000_000);
     pair.until(Duration::from_secs(3), |p| p.client.delivered());
     assert!(pair.server.store.has(1, 1_000_000));
     let stats = pair.client.session().stats();
@@ -49,7 +49,7 @@ fn the_end_is_told_when_the_store_has_written_everything() {
     const MEMORY: u64 = 3_000_000;
     let mut pair = open();
     pair.server.store.room = Some(MEMORY);
-    send(&mut pair, Side::Client, 10_000_000);
+    pair.offer(Side::Client, 10_000_000);
     let (began, mut placed, mut fullest) = (pair.now, None, 0);
     while !pair.client.delivered() {
         pair.pass(ms(4));
@@ -80,7 +80,7 @@ fn the_end_is_told_when_the_store_has_written_everything() {
 fn what_has_no_room_is_left_and_comes_again() {
     let mut pair = open();
     pair.server.store.room = Some(200_000);
-    send(&mut pair, Side::Client, 1_000_000);
+    pair.offer(Side::Client, 1_000_000);
     pair.pass(Duration::from_secs(20));
     let stats = pair.server.session().stats();
     assert!(stats.dropped_full > 0 && pair.server.closed().is_none());
@@ -94,7 +94,7 @@ fn what_has_no_room_is_left_and_comes_again() {
 fn a_disk_that_stands_still_is_waited_for_and_given_up_in_the_end() {
     let mut pair = open();
     pair.server.store.room = Some(500_000);
-    send(&mut pair, Side::Client, 1_000_000);
+    pair.offer(Side::Client, 1_000_000);
     pair.pass(Duration::from_mins(4));
     assert!(pair.server.closed().is_none() && pair.client.closed().is_none());
     pair.until(Duration::from_secs(90), |p| p.server.closed().is_some());
@@ -105,7 +105,7 @@ fn a_disk_that_stands_still_is_waited_for_and_given_up_in_the_end() {
 #[test]
 fn what_is_cancelled_ends_early_and_the_next_begins() {
     let mut pair = open();
-    send(&mut pair, Side::Client, 10_000_000);
+    pair.offer(Side::Client, 10_000_000);
     pair.pass(ms(300));
     pair.client.session().cancel_unsent();
     assert_eq!(pair.client.session().unsent(), 0);
@@ -139,7 +139,7 @@ fn a_blackout_costs_what_it_swallows() {
         told.set(swallowed);
         Fate::drop_if(data && dark)
     });
-    send(&mut pair, Side::Client, 20_000_000);
+    pair.offer(Side::Client, 20_000_000);
     pair.until(Duration::from_secs(10), |p| p.client.delivered());
     assert!(pair.server.store.has(1, 20_000_000));
     let again = pair.client.session().stats().retransmits;

@@ -10,7 +10,7 @@ use farhaul_core::{
 use farhaul_protocols::rbudp::wire::Message;
 use farhaul_testkit::{Fate, Pair, Said, Side};
 
-use crate::kit::{config, end, ms, offer, open};
+use crate::kit::{config, ms, open};
 
 fn say(pair: &mut Pair, to: Side, message: &[u8]) {
     let mut bytes = Vec::new();
@@ -70,7 +70,7 @@ fn what_is_said_out_of_turn_ends_the_session_with_words() {
         let mut pair = open(&config(), ms(10));
         // Between the first words and the next nothing is answered.
         say(&mut pair, Side::Server, &said);
-        let reason = end(&mut pair, Side::Server, ms(50));
+        let reason = pair.end(Side::Server, ms(50));
         assert!(
             matches!(&reason, CloseReason::Protocol(text) if text.contains(words)),
             "{reason:?}"
@@ -82,7 +82,7 @@ fn what_is_said_out_of_turn_ends_the_session_with_words() {
 fn a_report_of_more_or_less_than_there_is_is_refused() {
     for ranges in [vec![(0, 101)], vec![(50, 1), (50, 1)], vec![(3, 0)]] {
         let mut pair = open(&config(), ms(10));
-        offer(&mut pair, Side::Client, 100_000);
+        pair.offer(Side::Client, 100_000);
         // The round has left, and its report has not come.
         pair.run(ms(20 + 12), |_| false);
         say(
@@ -90,7 +90,7 @@ fn a_report_of_more_or_less_than_there_is_is_refused() {
             Side::Client,
             &message(&Message::Missing(0, ranges)),
         );
-        let reason = end(&mut pair, Side::Client, ms(5));
+        let reason = pair.end(Side::Client, ms(5));
         assert!(
             matches!(&reason, CloseReason::Protocol(text) if text.contains("missing packets")),
             "{reason:?}"
@@ -116,8 +116,8 @@ fn packets_of_no_block_are_counted_and_left() {
 fn blocks_of_which_nothing_arrives_are_given_up() {
     let mut pair = open(&config(), ms(10));
     pair.set_script(|_| Fate::Drop);
-    offer(&mut pair, Side::Client, 100_000);
-    let reason = end(&mut pair, Side::Client, Duration::from_secs(40));
+    pair.offer(Side::Client, 100_000);
+    let reason = pair.end(Side::Client, Duration::from_secs(40));
     assert!(
         matches!(&reason, CloseReason::Lane(text) if text.contains("blocks UDP")),
         "{reason:?}"

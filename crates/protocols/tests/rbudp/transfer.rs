@@ -6,7 +6,7 @@ use farhaul_core::{rng::Rng, units::Rate};
 use farhaul_protocols::rbudp::Config;
 use farhaul_testkit::{Fate, Side, assert_live, seeds};
 
-use crate::kit::{config, deliver, ends, ms, offer, open, overlap};
+use crate::kit::{config, ends, ms, open, overlap};
 
 #[test]
 fn either_end_sends_and_a_stream_goes_beside() {
@@ -14,8 +14,8 @@ fn either_end_sends_and_a_stream_goes_beside() {
         let mut pair = open(&config, ms(20));
         for side in [Side::Client, Side::Server] {
             pair.node(side).session().write(b"words beside");
-            offer(&mut pair, side, 1_234_567);
-            deliver(&mut pair, side, Duration::from_secs(5));
+            pair.offer(side, 1_234_567);
+            pair.deliver(side, Duration::from_secs(5));
             assert!(pair.node(side.other()).store.has(1, 1_234_567));
             assert_eq!(pair.node(side.other()).stream, b"words beside");
         }
@@ -39,8 +39,8 @@ fn a_round_sends_what_the_one_before_left_missing() {
         Fate::drop_if(lost)
     });
     let start = pair.now;
-    offer(&mut pair, Side::Client, 100_000);
-    deliver(&mut pair, Side::Client, ms(500));
+    pair.offer(Side::Client, 100_000);
+    pair.deliver(Side::Client, ms(500));
     let stats = pair.client.session().stats();
     assert_eq!((stats.retransmits, stats.packets_lost), (4, 4));
     // The block is announced, leaves in 99 gaps of 100 us, and is judged three times.
@@ -56,8 +56,8 @@ fn with_blocks_that_overlap_pauses_are_not_seen() {
     let took = |config: &Config| {
         let mut pair = open(config, ms(20));
         let start = pair.now;
-        offer(&mut pair, Side::Client, 2_000_000);
-        deliver(&mut pair, Side::Client, Duration::from_secs(5));
+        pair.offer(Side::Client, 2_000_000);
+        pair.deliver(Side::Client, Duration::from_secs(5));
         pair.now.since(start)
     };
     // 20 blocks of 10 ms each; without overlap each waits for 40 ms.
@@ -88,8 +88,8 @@ fn rounds_are_as_many_as_the_unluckiest_packet_needs() {
     pair.set_script(move |d| Fate::drop_if(d.bytes.len() > 1_000 && rng.chance(loss)));
     let start = pair.now;
     let bytes = config.block * u64::from(blocks.unsigned_abs());
-    offer(&mut pair, Side::Client, bytes);
-    deliver(&mut pair, Side::Client, Duration::from_mins(1));
+    pair.offer(Side::Client, bytes);
+    pair.deliver(Side::Client, Duration::from_mins(1));
     let took = pair.now.since(start).as_secs_f64() - rtt;
     let packets = 7_627.0;
     let rounds: f64 = (0..50)
@@ -119,8 +119,8 @@ fn a_late_packet_of_another_block_changes_nothing() {
         1_004 if d.bytes[0] == 7 && first.replace(false) => Fate::Twice(ms(95)),
         _ => Fate::Deliver,
     });
-    offer(&mut pair, Side::Client, 300_000);
-    deliver(&mut pair, Side::Client, Duration::from_secs(2));
+    pair.offer(Side::Client, 300_000);
+    pair.deliver(Side::Client, Duration::from_secs(2));
     assert!(
         pair.server.store.has(1, 300_000),
         "each byte is where it belongs"
@@ -137,7 +137,7 @@ fn small_pieces_of_many_objects_share_packets() {
             .send(object, 0, u64::from(object % 7) * 300 + 1);
     }
     pair.settle(Side::Client);
-    deliver(&mut pair, Side::Client, Duration::from_secs(2));
+    pair.deliver(Side::Client, Duration::from_secs(2));
     for object in 0..300 {
         assert!(
             pair.server
@@ -163,26 +163,26 @@ fn a_round_may_take_longer_than_anybody_is_silent() {
         ..config()
     };
     let mut pair = open(&config, ms(20));
-    offer(&mut pair, Side::Client, 200_000);
-    deliver(&mut pair, Side::Client, Duration::from_secs(50));
+    pair.offer(Side::Client, 200_000);
+    pair.deliver(Side::Client, Duration::from_secs(50));
     assert!(pair.server.store.has(1, 200_000));
 }
 
 #[test]
 fn what_is_cancelled_ends_early_and_the_next_begins() {
     let mut pair = open(&config(), ms(20));
-    offer(&mut pair, Side::Client, 100_000);
+    pair.offer(Side::Client, 100_000);
     pair.run(ms(45), |_| false);
     pair.client.session().cancel_unsent();
     pair.settle(Side::Client);
     assert_eq!(pair.client.session().unsent(), 0);
-    deliver(&mut pair, Side::Client, ms(100));
+    pair.deliver(Side::Client, ms(100));
     let sent = pair.client.session().stats().data_sent;
     assert!(sent > 10_000 && sent < 90_000, "{sent}");
     pair.client.session().send(2, 0, 5_000);
     pair.client.events.clear();
     pair.settle(Side::Client);
-    deliver(&mut pair, Side::Client, ms(200));
+    pair.deliver(Side::Client, ms(200));
     assert!(pair.server.store.has(2, 5_000));
 }
 

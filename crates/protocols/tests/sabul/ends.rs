@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farhaul_core::protocol::{CloseReason, Event, Protocol};
+use farhaul_core::protocol::{Event, Protocol};
 use farhaul_protocols::sabul::{Config, client, server};
 use farhaul_testkit::{Pair, Side};
 
@@ -38,20 +38,4 @@ pub(crate) fn open(pair: &mut Pair) {
         let first = &pair.node(side).events[0];
         assert_eq!(*first, Event::Connected { peer_key: None });
     }
-}
-
-/// `side` sends `len` bytes of object 1.
-pub(crate) fn offer(pair: &mut Pair, side: Side, len: u64) {
-    pair.node(side).session().send(1, 0, len);
-    pair.settle(side);
-}
-
-pub(crate) fn deliver(pair: &mut Pair, side: Side, limit: Duration) {
-    pair.until(limit, |p| p.node(side).delivered());
-}
-
-/// Why `side` ended, within `limit`.
-pub(crate) fn end(pair: &mut Pair, side: Side, limit: Duration) -> CloseReason {
-    pair.until(limit, |p| p.node(side).closed().is_some());
-    pair.node(side).closed().expect("just seen").clone()
 }

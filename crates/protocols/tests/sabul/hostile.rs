@@ -15,7 +15,7 @@ use farhaul_protocols::sabul::{
 };
 use farhaul_testkit::{Fate, Pair, Said, Side};
 
-use crate::ends::{config, end, ms, offer, open, pair};
+use crate::ends::{config, ms, open, pair};
 
 fn opened() -> Pair {
     let mut pair = pair(&config("sabul"), ms(10));
@@ -43,7 +43,7 @@ fn datagrams_that_never_arrive_are_named() {
         let mut pair =
             pair(&config("sabul"), ms(10)).with_script(move |d| Fate::drop_if(d.from == blocked));
         pair.connect(Some(1_500));
-        let reason = end(&mut pair, Side::Client, Duration::from_secs(6));
+        let reason = pair.end(Side::Client, Duration::from_secs(6));
         assert!(
             matches!(&reason, CloseReason::Lane(text) if text.contains(words)),
             "{reason:?}"
@@ -57,16 +57,16 @@ fn datagrams_that_never_arrive_are_named() {
 #[test]
 fn datagrams_that_stop_arriving_in_mid_transfer_are_named_at_both_ends() {
     let mut pair = opened();
-    offer(&mut pair, Side::Client, 1 << 30);
+    pair.offer(Side::Client, 1 << 30);
     pair.run(ms(500), |_| false);
     pair.set_script(|_| Fate::Drop);
-    let reason = end(&mut pair, Side::Client, Duration::from_secs(40));
+    let reason = pair.end(Side::Client, Duration::from_secs(40));
     let words = "no datagram has reached the peer for 30 s";
     assert!(
         matches!(&reason, CloseReason::Lane(text) if text.contains(words)),
         "{reason:?}"
     );
-    let reason = end(&mut pair, Side::Server, Duration::from_secs(1));
+    let reason = pair.end(Side::Server, Duration::from_secs(1));
     assert!(
         matches!(&reason, CloseReason::Peer { text, .. } if text.contains(words)),
         "{reason:?}"
@@ -77,11 +77,11 @@ fn datagrams_that_stop_arriving_in_mid_transfer_are_named_at_both_ends() {
 fn a_control_lane_that_is_cut_in_mid_transfer_ends_the_session_there() {
     for side in [Side::Client, Side::Server] {
         let mut pair = opened();
-        offer(&mut pair, Side::Client, 1 << 30);
+        pair.offer(Side::Client, 1 << 30);
         pair.run(ms(300), |_| false);
         let now = pair.now;
         pair.say(now, side, Said::Ended);
-        let reason = end(&mut pair, side, ms(50));
+        let reason = pair.end(side, ms(50));
         assert!(
             matches!(&reason, CloseReason::Lane(text) if text.contains("closed")),
             "{reason:?}"
@@ -113,14 +113,14 @@ fn what_cannot_be_on_the_control_lane_ends_the_session_with_words() {
         (frame(Frame::Credit(12)), "more of the stream read"),
     ] {
         let mut pair = opened();
-        offer(&mut pair, Side::Client, 1 << 20);
+        pair.offer(Side::Client, 1 << 20);
         say(&mut pair, Side::Client, bytes);
-        let reason = end(&mut pair, Side::Client, ms(50));
+        let reason = pair.end(Side::Client, ms(50));
         assert!(
             matches!(&reason, CloseReason::Protocol(text) if text.contains(words)),
             "{reason:?}"
         );
-        let told = end(&mut pair, Side::Server, ms(50));
+        let told = pair.end(Side::Server, ms(50));
         assert!(
             matches!(told, CloseReason::Peer { code: u32::MAX, .. }),
             "{told:?}"
@@ -133,7 +133,7 @@ fn what_cannot_be_on_the_control_lane_ends_the_session_with_words() {
 fn what_comes_after_the_end_is_not_kept() {
     let mut pair = opened();
     say(&mut pair, Side::Client, vec![0; 4]);
-    end(&mut pair, Side::Client, ms(50));
+    pair.end(Side::Client, ms(50));
     let before = pair.client.session().stats().wire_received;
     for _ in 0..64 {
         say(&mut pair, Side::Client, vec![7; 16 << 10]);
@@ -150,7 +150,7 @@ fn options_that_nobody_has_and_talk_before_the_greeting_are_refused() {
         pair.connect(Some(1_500));
         pair.run(ms(25), |_| false);
         say(&mut pair, Side::Client, bytes);
-        let reason = end(&mut pair, Side::Client, ms(50));
+        let reason = pair.end(Side::Client, ms(50));
         assert!(matches!(reason, CloseReason::Protocol(_)), "{reason:?}");
     }
 }
@@ -164,7 +164,7 @@ fn a_stream_that_nobody_reads_is_bounded() {
     }
     pair.server.reads = false;
     say(&mut pair, Side::Server, flood);
-    let reason = end(&mut pair, Side::Server, ms(50));
+    let reason = pair.end(Side::Server, ms(50));
     let words = "more of the stream than was asked for";
     assert!(
         matches!(&reason, CloseReason::Protocol(text) if text.contains(words)),

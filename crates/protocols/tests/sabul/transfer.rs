@@ -5,7 +5,7 @@ use std::time::Duration;
 use farhaul_core::protocol::CloseReason;
 use farhaul_testkit::{Fate, Side, assert_live, seeds};
 
-use crate::ends::{config, deliver, end, ends, ms, offer, open, pair};
+use crate::ends::{config, ends, ms, open, pair};
 
 #[test]
 fn either_end_sends_and_a_stream_goes_beside() {
@@ -13,8 +13,8 @@ fn either_end_sends_and_a_stream_goes_beside() {
     open(&mut pair);
     for side in [Side::Client, Side::Server] {
         pair.node(side).session().write(b"words beside");
-        offer(&mut pair, side, 3_000_000);
-        deliver(&mut pair, side, Duration::from_secs(5));
+        pair.offer(side, 3_000_000);
+        pair.deliver(side, Duration::from_secs(5));
         assert!(pair.node(side.other()).store.has(1, 3_000_000));
         assert_eq!(pair.node(side.other()).stream, b"words beside");
     }
@@ -22,7 +22,7 @@ fn either_end_sends_and_a_stream_goes_beside() {
     pair.settle(Side::Client);
     let (code, text) = (3, "enough".into());
     assert_eq!(
-        end(&mut pair, Side::Server, ms(100)),
+        pair.end(Side::Server, ms(100)),
         CloseReason::Peer { code, text }
     );
     assert!(pair.run(ms(100), |p| p.client.session().is_closed()));
@@ -39,8 +39,8 @@ fn a_loss_is_told_at_once_and_one_that_nobody_sees_after_a_second() {
         _ => Fate::Deliver,
     });
     let start = pair.now;
-    offer(&mut pair, Side::Client, 50 * 1_456);
-    deliver(&mut pair, Side::Client, ms(900));
+    pair.offer(Side::Client, 50 * 1_456);
+    pair.deliver(Side::Client, ms(900));
     let took = pair.now.since(start);
     assert!(took < ms(200), "repaired in a round trip: {took:?}");
     let stats = pair.client.session().stats();
@@ -52,7 +52,7 @@ fn a_loss_is_told_at_once_and_one_that_nobody_sees_after_a_second() {
     pair.set_script(move |d| Fate::drop_if(d.bytes.len() == 116 && last.replace(false)));
     pair.client.session().send(2, 0, 14_560 + 100);
     pair.client.events.clear();
-    deliver(&mut pair, Side::Client, ms(1_500));
+    pair.deliver(Side::Client, ms(1_500));
     let stats = pair.client.session().stats();
     assert_eq!(stats.timeouts, 1, "nothing came after it");
     assert!(pair.server.store.has(2, 14_660));

@@ -5,7 +5,7 @@ use farhaul_protocols::ttp::wire::{Kind, Tell};
 use farhaul_testkit::{Fate, Pair, Side};
 
 use crate::{
-    ends::{BLOCK, Log, config, losing, ms, offer, opened, secs},
+    ends::{BLOCK, Log, config, losing, ms, opened, secs},
     hostile::{feedback, let_come},
 };
 
@@ -26,7 +26,7 @@ fn the_first_gap_is_thrice_the_least_and_full_rate_is_reached_after_seven_report
         noted.note(Side::Client, d);
         Fate::Deliver
     });
-    offer(&mut pair, Side::Client, 1 << 30);
+    pair.offer(Side::Client, 1 << 30);
     pair.pass(secs(8));
     let left = log.take();
     let gaps: Vec<_> = left.windows(2).map(|w| w[1].at.since(w[0].at)).collect();
@@ -48,7 +48,7 @@ fn the_first_gap_is_thrice_the_least_and_full_rate_is_reached_after_seven_report
     assert!((ms(2_450)..ms(3_100)).contains(&after), "{after:?}");
 
     let mut pair = opened(&config(100_000_000), ms(0));
-    offer(&mut pair, Side::Client, 4 << 30);
+    pair.offer(Side::Client, 4 << 30);
     let begun = pair.now;
     pair.until(secs(4), |p| {
         p.client.session().stats().pacing_rate > Rate::from_bps(100_400_000)
@@ -105,7 +105,7 @@ fn silence_counts_as_errors_and_ends_the_session_after_fifteen_seconds() {
         stats.timeouts, 1,
         "2,048 slots of 300 us, and half a second"
     );
-    let reason = crate::ends::end(&mut pair, Side::Client, secs(20));
+    let reason = pair.end(Side::Client, secs(20));
     assert!(
         reason
             .to_string()
@@ -124,7 +124,7 @@ fn the_last_block_is_repeated_until_everything_is_there() {
         Some(left) if left.block == 3 => Fate::drop_if(std::mem::take(&mut first)),
         _ => Fate::Deliver,
     });
-    offer(&mut pair, Side::Client, 10 * BLOCK);
+    pair.offer(Side::Client, 10 * BLOCK);
     pair.until(secs(5), |p| p.client.delivered());
     let left = log.take();
     let lasts: Vec<_> = left.iter().filter(|l| l.kind == Kind::Last).collect();
@@ -144,7 +144,7 @@ fn loss_of_a_few_per_cent_leaves_the_rate_alone_and_fragments_keep_it_down() {
     // 3 %, at which a demonstration of 2002 is said to have kept over 800 Mbit/s.
     let mut pair = opened(&config(50_000_000), ms(25));
     pair.set_script(losing(0.03));
-    offer(&mut pair, Side::Client, 1 << 30);
+    pair.offer(Side::Client, 1 << 30);
     pair.pass(secs(4));
     let reached = rate(&mut pair, secs(6));
     assert!((47e6..=49e6).contains(&reached), "{reached}");
@@ -158,7 +158,7 @@ fn loss_of_a_few_per_cent_leaves_the_rate_alone_and_fragments_keep_it_down() {
             let lost = (0..fragments).any(|_| rng.chance(0.01));
             Fate::drop_if(d.bytes.len() > 1_000 && lost)
         });
-        offer(&mut pair, Side::Client, 8 << 30);
+        pair.offer(Side::Client, 8 << 30);
         pair.pass(secs(60));
         let reached = rate(&mut pair, secs(5));
         assert!((least..=most).contains(&reached), "{fragments}: {reached}");
@@ -184,7 +184,7 @@ fn too_much_missing_sets_the_sender_back() {
         None => Fate::Deliver,
     });
     let bytes = 40_000 * BLOCK;
-    offer(&mut pair, Side::Client, bytes);
+    pair.offer(Side::Client, bytes);
     pair.until(secs(20), |p| p.client.delivered());
     assert!(pair.server.store.has(1, bytes));
     let left = log.take();

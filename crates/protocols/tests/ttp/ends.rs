@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use farhaul_core::{
-    protocol::{CloseReason, Event, Protocol},
+    protocol::{Event, Protocol},
     rng::Rng,
     time::Instant,
 };
@@ -59,18 +59,6 @@ pub(crate) fn opened(config: &Config, delay: Duration) -> Pair {
         assert_eq!(*first, Event::Connected { peer_key: None });
     }
     pair
-}
-
-/// `side` sends `len` bytes of object 1.
-pub(crate) fn offer(pair: &mut Pair, side: Side, len: u64) {
-    pair.node(side).session().send(1, 0, len);
-    pair.settle(side);
-}
-
-/// Why `side` ended, within `limit`.
-pub(crate) fn end(pair: &mut Pair, side: Side, limit: Duration) -> CloseReason {
-    pair.until(limit, |p| p.node(side).closed().is_some());
-    pair.node(side).closed().expect("just seen").clone()
 }
 
 /// A block that left.

@@ -11,12 +11,12 @@ use farhaul_protocols::ttp::{
 };
 use farhaul_testkit::{Fate, Pair, Said, Side};
 
-use crate::ends::{BLOCK, config, end, ms, offer, opened, pair, secs};
+use crate::ends::{BLOCK, config, ms, opened, pair, secs};
 
 /// `bytes` of object 1 on the way from a client whose blocks all vanish, so that nobody else gives feedback.
 pub(crate) fn let_come(config: &Config, bytes: u64) -> Pair {
     let mut pair = opened(config, ms(0)).with_script(|_| Fate::Drop);
-    offer(&mut pair, Side::Client, bytes);
+    pair.offer(Side::Client, bytes);
     pair.until(secs(1), |p| p.client.session().stats().data_sent > 0);
     pair
 }
@@ -75,7 +75,7 @@ fn block(number: u32, kind: Kind, len: u64) -> Vec<u8> {
 
 #[track_caller]
 fn refused(pair: &mut Pair, words: &str) {
-    let reason = end(pair, Side::Client, ms(50));
+    let reason = pair.end(Side::Client, ms(50));
     assert!(
         matches!(&reason, CloseReason::Protocol(text) if text.contains(words)),
         "{words}: {reason:?}"
@@ -163,7 +163,7 @@ fn feedback_on_what_was_never_sent_is_refused() {
     ] {
         let mut pair = let_come(&config(10_000_000), 1 << 30);
         feedback(&mut pair, tell, number, 0);
-        let reason = end(&mut pair, Side::Client, ms(50));
+        let reason = pair.end(Side::Client, ms(50));
         assert!(reason.to_string().contains(words), "{reason:?}");
     }
 }
@@ -171,10 +171,10 @@ fn feedback_on_what_was_never_sent_is_refused() {
 #[test]
 fn a_file_of_one_block_is_not_done_before_it_was_sent() {
     let mut pair = opened(&config(10_000_000), ms(20));
-    offer(&mut pair, Side::Client, 9);
+    pair.offer(Side::Client, 9);
     // The permission and the stop come in one turn.
     control(&mut pair, &[&[2, 0, 0, 3, 0, 2][..], &[0; 10]].concat());
-    let reason = end(&mut pair, Side::Client, ms(1));
+    let reason = pair.end(Side::Client, ms(1));
     assert!(
         reason.to_string().contains("before the last block"),
         "{reason:?}"
@@ -294,7 +294,7 @@ fn an_announcement_that_is_never_let_come_ends() {
         pair.say(now, Side::Client, Said::Bytes(ping));
         pair.pass(secs(5));
     }
-    let reason = end(&mut pair, Side::Client, ms(50));
+    let reason = pair.end(Side::Client, ms(50));
     assert!(
         matches!(&reason, CloseReason::Lane(text) if text.contains("nothing has come")),
         "{reason:?}"
@@ -302,7 +302,7 @@ fn an_announcement_that_is_never_let_come_ends() {
     assert!(pair.now.since(begun) <= secs(45));
 
     let mut pair = alone(&config(1_000_000));
-    offer(&mut pair, Side::Client, 9_000);
+    pair.offer(Side::Client, 9_000);
     for _ in 0..4 {
         let mut ping = Vec::new();
         Frame::Ping.encode(&mut ping);
@@ -310,7 +310,7 @@ fn an_announcement_that_is_never_let_come_ends() {
         pair.say(now, Side::Client, Said::Bytes(ping));
         pair.pass(secs(5));
     }
-    let reason = end(&mut pair, Side::Client, ms(50));
+    let reason = pair.end(Side::Client, ms(50));
     assert!(
         matches!(&reason, CloseReason::Lane(text) if text.contains("not let come")),
         "{reason:?}"
@@ -320,16 +320,16 @@ fn an_announcement_that_is_never_let_come_ends() {
 #[test]
 fn datagrams_that_stop_arriving_are_named_at_both_ends() {
     let mut pair = opened(&config(50_000_000), ms(10));
-    offer(&mut pair, Side::Client, 1 << 30);
+    pair.offer(Side::Client, 1 << 30);
     pair.run(secs(2), |_| false);
     pair.set_script(|_| Fate::Drop);
-    let reason = end(&mut pair, Side::Client, secs(20));
+    let reason = pair.end(Side::Client, secs(20));
     let words = "no datagram has reached the peer for 15 s";
     assert!(
         matches!(&reason, CloseReason::Lane(text) if text.contains(words)),
         "{reason:?}"
     );
-    let reason = end(&mut pair, Side::Server, secs(1));
+    let reason = pair.end(Side::Server, secs(1));
     assert!(
         matches!(&reason, CloseReason::Peer { text, .. } if text.contains(words)),
         "{reason:?}"
@@ -368,7 +368,7 @@ fn a_greeting_of_another_revision_or_of_nonsense_is_refused() {
         pair.run(ms(25), |_| false);
         let now = pair.now;
         pair.say(now, Side::Client, Said::Bytes(bytes));
-        let reason = end(&mut pair, Side::Client, ms(50));
+        let reason = pair.end(Side::Client, ms(50));
         assert!(
             matches!(&reason, CloseReason::Protocol(text) if text.contains(words)),
             "{words}: {reason:?}"

@@ -5,14 +5,14 @@ use std::{cell::Cell, rc::Rc};
 use farhaul_protocols::ttp::{Config, Loss, wire::Kind};
 use farhaul_testkit::{Fate, Pair, Side, assert_live, seeds};
 
-use crate::ends::{BLOCK, Log, config, end, ends, losing, ms, offer, opened, secs};
+use crate::ends::{BLOCK, Log, config, ends, losing, ms, opened, secs};
 
 const SIDES: [Side; 2] = [Side::Client, Side::Server];
 
 fn deliver_both(pair: &mut Pair, bytes: u64) {
     for side in SIDES {
         pair.node(side).session().write(b"words beside");
-        offer(pair, side, bytes);
+        pair.offer(side, bytes);
     }
     pair.until(secs(60), |p| p.client.delivered() && p.server.delivered());
     for side in SIDES {
@@ -33,7 +33,7 @@ fn both_ends_send_at_once_and_what_arrives_is_what_was_sent() {
     }
     pair.client.session().close(pair.now, 3, "enough");
     pair.settle(Side::Client);
-    end(&mut pair, Side::Server, ms(100));
+    pair.end(Side::Server, ms(100));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn files_come_one_after_the_other_and_each_begins_slowly() {
         }
         _ => Fate::Deliver,
     });
-    offer(&mut pair, Side::Client, 30 * BLOCK);
+    pair.offer(Side::Client, 30 * BLOCK);
     pair.run(ms(30), |_| false);
     pair.client.session().send(2, 0, 300 * BLOCK);
     pair.until(secs(20), |p| p.client.delivered());
@@ -120,7 +120,7 @@ fn files_come_one_after_the_other_and_each_begins_slowly() {
 fn a_file_that_is_cut_short_ends_there() {
     let mut pair = opened(&config(100_000_000), ms(20));
     pair.set_script(losing(0.02));
-    offer(&mut pair, Side::Client, 1 << 30);
+    pair.offer(Side::Client, 1 << 30);
     pair.client.session().send(2, 0, 99);
     pair.run(secs(2), |_| false);
     let session = pair.client.session();
@@ -154,7 +154,7 @@ fn a_receiver_that_bears_loss_does_without() {
         let mut pair = opened(&lossy, ms(20));
         pair.set_script(losing(0.03));
         let bytes = 20_000 * BLOCK;
-        offer(&mut pair, Side::Client, bytes);
+        pair.offer(Side::Client, bytes);
         pair.until(secs(20), |p| p.client.delivered());
         let came = pair.server.store.received(1) as f64 / bytes as f64;
         assert!((least..=most).contains(&came), "{window:?}: {came}");
