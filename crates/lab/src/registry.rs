@@ -16,7 +16,7 @@ use std::fmt;
 
 use farhaul_congestion::{Factory, Kind, List, Parameter, ParameterError, Values, is_name, lookup};
 use farhaul_core::{
-    protocol::{Descriptor, Protocol},
+    protocol::{Descriptor, Protocol, Provenance},
     shell::{Endpoint, Machine},
     units::Rate,
 };
@@ -116,6 +116,14 @@ pub enum End {
 }
 
 impl Entry {
+    /// The protocol as it was chosen, for a reader, who has to know what only behaves like the original.
+    pub fn label(&self, chosen: &str) -> String {
+        match self.descriptor.provenance {
+            Provenance::Model => format!("{chosen} (a model)"),
+            _ => chosen.into(),
+        }
+    }
+
     /// An entry with the defaults of its parameters.
     ///
     /// # Panics

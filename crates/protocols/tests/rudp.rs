@@ -81,7 +81,7 @@ fn either_end_sends_and_a_stream_goes_beside() {
     );
 }
 
-/// Of the draft: SYN, SYN with ACK, ACK; numbers begin behind those of the SYNs.
+/// Of the ports: SYN, SYN with ACK, ACK; numbers begin behind those of the SYNs.
 #[test]
 fn three_segments_open_it_and_one_ends_it() {
     let mut pair = new(&config(), ms(20));
@@ -112,7 +112,7 @@ fn three_segments_open_it_and_one_ends_it() {
     assert!(flags(&seen, client, RST | ACK) >= 1);
 }
 
-/// Of the draft: an acknowledgement for three segments; and 300 ms after one that came alone.
+/// Of the ports: an acknowledgement for three segments; and 300 ms after one that came alone.
 #[test]
 fn three_segments_are_acknowledged_at_once_and_one_after_300_ms() {
     let mut pair = open(&config(), ms(20));
@@ -150,7 +150,7 @@ fn the_rate_is_the_window_in_a_round_trip() {
     }
 }
 
-/// Of the draft: named after three out of order, and sent again at once.
+/// Of the ports, the repair recalled: named after three out of order, and sent again at once.
 #[test]
 fn what_is_missing_is_named_and_sent_again_once() {
     let mut pair = open(&config(), ms(20));
@@ -165,7 +165,7 @@ fn what_is_missing_is_named_and_sent_again_once() {
     assert_eq!((stats.retransmits, stats.timeouts), (2, 0));
 }
 
-/// Of the draft: 600 ms.
+/// Recalled: one timer of 600 ms.
 #[test]
 fn what_nothing_shows_is_sent_again_after_600_ms() {
     let mut pair = open(&config(), ms(20));
@@ -194,7 +194,7 @@ fn a_peer_that_answers_no_retransmission_is_given_up_if_that_is_asked_for() {
     assert_eq!(pair.now.since(start), ms(4 * 600));
 }
 
-/// Of the draft: 2 s; each is acknowledged.
+/// Of the ports: 2 s; each is acknowledged.
 #[test]
 fn null_segments_keep_a_silent_session_alive() {
     let mut pair = open(&config(), ms(20));

@@ -242,10 +242,10 @@ impl Client {
             stopwatch,
             stop: Some(interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?),
         };
-        let quiet = self.how.json;
+        let (quiet, label) = (self.how.json, entry.label(&self.how.protocol));
         let mut show_progress = |progress| {
             if !quiet {
-                show_progress(&target, progress);
+                show_progress(&target, &label, progress);
             }
         };
         let mut make = || made.pop().expect("one was made for each lane");
@@ -288,15 +288,13 @@ impl Client {
     }
 }
 
-fn show_progress(target: &Target, progress: Progress) {
+fn show_progress(target: &Target, label: &str, progress: Progress) {
     match progress {
         Progress::Connected(took) => {
-            let Target {
-                to, protocol, cc, ..
-            } = target;
+            let Target { to, cc, .. } = target;
             let ms = took.as_secs_f64() * 1e3;
             out::line(format!(
-                "{protocol} to {to}, law {cc}: connected in {ms:.1} ms"
+                "{label} to {to}, law {cc}: connected in {ms:.1} ms"
             ));
         }
         Progress::Interval { from, to, bytes } => {

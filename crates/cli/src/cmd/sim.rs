@@ -138,7 +138,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         if let Some(outcome) = &outcome {
             out::line(outcome.summary.line());
         }
-        print(&args.protocol, law, &report);
+        print(&entry.label(&args.protocol), law, &report);
     }
     let mut object = object(&args.protocol, law, &report);
     if let Some(outcome) = outcome {

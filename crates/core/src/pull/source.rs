@@ -13,6 +13,7 @@ use crate::{
     loss::Ranges,
     protocol::CloseReason,
     send::{Commanded, Outbox, Permit},
+    session::earliest,
     shell::Packet,
     stats::{Stats, Why},
     store::ObjectId,
@@ -224,7 +225,7 @@ impl Source {
         let wake = self.commanded.wake().filter(|_| self.has_units());
         let answer = self.offered.map(|at| (at + PATIENCE, Why::Liveness));
         let wake = wake.map(|at| (at, Why::Pacing));
-        wake.into_iter().chain(answer).min_by_key(|(at, _)| *at)
+        earliest([wake, answer])
     }
 
     /// The deadline passed.

@@ -8,6 +8,7 @@ use crate::{
     codec::{DecodeError, NoRoom, Writer},
     layout::Layout,
     send::{Permit, Schedule},
+    session::earliest,
     shell::{Incoming, Machine, Messages, Packet},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
@@ -244,7 +245,7 @@ impl<S: Style> Machine for RoundMachine<S> {
         let report = report.filter(|_| self.messages.is_empty());
         let report = report.map(|at| (at, Why::Feedback));
         let pace = pace.map(|at| (at, Why::Pacing));
-        pace.into_iter().chain(report).min_by_key(|(at, _)| *at)
+        earliest([pace, report])
     }
 
     fn send(&mut self, object: ObjectId, offset: u64, len: u64) {

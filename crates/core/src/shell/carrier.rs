@@ -1,4 +1,4 @@
-//! What is the same in every session of a protocol that has packets, opening and close of its own?
+//! What is the same in sessions of protocols (udt4, rudp) that have packets, opening and close of their own?
 //! Datagrams in and out in batches, the store, counters and events, the application's side and the end.
 //! What is left to the protocol is a [`Connection`]; a [`Carrier`] makes a session of it.
 
@@ -54,7 +54,7 @@ pub struct SessionState {
 }
 
 impl SessionState {
-    /// A session with `peer`, over after `idle` of silence.
+    /// A session with `peer`. Silence is the connection's to notice; `idle` bounds its closing alone.
     pub fn new(now: Instant, peer: SocketAddr, idle: Duration, alive: Alive) -> Self {
         Self {
             peer,

@@ -1,4 +1,4 @@
-//! What is the same in every session that is not sealed? The opening, which shows that a client is where
+//! What is the same in sessions that are not sealed? The opening, which shows that a client is where
 //! it says; a control channel, over TCP or in datagrams, and on it an ordered stream; keep-alive, idle
 //! time and close; batches, the store, counters and events. What is left to a protocol is a [`Machine`]:
 //! its packets, its feedback, its law. An [`Endpoint`] makes a protocol of it.

@@ -1,4 +1,3 @@
-use farhaul_core::protocol::Provenance;
 use farhaul_protocols::rwtp::{Config, server};
 
 use super::*;
@@ -132,4 +131,11 @@ fn laws_and_keys_are_checked_before_anything_is_sent() {
         ..Choice::default()
     };
     assert!(entry.client(&peer).is_err());
+}
+
+#[test]
+fn a_model_is_called_one() {
+    for (name, label) in [("mtp:n=25", "mtp:n=25 (a model)"), ("rudp", "rudp")] {
+        assert_eq!(protocol(name).unwrap().label(name), label);
+    }
 }

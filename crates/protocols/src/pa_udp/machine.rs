@@ -8,6 +8,7 @@ use farhaul_core::{
     protocol::CloseReason,
     pull::Source,
     send::Permit,
+    session::earliest,
     shell::{Incoming, Machine, Messages, Packet},
     stats::{Stats, Why},
     store::{Extent, ObjectId, Sink},
@@ -139,8 +140,7 @@ impl Machine for PaUdpMachine {
         // What has not left has to be taken before there is more to say.
         let look = self.receiver.due();
         let look = look.filter(|_| self.messages.is_empty());
-        let deadlines = [self.source.deadline(), look.map(|at| (at, Why::Feedback))];
-        deadlines.into_iter().flatten().min_by_key(|(at, _)| *at)
+        earliest([self.source.deadline(), look.map(|at| (at, Why::Feedback))])
     }
 
     fn on_timer(&mut self, now: Instant) {

@@ -13,7 +13,7 @@ use super::wire::{HEAD, Syn, VERSION};
 pub static DESCRIPTOR: Descriptor = Descriptor {
     name: "rudp",
     summary: "Reliable UDP: a window of segments with numbers of 8 bits and fixed timers, made for signalling",
-    provenance: Provenance::Specification,
+    provenance: Provenance::Source,
     citation: "Bova, Krivoruchka, draft-ietf-sigtran-reliable-udp-00, 1999",
     sealed: false,
     control_lane: false,
@@ -102,7 +102,7 @@ pub(super) struct Agreed {
 
 /// The least segment that is agreed to.
 const LEAST_SEGMENT: u16 = 64;
-/// The least of the timers, as the draft has it, and the longest silence of a client.
+/// The least of the timers, as ports have it, and the longest silence of a client.
 const LEAST_TIMER: u16 = 100;
 const LONGEST_SILENCE: u16 = 10_000;
 const _: () = assert!(LEAST_SEGMENT as usize > HEAD + 16);

@@ -166,7 +166,7 @@ mod tests {
         Instant::from_nanos(ms * 1_000_000)
     }
 
-    /// Of the draft: the third segment, or 300 ms after the first.
+    /// Of the ports: the third segment, or 300 ms after the first.
     #[test]
     fn the_third_segment_is_acknowledged_at_once_and_fewer_after_300_ms() {
         let mut receiver = receiver(128);

@@ -7,6 +7,7 @@ use farhaul_core::{
     codec::{DecodeError, NoRoom, Reader, Writer},
     recv::Arrival,
     send::Permit,
+    session::earliest,
     shell::{Incoming, Machine, Packet},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
@@ -113,8 +114,7 @@ impl Machine for RwtpMachine {
 
     fn deadline(&self) -> Option<(Instant, Why)> {
         let report = self.receiver.deadline().map(|at| (at, Why::Feedback));
-        let deadlines = [report, self.sender.deadline()];
-        deadlines.into_iter().flatten().min_by_key(|(at, _)| *at)
+        earliest([report, self.sender.deadline()])
     }
 
     fn on_timer(&mut self, now: Instant) {

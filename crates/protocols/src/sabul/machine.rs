@@ -9,6 +9,7 @@ use farhaul_core::{
     protocol::CloseReason,
     recv::Arrival,
     send::Permit,
+    session::earliest,
     shell::{Incoming, Machine, Packet},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
@@ -122,8 +123,7 @@ impl Machine for SabulMachine {
 
     fn deadline(&self) -> Option<(Instant, Why)> {
         let report = self.receiver.deadline().map(|at| (at, Why::Feedback));
-        let deadlines = [report, self.sender.deadline()];
-        deadlines.into_iter().flatten().min_by_key(|(at, _)| *at)
+        earliest([report, self.sender.deadline()])
     }
 
     fn on_timer(&mut self, now: Instant) {

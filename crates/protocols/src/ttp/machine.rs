@@ -8,6 +8,7 @@ use farhaul_core::{
     codec::{DecodeError, Reader},
     protocol::CloseReason,
     send::Permit,
+    session::earliest,
     shell::{Incoming, Machine, Messages, Packet},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
@@ -118,8 +119,7 @@ impl Machine for TtpMachine {
     }
 
     fn deadline(&self) -> Option<(Instant, Why)> {
-        let deadlines = [self.sender.deadline(), self.receiver.deadline()];
-        deadlines.into_iter().flatten().min_by_key(|(at, _)| *at)
+        earliest([self.sender.deadline(), self.receiver.deadline()])
     }
 
     fn on_timer(&mut self, now: Instant) {
