@@ -24,7 +24,7 @@ use crate::{
 /// Separate ranges that wait; what finds no room has to be asked for again.
 const MAX_ASKED: usize = 65_536;
 /// An offer is answered in this time.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Bytes of a file at most, so that an endless sender's can be told.
 const MAX_FILE: u64 = 1 << 48;
 

@@ -43,7 +43,9 @@ impl Transit {
             return Err(DecodeError::Malformed("a unit that was not asked for"));
         }
         let arrival = self.fetch.on_unit(now, datagram, place)?;
-        self.lost.remove(number..number + 1);
+        if arrival != Arrival::Beyond {
+            self.lost.remove(number..number + 1);
+        }
         self.fetch.settle();
         let timed = self.timed.take_if(|(timed, _)| *timed == number);
         Ok((arrival, timed.map(|(_, at)| now.since(at))))

@@ -85,9 +85,12 @@ impl Block {
 
     /// What has arrived, as the receiver says: how many bytes of it are news.
     pub(super) fn on_have(&mut self, have: Bitmap) -> u64 {
+        // Behind its end nothing has to be looked for.
+        let reach = self.end.min(have.end());
         let missing = have
-            .missing(0..self.end)
-            .map(|range| range.end - range.start);
+            .missing(0..reach)
+            .map(|range| range.end - range.start)
+            .chain([self.end - reach]);
         let last = have.contains(self.end.saturating_sub(1));
         let payload = u64::from(self.layout.payload());
         let there = (self.end - missing.sum::<u64>()) * payload;

@@ -284,6 +284,8 @@ impl<C: Connection> Session for Carrier<C> {
             }
             self.state.app.received(datagram.len());
             if let Err(Refusal::End(reason)) = taken {
+                // What it acknowledged with that counts.
+                self.settle();
                 self.fail(now, reason);
                 return;
             }

@@ -18,7 +18,7 @@ const fn parameters(
         Parameter {
             name: "window",
             about: "units in transit at most",
-            kind: Kind::Whole(4, 1_000_000),
+            kind: Kind::Whole(4, 65_535),
             default: window,
         },
         Parameter {

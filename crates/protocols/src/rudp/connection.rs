@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use farhaul_core::{
-    closing::Closing,
+    closing::{Cause, Closing},
     codec::{DecodeError, NoRoom, Writer},
     life::Life,
     protocol::CloseReason,
@@ -120,6 +120,8 @@ impl Connection {
                 receiver.ack_now(now);
             } else if let Some(opening) = &mut self.opening {
                 opening.again = now;
+            } else {
+                return Err(TURN_OF.into());
             }
             return Ok(());
         }
@@ -188,13 +190,20 @@ impl Connection {
         }
         match receiver.sees(number) {
             Arrival::Beyond => return Err(Refusal::Drop),
+            Arrival::Again if receiver.is_null(number) => {
+                let text = "data with the number of a null segment".into();
+                return Err(Refusal::End(CloseReason::Protocol(text)));
+            }
             Arrival::Again => self.duplicates += 1,
             Arrival::New if record.object == STREAM => {
                 match receiver.stream.insert(record.offset, data) {
                     Some(true) => state.app.readable(),
                     Some(false) => {}
-                    // It has no room: as if it had not come.
-                    None => return Err(Refusal::Drop),
+                    None => {
+                        state.app.stats.dropped_full += 1;
+                        receiver.ack_later(now);
+                        return Ok(());
+                    }
                 }
             }
             Arrival::New => {
@@ -207,6 +216,7 @@ impl Connection {
                 let end = extent.offset.checked_add(extent.len.into());
                 end.ok_or(DecodeError::Malformed("offset"))?;
                 if !state.place(extent) {
+                    receiver.ack_later(now);
                     return Ok(());
                 }
             }
@@ -220,7 +230,7 @@ impl Connection {
         if let Some(receiver) = &mut self.receiver {
             let next = receiver.next();
             if number == low(next) {
-                receiver.on_segment(now, next);
+                receiver.on_null(now, next);
             }
             receiver.ack_now(now);
         }
@@ -233,7 +243,13 @@ impl Connection {
         let Some(opening) = due else {
             return Ok(false);
         };
-        opening.again = now + Duration::from_millis(self.syn.retransmit.max(100).into());
+        let timeout = Duration::from_millis(self.syn.retransmit.max(100).into());
+        // Whoever it says has asked may not have: once more, and then only for each SYN.
+        opening.again = if self.client || opening.asked == 0 {
+            now + timeout
+        } else {
+            opening.started + ANSWER
+        };
         if opening.asked == 0 {
             opening.asked_at = now;
         }
@@ -283,6 +299,10 @@ impl shell::Connection for Connection {
             Kind::Nul => self.on_null(now, segment.number),
             Kind::Data => self.on_data(now, state, (&segment, datagram), at)?,
             Kind::Rst => {
+                let next = self.receiver.as_ref().map_or(0, Receiver::next);
+                if segment.number.wrapping_sub(low(next)) > self.syn.outstanding {
+                    return Err(DecodeError::Malformed("a reset of another session").into());
+                }
                 let text = "the peer reset the connection".into();
                 return Err(Refusal::End(CloseReason::Peer { code: 0, text }));
             }
@@ -328,8 +348,13 @@ impl shell::Connection for Connection {
         life.close(now, closing, self.sender.rtt());
     }
 
-    fn write_close(&mut self, _close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom> {
-        self.header(Kind::Rst, self.sender.next()).encode(w)
+    fn write_close(&mut self, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let mut reset = self.header(Kind::Rst, self.sender.next());
+        // What a peer's fault ends is not acknowledged.
+        reset.acked = reset
+            .acked
+            .filter(|_| matches!(close.cause, Cause::Application));
+        reset.encode(w)
     }
 
     fn permit(&mut self, now: Instant) -> Permit {

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use farhaul_core::{
+    loss::Ranges,
     recv::{Arrival, Gaps},
     stream::Incoming,
     time::Instant,
@@ -18,10 +19,15 @@ use super::{
     wire::{Kind, MOST_NAMED, Numbers},
 };
 
+/// Numbers after which one may be that of another segment again.
+const TURN: u64 = 256;
+
 /// The receiving half of a session.
 #[derive(Debug)]
 pub(super) struct Receiver {
     gaps: Gaps,
+    /// Numbers of null segments, of those that may still come.
+    nulls: Ranges,
     pub(super) stream: Incoming,
     window: u64,
     ack_delay: Duration,
@@ -40,6 +46,7 @@ impl Receiver {
     pub(super) fn new(first: u64, window: u64, agreed: &Agreed) -> Self {
         Self {
             gaps: Gaps::new(first),
+            nulls: Ranges::default(),
             stream: Incoming::default(),
             window,
             ack_delay: agreed.ack_delay,
@@ -96,6 +103,23 @@ impl Receiver {
         } else {
             now + self.ack_delay
         });
+    }
+
+    /// The null segment with the expected number came.
+    pub(super) fn on_null(&mut self, now: Instant, number: u64) {
+        self.nulls.remove(0..number.saturating_sub(TURN));
+        self.nulls.insert(number..number + 1);
+        self.on_segment(now, number);
+    }
+
+    /// The segment with this number was a null segment.
+    pub(super) fn is_null(&self, number: u64) -> bool {
+        self.nulls.containing(number).is_some()
+    }
+
+    /// What came has no room and counts as if it had not; the sender hears that somebody is there.
+    pub(super) fn ack_later(&mut self, now: Instant) {
+        self.ack_by(now + self.ack_delay);
     }
 
     fn ack_by(&mut self, at: Instant) {

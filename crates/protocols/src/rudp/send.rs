@@ -114,7 +114,8 @@ impl Sender {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        let quiet = self.flight.log().is_empty() || self.null.is_some();
+        // A null segment carries nothing; it leaves alone.
+        let quiet = self.flight.log().len() == u64::from(self.null.is_some());
         quiet && self.out.is_empty() && self.stream.pending() == 0
     }
 

@@ -70,8 +70,8 @@ fn an_offer_that_is_not_answered_is_given_up() {
     source.push(1, 0, 100);
     assert_eq!(source.deadline(), None);
     source.announce(at(1_000)).unwrap();
-    assert_eq!(source.deadline(), Some((at(16_000), Why::Liveness)));
-    source.on_timer(at(15_999));
+    assert_eq!(source.deadline(), Some((at(61_000), Why::Liveness)));
+    source.on_timer(at(60_999));
     assert_eq!(source.failure(), None);
     let mut asked = source;
     asked.ask(&(0..3)).unwrap();
@@ -82,7 +82,7 @@ fn an_offer_that_is_not_answered_is_given_up() {
     let mut waiting = new_source();
     waiting.push(1, 0, 100);
     waiting.announce(at(1_000)).unwrap();
-    waiting.on_timer(at(16_000));
+    waiting.on_timer(at(61_000));
     assert!(matches!(waiting.failure(), Some(CloseReason::Lane(_))));
 }
 
