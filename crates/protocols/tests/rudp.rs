@@ -242,7 +242,7 @@ fn a_syn_is_not_answered_for_seconds() {
 fn written(segment: &Segment<'_>) -> Vec<u8> {
     let mut out = [0; 255];
     let mut w = farhaul_core::codec::Writer::new(&mut out);
-    segment.encode(&mut w).unwrap();
+    segment.encode(&mut w).expect("room");
     let len = w.len();
     out[..len].to_vec()
 }
@@ -253,7 +253,8 @@ fn after_one(pair: &mut Pair) -> (u8, u8) {
     pair.offer(Side::Client, 1_450);
     pair.deliver(Side::Client, Duration::from_secs(2));
     let seen = seen.borrow();
-    let data = seen.iter().find(|s| s.2 == ACK && s.3.len() > 6).unwrap();
+    let data = seen.iter().find(|s| s.2 == ACK && s.3.len() > 6);
+    let data = data.expect("it crossed");
     (data.3[2].wrapping_add(1), data.3[3])
 }
 
