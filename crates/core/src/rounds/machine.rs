@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// What one end says to the other.
 #[derive(Debug)]
-pub enum Word<'a> {
+pub enum RoundMessage<'a> {
     /// The block that begins at this number is waited for.
     Ready(u32),
     /// Nobody need wait for the rest of it.
@@ -70,10 +70,15 @@ pub trait Style: Send + 'static {
     fn rate(&self, payload: u32) -> Rate;
 
     /// Appends the message that says `word`.
-    fn say(&self, word: Word<'_>, into: &mut Vec<u8>);
+    fn encode(&self, message: RoundMessage<'_>, into: &mut Vec<u8>);
 
     /// The messages not understood yet; returns how many bytes the first has, 0 if it is not all there.
-    fn hear(&mut self, now: Instant, ends: &mut Ends, bytes: &[u8]) -> Result<usize, DecodeError>;
+    fn on_control(
+        &mut self,
+        now: Instant,
+        ends: &mut Ends,
+        bytes: &[u8],
+    ) -> Result<usize, DecodeError>;
 }
 
 /// Both halves of a session.
@@ -109,15 +114,15 @@ impl Ends {
     /// Appends the next message, if one is due.
     fn compose<S: Style>(&mut self, now: Instant, style: &S, into: &mut Vec<u8>) {
         if let Some(first) = self.ready.pop() {
-            style.say(Word::Ready(first), into);
+            style.encode(RoundMessage::Ready(first), into);
         } else if let Some(first) = self.sender.take_cut() {
-            style.say(Word::Cut(first), into);
+            style.encode(RoundMessage::Cut(first), into);
         } else if let Some((first, layout)) = self.sender.announce() {
-            style.say(Word::Block(first, layout), into);
+            style.encode(RoundMessage::Block(first, layout), into);
         } else if let Some((first, round, sent)) = self.sender.ask(now) {
-            style.say(Word::Asked { first, round, sent }, into);
+            style.encode(RoundMessage::Asked { first, round, sent }, into);
         } else if let Some(report) = self.receiver.report(now) {
-            style.say(Word::Report(report), into);
+            style.encode(RoundMessage::Report(report), into);
         }
     }
 }
@@ -186,7 +191,7 @@ impl<S: Style> Machine for RoundMachine<S> {
 
     fn on_control(&mut self, now: Instant, bytes: &[u8]) -> Result<usize, DecodeError> {
         let before = self.ends.sender.fruitless();
-        let heard = self.style.hear(now, &mut self.ends, bytes);
+        let heard = self.style.on_control(now, &mut self.ends, bytes);
         let fruitless = self.ends.sender.fruitless();
         if fruitless > before {
             let pause = PAUSE * (1 << (fruitless - 1).min(10));

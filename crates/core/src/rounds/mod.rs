@@ -20,7 +20,7 @@ mod tests;
 pub mod wire;
 
 pub use self::{
-    machine::{Ends, RoundMachine, Style, Word},
+    machine::{Ends, RoundMachine, RoundMessage, Style},
     receiver::{Arrived, Report, RoundReceiver},
     sender::{Counts, Judged, Leaving, RoundSender, Rounds},
 };

@@ -332,9 +332,14 @@ impl Style for Plain {
         Rate::UNLIMITED
     }
 
-    fn say(&self, _word: Word<'_>, _into: &mut Vec<u8>) {}
+    fn encode(&self, _message: RoundMessage<'_>, _into: &mut Vec<u8>) {}
 
-    fn hear(&mut self, _: Instant, ends: &mut Ends, bytes: &[u8]) -> Result<usize, DecodeError> {
+    fn on_control(
+        &mut self,
+        _: Instant,
+        ends: &mut Ends,
+        bytes: &[u8],
+    ) -> Result<usize, DecodeError> {
         if bytes == b"ready" {
             ends.sender.on_ready(0);
         } else {

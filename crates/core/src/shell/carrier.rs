@@ -54,11 +54,11 @@ pub struct SessionState {
 }
 
 impl SessionState {
-    /// A session with `peer`. Silence is the connection's to notice; `idle` bounds its closing alone.
-    pub fn new(now: Instant, peer: SocketAddr, idle: Duration, alive: Alive) -> Self {
+    /// A session with `peer`. Silence is the connection's to notice.
+    pub fn new(now: Instant, peer: SocketAddr, alive: Alive) -> Self {
         Self {
             peer,
-            life: Life::new(now, idle),
+            life: Life::new(now, Duration::MAX),
             app: AppSide::default(),
             extents: Vec::new(),
             free: 0,

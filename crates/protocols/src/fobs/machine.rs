@@ -4,7 +4,7 @@
 use farhaul_core::{
     codec::{DecodeError, NoRoom, Writer},
     loss::Bitmap,
-    rounds::{Ends, Leaving, RoundMachine, RoundSender, Rounds, Style, Word},
+    rounds::{Ends, Leaving, RoundMachine, RoundMessage, RoundSender, Rounds, Style},
     time::Instant,
     units::Rate,
 };
@@ -93,20 +93,22 @@ impl Style for FobsStyle {
         self.law.rate()
     }
 
-    fn say(&self, word: Word<'_>, into: &mut Vec<u8>) {
-        let message = match word {
-            Word::Ready(first) => Message::Ready(first),
-            Word::Cut(first) => Message::Cut(first),
-            Word::Block(first, layout) => Message::Chunk(first, self.every(), layout.clone()),
-            Word::Asked { first, round, sent } => Message::EndOfSegment {
+    fn encode(&self, message: RoundMessage<'_>, into: &mut Vec<u8>) {
+        let message = match message {
+            RoundMessage::Ready(first) => Message::Ready(first),
+            RoundMessage::Cut(first) => Message::Cut(first),
+            RoundMessage::Block(first, layout) => {
+                Message::Chunk(first, self.every(), layout.clone())
+            }
+            RoundMessage::Asked { first, round, sent } => Message::EndOfSegment {
                 first,
                 segment: round,
                 sent,
             },
-            Word::Report(report) if report.count == report.packets => {
+            RoundMessage::Report(report) if report.count == report.packets => {
                 Message::Completed(report.first)
             }
-            Word::Report(report) => {
+            RoundMessage::Report(report) => {
                 return match report.through {
                     Some(segment) => wire::feedback(report.first, segment, &report.have, into),
                     None => wire::ack(report.first, &report.have, report.packets, into),
@@ -116,7 +118,12 @@ impl Style for FobsStyle {
         message.encode(into);
     }
 
-    fn hear(&mut self, now: Instant, ends: &mut Ends, bytes: &[u8]) -> Result<usize, DecodeError> {
+    fn on_control(
+        &mut self,
+        now: Instant,
+        ends: &mut Ends,
+        bytes: &[u8],
+    ) -> Result<usize, DecodeError> {
         let Some((message, len)) = Message::decode(bytes)? else {
             return Ok(0);
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farhaul_core::{
     codec::{DecodeError, NoRoom, Writer},
-    rounds::{Ends, Leaving, RoundMachine, RoundSender, Style, Word},
+    rounds::{Ends, Leaving, RoundMachine, RoundMessage, RoundSender, Style},
     time::Instant,
     units::Rate,
 };
@@ -61,13 +61,13 @@ impl Style for Config {
         self.pace(payload)
     }
 
-    fn say(&self, word: Word<'_>, into: &mut Vec<u8>) {
-        let message = match word {
-            Word::Ready(first) => Message::Ready(first),
-            Word::Cut(first) => Message::Cut(first),
-            Word::Block(first, layout) => Message::Block(first, layout.clone()),
-            Word::Asked { first, round, sent } => Message::Done { first, round, sent },
-            Word::Report(report) => {
+    fn encode(&self, message: RoundMessage<'_>, into: &mut Vec<u8>) {
+        let message = match message {
+            RoundMessage::Ready(first) => Message::Ready(first),
+            RoundMessage::Cut(first) => Message::Cut(first),
+            RoundMessage::Block(first, layout) => Message::Block(first, layout.clone()),
+            RoundMessage::Asked { first, round, sent } => Message::Done { first, round, sent },
+            RoundMessage::Report(report) => {
                 let (packets, have) = (report.packets, report.have);
                 let all = report.count == packets;
                 let ranges = self.overlaps() && !all;
@@ -82,7 +82,12 @@ impl Style for Config {
         message.encode(into);
     }
 
-    fn hear(&mut self, now: Instant, ends: &mut Ends, bytes: &[u8]) -> Result<usize, DecodeError> {
+    fn on_control(
+        &mut self,
+        now: Instant,
+        ends: &mut Ends,
+        bytes: &[u8],
+    ) -> Result<usize, DecodeError> {
         let Some((message, len)) = Message::decode(bytes)? else {
             return Ok(0);
         };

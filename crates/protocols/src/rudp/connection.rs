@@ -31,7 +31,7 @@ use super::{
 /// The opening is done in this time.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Something is heard in this time.
-pub(super) const IDLE: Duration = Duration::from_secs(30);
+const IDLE: Duration = Duration::from_secs(30);
 /// A first number's place among numbers that do not wrap.
 const TURN: u64 = 256;
 /// The least time that an answer is believed to have taken.

@@ -14,7 +14,7 @@ use farhaul_core::{
 
 use super::{
     Config, DESCRIPTOR,
-    connection::{Begun, Connection, IDLE},
+    connection::{Begun, Connection},
     wire::{HEAD, Kind, Segment},
 };
 
@@ -65,7 +65,7 @@ impl Rudp {
             max_rate: self.config.max_rate,
         };
         let connection = Connection::new(now, begun);
-        let state = SessionState::new(now, peer, IDLE, alive);
+        let state = SessionState::new(now, peer, alive);
         (id.into(), Box::new(Carrier::new(connection, state)))
     }
 }

@@ -20,7 +20,7 @@ const UNIT: Duration = Duration::from_millis(300);
 /// take very long, but never more than libudt.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 const GONE: Duration = Duration::from_secs(15);
-pub(super) const NEVER_LONGER: Duration = Duration::from_secs(46);
+const NEVER_LONGER: Duration = Duration::from_secs(46);
 
 /// Silence that the fixed session bears.
 fn gone(rtt: &Rtt) -> Duration {

@@ -16,7 +16,6 @@ use farhaul_core::{
 use super::{
     Behaviour, Framing, UdtConfig,
     cookie::Cookies,
-    liveness::NEVER_LONGER,
     opening::{Agreed, agree, is_compatible},
     seq,
     session::UdtConnection,
@@ -131,8 +130,7 @@ impl Udt {
         let config = Arc::clone(&self.config);
         let mut connection = UdtConnection::asking(config, self.law.make(), now, ours);
         let (agreed, alive) = accepted.unzip();
-        // Silence has a clock of its own.
-        let mut state = SessionState::new(now, peer, NEVER_LONGER, alive.unwrap_or_default());
+        let mut state = SessionState::new(now, peer, alive.unwrap_or_default());
         if let Some(agreed) = agreed {
             connection = connection.answering(now, agreed, &mut state.app);
         }
