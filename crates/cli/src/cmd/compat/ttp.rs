@@ -548,11 +548,10 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Fetches `name` into `local`; its length.
+    /// Fetches `name`, which was asked for, into `local`; its length.
     fn fetch(&mut self, name: &[u8], local: &Path) -> Result<u64, Failure> {
         let part = Part::create(local).map_err(|e| Failure::from(&e))?;
         self.new_port()?;
-        self.end.ask(Request::File(name));
         let News::File(size) = self.news(None)? else {
             let text = format!("the server has no {}", shown(name));
             return Err(Failure::new(Exit::SourceMissing, text));
@@ -575,11 +574,12 @@ impl Server<'_> {
     }
 }
 
-/// Asks the server at `host`.
+/// Asks the server at `host` for something, and then whatever `ask` does.
 fn with_server<R>(
     host: &str,
     secret: &Secret,
     (wanted, port): (Parameters, u16),
+    first: Request<'_>,
     ask: impl FnOnce(&mut Server<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let to = resolve_at(host, PORT)?;
@@ -598,6 +598,7 @@ fn with_server<R>(
         drained: true,
         misfits: 0,
     };
+    server.end.ask(first);
     server.ready()?;
     ask(&mut server)
 }
@@ -629,15 +630,22 @@ impl Get {
             rate,
             ..Parameters::default()
         };
-        with_server(&self.host, &self.secret, (wanted, self.port), |server| {
-            if name != b"*" {
+        let all = name == b"*";
+        let first = if all {
+            Request::Names
+        } else {
+            Request::File(name)
+        };
+        let wanted = (wanted, self.port);
+        with_server(&self.host, &self.secret, wanted, first, |server| {
+            if !all {
                 return server.fetch(name, &self.local).map(drop);
             }
-            server.end.ask(Request::Names);
             let News::Names(names) = server.news(None)? else {
                 return Err(Failure::new(Exit::Protocol, "the server gave no list"));
             };
             for (name, local) in self.files(&names)? {
+                server.end.ask(Request::File(name));
                 server.fetch(name, &local)?;
             }
             Ok(())
@@ -679,8 +687,8 @@ impl Get {
 impl List {
     fn run(&self) -> Result<(), Failure> {
         let wanted = (Parameters::default(), 0);
-        with_server(&self.host, &self.secret, wanted, |server| {
-            server.end.ask(Request::Directory);
+        let first = Request::Directory;
+        with_server(&self.host, &self.secret, wanted, first, |server| {
             let News::Directory(files) = server.news(None)? else {
                 return Err(Failure::new(Exit::Protocol, "the server gave no list"));
             };

@@ -64,6 +64,8 @@ pub struct FileClient {
     port: u16,
     patience: Duration,
     state: State,
+    /// What is asked before the server can be: the request, and what it waits for.
+    first: Option<(Vec<u8>, State)>,
     receiver: Receiver,
     kept: Vec<u8>,
     out: Vec<u8>,
@@ -79,6 +81,7 @@ impl FileClient {
             port: 0,
             patience,
             state: State::Revision,
+            first: None,
             kept: Vec::new(),
             out: REVISION.to_be_bytes().to_vec(),
         }
@@ -89,11 +92,10 @@ impl FileClient {
         self.port = port;
     }
 
-    /// Asks for something; the server must be ready.
+    /// Asks for something. The first request leaves with the answer to the challenge, which saves a round trip;
+    /// any other as soon as the one before is answered.
     pub fn ask(&mut self, request: Request<'_>) {
-        debug_assert_eq!(self.state, State::Ready, "one request at a time");
-        request.encode(&mut self.out);
-        self.state = match request {
+        let then = match request {
             Request::File(_) => State::Offer,
             Request::Names => State::NameCount,
             Request::Directory => State::Directory {
@@ -102,6 +104,18 @@ impl FileClient {
                 ended: 0,
             },
         };
+        if self.state == State::Ready {
+            request.encode(&mut self.out);
+            self.state = then;
+        } else {
+            debug_assert!(
+                matches!(self.state, State::Revision | State::Challenge) && self.first.is_none(),
+                "one request at a time"
+            );
+            let mut line = Vec::new();
+            request.encode(&mut line);
+            self.first = Some((line, then));
+        }
     }
 
     /// Bytes came over TCP; what they say.
@@ -145,14 +159,21 @@ impl FileClient {
             State::Challenge => {
                 let challenge = words.try_into().map_err(|_| DecodeError::Truncated)?;
                 self.out.extend(answer(challenge, &self.secret));
+                if let Some((line, _)) = &mut self.first {
+                    self.out.append(line);
+                }
                 self.state = State::Verdict;
             }
             State::Verdict => {
                 self.state = State::Ready;
-                return Ok(Some(match Verdict::decode(words[0])? {
-                    Verdict::Fine => News::Ready,
-                    verdict => News::Refused(verdict),
-                }));
+                let verdict = Verdict::decode(words[0])?;
+                if verdict != Verdict::Fine {
+                    return Ok(Some(News::Refused(verdict)));
+                }
+                if let Some((_, then)) = self.first.take() {
+                    self.state = then;
+                }
+                return Ok(Some(News::Ready));
             }
             State::Offer => {
                 let verdict = Verdict::decode(words[0])?;

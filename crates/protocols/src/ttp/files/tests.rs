@@ -176,11 +176,39 @@ fn lists_and_refusals() {
 }
 
 #[test]
+fn the_first_request_leaves_with_the_answer_to_the_challenge() {
+    let mut pair = Pair::new(SECRET, 1_000, 0.0);
+    pair.client.ask(Request::File(b"f"));
+    let (mut words, now) = (Vec::new(), pair.now);
+    pair.client.poll_control(now, &mut words);
+    assert_eq!(words.len(), 4, "the revision alone");
+    words.clear();
+    pair.server.poll_control(&mut words);
+    pair.server
+        .on_control(now, &words)
+        .expect("its revision, said back");
+    pair.server.poll_control(&mut words);
+    assert_eq!(pair.client.on_control(now, &words), Ok(None));
+    let mut answer = Vec::new();
+    pair.client.poll_control(now, &mut answer);
+    assert_eq!(answer.len(), 16 + 2);
+    assert!(answer.ends_with(b"f\n"));
+    // The verdict is one thing, and the answer to the request another.
+    assert_eq!(pair.client.on_control(now, &[0, 0]), Ok(Some(News::Ready)));
+    assert_eq!(pair.client.on_control(now, &[]), Ok(None));
+    let mut wish = Vec::new();
+    pair.client.poll_control(now, &mut wish);
+    assert_eq!(wish.len(), crate::ttp::wire::PARAMETERS);
+}
+
+#[test]
 fn who_does_not_know_the_secret_is_told() {
     let mut pair = Pair::new(b"dog", 1_000, 0.0);
+    pair.client.ask(Request::File(b"f"));
     assert_eq!(pair.news(), Some(News::Refused(Verdict::Denied)));
     let more = pair.server.on_control(pair.now, b"f\n");
     assert_eq!(more, Ok(None), "nothing is served any more");
+    assert!(pair.port.is_none() && pair.got.is_empty());
 }
 
 #[test]
