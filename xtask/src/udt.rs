@@ -7,8 +7,6 @@
 //! libudt gets 1,000 MB for each of its buffers; everybody's packets have 8,972 bytes.
 
 use std::{
-    env,
-    ffi::OsString,
     fmt::Write as _,
     fs::{self, OpenOptions},
     io::Write as _,
@@ -18,7 +16,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::Outcome;
+use crate::{
+    Outcome,
+    emulated::{Emulated, median, number, object, succeed},
+};
 
 const MSS: &str = "mss=8972";
 const PEER: &str = "-m 8972 -b 1000000000";
@@ -51,10 +52,9 @@ type Figures = [f64; 3];
 const NAMES: [&str; 3] = ["goodput_bits_per_second", "sender_cpu", "receiver_cpu"];
 
 struct Bench {
-    farhaul: PathBuf,
+    path: Emulated,
     peer: PathBuf,
     seconds: u32,
-    folder: PathBuf,
 }
 
 /// `cargo xtask udt4-bench SECONDS FOLDER [CELL...]`.
@@ -149,13 +149,9 @@ fn table(runs: &[Value]) -> Result<String, String> {
                 continue;
             }
             let mut medians = [0.0; 3];
-            for (name, median) in NAMES.into_iter().zip(&mut medians) {
-                let mut all = cell
-                    .iter()
-                    .map(|run| number(&run[name], name))
-                    .collect::<Result<Vec<_>, _>>()?;
-                all.sort_by(f64::total_cmp);
-                *median = f64::midpoint(all[(all.len() - 1) / 2], all[all.len() / 2]);
+            for (name, middle) in NAMES.into_iter().zip(&mut medians) {
+                let all = cell.iter().map(|run| number(&run[name], name));
+                *middle = median(all.collect::<Result<_, _>>()?);
             }
             let [goodput, sender, receiver] = medians;
             let late = cell.iter().filter(|run| run["late"] == true).count();
@@ -171,25 +167,6 @@ fn table(runs: &[Value]) -> Result<String, String> {
     Ok(text)
 }
 
-fn succeed(command: &mut Command) -> Result<Vec<u8>, String> {
-    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{command:?}: {}: {said}", output.status))
-}
-
-fn object(bytes: &[u8]) -> Result<Value, String> {
-    serde_json::from_slice(bytes).map_err(|e| format!("{e}: {}", String::from_utf8_lossy(bytes)))
-}
-
-fn number(value: &Value, what: &str) -> Result<f64, String> {
-    value
-        .as_f64()
-        .ok_or_else(|| format!("no {what} was reported"))
-}
-
 /// Per cent of a core per Gbit/s of what was taken: a sender's own count has what it only buffered.
 fn cost(side: &Value, taken: &Value) -> Result<f64, String> {
     let bits = number(&taken["bytes"], "bytes")? * 8.0;
@@ -198,11 +175,8 @@ fn cost(side: &Value, taken: &Value) -> Result<f64, String> {
 
 impl Bench {
     fn build(root: &Path, seconds: u32) -> Result<Self, String> {
-        let target =
-            env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        let folder = target.join("udt4-bench");
-        fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        let peer = folder.join("udt_peer");
+        let path = Emulated::build(root, "udt4-bench")?;
+        let peer = path.folder.join("udt_peer");
         let source = root.join("tests/interop/udt_peer.cpp");
         succeed(
             Command::new("g++")
@@ -211,30 +185,26 @@ impl Bench {
                 .args(["-ludt", "-lpthread"]),
         )
         .map_err(|e| format!("{e}\nlibudt-dev and g++ are needed"))?;
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-        succeed(Command::new(cargo).current_dir(root).args([
-            "build",
-            "--release",
-            "-p",
-            "farhaul",
-        ]))?;
         Ok(Self {
-            farhaul: target.join("release/farhaul"),
+            path,
             peer,
             seconds,
-            folder,
         })
     }
 
     /// Figures, and whether the emulator was late.
     fn measure(&self, row: Row, rtt: &str, loss: &str) -> Result<(Figures, bool), String> {
-        let (farhaul, peer, t) = (self.farhaul.display(), self.peer.display(), self.seconds);
+        let (farhaul, peer, t) = (
+            self.path.farhaul.display(),
+            self.peer.display(),
+            self.seconds,
+        );
         match row {
             Row::Ours => {
                 let far = format!("{farhaul} bench serve --protocol udt4:{MSS}");
                 let near =
                     format!("{farhaul} bench 10.99.0.2 --protocol udt4:{MSS} -t {t} -i 0 -J");
-                let (report, late) = self.wan(rtt, loss, &far, &near)?;
+                let (report, late) = self.path.run(rtt, loss, &far, &near)?;
                 let report = object(&report)?;
                 let cpu = |side: &str| number(&report[side]["cpu_percent_per_gbps"], side);
                 let goodput = number(&report["goodput_bits_per_second"], "goodput")?;
@@ -257,7 +227,10 @@ impl Bench {
     /// Lets `sender` send to libudt, whose account comes back through a pipe: the far end is ended with
     /// the near one.
     fn against_sink(&self, rtt: &str, loss: &str, sender: &str) -> Result<(Figures, bool), String> {
-        let (pipe, taken) = (self.folder.join("pipe"), self.folder.join("taken"));
+        let (pipe, taken) = (
+            self.path.folder.join("pipe"),
+            self.path.folder.join("taken"),
+        );
         if pipe.exists() {
             fs::remove_file(&pipe).map_err(|e| format!("{}: {e}", pipe.display()))?;
         }
@@ -268,30 +241,11 @@ impl Bench {
             self.peer.display()
         );
         let near = format!("tail -n 1 {pipe} > {taken_at} & {sender}; wait");
-        let (sent, late) = self.wan(rtt, loss, &far, &near)?;
+        let (sent, late) = self.path.run(rtt, loss, &far, &near)?;
         let sent = object(&sent)?;
         let taken = object(&fs::read(&taken).map_err(|e| format!("{}: {e}", taken.display()))?)?;
         let goodput = number(&taken["goodput_bits_per_second"], "goodput")?;
         Ok(([goodput, cost(&sent, &taken)?, cost(&taken, &taken)?], late))
-    }
-
-    /// What the near program printed, and whether the emulator was late.
-    fn wan(&self, rtt: &str, loss: &str, far: &str, near: &str) -> Result<(Vec<u8>, bool), String> {
-        let report = self.folder.join("wan.json");
-        let out = succeed(
-            Command::new(&self.farhaul)
-                .args([
-                    "wan", "run", "--rtt", rtt, "--loss", loss, "--rate", "10Gbit",
-                ])
-                .args(["--mtu", "9000", "--queue", "18MB", "--json", "--report"])
-                .arg(&report)
-                .args(["--far", far, "--", "sh", "-c", near]),
-        )?;
-        let report = object(&fs::read(&report).map_err(|e| format!("{}: {e}", report.display()))?)?;
-        let valid = report["health"]["valid"]
-            .as_bool()
-            .ok_or("the emulator's report says nothing of its health")?;
-        Ok((out, !valid))
     }
 }
 

@@ -4,11 +4,8 @@
 
 use std::time::Duration;
 
-use super::{Pacer, Permit};
+use super::{Pacer, Permit, QUANTUM};
 use crate::{stats::Why, time::Instant, units::Rate};
-
-/// Packets that may leave together, so that the sender is not woken for each.
-const QUANTUM: Duration = Duration::from_micros(250);
 
 /// A rate that somebody else decides.
 #[derive(Clone, Debug)]

@@ -12,6 +12,8 @@ mod permit;
 mod schedule;
 mod snapshots;
 
+use std::time::Duration;
+
 pub use commanded::Commanded;
 pub use debt::Debt;
 pub use flight::{Acked, Counters, Flight, Lost, Newest, Signals};
@@ -23,6 +25,9 @@ pub use pacer::Pacer;
 pub use permit::{Demand, Permit};
 pub use schedule::Schedule;
 pub use snapshots::Snapshots;
+
+/// Packets that are due within so long leave together, so that a sender is not woken for each.
+const QUANTUM: Duration = Duration::from_micros(250);
 
 use crate::store::ObjectId;
 

@@ -5,7 +5,7 @@
 //! Invariants: no more than [`MAX_ASKED`] requests wait; nothing is believed of blocks that were never sent.
 //!
 //! Source: Tsunami v1.1 as read, 2006. Other than there: a sender sleeps instead of spinning, and the slots
-//! of [`QUANTUM`] leave together; a stop is obeyed at once and not in its turn; the numbers of blocks go
+//! of 250 us leave together; a stop is obeyed at once and not in its turn; the numbers of blocks go
 //! on from file to file, so that none is taken for one of another file.
 
 use std::time::Duration;
@@ -33,8 +33,6 @@ use super::{
 const MAX_ASKED: usize = 16_384;
 /// A sender that was kept from running makes up for no more.
 const LAG: Duration = Duration::from_millis(10);
-/// Blocks that are due within so long leave together.
-const QUANTUM: Duration = Duration::from_micros(100);
 /// After so many slots and so long without feedback things are believed to be bad.
 const SILENT: (u32, Duration) = (2_048, Duration::from_millis(500));
 /// After the last block the sender waits for so many times the most that it ever owed.
@@ -308,7 +306,7 @@ impl Sender {
     pub(super) fn deadline(&self) -> Option<(Instant, Why)> {
         let file = self.file.as_ref()?;
         Some(if file.goes {
-            (file.debt.wake(file.gap.get(), QUANTUM), Why::Pacing)
+            (file.debt.wake(file.gap.get()), Why::Pacing)
         } else {
             (file.heard + self.patience, Why::Liveness)
         })
