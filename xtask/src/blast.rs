@@ -39,7 +39,7 @@ const WHOLE: [Whole; 6] = [
     ("ttp", 1_024, "100ms", "1%", "2Gbit", 1.12, 1.3),
 ];
 /// A session at 0 ms and 0 %: which, and Gbit/s asked for. What Tsunami sends for 5 s is one file with its ramp:
-/// the best second counts.
+/// the best half second counts.
 const SESSIONS: [(&str, f64); 5] = [
     ("rbudp-best:rate=2Gbit", 2.0),
     ("rbudp-best:rate=5Gbit", 5.0),
@@ -95,7 +95,7 @@ fn measure(path: &Emulated, runs: usize) -> Result<Vec<String>, String> {
             ));
         }
     }
-    println!("\n| session | asked | best second, Gbit/s | CPU %/Gbps, sender / receiver | late |");
+    println!("\n| session | asked | best half second, Gbit/s | CPU %/Gbps, sender / receiver | late |");
     println!("|---|--:|--:|--:|--:|");
     for (protocol, asked) in SESSIONS {
         let mut figures = [const { Vec::new() }; 3];
@@ -177,11 +177,11 @@ fn command(path: &Emulated, whole: &Whole, source: &Path) -> Result<(f64, bool),
     Ok((f64::from(mib) * 1_048.576 * 8.0 / f64::from(micros), late))
 }
 
-/// Gbit/s of the best second, per cent of a core per Gbit/s of both ends, and whether the emulator was late.
+/// Gbit/s of the best half second, per cent of a core per Gbit/s of both ends, and whether the emulator was late.
 fn session(path: &Emulated, protocol: &str) -> Result<([f64; 3], bool), String> {
     let farhaul = path.farhaul.display();
     let far = format!("{farhaul} bench serve --protocol {protocol} --one-off");
-    let near = format!("{farhaul} bench 10.99.0.2 --protocol {protocol} -t 5 -i 1 -J");
+    let near = format!("{farhaul} bench 10.99.0.2 --protocol {protocol} -t 5 -i 0.5 -J");
     let (report, late) = path.run("0ms", "0%", &far, &near)?;
     let report = object(&report)?;
     let cpu = |side: &str| number(&report[side]["cpu_percent_per_gbps"], side);
