@@ -1,4 +1,4 @@
-//! Every congestion law, told what the fuzzer likes.
+//! Every congestion law, with events of the fuzzer.
 #![no_main]
 
 #[path = "../../crates/congestion/tests/drive/mod.rs"]

@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
         let mut out = Vec::new();
         message.encode(&mut out);
         match &message {
-            // Bits need not be said as briefly as they are here.
+            // Bits need not be encoded as briefly as they are here.
             Message::Ack(_, have) | Message::Feedback(_, _, have) => {
                 let (again, _) = Message::decode(&out).expect("what was written").expect("all of it");
                 let (Message::Ack(_, same) | Message::Feedback(_, _, same)) = again else {

@@ -1,5 +1,5 @@
-//! RBUDP's control stream: whatever decodes encodes to the same bytes, and reports say of each packet what was
-//! written.
+//! RBUDP's control stream: whatever decodes encodes to the same bytes, and reports have for each
+//! packet what was written.
 #![no_main]
 
 use farhaul_protocols::rbudp::wire::{

@@ -1,4 +1,4 @@
-//! The lines that `farhaul cp` and the server it starts through ssh say to each other.
+//! The lines that `farhaul cp` and the server it starts through ssh exchange.
 #![no_main]
 #![allow(dead_code, reason = "the program uses more of it")]
 

@@ -1,4 +1,4 @@
-//! Headers of TCP segments, and a listener that strangers talk to.
+//! Headers of TCP segments, and a listener with any input.
 #![no_main]
 
 use std::{cell::RefCell, thread_local};

@@ -1,5 +1,6 @@
-//! The Tsunami UDP protocol's client and server, each opposite somebody who says and sends anything from some step on:
-//! what is placed lies in the datagram, what is said and kept stays bounded, and blocks come only after a port.
+//! The Tsunami UDP protocol's client and server, each with a peer that sends anything from some
+//! step on: what is placed lies in the datagram, output and memory stay bounded, and blocks are
+//! sent only after a port.
 #![no_main]
 
 use std::time::Duration;
@@ -11,7 +12,7 @@ use farhaul_protocols::ttp::{
 };
 use libfuzzer_sys::fuzz_target;
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 const STEP: Duration = Duration::from_millis(40);
 
 fn wanted() -> Parameters {
@@ -23,8 +24,8 @@ fn wanted() -> Parameters {
 }
 
 fn serve(known: u8, chunks: &[&[u8]]) {
-    let mut now = Instant::EPOCH + PATIENCE;
-    let limits = (Rate::UNLIMITED, PATIENCE);
+    let mut now = Instant::EPOCH + TIMEOUT;
+    let limits = (Rate::UNLIMITED, TIMEOUT);
     let mut server = FileServer::new(SECRET, [7; CHALLENGE], limits, 1);
     let mut opening = REVISION.to_be_bytes().to_vec();
     opening.extend(answer(&[7; CHALLENGE], SECRET));
@@ -63,8 +64,8 @@ fn serve(known: u8, chunks: &[&[u8]]) {
 }
 
 fn fetch(known: u8, chunks: &[&[u8]]) {
-    let mut now = Instant::EPOCH + PATIENCE;
-    let mut client = FileClient::new(SECRET, wanted(), PATIENCE);
+    let mut now = Instant::EPOCH + TIMEOUT;
+    let mut client = FileClient::new(SECRET, wanted(), TIMEOUT);
     let mut opening = REVISION.to_be_bytes().to_vec();
     opening.extend([7; CHALLENGE]);
     opening.push(0);

@@ -1,5 +1,5 @@
-//! How does farhaul stand against attacks that others have met? `docs/security/known-attacks.md` says it in a
-//! table; here each row is held to a verdict and to a test that exists.
+//! Is farhaul affected by known attacks on other programs? `docs/security/known-attacks.md` answers
+//! it in a table; here each row is held to a verdict and to a test that exists.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -35,7 +35,7 @@ fn complaints(page: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
             continue;
         }
         rows += 1;
-        let mut say = |text: String| complaints.push(format!("{PAGE}:{}: {text}", at + 1));
+        let mut print_line = |text: String| complaints.push(format!("{PAGE}:{}: {text}", at + 1));
         let cells: Vec<_> = row
             .trim_end()
             .trim_end_matches('|')
@@ -43,21 +43,21 @@ fn complaints(page: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
             .map(str::trim)
             .collect();
         let [attack, was, verdict, tests] = cells[..] else {
-            say(format!("a row has four cells, not {}", cells.len()));
+            print_line(format!("a row has four cells, not {}", cells.len()));
             continue;
         };
         if attack.is_empty() || !attacks.insert(attack.to_owned()) {
-            say(format!("'{attack}' is not one attack of its own"));
+            print_line(format!("'{attack}' is not one attack of its own"));
         }
         if was.is_empty() {
-            say(format!("{attack}: what was it?"));
+            print_line(format!("{attack}: what was it?"));
         }
         let stands = VERDICTS.iter().position(|words| {
             let rest = verdict.strip_prefix(words);
             rest.is_some_and(|rest| rest.trim().len() > 1)
         });
         let Some(kind) = stands else {
-            say(format!(
+            print_line(format!(
                 "{attack}: no verdict; one of: {}",
                 VERDICTS.join(", ")
             ));
@@ -65,11 +65,11 @@ fn complaints(page: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
         };
         let tests: Vec<_> = tests.split('`').skip(1).step_by(2).collect();
         if tests.is_empty() && kind != 0 {
-            say(format!("{attack}: no test"));
+            print_line(format!("{attack}: no test"));
         }
         for test in tests {
             if !exists(test) {
-                say(format!("{attack}: no test is called {test}"));
+                print_line(format!("{attack}: no test is called {test}"));
             }
         }
     }
@@ -99,7 +99,7 @@ fn find(root: &Path, test: &str) -> bool {
     texts.any(|text| has_test(&text, name))
 }
 
-/// Whether a function of that name stands under `#[test]`, and is run.
+/// Whether a function of that name has `#[test]`, and is run.
 fn has_test(text: &str, name: &str) -> bool {
     let head = format!("fn {name}(");
     let lines: Vec<_> = text.lines().map(str::trim).collect();

@@ -1,6 +1,6 @@
-//! What must pass before a change goes in? The stages, in order of cost. Each inherits the terminal,
-//! so every runner's own lines are seen as they come; the runners' summary lines are kept and
-//! repeated at the end.
+//! What must pass before a change goes in? The stages, in order of cost. Each inherits the
+//! terminal, so every runner's own lines are shown immediately; the runners' summary lines are kept
+//! and repeated at the end.
 
 use std::{
     env,
@@ -66,7 +66,7 @@ pub(crate) fn stage(name: &str) -> Option<&'static Stage> {
     STAGES.iter().find(|stage| stage.name == name)
 }
 
-/// Runs one stage and shows what it said.
+/// Runs one stage and shows its output.
 pub(crate) fn run_one(root: &Path, name: &str) -> Outcome {
     let stage = stage(name).ok_or_else(|| vec![format!("no stage called {name}")])?;
     (stage.run)(root, &mut Vec::new())
@@ -78,7 +78,7 @@ pub(crate) fn run(root: &Path, stop_early: bool) -> ExitCode {
     let mut passed = 0;
     let mut failed = Vec::new();
     for stage in &STAGES {
-        say(&format!("== {}", stage.name));
+        print_line(&format!("== {}", stage.name));
         let mut kept = Vec::new();
         let outcome = (stage.run)(root, &mut kept);
         summaries.extend(kept.iter().map(|line| format!("{:<5} {line}", stage.name)));
@@ -86,7 +86,7 @@ pub(crate) fn run(root: &Path, stop_early: bool) -> ExitCode {
             Ok(()) => passed += 1,
             Err(complaints) => {
                 for complaint in complaints {
-                    say(&format!("error: {complaint}"));
+                    print_line(&format!("error: {complaint}"));
                 }
                 failed.push(stage.name);
                 if stop_early {
@@ -95,19 +95,19 @@ pub(crate) fn run(root: &Path, stop_early: bool) -> ExitCode {
             }
         }
     }
-    say("== summary");
+    print_line("== summary");
     for line in summaries {
-        say(&line);
+        print_line(&line);
     }
     if !failed.is_empty() {
-        say(&format!("failed: {}", failed.join(", ")));
+        print_line(&format!("failed: {}", failed.join(", ")));
     }
-    say(&format!("{passed} passed, {} failed", failed.len()));
+    print_line(&format!("{passed} passed, {} failed", failed.len()));
     ExitCode::from(u8::from(!failed.is_empty()))
 }
 
 /// One line on stdout; a closed pipe is not worth a panic.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_line(line: &str) {
     let mut out = io::stdout().lock();
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));
 }
@@ -126,7 +126,7 @@ fn cargo(root: &Path, args: &[&str], vars: &[(&str, &str)], kept: &mut Vec<Strin
 
 /// Runs `command`, likewise.
 pub(crate) fn pass_through(command: &mut Command, what: &str, kept: &mut Vec<String>) -> Outcome {
-    say(&format!("$ {what}"));
+    print_line(&format!("$ {what}"));
     let fail = |text: String| vec![format!("{what}: {text}")];
     let mut child = command
         .stdin(Stdio::null())
@@ -137,7 +137,7 @@ pub(crate) fn pass_through(command: &mut Command, what: &str, kept: &mut Vec<Str
         for line in BufReader::new(stdout).split(b'\n') {
             let line = line.map_err(|e| fail(e.to_string()))?;
             let line = String::from_utf8_lossy(&line);
-            say(&line);
+            print_line(&line);
             let tests = line.starts_with("test result:")
                 && !line.contains(" 0 passed; 0 failed; 0 ignored;");
             let failed = line.starts_with("test ") && line.ends_with(" ... FAILED");
@@ -203,7 +203,7 @@ fn test(root: &Path, kept: &mut Vec<String>) -> Outcome {
 fn sim(root: &Path, kept: &mut Vec<String>) -> Outcome {
     let names = simulated(root);
     if names.is_empty() {
-        say("skipped: no scenarios");
+        print_line("skipped: no scenarios");
         return Ok(());
     }
     let mut args = vec!["test", "--no-fail-fast", "--profile", "sim"];
@@ -213,7 +213,7 @@ fn sim(root: &Path, kept: &mut Vec<String>) -> Outcome {
     cargo(root, &args, &[], kept)
 }
 
-/// How the lines of a part of the campaign begin that say what became of it.
+/// Prefix of the result lines of a part of the campaign.
 const CAMPAIGN: &str = "campaign ";
 
 /// The parts of the campaign, run at the scale of the gate.

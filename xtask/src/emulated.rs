@@ -77,7 +77,7 @@ impl Emulated {
         let report = object(&fs::read(&report).map_err(|e| format!("{}: {e}", report.display()))?)?;
         let valid = report["health"]["valid"]
             .as_bool()
-            .ok_or("the emulator's report says nothing of its health")?;
+            .ok_or("the emulator's report has no health data")?;
         Ok((out, !valid))
     }
 }

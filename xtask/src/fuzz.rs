@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     Outcome,
-    ci::{pass_through, say},
+    ci::{pass_through, print_line},
 };
 
 /// How long each target runs in the gate.
@@ -79,7 +79,7 @@ fn run_for(
         )]);
     }
     let Some(host) = nightly_host() else {
-        say(
+        print_line(
             "skipped: the fuzzer needs nightly (rustup toolchain install nightly); the targets are only checked",
         );
         return check(root, kept);
@@ -98,7 +98,7 @@ fn run_for(
                 while let Some(target) = next() {
                     let outcome = run_one(root, &built, &target, seconds, options);
                     if let Ok(line) = &outcome {
-                        say(line);
+                        print_line(line);
                     }
                     let mut all = Mutex::lock(&outcomes).unwrap_or_else(PoisonError::into_inner);
                     Vec::push(&mut all, outcome);

@@ -1,7 +1,6 @@
 //! Who may depend on whom? The table below, and three sentences that stay true:
-//!
-//! 1. A protocol cannot tell which world it runs in.
-//! 2. A world cannot tell which protocol it runs.
+//! 1. A protocol does not know which world it runs in.
+//! 2. A world does not know which protocol it runs.
 //! 3. The link model is written once.
 //!
 //! Tests may reach further down and sideways (dev-dependencies are held to the sentences by their
@@ -11,7 +10,7 @@ use std::{collections::BTreeMap, env, ffi::OsString, path::Path, process::Comman
 
 use serde_json::Value;
 
-use crate::{Outcome, ci::say, tidy::rust_files};
+use crate::{Outcome, ci::print_line, tidy::rust_files};
 
 /// Each crate and what it may use; `*` is every crate of the workspace.
 const TABLE: [(&str, &[&str]); 16] = [
@@ -62,7 +61,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     complaints.extend(sentences(&graph));
     complaints.extend(sources(root));
     if complaints.is_empty() {
-        say(&format!(
+        print_line(&format!(
             "layers: {} crates, 3 sentences, all true",
             graph.len()
         ));

@@ -7,13 +7,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Outcome, attacks, ci::say, results};
+use crate::{Outcome, attacks, ci::print_line, results};
 
 /// Most lines of code in one file, tests apart.
 const MAX_CODE: usize = 600;
 /// Most lines of tests at the bottom of a file; longer ones move to `<module>/tests.rs`.
 const MAX_TESTS: usize = 120;
-/// Names that say nothing.
+/// Names without meaning.
 const EMPTY_NAMES: [&str; 7] = ["mgr", "ctx", "util", "utils", "common", "helper", "misc"];
 
 /// A source file and its text.
@@ -118,8 +118,8 @@ pub(crate) fn check(root: &Path) -> Outcome {
     complaints.extend(results::quoted(root));
     complaints.extend(attacks::check(root));
     if complaints.is_empty() {
-        say(&format!(
-            "tidy: {} sources, {} documents, nothing to complain of",
+        print_line(&format!(
+            "tidy: {} sources, {} documents, no complaints",
             sources.len(),
             documents.len()
         ));
@@ -160,7 +160,7 @@ fn size(source: &Source, name: &str) -> Vec<String> {
     complaints
 }
 
-/// The first paragraph of a file says which question it answers.
+/// The first paragraph of a file states which question it answers.
 fn header(source: &Source, name: &str) -> Option<String> {
     let headed = source.text.starts_with("//!") || source.is_test();
     (!headed).then(|| format!("{name}: does not begin with //! and what it answers"))
@@ -235,7 +235,7 @@ fn links(source: &Source, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Files called after nothing, and snapshots nobody looked at.
+/// Files with empty names, and unreviewed snapshots.
 fn names(root: &Path) -> Vec<String> {
     let mut complaints = Vec::new();
     for path in ["crates", "xtask", "docs", "lab"]
@@ -245,7 +245,7 @@ fn names(root: &Path) -> Vec<String> {
         let shown = path.strip_prefix(root).unwrap_or(&path).display();
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         if EMPTY_NAMES.contains(&stem.as_ref()) {
-            complaints.push(format!("{shown}: a name that says nothing"));
+            complaints.push(format!("{shown}: a name without meaning"));
         }
         let file = path.file_name().unwrap_or_default().to_string_lossy();
         if file.ends_with(".snap.new") || file.ends_with(".pending-snap") {

@@ -1,7 +1,7 @@
-//! How does our UDT stand beside the real one? `cargo xtask udt4-bench` lets both cross the same
-//! emulated paths, one after the other, and tells goodput at the receiver and processor time per bit.
-//! Every run is added to `udt4.jsonl` in the folder named; the table of medians is `udt4.md` beside it,
-//! and says how many runs there were and in which the emulator was late. Cells that are named
+//! How does our UDT compare with libudt? `cargo xtask udt4-bench` lets both cross the same emulated
+//! paths, one after the other, and reports goodput at the receiver and processor time per bit.
+//! Every run is added to `udt4.jsonl` in the folder named; the table of medians is `udt4.md` beside
+//! it, and the number of runs, and in which the emulator was late. Cells that are named
 //! (`50ms/1%`) are measured alone: a quiet minute is easier to find than ten.
 //!
 //! libudt gets 1,000 MB for each of its buffers; everybody's packets have 8,972 bytes.
@@ -224,7 +224,7 @@ impl Bench {
         }
     }
 
-    /// Lets `sender` send to libudt, whose account comes back through a pipe: the far end is ended with
+    /// Lets `sender` send to libudt, whose output is read from a pipe: the far end is ended with
     /// the near one.
     fn against_sink(&self, rtt: &str, loss: &str, sender: &str) -> Result<(Figures, bool), String> {
         let (pipe, taken) = (

@@ -60,11 +60,11 @@ impl Scale {
 
 #[derive(Subcommand)]
 enum Part {
-    /// Copies by the program while everything goes wrong
+    /// Copies by the program with many faults at once
     Chaos(Scale),
     /// A peer that was let in lies to a session in virtual time
     LyingPeer(Scale),
-    /// Strangers send as much as they can while others copy and come
+    /// Attackers send as much as they can while others copy and connect
     Flood(Scale),
     /// One session is on a file system that hangs
     Neighbour(Scale),

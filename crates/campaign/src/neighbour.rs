@@ -1,6 +1,6 @@
 //! Does one session on a file system that hangs hold up the others? Healthy sessions copy at a rate,
 //! beside one that reads from another share, once while that share is well and once while it hangs:
-//! each must keep its rate. Then the server is told to end while the session still hangs.
+//! each must keep its rate. Then the server gets SIGTERM while the session still hangs.
 
 use std::{fs, io, path::Path, thread, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
 const HEALTHY: usize = 15;
 /// The least of its rate that a healthy session keeps.
 const KEPT: f64 = 0.95;
-/// In which the server ends when it is told to.
+/// Time for the server to end after SIGTERM.
 const END: Duration = Duration::from_secs(5);
 /// The rate of each session, and its bytes: eight seconds.
 const RATE: &str = "12Mbit";
@@ -172,12 +172,12 @@ fn verdict(
     match ended {
         Some(took) => {
             let seconds = took.as_secs_f64();
-            report.figure("told to end, it took", format!("{seconds:.2} s"));
+            report.figure("end after SIGTERM", format!("{seconds:.2} s"));
             if took > END {
                 faults.push(format!("the server took {took:?} to end"));
             }
         }
-        None => faults.push("the server did not end although it was told to".into()),
+        None => faults.push("the server did not end after SIGTERM".into()),
     }
     faults
 }

@@ -178,13 +178,13 @@ impl Lie {
         })
     }
 
-    /// What is due arrives, and both ends say what they have to.
+    /// What is due arrives, and both ends send what they have.
     fn step(&mut self) {
         for datagram in self.liar.flight(self.now) {
             self.to_server.push_back((self.now + self.delay, datagram));
         }
         while let Some((_, mut datagram)) = due(&mut self.to_liar, self.now) {
-            if let Some((number, _)) = self.liar.hear(self.now, &mut datagram) {
+            if let Some((number, _)) = self.liar.receive(self.now, &mut datagram) {
                 self.arrived.insert(number);
             }
         }

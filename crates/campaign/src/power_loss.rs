@@ -1,7 +1,7 @@
 //! What is left when the power fails? A copy's changes are noted; after each of them the disk may hold
 //! any state that its contract allows ([`model`]).
 //!
-//! - After the user was told of success everything is there.
+//! - After success was reported everything exists.
 //! - Before, what the copy replaces is as it was or as it is to be, and what it has nothing to do with is
 //!   untouched.
 //! - The same command then makes it so, and leaves nothing of its own.
@@ -70,7 +70,7 @@ pub(crate) fn run(scale: &Scale) -> Report {
         seed += 1;
     }
     report.figure("crashes", seen.crashes);
-    report.figure("of them after success was told", seen.after_success);
+    report.figure("of them after success was reported", seen.after_success);
     report.figure("changes noted", seen.changes);
     report.figure("last seed", seed - 1);
     report
@@ -106,7 +106,7 @@ fn one(folder: &Path, seed: u64, planted: bool, seen: &mut Seen) -> Result<(), S
     }
     let ran = copy::run(&task, &day, seed)?;
     if !ran.is_success() {
-        return Err(format!("put {}: told {}", task.put, ran.outcome()));
+        return Err(format!("put {}: reported {}", task.put, ran.outcome()));
     }
     seen.changes += ran.ops.len() as u64;
     let ends = ran.ops.len() as u64;
@@ -143,7 +143,7 @@ fn check(wanted: &Tree, before: &Tree, left: &Tree, success: bool) -> Result<(),
         left.retain(|path, _| !tree::is_state(path));
         return match tree::differs(wanted, &left, before) {
             None => Ok(()),
-            Some(differs) => Err(format!("success had been told, and {differs}")),
+            Some(differs) => Err(format!("success had been reported, and {differs}")),
         };
     }
     for (path, old) in before {
@@ -173,7 +173,7 @@ fn check(wanted: &Tree, before: &Tree, left: &Tree, success: bool) -> Result<(),
 fn again(task: &Task, wanted: &Tree, before: &Tree, seed: u64) -> Result<(), String> {
     let ran = copy::run(task, &Day::default(), seed)?;
     if ran.hangs || !ran.is_success() {
-        return Err(format!("the next run is told {}", ran.outcome()));
+        return Err(format!("the next run reports {}", ran.outcome()));
     }
     let there = tree::read(&task.to).map_err(|e| format!("cannot read: {e}"))?;
     match tree::differs(wanted, &there, before) {

@@ -19,10 +19,10 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 
-/// How long a program may take to end after it was told to.
+/// How long a program may take to end after the request.
 const GRACE: Duration = Duration::from_mins(1);
 
-/// Waits without anything to wait for, as whoever sends at a rate does.
+/// Sleeps, as a sender at a fixed rate does.
 pub(crate) fn pause(time: Duration) {
     // A signal ends it early, and the caller looks at the clock.
     let _early = poll(&mut [], Some(&timespec(time)));
@@ -78,11 +78,11 @@ impl Program {
         }
     }
 
-    /// Asks it to end; how long that took, or nothing if it had to be killed.
-    pub(crate) fn terminate(&mut self, patience: Duration) -> io::Result<Option<Duration>> {
+    /// Terminates it; how long that took, or nothing if it had to be killed.
+    pub(crate) fn terminate(&mut self, timeout: Duration) -> io::Result<Option<Duration>> {
         let asked = clock::now();
         kill_process(Pid::from_child(&self.0), Signal::TERM)?;
-        let ended = self.ends_within(patience)?;
+        let ended = self.ends_within(timeout)?;
         Ok(ended.map(|_| clock::now().since(asked)))
     }
 }
@@ -103,7 +103,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `command`, which says on stderr where it listens.
+    /// Starts `command`, which prints its address on stderr.
     pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
         let mut program = Program::start(command.stderr(Stdio::piped()))?;
         let stderr = program.0.stderr.take();
@@ -153,9 +153,9 @@ impl Server {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// Ends it; how long that took, nothing if it had to be killed, and what it said.
-    pub(crate) fn end(mut self, patience: Duration) -> io::Result<(Option<Duration>, Vec<String>)> {
-        let took = self.program.terminate(patience)?;
+    /// Ends it; how long that took, nothing if it had to be killed, and its output.
+    pub(crate) fn end(mut self, timeout: Duration) -> io::Result<(Option<Duration>, Vec<String>)> {
+        let took = self.program.terminate(timeout)?;
         let said = self.said.take();
         drop(self.program);
         let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
@@ -193,7 +193,7 @@ pub(crate) fn lasting_port() -> io::Result<u16> {
     }
 }
 
-/// What the kernel says of a process.
+/// The kernel's data on a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     /// Resident memory now, and the most since [`forget_peak`], bytes.
@@ -232,7 +232,7 @@ pub(crate) fn forget_peak(process: u32) -> io::Result<()> {
     fs::write(format!("/proc/{process}/clear_refs"), "5")
 }
 
-/// A `farhaul cp` that says nothing and talks to every server.
+/// A quiet `farhaul cp` that trusts every server.
 pub(crate) fn cp(home: &Path) -> io::Result<Command> {
     let mut command = Command::new(farhaul()?);
     command
@@ -242,22 +242,22 @@ pub(crate) fn cp(home: &Path) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Runs `command` to its end; how long it took if it succeeded within `patience`.
-pub(crate) fn timed(command: &mut Command, patience: Duration) -> io::Result<Duration> {
+/// Runs `command` to its end; how long it took if it succeeded within `timeout`.
+pub(crate) fn timed(command: &mut Command, timeout: Duration) -> io::Result<Duration> {
     let began: Instant = clock::now();
     let mut program = Program::start(command)?;
-    match program.ends_within(patience)? {
+    match program.ends_within(timeout)? {
         Some(status) if status.success() => Ok(clock::now().since(began)),
         Some(status) => Err(io::Error::other(format!("a copy ended with {status}"))),
         None => Err(io::Error::other(format!(
             "a copy did not end within {} s",
-            patience.as_secs()
+            timeout.as_secs()
         ))),
     }
 }
 
-/// The default of [`Server::end`]'s patience.
-pub(crate) const PATIENCE: Duration = GRACE;
+/// The default timeout of [`Server::end`].
+pub(crate) const EXIT_TIMEOUT: Duration = GRACE;
 
 /// A file of `len` bytes that do not repeat.
 pub(crate) fn write_file(path: &Path, len: u64) -> io::Result<()> {

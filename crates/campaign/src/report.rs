@@ -1,4 +1,4 @@
-//! What did a part find? Figures, and what must never happen: one line of JSON for the record, words for
+//! What did a part find? Figures, and violations: one line of JSON for the record, text for
 //! people, and an exit code for the gate.
 
 use std::process::ExitCode;
@@ -32,13 +32,13 @@ impl Report {
     /// A figure for the record.
     #[expect(
         clippy::needless_pass_by_value,
-        reason = "figures are made where they are told"
+        reason = "figures are made where they are printed"
     )]
     pub(crate) fn figure(&mut self, name: impl Into<String>, value: impl ToString) {
         self.figures.push((name.into(), value.to_string()));
     }
 
-    /// Something happened that must not; `how` says how to see it again.
+    /// A violation; `how` describes how to reproduce it.
     pub(crate) fn fault(&mut self, how: impl Into<String>) {
         self.faults.push(how.into());
     }
@@ -48,7 +48,7 @@ impl Report {
         self.skipped = Some(why.into());
     }
 
-    /// Says what was found. Without faults the part passed; with one planted it passed only if it found
+    /// Prints the findings. Without faults the part passed; with one planted it passed only if it found
     /// some.
     pub(crate) fn conclude(&self, planted: bool) -> ExitCode {
         if let Some(why) = &self.skipped {

@@ -2,7 +2,7 @@
 //! full, failing and short of breath, ends that are killed anywhere, a network that loses and reorders.
 //!
 //! - Nothing panics, and everybody ends.
-//! - The user is told of success only if the destination is what the source is, and was synced.
+//! - Success is reported only if the destination equals the source, and was synced.
 //! - Nothing but the destination is touched.
 //! - The same command without faults then makes it so.
 
@@ -63,7 +63,7 @@ pub(crate) fn run(scale: &Scale) -> Report {
         }
     }
     report.figure("copies", attempts);
-    report.figure("of them told as a success", successes);
+    report.figure("of them reported as a success", successes);
     report.figure("calls that failed", injected);
     report.figure("events", events);
     report.figure("trace", format!("{trace:016x}"));
@@ -134,7 +134,7 @@ fn attempts(folder: &Path, task: &Task, rng: &mut Rng, planted: bool) -> Result<
         let ran = copy::run(task, &day, rng.next_u64())?;
         let outcome = || {
             format!(
-                "attempt {n}, put {}, {day:?}: told {}",
+                "attempt {n}, put {}, {day:?}: reported {}",
                 task.put,
                 ran.outcome()
             )
@@ -173,7 +173,7 @@ fn attempts(folder: &Path, task: &Task, rng: &mut Rng, planted: bool) -> Result<
     Ok(all)
 }
 
-/// An attempt said that it could not remove this, or could not note what it began.
+/// An attempt reported that it could not remove this, or could not record what it began.
 fn is_told_of<'a>(mut attempts: impl Iterator<Item = &'a Ran>, path: &[u8]) -> bool {
     let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
     let left = format!("{} is left", farhaul_core::text::shown(name));
@@ -182,7 +182,7 @@ fn is_told_of<'a>(mut attempts: impl Iterator<Item = &'a Ran>, path: &[u8]) -> b
     is_part && attempts.any(|ran| ran.texts().any(is_told))
 }
 
-/// Says what was touched beside the destination.
+/// Returns what was changed outside the destination.
 fn outside(folder: &Path, task: &Task, wanted: &Tree) -> Result<(), String> {
     let io = |e: std::io::Error| format!("cannot read: {e}");
     let names = fs::read_dir(folder).map_err(io)?.count();

@@ -65,7 +65,7 @@ fn lines(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
         while stopped.recv_timeout(PAUSE) == Err(mpsc::RecvTimeoutError::Timeout) {
             let marks = [before, progress.bytes_done()];
             before = marks[1];
-            say!("{}", line(&progress, &marks, PAUSE));
+            errln!("{}", line(&progress, &marks, PAUSE));
         }
     })
 }
@@ -99,7 +99,7 @@ impl Drop for Bar {
     }
 }
 
-/// Bytes, files, rate, time left, and what holds it up.
+/// Bytes, files, rate, remaining time, and what limits it.
 fn line(progress: &Progress, marks: &[u64], apart: Duration) -> String {
     let (done, total) = (
         progress.bytes_done() + progress.bytes_resumed(),
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_is_known() {
+    fn a_line_has_what_is_known() {
         let progress = Progress::default();
         assert_eq!(line(&progress, &[], TICK), "0 B of >=0 B  connecting");
         let text = line(&progress, &[0, 12_500_000], TICK);

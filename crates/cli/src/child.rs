@@ -17,8 +17,8 @@ use rustix::{
 };
 
 /// How long a program may take to end by itself once it has nothing left to do.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// How long it may take once it was told to end.
+pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long it may take after the request to end.
 const TOLD: Duration = Duration::from_millis(500);
 
 /// How it ended.
@@ -35,9 +35,9 @@ pub(crate) fn start(command: &mut Command) -> io::Result<Child> {
     netns::die_with_this_thread(command).spawn()
 }
 
-/// Waits for its end, and brings it about after [`PATIENCE`].
+/// Waits for its end, and brings it about after [`EXIT_TIMEOUT`].
 pub(crate) fn end(child: &mut Child) -> io::Result<Ended> {
-    let killed = !ended_within(child, PATIENCE);
+    let killed = !ended_within(child, EXIT_TIMEOUT);
     if killed {
         // It may end at this very moment.
         let _gone = kill_process(Pid::from_child(child), Signal::TERM);
@@ -76,13 +76,13 @@ mod tests {
         command.args(["-c", words]);
         command.stdout(std::process::Stdio::piped());
         let mut child = start(&mut command).unwrap();
-        // It has said so once it ignores what it is to ignore.
+        // It prints this once it ignores the signals.
         io::Read::read(&mut child.stdout.take().unwrap(), &mut [0; 2]).unwrap();
         child
     }
 
     #[test]
-    fn who_ends_is_not_killed_and_who_does_not_is() {
+    fn a_program_that_ends_is_not_killed_and_one_that_does_not_is() {
         let ended = end(&mut started("echo; exit 7")).unwrap();
         assert_eq!((ended.status.code(), ended.killed), (Some(7), false));
         let ended = end(&mut started("echo; exec sleep 1000")).unwrap();

@@ -11,10 +11,10 @@
 //! - `/etc/farhaul/config.toml` < the user's `config.toml` < `[host."..."]` < `FARHAUL_CP_MAX_RATE=...` <
 //!   the command line.
 //! - `[host."*.example.org"]` holds flags for every command that goes to such a host and has them. As in
-//!   ssh's configuration the first section that matches and says something wins; the user's file is
-//!   asked before the system's.
+//!   ssh's configuration the first matching section that sets a value wins; the user's file is read before
+//!   the system's.
 //! - A default is the flag's own: what the command line refuses is refused here, with file and line.
-//! - What nobody should do without saying so (`--trust-any`, `--force`) cannot be a default.
+//! - What has to be requested explicitly (`--trust-any`, `--force`) cannot be a default.
 
 use std::{
     env,
@@ -76,7 +76,7 @@ pub(crate) fn files() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Every setting that holds now for commands that go to `host`, each checked against `definition`.
+/// Every effective setting of commands that connect to `host`, each checked against `definition`.
 pub(crate) fn effective(definition: &Command, host: Option<&str>) -> Result<Vec<Setting>, Failure> {
     let (mut all, mut sections) = (Vec::new(), Vec::new());
     for file in files() {
@@ -164,7 +164,7 @@ fn matches(pattern: &str, host: &str) -> bool {
     pattern[p..].iter().all(|c| *c == b'*')
 }
 
-/// The host that the command line goes to, as it was typed there.
+/// The host of the command line, as it was typed.
 pub(crate) fn host_of(matches: &ArgMatches) -> Option<String> {
     let (name, command) = matches.subcommand()?;
     match name {
@@ -333,7 +333,7 @@ pub(crate) fn check(definition: &Command, setting: &Setting) -> Result<(), Failu
             .filter(|f| !NEVER.contains(f))
     };
     if NEVER.contains(&setting.flag.as_str()) {
-        return Err(setting.refused("it can only be said on the command line"));
+        return Err(setting.refused("it can only be set on the command line"));
     }
     let argument = argument(command, &setting.flag)
         .ok_or_else(|| setting.refused(unknown("flag", &setting.flag, flags())))?;
@@ -344,7 +344,7 @@ pub(crate) fn check(definition: &Command, setting: &Setting) -> Result<(), Failu
         };
     }
     if setting.values.is_empty() {
-        return Err(setting.refused("an empty array says nothing: leave the line out"));
+        return Err(setting.refused("an empty array has no effect: remove the line"));
     }
     let mut line = vec!["farhaul".to_string()];
     line.extend(setting.command.iter().cloned());

@@ -105,7 +105,7 @@ fn with(command: Command, path: &[&str], line: &str) -> Command {
         [first, rest @ ..] if command.find_subcommand(first).is_some() => {
             command.mut_subcommand(first, |below| with(below, rest, line))
         }
-        // A command that is no more: the test says so.
+        // A removed command: the test fails.
         [_, ..] => command,
         [] => command.after_help(format!("Example: {line}")),
     }

@@ -145,16 +145,16 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command did not do what it was asked: for people, and as a code.
+/// Why a command failed: for people, and as a code.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     /// The code.
     pub(crate) exit: Exit,
-    /// Cause and fix in one sentence; empty if everything has been said.
+    /// Cause and fix in one sentence; empty if everything has been printed.
     pub(crate) text: String,
     /// The fix alone, where it is known apart; it is in `text`, too.
     fix: String,
-    /// What `--json` says, where a command knows more than this.
+    /// The object of `--json`, where a command has more data.
     object: Option<Box<Value>>,
 }
 
@@ -177,7 +177,7 @@ impl Failure {
         self
     }
 
-    /// The same, told to machines by `object`, to which `error` and `exit` are added where they are missing.
+    /// The same, with `object` for `--json`, to which `error` and `exit` are added where they are missing.
     pub(crate) fn with_object(mut self, object: Value) -> Self {
         self.object = Some(Box::new(object));
         self
@@ -188,7 +188,7 @@ impl Failure {
         Self::new(Exit::Usage, text)
     }
 
-    /// What `--json` says.
+    /// The object of `--json`.
     pub(crate) fn object(&self) -> Value {
         let mut exit = self.exit.object();
         exit["fix"] = self.fix.as_str().into();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_library_says_the_same_of_each_code() {
+    fn the_library_has_the_same_text_for_each_code() {
         for number in 0..=u8::MAX {
             let Some(code) = Code::from_number(number) else {
                 continue;

@@ -9,7 +9,7 @@ type Row = (&'static [&'static str], &'static str);
 const CP: &[Row] = &[
     (
         &["-a", "--archive"],
-        "folders, links, modes and times are copied anyway, owners are not: leave it out",
+        "folders, links, modes and times are always copied, owners are not: omit it",
     ),
     (
         &["-l", "--bwlimit"],
@@ -17,11 +17,11 @@ const CP: &[Row] = &[
     ),
     (
         &["-z", "--compress", "-C"],
-        "content is sent as it is: leave it out",
+        "content is not compressed: omit it",
     ),
     (
         &["-P", "--port"],
-        "ssh's port is -o Port=22, a server's stands after its name, as in host:17992::share/path; what was interrupted continues anyway",
+        "ssh's port is -o Port=22, a server's follows its name, as in host:17992::share/path; interrupted copies always resume",
     ),
     (
         &[
@@ -31,7 +31,7 @@ const CP: &[Row] = &[
             "--inplace",
             "--resume",
         ],
-        "what was interrupted continues anyway: leave it out",
+        "interrupted copies always resume: omit it",
     ),
     (
         &[
@@ -48,7 +48,7 @@ const CP: &[Row] = &[
     ),
     (
         &["-t", "--times", "--perms", "--links"],
-        "modes, times and links within the tree are kept anyway: leave it out",
+        "modes, times and links within the tree are always preserved: omit it",
     ),
     (
         &["-L", "--copy-links"],
@@ -75,17 +75,14 @@ const CP: &[Row] = &[
 const BENCH: &[Row] = &[
     (
         &["-c", "--client"],
-        "the host stands by itself, as in farhaul bench HOST",
+        "the host is an argument, as in farhaul bench HOST",
     ),
     (&["-s", "--server"], "write farhaul bench serve"),
     (
         &["-p", "--port"],
         "write farhaul bench HOST:PORT, and there farhaul bench serve --listen ADDR:PORT",
     ),
-    (
-        &["-u", "--udp"],
-        "everything goes by UDP anyway: leave it out",
-    ),
+    (&["-u", "--udp"], "UDP is always used: omit it"),
     (&["-C", "--congestion"], "write --cc LAW"),
     (
         &[
@@ -100,7 +97,7 @@ const BENCH: &[Row] = &[
             "-M",
             "--set-mss",
         ],
-        "farhaul finds this itself: leave it out",
+        "farhaul determines this itself: omit it",
     ),
     (
         &["-4", "-6", "--version4", "--version6"],

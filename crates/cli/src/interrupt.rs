@@ -22,7 +22,7 @@ use signal_hook::{
 static LAST: LazyLock<Arc<AtomicUsize>> =
     LazyLock::new(|| Arc::new(AtomicUsize::new(SIGINT.unsigned_abs() as usize)));
 
-/// The number of the signal that asked to stop; that of an interrupt if none did.
+/// The number of the signal received; that of an interrupt if none was.
 pub(crate) fn signal() -> u8 {
     u8::try_from(LAST.load(Ordering::Relaxed)).unwrap_or(2)
 }

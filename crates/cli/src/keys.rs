@@ -35,7 +35,7 @@ pub(crate) fn directory() -> Result<PathBuf, Failure> {
         .ok_or_else(|| {
             Failure::new(
                 Exit::Config,
-                "neither XDG_CONFIG_HOME nor HOME is set: there is no place for keys",
+                "neither XDG_CONFIG_HOME nor HOME is set: no directory for keys",
             )
         })
 }
@@ -84,7 +84,7 @@ pub(crate) fn load(path: &Path) -> Result<Option<Identity>, Failure> {
 /// What to do about something at `path` that is no key.
 fn instead_of(path: &Path, is_file: bool) -> &'static str {
     match (identity_path().is_ok_and(|own| own == path), is_file) {
-        (true, true) => "make a new one in its place with `farhaul key gen --force`",
+        (true, true) => "replace it with `farhaul key gen --force`",
         (true, false) => "move it away, then `farhaul key gen`",
         // `--force` without `--out` would replace the user's own key, which nothing is wrong with.
         (false, _) => "name a key file; `farhaul key gen --out FILE` makes one",

@@ -3,7 +3,7 @@
 //! that its [`Extras`] add.
 //!
 //! With `--json` stdout carries exactly one valid object, also when the arguments are wrong; what is
-//! said to people then goes to stderr.
+//! written for people then goes to stderr.
 
 #![deny(
     clippy::print_stderr,
@@ -84,14 +84,14 @@ pub fn main(extras: Extras) -> ExitCode {
                 out::json(&failure.object());
             }
             if !failure.text.is_empty() {
-                say!("farhaul: {failure}");
+                errln!("farhaul: {failure}");
             }
             failure.exit.into()
         }
     }
 }
 
-/// Whether what stands in place of a command is something to copy.
+/// Whether the word in place of a command is something to copy.
 fn meant_to_copy(e: &clap::Error) -> bool {
     let word = std::env::args_os().nth(1).unwrap_or_default();
     e.kind() == clap::error::ErrorKind::InvalidSubcommand

@@ -1,6 +1,5 @@
-//! How is it said? Lines and objects on stdout: a reader that has gone away ends the program quietly, as
-//! it would end `cat`. What is said to people goes to stderr, and must not end a copy or a server when
-//! nobody reads it.
+//! How is output written? Lines and objects on stdout: a closed pipe ends the program quietly, as it would
+//! end `cat`. Messages for people are written to stderr, and a failure there must not end a copy or a server.
 
 use std::{
     fmt::{Arguments, Display},
@@ -12,23 +11,23 @@ use serde::Serialize;
 
 use crate::exit::Exit;
 
-/// A line for people, as `eprintln!`; a broken stderr is none of the program's business.
-macro_rules! say {
+/// A line on stderr, as `eprintln!`, but errors of stderr are ignored.
+macro_rules! errln {
     ($($text:tt)*) => {
-        $crate::out::say(format_args!($($text)*))
+        $crate::out::err_line(format_args!($($text)*))
     };
 }
 
-/// What `say!` does.
-pub(crate) fn say(text: Arguments<'_>) {
-    // One write, so that lines of several processes stay whole; there is nobody to tell of its failure.
-    let _unheard = io::stderr()
+/// What `errln!` does.
+pub(crate) fn err_line(text: Arguments<'_>) {
+    // One write, so that lines of several processes are not interleaved; an error cannot be reported.
+    let _ignored = io::stderr()
         .lock()
         .write_all(format!("{}\n", safe(&text.to_string())).as_bytes());
 }
 
-/// `text` with its lines kept and everything else escaped that would steer a terminal: whatever a peer
-/// or a file name brought into it.
+/// `text` with line breaks kept and all other control characters escaped, which a peer or a file name may
+/// contain.
 fn safe(text: &str) -> String {
     let lines: Vec<_> = text.split('\n').map(text::plain).collect();
     lines.join("\n")
@@ -51,15 +50,15 @@ fn written(write: impl FnOnce(&mut io::StdoutLock<'_>) -> io::Result<()>) {
     or_end(ended);
 }
 
-/// What was asked about the program itself, on stdout.
+/// Help and version, on stdout.
 pub(crate) fn help(text: &clap::Error) {
     or_end(text.print().and_then(|()| io::stdout().flush()));
 }
 
-/// Ends the program if stdout did not take it.
+/// Ends the program if writing to stdout failed.
 fn or_end(written: io::Result<()>) {
     if let Err(e) = written {
-        // 141 is what a shell reports for SIGPIPE; anything else is as with a file that cannot be written.
+        // 141 is what a shell reports for SIGPIPE; anything else is treated as a file that cannot be written.
         let exit = match e.kind() {
             ErrorKind::BrokenPipe => std::process::exit(141),
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
@@ -67,7 +66,7 @@ fn or_end(written: io::Result<()>) {
             }
             _ => Exit::DestError,
         };
-        say!("farhaul: cannot write to stdout: {e}");
+        errln!("farhaul: cannot write to stdout: {e}");
         std::process::exit(exit.code().into());
     }
 }
@@ -76,11 +75,11 @@ fn or_end(written: io::Result<()>) {
 pub(crate) fn json(object: &impl Serialize) {
     match serde_json::to_string_pretty(object) {
         Ok(text) => line(escaped(&text)),
-        Err(e) => say!("farhaul: cannot be told as JSON: {e}"),
+        Err(e) => errln!("farhaul: cannot be written as JSON: {e}"),
     }
 }
 
-/// JSON in which what would steer a terminal is escaped, as JSON has it; it can stand in strings only.
+/// JSON with control characters escaped in JSON's form; they can occur in strings only.
 fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

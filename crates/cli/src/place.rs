@@ -12,7 +12,7 @@ use farhaul_transfer::client::Remote;
 
 use crate::exit::Failure;
 
-/// The port that servers listen on if not told otherwise.
+/// The default port of servers.
 pub(crate) const PORT: u16 = 17_992;
 
 /// A source or destination.
@@ -43,7 +43,7 @@ impl Server {
 }
 
 impl fmt::Display for Server {
-    /// Host and port as people write them; what was told to ssh where the port is not ours to know.
+    /// Host and port as people write them; the ssh destination where the port is unknown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.login {
             Some(login) => f.write_str(login),
@@ -173,7 +173,7 @@ fn through_ssh(login: &[u8], path: &[u8]) -> Result<Far, Failure> {
     let shown = farhaul_core::text::shown(login);
     if login.starts_with(b"-") {
         return Err(Failure::usage(format!(
-            "'{shown}' is no host: ssh would take it for an option; {FORMS} (a local file of this name is written ./name)"
+            "'{shown}' is not a host: ssh would take it for an option; {FORMS} (a local file of this name is written ./name)"
         )));
     }
     let parts = std::str::from_utf8(login).ok().map(|login| {
@@ -186,9 +186,9 @@ fn through_ssh(login: &[u8], path: &[u8]) -> Result<Far, Failure> {
     let parts = parts.filter(|(_, user, host)| user.is_none_or(is_user) && is_host(host));
     let Some((login, _, host)) = parts else {
         return Err(Failure::usage(format!(
-            "'{shown}' is not a host that ssh could go to: names have letters, digits, '.', '-' and '_', those of users \
+            "'{shown}' is not a valid ssh host: names have letters, digits, '.', '-' and '_', those of users \
              also '+' and '@', and begin with no '-'; {FORMS} (a local file whose name has a colon is written ./name); \
-             for other names give the host one in ssh's configuration"
+             for other names define an alias in ssh's configuration"
         )));
     };
     Ok(Far {
@@ -228,8 +228,8 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
     let host = std::str::from_utf8(host).ok().map(without_brackets);
     let Some(host) = host.filter(|host| is_host(host)) else {
         return Err(Failure::usage(format!(
-            "'{shown}' is not a host name: those have letters, digits, '.', '-' and '_'; {FORMS}, without a user name: \
-             keys say who you are"
+            "'{shown}' is not a host name: those have letters, digits, '.', '-' and '_'; {FORMS}, without a user \
+             name: users are identified by keys"
         )));
     };
     let port = match port.filter(|p| !p.is_empty()) {

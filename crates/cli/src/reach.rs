@@ -1,4 +1,4 @@
-//! Why was a server not reached? Told apart by what came back: nothing, a word that nobody listens, a
+//! Why was a server not reached? Distinguished by what was received: nothing, port unreachable, a
 //! beginning without an end, or not even a way out of this machine.
 
 use std::{io, net::SocketAddr};
@@ -8,21 +8,21 @@ use farhaul_transfer::Code;
 
 use crate::exit::{Exit, Failure};
 
-/// What came back.
+/// What was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreached {
     /// Nothing.
     Silent,
     /// The host answered that nothing listens there ("port unreachable").
     Refused,
-    /// The server answered, and was then silent before the handshake was finished.
+    /// The server answered, and then sent nothing more before the handshake was finished.
     Unfinished,
     /// This machine or its network does not let datagrams go there.
     NoWay(io::ErrorKind),
 }
 
 impl Unreached {
-    /// What the end of a session means, if there never was one. `refused`: the host said that nothing listens;
+    /// What the end of a session means, if there never was one. `refused`: port unreachable was received;
     /// `failed`: why the kernel last refused to send.
     pub(crate) fn of(
         reason: &CloseReason,
@@ -58,7 +58,7 @@ impl Unreached {
             Self::Refused => format!("nothing listens on {at}"),
             Self::Unfinished => format!("{at} answered, but the handshake was not finished"),
             Self::NoWay(kind) => {
-                format!("datagrams to {at} do not leave this machine or its network: {kind}")
+                format!("datagrams to {at} cannot be sent from this machine or its network: {kind}")
             }
         }
     }
@@ -73,15 +73,20 @@ impl Unreached {
     pub(crate) fn fix(self, what: &str, to: SocketAddr) -> String {
         match self {
             Self::Silent => format!(
-                "check that {what} runs there and that UDP port {} is open both ways; a server that is overloaded \
-                 is silent, too",
+                "check that {what} runs there and that UDP port {} is open both ways; an overloaded server does \
+                 not answer either",
                 to.port()
             ),
             Self::Refused => format!("start {what} there, or correct the port"),
-            Self::Unfinished => "its UDP port is open: the server is overloaded, or much is lost on the way; run the \
-                                 same command again later"
-                .into(),
-            Self::NoWay(_) => "check routes and firewall here, as `ip route get` and `nft list ruleset` show them".into(),
+            Self::Unfinished => {
+                "its UDP port is open: the server is overloaded, or loss is high; run the same \
+                                 command again later"
+                    .into()
+            }
+            Self::NoWay(_) => {
+                "check routes and firewall here, as `ip route get` and `nft list ruleset` show them"
+                    .into()
+            }
         }
     }
 }
@@ -91,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_back_is_told_apart() {
+    fn answers_are_distinguished() {
         use CloseReason::{NoAnswer, TimedOut, Unfinished};
         let to: SocketAddr = "10.0.0.1:5".parse().unwrap();
         let denied = Some(io::ErrorKind::PermissionDenied);

@@ -1,8 +1,8 @@
 //! How is a host reached that runs no server? The user's own `ssh` starts one there for this one
-//! transfer; both ends make one-time keys and tell them to each other over ssh, and the data goes over
+//! transfer; both ends create one-time keys and exchange them over ssh, and the data is sent over
 //! UDP.
 //!
-//! What is said is in [`lines`]. Nothing secret is said, and no path is seen by a shell. The server ends
+//! The messages are in [`lines`]. They contain no secret, and no path is passed to a shell. The server ends
 //! when its standard input does.
 
 #[cfg(test)]
@@ -22,7 +22,7 @@ use farhaul_core::text;
 use farhaul_haul::{Identity, PublicKey};
 
 pub(crate) use self::lines::{Answer, Ask, MAGIC, Misheard, all_from_hex, read_ask, to_hex};
-use self::lines::{Unheard, WORD, read_answer};
+use self::lines::{NoAnswer, WORD, read_answer};
 use crate::{
     child::{self, Ended},
     exit::{Exit, Failure},
@@ -43,8 +43,8 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// `program`, or what `FARHAUL_SSH` says, or `ssh`, with `flags`; `remote`, or what
-    /// `FARHAUL_REMOTE_BIN` says, or `farhaul` there, on one of `ports`.
+    /// `program`, or `FARHAUL_SSH`, or `ssh`, with `flags`; `remote`, or `FARHAUL_REMOTE_BIN`, or `farhaul`
+    /// there, on one of `ports`.
     pub(crate) fn new(
         program: Option<OsString>,
         flags: Vec<OsString>,
@@ -85,7 +85,7 @@ struct Running {
 }
 
 impl Running {
-    /// Has ssh run `remote` on the host of `login`; what comes back.
+    /// Lets ssh run `remote` on the host of `login`; the answer.
     fn start(call: &Call, login: &str, remote: &str) -> Result<(Self, ChildStdout), Failure> {
         let mut command = call.to(&[], login);
         command
@@ -110,7 +110,7 @@ impl Running {
         Ok((running, stdout))
     }
 
-    /// An ssh that has ended already says why by its status.
+    /// If ssh has ended already, its status is the reason.
     fn write_line(&mut self, line: &str) -> io::Result<()> {
         let stdin = self.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         writeln!(stdin, "{line}")?;
@@ -132,13 +132,13 @@ impl Drop for Running {
         }
         match self.end() {
             Ok(Ended { killed: false, .. }) => {}
-            Ok(_) => say!(
-                "farhaul: warning: ssh {} did not end within {} s and was killed; the farhaul that it started there \
-                 leaves by itself",
+            Ok(_) => errln!(
+                "farhaul: warning: ssh {} did not end within {} s and was killed; the farhaul that it started \
+                 there exits by itself",
                 self.login,
-                child::PATIENCE.as_secs()
+                child::EXIT_TIMEOUT.as_secs()
             ),
-            Err(e) => say!(
+            Err(e) => errln!(
                 "farhaul: warning: ssh {} could not be ended: {e}",
                 self.login
             ),
@@ -157,7 +157,7 @@ pub(crate) struct Bridge {
     pub(crate) hosts: Vec<String>,
     pub(crate) port: u16,
     pub(crate) key: PublicKey,
-    /// In the share [`SHARE`], as many as were asked for.
+    /// In the share [`SHARE`], as many as were requested.
     pub(crate) paths: Vec<Vec<u8>>,
     /// Who this end is.
     pub(crate) identity: Identity,
@@ -217,7 +217,7 @@ impl Bridge {
     }
 }
 
-/// One word for the shell there; of what was typed it holds the program's name, quoted.
+/// The command for the shell there; of the arguments it has only the program's name, quoted.
 fn far_command(bin: &str) -> String {
     let bin = format!("'{}'", bin.replace('\'', r"'\''"));
     format!(
@@ -225,7 +225,7 @@ fn far_command(bin: &str) -> String {
     )
 }
 
-impl Unheard {
+impl NoAnswer {
     fn failure(&self, ssh: &mut Running) -> Failure {
         match self {
             Self::Noise(noise) => silent(ssh, noise),
@@ -233,8 +233,7 @@ impl Unheard {
                 let login = &ssh.login;
                 let ours = MAGIC.trim_start_matches(WORD).trim_end();
                 let text = format!(
-                    "{login}: farhaul there speaks version {} of what is said through ssh, this is \
-                     {ours}; install the same version on both ends, or name another one there with --remote-bin",
+                    "{login}: farhaul there uses version {} of the protocol over ssh, this is {ours}; install the same version on both ends, or name another one there with --remote-bin",
                     text::plain(theirs)
                 );
                 Failure::new(Exit::Version, text)
@@ -243,7 +242,7 @@ impl Unheard {
     }
 }
 
-/// Why nothing was heard.
+/// Why nothing was received.
 fn silent(ssh: &mut Running, noise: &str) -> Failure {
     let ended = ssh.end();
     let login = &ssh.login;
@@ -253,16 +252,16 @@ fn silent(ssh: &mut Running, noise: &str) -> Failure {
     };
     if status == Some(127) {
         let text = format!(
-            "{login}: farhaul is not there; install it (cargo install --path crates/cli), put it into \
-             ~/.local/bin, or say where it is with --remote-bin"
+            "{login}: farhaul is not installed there; install it (cargo install --path crates/cli), put it into \
+             ~/.local/bin, or give its path with --remote-bin"
         );
         return Failure::new(Exit::RemoteMissing, text);
     }
     let how = match (ended, status) {
         (Err(e), _) => format!("could not be ended ({e})"),
         (Ok(Ended { killed: true, .. }), _) => format!(
-            "said nothing more, did not end within {} s and was killed",
-            child::PATIENCE.as_secs()
+            "sent nothing more, did not end within {} s and was killed",
+            child::EXIT_TIMEOUT.as_secs()
         ),
         (Ok(_), Some(code)) => format!("ended with status {code}"),
         (Ok(_), None) => "ended with a signal".into(),
@@ -270,12 +269,12 @@ fn silent(ssh: &mut Running, noise: &str) -> Failure {
     let noise = match noise.trim() {
         "" => String::new(),
         some => format!(
-            "; instead of an answer came: {}; a farhaul there that is too old, or a shell that prints \
-             something and leaves, does that",
+            "; received instead of an answer: {}; the cause may be an old farhaul there, or a shell that prints \
+             something and exits",
             text::plain(&some.chars().take(400).collect::<String>())
         ),
     };
-    let text = format!("ssh {login} {how}; what it said is above{noise}");
+    let text = format!("ssh {login} {how}; its output is above{noise}");
     Failure::new(Exit::Ssh, text)
 }
 
@@ -288,7 +287,7 @@ fn configured(call: &Call, login: &str) -> Option<String> {
         .stderr(Stdio::null());
     let mut asked = child::start(&mut command).ok()?;
     let stdout = asked.stdout.take()?;
-    // What it says fits into the pipe, so it can be waited for first: its configuration may run programs.
+    // Its output fits into the pipe, so it can be waited for first: its configuration may run programs.
     let ended = child::end(&mut asked).ok()?;
     let mut text = String::new();
     let said = stdout.take(lines::MOST).read_to_string(&mut text);

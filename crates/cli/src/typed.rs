@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_say_what_to_write() {
+    fn errors_name_the_correct_form() {
         assert_eq!(whole(3..=60)("5"), Ok(5));
         for bad in ["2", "61", "1.5", "x", "-4", ""] {
             let e = whole(3..=60)(bad).unwrap_err();

@@ -29,7 +29,7 @@ fn object(args: &[&str], code: i32) -> Value {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_with_what_to_write() {
+fn invalid_values_are_refused_with_the_correct_form() {
     let cases: [(&[&str], &str); 14] = [
         (&[], "Usage"),
         (&["bnech"], "similar"),

@@ -194,7 +194,11 @@ fn what_to_copy_and_how_is_checked_before_anything_is_connected() {
         (&["cp", "--remote-port", "5-3", "f", "h:"], 2, "write 3-5"),
         (&["cp", "--remote-port", "0", "f", "h:"], 2, "a port"),
         (&["cp", "--max-time", "5", "f", "h::s"], 2, UNIT),
-        (&["cp", "--max-time", "0s", "f", "h::s"], 2, "more than no"),
+        (
+            &["cp", "--max-time", "0s", "f", "h::s"],
+            2,
+            "greater than zero",
+        ),
         (&["cp", "-4", "-6", "f", "h::s"], 2, "cannot be used with"),
         (&["cp", "-u", "--no-clobber", "f", "h::s"], 2, "cannot be"),
         (&["cp", "--progress", "always", "f", "h::s"], 2, "auto"),
@@ -386,8 +390,8 @@ fn fairness_refuses_what_only_grids_have_and_grids_what_only_it_has() {
 fn flags_of_other_programs_are_answered_with_what_to_write() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&["cp", "-a", "f", "h::s"], 2, "cp has no -a: folders"),
-        (&["cp", "-avz", "f", "h::s"], 2, "copied anyway"),
-        (&["cp", "-z", "f", "h::s"], 2, "leave it out"),
+        (&["cp", "-avz", "f", "h::s"], 2, "always copied"),
+        (&["cp", "-z", "f", "h::s"], 2, "omit it"),
         (&["cp", "-P", "22", "f", "h:"], 2, "-o Port=22"),
         (&["cp", "-l", "100", "f", "h::s"], 2, "--max-rate 100Mbit"),
         (&["cp", "--bwlimit=100", "f", "h::s"], 2, "--max-rate"),
@@ -410,7 +414,7 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
         (&["bench", "-c", "h"], 2, "farhaul bench HOST"),
         (&["bench", "-s"], 2, "farhaul bench serve"),
         (&["bench", "h", "-p", "5201"], 2, "HOST:PORT"),
-        (&["bench", "h", "-u"], 2, "UDP anyway"),
+        (&["bench", "h", "-u"], 2, "UDP is always used"),
         (&["bench", "h", "-t", "0"], 2, "nothing to measure"),
         (&["sim", "--secs", "-1"], 2, "from 1 to 100000"),
         (&["lab", "run", "nope"], 2, "fairness, utcp"),
@@ -441,7 +445,7 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
 }
 
 #[test]
-fn places_that_cannot_be_are_told_with_what_to_write() {
+fn invalid_places_are_reported_with_the_correct_form() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&["cp", "f", "::1::s/"], 2, "write [::1]::s/"),
         (
@@ -533,7 +537,7 @@ fn what_contradicts_itself_is_refused() {
 }
 
 #[test]
-fn json_is_heard_among_other_letters() {
+fn json_is_recognized_among_other_letters() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let output = farhaul(place.path(), &["bench", "h", "-RJ", "--protocol", "x"]);
     let object: Value = serde_json::from_slice(&output.stdout).expect("one object");
@@ -543,7 +547,7 @@ fn json_is_heard_among_other_letters() {
 }
 
 #[test]
-fn a_port_in_use_and_a_foreign_address_are_told_apart_from_usage() {
+fn a_port_in_use_and_a_foreign_address_are_not_usage_errors() {
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback can be bound");
     let at = taken.local_addr().expect("it is bound").to_string();
     let cases: &[(&[&str], i32, &str)] = &[

@@ -26,7 +26,7 @@ fn farhaul() -> Command {
 /// A server of ours that is ended with the test.
 struct Server {
     child: Child,
-    said: BufReader<ChildStderr>,
+    printed: BufReader<ChildStderr>,
     port: u16,
 }
 
@@ -43,20 +43,24 @@ impl Server {
         command.args(["--listen", "127.0.0.1:0"]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = child.spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut printed = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
-        said.read_line(&mut line).unwrap();
-        assert!(line.contains("warning: plain text"), "{line}");
+        printed.read_line(&mut line).unwrap();
+        assert!(line.contains("warning: clear text"), "{line}");
         line.clear();
-        said.read_line(&mut line).unwrap();
+        printed.read_line(&mut line).unwrap();
         let at = line.rsplit_once(':').unwrap().1;
         let port = at.split('/').next().unwrap().parse().unwrap();
-        Self { child, said, port }
+        Self {
+            child,
+            printed,
+            port,
+        }
     }
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.said.read_line(&mut line).unwrap();
+        self.printed.read_line(&mut line).unwrap();
         line
     }
 }
@@ -70,9 +74,9 @@ fn content(bytes: u32) -> Vec<u8> {
 }
 
 fn complains(output: &Output, code: i32, text: &str) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(said.contains(text), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{printed}");
+    assert!(printed.contains(text), "{printed}");
 }
 
 #[test]
@@ -99,9 +103,9 @@ fn our_sendfile_serves_a_real_recvfile() {
     ] {
         let action = words(&["ask", name, here.to_str().unwrap()]);
         let mut peer = Peer::start(&[], ("connect", HOST, server.port), &action);
-        let (well, said) = peer.end();
+        let (well, printed) = peer.end();
         assert!(well, "{name}");
-        assert_eq!(said.trim(), size.to_string(), "{name}");
+        assert_eq!(printed.trim(), size.to_string(), "{name}");
         let line = server.line();
         let verb = if size < 0 { "refused" } else { "sent" };
         assert!(line.contains(verb) && line.contains(name), "{line}");
@@ -142,7 +146,7 @@ fn our_client_and_server_count_what_real_ones_take_and_send() {
     let at = format!("127.0.0.1:{}", peer.port());
     let output = farhaul().args(["client", &at, "-n", "5MB", "-J"]).output();
     let output = output.unwrap();
-    complains(&output, 0, "plain text");
+    complains(&output, 0, "clear text");
     let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(object["bytes"], 5_000_000);
     let taken: serde_json::Value = serde_json::from_str(&peer.end().1).unwrap();
@@ -161,7 +165,7 @@ fn our_client_and_server_count_what_real_ones_take_and_send() {
 }
 
 #[test]
-fn nobody_there_is_said() {
+fn a_missing_peer_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let local = folder.path().join("f");
     let mut command = farhaul();

@@ -30,7 +30,7 @@ fn python() -> Option<Command> {
 
 /// A server that says nothing but how large the file is, and then asks again and again.
 #[test]
-fn a_server_that_only_asks_is_left() {
+fn a_server_without_progress_is_disconnected() {
     use std::io::{Read as _, Write as _};
     let folder = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -64,7 +64,7 @@ fn port() -> u16 {
 /// A program that serves, ended with the test.
 struct Server {
     child: Child,
-    said: BufReader<ChildStderr>,
+    printed: BufReader<ChildStderr>,
     port: u16,
 }
 
@@ -91,16 +91,20 @@ impl Server {
             .args(["--payload", &payload.to_string()])
             .args(["--share", &format!("s={}", share.display())]);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let said = BufReader::new(child.stderr.take().unwrap());
-        let mut server = Self { child, said, port };
-        assert!(server.line().contains("warning: plain text"));
+        let printed = BufReader::new(child.stderr.take().unwrap());
+        let mut server = Self {
+            child,
+            printed,
+            port,
+        };
+        assert!(server.line().contains("warning: clear text"));
         assert!(server.line().contains("listening on 127.0.0.1"));
         server
     }
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.said.read_line(&mut line).unwrap();
+        self.printed.read_line(&mut line).unwrap();
         line
     }
 }
@@ -112,9 +116,9 @@ fn content(bytes: usize) -> Vec<u8> {
 }
 
 fn ends(output: &Output, code: i32, text: &str) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(said.contains(text), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{printed}");
+    assert!(printed.contains(text), "{printed}");
 }
 
 fn fetch(port: u16, name: &str, to: &Path, payload: u32) -> Output {
@@ -165,8 +169,8 @@ fn our_recvfile_fetches_from_a_stranger_through_loss_in_either_byte_order() {
         peer.args(["--loss", "0.1", "--reorder", "0.05", "--duplicate", "0.05"])
             .args(order);
         let mut peer = peer.stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(peer.stdout.take().unwrap()).lines();
-        let line = said.next().unwrap().unwrap();
+        let mut printed = BufReader::new(peer.stdout.take().unwrap()).lines();
+        let line = printed.next().unwrap().unwrap();
         let port = line.strip_prefix("listening ").unwrap().parse().unwrap();
         ends(
             &fetch(port, "any/name", &to, 1_000),
@@ -174,7 +178,7 @@ fn our_recvfile_fetches_from_a_stranger_through_loss_in_either_byte_order() {
             "500001 bytes, not verified",
         );
         assert!(fs::read(&to).unwrap() == file);
-        assert_eq!(said.next().unwrap().unwrap(), "asked any/name");
+        assert_eq!(printed.next().unwrap().unwrap(), "asked any/name");
         assert!(peer.wait().unwrap().success());
     }
 }

@@ -46,8 +46,8 @@ impl Drop for Server {
 }
 
 /// The port behind `before` in a line of `said`.
-fn port(said: impl Read + Send + 'static, before: &str) -> u16 {
-    let mut lines = BufReader::new(said).lines().map_while(Result::ok);
+fn port(printed: impl Read + Send + 'static, before: &str) -> u16 {
+    let mut lines = BufReader::new(printed).lines().map_while(Result::ok);
     let line = lines.find(|line| line.contains(before)).unwrap();
     let rest = &line[line.find(before).unwrap() + before.len()..];
     // Whoever writes to a pipe that nobody reads waits for ever.
@@ -93,9 +93,9 @@ fn folder(sizes: &[usize]) -> tempfile::TempDir {
 
 #[track_caller]
 fn ends(output: &Output, code: i32, text: &str) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(said.contains(text), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{printed}");
+    assert!(printed.contains(text), "{printed}");
 }
 
 const SIZES: [usize; 5] = [0, 1, 1_000, 1_001, 2_000_000];
@@ -119,8 +119,8 @@ fn our_server_serves_a_stranger_through_loss() {
     }
     let lines = String::from_utf8(output.stdout).unwrap();
     let largest = lines.lines().find(|line| line.contains("s/2000000"));
-    let told: Value = serde_json::from_str(largest.unwrap()).unwrap();
-    assert!(told["requests"].as_u64().unwrap() > 0, "{told}");
+    let reported: Value = serde_json::from_str(largest.unwrap()).unwrap();
+    assert!(reported["requests"].as_u64().unwrap() > 0, "{reported}");
     let list = python(&["list", "127.0.0.1", &port]);
     let output = list.unwrap().output().unwrap();
     ends(&output, 0, "");
@@ -168,7 +168,7 @@ fn our_client_fetches_from_a_stranger_through_loss_and_reordering() {
 }
 
 #[test]
-fn only_who_knows_the_secret_is_let_in() {
+fn only_a_client_with_the_secret_is_admitted() {
     let served = folder(&[10]);
     let secret = served.path().join("secret");
     fs::write(&secret, "dog\nand more\n").unwrap();
@@ -180,7 +180,7 @@ fn only_who_knows_the_secret_is_let_in() {
         let mut get = farhaul(&["get", &server.at(), "s/10", to]);
         get.args(more).output().unwrap()
     };
-    ends(&get(&[]), 15, "does not let this client in");
+    ends(&get(&[]), 15, "does not accept this client");
     assert!(fs::metadata(to).is_err());
     ends(&get(&["--secret-file", secret]), 0, "not verified");
     let port = server.1.to_string();
@@ -398,8 +398,8 @@ fn names_that_a_server_lists_cannot_leave_the_folder() {
         (b"f\0a/\0", "no name here"),
         (b"f\0.bashrc\0", "no name here"),
         (&long, "no name here"),
-        (b"x/f\0y/f\0", "twice the same"),
-        (b"a\nb\0", "cannot be asked for"),
+        (b"x/f\0y/f\0", "a duplicate"),
+        (b"a\nb\0", "cannot be requested"),
         (b"f\0there\0", "in the folder already"),
     ] {
         let count = names.split(|b| *b == 0).count() - 1;

@@ -111,7 +111,7 @@ fn a_mistake_is_refused_with_file_line_and_the_nearest_name() {
 }
 
 #[test]
-fn arguments_that_cannot_be_meant_are_refused() {
+fn invalid_arguments_are_refused() {
     let (_dir, path) = short("two-flows", "40s", "2s");
     let cases: [(&[&str], i32, &str); 6] = [
         (&["nowhere.toml"], 3, "nowhere.toml"),
@@ -134,7 +134,7 @@ fn arguments_that_cannot_be_meant_are_refused() {
 }
 
 #[test]
-fn runs_repeat_and_are_told_as_one_object() {
+fn runs_repeat_and_are_printed_as_one_object() {
     let (dir, path) = short("cross-traffic", "\"haul\"]", "]");
     let out = dir.path().join("out").to_string_lossy().into_owned();
     let object = |args: &[&str]| -> Value {

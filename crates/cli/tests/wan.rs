@@ -63,9 +63,9 @@ fn bad_networks_are_refused_with_cause_and_fix() {
     ];
     for (arguments, expected) in cases {
         let output = wan_run(&[arguments, &["--", "true"]].concat());
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
-        assert!(told.contains(expected), "{arguments:?}: {told}");
+        let reported = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {reported}");
+        assert!(reported.contains(expected), "{arguments:?}: {reported}");
         assert!(output.stdout.is_empty());
     }
 }
@@ -111,16 +111,22 @@ fn the_report_can_go_to_a_file_and_the_far_program_is_ended() {
 }
 
 #[test]
-fn a_far_program_that_fails_is_told_and_fails_the_run() {
+fn a_failing_far_program_is_reported_and_fails_the_run() {
     let far = "echo starting >&2; echo no such share >&2; exit 9";
     let output = wan_run(&["--far", far, "--", "true"]);
     if !possible(&output) {
         return;
     }
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(9), "{told}");
-    assert!(told.contains("the far program ended with 9"), "{told}");
-    assert!(told.contains("\n  starting\n  no such share\n"), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(9), "{reported}");
+    assert!(
+        reported.contains("the far program ended with 9"),
+        "{reported}"
+    );
+    assert!(
+        reported.contains("\n  starting\n  no such share\n"),
+        "{reported}"
+    );
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("report.json");
@@ -157,11 +163,11 @@ fn everything_it_started_goes_with_it_when_it_is_killed() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = BufReader::new(run.stdout.take().unwrap());
+    let mut printed = BufReader::new(run.stdout.take().unwrap());
     let mut complaint = run.stderr.take().unwrap();
     let mut lines = [String::new(), String::new()];
     for line in &mut lines {
-        said.read_line(line).unwrap();
+        printed.read_line(line).unwrap();
     }
     if lines[0].is_empty() {
         let output = run.wait_with_output().unwrap();
@@ -172,7 +178,7 @@ fn everything_it_started_goes_with_it_when_it_is_killed() {
     run.kill().unwrap();
     run.wait().unwrap();
     // Ends only when the last process that holds the other end is gone.
-    said.read_to_string(&mut lines[0]).unwrap();
+    printed.read_to_string(&mut lines[0]).unwrap();
     complaint.read_to_string(&mut lines[1]).unwrap();
 }
 
@@ -183,8 +189,8 @@ fn a_missing_program_is_named() {
         return;
     }
     assert_eq!(output.status.code(), Some(3));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("/no/such/program"), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(reported.contains("/no/such/program"), "{reported}");
 }
 
 #[test]
@@ -216,8 +222,8 @@ fn a_rate_above_the_calibrated_ceiling_needs_i_know() {
         return;
     }
     assert_eq!(refused.status.code(), Some(2));
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(told.contains("--i-know"), "{told}");
+    let reported = String::from_utf8_lossy(&refused.stderr);
+    assert!(reported.contains("--i-know"), "{reported}");
     let stamped = run(&["--i-know"]);
     let report: serde_json::Value = serde_json::from_slice(&stamped.stderr).unwrap();
     assert_eq!(report["emulator_limited"], true);

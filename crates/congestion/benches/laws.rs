@@ -51,7 +51,7 @@ const NEAR: usize = 64;
 
 /// What a law was told.
 #[derive(Clone, Copy)]
-enum Told {
+enum Input {
     Sent(Instant, Size, PathView),
     Ack(AckEvent),
     Loss(LossEvent),
@@ -61,7 +61,7 @@ enum Told {
 /// A law, and what it was told.
 struct Heard {
     law: Box<dyn CongestionController>,
-    told: Vec<Told>,
+    inputs: Vec<Input>,
 }
 
 impl CongestionController for Heard {
@@ -74,26 +74,26 @@ impl CongestionController for Heard {
     }
 
     fn on_sent(&mut self, now: Instant, bytes: Size, path: &PathView) {
-        if let Some(Told::Sent(at, sum, view)) = self.told.last_mut() {
+        if let Some(Input::Sent(at, sum, view)) = self.inputs.last_mut() {
             (*at, *sum, *view) = (now, *sum + bytes, *path);
         } else {
-            self.told.push(Told::Sent(now, bytes, *path));
+            self.inputs.push(Input::Sent(now, bytes, *path));
         }
         self.law.on_sent(now, bytes, path);
     }
 
     fn on_ack(&mut self, ack: &AckEvent) {
-        self.told.push(Told::Ack(*ack));
+        self.inputs.push(Input::Ack(*ack));
         self.law.on_ack(ack);
     }
 
     fn on_loss(&mut self, loss: &LossEvent) {
-        self.told.push(Told::Loss(*loss));
+        self.inputs.push(Input::Loss(*loss));
         self.law.on_loss(loss);
     }
 
     fn on_tick(&mut self, now: Instant) {
-        self.told.push(Told::Tick(now));
+        self.inputs.push(Input::Tick(now));
         self.law.on_tick(now);
     }
 
@@ -113,8 +113,8 @@ impl CongestionController for Heard {
 /// What is told again: first unmeasured, then measured.
 struct Story {
     began: (Instant, PathView),
-    before: Vec<Told>,
-    then: Vec<Told>,
+    before: Vec<Input>,
+    then: Vec<Input>,
 }
 
 impl Story {
@@ -123,12 +123,12 @@ impl Story {
         path.lose_one_in = 1_000;
         let mut heard = Heard {
             law: lookup(law.name).expect("listed").make(),
-            told: Vec::new(),
+            inputs: Vec::new(),
         };
         let began = (path.now, path.view());
         path.start(&mut heard);
         path.run(&mut heard, settled);
-        let before = std::mem::take(&mut heard.told);
+        let before = std::mem::take(&mut heard.inputs);
         let phase = heard.law.observe().phase;
         assert!(
             settled.is_zero() || !STARTS.contains(&phase),
@@ -136,12 +136,12 @@ impl Story {
             law.name
         );
         path.run(&mut heard, lasts);
-        let acks = heard.told.iter().filter(|t| matches!(t, Told::Ack(_)));
+        let acks = heard.inputs.iter().filter(|t| matches!(t, Input::Ack(_)));
         assert!(acks.count() > 10, "{} hears nothing", law.name);
         Self {
             began,
             before,
-            then: heard.told,
+            then: heard.inputs,
         }
     }
 
@@ -149,11 +149,11 @@ impl Story {
     fn opened<T: Teller>(&self, law: &Law) -> T {
         let mut made = lookup(law.name).expect("listed").make();
         made.on_start(self.began.0, &self.began.1);
-        let mut teller = T::from(made);
-        for told in &self.before {
-            teller.tell(told);
+        let mut feeder = T::from(made);
+        for inputs in &self.before {
+            feeder.feed(inputs);
         }
-        teller
+        feeder
     }
 
     /// Tells a law `feedbacks` feedback packets of it; the time that takes.
@@ -162,17 +162,17 @@ impl Story {
         let (mut left, mut spent) = (feedbacks, clock.zero());
         let mut near = Vec::with_capacity(NEAR);
         while left > 0 {
-            let mut teller: T = self.opened(law);
+            let mut feeder: T = self.opened(law);
             for part in self.then.chunks(NEAR) {
                 near.clear();
                 near.extend_from_slice(part);
                 let began = clock.start();
-                for told in &near {
+                for inputs in &near {
                     if left == 0 {
                         break;
                     }
-                    left -= u64::from(matches!(told, Told::Ack(_)));
-                    teller.tell(black_box(told));
+                    left -= u64::from(matches!(inputs, Input::Ack(_)));
+                    feeder.feed(black_box(inputs));
                 }
                 spent = clock.add(&spent, &clock.end(began));
             }
@@ -183,7 +183,7 @@ impl Story {
 
 /// Who passes on what a law is told, and asks what may be sent then.
 trait Teller: From<Box<dyn CongestionController>> {
-    fn tell(&mut self, told: &Told);
+    fn feed(&mut self, inputs: &Input);
 }
 
 struct Bare(Box<dyn CongestionController>);
@@ -195,12 +195,12 @@ impl From<Box<dyn CongestionController>> for Bare {
 }
 
 impl Teller for Bare {
-    fn tell(&mut self, told: &Told) {
-        match told {
-            Told::Sent(now, bytes, path) => self.0.on_sent(*now, *bytes, path),
-            Told::Ack(ack) => self.0.on_ack(ack),
-            Told::Loss(loss) => self.0.on_loss(loss),
-            Told::Tick(now) => self.0.on_tick(*now),
+    fn feed(&mut self, inputs: &Input) {
+        match inputs {
+            Input::Sent(now, bytes, path) => self.0.on_sent(*now, *bytes, path),
+            Input::Ack(ack) => self.0.on_ack(ack),
+            Input::Loss(loss) => self.0.on_loss(loss),
+            Input::Tick(now) => self.0.on_tick(*now),
         }
         black_box(self.0.allowance());
     }
@@ -215,12 +215,12 @@ impl From<Box<dyn CongestionController>> for Guarded {
 }
 
 impl Teller for Guarded {
-    fn tell(&mut self, told: &Told) {
-        match told {
-            Told::Sent(now, bytes, path) => self.0.on_sent(*now, *bytes, path),
-            Told::Ack(ack) => self.0.on_ack(ack),
-            Told::Loss(loss) => self.0.on_loss(loss),
-            Told::Tick(now) => self.0.tell(*now, |law| law.on_tick(*now)),
+    fn feed(&mut self, inputs: &Input) {
+        match inputs {
+            Input::Sent(now, bytes, path) => self.0.on_sent(*now, *bytes, path),
+            Input::Ack(ack) => self.0.on_ack(ack),
+            Input::Loss(loss) => self.0.on_loss(loss),
+            Input::Tick(now) => self.0.feed(*now, |law| law.on_tick(*now)),
         }
         black_box(self.0.allowance());
     }

@@ -33,7 +33,7 @@ pub(crate) const LAW: Law = Law {
         },
         Parameter {
             name: "zeta",
-            about: "datagrams the delay window gives up per datagram in the queue",
+            about: "datagrams by which the delay window shrinks per datagram in the queue",
             kind: Kind::Number(0.0, 100.0),
             default: "1",
         },

@@ -20,7 +20,7 @@ pub(crate) const LAW: Law = Law {
     parameters: &[
         Parameter {
             name: "beta",
-            about: "fraction of the window kept on a loss",
+            about: "factor applied to the window on a loss",
             kind: Kind::Number(0.1, 0.99),
             default: "0.7",
         },
@@ -32,7 +32,7 @@ pub(crate) const LAW: Law = Law {
         },
         Parameter {
             name: "fast_convergence",
-            about: "give way to newcomers when losses come earlier than the last time",
+            about: "fast convergence: yield when a loss occurs earlier than the last time",
             kind: Kind::Flag,
             default: "on",
         },
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plateau_comes_when_the_rfc_says() {
+    fn the_plateau_is_at_the_time_of_the_rfc() {
         for (beta, w_max, expected) in [
             (0.7, 10_000.0, 19.57),
             (0.8, 10_000.0, 17.10),

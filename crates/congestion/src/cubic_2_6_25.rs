@@ -25,7 +25,7 @@ pub(crate) const LAW: Law = Law {
     parameters: &[
         Parameter {
             name: "beta",
-            about: "fraction of the window kept on a loss",
+            about: "factor applied to the window on a loss",
             kind: Kind::Number(0.1, 0.99),
             default: "0.7998",
         },
@@ -43,7 +43,7 @@ pub(crate) const LAW: Law = Law {
         },
         Parameter {
             name: "fast_convergence",
-            about: "give way to newcomers when losses come earlier than the last time",
+            about: "fast convergence: yield when a loss occurs earlier than the last time",
             kind: Kind::Flag,
             default: "on",
         },

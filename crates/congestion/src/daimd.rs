@@ -10,14 +10,14 @@
 //! medians are those of the session if it has them; over a protocol without packet pairs the arrival
 //! speed is the delivery rate, of which the window gets a quarter more (a mean sees the pauses which
 //! UDT's median does not), and the capacity the largest of them so far, which the bursts of slow start
-//! show; a second without loss says that there is as much again. Feedback rarer than 10 ms is made up
+//! show; after a second without loss as much again is assumed. Feedback rarer than 10 ms is compensated
 //! for.
 //!
-//! Without UDT's seeds (`first=none`) nothing that a pair tells is taken on trust: packets that one
-//! receive call returned have no spacing, so the capacity is held between the fastest arrival and twice
-//! that. Nor is an arrival speed above twice the delivery rate: libudt's receiver takes the packets of a
-//! burst in a microsecond or two each, and says so. Slow start is not ended by a loss here and there, but
-//! when a tenth of what it sent is lost, and what was lost of the burst that ended it is not counted again.
+//! Without UDT's seeds (`first=none`) measurements of pairs are checked: packets that one receive call
+//! returned have no spacing, so the capacity is held between the fastest arrival and twice that. Nor is an
+//! arrival speed above twice the delivery rate: libudt's receiver takes the packets of a burst in a
+//! microsecond or two each, and reports that. Slow start is not ended by a loss here and there, but when a
+//! tenth of what it sent is lost, and what was lost of the burst that ended it is not counted again.
 
 use std::time::Duration;
 
@@ -94,11 +94,11 @@ const FIRST_WINDOW: f64 = 16.0;
 const SEEDS: (u64, u64) = (16, 1);
 /// Nothing is known: the first report is taken as it is.
 const UNKNOWN: (u64, u64) = (0, 0);
-/// The arrival speed that libudt's receiver tells before it knows one.
+/// The arrival speed that libudt's receiver reports before its first measurement.
 const INVENTED: u64 = 1;
 /// The window over what arrives, where that is a mean.
 const SLACK: f64 = 1.25;
-/// Without seeds: a lost repair holds up for a round trip what says that others arrive.
+/// Without seeds: a lost repair delays acknowledgements of later packets by a round trip.
 const CURED_SLACK: f64 = 2.0;
 /// A guess at the capacity holds for so long without loss before it is raised.
 const QUIET: Duration = Duration::from_secs(1);
@@ -140,7 +140,7 @@ pub struct Daimd {
     last_decrease_period: f64,
     /// Losses of packets sent before this belong to the epoch.
     last_decrease_at: Option<Instant>,
-    /// The receiver does not tell its capacity, and this was the last loss or the start.
+    /// The receiver does not report its capacity, and this was the last loss or the start.
     guessed_since: Option<Instant>,
     average_naks: f64,
     naks: u32,
@@ -208,7 +208,7 @@ impl Daimd {
         size((rate.as_f64() / (8.0 * self.datagram)).ceil().min(1e9)).bytes()
     }
 
-    /// The arrival speed told, or as much of it as is believed; 0 if unknown.
+    /// The arrival speed reported, or its plausible part; 0 if unknown.
     fn arrival_of(&self, told: ReceiverRates, delivered: Option<RateSample>) -> u64 {
         let arrival = self.packets(told.arrival);
         if self.first == SEEDS {
@@ -216,7 +216,7 @@ impl Daimd {
         }
         let delivered = delivered.map(|sample| self.packets(sample.rate));
         match delivered.filter(|delivered| *delivered > 0) {
-            // One packet per second is what libudt says before it knows.
+            // libudt reports one packet per second before its first measurement.
             Some(delivered) if arrival <= INVENTED => delivered,
             Some(delivered) if arrival > 2 * delivered => delivered,
             None if arrival <= INVENTED => 0,
@@ -323,7 +323,7 @@ fn power_of_ten(x: f64) -> f64 {
     least.copied().unwrap_or(1e17)
 }
 
-/// Runs of losses told apart at most: each would have been a NAK.
+/// Separate runs of losses counted at most: each would have been a NAK.
 pub(crate) fn ranges(loss: &LossEvent) -> u64 {
     let packets = u64::from(loss.packets);
     let span = loss.span.1.saturating_sub(loss.span.0).saturating_add(1);
@@ -384,7 +384,7 @@ impl CongestionController for Daimd {
             let [acked, lost] = self.started;
             if lost > FIRST_LOSSES + (acked + lost) / 10.0 {
                 self.leave_slow_start();
-                // What else that burst lost says nothing of the rate that follows it.
+                // Other losses of that burst are no measurement of the rate that follows it.
                 self.last_decrease_at = Some(loss.now);
                 self.cuts = self.max_cuts;
             }

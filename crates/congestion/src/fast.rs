@@ -2,7 +2,7 @@
 //! half of the way every other round, and never by more than double (Jin, Wei, Low, INFOCOM 2004).
 //!
 //! From memory of the paper. Our choices: slow start ends at half of alpha, the paper's multiplicative
-//! phase is left to the doubling bound, and the engine's pacing stands for its burstiness control.
+//! phase is left to the doubling bound, and the engine's pacing replaces its burstiness control.
 
 use farhaul_core::congestion::{AckEvent, CongestionController};
 
@@ -26,7 +26,7 @@ pub(crate) const LAW: Law = Law {
         },
         Parameter {
             name: "gamma",
-            about: "part of the way to go in an update",
+            about: "gain of an update",
             kind: Kind::Number(0.01, 1.0),
             default: "0.5",
         },

@@ -1,5 +1,5 @@
 //! What if the rate is simply given? A blast: one rate, no window, whatever is lost. For protocols
-//! that were told the path's rate, and as the yardstick of a path.
+//! with a configured rate, and as the reference of a path.
 
 use std::time::Duration;
 

@@ -76,7 +76,7 @@ pub struct HTcp {
     base: Base,
     rtt_max: f64,
     throughput: Throughput,
-    /// Throughput was steady at the cut before: the rtt may be believed.
+    /// Throughput was steady at the cut before: the rtt may be used.
     steady: bool,
 }
 

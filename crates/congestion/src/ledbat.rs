@@ -20,7 +20,7 @@ use crate::{
 
 pub(crate) const LAW: Law = Law {
     name: "ledbat",
-    summary: "LEDBAT++: background traffic that gives way to everything else",
+    summary: "LEDBAT++: background traffic that yields to all other traffic",
     citation: "draft-irtf-iccrg-ledbat-plus-plus, RFC 6817",
     parameters: &[
         Parameter {

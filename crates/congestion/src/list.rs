@@ -24,7 +24,7 @@ impl<T: Clone> List<T> {
         if let Some(all) = *self.all.read().unwrap_or_else(PoisonError::into_inner) {
             return all;
         }
-        // Made without the lock: it may look into other lists.
+        // Created without the lock: it may read other lists.
         let first: &'static [T] = (self.first)().leak();
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         all.get_or_insert(first)

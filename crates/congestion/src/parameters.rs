@@ -14,7 +14,7 @@ pub struct Parameter {
     pub about: &'static str,
     /// What it takes.
     pub kind: Kind,
-    /// What it is if nothing is said, as one would write it.
+    /// The default, as written on the command line.
     pub default: &'static str,
 }
 
@@ -187,7 +187,7 @@ pub enum ParameterError {
         owner: &'static str,
         /// As given.
         name: String,
-        /// What may have been meant.
+        /// The nearest valid name.
         nearest: Option<String>,
         /// All names.
         known: String,

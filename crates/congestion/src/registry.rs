@@ -53,10 +53,10 @@ pub fn laws() -> &'static [Law] {
 #[non_exhaustive]
 pub enum AddError {
     /// There is one of that name.
-    #[error("there is a congestion law called '{0}' already")]
+    #[error("the congestion law '{0}' exists already")]
     Taken(&'static str),
     /// It could not be looked up.
-    #[error("'{0}' cannot be a name: letters, digits, '-', '_' and '.' only")]
+    #[error("'{0}' is not a valid name: letters, digits, '-', '_' and '.' only")]
     Name(&'static str),
     /// A parameter's default is not of its kind.
     #[error(transparent)]
@@ -108,7 +108,7 @@ pub type ReceiverGroup = fn() -> Box<MakeReceiver>;
 /// Makes receiving halves.
 pub type MakeReceiver = dyn Fn() -> Box<dyn ReceiverLaw> + Send + Sync;
 
-/// Something put around every controller that is made, to look on.
+/// A wrapper around every controller created, to observe it.
 #[derive(Clone)]
 pub struct Wrap(Arc<Around>);
 
@@ -184,7 +184,7 @@ pub enum Error {
     UnknownLaw {
         /// As given.
         name: String,
-        /// What may have been meant.
+        /// The nearest valid name.
         nearest: Option<String>,
         /// All names.
         known: String,
@@ -235,7 +235,7 @@ pub(crate) const COUNTING: Parameter = Parameter {
     default: "bytes",
 };
 
-/// `law` behind the slow start chosen by [`START`], growing by what [`COUNTING`] says.
+/// `law` behind the slow start chosen by [`START`], growing according to [`COUNTING`].
 pub(crate) fn with_start<G: Growth + 'static>(
     values: &Values,
     law: G,

@@ -14,7 +14,7 @@ pub(crate) const LAW: Law = Law {
     parameters: &[
         Parameter {
             name: "beta",
-            about: "fraction of the window kept on a loss",
+            about: "factor applied to the window on a loss",
             kind: Kind::Number(0.1, 0.99),
             default: "0.5",
         },

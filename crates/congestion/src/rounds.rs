@@ -1,4 +1,4 @@
-//! What did one round trip tell about the queue? Laws that watch the rtt (Vegas, Compound, FAST,
+//! What does one round trip show about the queue? Laws that watch the rtt (Vegas, Compound, FAST,
 //! Illinois and their kin) are fed the smallest and the mean rtt of each completed round, and the
 //! smallest and largest ever.
 //!
@@ -65,7 +65,7 @@ pub struct Rounds {
     sum: f64,
     samples: u32,
     packets: u32,
-    /// The round under way began before a cut: it says nothing of the window after it.
+    /// The current round began before a reduction: it is no measurement of the window after it.
     stale: bool,
     ended: Option<Round>,
 }

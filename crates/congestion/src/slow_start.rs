@@ -1,6 +1,6 @@
 //! How does a window find the path's size at first? By doubling each round: until a loss
 //! ([`Classic`]), by a limited step ([`Limited`], RFC 3742), until the rtt rises ([`HyStart`], RFC
-//! 9406), or until a backlog stands in the queue ([`Backlog`]).
+//! 9406), or until there is a backlog in the queue ([`Backlog`]).
 //!
 //! Invariant: a slow start only answers for how fast to grow and when to stop; it never sets the
 //! window.
@@ -67,7 +67,7 @@ impl SlowStart for Limited {
     }
 }
 
-/// Doubles until more than `limit` datagrams of the window stand in a queue, judged once a round by
+/// Doubles until more than `limit` datagrams of the window are in a queue, evaluated once a round by
 /// its smallest rtt: the slow start of Vegas and of FAST.
 #[derive(Clone, Copy, Debug)]
 pub struct Backlog {
@@ -104,7 +104,7 @@ const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
 /// The rise is this part of the rtt.
 const RTT_DIVISOR: u32 = 8;
-/// Samples in a round before its minimum is believed.
+/// Samples in a round before its minimum is used.
 const RTT_SAMPLES: u32 = 8;
 /// Conservative slow start grows by this part of what slow start would.
 const CSS_GROWTH: f64 = 0.25;

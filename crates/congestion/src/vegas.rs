@@ -1,4 +1,4 @@
-//! How does Vegas grow? By one datagram a round while fewer than two of its own stand in a queue, and
+//! How does Vegas grow? By one datagram a round while fewer than two of its own are in a queue, and
 //! it shrinks by one when more than four do (Brakmo, Peterson, SIGCOMM 1994). Constants and the form
 //! of the difference: Linux's `tcp_vegas`.
 //!

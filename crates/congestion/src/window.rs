@@ -92,7 +92,7 @@ pub enum Cause {
     Loss,
     /// Packets were marked "congestion experienced".
     Mark,
-    /// Nothing was heard for a timeout.
+    /// A timeout occurred.
     Timeout,
 }
 
@@ -112,17 +112,17 @@ pub trait Growth: Clone + Send {
 
     /// When a sender counts acknowledgements instead of bytes ([`Counting::Acks`]), does the law make
     /// up for packets acknowledged together? Then it grows by one datagram per acknowledgement at
-    /// most; otherwise each acknowledgement stands for one packet.
+    /// most; otherwise each acknowledgement counts as one packet.
     const COMPENSATES: bool = false;
 
-    /// Does a part of the growth come once a round and not by the acknowledgement? Then counting these
+    /// Is a part of the growth once per round and not per acknowledgement? Then counting these
     /// does not bound it.
     const BY_ROUND: bool = false;
 
     /// Every acknowledgement, in every phase, before [`Self::grow`]: for laws that measure.
     fn watch(&mut self, _window: &Window, _ack: &AckEvent) {}
 
-    /// Bytes to add for `ack`, which may stand for many packets: integrate over them. Negative: bytes
+    /// Bytes to add for `ack`, which may cover many packets: integrate over them. Negative: bytes
     /// to take away; slow start does not bring them back.
     fn grow(&mut self, window: &Window, ack: &AckEvent) -> f64;
 
@@ -137,7 +137,7 @@ pub trait Growth: Clone + Send {
     /// Slow start ended without a loss.
     fn on_slow_start_exit(&mut self, _window: &Window) {}
 
-    /// An acknowledgement came while the window was not in use: nothing grows.
+    /// An acknowledgement was received while the window was not in use: no growth.
     fn on_unused(&mut self, _now: Instant) {}
 }
 
@@ -173,7 +173,7 @@ pub struct Windowed<S, G> {
     rtt: Duration,
     /// The same, s.
     rtt_s: f64,
-    /// What may be sent: worked out when something changes, for it is asked more often.
+    /// The allowance: computed when something changes, since it is read more often.
     allowance: Allowance,
     fault: Option<&'static str>,
 }
@@ -201,7 +201,7 @@ impl<S: SlowStart, G: Growth> Windowed<S, G> {
         new
     }
 
-    /// The same, growing by what `counting` says.
+    /// The same, growing according to `counting`.
     #[must_use]
     pub const fn counting(mut self, counting: Counting) -> Self {
         self.counting = counting;

@@ -1,17 +1,17 @@
-//! What does a sender do whom its routers tell? What they say: XCP's sender adds to its window what
+//! How does a sender follow explicit feedback of routers? XCP's sender adds to its window what
 //! the headers of its packets brought to the receiver, and paces by window over rtt. All else of the
 //! law is in the router (`crates/link`), which real paths do not have; so this law is for the simulator,
 //! and endpoints on real sockets refuse it.
 //!
-//! Two halves: [`Xcp`] sends; [`XcpReceiver`] adds up what routers granted and tells the sum a few
+//! Two halves: [`Xcp`] sends; [`XcpReceiver`] adds up what routers granted and sends the sum a few
 //! times per rtt, so that a message lost costs nothing.
 //!
 //! Invariants: the window is at least a datagram and finite; where no router wrote, it does not grow,
-//! and stands at its initial value but for losses.
+//! and stays at its initial value except for losses.
 //!
-//! Source: Katabi, Handley, Rohrs, SIGCOMM 2002, §3.2 to §3.4. Other than there: the receiver's words
-//! come in messages of their own and not with each acknowledgement; a loss halves the window, once per
-//! episode, as the paper says of losses by any other cause.
+//! Source: Katabi, Handley, Rohrs, SIGCOMM 2002, §3.2 to §3.4. Differences: the receiver's feedback is sent
+//! in messages of its own and not with each acknowledgement; a loss halves the window, once per episode, as
+//! in the paper for losses by any other cause.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ use crate::{
 
 pub(crate) const LAW: Law = Law {
     name: "xcp",
-    summary: "what the routers say; needs routers that only the simulator has",
+    summary: "explicit feedback of routers; needs routers that only the simulator has",
     citation: "Katabi, Handley, Rohrs, SIGCOMM 2002",
     parameters: &[],
     paced: false,
@@ -72,7 +72,7 @@ impl Default for Xcp {
 }
 
 impl Xcp {
-    /// A sender that no router has told anything.
+    /// A sender without feedback of routers.
     pub fn new() -> Self {
         let path = PathView::default();
         Self {
@@ -157,7 +157,7 @@ impl CongestionController for Xcp {
         Some(CongestionHeader {
             window: size(self.window),
             rtt: self.rtt(),
-            // Whoever has little to send asks for no more.
+            // A sender with little to send requests no more.
             feedback: if self.hungry { MAX_WINDOW } else { 0.0 },
             written: false,
         })
@@ -167,7 +167,7 @@ impl CongestionController for Xcp {
         let (rate, least) = (self.rate(), 2.0 * self.datagram());
         let quantum = (rate * 1e-3).min(MAX_QUANTUM).max(least);
         // Pacing holds the rate; the window, with room for a report that is late and for a burst, only
-        // stops a sender that hears nothing.
+        // stops a sender without feedback.
         let room = rate * self.path.feedback_interval.as_secs_f64();
         Allowance {
             window: size((self.window + room + quantum).min(MAX_WINDOW)),
@@ -225,7 +225,7 @@ impl Default for XcpReceiver {
 }
 
 impl XcpReceiver {
-    /// The name by which the sending half asks for it.
+    /// The name by which the sending half requests it.
     pub const NAME: &'static str = LAW.name;
 }
 
@@ -290,7 +290,7 @@ mod tests {
         law
     }
 
-    /// What the receiver says after these grants.
+    /// The receiver's message after these grants.
     fn said(receiver: &mut XcpReceiver, ms: u64, grants: &[f64]) -> Vec<u8> {
         for granted in grants {
             receiver.on_arrival(&Arrival {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn it_paces_its_window_over_an_rtt_and_asks_by_the_same() {
+    fn it_paces_its_window_over_an_rtt_and_requests_by_the_same() {
         let mut law = started();
         let header = law.congestion_header().unwrap();
         assert_eq!(header.window, Size::from_bytes(10_000));

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Longest wait for a socket or for the other thread.
-const PATIENCE: Duration = Duration::from_millis(5);
+const TIMEOUT: Duration = Duration::from_millis(5);
 /// How long the sender waits when the network is full.
 const BACK_OFF: Duration = Duration::from_micros(20);
 /// Without any arrival for this long, what is missing counts as lost.
@@ -141,6 +141,6 @@ fn count(socket: &mut UdpSocket, received: &AtomicU64, done: &AtomicBool) -> io:
 }
 
 fn wait(socket: &UdpSocket, what: PollFlags) -> io::Result<()> {
-    poll(&mut [PollFd::new(socket, what)], Some(&timespec(PATIENCE)))?;
+    poll(&mut [PollFd::new(socket, what)], Some(&timespec(TIMEOUT)))?;
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! What is the most this machine can honestly emulate? Measured once, kept in the cache directory,
-//! and asked before every run: figures from a network faster than the emulator say more about the
+//! and checked before every run: figures from a network faster than the emulator describe the
 //! emulator than about what was measured.
 
 use std::{
@@ -110,7 +110,7 @@ impl Calibration {
     /// Keeps it for later runs; answers where.
     pub fn save(&self) -> io::Result<PathBuf> {
         let file = file().ok_or_else(|| {
-            io::Error::other("neither XDG_CACHE_HOME nor HOME says where to keep it")
+            io::Error::other("neither XDG_CACHE_HOME nor HOME is set: no directory to store it in")
         })?;
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder)?;

@@ -43,10 +43,10 @@ fn thread_cpu() -> Duration {
     Duration::try_from(used).unwrap_or_default()
 }
 
-/// Has the kernel wake this thread at the time asked for instead of up to 50 us later, and prefer it
+/// Lets the kernel wake this thread at the requested time instead of up to 50 us later, and prefer it
 /// to other work.
 pub(crate) fn wake_precisely() {
-    // Either may be refused; then the lateness in the report tells.
+    // Either may be refused; then the lateness in the report shows it.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     if farhaul_udp::priority::before_ordinary_threads().is_err() {
         let _ = rustix::process::setpriority_process(None, -20);

@@ -1,5 +1,5 @@
-//! What did a program say last? What it writes on stderr is passed on, and the end of it kept. It ends
-//! when told to, not with the pipe, which a process that was left behind may hold open.
+//! What were a program's last messages? What it writes on stderr is passed on, and the end of it kept. It
+//! ends on request, not with the pipe, which a remaining process may keep open.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -16,10 +16,10 @@ use rustix::{
 
 /// The most that is kept, bytes.
 const KEPT: usize = 4_096;
-/// The most lines that are told.
+/// The most lines reported.
 const LINES: usize = 5;
 
-/// Passes on what a program says.
+/// Passes on a program's output.
 #[derive(Debug)]
 pub(crate) struct Echo {
     stop: UnixStream,
@@ -36,7 +36,7 @@ impl Echo {
         Ok(Self { stop, thread })
     }
 
-    /// The last lines of all that was said until now.
+    /// The last lines of the output so far.
     pub(crate) fn end(self) -> io::Result<String> {
         self.stop.shutdown(Shutdown::Both)?;
         let kept = self
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn it_ends_though_the_pipe_stays_open() {
-        // The one that sleeps holds stderr; the other says when it has spoken.
+        // The sleeping one keeps stderr open; the other signals its output.
         let words = "sleep 1000 & echo $!; for i in 1 2 3 4 5 6; do echo line $i >&2; done";
         let mut child = Command::new("sh")
             .args(["-c", words])

@@ -1,4 +1,4 @@
-//! Can this run be believed? How late the emulator released packets against its own plan, how many it
+//! Is this run valid? How late the emulator released packets against its own plan, how many it
 //! dropped because it could not keep up, and the verdict.
 //!
 //! A run is invalid if one packet in a hundred was released more than 1 ms late, or if more than one
@@ -101,7 +101,7 @@ pub struct Lateness {
 /// Whether the emulator kept up.
 #[derive(Clone, Debug, Serialize)]
 pub struct Health {
-    /// Whether the run can be believed.
+    /// Whether the run is valid.
     pub valid: bool,
     /// Why not.
     pub complaints: Vec<String>,
@@ -122,14 +122,14 @@ pub(crate) fn complaints(lateness: &Lateness, own_drops: u64, packets: u64) -> V
     let mut complaints = Vec::new();
     if lateness.p99_us > micros(MAX_P99) {
         complaints.push(format!(
-            "1 % of the packets left more than {:.0} us late (bound {:.0} us): the machine is too busy",
+            "1 % of the packets were sent more than {:.0} us late (bound {:.0} us): the machine is too busy",
             lateness.p99_us,
             micros(MAX_P99)
         ));
     }
     if own_drops.saturating_mul(MIN_PACKETS_PER_OWN_DROP) > packets {
         complaints.push(format!(
-            "the emulator itself dropped {own_drops} of {packets} packets (bound 0.01 %): ask for a lower rate"
+            "the emulator itself dropped {own_drops} of {packets} packets (bound 0.01 %): choose a lower rate"
         ));
     }
     complaints

@@ -23,7 +23,7 @@ pub(crate) struct Run {
     pub(crate) first: u16,
     /// How many segments.
     pub(crate) count: u16,
-    /// Whether its headers now say "congestion experienced".
+    /// Whether its headers are now marked ECN-CE.
     pub(crate) marked: bool,
 }
 

@@ -111,7 +111,7 @@ impl Host {
         }
     }
 
-    /// Starts a program on this host. It is killed when the host goes away, however that happens, with
+    /// Starts a program on this host. It is killed when the host is removed, however that happens, with
     /// everything it started.
     pub fn spawn(&self, command: Command) -> io::Result<Child> {
         match &self.programs {

@@ -1,10 +1,10 @@
-//! How does real software behave on a network that is not there? Two hosts, "near" and "far", live in
-//! network namespaces of this machine; everything between them goes through a user-space router that
-//! asks `farhaul-link` what becomes of each packet. Real sockets and real kernels at both ends, and
-//! nothing left behind afterwards. Without privileges, a UDP relay does the same for one port.
+//! How does real software behave on a network that is not there? Two hosts, "near" and "far", live in network
+//! namespaces of this machine; everything between them passes through a user-space router that lets
+//! `farhaul-link` decide on each packet. Real sockets and real kernels at both ends, and nothing left behind
+//! afterwards. Without privileges, a UDP relay does the same for one port.
 //!
 //! The emulator watches itself: a run in which it was late, or dropped packets of its own accord,
-//! says so and is not valid.
+//! reports that and is not valid.
 
 mod blast;
 pub mod calibrate;

@@ -257,7 +257,7 @@ impl Headers {
 }
 
 /// Header length, protocol (0 for a fragment) and ECN bits of an IPv4 packet; `None` if it is shorter
-/// than its header says, or the header shorter than one can be.
+/// than its header's length field, or the header shorter than the minimum.
 fn v4(packet: &[u8]) -> Option<(usize, u8, Ecn)> {
     let header: &[u8; 20] = packet.get(VNET..)?.first_chunk()?;
     let len = usize::from(header[0] & 15) * 4;

@@ -1,4 +1,4 @@
-//! How does a program started for a run end? Servers are told to go, with everything they started,
+//! How does a program started for a run end? Servers are terminated, with everything they started,
 //! when the run is over; the main program is waited for, and signals that we get are passed to it.
 
 use std::{
@@ -26,12 +26,12 @@ use signal_hook::{
 
 use crate::{clock::timespec, echo::Echo, host::Host};
 
-/// How long a program may take to end after it was asked to.
+/// How long a program may take to end after the request.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long a server may take until it listens.
 const START: Duration = Duration::from_secs(3);
-/// How often we look whether it does.
-const LOOK: Duration = Duration::from_millis(5);
+/// Poll interval meanwhile.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A program that runs beside the main one, with a process group of its own; ended when dropped.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct Service {
     echo: Option<Echo>,
 }
 
-/// A program that ended before it was told to, and not well.
+/// A program that failed before it was terminated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     /// What it returned, 128 + n if signal n ended it.
@@ -65,8 +65,8 @@ impl Service {
             echo: None,
         };
         service.echo = stderr.map(Echo::start).transpose()?;
-        for _ in 0..START.as_millis() / LOOK.as_millis() {
-            if host.has_listener() || service.ends_within(LOOK) {
+        for _ in 0..START.as_millis() / POLL_INTERVAL.as_millis() {
+            if host.has_listener() || service.ends_within(POLL_INTERVAL) {
                 break;
             }
         }
@@ -120,11 +120,11 @@ impl Drop for Service {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ending {
     pub(crate) status: ExitStatus,
-    /// The signal that told us to stop, if one did.
+    /// The stop signal received, if any.
     pub(crate) interrupted: Option<i32>,
 }
 
-/// Signals that tell us to stop, while this lives.
+/// Catches stop signals while it exists.
 #[derive(Debug)]
 pub(crate) struct Signals(Vec<Caught>);
 
@@ -189,14 +189,14 @@ impl Drop for Signals {
 pub(crate) fn wait(mut child: Child, signals: &mut Signals) -> io::Result<Ending> {
     let ended = watch(&child)?;
     let mut interrupted = None;
-    let mut patience = None;
+    let mut timeout = None;
     // What to send when the patience has run out.
     let mut next = Signal::TERM;
     loop {
         let mut fds = vec![PollFd::new(&ended, PollFlags::IN)];
         let inboxes = signals.0.iter().map(|caught| &caught.inbox);
         fds.extend(inboxes.map(|inbox| PollFd::new(inbox, PollFlags::IN)));
-        let ready = match poll(&mut fds, patience.as_ref()) {
+        let ready = match poll(&mut fds, timeout.as_ref()) {
             Err(Errno::INTR) => continue,
             result => result?,
         };
@@ -216,7 +216,7 @@ pub(crate) fn wait(mut child: Child, signals: &mut Signals) -> io::Result<Ending
             next = Signal::KILL;
         }
         interrupted = interrupted.or(signal);
-        patience = Some(timespec(GRACE));
+        timeout = Some(timespec(GRACE));
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use farhaul_udp::netns;
 
-/// A program to start, and where to say how that went.
+/// A program to start, and the channel for the result.
 type Order = (Command, mpsc::SyncSender<io::Result<Child>>);
 
 /// The programs of one host. All are killed when this is dropped.
@@ -60,7 +60,7 @@ impl Programs {
                     Ok(init) => init,
                     Err(e) => return drop(ready.send(Err(e))),
                 };
-                // Nobody waits any more if the host could not be built.
+                // The receiver is closed if the host could not be built.
                 let _ = ready.send(Ok(()));
                 for (mut command, answer) in inbox {
                     let child = netns::die_with_this_thread(&mut command).spawn();

@@ -4,7 +4,7 @@
 //!
 //! Datagrams that arrive coalesced stay together as runs, as in the router. Packets count with the
 //! headers they would have on the wire. At most [`MAX_CLIENTS`] clients are served; the one that has
-//! been silent longest makes room.
+//! been idle longest is evicted.
 
 use std::{
     io,
@@ -112,7 +112,7 @@ impl Relay {
         self.address
     }
 
-    /// Relays until a signal tells this process to stop, then reports.
+    /// Relays until this process receives a stop signal, then reports.
     pub fn until_signal(self) -> io::Result<WanReport> {
         Signals::catch()?.wait()?;
         self.finish()
@@ -169,8 +169,8 @@ struct Client {
     /// The local address it wrote to, from which it is answered.
     written_to: Option<IpAddr>,
     socket: UdpSocket,
-    heard: Instant,
-    /// Changes with every new client in this place, so that late answers find nobody.
+    last_received: Instant,
+    /// Changes with every new client in this slot, so that late answers are dropped.
     generation: u32,
 }
 
@@ -193,7 +193,7 @@ struct Loop {
     trains: Vec<Train>,
     late: Histogram,
     clock: Clock,
-    /// Something was heard: what the paths do over time counts from then.
+    /// A datagram was received: the clock of the paths starts then.
     began: bool,
     stop: Arc<AtomicBool>,
     wake: Arc<OwnedFd>,
@@ -286,7 +286,7 @@ impl Loop {
         now: Instant,
     ) -> io::Result<usize> {
         if let Some(place) = self.clients.iter().position(|c| c.address == address) {
-            self.clients[place].heard = now;
+            self.clients[place].last_received = now;
             return Ok(place);
         }
         let any: IpAddr = if self.to.is_ipv4() {
@@ -300,7 +300,7 @@ impl Loop {
             address,
             written_to,
             socket,
-            heard: now,
+            last_received: now,
             generation: 0,
         };
         if self.clients.len() < MAX_CLIENTS {
@@ -308,7 +308,9 @@ impl Loop {
             return Ok(self.clients.len() - 1);
         }
         let silent = self.clients.iter().enumerate();
-        let place = silent.min_by_key(|(_, c)| c.heard).map_or(0, |(i, _)| i);
+        let place = silent
+            .min_by_key(|(_, c)| c.last_received)
+            .map_or(0, |(i, _)| i);
         client.generation = self.clients[place].generation.wrapping_add(1);
         self.clients[place] = client;
         Ok(place)

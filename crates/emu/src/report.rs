@@ -16,7 +16,7 @@ use crate::{
 pub struct WanReport {
     /// What kind of object this is, with its version.
     pub schema: &'static str,
-    /// The network that was asked for, in words.
+    /// A description of the requested network.
     pub network: String,
     /// The seed of all randomness.
     pub seed: u64,
@@ -28,7 +28,7 @@ pub struct WanReport {
     pub far_to_near: DirectionReport,
     /// Whether the emulator kept up.
     pub health: Health,
-    /// Whether the asked rate was above what the machine was calibrated for.
+    /// Whether the requested rate was above the calibrated limit of the machine.
     pub emulator_limited: bool,
 }
 

@@ -1,6 +1,6 @@
 //! How does a packet get from one host to the other? One thread reads packet trains from two TUN
-//! devices, asks the path of their direction what becomes of each segment, keeps neighbouring
-//! survivors together as runs, and writes every run to the other device when its time has come.
+//! devices, lets the path of their direction decide on each segment, keeps neighbouring
+//! survivors together as runs, and writes every run to the other device when it is due.
 //!
 //! A run leaves when its *last* segment is due, as a network card with receive coalescing would
 //! deliver it; a run never spans more than [`MAX_SPAN`](crate::runs::MAX_SPAN), so a slow link still delivers packet by
@@ -36,7 +36,7 @@ use crate::{
     slab::{Slab, Slot},
 };
 
-/// While trains flow the router looks every so often instead of being woken by each: a wake-up costs
+/// While trains arrive the router polls at intervals instead of being woken by each: a wake-up costs
 /// more than carrying a train. Everything may be late by as much.
 const REST: Duration = Duration::from_micros(100);
 /// Trains flow if one of several segments passed within this time.

@@ -43,7 +43,7 @@ impl Slab {
     }
 
     /// Gets the memory for `bytes` of trains from the system now: a page taken at first use costs more
-    /// than the packet that it carries, and a burst would come out late.
+    /// than the packet that it carries, and a burst would be sent late.
     pub(crate) fn prepare(&mut self, bytes: u64) {
         let class = SIZES.len() - 1;
         for _ in 0..bytes.min(self.limit / 2) / LARGEST as u64 {

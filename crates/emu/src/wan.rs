@@ -54,7 +54,7 @@ impl WanConfig {
         Ok(self.far_to_near.validate()?)
     }
 
-    /// In a few words, for reports.
+    /// A short description, for reports.
     fn describe(&self) -> String {
         let there = describe(&self.near_to_far);
         let back = describe(&self.far_to_near);

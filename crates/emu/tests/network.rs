@@ -33,7 +33,7 @@ use rustix::{
     time::Timespec,
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The network, or `None` with a word why not.
 fn network(config: &WanConfig) -> Option<Wan> {
@@ -65,7 +65,7 @@ fn config(mtu: u32, change: impl FnOnce(&mut PathConfig)) -> WanConfig {
 fn socket(host: &Host, v6: bool) -> UdpSocket {
     let address = address(host, v6);
     let socket = host.run(move || UdpSocket::bind(address)).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
 }
 

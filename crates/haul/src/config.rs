@@ -1,4 +1,4 @@
-//! What can be chosen? Little: who one is, whom one talks to, and the two knobs of the sender.
+//! What can be configured? Identity, expected peer, and two options of the sender.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub struct HaulConfig {
     pub max_rate: Option<Rate>,
     /// No sealing; for the simulator only.
     pub plain: bool,
-    /// Silence after which a connection is lost.
+    /// Idle timeout after which a connection is lost.
     pub idle: Duration,
     /// A client gives up if nothing answers this long.
     pub answer: Duration,

@@ -1,9 +1,9 @@
-//! How do two sides that know nothing of each other get keys, over a path that loses, repeats and
+//! How do two sides without shared state get keys, over a path that loses, duplicates and
 //! corrupts? In flights: each side's latest messages, sealed once and kept as datagrams, are sent again
 //! as they are on a timer until the other side answers with something new.
 //!
-//! The client first says hello; the server answers with a token without remembering anything; only a
-//! client that returns the token gets a session. That round trip also tells both sides the rtt.
+//! The client first sends a hello; the stateless server answers with a token; only a client that returns the
+//! token gets a session. That round trip also gives both sides the rtt.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,11 +30,11 @@ const MAX_MESSAGES: u64 = 16 << 10;
 const MAX_RUNS: usize = 64;
 /// Before any rtt is known.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(250);
-/// Between two sendings of a flight, unless the rtt asks for more.
+/// Between two transmissions of a flight, unless the rtt requires more.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// From this rtt on a lost flight costs more than sending each flight twice.
 const LONG_PATH: Duration = Duration::from_millis(20);
-/// Bytes that a server sends per byte that came, until the handshake is finished.
+/// Bytes that a server sends per byte received, until the handshake is finished.
 const AMPLIFICATION: usize = 3;
 /// Hellos whose time of departure is remembered.
 const HELLOS: usize = 16;
@@ -162,8 +162,8 @@ pub(crate) struct Handshake {
     hellos: [Option<Instant>; HELLOS],
     rtt: Option<Duration>,
     started: Instant,
-    heard: bool,
-    /// Bytes of datagrams that came, and that left.
+    answered: bool,
+    /// Bytes of datagrams received, and sent.
     received: usize,
     sent: usize,
 }
@@ -190,7 +190,7 @@ impl Handshake {
     ) -> Result<Self, Refusal> {
         let mut this = Self::new(Side::Server, suite, ids, limits, now);
         this.rtt = Some(rtt);
-        this.heard = true;
+        this.answered = true;
         this.start()?;
         Ok(this)
     }
@@ -211,7 +211,7 @@ impl Handshake {
             hellos: [None; HELLOS],
             rtt: None,
             started: now,
-            heard: false,
+            answered: false,
             received: 0,
             sent: 0,
         }
@@ -240,9 +240,9 @@ impl Handshake {
         self.rtt
     }
 
-    /// Anything authentic came back.
-    pub(crate) const fn heard(&self) -> bool {
-        self.heard
+    /// Anything authentic was received.
+    pub(crate) const fn answered(&self) -> bool {
+        self.answered
     }
 
     pub(crate) const fn started(&self) -> Instant {
@@ -312,7 +312,7 @@ impl Handshake {
         if datagram.len() != at + TAG || self.initial.keys.remote.open(0, datagram, at).is_none() {
             return Ok(Progress::Unauthentic);
         }
-        self.heard = true;
+        self.answered = true;
         self.rtt = self.hellos[usize::from(attempt) % HELLOS].map(|at| now.since(at));
         self.ids.remote = server;
         self.token = token;
@@ -322,7 +322,7 @@ impl Handshake {
     }
 
     fn on_payload(&mut self, is_handshake: bool, payload: &[u8]) -> Result<Progress, Refusal> {
-        self.heard = true;
+        self.answered = true;
         // Messages of a finished level are repeats.
         let current = is_handshake == self.later.is_some();
         let level = self.later.as_mut().unwrap_or(&mut self.initial);
@@ -350,7 +350,7 @@ impl Handshake {
         Ok(Progress::Drained)
     }
 
-    /// Turns what the crypto has to say into a new flight.
+    /// Turns the messages of the crypto into a new flight.
     fn write(&mut self) -> Result<(), Refusal> {
         let mut fresh = true;
         loop {
@@ -435,7 +435,7 @@ impl Handshake {
         Ok(datagram)
     }
 
-    /// A datagram that tells the peer why this side gives up, if it can be told.
+    /// A datagram with the reason why this side gives up, if one can be sent.
     pub(crate) fn close(&mut self, cause: Cause, code: u32, text: &str) -> Option<&[u8]> {
         self.crypto.as_ref()?;
         if self.close.is_none() {
@@ -482,7 +482,7 @@ impl Handshake {
         }
         self.sent = sent;
         if self.crypto.is_none() {
-            // A hello: says which, so that the answer to it gives an rtt.
+            // A hello: with its attempt, so that the answer to it gives an rtt.
             let attempt = flight.sends;
             datagram[long::HEAD] = u8::try_from(attempt).unwrap_or(u8::MAX);
             self.hellos[attempt as usize % HELLOS] = Some(now);
@@ -545,7 +545,7 @@ fn versions(list: &[u8]) -> Progress {
     let mut r = Reader::new(list);
     while let Ok(version) = r.u32() {
         if version == VERSION {
-            // Somebody's mistake: a peer that speaks ours would have answered otherwise.
+            // Not from our peer: one that supports this version would have answered otherwise.
             return Progress::Ignored;
         }
         if speaks.len() < 8 {

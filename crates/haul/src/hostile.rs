@@ -1,4 +1,4 @@
-//! What can somebody do who has no key but speaks the protocol? A stranger made of the real handshake,
+//! What can a host do that has no key but implements the protocol? A stranger made of the real handshake,
 //! whose datagrams are its own, against a real listener.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -43,7 +43,7 @@ struct Stranger {
 }
 
 impl Stranger {
-    /// In front of a listener, without having said anything.
+    /// A new one for a listener, before its hello.
     fn new() -> Self {
         let now = Instant::from_nanos(1_000_000_000);
         let config = HaulConfig {
@@ -69,7 +69,7 @@ impl Stranger {
         }
     }
 
-    /// Says hello and takes the token.
+    /// Sends a hello and takes the token.
     fn greet(&mut self) {
         for mut hello in self.flight() {
             self.say(&mut hello);
@@ -84,7 +84,7 @@ impl Stranger {
         std::iter::from_fn(|| self.handshake.poll(now).map(<[u8]>::to_vec)).collect()
     }
 
-    /// The listener, or its session once there is one, hears `datagram`.
+    /// Passes `datagram` to the listener, or to its session once there is one.
     fn say(&mut self, datagram: &mut [u8]) {
         if self.session.is_none() {
             let mut reply = Vec::new();
@@ -122,7 +122,7 @@ impl Stranger {
             .extend(std::iter::from_fn(|| session.poll_event()));
     }
 
-    /// Says nothing for `time`.
+    /// Sends nothing for `time`.
     fn wait(&mut self, time: Duration) {
         let end = self.now + time;
         let Some(session) = &mut self.session else {
@@ -223,7 +223,7 @@ fn what_arrives_after_a_close_neither_panics_nor_is_answered_without_bound() {
 }
 
 #[test]
-fn who_begins_a_handshake_and_is_silent_is_sent_three_times_what_it_said() {
+fn an_abandoned_handshake_is_sent_three_times_the_bytes_received() {
     let mut stranger = Stranger::new();
     stranger.greet();
     // As the rtt of such a token is long, each flight is sent twice.

@@ -173,7 +173,7 @@ impl Identity {
         Ok(Self { seed, public })
     }
 
-    /// The secret half; whoever has it is this identity.
+    /// The secret half, which authenticates as this identity.
     pub const fn seed(&self) -> &[u8; 32] {
         &self.seed
     }

@@ -1,4 +1,4 @@
-//! Where do congestion laws come from? From the registry by name, or from whoever embeds this crate.
+//! Where are congestion laws defined? In the registry, by name, or in the program that embeds this crate.
 
 use std::{fmt, sync::Arc};
 

@@ -9,7 +9,7 @@
 //! - `handshake`, `seal`, `stream`, `mtu`, `path`, `closing`: the pieces of a session; `session` joins
 //!   them with the [`arq`](farhaul_core::arq) skeleton
 //!
-//! Invariants: nothing received panics or allocates by a peer's word alone; a packet number is sealed
+//! Invariants: no input causes a panic, or an allocation sized by a peer alone; a packet number is sealed
 //! once per key; data is acknowledged only after the store took it or the session is closing.
 
 #[cfg(not(any(feature = "aws-lc-rs", feature = "ring")))]

@@ -1,7 +1,7 @@
 //! How large may a datagram be? Starts at what every path must carry and, as soon as packets can be
 //! acknowledged, probes every likely size at once, each twice (after RFC 8899, in parallel because a
 //! search step by step costs an rtt a step). The largest that is acknowledged counts. When only
-//! timeouts come back with large datagrams in use, the base is used until something gets through
+//! timeouts in a row with large datagrams in use, the base is used until something gets through
 //! again.
 
 use std::{collections::VecDeque, time::Duration};
@@ -134,7 +134,7 @@ impl Mtu {
         true
     }
 
-    /// Feedback came: after a fall the search starts again.
+    /// Feedback was received: after a fallback the search starts again.
     pub(crate) fn on_progress(&mut self) {
         if std::mem::take(&mut self.fallen) {
             self.search();

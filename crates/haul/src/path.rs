@@ -1,6 +1,6 @@
-//! Where is the peer? Where its newest authentic datagram came from, once it has shown that it
-//! receives there: an address that appears is sent a challenge, at most three times what came from
-//! it, and data follows the answer.
+//! Where is the peer? At the source of its newest authentic datagram, once it has proven that it receives
+//! there: a new address is sent a challenge, at most three times the bytes received from it, and data follows
+//! the answer.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -8,7 +8,7 @@ use farhaul_core::time::Instant;
 
 use crate::wire::{TAG, short};
 
-/// Bytes that may go to an unproven address per byte that came from it.
+/// Bytes that may be sent to an unvalidated address per byte received from it.
 const AMPLIFICATION: u64 = 3;
 /// Bytes of a datagram that carries a challenge.
 pub(crate) const CHALLENGE: u64 = (short::LEN + 9 + TAG) as u64;
@@ -37,7 +37,7 @@ impl Candidate {
 pub(crate) struct Path {
     active: SocketAddr,
     candidate: Option<Candidate>,
-    /// A challenge of the peer's to be answered where it came from.
+    /// A challenge of the peer's to be answered to its source.
     answer: Option<(SocketAddr, u64)>,
 }
 
@@ -54,7 +54,7 @@ impl Path {
         self.active
     }
 
-    /// An authentic datagram of `bytes` came from `address`; `newest`: none with a higher number did.
+    /// An authentic datagram of `bytes` was received from `address`; `newest`: none with a higher number was.
     pub(crate) fn on_datagram(
         &mut self,
         now: Instant,
@@ -75,7 +75,7 @@ impl Path {
                 due: now,
             });
         } else if newest {
-            // It is heard at the old place after all.
+            // It is received from the old address after all.
             self.candidate = None;
         }
     }
@@ -101,7 +101,7 @@ impl Path {
         Some(challenge)
     }
 
-    /// The peer wants to know whether we are at the address it sent to.
+    /// The peer validates the address it sent to.
     pub(crate) const fn on_challenge(&mut self, from: SocketAddr, challenge: u64) {
         self.answer = Some((from, challenge));
     }

@@ -1,5 +1,5 @@
 //! What if a peer that has been let in lies? A client with the real handshake and the real keys, which
-//! says and keeps silent about whatever it is told to. For tests and campaigns: feature `hostile`.
+//! sends and omits what it is instructed to. For tests and campaigns: feature `hostile`.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ pub struct HostilePeer {
     handshake: Handshake,
     seal: Option<Seal>,
     ids: Ids,
-    /// One past the highest packet number heard.
-    heard: u64,
+    /// One past the highest packet number received.
+    next_number: u64,
 }
 
 impl HostilePeer {
@@ -45,7 +45,7 @@ impl HostilePeer {
             ids: handshake.ids(),
             handshake,
             seal: None,
-            heard: 0,
+            next_number: 0,
         })
     }
 
@@ -61,7 +61,7 @@ impl HostilePeer {
     }
 
     /// Takes a datagram; number and frames of one that was sealed for this side.
-    pub fn hear(&mut self, now: Instant, datagram: &mut [u8]) -> Option<(u64, Vec<u8>)> {
+    pub fn receive(&mut self, now: Instant, datagram: &mut [u8]) -> Option<(u64, Vec<u8>)> {
         if datagram.first()? & LONG != 0 {
             self.handshake.on_datagram(now, datagram).ok()?;
             self.ids = self.handshake.ids();
@@ -70,14 +70,14 @@ impl HostilePeer {
             }
             return None;
         }
-        let (number, end) = self.seal.as_mut()?.open(self.heard, datagram).ok()?;
-        self.heard = self.heard.max(number + 1);
+        let (number, end) = self.seal.as_mut()?.open(self.next_number, datagram).ok()?;
+        self.next_number = self.next_number.max(number + 1);
         Some((number, datagram[short::LEN..end].to_vec()))
     }
 
-    /// One past the highest packet number heard.
-    pub const fn heard(&self) -> u64 {
-        self.heard
+    /// One past the highest packet number received.
+    pub const fn next_number(&self) -> u64 {
+        self.next_number
     }
 
     /// `frames` as packet `number`; none before the handshake is finished.
@@ -97,7 +97,7 @@ impl HostilePeer {
         Some(datagram)
     }
 
-    /// Goes on with the keys of the next phase, whether or not that may be.
+    /// Switches to the keys of the next phase, whether or not that is allowed.
     pub fn update_keys(&mut self) {
         if let Some(seal) = &mut self.seal {
             seal.advance();

@@ -39,7 +39,7 @@ use crate::{
 
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "haul",
-    summary: "farhaul's own: sealed, paced, range-coded feedback, one UDP socket",
+    summary: "farhaul's own: encrypted, paced, range-coded feedback, one UDP socket",
     provenance: Provenance::Specification,
     citation: "docs/protocols/haul.md",
     sealed: true,
@@ -53,7 +53,7 @@ static PLAIN: Descriptor = Descriptor {
     ..DESCRIPTOR
 };
 
-/// An endpoint that speaks haul.
+/// A haul endpoint.
 pub struct Haul {
     suite: Arc<dyn Suite>,
     config: HaulConfig,
@@ -123,7 +123,7 @@ impl Haul {
         self.law = Law::new(make);
     }
 
-    /// Offers the receiving half `name` to peers whose law asks for it. Halves that share something
+    /// Offers the receiving half `name` to peers whose law requests it. Halves that share something
     /// share it through `make`.
     ///
     /// # Panics
@@ -185,7 +185,7 @@ impl Haul {
         Box::new(session)
     }
 
-    /// A token for whoever said hello.
+    /// A token in answer to a hello.
     fn retry(
         &mut self,
         now: Instant,
@@ -227,7 +227,7 @@ impl Haul {
         Accepted::Reply
     }
 
-    /// A session for whoever returned a token, if the rest of the datagram is authentic, too: what is
+    /// A session for a client that returned a token, if the rest of the datagram is authentic, too: what is
     /// made here lives for seconds.
     fn welcome(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> Option<Accepted> {
         let (head, Kind::Initial { token, .. }, _) = long::decode(datagram).ok()? else {
@@ -254,7 +254,7 @@ impl Haul {
     }
 }
 
-/// The versions this side speaks, for a client that speaks another.
+/// The versions this side supports, for a client that uses another.
 fn versions(head: Head, reply: &mut Vec<u8>) -> Result<(), NoRoom> {
     let mut bytes = [0; long::HEAD + 4];
     let answer = Head {

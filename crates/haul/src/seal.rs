@@ -66,7 +66,7 @@ impl Seal {
         self.phase
     }
 
-    /// Goes on with the next keys.
+    /// Switches to the next keys.
     pub(crate) fn advance(&mut self) {
         let next = std::mem::replace(&mut self.next, self.ratchet.next());
         let old = std::mem::replace(&mut self.current, next);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_hears_nothing_does_not_change_keys_again() {
+    fn a_peer_without_acknowledgements_does_not_change_keys_again() {
         let (mut a, mut b) = pair(1);
         let mut datagram = write(&mut a, 0);
         assert!(b.open(0, &mut datagram).is_ok());

@@ -81,7 +81,7 @@ fn a_full_store_holds_up_neither_the_stream_nor_the_other_way() {
 }
 
 #[test]
-fn room_that_was_told_in_vain_is_asked_for() {
+fn room_that_was_reported_in_vain_is_requested() {
     let mut pair = full();
     let dark = Rc::new(Cell::new(true));
     let hides = Rc::clone(&dark);
@@ -104,7 +104,7 @@ fn a_store_that_never_has_room_again_ends_the_session_with_its_reason() {
         p.client.closed().is_some() && p.server.closed().is_some()
     });
     let reason = pair.client.closed();
-    let text = "the receiver has had no room for 300 s";
+    let text = "the receiver has had no free space for 300 s";
     assert_eq!(reason, Some(&CloseReason::Starved(text.into())));
 }
 

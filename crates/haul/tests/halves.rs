@@ -151,11 +151,11 @@ fn the_receiver_grants_the_rate() {
 fn a_missing_half_is_named() {
     let mut pair = pair(None);
     pair.until(MINUTE, |p| p.client.closed().is_some());
-    let told = |events: &[Event]| {
+    let reported = |events: &[Event]| {
         events.iter().any(|e| {
             matches!(e, Event::Closed(reason) if matches!(reason, CloseReason::Peer { .. } | CloseReason::Protocol(_))
                 && reason.to_string().contains("'grants'"))
         })
     };
-    assert!(told(&pair.client.events), "{:?}", pair.client.events);
+    assert!(reported(&pair.client.events), "{:?}", pair.client.events);
 }

@@ -16,7 +16,7 @@ use pair::{address, config, ms, pair, with_mtu};
 const LIMIT: Duration = Duration::from_mins(2);
 
 #[test]
-fn codes_and_words_reach_the_peer_even_if_the_first_is_lost() {
+fn codes_and_texts_reach_the_peer_even_if_the_first_is_lost() {
     for losses in 0..3 {
         let mut pair = pair(config(1), config(2), ms(20));
         pair.open();
@@ -113,7 +113,7 @@ fn an_idle_session_is_kept_alive_and_a_dead_one_noticed() {
 }
 
 #[test]
-fn the_shorter_patience_holds() {
+fn the_shorter_idle_timeout_holds() {
     let hasty = HaulConfig {
         idle: Duration::from_secs(6),
         ..config(2)

@@ -128,7 +128,7 @@ fn strangers_are_refused_on_either_side() {
 }
 
 #[test]
-fn a_client_that_leaves_at_once_does_not_keep_the_server_waiting() {
+fn a_client_that_disconnects_at_once_does_not_delay_the_server() {
     for plain in [false, true] {
         let with = |seed| HaulConfig {
             plain,
@@ -154,7 +154,7 @@ fn a_client_that_leaves_at_once_does_not_keep_the_server_waiting() {
 }
 
 #[test]
-fn a_server_that_falls_silent_in_the_handshake_is_not_called_silent() {
+fn a_server_that_stops_in_the_handshake_is_not_reported_as_unreachable() {
     let mut pair = pair(config(1), config(2), ms(5));
     // Its first word, which costs it nothing, comes; all that would follow does not.
     pair.set_script(|d| Fate::drop_if(d.from == Side::Server && d.index > 0));
@@ -163,7 +163,7 @@ fn a_server_that_falls_silent_in_the_handshake_is_not_called_silent() {
 }
 
 #[test]
-fn silence_is_no_answer_and_costs_little() {
+fn no_answer_is_an_error_and_costs_little() {
     let mut pair = pair(config(1), config(2), ms(5));
     let start = pair.now;
     pair.set_script(|_| Fate::Drop);
@@ -206,7 +206,7 @@ fn hello(version: u32) -> Vec<u8> {
 }
 
 #[test]
-fn another_version_is_told_which_is_spoken() {
+fn another_version_is_sent_the_supported_ones() {
     let mut pair = pair(config(1), config(2), ms(5));
     let from = Side::Client.address();
     let reply = pair

@@ -107,11 +107,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn everything_arrives_over_rough_paths(seed: u64, loss in 0.0..0.25_f64, delay in 0_u64..200) {
-        let patient = |seed| farhaul_haul::HaulConfig {
+        let with_timeout = |seed| farhaul_haul::HaulConfig {
             answer: MINUTE,
             ..config(seed)
         };
-        let mut pair = pair(patient(1), patient(2), ms(delay));
+        let mut pair = pair(with_timeout(1), with_timeout(2), ms(delay));
         pair.set_script(rough(seed, loss));
         pair.until(MINUTE * 4, |p| p.client.connected());
         let text: Vec<u8> = (0..30_000_u32).map(|i| i.to_be_bytes()[2]).collect();

@@ -205,7 +205,7 @@ fn an_ack_frequency_beyond_32_bits_is_refused() {
 }
 
 #[test]
-fn parameters_that_are_missing_or_said_twice_are_refused() {
+fn missing_or_duplicate_parameters_are_refused() {
     let fields: [&[u8]; 4] = [
         b"\x01\x04\x00\x00\x05\xb0",
         b"\x02\x08\x00\x00\x00\x00\x00\x00\x27\x10",
@@ -225,7 +225,7 @@ fn parameters_that_are_missing_or_said_twice_are_refused() {
 }
 
 #[test]
-fn every_vector_means_what_it_says_and_is_written_the_same() {
+fn every_vector_decodes_and_encodes_identically() {
     for (file, vector) in vectors() {
         let (means, again) = match vector.what.as_str() {
             "long" => long_datagram(&vector.bytes),

@@ -199,7 +199,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         },
         quantum: number(3, 500_000)?,
         window: if gbit == 0 { 2_048 } else { u64::MAX / 2 },
-        patient: false,
+        ignores_port_unreachable: false,
     };
     match role.as_deref() {
         Some("serve") => listen(serve(addr, shape, buffers)?),

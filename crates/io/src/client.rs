@@ -23,8 +23,8 @@ use crate::{
     waker::{Stop, Waker},
 };
 
-/// "Port unreachable" answers before anything was heard, after which there is nobody to talk to,
-/// unless the session waits for one who has yet to start.
+/// "Port unreachable" answers before anything was received after which the connection is given up, unless the
+/// session waits for a peer that has yet to start.
 const REFUSALS: u64 = 3;
 
 /// Where to, and how.
@@ -117,7 +117,7 @@ pub fn run<A: App>(
         let lane_refused = shard.table.lanes.as_ref().is_some_and(|l| l.refused());
         let refused = shard.refused() >= REFUSALS || lane_refused;
         let believed = |entry: &mut Slot<A>| {
-            !entry.heard
+            !entry.received
                 && entry.guard(|entry| !entry.session.ignores_port_unreachable()) == Some(true)
         };
         if refused && let Some(mut entry) = shard.table.remove_if(router.slot, believed) {
@@ -125,7 +125,7 @@ pub fn run<A: App>(
             router.left(entry, reason);
         }
         if let Some((mut entry, reason)) = router.left.take() {
-            let refused = refused && !entry.heard;
+            let refused = refused && !entry.received;
             return Ok(Outcome {
                 reason,
                 stats: entry.stats(),

@@ -1,5 +1,5 @@
-//! What time is it? The only place in farhaul that asks. All shards of a process share one epoch, so
-//! their instants can be compared.
+//! What time is it? The only place in farhaul that reads the clock (besides the emulator's). All shards of a
+//! process share one epoch, so their instants can be compared.
 
 use std::{sync::OnceLock, time};
 
@@ -8,7 +8,7 @@ use farhaul_core::time::Instant;
 /// Now, on the monotonic clock; the epoch is the first call in the process.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one clock from which every turn is told the time"
+    reason = "the one clock from which every turn gets the time"
 )]
 pub fn now() -> Instant {
     static EPOCH: OnceLock<time::Instant> = OnceLock::new();

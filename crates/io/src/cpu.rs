@@ -21,7 +21,7 @@ fn read(clock: ClockId) -> Duration {
     Duration::new(seconds, nanos)
 }
 
-/// The most memory the process has held resident, bytes; `None` where the system does not tell.
+/// The most memory the process has held resident, bytes; `None` where the system does not report it.
 pub fn max_rss() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;

@@ -1,5 +1,5 @@
-//! Which sessions have not finished their handshake? They have a budget of their own, so that whoever
-//! only begins handshakes takes no place from sessions that have finished theirs.
+//! Which sessions have not finished their handshake? They have a budget of their own, so that an attacker
+//! that only begins handshakes takes no place from sessions that have finished theirs.
 //!
 //! When the budget is spent the oldest of the most crowded network (/24 of IPv4, /48 of IPv6) makes
 //! room: one network of an attacker's does not displace the handshakes of others.
@@ -33,7 +33,7 @@ impl Network {
 /// Sessions by network, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct HalfOpen {
-    /// How many came before, and the id.
+    /// Number of earlier ones, and the id.
     networks: BTreeMap<Network, VecDeque<(u64, u64)>>,
     len: usize,
     /// How many there were.
@@ -68,7 +68,7 @@ impl HalfOpen {
         }
     }
 
-    /// The session that makes room for the next one. Of networks as crowded the one whose oldest came
+    /// The session to evict for the next one. Among equally crowded networks the one whose oldest arrived
     /// first.
     pub(crate) fn to_evict(&self) -> Option<u64> {
         let oldest = self

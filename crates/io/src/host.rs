@@ -26,7 +26,7 @@ pub struct HostStats {
     pub blocked: Duration,
     /// CPU time of the thread.
     pub cpu: Duration,
-    /// The last reason for which the kernel refused a batch, or somebody on the way a datagram (no route,
+    /// The last reason for which the kernel refused a batch, or a router a datagram (no route,
     /// filtered); it was lost.
     pub send_error: Option<io::ErrorKind>,
     /// Deadlines that a session or app left in the past; each was put off by a millisecond.
@@ -72,7 +72,7 @@ impl HostStats {
         let errno = self.capabilities.gso_refusal?;
         let error = io::Error::from_raw_os_error(errno);
         Some(format!(
-            "the kernel does not cut batches into datagrams on this way ({error}): each was sent by a call of its own, which costs several times the processor time"
+            "the kernel refused segmentation offload on this path ({error}): each datagram was sent by a call of its own, which costs several times the processor time"
         ))
     }
 
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_offload_is_said_and_one_that_was_not_wanted_is_not() {
+    fn a_refused_offload_is_reported_and_a_disabled_one_is_not() {
         let mut capabilities = Capabilities {
             gso: false,
             gso_refusal: None,

@@ -1,12 +1,12 @@
 //! Where do control lanes run on real sockets? Each is a TCP connection beside the UDP socket, on the
 //! same port number at the listener; all of a shard hang on one epoll descriptor, of which the shard
-//! asks once per turn. Shards without control lanes have none of this.
+//! polls once per turn. Shards without control lanes have none of this.
 //!
-//! Invariants: nothing blocks; a connection that has not said its token is read no further than that
-//! and holds no buffer; of those at most [`MAX_WAITING`] are kept, [`PATIENCE`] long, the oldest goes
-//! first; a token joins only datagrams from the address of the connection that said it. What a session
-//! hears on its lane was read before the datagrams of the same turn, and is told after them: who says on
-//! the lane that so many have left has not been overtaken by that.
+//! Invariants: nothing blocks; a connection that has not sent its token is read no further than that and has
+//! no buffer; of those at most [`MAX_WAITING`] are kept, [`JOIN_TIMEOUT`] long, the oldest goes first; a
+//! token joins only datagrams from the address of the connection that sent it. Bytes of a lane are read
+//! before the datagrams of the same turn, and passed to the session after them: who says on the lane that so
+//! many have left has not been overtaken by that.
 
 use std::{
     collections::VecDeque,
@@ -33,15 +33,15 @@ use rustix::{
 /// Connections at a listener that belong to no session yet.
 const MAX_WAITING: usize = 64;
 /// How long one may wait for its session.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Events taken per turn; what is left comes in the next.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Events processed per turn; the rest follows in the next.
 const EVENTS: usize = 64;
 /// Connections taken per turn.
 const ACCEPTS: usize = 16;
 /// Bytes read at once, and how often in a turn.
 const READ: usize = 16 << 10;
 const READS: usize = 8;
-/// So long datagrams that never end may hold up what came on a lane.
+/// Longest delay of lane bytes by a continuous stream of datagrams.
 const DATAGRAMS_FIRST: Duration = Duration::from_millis(5);
 /// Event data of the listener.
 const LISTENER: u64 = u64::MAX;
@@ -50,9 +50,9 @@ const LISTENER: u64 = u64::MAX;
 enum State {
     /// The client's, not there yet.
     Connecting { slot: usize },
-    /// At a listener: it has said this much of its token.
+    /// At a listener: this much of its token was received.
     Greeting { said: [u8; PREAMBLE], len: usize },
-    /// At a listener: its datagrams have not come.
+    /// At a listener: its datagrams have not been received.
     Waiting(Token),
     /// It is a session's.
     Joined { slot: usize },
@@ -68,8 +68,8 @@ struct Lane {
     out: Vec<u8>,
     sent: usize,
     asked: EventFlags,
-    /// Bytes that came and have not been told, and why there are no more.
-    heard: Vec<u8>,
+    /// Bytes received and not passed on yet, and why there are no more.
+    received: Vec<u8>,
     over: Option<String>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) enum News {
     Nothing,
     /// It is connected.
     Opened(usize),
-    /// It may have bytes to tell.
+    /// It may have bytes to pass on.
     Heard(usize),
     /// It took what waited.
     Writable(usize),
@@ -95,9 +95,9 @@ pub(crate) struct Lanes {
     free: Vec<usize>,
     /// Those without a session, oldest first.
     waiting: VecDeque<usize>,
-    /// What the kernel said in this turn: whose, and what.
+    /// Events of the kernel in this turn: whose, and what.
     events: Vec<(u64, EventFlags)>,
-    /// What has happened and is to be told, by lane, and since when.
+    /// Events to be passed on, by lane, and since when.
     news: VecDeque<(usize, News)>,
     since: Instant,
     scratch: Box<[u8]>,
@@ -146,7 +146,7 @@ impl Lanes {
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
         match connect(&socket, &to) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
-            // Loopback refuses at once; it is told like any other refusal.
+            // Loopback refuses at once; it is reported like any other refusal.
             Err(Errno::CONNREFUSED) => self.refused = true,
             Err(error) => return Err(error.into()),
         }
@@ -164,7 +164,7 @@ impl Lanes {
         Ok(index)
     }
 
-    /// The peer's host said that nothing listens there.
+    /// The peer's host refused the connection.
     pub(crate) const fn refused(&self) -> bool {
         self.refused
     }
@@ -198,7 +198,7 @@ impl Lanes {
             out: Vec::new(),
             sent: 0,
             asked,
-            heard: Vec::new(),
+            received: Vec::new(),
             over: None,
         });
         Ok(index)
@@ -216,8 +216,8 @@ impl Lanes {
         }
     }
 
-    /// Looks what happened, without waiting, and reads what came; [`Self::next_news`] tells of it if there
-    /// is anything. Nothing is looked for while something waits to be told.
+    /// Polls for events, without waiting, and reads what was received; [`Self::next_news`] returns it. There
+    /// is no poll while events wait to be passed on.
     pub(crate) fn poll(&mut self, now: Instant) -> bool {
         if !self.news.is_empty() {
             return true;
@@ -227,7 +227,7 @@ impl Lanes {
         let mut events = std::mem::take(&mut self.events);
         let at_once = Timespec::default();
         let mut buffer = [const { MaybeUninit::uninit() }; EVENTS];
-        // Interrupted: they come in the next turn.
+        // Interrupted: they follow in the next turn.
         if let Ok((said, _)) = epoll::wait(&self.epoll, &mut buffer, Some(&at_once)) {
             events.extend(said.iter().map(|event| (event.data.u64(), event.flags)));
         }
@@ -244,7 +244,7 @@ impl Lanes {
         !self.news.is_empty()
     }
 
-    /// Something has waited to be told for longer than datagrams may go first.
+    /// An event has waited for longer than datagrams may be processed first.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
         !self.news.is_empty() && now.since(self.since) >= DATAGRAMS_FIRST
     }
@@ -290,7 +290,7 @@ impl Lanes {
                 News::Nothing
             }
             State::Waiting(_) => {
-                // It asks for nothing, so this is its end.
+                // It registers no events, so this is its end.
                 self.close(index);
                 News::Nothing
             }
@@ -298,12 +298,12 @@ impl Lanes {
                 if flags.contains(EventFlags::OUT) {
                     lane.flush();
                 }
-                let heard = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
-                if heard {
+                let readable = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR);
+                if readable {
                     lane.listen(&mut self.scratch);
                 }
                 self.ask(index);
-                if heard {
+                if readable {
                     News::Heard(slot)
                 } else {
                     News::Writable(slot)
@@ -328,9 +328,9 @@ impl Lanes {
                 .and_then(|()| stream.set_nodelay(true));
             let said = [0; PREAMBLE];
             let state = State::Greeting { said, len: 0 };
-            // One that cannot be watched is closed, which its client hears.
+            // One that cannot be registered is closed, which its client detects.
             if ready.is_ok()
-                && let Ok(index) = self.add(stream, from.ip(), state, now + PATIENCE)
+                && let Ok(index) = self.add(stream, from.ip(), state, now + JOIN_TIMEOUT)
             {
                 self.waiting.push_back(index);
             }
@@ -364,7 +364,7 @@ impl Lanes {
         }
     }
 
-    /// The connection from `peer` that said `token`.
+    /// The connection from `peer` that sent `token`.
     pub(crate) fn find(&self, token: Token, peer: IpAddr) -> Option<usize> {
         let peer = peer.to_canonical();
         self.waiting.iter().copied().find(|index| {
@@ -384,23 +384,23 @@ impl Lanes {
         }
     }
 
-    /// Takes what has come on the lane, and why no more will.
-    pub(crate) fn take_heard(&mut self, index: usize) -> (Vec<u8>, Option<String>) {
+    /// Takes what was received on the lane, and why it ended.
+    pub(crate) fn take_received(&mut self, index: usize) -> (Vec<u8>, Option<String>) {
         match self.slots.get_mut(index) {
-            Some(Some(lane)) => (std::mem::take(&mut lane.heard), lane.over.take()),
+            Some(Some(lane)) => (std::mem::take(&mut lane.received), lane.over.take()),
             _ => (Vec::new(), None),
         }
     }
 
     /// Gives back what it was in, to be filled again.
-    pub(crate) fn give_back(&mut self, index: usize, mut heard: Vec<u8>) {
+    pub(crate) fn give_back(&mut self, index: usize, mut buffer: Vec<u8>) {
         if let Some(Some(lane)) = self.slots.get_mut(index) {
-            heard.clear();
-            lane.heard = heard;
+            buffer.clear();
+            lane.received = buffer;
         }
     }
 
-    /// Lets `say` append what is to leave, as far as there is room, and sends it.
+    /// Lets `say` append what is to be sent, within the free space, and sends it.
     pub(crate) fn fill(&mut self, index: usize, mut say: impl FnMut(usize, &mut Vec<u8>)) {
         let Some(Some(lane)) = self.slots.get_mut(index) else {
             return;
@@ -422,7 +422,7 @@ impl Lanes {
         self.ask(index);
     }
 
-    /// Asks the kernel for what the lane waits for now.
+    /// Registers the events that the lane waits for now.
     fn ask(&mut self, index: usize) {
         let Some(Some(lane)) = self.slots.get_mut(index) else {
             return;
@@ -446,7 +446,7 @@ impl Lane {
             match self.stream.read(scratch) {
                 Ok(0) => self.over = Some("the peer closed the control connection (TCP)".into()),
                 Ok(n) => {
-                    self.heard.extend(&scratch[..n]);
+                    self.received.extend(&scratch[..n]);
                     continue;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -459,7 +459,7 @@ impl Lane {
         }
     }
 
-    /// Is it, now that it is said to be?
+    /// Whether it is connected, after an event.
     fn connected(&self) -> io::Result<()> {
         match sockopt::socket_error(&self.stream)? {
             Ok(()) => self.stream.peer_addr().map(|_| ()),
@@ -467,7 +467,7 @@ impl Lane {
         }
     }
 
-    /// Writes what waits. An error is told by the next event, and by reading.
+    /// Writes what is queued. An error is reported by the next event, and by reading.
     fn flush(&mut self) {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {

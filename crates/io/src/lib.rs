@@ -3,11 +3,11 @@
 //! A shard is a thread that owns one UDP socket and every session and application on it; nothing is
 //! shared, locked or queued per packet. [`client::run`] is a shard with one session that it opens,
 //! [`server::Listener`] a shard on which peers open sessions, each of which then gets a shard of its
-//! own. None can tell which protocol it runs.
+//! own. None depends on the protocol it runs.
 //!
 //! - what others call: [`client`], [`server`], [`Waker`], [`Stop`]
 //! - what rides on a session: [`App`]
-//! - what the machine was asked for: [`HostStats`], [`cpu`], [`clock`]
+//! - use of the machine: [`HostStats`], [`cpu`], [`clock`]
 //! - inside: `shard` (the turn), `slot` (one session with its app), `table` (all of them, by deadline), `own_thread` (a listener's sessions),
 //!   `single` (a shard with one), `watchdog` (does each still turn), `poller` (sleep), `lanes` (TCP connections of
 //!   protocols that need one)

@@ -6,7 +6,7 @@
 //! Datagrams that reach the listener all the same (the peer's address changed, or they were in its queue
 //! when the session moved) are forwarded, as many as the session keeps up with; once the session sends
 //! elsewhere for good its socket follows. What reaches its socket and is addressed to another session
-//! of the same address and port goes to the listener.
+//! of the same address and port is forwarded to the listener.
 
 use std::{
     io,
@@ -100,7 +100,7 @@ impl Inbox {
 
 /// What a listener gives to each session that moves.
 #[derive(Clone)]
-pub(crate) struct House {
+pub(crate) struct SessionThreads {
     pub(crate) listen: SocketAddr,
     pub(crate) buffers: Buffers,
     pub(crate) stop: Stop,
@@ -125,8 +125,8 @@ pub(crate) struct Ended {
     pub(crate) host: Option<HostStats>,
 }
 
-impl House {
-    /// A socket for the peer at `peer`, who writes to the local address `local`.
+impl SessionThreads {
+    /// A socket for the peer at `peer`, which sends to the local address `local`.
     fn socket(&self, peer: SocketAddr, local: Option<IpAddr>) -> io::Result<UdpSocket> {
         // The scope of a link-local address is known to the listener's own address only.
         let local = local.filter(|ip| match ip {
@@ -159,7 +159,7 @@ impl House {
             inbox,
             peer: entry.peer,
         };
-        let (house, name) = (self.clone(), format!("session of {}", entry.from));
+        let (threads, name) = (self.clone(), format!("session of {}", entry.from));
         let pulse = Arc::new(Pulse::default());
         self.watch.add(name, &pulse);
         let (hand_over, taken) = mpsc::channel();
@@ -167,7 +167,7 @@ impl House {
             .name("session".into())
             .spawn(move || {
                 if let Ok(entry) = taken.recv() {
-                    house.run(entry, socket, waker, &forwarded, pulse);
+                    threads.run(entry, socket, waker, &forwarded, pulse);
                 }
             });
         match spawned {
@@ -207,7 +207,7 @@ impl House {
         };
         if let Some(entry) = entry {
             let host = Some(shard.host());
-            // A listener that is gone asks no more.
+            // A listener that has ended sends no more requests.
             let _gone = self.ended.send(Ended { entry, host });
             self.waker.wake();
         }
@@ -264,7 +264,7 @@ fn take(shard: &mut Shard<Box<dyn App>>, slot: usize, mut message: Forwarded) {
             from: message.from,
             ecn: message.ecn,
             segment: message.segment,
-            // How long it waited in the listener's socket says nothing of the path.
+            // Its waiting time in the listener's socket is no measurement of the path.
             waited: Duration::ZERO,
             bytes: &mut message.bytes,
         },

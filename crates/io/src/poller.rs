@@ -34,7 +34,7 @@ pub(crate) struct Awaited<'a, S> {
     pub(crate) readable: bool,
     /// The socket taking more counts as well.
     pub(crate) writable: bool,
-    /// Control lanes having something; they are asked in every turn.
+    /// Control lanes with events; they are polled in every turn.
     pub(crate) lanes: Option<BorrowedFd<'a>>,
     pub(crate) waker: Option<&'a Waker>,
     pub(crate) stop: Option<&'a Stop>,
@@ -57,7 +57,7 @@ pub(crate) fn wait<S: AsFd>(
     flags.set(PollFlags::IN, awaited.readable);
     flags.set(PollFlags::OUT, awaited.writable);
     let socket = PollFd::new(awaited.socket, flags);
-    // A descriptor that is not there is asked for nothing.
+    // A missing descriptor is polled for nothing.
     let or_nothing = |fd: Option<_>| match fd {
         Some(fd) => PollFd::from_borrowed_fd(fd, PollFlags::IN),
         None => PollFd::new(awaited.socket, PollFlags::empty()),

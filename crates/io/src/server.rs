@@ -1,4 +1,4 @@
-//! How do many sessions run on one socket? A [`Listener`] asks the protocol where each message
+//! How do many sessions run on one socket? A [`Listener`] lets the protocol decide where each message
 //! belongs, once per message: the kernel coalesces datagrams of one flow only, so a message is
 //! routed by its first datagram, and a stray behind it is the session's to drop.
 //!
@@ -30,7 +30,7 @@ use crate::{
     half_open::HalfOpen,
     host::HostStats,
     lanes::Lanes,
-    own_thread::{Ended, FORWARDED, House, Inbox, Moved},
+    own_thread::{Ended, FORWARDED, Inbox, Moved, SessionThreads},
     shard::{self, Admission, Router, Shard},
     slot::{Slot, Standing, caught},
     table::SessionTable,
@@ -38,12 +38,12 @@ use crate::{
     watchdog::{Notify, Watch},
 };
 
-/// How long sessions are given to say goodbye after a stop.
+/// Grace period for sessions to close after a stop.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// What who comes too many is told where no code is set.
+/// Close reason of sessions beyond the limit where no code is set.
 const UNWANTED: u32 = 1;
-/// What peers and apps are told after a stop.
+/// Close reason for peers and apps after a stop.
 pub(crate) const STOPPED: &str = "the server stops";
 
 /// Where to listen, and how.
@@ -56,11 +56,11 @@ pub struct Options {
     /// The most sessions at a time whose handshake is not finished.
     pub max_half_open: usize,
     /// The code with which sessions are closed that there is no room for, and all when the listener
-    /// stops. Without one, who comes too many is not answered, and stopping closes with 0.
+    /// stops. Without one, peers beyond the limit are not answered, and stopping closes with 0.
     pub busy: Option<u32>,
     /// How the socket is set up.
     pub buffers: Buffers,
-    /// Hears of shards that do not turn.
+    /// Called with notices of stalled shards.
     pub notify: Option<Notify>,
     /// Sessions that have finished their handshake get threads of their own; else all stay on the
     /// listener's, where what one waits for holds up the others.
@@ -97,7 +97,7 @@ impl Store for Full {
     }
 
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
-        Err(StoreError("the server has no room".into()))
+        Err(StoreError("the server is full".into()))
     }
 }
 
@@ -197,16 +197,16 @@ impl Listener {
     pub fn local_addr(&self) -> Result<SocketAddr, ShardError> {
         self.socket
             .local_addr()
-            .map_err(|e| ShardError::System("cannot tell the local address", e))
+            .map_err(|e| ShardError::System("cannot determine the local address", e))
     }
 
-    /// Serves peers until `stop` is set, then closes every session and waits a little for them to say
+    /// Serves peers until `stop` is set, then closes every session and waits briefly for them to send
     /// goodbye. Blocks the calling thread, which becomes the shard on which handshakes are; sessions
     /// that have finished theirs get threads of their own.
     pub fn run(self, stop: &Stop) -> Result<ListenerStats, ShardError> {
         let mut router = self.router;
         let at = self.socket.local_addr();
-        let listen = at.map_err(|e| ShardError::System("cannot tell the local address", e))?;
+        let listen = at.map_err(|e| ShardError::System("cannot determine the local address", e))?;
         let (watch, pulse) = (Watch::default(), Arc::default());
         watch.add("the listener".into(), &pulse);
         let stalls = Arc::new(AtomicU64::new(0));
@@ -215,7 +215,7 @@ impl Listener {
             .map_err(|e| ShardError::System("cannot start a thread", e))?;
         let (ended, reports) = mpsc::channel();
         let (inbox, forwarded) = Inbox::new(self.waker.clone());
-        let house = House {
+        let threads = SessionThreads {
             listen,
             buffers: self.buffers,
             stop: stop.clone(),
@@ -236,7 +236,7 @@ impl Listener {
             for mut message in forwarded.try_iter().take(FORWARDED) {
                 shard.give(&mut router, &mut message.message());
             }
-            router.move_out(&mut shard, &house);
+            router.move_out(&mut shard, &threads);
             for Ended { entry, host } in reports.try_iter() {
                 match (&mut elsewhere, host) {
                     (Some(total), Some(host)) => total.add(&host),
@@ -248,12 +248,12 @@ impl Listener {
                 router.closing = true;
                 // The threads of sessions have their own grace within this.
                 until = Some(shard.now() + GRACE + GRACE / 4);
-                shard.table.close_all(shard.now(), house.code, STOPPED);
+                shard.table.close_all(shard.now(), threads.code, STOPPED);
             }
             let over = until.is_some_and(|at| at <= shard.now());
             if over {
                 let reason = CloseReason::Local {
-                    code: house.code,
+                    code: threads.code,
                     text: STOPPED.into(),
                 };
                 shard.abandon(&mut router, &reason);
@@ -406,13 +406,13 @@ impl Acceptor {
     }
 
     /// Sessions that have been admitted get threads of their own.
-    fn move_out(&mut self, shard: &mut Shard<Box<dyn App>>, house: &House) {
+    fn move_out(&mut self, shard: &mut Shard<Box<dyn App>>, threads: &SessionThreads) {
         for (id, waker) in std::mem::take(&mut self.to_move) {
             let slot = shard.table.by_id(id);
             let Some(entry) = slot.and_then(|slot| shard.table.remove(slot)) else {
                 continue;
             };
-            match house.take_in(entry, waker) {
+            match threads.take_in(entry, waker) {
                 Ok(moved) => {
                     self.moved.insert(id, moved);
                 }
@@ -477,7 +477,7 @@ impl Router<Box<dyn App>> for Acceptor {
         match self.protocol.route(message.first()) {
             Route::Known(id) => match table.by_id(id) {
                 Some(slot) => Admission::Slot(slot),
-                // An id that nobody has: the protocol may answer, for instance with a reset.
+                // An unknown id: the protocol may answer, for instance with a reset.
                 None => self.welcome(table, now, message, reply),
             },
             Route::Peer => match table.by_peer(message.from) {

@@ -1,6 +1,6 @@
-//! What does a shard do in a turn? It receives what is there, in place; tells sessions whose time has
-//! come; serves the ready ones, a few batches each, in turn; and sleeps until the socket or the
-//! first deadline calls. One clock read per turn and per batch sent.
+//! What does a shard do in a turn? It receives datagrams, in place; notifies sessions whose deadline has
+//! passed; serves the ready ones, a few batches each, in turn; and sleeps until the socket or the first
+//! deadline calls. One clock read per turn and per batch sent.
 //!
 //! Invariants: no allocation, lock or virtual call per datagram; receiving and sending are both
 //! bounded, so neither starves the other; a batch the socket did not take is kept and nothing else
@@ -40,17 +40,17 @@ const RECEIVES: usize = 8;
 /// The most bytes of one receive call.
 const RECEIVE: u64 = 512 << 10;
 /// How often a full app is given something all the same, so that a peer is not taken for dead.
-const LOOK: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Batches sent in one turn: about 1 MiB.
 const SENDS: usize = 16;
 /// Batches one session sends before the next one's turn comes.
 const SHARE: usize = 4;
-/// Bytes received in one turn that mean bulk data: more is coming, and the next look can wait.
+/// Bytes received in one turn that mean bulk data: more will follow, and the next poll can wait.
 const BULK: usize = 32 << 10;
-/// How long it waits. A sleep costs as much as receiving a whole train, so one look per train would
-/// double the cost of receiving; the socket's buffer holds far more than comes in this time.
+/// How long it waits. A sleep costs as much as receiving a whole train, so one poll per train would
+/// double the cost of receiving; the socket's buffer is far larger than what arrives in this time.
 const REST: Duration = Duration::from_micros(250);
-/// How long to wait with a batch that did not leave although the socket was said to be writable.
+/// How long to wait with a batch that was not sent although the socket was reported writable.
 const RETRY: Duration = Duration::from_micros(100);
 
 /// Batches in a row to another address after which a connected socket is connected to that one.
@@ -81,7 +81,7 @@ pub(crate) trait Router<A> {
         None
     }
 
-    /// The handshake of `entry` is finished; its app has not heard of it yet.
+    /// The handshake of `entry` is finished; its app has not been notified yet.
     fn connected(&mut self, entry: &mut Slot<A>);
 
     /// A session is over and its last datagrams have left.
@@ -136,9 +136,9 @@ pub(crate) struct Shard<A> {
     now: Instant,
     /// The socket may be readable.
     readable: bool,
-    /// The app has no room: the socket is not looked at before, unless the app is woken.
+    /// The app has no space: the socket is not polled before, unless the app is woken.
     full_until: Option<Instant>,
-    /// Bulk data arrives: the socket is not looked at before.
+    /// Bulk data arrives: the socket is not polled before.
     rest_until: Option<Instant>,
     awake_since: Instant,
     cpu_before: Duration,
@@ -195,7 +195,7 @@ impl<A: App> Shard<A> {
         }
     }
 
-    /// One turn; the caller looks at what became of it and then calls [`Self::sleep`].
+    /// One turn; the caller evaluates its result and then calls [`Self::sleep`].
     pub(crate) fn turn<D: Router<A>>(&mut self, router: &mut D) -> Result<(), ShardError> {
         self.host.turns += 1;
         self.pulse.turn();
@@ -203,7 +203,7 @@ impl<A: App> Shard<A> {
         if self.waker.as_ref().is_some_and(Waker::take) {
             self.table.queue_all();
         }
-        // Datagrams that came before what a lane has to say are looked for after it was read.
+        // Datagrams that arrived before bytes of a lane are received after those were read.
         self.readable |= self.table.poll_lanes(self.now);
         if self.readable {
             self.receive(router)?;
@@ -234,18 +234,18 @@ impl<A: App> Shard<A> {
     }
 
     /// How often the socket may be read now. Where it is one session's, what that has no room for waits
-    /// in the socket; but now and then it is looked whether the peer is still there.
+    /// in the socket; but at intervals the peer is checked.
     fn receives<D: Router<A>>(&mut self, router: &D) -> usize {
         let fit = self.room(router).min(RECEIVES);
         if fit > 0 {
             self.full_until = None;
             return fit;
         }
-        let look = *self.full_until.get_or_insert(self.now + LOOK);
+        let look = *self.full_until.get_or_insert(self.now + CHECK_INTERVAL);
         if look > self.now {
             return 0;
         }
-        self.full_until = Some(self.now + LOOK);
+        self.full_until = Some(self.now + CHECK_INTERVAL);
         1
     }
 
@@ -255,7 +255,7 @@ impl<A: App> Shard<A> {
         for _ in 0..self.receives(router) {
             match self.socket.receive(&mut self.inbox) {
                 ReceiveOutcome::Some { more } => {
-                    // Placing what came before may have taken long: what is stamped too early looks
+                    // Placing earlier data may have taken long: what is stamped too early looks
                     // like a path that is shorter than it is.
                     self.now = clock::now();
                     let stamp = clock::stamp();
@@ -301,7 +301,7 @@ impl<A: App> Shard<A> {
         received
     }
 
-    /// Gives a message that came another way.
+    /// Passes on a message received on another socket.
     pub(crate) fn give<D: Router<A>>(&mut self, router: &mut D, message: &mut Incoming<'_>) {
         let mut at = Desk {
             table: &mut self.table,
@@ -373,7 +373,7 @@ impl<A: App> Shard<A> {
         share
     }
 
-    /// Sends the last word of a session that panicked, unless a batch is in the way.
+    /// Sends the close of a session that panicked, unless a batch is pending.
     fn send_close(&mut self, slot: usize) {
         if self.parked.is_none()
             && let Some(entry) = self.table.get(slot)
@@ -462,7 +462,7 @@ impl<A: App> Shard<A> {
     pub(crate) fn sleep(&mut self, until: Option<Instant>) -> Result<(), ShardError> {
         let full = self.full_until.is_some_and(|at| at > self.now);
         if (self.readable && !full) || (self.table.is_ready() && self.parked.is_none()) {
-            // The socket is asked again in the next turn, without being waited for.
+            // The socket is polled again in the next turn, without waiting.
             self.readable = true;
             return Ok(());
         }
@@ -550,7 +550,7 @@ impl<A: App> Desk<'_, A> {
                     segment: self.reply.len().max(1),
                     bytes: self.reply,
                 };
-                // Whoever asked asks again; the socket counts what did not leave.
+                // The client repeats its request; the socket counts what was not sent.
                 let _lost = self.socket.send(&answer);
             }
             Admission::Drop => {}
@@ -558,7 +558,7 @@ impl<A: App> Desk<'_, A> {
     }
 }
 
-/// What an earlier datagram met on its way, as ICMP tells, which anybody can forge: all but what a
+/// Errors of an earlier datagram, reported by ICMP, which can be forged: all but what a
 /// program's own fault would be.
 fn is_transient(error: &io::Error) -> bool {
     let fatal = [Errno::BADF, Errno::NOTSOCK, Errno::FAULT, Errno::INVAL];
@@ -580,7 +580,7 @@ fn fill(mut bytes: &mut [u8]) {
             Ok(n) => bytes = &mut bytes[n..],
             Err(Errno::INTR) => {}
             // Without it nothing that is to be secret can be drawn. Kernels since 3.17 have it.
-            Err(error) => panic!("the kernel gives no random numbers: {error}"),
+            Err(error) => panic!("no random numbers from the kernel: {error}"),
         }
     }
 }
@@ -590,7 +590,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_icmp_tells_is_no_reason_to_stop() {
+    fn icmp_errors_are_no_reason_to_stop() {
         // What Linux makes of ICMP and ICMPv6 errors (icmp_err_convert, icmpv6_err_convert).
         for errno in [
             Errno::NETUNREACH,

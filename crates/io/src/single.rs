@@ -1,5 +1,5 @@
 //! What is a shard with one session? What its socket receives is that session's, unless it is addressed
-//! to another one of the same peer, for which the listener is asked.
+//! to another one of the same peer, which is forwarded to the listener.
 
 use farhaul_core::{app::App, protocol::CloseReason, time::Instant};
 use farhaul_udp::Incoming;

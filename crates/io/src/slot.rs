@@ -1,7 +1,8 @@
-//! Who is one session to its shard? A [`Slot`]: the session, its app and what the shard keeps for them.
+//! What does a shard keep for one session? A [`Slot`]: the session, its app and what the shard keeps for
+//! them.
 //!
 //! Invariant: a panic in a session or its app is the fault of that entry alone: it is caught where the
-//! entry was called, the entry is called no more but to tell its app, and its shard goes on.
+//! entry was called, the entry is no longer called except to notify its app, and its shard continues.
 
 use std::{
     any::Any,
@@ -21,9 +22,9 @@ use farhaul_core::{
 
 use crate::{lanes::Lanes, waker::Waker};
 
-/// What the peer of a session that panicked is told.
+/// Close reason sent to the peer of a session that panicked.
 const INTERNAL: u32 = 1;
-/// Runs `work`; a panic in it is returned as words.
+/// Runs `work`; a panic in it is returned as text.
 pub(crate) fn caught<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| words(&*payload))
 }
@@ -33,7 +34,7 @@ fn words(payload: &(dyn Any + Send)) -> String {
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a panic without words").to_owned()
+    text.unwrap_or("a panic without a message").to_owned()
 }
 
 /// What a session is to its listener.
@@ -43,7 +44,7 @@ pub(crate) enum Standing {
     HalfOpen,
     /// One of those of which there may be so many.
     Admitted,
-    /// Came too many and is told so.
+    /// Beyond the limit of sessions, and closed with that reason.
     TurnedAway,
 }
 
@@ -55,23 +56,23 @@ pub(crate) struct Slot<A> {
     pub(crate) rng: Rng,
     /// The local address to which the peer writes, where the socket has several.
     pub(crate) local: Option<IpAddr>,
-    /// Where its first datagram came from; the peer itself, for a client.
+    /// Source of its first datagram; the peer itself, for a client.
     pub(crate) from: SocketAddr,
     pub(crate) standing: Standing,
     /// Of its app, until it moves to a thread of its own.
     pub(crate) waker: Option<Waker>,
     /// Something has been received.
-    pub(crate) heard: bool,
-    /// Why it ended, once it has said so.
+    pub(crate) received: bool,
+    /// Why it ended, once it has reported that.
     pub(crate) reason: Option<CloseReason>,
     /// Its control lane.
     pub(crate) lane: Option<usize>,
-    /// Where its peer is, if its protocol's packets do not say whose they are.
+    /// Its peer's address, if its protocol's packets carry no session id.
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) queued: bool,
     /// The deadline that brought it into the queue.
     pub(crate) fired: Option<Instant>,
-    /// It panicked: what was said.
+    /// It panicked: the message.
     fault: Option<String>,
 }
 
@@ -91,7 +92,7 @@ impl<A: App> Slot<A> {
             app,
             rng,
             local: None,
-            heard: false,
+            received: false,
             reason: None,
             lane: None,
             peer: None,
@@ -115,7 +116,7 @@ impl<A: App> Slot<A> {
         }
     }
 
-    /// After a panic: the session is asked for a last word, once, for the fault may be its app's.
+    /// After a panic: the session is polled once for a close, since the fault may be its app's.
     pub(crate) fn poll_close(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
         let fault = self.fault.take()?;
         let transmit = self.guard(|entry| {
@@ -132,7 +133,7 @@ impl<A: App> Slot<A> {
         self.fault.is_some()
     }
 
-    /// The session's counters, as far as it can be asked.
+    /// The session's counters, if it can still be called.
     pub(crate) fn stats(&mut self) -> Stats {
         self.guard(|entry| entry.session.stats())
             .unwrap_or_default()
@@ -149,7 +150,7 @@ impl<A: App> Slot<A> {
     }
 
     pub(crate) fn receive(&mut self, now: Instant, batch: Received<'_>) {
-        self.heard = true;
+        self.received = true;
         self.guard(|entry| {
             let (session, mut turn) = entry.turn(now);
             session.handle_datagrams(&mut turn, batch);
@@ -216,7 +217,7 @@ impl<A: App> Slot<A> {
             .unwrap_or(true)
     }
 
-    /// Makes sure that the app has been told why the session is over.
+    /// Makes sure that the app has been notified of the end of the session.
     pub(crate) fn conclude(&mut self, now: Instant, otherwise: CloseReason) -> CloseReason {
         self.deliver_events(now, |_| {});
         let fault = self.fault.take();
@@ -235,13 +236,13 @@ impl<A: App> Slot<A> {
         reason
     }
 
-    /// The session hears what came on its lane.
+    /// Passes bytes received on its lane to the session.
     pub(crate) fn listen(&mut self, now: Instant, index: usize, lanes: &mut Lanes) {
-        let (heard, over) = lanes.take_heard(index);
-        if !heard.is_empty() {
-            self.control(now, Control::Bytes(&heard));
+        let (bytes, over) = lanes.take_received(index);
+        if !bytes.is_empty() {
+            self.control(now, Control::Bytes(&bytes));
         }
-        lanes.give_back(index, heard);
+        lanes.give_back(index, bytes);
         if let Some(why) = over {
             self.hang_up(now, index, &why, lanes);
         }

@@ -1,4 +1,4 @@
-//! Who sits on this socket? Sessions with their apps, found by id, ordered by deadline, and served
+//! Which sessions use this socket? Sessions with their apps, found by id, ordered by deadline, and served
 //! in the order in which they became ready.
 //!
 //! Invariants: a slot is in `ready` at most once, exactly when its entry says `queued`; a queued entry
@@ -143,13 +143,13 @@ impl<A: App> SessionTable<A> {
         }
     }
 
-    /// Looks at the lanes; whether there is something to tell.
+    /// Polls the lanes; whether there are events.
     pub(crate) fn poll_lanes(&mut self, now: Instant) -> bool {
         self.lanes.as_mut().is_some_and(|lanes| lanes.poll(now))
     }
 
-    /// Tells sessions what happened on their lanes, and queues them; not yet if there are `datagrams`
-    /// that may have come before it.
+    /// Passes events of lanes to their sessions, and queues them; not yet if there are `datagrams` that may
+    /// have arrived before.
     pub(crate) fn attend(&mut self, now: Instant, datagrams: bool) {
         if self
             .lanes
@@ -183,7 +183,7 @@ impl<A: App> SessionTable<A> {
         self.lanes = Some(lanes);
     }
 
-    /// Lets the session say on its lane what it has to.
+    /// Lets the session write to its lane.
     pub(crate) fn pump(&mut self, slot: usize, now: Instant) {
         if let Some(lanes) = &mut self.lanes
             && let Some(Some(entry)) = self.slots.get_mut(slot)
@@ -208,7 +208,7 @@ impl<A: App> SessionTable<A> {
         Some(slot)
     }
 
-    /// Tells every session whose deadline has passed, and queues it.
+    /// Notifies every session whose deadline has passed, and queues it.
     pub(crate) fn expire(&mut self, now: Instant) {
         while let Some(slot) = self.deadlines.due(now) {
             self.deadlines.set(slot, None);

@@ -90,7 +90,7 @@ struct Inner {
     set: AtomicBool,
 }
 
-/// Asks shards to end, once and for all. Any number of shards may watch one, and setting it takes
+/// Requests shards to end, permanently. Any number of shards may watch one, and setting it takes
 /// no lock, so a signal handler may do it.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<Inner>);

@@ -1,6 +1,6 @@
-//! Does every shard still turn? A shard writes down each turn and whether it sleeps; one thread looks at
-//! all of them once a second and tells of those that are awake and have not turned for some time,
-//! because a system call does not return (a hung file system) or a loop does not end.
+//! Does every shard make progress? A shard records each turn and whether it sleeps; one thread checks all of
+//! them once a second and reports those that are awake and have not completed a turn for some time, because a
+//! system call does not return (a hung file system) or a loop does not end.
 
 use std::{
     fmt,
@@ -13,10 +13,10 @@ use std::{
     time::Duration,
 };
 
-/// Between looks.
-const PAUSE: Duration = Duration::from_secs(1);
-/// Looks at the same turn after which it is told.
-const PATIENCE: u32 = 5;
+/// Interval of checks.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Checks within the same turn after which it is reported.
+const STALL_CHECKS: u32 = 5;
 
 /// What a shard writes down.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl fmt::Display for Notice {
         match self {
             Self::Stalled(who, since) => write!(
                 f,
-                "{who} has not responded for {} s: a file system that does not answer, or a fault of farhaul; others are not affected",
+                "{who} has not responded for {} s: a file system that does not respond, or a bug of farhaul; others are not affected",
                 since.as_secs()
             ),
             Self::Resumed(who) => write!(f, "{who} responds again"),
@@ -67,18 +67,18 @@ struct Watched {
 }
 
 impl Watched {
-    /// What a look at it finds; an error if it is gone.
+    /// Result of a check; an error if the shard has ended.
     fn check(&mut self) -> Result<Option<Notice>, ()> {
         let pulse = self.pulse.upgrade().ok_or(())?;
         let turns = pulse.turns.load(Relaxed);
         if turns != self.seen || pulse.asleep.load(Relaxed) {
-            let reported = self.checks >= PATIENCE;
+            let reported = self.checks >= STALL_CHECKS;
             (self.seen, self.checks) = (turns, 0);
             return Ok(reported.then(|| Notice::Resumed(self.name.clone())));
         }
         self.checks = self.checks.saturating_add(1);
-        let stalled = self.checks == PATIENCE;
-        Ok(stalled.then(|| Notice::Stalled(self.name.clone(), PAUSE * PATIENCE)))
+        let stalled = self.checks == STALL_CHECKS;
+        Ok(stalled.then(|| Notice::Stalled(self.name.clone(), CHECK_INTERVAL * STALL_CHECKS)))
     }
 }
 
@@ -113,7 +113,7 @@ impl Watch {
         notices
     }
 
-    /// Looks until the returned sender is dropped.
+    /// Checks until the returned sender is dropped.
     pub(crate) fn start(
         &self,
         notify: Option<Notify>,
@@ -124,7 +124,7 @@ impl Watch {
         thread::Builder::new()
             .name("watchdog".into())
             .spawn(move || {
-                while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+                while ended.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                     for notice in watch.check() {
                         stalls.fetch_add(u64::from(matches!(notice, Notice::Stalled(..))), Relaxed);
                         if let Some(notify) = notify {
@@ -137,7 +137,7 @@ impl Watch {
     }
 }
 
-/// Hears what the watchdog notices, on its thread.
+/// Called with notices of the watchdog, on its thread.
 pub type Notify = fn(&Notice);
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_awake_and_does_not_turn_is_told_once_and_when_it_turns_again() {
+    fn a_stalled_shard_is_reported_once_and_when_it_resumes() {
         let (watch, busy, asleep) = (Watch::default(), Arc::default(), Arc::new(Pulse::default()));
         watch.add("busy".into(), &busy);
         watch.add("asleep".into(), &asleep);
@@ -153,8 +153,8 @@ mod tests {
         let checks = |n: u32| (0..n).flat_map(|_| watch.check()).collect::<Vec<_>>();
         busy.turn();
         assert_eq!(checks(1), []);
-        assert_eq!(checks(PATIENCE - 1), []);
-        let stalled = Notice::Stalled("busy".into(), PAUSE * PATIENCE);
+        assert_eq!(checks(STALL_CHECKS - 1), []);
+        let stalled = Notice::Stalled("busy".into(), CHECK_INTERVAL * STALL_CHECKS);
         assert_eq!(checks(100), [stalled]);
         busy.turn();
         assert_eq!(checks(3), [Notice::Resumed("busy".into())]);

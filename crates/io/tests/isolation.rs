@@ -35,7 +35,7 @@ const SHAPE: Shape = Shape {
     rate: Rate::UNLIMITED,
     quantum: 60_000,
     window: 64,
-    patient: false,
+    ignores_port_unreachable: false,
 };
 
 /// Where a panic is.
@@ -221,7 +221,7 @@ fn a_panic_in_a_client_is_its_result() {
         app.ended = Some(tell);
         let reason = send(far.addr, app);
         assert!(matches!(&reason, CloseReason::Internal(text) if text.contains("as asked")));
-        assert_eq!(ended.recv().unwrap(), (at, reason), "the app was told");
+        assert_eq!(ended.recv().unwrap(), (at, reason), "the app was notified");
         far.stop();
     }
 }
@@ -370,7 +370,9 @@ impl Store for Narrow {
     fn place(&mut self, extents: &[Extent], _: &[u8]) -> Result<(), StoreError> {
         let len: u64 = extents.iter().map(|e| u64::from(e.len)).sum();
         let room = self.room.load(Relaxed);
-        let left = room.checked_sub(len).ok_or(StoreError("no room".into()))?;
+        let left = room
+            .checked_sub(len)
+            .ok_or(StoreError("the server is full".into()))?;
         self.room.fetch_sub(room - left, Relaxed);
         self.most.fetch_max(ROOM - left.min(ROOM), Relaxed);
         self.had.fetch_add(len, Relaxed);

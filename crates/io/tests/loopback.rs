@@ -36,7 +36,7 @@ const SHAPE: Shape = Shape {
     rate: Rate::UNLIMITED,
     quantum: 60_000,
     window: 64,
-    patient: false,
+    ignores_port_unreachable: false,
 };
 
 /// The byte at `offset` of every object.
@@ -309,12 +309,12 @@ fn a_paced_sender_sleeps_between_batches() {
 }
 
 /// Wants to be polled at a time long gone; closes after a number of polls.
-struct Impatient {
+struct SlowStore {
     polls: u32,
     inner: Hollow,
 }
 
-impl Store for Impatient {
+impl Store for SlowStore {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
         self.inner.fill(extents, batch)
     }
@@ -324,7 +324,7 @@ impl Store for Impatient {
     }
 }
 
-impl App for Impatient {
+impl App for SlowStore {
     fn on_event(&mut self, _: Instant, _: Event, _: &mut dyn Session) {}
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
@@ -343,7 +343,7 @@ impl App for Impatient {
 fn a_deadline_left_in_the_past_does_not_make_the_shard_spin() {
     let far = Far::start("127.0.0.1:0", Buffers::default(), 0, 1);
     let options = client::Options::new(far.addr);
-    let app = Impatient {
+    let app = SlowStore {
         polls: 0,
         inner: Hollow,
     };
@@ -385,7 +385,7 @@ impl App for Restless {
         if session.stats().timeouts >= 3 {
             session.close(now, 0, "done");
         } else if self.polls == 100_000 {
-            session.close(now, 1, "never told the time");
+            session.close(now, 1, "never given the time");
         }
     }
 }
@@ -409,7 +409,7 @@ fn a_session_that_never_stops_sending_has_deadlines_too() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_although_sessions_share_it() {
+fn a_port_in_use_is_reported_although_sessions_share_it() {
     let far = Far::start("127.0.0.1:0", Buffers::default(), 0, 4);
     let factory = |_, _: &Waker| -> Box<dyn App> { unreachable!("nobody comes") };
     let second = server::Listener::bind(far.addr, Box::new(Blast(SHAPE)), factory);
@@ -467,7 +467,7 @@ fn a_batch_that_did_not_leave_waits_until_it_can() {
 }
 
 #[test]
-fn nobody_there_is_noticed() {
+fn a_missing_peer_is_detected() {
     let free = UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = free.local_addr().unwrap();
     drop(free);
@@ -509,7 +509,7 @@ impl App for Early {
 }
 
 #[test]
-fn a_peer_that_starts_later_is_waited_for_if_the_session_says_so() {
+fn a_peer_that_starts_later_is_waited_for_if_the_session_requests_it() {
     let free = UdpSocket::bind("127.0.0.1:0").unwrap();
     let to = free.local_addr().unwrap();
     drop(free);
@@ -523,7 +523,7 @@ fn a_peer_that_starts_later_is_waited_for_if_the_session_says_so() {
     };
     let (options, waker) = (client::Options::new(to), Waker::new().unwrap());
     let shape = Shape {
-        patient: true,
+        ignores_port_unreachable: true,
         ..SHAPE
     };
     let near = client::run(&options, Box::new(Blast(shape)), app, &waker).unwrap();
@@ -590,7 +590,7 @@ impl App for Idler {
 }
 
 #[test]
-fn wakes_and_stops_reach_an_idle_client_and_a_stopped_listener_says_goodbye() {
+fn wakes_and_stops_reach_an_idle_client_and_a_stopped_listener_sends_a_close() {
     for how in ["waker", "stop", "listener"] {
         let far = Far::start("127.0.0.1:0", Buffers::default(), 0, 4);
         let (asked, stop) = (Arc::default(), Stop::new().unwrap());

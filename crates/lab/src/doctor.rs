@@ -29,7 +29,7 @@ pub enum Grade {
     Bad,
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
     /// What.
@@ -61,7 +61,7 @@ impl Finding {
     }
 }
 
-/// Looks at everything that can be looked at without a peer.
+/// Runs all checks that need no peer.
 pub fn examine(host: &Host) -> Vec<Finding> {
     let mut findings = vec![build(host), sealing(), cores(host), clock_cost(host)];
     findings.extend(buffers());
@@ -184,7 +184,7 @@ fn buffers() -> Vec<Finding> {
     ]
 }
 
-/// Sends a marked train of datagrams over loopback and looks at how it arrives.
+/// Sends a marked train of datagrams over loopback and checks how it arrives.
 fn offloads() -> Vec<Finding> {
     const SEGMENT: usize = 1_000;
     const SEGMENTS: usize = 8;
@@ -200,7 +200,7 @@ fn offloads() -> Vec<Finding> {
         });
         let mut inbox = Inbox::new();
         let (mut longest, mut ecn, mut heard) = (0, Ecn::NotEct, 0);
-        // Loopback delivers within the send call, so that what is not there now will not come.
+        // Loopback delivers within the send call, so that what is missing now will not arrive.
         while heard < bytes.len() {
             if !matches!(to.receive(&mut inbox), ReceiveOutcome::Some { .. }) {
                 break;
@@ -324,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_looked_at_and_nothing_breaks() {
+    fn everything_is_checked_and_nothing_breaks() {
         let findings = examine(&Host::read());
         let names: Vec<_> = findings.iter().map(|f| f.name).collect();
         for expected in [

@@ -1,6 +1,6 @@
 //! How does a real program do on a path that is not there? A [`EmulatedRun`] is an emulated network with
 //! this very program at both ends: each run starts a server on the far host and a client on the
-//! near one, as separate processes, and reads what the client says.
+//! near one, as separate processes, and reads the client's output.
 
 mod relayed;
 
@@ -38,12 +38,12 @@ pub enum EmulatedRunError {
     /// A program could not be started or read.
     #[error("{0}: {1}")]
     Start(String, io::Error),
-    /// A program failed; what it said.
+    /// A program failed; its output.
     #[error("{command} failed: {said}")]
     Failed {
         /// Its words.
         command: String,
-        /// The last of what it said.
+        /// The last lines of its output.
         said: String,
         /// Its exit code, if it had one.
         code: Option<i32>,
@@ -52,7 +52,7 @@ pub enum EmulatedRunError {
     #[error("only our own protocols can cross a relay, and two hosts cannot be built here")]
     NoHosts,
     /// A program's answer was not understood.
-    #[error("{0} said something else than expected: {1}")]
+    #[error("{0} printed something unexpected: {1}")]
     Word(String, String),
 }
 
@@ -102,7 +102,7 @@ pub fn network(cell: Cell, rate: Rate, seed: u64) -> WanConfig {
 pub struct EmulatedRun {
     ground: Ground,
     program: PathBuf,
-    /// Where the programs keep their keys, so that nobody's own are touched.
+    /// Where the programs keep their keys, so that the user's own are not touched.
     config: TempDir,
     /// Clients run where the servers do.
     together: bool,
@@ -146,7 +146,7 @@ impl EmulatedRun {
         self
     }
 
-    /// Takes the network down and says how it went.
+    /// Removes the network and returns its report.
     pub fn finish(self) -> Result<WanReport, EmulatedRunError> {
         match self.ground {
             Ground::Hosts(wan) => Ok(wan.finish()?),

@@ -1,4 +1,4 @@
-//! Which machine is this? The facts without which a figure means little, read from where Linux tells
+//! Which machine is this? The properties needed to interpret figures, read from where Linux reports
 //! them; what cannot be read is left out.
 
 use std::{fmt, fs, thread};
@@ -29,7 +29,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Looks at this machine.
+    /// Reads the properties of this machine.
     pub fn read() -> Self {
         Self {
             farhaul: env!("CARGO_PKG_VERSION"),
@@ -46,7 +46,7 @@ impl Host {
         }
     }
 
-    /// A word for folders: cores and processor, `2x-amd-epyc`.
+    /// A name for folders: cores and processor, `2x-amd-epyc`.
     pub fn slug(&self) -> String {
         let name = self.processor.as_deref().unwrap_or("unknown");
         let words = name
@@ -96,7 +96,7 @@ fn field(path: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_string())
 }
 
-/// Frequency of the processors, MHz: the mean of what each says.
+/// Frequency of the processors, MHz: the mean of all.
 pub fn processor_mhz() -> Option<f64> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let each = text.lines().filter(|l| l.starts_with("cpu MHz"));
@@ -105,11 +105,11 @@ pub fn processor_mhz() -> Option<f64> {
     (count > 0.0).then(|| sum / count)
 }
 
-/// Ticks per second of the times that the kernel tells in `/proc`: the same on every Linux on x86 and ARM.
+/// Ticks per second of the times that the kernel reports in `/proc`: the same on every Linux on x86 and ARM.
 const USER_HZ: f64 = 100.0;
 
 /// Processor time of the whole machine since it started, s: every process, and what the kernel did in
-/// nobody's name. Only differences mean something, and only on a machine that does nothing else.
+/// no process. Only differences are meaningful, and only on an otherwise idle machine.
 pub fn busy_seconds() -> Option<f64> {
     let uptime = line("/proc/uptime")?;
     let uptime = uptime.split_whitespace().next()?.parse().ok()?;

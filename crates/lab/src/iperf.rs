@@ -45,7 +45,7 @@ pub fn read(json: &str, cc: &str) -> Result<Report, String> {
     })
 }
 
-/// The receiver's parts of the run if it told them (`--get-server-output`), else the sender's.
+/// The receiver's parts of the run if it sent them (`--get-server-output`), else the sender's.
 fn intervals(root: &Value) -> Vec<Interval> {
     let reported = &root["server_output_json"]["intervals"];
     let own = &root["intervals"];

@@ -13,7 +13,7 @@
 //! - [`fairness`]: every law among itself, against others, and when the path breaks
 //! - [`utcp`]: TCP over our datagrams beside the kernel's
 //! - [`stopwatch`]: the time spent inside a law
-//! - [`nearest`]: the name somebody probably meant
+//! - [`nearest`]: the nearest valid name
 
 pub mod bench;
 pub mod doctor;

@@ -1,5 +1,5 @@
 //! How are many simulations run at once? Workers take one question after the other; the answers are
-//! handed over on the caller's thread, in the order in which they come.
+//! passed on on the caller's thread, in the order of completion.
 
 use std::{
     io,
@@ -23,7 +23,7 @@ pub(crate) fn answer<Q: Sync, A: Send>(
     thread::scope(|scope| {
         for _ in 0..jobs.clamp(1, questions.len().max(1)) {
             let send = send.clone();
-            // Once nobody listens any more, no further question is taken.
+            // Once the receiver is closed, no further job is started.
             scope.spawn(move || {
                 while let Some(question) = questions.get(next.fetch_add(1, Ordering::Relaxed))
                     && send.send(answer(question)).is_ok()

@@ -31,17 +31,17 @@ use crate::{nearest, stopwatch::Stopwatch};
 /// Who ends are where nobody looks.
 const SIMULATED_SEED: [u8; 32] = [7; 32];
 
-/// Stands for the law of protocols that have a rate instead.
+/// The law of protocols that have a rate instead.
 pub const NO_LAW: &str = "none";
 
 /// How an endpoint is to be made.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Congestion law with its parameters, as `cubic:beta=0.8`; the protocol's own if not said.
+    /// Congestion law with its parameters, as `cubic:beta=0.8`; the protocol's own by default.
     pub law: Option<String>,
     /// Never send faster.
     pub max_rate: Option<Rate>,
-    /// Who this end is: an ed25519 seed or PKCS#8 document; a new identity if not said.
+    /// Identity of this end: an ed25519 seed or PKCS#8 document; a new one by default.
     pub identity: Option<Vec<u8>>,
     /// Public keys of the peers that are accepted; everybody's if empty.
     pub peers: Vec<String>,
@@ -69,7 +69,7 @@ pub enum ChoiceError {
     Unknown {
         /// As given.
         name: String,
-        /// What may have been meant.
+        /// The nearest valid name.
         nearest: Option<String>,
         /// All names.
         known: String,
@@ -89,7 +89,7 @@ fn did_you_mean(nearest: Option<&str>) -> String {
 /// A protocol that can be chosen, with its parameters.
 #[derive(Clone)]
 pub struct Entry {
-    /// What it says of itself.
+    /// Its description.
     pub descriptor: &'static Descriptor,
     /// The law it uses if none is chosen; [`NO_LAW`] if it takes none. If it is not the name of a law there is, it is the
     /// protocol's own, and no other is taken.
@@ -163,12 +163,12 @@ impl Entry {
     /// Refuses what has no meaning with this protocol, so that none has to by itself.
     fn check(&self, choice: &Choice) -> Result<(), ChoiceError> {
         if choice.stopwatch.is_some() && self.descriptor.name != "tcp" {
-            return refused("only protocol tcp can be asked how long its law takes");
+            return refused("only protocol tcp measures the time of its law");
         }
         let name = self.descriptor.name;
         if !self.descriptor.sealed && !choice.peers.is_empty() {
             return refused(format_args!(
-                "{name} is in clear and authenticates nobody: --peer-key has no meaning with it; use haul"
+                "{name} is neither encrypted nor authenticated: --peer-key has no meaning with it; use haul"
             ));
         }
         let law = choice.law.as_deref();
@@ -180,7 +180,7 @@ impl Entry {
         }
         if other && lookup(self.default_law).is_err() {
             return refused(format_args!(
-                "{name} has a law of its own and takes no other: set its parameters, as {name}:NAME=VALUE"
+                "{name} has a law of its own and accepts no other: set its parameters, as {name}:NAME=VALUE"
             ));
         }
         let law = law.and_then(|law| lookup(law).ok());
@@ -198,7 +198,7 @@ impl Entry {
 }
 
 impl End {
-    /// This end of what `server` speaks.
+    /// The client for the protocol of `server`.
     fn of<M: Machine>(self, server: Endpoint<M>) -> Box<dyn Protocol> {
         Box::new(match self {
             Self::Client => server.client_only(),
@@ -233,14 +233,14 @@ pub fn add(entry: Entry) -> Result<(), ChoiceError> {
     let name = entry.descriptor.name;
     if !is_name(name) {
         return refused(format_args!(
-            "'{name}' cannot be a protocol's name: letters, digits, '-', '_' and '.'"
+            "'{name}' is not a valid protocol name: letters, digits, '-', '_' and '.'"
         ));
     }
     if PROTOCOLS.add(entry, |known| known.descriptor.name == name) {
         return Ok(());
     }
     refused(format_args!(
-        "protocol '{name}' cannot be added: there is one of that name already"
+        "protocol '{name}' cannot be added: the name is in use"
     ))
 }
 

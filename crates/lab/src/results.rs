@@ -79,7 +79,7 @@ pub struct Run {
     pub seconds: f64,
     /// Why the figure must not be quoted, if so: the emulator was late, the run failed.
     pub invalid: Option<String>,
-    /// Everything the bench said, if it was one.
+    /// The complete output of the bench, if it was one.
     pub report: Option<Report>,
     /// The most memory that sender and receiver of a copy held, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,7 +110,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Starts, or goes on with, the folder `below/DATE-MACHINE`.
+    /// Starts, or continues, the folder `below/DATE-MACHINE`.
     pub fn open(below: &Path, date: &str, host: &Host) -> io::Result<Self> {
         let folder = below.join(format!("{date}-{}", host.slug()));
         fs::create_dir_all(&folder)?;

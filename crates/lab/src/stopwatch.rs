@@ -1,4 +1,4 @@
-//! How much of the processor does a law take? A [`Stopwatch`] stands around every call into it, as the
+//! How much of the processor does a law take? A [`Stopwatch`] wraps every call into it, as the
 //! engine makes them, and adds up. What a call that does nothing takes is measured beforehand and left out.
 
 use std::{

@@ -1,6 +1,6 @@
-//! How fast is a raw stream against a program of somebody else's? [`Blast`] sends for a while or so
-//! much, [`Sink`] takes until its peer closes; neither says anything else on the stream, as `appclient`
-//! and `appserver` of libudt. What was sent is delivered when the session says so.
+//! How fast is a raw stream with another implementation? [`Blast`] sends for a time or an amount, [`Sink`]
+//! receives until its peer closes; neither sends anything else on the stream, as `appclient` and `appserver`
+//! of libudt. What was sent is delivered when the session reports it.
 
 use std::{sync::mpsc, time::Duration};
 
@@ -38,7 +38,7 @@ pub struct Measured {
     pub repaired_bytes: u64,
 }
 
-/// What an end tells when it is over.
+/// The result of an end.
 pub type Ended = (Measured, CloseReason);
 
 /// The account of a stream.
@@ -93,7 +93,7 @@ pub struct Blast {
 }
 
 impl Blast {
-    /// Will send `bytes`, or for `lasts` if that is shorter; says on `ended` how it went.
+    /// Will send `bytes`, or for `lasts` if that is shorter; sends its result on `ended`.
     pub fn new(bytes: u64, lasts: Option<Duration>, ended: mpsc::Sender<Ended>) -> Self {
         payload::prepare();
         Self {
@@ -136,7 +136,7 @@ impl App for Blast {
                 let account = self.account.get_or_insert_with(|| Account::new(now));
                 account.reach(now, stats.data_acked);
                 let ok = matches!(reason, CloseReason::Local { code: 0, .. });
-                // Who asked may have gone.
+                // The receiver may be closed.
                 let _ = self.ended.send((account.end(ok, stats.repaired), reason));
             }
             Event::Readable => {
@@ -165,7 +165,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Says on `ended` what it took.
+    /// Sends on `ended` what it received.
     pub const fn new(ended: mpsc::Sender<Ended>) -> Self {
         Self {
             inbox: Vec::new(),
@@ -197,7 +197,7 @@ impl App for Sink {
             }
             Event::Closed(reason) => {
                 let ok = matches!(reason, CloseReason::Peer { code: 0, .. });
-                // Who asked may have gone.
+                // The receiver may be closed.
                 let _ = self.ended.send((account.end(ok, 0), reason));
             }
             Event::Connected { .. } | Event::Delivered => {}

@@ -1,9 +1,9 @@
 //! How fast is the kernel's own TCP on the same path? A blaster that needs nothing installed: it
 //! opens one connection under a named congestion law, writes as fast as it can for a time, and lets
-//! the receiver say what arrived within it. Told in the same [`Report`] as any other bench.
+//! the receiver reports what arrived within it, in the same [`Report`] as any other bench.
 //!
 //! Nothing is sealed here. Wire and feedback are read from the interfaces' byte counters, so they
-//! include IP and TCP headers and whatever else the two hosts say meanwhile.
+//! include IP and TCP headers and all other traffic of the two hosts meanwhile.
 
 use std::{
     fs,
@@ -19,9 +19,9 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use crate::bench::{Lane, Report, message::Side};
 
 const BLOCK: usize = 1 << 20;
-/// How long the receiver's word may take after the time is up.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Longest word accepted from the receiver.
+/// How long the receiver's result may take after the time is up.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest message accepted from the receiver.
 const MAX_WORD: u32 = 1 << 16;
 
 /// What stopped a blast.
@@ -37,12 +37,12 @@ pub enum TcpError {
     /// The connection broke.
     #[error("the TCP connection broke: {0}")]
     Broken(#[from] io::Error),
-    /// The receiver's word was not understood.
-    #[error("the receiver's word was not understood: {0}")]
+    /// The receiver's message is invalid.
+    #[error("the receiver's message is invalid: {0}")]
     Word(#[from] serde_json::Error),
 }
 
-/// Takes connections on `listener`, one after the other, as many as `clients` says.
+/// Accepts connections on `listener`, one after the other, `clients` in all.
 pub fn serve(listener: &TcpListener, clients: usize) -> Result<(), TcpError> {
     for _ in 0..clients {
         let (stream, _) = listener.accept()?;
@@ -51,7 +51,7 @@ pub fn serve(listener: &TcpListener, clients: usize) -> Result<(), TcpError> {
     Ok(())
 }
 
-/// Counts what arrives until the time the client named is up, tells, and drains the rest.
+/// Counts what arrives until the client's time is up, sends the result, and drains the rest.
 fn take(mut stream: TcpStream) -> Result<(), TcpError> {
     let (used, sent) = (cpu::process_time(), interface_bytes());
     let mut header = [0; 16];
@@ -94,9 +94,9 @@ fn take(mut stream: TcpStream) -> Result<(), TcpError> {
     drain(stream, &mut block)
 }
 
-/// Reads until the client has hung up, so that its last writes meet no reset before it has the word.
+/// Reads until the client has hung up, so that its last writes cause no reset before it has the result.
 fn drain(mut stream: TcpStream, block: &mut [u8]) -> Result<(), TcpError> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     loop {
         match stream.read(block) {
             Ok(0) => return Ok(()),
@@ -150,11 +150,11 @@ fn connect(to: SocketAddr, cc: &str) -> Result<TcpStream, TcpError> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_tcp_congestion(cc.as_bytes()).map_err(|_| {
         let known = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-        let known = known.map_or_else(|_| "none that it tells".into(), |k| k.trim().to_string());
+        let known = known.map_or_else(|_| "none listed".into(), |k| k.trim().to_string());
         TcpError::Law(cc.into(), known)
     })?;
     socket
-        .connect_timeout(&to.into(), PATIENCE)
+        .connect_timeout(&to.into(), TIMEOUT)
         .map_err(|e| TcpError::Connect(to, e))?;
     Ok(socket.into())
 }
@@ -177,7 +177,7 @@ fn push(stream: &mut TcpStream, end: Instant) -> Result<(), TcpError> {
 }
 
 fn word(stream: &mut TcpStream) -> Result<Side, TcpError> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let mut len = [0; 4];
     stream.read_exact(&mut len)?;
     let len = u32::from_be_bytes(len).min(MAX_WORD);

@@ -1,6 +1,6 @@
 //! What is the way to a server like? A short session that carries nothing: who answers, how far it is,
 //! how large a datagram gets through, what the sockets here can do with it. Any server of the flagship
-//! will do, since nothing is asked of the application behind it.
+//! can be used, since nothing is requested of its application.
 
 use std::{
     net::SocketAddr,
@@ -26,7 +26,7 @@ const UNHEARD: Duration = Duration::from_secs(3);
 /// No visit is longer.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Why a visit told nothing.
+/// Why a visit had no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VisitError {
@@ -110,22 +110,22 @@ struct Found {
     whole: bool,
 }
 
-/// An application that asks for nothing and leaves when the path has shown what it carries.
+/// An application without requests that closes when the path has been measured.
 struct Guest {
     found: Arc<Mutex<Option<Found>>>,
     stop: Option<Stop>,
     begin: Option<Instant>,
     /// When the datagram last grew.
     calm: Option<Instant>,
-    /// When it may be looked at again.
+    /// When it may be checked again.
     wake: Option<Instant>,
     size: u32,
     done: bool,
 }
 
 impl Guest {
-    /// How long the size must stand.
-    fn patience(stats: &Stats) -> Duration {
+    /// How long the size must be stable.
+    fn timeout(stats: &Stats) -> Duration {
         let rtt = stats.rtt_smoothed.unwrap_or_default();
         (rtt * CALM_RTTS).max(CALM)
     }
@@ -179,8 +179,8 @@ impl App for Guest {
             self.calm = Some(now);
         }
         let over = match stats.rtt_smoothed {
-            Some(_) => self.calm.unwrap_or(calm) + Self::patience(&stats),
-            // The probes' answers tell it; the handshake took a round trip or two.
+            Some(_) => self.calm.unwrap_or(calm) + Self::timeout(&stats),
+            // It is measured by the probes' answers; the handshake took a round trip or two.
             None => calm + (calm.since(begin) * CALM_RTTS).max(UNHEARD),
         };
         let over = over.min(begin + LONGEST);

@@ -76,7 +76,7 @@ fn a_run_by_time_ends_with_everything_offered_delivered() {
 }
 
 #[test]
-fn a_refusal_reaches_the_client_in_words() {
+fn a_refusal_reaches_the_client_as_text() {
     let bounds = Bounds {
         bytes: 1_000,
         ..Bounds::default()
@@ -90,7 +90,7 @@ fn a_refusal_reaches_the_client_in_words() {
 }
 
 #[test]
-fn nobody_there_is_noticed() {
+fn a_missing_peer_is_detected() {
     let closed = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is to be had");
     let to = closed.local_addr().expect("it is bound");
     drop(closed);

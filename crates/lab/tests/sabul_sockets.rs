@@ -116,7 +116,7 @@ fn strangers_at_the_control_port_do_not_keep_others_out() {
 }
 
 #[test]
-fn blocked_datagrams_are_told_from_a_peer_that_is_not_there() {
+fn blocked_datagrams_are_distinguished_from_a_missing_peer() {
     let (listener, _mute) = port();
     let to = listener.local_addr().expect("bound");
     let thread = thread::spawn(move || {

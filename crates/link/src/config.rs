@@ -1,4 +1,4 @@
-//! What can be asked of a path? Plain data, checked in one place before a path is built from it.
+//! What describes a path? Plain data, checked in one place before a path is built from it.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub struct PathConfig {
     /// Later one-way delays, in order of time. A packet has the delay in force when it leaves the
     /// bottleneck, so after a step down later packets may overtake earlier ones.
     pub delay_steps: Vec<Step<Duration>>,
-    /// Most that may stand in the bottleneck's queue.
+    /// Limit of the bottleneck's queue.
     pub queue: QueueLimit,
     /// Longest packet, in bytes with its IP header; longer ones are dropped.
     pub mtu: Option<u32>,
@@ -135,7 +135,7 @@ pub struct Window {
     pub lasts: Duration,
 }
 
-/// A router in front of the queue that tells senders what to do.
+/// A router in front of the queue that gives feedback to senders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Router {
     /// The explicit control protocol of Katabi, Handley and Rohrs (SIGCOMM 2002), for senders under the

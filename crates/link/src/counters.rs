@@ -62,9 +62,9 @@ pub struct Counters {
     pub offered: u64,
     /// Bytes offered, with their IP headers.
     pub offered_bytes: u64,
-    /// Packets that came through, copies not counted.
+    /// Packets delivered, copies not counted.
     pub passed: u64,
-    /// Bytes that came through, copies not counted.
+    /// Bytes delivered, copies not counted.
     pub passed_bytes: u64,
     /// Packets delivered twice.
     pub duplicated: u64,

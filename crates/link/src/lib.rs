@@ -1,5 +1,5 @@
 //! What does a network do to a packet? One [`Path`] models one direction: it is offered packets with
-//! the time and says, for each, when it comes out, whether it was marked, damaged, doubled, or why
+//! the time and returns, for each, when it is delivered, whether it was marked, corrupted, duplicated, or why
 //! it was dropped. It owns no clock, socket or packet, so the simulator and the emulator share it.
 //!
 //! A packet meets, in this order: MTU, policer, queue management (`CoDel` or RED), the bottleneck,

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_have_the_asked_mean_and_length() {
+    fn bursts_have_the_configured_mean_and_length() {
         let loss = Loss::bursts(0.01, 8.0);
         assert!((loss.mean() - 0.01).abs() < 1e-12);
         let (lost, bursts) = count(&loss, 4_000_000);

@@ -1,5 +1,5 @@
 //! How does a person write a path? The short forms of the command line and of scenario files; every
-//! quantity carries its unit, and a refusal says what to write.
+//! quantity carries its unit, and an error names the accepted form.
 
 use std::{str::FromStr, time::Duration};
 
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_to_write() {
+    fn refusals_name_the_correct_form() {
         let refusal = |text: &str| text.parse::<Loss>().unwrap_err().to_string();
         assert_eq!(refusal("1"), "1 what? a unit is needed: write 1%");
         assert_eq!(refusal("101%"), "'101%' is out of range: 0% to 100%");

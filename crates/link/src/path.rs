@@ -24,7 +24,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// It comes out at `at`.
+    /// It is delivered at `at`.
     Pass {
         /// When its last bit arrives.
         at: Instant,
@@ -33,7 +33,7 @@ pub enum Verdict {
         /// Whether a bit of its payload has flipped.
         corrupt: bool,
     },
-    /// It comes out at `at` and a copy at `again`.
+    /// It is delivered at `at` and a copy at `again`.
     Twice {
         /// When the first arrives.
         at: Instant,
@@ -44,7 +44,7 @@ pub enum Verdict {
         /// Whether a bit of their payload has flipped.
         corrupt: bool,
     },
-    /// It never comes out.
+    /// It is dropped.
     Drop(DropCause),
 }
 
@@ -306,7 +306,7 @@ impl Propagation {
     }
 }
 
-/// A token bucket: drops what comes faster than its rate once the burst is used up.
+/// A token bucket: drops what arrives faster than its rate once the burst is used up.
 #[derive(Clone, Debug)]
 struct TokenBucket {
     rate: u64,

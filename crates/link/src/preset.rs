@@ -1,4 +1,4 @@
-//! What does a well-known kind of path look like? Named settings, with where their numbers come from,
+//! What does a well-known kind of path look like? Named settings, with the sources of their numbers,
 //! so that people can compare results without agreeing on eight numbers first.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{
 pub struct Preset {
     /// Its name; `kachan-2013` takes `:RTT,LOSS`.
     pub name: &'static str,
-    /// What it stands for, and the source of its numbers.
+    /// What it models, and the source of its numbers.
     pub about: &'static str,
     rtt_us: u64,
     rate: Rate,

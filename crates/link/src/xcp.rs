@@ -1,5 +1,5 @@
-//! What does a router say that knows its link? An XCP router measures, over one mean rtt of the flows
-//! that cross it, the spare rate and the queue that does not drain, and shares out what they leave, or
+//! What feedback does a router give that knows its link? An XCP router measures, over one mean rtt of the
+//! flows that cross it, the spare rate and the queue that does not drain, and shares out what they leave, or
 //! take back, in the headers of the packets of the next.
 //!
 //! Efficiency and fairness are apart: the aggregate depends on rate and queue alone; gains are shared
@@ -51,7 +51,7 @@ struct Sums {
 struct Deal {
     /// A packet's part, over what it counts by.
     scale: f64,
-    /// What is left, bytes/s: flows that the last interval did not know do not add to it.
+    /// What is left, bytes/s: flows that are new since the last interval do not add to it.
     left: f64,
 }
 
@@ -92,7 +92,7 @@ impl Default for XcpRouter {
 }
 
 impl XcpRouter {
-    /// A packet of `len` bytes comes to a link of `rate`.
+    /// A packet of `len` bytes arrives at a link of `rate`.
     pub(crate) fn pass(
         &mut self,
         now: Instant,
@@ -102,7 +102,7 @@ impl XcpRouter {
         header: Option<&mut CongestionHeader>,
     ) {
         let elapsed = seconds(nanos(now.since(self.began)));
-        // An interval without a header would say nothing of the flows: it goes on until one comes.
+        // An interval without a header would not measure the flows: it continues until one is received.
         if elapsed >= self.interval && self.sums.rtts > 0.0 {
             self.end(elapsed, rate.as_f64() / 8.0);
             self.began = now;
@@ -133,7 +133,7 @@ impl XcpRouter {
         self.losses = deal(shuffled + (-aggregate).max(0.0), sums.bytes);
     }
 
-    /// Notes what a header tells and lowers its feedback to this router's.
+    /// Records the values of a header and lowers its feedback to this router's.
     fn write(&mut self, len: f64, header: &mut CongestionHeader) {
         let rtt = seconds(nanos(header.rtt)).max(LEAST_RTT);
         let share = rtt * len / bytes(header.window).max(len);

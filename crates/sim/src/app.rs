@@ -33,7 +33,7 @@ const WRITTEN: u64 = 8 << 20;
 pub(crate) struct Supply {
     /// Bytes queued so far.
     offered: u64,
-    /// Bytes to send in all; endless if not said.
+    /// Bytes to send in all; endless if not given.
     limit: Option<u64>,
     /// Bytes of a write.
     write: Option<u64>,
@@ -163,7 +163,7 @@ impl Store for Sink {
     }
 }
 
-/// Looks for the first span as long as the path's rtt in which the receiver gets nine tenths of its
+/// Finds the first span as long as the path's rtt in which the receiver gets nine tenths of its
 /// share of the link.
 #[derive(Debug)]
 pub(crate) struct Climb {

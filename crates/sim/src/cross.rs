@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_are_full_and_silences_silent() {
+    fn bursts_are_full_and_pauses_empty() {
         let bursts = Bursts {
             on: Duration::from_millis(20),
             off: Duration::from_millis(80),

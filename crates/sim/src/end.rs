@@ -30,7 +30,7 @@ pub(crate) fn address(index: u32) -> SocketAddr {
     (Ipv4Addr::new(10, 99, 0, 1), FIRST_CLIENT_PORT + flow).into()
 }
 
-/// Where cross traffic comes from and goes to: the discard port.
+/// Port of cross traffic: the discard port.
 pub(crate) fn cross_addresses(index: usize) -> (SocketAddr, SocketAddr) {
     let port = FIRST_CLIENT_PORT + u16::try_from(index % 40_000).expect("below 40,000");
     let (from, to) = (Ipv4Addr::new(10, 99, 1, 1), Ipv4Addr::new(10, 99, 1, 2));
@@ -38,7 +38,7 @@ pub(crate) fn cross_addresses(index: usize) -> (SocketAddr, SocketAddr) {
 }
 
 /// What an end made of a datagram.
-pub(crate) enum Heard {
+pub(crate) enum Outcome {
     /// The session took a turn.
     Session,
     /// A stateless answer is in the buffer.
@@ -110,32 +110,32 @@ impl End {
         now: Instant,
         batch: Received<'_>,
         reply: &mut Vec<u8>,
-    ) -> Heard {
+    ) -> Outcome {
         let first = &batch.bytes[..batch.segment.min(batch.bytes.len())];
         let route = self.protocol.route(first);
         if route == Route::Foreign {
-            return Heard::Nothing;
+            return Outcome::Nothing;
         }
         if self.session.is_none() {
             let joins = self.protocol.control_token(first);
             if self.has_lane() && (joins.is_none() || joins != self.waiting) {
-                return Heard::Nothing;
+                return Outcome::Nothing;
             }
             let from = batch.from;
             match self.protocol.accept(now, &mut self.rng, from, first, reply) {
                 Accepted::Session(id, session) => self.session = Some((id, session)),
-                Accepted::Reply => return Heard::Reply,
-                Accepted::Drop => return Heard::Nothing,
+                Accepted::Reply => return Outcome::Reply,
+                Accepted::Drop => return Outcome::Nothing,
             }
             if self.has_lane() {
                 self.control(now, Control::Opened);
             }
         }
         let Some((_, session)) = &mut self.session else {
-            return Heard::Nothing;
+            return Outcome::Nothing;
         };
         if self.closed.is_some() && session.is_closed() {
-            return Heard::Nothing;
+            return Outcome::Nothing;
         }
         self.sink.pass(now);
         let mut turn = Turn {
@@ -144,7 +144,7 @@ impl End {
             store: &mut self.sink,
         };
         session.handle_datagrams(&mut turn, batch);
-        Heard::Session
+        Outcome::Session
     }
 
     /// The protocol has a control lane.
@@ -152,18 +152,18 @@ impl End {
         self.protocol.descriptor().control_lane
     }
 
-    /// Bytes came on the control lane of an end that has no session yet: the token.
+    /// Bytes received on the control lane of an end that has no session yet: the token.
     pub(crate) fn greet(&mut self, bytes: &[u8]) {
         let said: Option<&[u8; PREAMBLE]> = bytes.try_into().ok();
         self.waiting = said.and_then(read_preamble);
     }
 
-    /// A token was said.
+    /// A token was received.
     pub(crate) const fn greeted(&self) -> bool {
         self.waiting.is_some()
     }
 
-    /// The session is told of its control lane.
+    /// The session is notified of its control lane.
     pub(crate) fn control(&mut self, now: Instant, control: Control<'_>) {
         if let Some((_, session)) = &mut self.session
             && !(self.closed.is_some() && session.is_closed())
@@ -236,20 +236,20 @@ impl End {
         self.deadline.into_iter().chain(self.wake_at).min()
     }
 
-    /// The application of this end hears its events, true if there were any, and then decides; also
+    /// The application of this end gets its events, true if there were any, and then decides; also
     /// without any if it has the turn.
     pub(crate) fn decide(
         &mut self,
         now: Instant,
         has_turn: bool,
-        mut heard: impl FnMut(&Event),
+        mut on_event: impl FnMut(&Event),
     ) -> bool {
         let (Some((_, session)), Some(app)) = (&mut self.session, &mut self.sink.app) else {
             return false;
         };
         let mut delivered = false;
         while let Some(event) = session.poll_event() {
-            heard(&event);
+            on_event(&event);
             app.on_event(now, event, session.as_mut());
             delivered = true;
         }

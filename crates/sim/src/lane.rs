@@ -1,17 +1,17 @@
 //! How does a control lane fare in virtual time? A model of a TCP connection, one stream each way, for
 //! a few KB/s of small messages:
 //!
-//! - what a session says at one instant leaves at once, in segments of at most 1,448 bytes, as packets
+//! - what a session writes at one instant is sent at once, in segments of at most 1,448 bytes, as packets
 //!   of 52 bytes more (IP, TCP with timestamps) over the links of the flow: their queues, delays and
 //!   losses are met like anybody else's;
-//! - a segment is lost if three behind it arrived before it, and leaves again when the sender has heard
+//! - a segment is lost if three after it arrived before it, and is sent again when the sender has learned
 //!   of them (the propagation of the way back later), once; else after twice the path's rtt, at least
 //!   200 ms (opening: 1 s), doubled each time;
 //! - acknowledgements are never lost and are not packets; there is no congestion window, but at most
 //!   [`ROOM`](farhaul_core::control::ROOM) bytes are under way;
 //! - bytes are handed over in order: what waits behind a hole, waits.
 //!
-//! Opening takes a round trip; the preamble follows, then what the session says.
+//! Opening takes a round trip; the preamble follows, then the session's bytes.
 
 use std::{collections::VecDeque, time::Duration};
 

@@ -1,10 +1,10 @@
 //! Discrete events in virtual time: sessions of any protocol over modelled links.
 //!
 //! [`run`] takes a [`Scenario`] and a maker of protocols, and answers with a [`SimReport`]. The same
-//! seed gives the same run, event by event; [`SimReport::trace_hash`] says so. Sessions run unsealed
+//! seed gives the same run, event by event, as [`SimReport::trace_hash`] shows. Sessions run unencrypted
 //! here: only the solid head of a datagram is carried, payload bytes are virtual. Links may be shared
 //! and chained; a host's interface is a link of its own; cross traffic does not listen. An
-//! [`Observer`] looks on without changing anything.
+//! [`Observer`] is notified without changing anything.
 //!
 //! What it does not do: a host takes no time to think, its receive buffer never overflows, and
 //! everything a session releases in one turn reaches the link at that instant.

@@ -44,7 +44,7 @@ struct Open {
     ecn: Ecn,
 }
 
-/// Where what an end sends goes.
+/// Route of the packets of an end.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     /// Index of the first link, and of the second if there is one, in [`Network::hops`].
@@ -87,7 +87,7 @@ pub(crate) struct Network<'a> {
     /// Index of the first way of a control lane.
     controls: usize,
     framing: u32,
-    /// Segments are carried with all their bytes, as somebody wants to have them.
+    /// Segments are carried with all their bytes, since they are captured.
     pub(crate) whole: bool,
     coalesce: Duration,
     /// Batches sent so far, modulo 2^32.

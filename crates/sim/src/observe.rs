@@ -1,5 +1,5 @@
-//! Who else wants to know? An [`Observer`] sees packets enter links and sessions change, as they
-//! happen; it cannot change the run. [`crate::Pcapng`] and [`crate::Qlog`] are two.
+//! How is a run observed? An [`Observer`] is notified of packets that enter links and of sessions that
+//! change, as they happen; it cannot change the run. [`crate::Pcapng`] and [`crate::Qlog`] are two.
 
 use std::net::SocketAddr;
 
@@ -55,7 +55,7 @@ pub enum Side {
     Server,
 }
 
-/// Looks on. Both calls do nothing if not said otherwise.
+/// Observes a run. Both functions do nothing by default.
 pub trait Observer {
     /// A packet was offered to a link.
     fn on_packet(&mut self, _packet: &Packet<'_>) {}

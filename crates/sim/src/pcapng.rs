@@ -1,6 +1,6 @@
 //! How does a packet analyser see a run? What enters one link, as a pcapng file (draft-ietf-opsawg-
 //! pcapng, section 4): IPv4 and UDP headers are made up, of the payload the protocol's own part is
-//! there and the object data is cut off, and a dropped packet says so in a comment.
+//! there and the object data is truncated, and a dropped packet is marked in a comment.
 //!
 //! Invariants: little-endian, one section, one interface, times in ns of virtual time.
 
@@ -150,7 +150,7 @@ fn v4(address: SocketAddr) -> io::Result<Ipv4Addr> {
         SocketAddr::V4(address) => Ok(*address.ip()),
         SocketAddr::V6(_) => Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "the simulator speaks IPv4",
+            "the simulator uses IPv4",
         )),
     }
 }

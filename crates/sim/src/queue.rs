@@ -26,7 +26,7 @@ pub(crate) enum What {
     Stop(u32),
     /// A point of the time series is due.
     Sample,
-    /// A look at the queues is due.
+    /// A sample of the queues is due.
     Look,
     /// The next packet of this cross traffic is due.
     Cross(u32),
@@ -58,7 +58,7 @@ impl PartialOrd for Entry {
     }
 }
 
-/// More lanes than this cost more to look through than the heap.
+/// More lanes than this cost more to search than the heap.
 const MAX_LANES: usize = 12;
 
 /// Pending events.

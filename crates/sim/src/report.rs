@@ -1,4 +1,4 @@
-//! What came out? Plain data, ready to be serialised: per flow, per link, and of the run itself.
+//! What are the results? Plain data, ready to be serialised: per flow, per link, and of the run itself.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -38,9 +38,9 @@ pub struct LinkReport {
     pub offered: u64,
     /// Bytes offered.
     pub offered_bytes: u64,
-    /// Packets that came through, copies not counted.
+    /// Packets delivered, copies not counted.
     pub passed: u64,
-    /// Bytes that came through, copies not counted.
+    /// Bytes delivered, copies not counted.
     pub passed_bytes: u64,
     /// Packets delivered twice.
     pub duplicated: u64,
@@ -56,9 +56,9 @@ pub struct LinkReport {
     pub max_wait_ms: f64,
     /// Share of the time in which it was busy, from what passed and its rate at the start.
     pub utilisation: f64,
-    /// Mean of the bytes in the queue, if anybody looked.
+    /// Mean of the bytes in the queue, if it was sampled.
     pub mean_queue_bytes: Option<f64>,
-    /// The bytes that were exceeded in a twentieth of the looks.
+    /// The bytes exceeded in a twentieth of the samples.
     pub p95_queue_bytes: Option<u64>,
     /// Packets dropped by cause; causes that never struck are left out.
     pub drops: BTreeMap<&'static str, u64>,
@@ -208,7 +208,7 @@ impl SideReport {
     }
 }
 
-/// A flow at one moment. Counts are since the flow's start, at the sender if not said otherwise.
+/// A flow at one moment. Counts are since the flow's start, at the sender unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// Since the run's start, s.

@@ -19,7 +19,7 @@ pub struct Scenario {
     pub links: Vec<PathConfig>,
     /// Ways over several links.
     pub routes: Vec<Route>,
-    /// Who sends what, when.
+    /// The flows.
     pub flows: Vec<FlowConfig>,
     /// Traffic that does not listen.
     pub cross: Vec<CrossConfig>,
@@ -28,16 +28,16 @@ pub struct Scenario {
     pub framing: u32,
     /// Virtual time simulated at most; the run ends earlier when every flow is over.
     pub duration: Duration,
-    /// All randomness comes from it.
+    /// All randomness is derived from it.
     pub seed: u64,
     /// Between the points of the time series; zero for none.
     pub interval: Duration,
-    /// Between looks at every link's queue, for its mean and percentiles; zero for none.
+    /// Interval of queue samples, for mean and percentiles; zero for none.
     pub queue_interval: Duration,
     /// How far apart segments of one batch may arrive and still be handed over together, as a
     /// receiver's offload does; zero hands over every datagram alone.
     pub coalesce: Duration,
-    /// The MTU of the hosts' own interfaces, told to the client; the path's may be smaller.
+    /// The MTU of the hosts' own interfaces, given to the client; the path's may be smaller.
     pub interface_mtu: Option<u32>,
     /// Segments a host may hand over at once; 1 is a host without segmentation offload.
     pub max_segments: usize,
@@ -71,16 +71,16 @@ pub struct FlowConfig {
     pub start: Duration,
     /// When the client closes, finished or not.
     pub stop: Option<Duration>,
-    /// How much it sends before it closes; endless if not said.
+    /// How much it sends before it closes; endless if not given.
     pub bytes: Option<u64>,
     /// The client sends in writes of so many bytes, of which no two share a packet; as much as fits
-    /// each packet if not said.
+    /// each packet if not given.
     pub write: Option<u64>,
     /// One-way delay of this flow on top of the path's, in each direction.
     pub extra_delay: Duration,
-    /// The disk behind the receiver; it takes everything at once if not said.
+    /// The disk behind the receiver; it accepts everything at once if not given.
     pub disk: Option<DiskConfig>,
-    /// Index into [`Scenario::routes`]; over links 0 and 1 if not said.
+    /// Index into [`Scenario::routes`]; over links 0 and 1 if not given.
     pub route: Option<usize>,
 }
 
@@ -104,9 +104,9 @@ pub struct CrossConfig {
     pub packet: u32,
     /// When it begins.
     pub start: Duration,
-    /// When it ends; with the run if not said.
+    /// When it ends; with the run if not given.
     pub stop: Option<Duration>,
-    /// Lengths of the times in which it sends and is silent; always on if not said.
+    /// Durations of bursts and pauses; always on if not given.
     pub bursts: Option<Bursts>,
     /// Every gap between packets is uniform in `1 - jitter ..= 1 + jitter` of its mean, 0 to 1.
     pub jitter: f64,
@@ -117,7 +117,7 @@ pub struct CrossConfig {
 pub struct Bursts {
     /// How long it sends.
     pub on: Duration,
-    /// How long it is silent.
+    /// Length of the pause.
     pub off: Duration,
     /// Both are means of exponential distributions, rather than constant.
     pub random: bool,
@@ -170,15 +170,15 @@ pub enum Error {
     },
     /// On a path that takes no time a session that nothing else slows down sends without end.
     #[error(
-        "flow {flow}: with such a rate and no round-trip time its packets take no time at all, and there is no end to \
-         them: a rate so high or unlimited needs a round-trip time, or a sender that is bounded by a rate of its own"
+        "flow {flow}: with this rate and no round-trip time its packets take no time, and their number is \
+         unlimited: such a rate needs a round-trip time, or a sender limited by a rate of its own"
     )]
     Instant {
         /// Index of the flow.
         flow: usize,
     },
-    /// A session keeps sending or asking for turns while time stands still.
-    #[error("flow {flow}: the {side} never comes to rest at {at}")]
+    /// A session keeps sending or requesting turns while time does not advance.
+    #[error("flow {flow}: the {side} never becomes idle at {at}")]
     Livelock {
         /// Index of the flow.
         flow: usize,
@@ -189,7 +189,7 @@ pub enum Error {
     },
 }
 
-/// At such a rate a packet takes less than the nanosecond that virtual time knows, or a few of them.
+/// At such a rate a packet takes less than the nanosecond of virtual time, or a few of them.
 const INSTANT: Rate = Rate::gbit(10_000);
 /// The most flows in a scenario.
 const MAX_FLOWS: usize = 10_000;

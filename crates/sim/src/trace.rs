@@ -1,6 +1,6 @@
 //! Was this the same run? A hash over every event: time, kind, target and length.
 
-/// What happened, as far as the trace tells events apart.
+/// What happened, as far as the trace distinguishes events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mark {
     Start = 1,

@@ -1,8 +1,8 @@
 //! How does a run go? Events are taken in order; each gives one end a turn, after which the end is
-//! drained: everything it sends enters its link, its application hears its events, its timer is set.
+//! drained: everything it sends enters its link, its application gets its events, its timer is set.
 //!
 //! Invariants: a world sees only [`Protocol`] and [`Session`](farhaul_core::protocol::Session); time
-//! never goes back; a session that does not come to rest ends the run with an error, not a hang.
+//! never goes back; a session that does not become idle ends the run with an error, not a hang.
 
 use farhaul_core::{
     app::App,
@@ -16,7 +16,7 @@ use farhaul_core::{
 use crate::{
     cross::Cross,
     disk::Disk,
-    end::{End, Heard},
+    end::{End, Outcome},
     flow::Flow,
     lane::{Kind, Stream},
     network::Network,
@@ -56,7 +56,7 @@ pub fn run_apps(scenario: &Scenario, make: Maker<'_>, apps: Apps<'_>) -> Result<
     go(scenario, make, Some(apps), None)
 }
 
-/// Runs `scenario` while `observer` looks on; the run is the same as without it.
+/// Runs `scenario` with `observer`; the run is the same as without it.
 pub fn run_observed(
     scenario: &Scenario,
     make: Maker<'_>,
@@ -95,7 +95,7 @@ struct World<'a> {
     /// Flow `i` is between ends `2 * i`, the client, and `2 * i + 1`.
     ends: Vec<End>,
     flows: Vec<Flow>,
-    /// By end: what it says on its control lane, where there is one.
+    /// By end: bytes written to its control lane, where there is one.
     lanes: Vec<Option<Stream>>,
     running: usize,
     out: TxBuf,
@@ -245,8 +245,8 @@ impl<'a> World<'a> {
             session.on_granted(bytes);
         }
         match end.on_datagrams(self.now, batch, &mut self.reply) {
-            Heard::Nothing => return Ok(()),
-            Heard::Reply => {
+            Outcome::Nothing => return Ok(()),
+            Outcome::Reply => {
                 self.out.begin(self.reply.len());
                 self.out.next_segment().copy_from_slice(&self.reply);
                 self.out.commit(self.reply.len(), self.reply.len());
@@ -254,14 +254,14 @@ impl<'a> World<'a> {
                     .carry(self.now, e, Ecn::NotEct, None, &self.out);
                 return Ok(());
             }
-            Heard::Session => {}
+            Outcome::Session => {}
         }
         let joined = e & 1 == 1 && self.lanes[e as usize].is_some();
         if e & 1 == 1 {
             flow.on_received(self.now, end.sink.bytes);
         }
         if joined {
-            // The lane may have had more to say than the token.
+            // The lane may have had more bytes than the token.
             self.read_lane(e);
         }
         self.drain(e)
@@ -321,7 +321,7 @@ impl<'a> World<'a> {
         Err(self.livelock(e))
     }
 
-    /// The application hears the session's events and keeps it supplied; true if it called it.
+    /// The application gets the session's events and supplies data; true if it called it.
     fn listen(&mut self, e: u32) -> bool {
         if self.ends[e as usize].sink.app.is_some() {
             return self.decide(e, false);
@@ -459,7 +459,7 @@ impl<'a> World<'a> {
         self.network.queue.push(self.now + interval, What::Sample);
     }
 
-    /// Notes what stands in every queue.
+    /// Samples every queue.
     fn sample_queues(&mut self) {
         for (link, queue_samples) in self.network.links.iter().zip(&mut self.queue_samples) {
             queue_samples.push(u32::try_from(link.queued(self.now).bytes()).unwrap_or(u32::MAX));
@@ -505,7 +505,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Tells the observer, if there is one.
+/// Notifies the observer, if there is one.
 fn shown(network: &mut Network<'_>, now: Instant, e: u32, moment: Moment<'_>) {
     if let Some(observer) = &mut network.observer {
         let side = if e & 1 == 0 {

@@ -95,7 +95,7 @@ fn slow_start_ends_before_the_queue_is_full() {
 }
 
 #[test]
-fn random_loss_costs_reno_what_its_response_function_says() {
+fn random_loss_costs_reno_what_its_response_function_predicts() {
     let mut path = link(RATE, RTT);
     path.loss = Loss::Random(0.001);
     let mut scenario = Scenario {

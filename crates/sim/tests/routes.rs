@@ -226,7 +226,7 @@ fn staggered_flows_of_a_parking_lot_all_arrive() {
 }
 
 #[test]
-fn onlookers_see_everything_and_change_nothing() {
+fn observers_see_everything_and_change_nothing() {
     let mut scenario = merge(2);
     scenario.cross = vec![CrossConfig {
         bursts: Some(Bursts {

@@ -102,7 +102,7 @@ fn ninety_percent_is_reached_when_the_link_is_full() {
 }
 
 #[test]
-fn flows_start_and_stop_when_told_and_share_the_link() {
+fn flows_start_and_stop_on_schedule_and_share_the_link() {
     let flow = |start, stop| FlowConfig {
         start: Duration::from_millis(start),
         stop: Some(Duration::from_millis(stop)),

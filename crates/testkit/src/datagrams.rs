@@ -11,7 +11,7 @@ use crate::Driver;
 const MAX_PIECES: usize = 80;
 
 /// Opens a listener's session of `protocol`, whose peer greets with `greeting`, and feeds it `data`, which is
-/// cut at each 0xfe; the first byte of a piece says what it is.
+/// cut at each 0xfe; the first byte of a piece is its type.
 ///
 /// # Panics
 /// If the session cannot be opened.

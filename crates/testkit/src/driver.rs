@@ -1,5 +1,5 @@
 //! What is one end of a session, driven by hand? A protocol's endpoint, at most one session of it, its
-//! application's bytes and what it was told. Somebody else hands over what arrives and carries away what
+//! application's bytes and events. The caller delivers what arrives and takes what
 //! leaves: a [`crate::Pair`], a fuzz target, a peer that lies.
 
 use std::{fmt, net::SocketAddr, time::Duration};
@@ -18,7 +18,7 @@ use crate::Pattern;
 /// A session that sends more batches than this at one instant will never stop.
 const MAX_BATCHES: usize = 10_000;
 
-/// What an application does at once when it is told something.
+/// What an application does at once on an event.
 pub type Reaction = Box<dyn FnMut(Instant, &Event, &mut dyn Session)>;
 
 /// One end. Tests may change any of it at any time.
@@ -35,7 +35,7 @@ pub struct Driver<S = Pattern> {
     pub store: S,
     /// Events so far.
     pub events: Vec<Event>,
-    /// Before anything else is done, each event is also told here.
+    /// Called with each event before anything else is done.
     pub reaction: Option<Reaction>,
     /// What was read from the ordered stream so far.
     pub stream: Vec<u8>,
@@ -136,18 +136,18 @@ impl<S: Store> Driver<S> {
         self.session.as_ref().is_some_and(|(_, s)| s.is_closed())
     }
 
-    /// Whether it was told that it is connected.
+    /// Whether it was notified that it is connected.
     pub fn connected(&self) -> bool {
         let mut events = self.events.iter();
         events.any(|event| matches!(event, Event::Connected { .. }))
     }
 
-    /// Whether it was told that all was delivered.
+    /// Whether it was notified that all was delivered.
     pub fn delivered(&self) -> bool {
         self.events.contains(&Event::Delivered)
     }
 
-    /// Why its session ended, if it was told.
+    /// Why its session ended, if it was notified.
     pub fn closed(&self) -> Option<&CloseReason> {
         self.events.iter().find_map(|event| match event {
             Event::Closed(reason) => Some(reason),
@@ -162,10 +162,10 @@ impl<S: Store> Driver<S> {
     }
 
     /// A datagram that is not its session's is for the listener, if it is one. What the listener does
-    /// not want the session hears, as where sessions are known by the address of their peer.
+    /// not match is given to the session, as where sessions are identified by the address of their peer.
     ///
     /// # Panics
-    /// If a stranger is answered with more than three times what it said.
+    /// If an unvalidated address is sent more than three times the bytes received.
     pub fn admit(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> Admitted {
         let known = match self.protocol.route(datagram) {
             Route::Foreign => return Admitted::Nothing,
@@ -193,14 +193,14 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// Its session hears a batch, wherever that belongs.
+    /// Its session receives a batch, whatever its destination.
     pub fn feed_batch(&mut self, now: Instant, batch: Received<'_>) {
         if let Some((session, mut turn)) = self.turn(now) {
             session.handle_datagrams(&mut turn, batch);
         }
     }
 
-    /// Its session hears a datagram, wherever that belongs.
+    /// Its session receives a datagram, whatever its destination.
     pub fn feed(&mut self, now: Instant, from: SocketAddr, bytes: &mut [u8]) {
         let batch = Received {
             from,
@@ -222,7 +222,7 @@ impl<S: Store> Driver<S> {
         None
     }
 
-    /// Its session hears what happened on the control lane.
+    /// Its session receives an event of the control lane.
     pub fn control(&mut self, now: Instant, control: Control<'_>) {
         if let Some((session, mut turn)) = self.turn(now) {
             session.handle_control(&mut turn, control);
@@ -264,7 +264,7 @@ impl<S: Store> Driver<S> {
         panic!("{} never stops sending at {now:?}", self.address);
     }
 
-    /// Takes what its session tells, and what it may read.
+    /// Takes its session's events, and what it may read.
     pub fn listen(&mut self, now: Instant) {
         let Some((_, session)) = &mut self.session else {
             return;

@@ -1,5 +1,5 @@
 //! How is an application tested alone? On a session that is nothing but its queues: what the application
-//! asks for is kept, and the test, or whatever plays the peer, decides what arrives.
+//! requests is recorded, and the test, or a model of the peer, decides what arrives.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ pub struct FakeSession {
     pub written: Vec<u8>,
     /// What arrived on the ordered stream and has not been read.
     pub arrived: Vec<u8>,
-    /// What it has to tell.
+    /// Its pending events.
     pub events: VecDeque<Event>,
     /// How it was closed first.
     pub closed: Option<(u32, String)>,

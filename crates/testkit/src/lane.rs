@@ -1,5 +1,5 @@
 //! What does a listener with a control lane do with anything? Its session is opened by an honest peer, sends,
-//! and then hears bytes of a fuzzer's making, on the lane and in datagrams.
+//! and then receives bytes of a fuzzer, on the lane and in datagrams.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -15,18 +15,18 @@ use farhaul_core::{
 
 use crate::Driver;
 
-/// Turns at one instant after which a session will never come to rest.
+/// Turns at one instant after which a session never becomes idle.
 const MAX_TURNS: usize = 2_000;
-/// Pieces heard at most.
+/// Pieces at most.
 const MAX_PIECES: usize = 80;
 /// UDP payload of a full datagram.
 const DATAGRAM: u16 = 1_472;
 
-/// Opens a session of `protocol` with the peer's `greeting`, then lets it hear `data`: pieces that end with
-/// 0xfe, of which the first byte says whether the rest comes on the lane (even) or in a datagram.
+/// Opens a session of `protocol` with the peer's `greeting`, then passes it `data`: pieces that end with
+/// 0xfe, whose first byte selects the lane (even) or a datagram for the rest.
 ///
 /// # Panics
-/// If the session does not open, does not come to rest, or says more on its lane than there is room for.
+/// If the session does not open, does not become idle, or writes more to its lane than there is space for.
 pub fn fuzz_lane_session(protocol: Box<dyn Protocol>, greeting: &[u8], data: &[u8]) {
     let (from, at) = (([192, 0, 2, 1], 1).into(), ([192, 0, 2, 2], 2).into());
     let mut now = Instant::from_nanos(1 << 40);

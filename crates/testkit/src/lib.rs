@@ -2,7 +2,7 @@
 //!
 //! - for sessions: a [`Pair`] of them without a network, or one [`Driver`] driven by hand; a [`Pattern`]
 //!   that checks every byte; the liveness promise ([`assert_live`])
-//! - for fuzz targets: a session that hears anything, with a control lane ([`fuzz_lane_session`]) and without
+//! - for fuzz targets: a session with any input, with a control lane ([`fuzz_lane_session`]) and without
 //!   ([`fuzz_datagram_session`])
 //! - for applications: a [`FakeSession`]
 //! - two protocols in clear: [`Steady`], which costs next to nothing, and [`bare`], the engine's skeleton

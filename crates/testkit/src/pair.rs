@@ -1,4 +1,4 @@
-//! How do two sessions behave with nothing between them but a script? Time stands still until the
+//! How do two sessions behave with a scripted path between them? Time does not advance until the
 //! test moves it; each datagram's fate is decided by a closure; every byte is carried, so sealed
 //! sessions run as they are.
 //!
@@ -108,7 +108,7 @@ struct Flying {
     bytes: Vec<u8>,
 }
 
-/// What happens on a control lane: it opens, says something, ends.
+/// Events of a control lane: it opens, has bytes, ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// It is open.
@@ -123,7 +123,7 @@ pub enum Said {
 #[derive(Debug, Default)]
 struct Lane {
     flying: BTreeMap<(Instant, u64), (Side, Said)>,
-    /// What a server without a session has not heard.
+    /// Input for a server without a session.
     unheard: Vec<Said>,
     ended: [bool; 2],
 }
@@ -204,7 +204,7 @@ impl Pair {
         self
     }
 
-    /// From now on datagrams fare as `script` says.
+    /// From now on `script` decides on datagrams.
     pub fn set_script(&mut self, script: impl FnMut(&Datagram<'_>) -> Fate + 'static) {
         self.script = Box::new(script);
     }
@@ -295,7 +295,7 @@ impl Pair {
     /// Steps until `done`, for at most `limit` of virtual time; whether it was done.
     ///
     /// # Panics
-    /// If a session never comes to rest.
+    /// If a session never becomes idle.
     pub fn run(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let limit = self.now + limit;
         self.settle(Side::Client);
@@ -325,7 +325,7 @@ impl Pair {
         self.run(time, |_| false);
     }
 
-    /// Lets `side` send and tell what it has to, now that the test has called its session; running does
+    /// Lets `side` send and report events, after the test has called its session; running does
     /// so, too.
     ///
     /// # Panics
@@ -350,7 +350,7 @@ impl Pair {
         panic!("the {side:?} never stops talking at {now:?}");
     }
 
-    /// Takes what `side` has to say on its control lane; true if there was something.
+    /// Takes bytes of `side` for its control lane; true if there were any.
     fn talk(&mut self, side: Side) -> bool {
         let (now, due) = (self.now, self.now + self.delay);
         let mut bytes = Vec::new();
@@ -371,7 +371,7 @@ impl Pair {
         false
     }
 
-    /// A datagram that nobody sent reaches `to` now.
+    /// A forged datagram reaches `to` now.
     pub fn inject(&mut self, to: Side, bytes: Vec<u8>) {
         let (from, at) = (self.node(to.other()).address, self.node(to).address);
         self.fly(self.now, to, (from, at), Ecn::NotEct, bytes);
@@ -385,7 +385,7 @@ impl Pair {
         reply
     }
 
-    /// `to` will hear this on its control lane; also how a test says what no session says.
+    /// `to` will receive this on its control lane; also for input that no session sends.
     pub fn say(&mut self, due: Instant, to: Side, said: Said) {
         self.serial += 1;
         self.lane.flying.insert((due, self.serial), (to, said));

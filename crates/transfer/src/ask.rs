@@ -1,7 +1,7 @@
-//! What is asked of the other side, and what does it answer at the end? The places in its shares, how
-//! files that are there are treated, which files are meant, how the link is shared; and what it cost.
+//! What does a request contain, and what does the other side answer at the end? The paths in its shares, how
+//! existing files are treated, which files are selected, how the link is shared; and the resources used.
 //!
-//! - However long a request says its list of places is, no more than [`MOST_PLACES`] are kept, and no
+//! - Whatever the length of a request's list of places, no more than [`MOST_PLACES`] are kept, and no
 //!   more than [`MOST_PLACE_BYTES`] read.
 
 use farhaul_core::{
@@ -40,7 +40,7 @@ impl Place {
                 "{} sources with {bytes} bytes of names are more than one command can fetch, which is {MOST_PLACES} with {MOST_PLACE_BYTES} bytes",
                 places.len(),
             );
-            let fix = "name the folder that holds them, with --include for what is meant, or copy in parts";
+            let fix = "name their folder, with --include, or copy in parts";
             return Err(TransferError::new(Code::Usage, text).fix(fix));
         }
         Ok(())
@@ -56,7 +56,7 @@ impl Place {
         list
     }
 
-    /// Where versions before 3 had a share stands the list, and nothing where they had a path: so they
+    /// Versions before 3 had a share in place of the list, and a path where nothing is now: so they
     /// understand enough to refuse the version.
     pub(crate) fn encode(places: &[Self], out: &mut Out<'_>) {
         out.prefixed(&Self::list(places));
@@ -96,13 +96,13 @@ pub enum Existing {
     KeepNewer,
 }
 
-/// A client's wishes.
+/// A client's options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "flags on the wire")]
 pub(crate) struct Ask {
     /// The source is a single file, which the path may rename.
     pub(crate) one_file: bool,
-    /// Nothing is to be changed; only told.
+    /// Nothing is to be changed, only reported.
     pub(crate) dry: bool,
     pub(crate) existing: Existing,
     /// Files of the same size are compared by content, whatever their times.
@@ -227,7 +227,7 @@ pub(crate) struct Sending {
     /// Bytes sent again.
     pub(crate) repaired: u64,
     pub(crate) datagrams: u64,
-    /// Packets believed lost.
+    /// Packets declared lost.
     pub(crate) lost: u64,
 }
 
@@ -294,7 +294,7 @@ impl Meter {
         }
     }
 
-    /// The last word of the side that sends.
+    /// The last message of the sender.
     pub(crate) fn bye(self, session: &dyn Session) -> Message {
         Message::Bye {
             usage: self.usage(),

@@ -1,9 +1,8 @@
-//! What may a server list? A client knows what it asked for; anything else that is listed ends the
-//! transfer before something of that name is written.
+//! What may a server list? Only what the client requested; anything else that is listed ends the transfer
+//! before something of that name is written.
 //!
 //! - A source is listed under its last component; one that ends in a slash as what is in it.
-//! - The server does not choose what its answer means: a single file is a single name, the one that was
-//!   asked for.
+//! - The server does not choose what its answer means: a single file is a single name, the requested one.
 //! - The client's filter is applied to what arrives, not only to what is listed.
 
 use crate::{
@@ -13,11 +12,11 @@ use crate::{
     path,
 };
 
-/// Sources that are told in an error.
+/// Sources listed in an error.
 const TOLD: usize = 5;
 
-/// True if what is typed means what is in a folder, not the folder: only then may names follow that
-/// were not typed.
+/// True if the path denotes the contents of a folder, not the folder: only then may names follow that were
+/// not typed.
 pub fn means_contents(typed: &[u8]) -> bool {
     matches!(path::split(typed).1, b"" | b"." | b"..")
 }
@@ -43,7 +42,7 @@ impl Asked {
         Self(None)
     }
 
-    /// The sources `typed`, as far as `filter` means them, of `server`.
+    /// The sources `typed`, as far as `filter` selects them, of `server`.
     pub(crate) fn of<'a>(
         server: &str,
         typed: impl IntoIterator<Item = &'a [u8]>,
@@ -61,13 +60,13 @@ impl Asked {
         }))
     }
 
-    /// The server says whether it sends a single file.
+    /// The server announces whether it sends a single file.
     pub(crate) fn with_reply(mut self, one_file: bool) -> Result<Self, TransferError> {
         if let Some(limits) = self.0.as_mut().filter(|_| one_file) {
             let single = matches!(&limits.roots[..], [root] if !root.is_empty());
             if !single {
                 let text = format!(
-                    "{} says that it sends a single file, but {} asked for",
+                    "{} announced a single file, but {} requested",
                     limits.who(),
                     limits.what()
                 );
@@ -78,7 +77,7 @@ impl Asked {
         Ok(self)
     }
 
-    /// An error if `entry` was not asked for; why it is left out, if only its size is not.
+    /// An error if `entry` was not requested; why it is left out, if only its size is not.
     pub(crate) fn check(&self, entry: &Entry) -> Result<Option<&'static str>, TransferError> {
         let Some(limits) = &self.0 else {
             return Ok(None);
@@ -86,7 +85,7 @@ impl Asked {
         let mut inside = limits.roots.iter().filter_map(|root| below(root, entry));
         let Some(path) = inside.find(|path| limits.permits(path, entry)) else {
             let text = format!(
-                "{} listed '{}', but {} asked for",
+                "{} listed '{}', but {} requested",
                 limits.who(),
                 path::show(&entry.path),
                 limits.what()
@@ -94,7 +93,7 @@ impl Asked {
             return Err(TransferError::protocol(text).fix(DISTRUST));
         };
         let fits = entry.kind != Kind::File || limits.filter.takes(path, Some(entry.size));
-        Ok((!fits).then_some("its size is not among those asked for: left out"))
+        Ok((!fits).then_some("its size is outside the requested bounds: left out"))
     }
 }
 
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for_may_be_listed() {
+    fn only_what_was_requested_may_be_listed() {
         for (typed, good, bad) in [
             (
                 &["a/report"][..],
@@ -209,12 +208,12 @@ mod tests {
             .check(&entry(Kind::File, ".ssh/authorized_keys", 1))
             .unwrap_err();
         let text =
-            "the server host:1 listed '.ssh/authorized_keys', but only 'report' was asked for";
+            "the server host:1 listed '.ssh/authorized_keys', but only 'report' was requested";
         assert_eq!(e.text, text);
     }
 
     #[test]
-    fn a_single_file_is_one_name_whatever_the_server_says() {
+    fn a_single_file_is_one_name_whatever_the_server_sends() {
         let one = |typed: &[&str]| asked(typed, Filter::default()).with_reply(true);
         for typed in [&["dir/"][..], &[""], &["a", "b"]] {
             assert!(one(typed).is_err(), "{typed:?}");

@@ -1,15 +1,15 @@
 //! How much can a peer make this side hold? The numbers that bound what one session keeps by the other
 //! end's word; `docs/protocols/transfer.md` has them message by message.
 //!
-//! - A receiver reads no message while its answers wait to leave; a sender always reads, since it says
-//!   nothing in answer: what it has to tell is made when there is room. So of two ends that both have
-//!   much to say one always reads, and neither holds more than the other takes.
+//! - A receiver reads no message while its answers wait to leave; a sender always reads, since it answers
+//!   nothing directly: its messages are produced when there is space. So of two ends with much to send one
+//!   always reads, and neither buffers more than the other accepts.
 
 use farhaul_core::protocol::Session;
 
 use crate::{ledger::Outbox, message::Entry};
 
-/// Bytes that wait to leave on the ordered stream before a receiver reads no more, and a sender says no
+/// Bytes queued on the ordered stream before a receiver reads no more, and a sender sends no
 /// more.
 pub(crate) const UNWRITTEN: usize = 1 << 20;
 /// Charges of entries that may be listed and not over; the sender waits, the receiver insists.
@@ -27,7 +27,7 @@ pub(crate) const TEXT: usize = 8 << 10;
 /// How often a receiver may ask for the content of a file, in multiples of its size: all of it, again if
 /// what is there differs after all, again if it arrived wrong, and once for those who lose count.
 pub(crate) const ASKED: u64 = 4;
-/// Times that a file is hashed anew after its root was told.
+/// Times that a file is hashed again after its root was sent.
 pub(crate) const REPAIRS: u32 = 3;
 /// Blocks of which some bytes have been written and others not.
 pub(crate) const GATHERED: usize = 4_096;
@@ -39,7 +39,7 @@ pub(crate) const RANGES: usize = 1 << 16;
 pub(crate) const FOLDERS: usize = 1 << 20;
 /// Files that were given up and are to be listed again; more count as failed.
 pub(crate) const AGAIN: usize = 16 << 10;
-/// Names that are told apart where case is not: they fit a table of 4 MiB.
+/// Names compared where case is ignored: they fit a table of 4 MiB.
 pub(crate) const FOLDED: usize = 225_000;
 /// Costs of files that earlier runs began and did not finish.
 pub(crate) const CLAIMS: usize = 1 << 20;
@@ -58,7 +58,7 @@ pub(crate) const fn charge_of(names: usize) -> usize {
     ENTRY + 2 * names
 }
 
-/// True while more may be said.
+/// True while more may be sent.
 pub(crate) fn has_room(out: &Outbox, session: &dyn Session) -> bool {
     session.unwritten() + out.len() < UNWRITTEN
 }

@@ -1,4 +1,4 @@
-//! What does the side that was told to copy do? It asks the server for places in its shares and sends
+//! What does the client of a copy do? It requests paths in the server's shares and sends
 //! or receives.
 //!
 //! - [`Upload`] lists its files without waiting for the answer to its request: no round trip is lost.
@@ -68,7 +68,7 @@ pub struct Options {
     pub server: String,
     /// Files reach the disk before they count.
     pub sync: bool,
-    /// Which files are meant.
+    /// Which files are selected.
     pub filter: Filter,
     /// Of an upload with one folder: only these paths below it, as bytes.
     pub list: Option<Arc<Vec<Vec<u8>>>>,
@@ -82,22 +82,22 @@ pub struct Options {
     pub max_rate: Option<Rate>,
     /// How much of a shared link the side that sends claims; likewise.
     pub sharing: Sharing,
-    /// Nothing is transferred; this is told what would be.
+    /// Nothing is transferred; this is called with what would be.
     pub plan: Option<Plan>,
-    /// Of a download: the paths as they were typed, in the same order, where the server has said what
+    /// Of a download: the paths as they were typed, in the same order, where the server has reported what
     /// they are there. What it may list follows from these.
     pub typed: Option<Vec<Vec<u8>>>,
-    /// Decides on the server's public key before anything is said to it.
+    /// Decides on the server's public key before anything is sent to it.
     pub check: Option<PeerCheck>,
     /// Of tests: what takes the place of threads and of the disk.
     #[doc(hidden)]
     pub simulated: Option<Simulated>,
 }
 
-/// Is told what would be done, entry by entry.
+/// Called with what would be done, entry by entry.
 pub type Plan = Arc<dyn Fn(Planned) + Send + Sync>;
 
-/// Says why a server's public key is not accepted, if it is not.
+/// Returns why a server's public key is not accepted, if it is not.
 pub type PeerCheck = Arc<dyn Fn(Option<&[u8]>) -> Result<(), TransferError> + Send + Sync>;
 
 impl Default for Options {
@@ -229,9 +229,9 @@ impl Upload {
 }
 
 impl Download {
-    /// Fetches all of `from`, at least one, to the local path `to`. The destination is looked at when
-    /// the server has said what it sends; an error if there are too many, or if the filter is too long
-    /// to be told.
+    /// Fetches all of `from`, at least one, to the local path `to`. The destination is examined when the
+    /// server has reported what it sends; an error if there are too many, or if the filter is too long to be
+    /// sent.
     pub fn new(from: &[Remote], to: &Path, options: Options) -> Result<Self, TransferError> {
         if from.is_empty() {
             return Err(TransferError::new(Code::Usage, "no source was named"));
@@ -292,7 +292,7 @@ impl Client {
                 }
                 Message::Accepted { version, .. } if version != VERSION => {
                     let text = format!(
-                        "the server speaks version {version} of the transfer protocol, this is {VERSION}"
+                        "the server has version {version} of the transfer protocol, this is {VERSION}"
                     );
                     return Err(TransferError::new(Code::Version, text)
                         .fix("install the same version on both sides"));

@@ -30,7 +30,7 @@ const HANDLE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 /// A directory handle shared between threads.
 pub(crate) type Dir = Arc<File>;
 
-/// Opens the directory at `path`, following links as its user meant.
+/// Opens the directory at `path`, following links, as the path is the user's.
 pub(crate) fn open_root(path: &Path) -> io::Result<Dir> {
     Ok(Arc::new(File::open(path, HANDLE)?))
 }
@@ -55,7 +55,7 @@ fn retried(mut open: impl FnMut() -> rustix::io::Result<File>) -> rustix::io::Re
 }
 
 /// True if it may be the system call that is refused, not the file: containers' filters answer one
-/// they do not know in several ways. Whose it was, the stepwise way tells.
+/// they do not know in several ways. Which one it was is found step by step.
 const fn may_be_forbidden(e: Errno) -> bool {
     matches!(e, Errno::NOSYS | Errno::PERM | Errno::ACCESS)
 }
@@ -89,7 +89,7 @@ pub(crate) fn open_to_read(dir: &File, rel: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// All of the regular file at `path`, of at most `most` bytes, following links as its user meant.
+/// All of the regular file at `path`, of at most `most` bytes, following links, as the path is the user's.
 pub fn read_whole(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::open(path, flags)?;
@@ -169,7 +169,7 @@ pub(crate) fn met_a_link(e: &io::Error) -> bool {
     e.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
-/// What `stat` describes, if it is nothing that a file may take the place of: only its owner can say
+/// What `stat` describes, if it may not be replaced by a file: only its owner can know
 /// whether a device or a pipe is still needed.
 pub(crate) fn is_special(stat: &Stat) -> Option<&'static str> {
     match FileType::from_raw_mode(stat.st_mode) {
@@ -187,7 +187,7 @@ pub(crate) fn create(dir: &File, name: &[u8]) -> io::Result<File> {
     Ok(dir.create(name, Mode::RUSR | Mode::WUSR)?)
 }
 
-/// Makes the file `name` in `dir`, never one that somebody may have open: what was there is removed.
+/// Makes the file `name` in `dir`, never one that may be open elsewhere: an existing one is removed.
 pub(crate) fn create_anew(dir: &File, name: &[u8]) -> io::Result<File> {
     match create(dir, name) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
@@ -223,10 +223,10 @@ pub(crate) fn make_hole(file: &File, range: &Range<u64>) -> io::Result<()> {
 }
 
 /// Gives the file that is open as `file`, and was made as `part` in `dir`, the name `name` there. What
-/// has that name is replaced if `replace`; else nothing is, also not what came there meanwhile.
+/// has that name is replaced if `replace`; else nothing is, including what was created meanwhile.
 ///
 /// A name may lead to another file than the one that was verified: another program may have put it
-/// there, or a directory may not tell upper from lower case. So the inode is looked at before and after.
+/// there, or a directory may ignore case. So the inode is checked before and after.
 pub(crate) fn give_name(
     file: &File,
     dir: &Dir,
@@ -347,7 +347,7 @@ impl Tree {
             Ok(()) => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;
                 let made = open_beneath(&parent, name, flags)?;
-                // Whatever the umask says.
+                // Independent of the umask.
                 set_permissions(&made, mode | Mode::RWXU)?;
                 Ok(true)
             }
@@ -478,7 +478,7 @@ mod tests {
         assert!(name(&first, true).is_err());
         assert!(!at("name").exists(), "nothing was renamed");
         name(&second, false).unwrap();
-        // Something came meanwhile.
+        // Something was created meanwhile.
         let third = made();
         let e = name(&third, false).unwrap_err();
         assert_eq!(e.kind(), io::ErrorKind::AlreadyExists);

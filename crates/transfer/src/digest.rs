@@ -25,7 +25,7 @@ pub(crate) const LEAVES: usize = 16;
 /// Root of a file or chaining value of a block.
 pub(crate) type Hash = [u8; 32];
 
-/// Stands for a block without stored content.
+/// Value of a block without stored content.
 pub(crate) const HOLE: ChainingValue = *b"farhaul: this block is a hole...";
 
 /// Blocks in a file of `size` bytes; an empty file has one (empty) block.
@@ -165,7 +165,7 @@ impl BlockTree {
         }
     }
 
-    /// Marks every block that lies wholly in `bytes` as a hole, and says which.
+    /// Marks every block that lies wholly in `bytes` as a hole, and returns them.
     pub(crate) fn set_hole(&mut self, bytes: &Range<u64>) -> Range<u64> {
         let first = bytes.start.div_ceil(BLOCK);
         let last = if bytes.end >= self.size {
@@ -209,7 +209,7 @@ impl BlockTree {
         stored.map(|(i, value)| (*i, *value))
     }
 
-    /// Forgets which blocks are holes, and says which were.
+    /// Clears the marks of holes, and returns the blocks that had one.
     pub(crate) fn take_holes(&mut self) -> RangeSet {
         std::mem::take(&mut self.holes)
     }

@@ -1,5 +1,5 @@
-//! What is asked of the file system? Every call on the files of a transfer is a method of [`File`], so
-//! that a test can stand between the transfer and its disk: refuse a call, shorten a write, let it take
+//! Which file system calls are made? Every call on the files of a transfer is a method of [`File`], so
+//! that a test can be put between the transfer and its disk: refuse a call, shorten a write, let it take
 //! time, and write down what was done in which order.
 //!
 //! - What is opened beneath a handle has its handle's [`Interposer`]. In production there is none, and a
@@ -31,7 +31,7 @@ pub enum Call<'a> {
     Open(&'a [u8]),
     /// Makes a file where none is.
     Create(&'a [u8], Mode),
-    /// Asks for facts: of the file, of a name in it, or for the names.
+    /// Reads metadata: of the file, of a name in it, or the names.
     Look,
     /// Reads so many bytes from this offset.
     Read(u64, usize),
@@ -59,7 +59,7 @@ pub enum Call<'a> {
     SyncData,
     /// Waits until everything in its file system is.
     SyncAll,
-    /// Locks it, if nobody else has.
+    /// Locks it, if it is not locked.
     Lock,
 }
 
@@ -74,15 +74,15 @@ pub enum Answer {
     Short(usize),
 }
 
-/// Stands between a transfer and its disk.
+/// Intercepts the calls of a transfer on its disk.
 pub trait Interposer: Send + Sync {
     /// A call on `file` is about to be made.
     fn before(&self, file: BorrowedFd<'_>, call: &Call<'_>) -> Answer;
-    /// It was made and succeeded; a write, as far as `call` then says.
+    /// It was made and succeeded; a write, of as many bytes as `call` then has.
     fn after(&self, file: BorrowedFd<'_>, call: &Call<'_>);
 }
 
-/// Who stands between, if anybody does.
+/// The interceptor, if there is one.
 #[derive(Clone, Default)]
 pub struct Disk(pub Option<Arc<dyn Interposer>>);
 
@@ -136,7 +136,7 @@ impl File {
         Ok(done)
     }
 
-    /// A read or write of `len` bytes, of which `make` does as many as it is told.
+    /// A read or write of `len` bytes, of which `make` does as many as given.
     fn transfer(
         &self,
         len: usize,
@@ -167,7 +167,7 @@ impl File {
         Self { fd, disk }
     }
 
-    /// Opens `path` as `resolve` says.
+    /// Opens `path` with the flags of `resolve`.
     pub(crate) fn openat2(
         &self,
         path: &[u8],
@@ -231,7 +231,7 @@ impl File {
         })
     }
 
-    /// What the link `name` says.
+    /// The target of the link `name`.
     pub(crate) fn readlinkat(&self, name: &[u8]) -> Result<Vec<u8>> {
         let read = || rustix::fs::readlinkat(&self.fd, name, Vec::new());
         self.call(&Call::Look, read).map(CString::into_bytes)
@@ -340,7 +340,7 @@ impl File {
         self.call(&Call::MakeDir(name, mode), make)
     }
 
-    /// Makes `name` a link that says `text`.
+    /// Makes `name` a link to `text`.
     pub(crate) fn symlinkat(&self, text: &[u8], name: &[u8]) -> Result<()> {
         let make = || rustix::fs::symlinkat(text, &self.fd, name);
         self.call(&Call::Link(name, text), make)
@@ -380,7 +380,7 @@ impl File {
         self.call(&Call::SyncAll, || rustix::fs::syncfs(&self.fd))
     }
 
-    /// Says how it will be read, or that the cache may forget it.
+    /// Advises how it will be read, or that the cache may drop it.
     pub(crate) fn advise(&self, advice: Advice) -> Result<()> {
         self.call(&Call::Look, || {
             rustix::fs::fadvise(&self.fd, 0, None, advice)

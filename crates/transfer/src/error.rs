@@ -89,7 +89,7 @@ impl Code {
         Self::ALL.into_iter().find(|c| c.number() == n)
     }
 
-    /// The word used in output.
+    /// The name used in output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",

@@ -1,5 +1,5 @@
-//! Which files are meant? Patterns as in `.gitignore` (git's manual, gitignore(5)) and bounds of size,
-//! asked of every entry before it is listed; a folder that is left out is not even opened.
+//! Which files are selected? Patterns as in `.gitignore` (git's manual, gitignore(5)) and bounds of size,
+//! applied to every entry before it is listed; a folder that is left out is not even opened.
 //!
 //! - What is excluded stays out, unless an include matches it. Includes alone mean: nothing else.
 //! - Paths are relative to the source, so that a pattern that begins with `/` means its top.
@@ -38,7 +38,7 @@ impl Default for Spec {
     }
 }
 
-/// Tells the files that are meant from others.
+/// Selects files.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     spec: Spec,
@@ -62,7 +62,7 @@ impl Filter {
     ) -> Result<Self, TransferError> {
         if let Some(bad) = include.iter().find(|p| p.starts_with('!')) {
             let e = TransferError::new(Code::Usage, format!("'{bad}' cannot be included"));
-            return Err(e.fix("write what is not meant as --exclude"));
+            return Err(e.fix("use --exclude for what is not wanted"));
         }
         let (least, most) = (least.unwrap_or(0), most.unwrap_or(VARINT_MAX));
         if least > most {
@@ -93,7 +93,7 @@ impl Filter {
         Ok(Self { spec, rules, only })
     }
 
-    /// Everything is meant.
+    /// Selects everything.
     pub fn is_empty(&self) -> bool {
         self.spec == Spec::default()
     }
@@ -101,7 +101,7 @@ impl Filter {
     /// As it travels; an error if it is too long for that.
     pub(crate) fn to_send(&self) -> Result<Spec, TransferError> {
         if self.spec.exclude.len() + self.spec.include.len() > MOST {
-            let text = format!("patterns of more than {MOST} bytes cannot be told to a server");
+            let text = format!("patterns of more than {MOST} bytes cannot be sent to a server");
             return Err(TransferError::new(Code::Usage, text).fix("use fewer, or copy in parts"));
         }
         Ok(self.spec.clone())
@@ -112,7 +112,7 @@ impl Filter {
         self.only.is_some()
     }
 
-    /// Is the file or link at `path`, relative to the source, meant? `size` is that of a file.
+    /// Is the file or link at `path`, relative to the source, selected? `size` is that of a file.
     pub(crate) fn takes(&self, path: &[u8], size: Option<u64>) -> bool {
         let path = Path::new(OsStr::from_bytes(path));
         let fits = size.is_none_or(|n| (self.spec.least..=self.spec.most).contains(&n));
@@ -120,7 +120,7 @@ impl Filter {
         fits && !self.rules.as_deref().is_some_and(out) && self.only.as_deref().is_none_or(out)
     }
 
-    /// May anything in the folder at `path` be meant?
+    /// May anything in the folder at `path` be selected?
     pub(crate) fn enters(&self, path: &[u8]) -> bool {
         let path = Path::new(OsStr::from_bytes(path));
         let out = |rules: &Gitignore| rules.matched_path_or_any_parents(path, true).is_ignore();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_named() {
+    fn invalid_values_are_named() {
         let e = Filter::new(&["[z-a]".into()], &[], (None, None)).unwrap_err();
         assert_eq!(e.code, Code::Usage);
         assert!(e.text.contains("[z-a]"), "{}", e.text);

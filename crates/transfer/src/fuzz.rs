@@ -141,7 +141,9 @@ pub fn fuzz_server(data: &[u8], dir: &Path) -> io::Result<()> {
 }
 
 fn ended(handle: &Handle) -> Outcome {
-    handle.outcome().expect("its owner is told how it ended")
+    handle
+        .outcome()
+        .expect("its owner is notified of the result")
 }
 
 /// Workers that take turns with the driver, on the system's files: the same input gives the same run.

@@ -25,11 +25,11 @@ use crate::{
     summary::{Handle, Outcome, Summary, SummaryInput},
 };
 
-/// How long nothing may move or be said before a server ends the session.
+/// Time without progress or messages after which a server ends the session.
 pub(crate) const IDLE: Duration = Duration::from_mins(10);
-/// How often the side that has work of its own says so.
+/// Interval of signs of progress of an end that works alone.
 const AT_WORK: Duration = Duration::from_mins(1);
-/// How often it is asked what held the sender.
+/// Interval at which the sender's limiting reason is sampled.
 const LOOK_BACK: Duration = Duration::from_secs(1);
 
 /// The role.
@@ -41,7 +41,7 @@ pub(crate) enum Half {
 }
 
 impl Half {
-    /// Sends `sources`; what is to be said of those that are missing is said at the end.
+    /// Sends `sources`; missing ones are reported at the end.
     pub(crate) fn sends(
         sources: Vec<Source>,
         missing: &[Problem],
@@ -83,10 +83,10 @@ pub(crate) struct Side {
     inbox: Inbox,
     /// Messages wait for room for answers.
     holds: bool,
-    /// When something last moved or was said, and the counts by which that shows.
+    /// Time of the last progress or message, and the counters that show it.
     moved: Instant,
     counts: (u64, u64),
-    /// When it was last said that this side is at work.
+    /// When the last sign of progress was sent.
     worked: Instant,
     began: Option<Instant>,
     now: Instant,
@@ -97,7 +97,7 @@ pub(crate) struct Side {
     meter: Meter,
     /// What the other side used.
     theirs: Option<Usage>,
-    /// What the other side says of its sending.
+    /// The other side's statistics of its sending.
     sent: Option<Sending>,
 }
 
@@ -219,7 +219,7 @@ impl Side {
         }
     }
 
-    /// Content that moves is progress, and so is work of this side, of which the other is told.
+    /// Content is progress, and so is work of this side, which is reported to the other.
     fn check_progress(&mut self) {
         let counts = (self.stats.data_acked, self.stats.data_received);
         let works = match &self.half {
@@ -244,7 +244,7 @@ impl Side {
         }
     }
 
-    /// When [`Self::idle`] will have something to say if nothing moves.
+    /// When [`Self::idle`] will act if there is no progress.
     pub(crate) fn idle_at(&self) -> Option<Instant> {
         self.half.as_ref().map(|_| self.moved + IDLE)
     }
@@ -283,7 +283,7 @@ impl Side {
         }
     }
 
-    /// True once the files are as they should be, whether or not the peer has heard.
+    /// True once the files are complete, whether or not the peer has been notified.
     fn is_finished(&self) -> bool {
         match &self.half {
             Some(Half::Sends(sender)) => sender.finished,
@@ -359,7 +359,7 @@ impl Side {
         match &mut self.half {
             Some(Half::Sends(sender)) => sender.fill(extents, batch),
             _ => Err(StoreError(
-                "internal: content asked of the receiving side".into(),
+                "internal: content requested of the receiving side".into(),
             )),
         }
     }
@@ -368,7 +368,7 @@ impl Side {
         match &mut self.half {
             Some(Half::Receives(receiver)) => receiver.place(extents, batch),
             _ => Err(StoreError(
-                "the peer sent content that was not asked for".into(),
+                "the peer sent content that was not requested".into(),
             )),
         }
     }
@@ -381,10 +381,10 @@ impl Side {
     }
 }
 
-/// Between what happened and what to do about it, in a session's last words.
+/// Separator of cause and remedy in a close reason.
 const ADVICE: &str = "; what to do: ";
 
-/// What the peer is told of an error that ends the session.
+/// The close reason for an error that ends the session.
 fn close_text(error: &TransferError) -> String {
     if error.fix.is_empty() {
         return error.text.clone();
@@ -406,11 +406,11 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
             let text = format!("the peer ended the transfer: {text}");
             let fix = match code {
                 Code::NoSpace => {
-                    "make room there, then run the same command again: it continues where it stopped"
+                    "free space there, then run the same command again: it continues where it stopped"
                 }
                 Code::Busy if !text.contains("sessions") => resume,
                 Code::Busy => {
-                    "run the same command again later: it continues where it stopped; `farhaul serve --max-sessions` there says how many may come at a time"
+                    "run the same command again later: it continues where it stopped; `farhaul serve --max-sessions` there sets the maximum number of sessions"
                 }
                 _ if !theirs.is_empty() => theirs,
                 _ if code.retryable() || code == Code::Limit => resume,
@@ -431,7 +431,7 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
             Code::Busy,
             "the peer answered, but the handshake was not finished",
         )
-        .fix("it is overloaded, or much is lost on the way: run the same command again later"),
+        .fix("it is overloaded, or loss is high: run the same command again later"),
         CloseReason::Version(text) => {
             TransferError::new(Code::Version, format!("no common version: {text}"))
                 .fix("install the same version on both sides")
@@ -445,7 +445,7 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
         ),
         CloseReason::Store(text) => TransferError::new(Code::Protocol, text.clone()),
         CloseReason::Starved(text) => TransferError::new(Code::ConnectionLost, text.clone()).fix(
-            "look at the disk there, then run the same command again: it continues where it stopped",
+            "check the disk there, then run the same command again: it continues where it stopped",
         ),
         CloseReason::Internal(text) => {
             TransferError::new(Code::Internal, format!("a fault of this program: {text}"))

@@ -73,12 +73,12 @@ impl VirtualTime {
         self.spent.fetch_add(nanos(time), Relaxed);
     }
 
-    /// What calls took since this was asked last.
+    /// Time of calls since the last query.
     pub fn take_spent(&self) -> Duration {
         Duration::from_nanos(self.spent.swap(0, Relaxed))
     }
 
-    /// Runs `work` and says how long its calls took.
+    /// Runs `work` and returns how long its calls took.
     pub(crate) fn measure<R>(&self, work: impl FnOnce() -> R) -> (R, Duration) {
         let before = self.take_spent();
         let done = work();

@@ -1,5 +1,5 @@
-//! What can a peer do that speaks the protocol and lies? One end is real, the other is messages made
-//! by hand; what is on the disk afterwards is looked at.
+//! What can a malicious peer do within the protocol? One end is real, the other is messages made by hand; the
+//! disk is checked afterwards.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ mod idle;
 mod known;
 mod server;
 
-/// A real end, and what it has said.
+/// A real end, and what it has sent.
 struct Victim<A> {
     app: A,
     line: FakeSession,
@@ -109,7 +109,7 @@ impl<A: App> Victim<A> {
         });
     }
 
-    /// Whether the next messages up to one of that kind have been said.
+    /// Whether the next messages up to one of that kind have been sent.
     fn has_said(&mut self, mut wanted: impl FnMut(&Message) -> bool) -> bool {
         self.inbox.tail().append(&mut self.line.written);
         while let Some(message) = self.inbox.next().unwrap() {

@@ -1,4 +1,4 @@
-//! Which messages have arrived whole? The ordered stream comes in pieces of any size; frames are cut out
+//! Which messages are complete? The ordered stream arrives in pieces of any size; frames are cut out
 //! of it.
 
 use farhaul_core::codec::{DecodeError, Reader};

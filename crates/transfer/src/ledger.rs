@@ -96,7 +96,7 @@ impl Ledger {
         let fix = match code {
             Code::NoSpace => "free some space, then run the same command again: it continues",
             Code::VerifyFailed => {
-                "the content was kept beside the target as '.bad'; check disk and memory of both machines"
+                "the content was saved beside the target as '.bad'; check disk and memory of both machines"
             }
             Code::SourceChanged => "run the same command again when the files are at rest",
             Code::Locked => "wait for the other run to end",

@@ -4,11 +4,12 @@
 //! object of the session, so small files share datagrams and nothing costs a round trip per file.
 //!
 //! - for callers: [`client`] (copy), [`server`] (shares), [`Progress`], [`Summary`], [`TransferError`]
-//! - the file programs that come with libudt: [`samples`]
-//! - what is said: `message`, `ask`, `inbox` (the ordered stream), `table` (offsets to entries), `digest` (BLAKE3)
+//! - libudt's file programs: [`samples`]
+//! - messages: `message`, `ask`, `inbox` (the ordered stream), `table` (offsets to entries), `digest`
+//!   (BLAKE3)
 //! - who does it: `scan` (with its `filter`) and `sender`, `receiver` (with its journal), `pool`
-//!   (threads), `pages` (their buffers); `plan`, which only tells what they would do
-//! - what is asked of the file system: `disk`; what takes its place in tests, and that of threads: `host`
+//!   (threads), `pages` (their buffers); `plan`, which only reports what they would do
+//! - file system calls: `disk`; what replaces it in tests, and that of threads: `host`
 //! - what may be named: `path`, `confine`; what a server may list: `asked`; what a peer may make this
 //!   side hold: `bounds`
 

@@ -1,4 +1,4 @@
-//! What do the two sides say to each other? Length-prefixed binary messages on the session's ordered
+//! Which messages do the two sides exchange? Length-prefixed binary messages on the session's ordered
 //! stream; file contents never travel here.
 //!
 //! - A frame is `varint length, u8 kind, body`; a longer frame than [`MAX_FRAME`] is an error before a
@@ -102,7 +102,7 @@ pub(crate) enum Message {
     },
     /// Sender: the next part of the manifest.
     Entries { first: u64, entries: Vec<Entry> },
-    /// Sender: the manifest is complete, every root told.
+    /// Sender: the manifest is complete, every root sent.
     End { entries: u64 },
     /// Receiver: every entry below `upto` is decided; send these bytes.
     Want { upto: u64, ranges: Vec<Range<u64>> },
@@ -123,7 +123,7 @@ pub(crate) enum Message {
         code: Code,
         text: Vec<u8>,
     },
-    /// Receiver: the root differs; tell the values of the blocks.
+    /// Receiver: the root differs; requests the values of the blocks.
     AskBlocks { file: u64 },
     /// Sender: values of blocks.
     Blocks {
@@ -137,7 +137,7 @@ pub(crate) enum Message {
     Report { resolved: u64, tally: Tally },
     /// Receiver: all entries are over.
     Finished { tally: Tally, usage: Usage },
-    /// Sender: heard `Finished`.
+    /// Sender: received `Finished`.
     Bye { usage: Usage, sending: Sending },
     /// Receiver, when nothing is to be changed: what it would do with each entry from `first` on.
     Verdicts { first: u64, actions: Vec<Action> },
@@ -561,7 +561,7 @@ fn code(r: &mut Reader<'_>) -> Result<Code, DecodeError> {
     Code::from_number(r.u8()?).ok_or(DecodeError::Malformed("code"))
 }
 
-/// Why somebody refused or gave up; that is no success.
+/// Why an end refused or gave up; never success.
 fn failure(r: &mut Reader<'_>) -> Result<Code, DecodeError> {
     let code = code(r)?;
     if code == Code::Ok {

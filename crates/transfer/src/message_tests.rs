@@ -297,7 +297,7 @@ fn frame(direction: Direction, places: &[(&str, &str)]) -> Vec<u8> {
 }
 
 #[test]
-fn a_request_looks_like_this() {
+fn a_request_is_encoded_like_this() {
     let golden = [
         &[39][..],           // length
         &[1, 5, 1],          // request, version, get

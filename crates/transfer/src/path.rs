@@ -61,7 +61,7 @@ pub(crate) fn link_refusal(link: &[u8], target: &[u8]) -> Option<&'static str> {
     }
     names
         .any(|name| name == b"..")
-        .then_some("link goes up behind a name, which may be a link itself")
+        .then_some("link has .. after a name, which may be a link itself")
 }
 
 /// The directory and the name.

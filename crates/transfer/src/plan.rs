@@ -1,4 +1,4 @@
-//! What would a transfer do? Both sides go through the manifest as if it were one; the receiver says
+//! What would a transfer do? Both sides process the manifest as in a transfer; the receiver reports
 //! what it would do with each entry, and changes nothing.
 
 use std::{
@@ -69,7 +69,7 @@ impl Action {
         matches!(self, Self::Send | Self::Replace)
     }
 
-    /// The word used in output.
+    /// The name used in output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Send => "send",
@@ -97,7 +97,7 @@ pub struct Planned {
     pub why: String,
 }
 
-/// Is told what would be done, entry by entry.
+/// Called with what would be done, entry by entry.
 pub(crate) type Sink = Arc<dyn Fn(Planned) + Send + Sync>;
 
 fn report(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
@@ -143,7 +143,7 @@ pub(crate) struct Lister {
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
     pub(crate) finished: bool,
-    /// The last word was said.
+    /// The last message was sent.
     parted: bool,
     meter: Meter,
     progress: Arc<Progress>,
@@ -318,7 +318,7 @@ impl Lister {
                 Ok(())
             }
             _ => Err(TransferError::protocol(
-                "the peer sent a message that has no place in a plan",
+                "the peer sent a message that is not allowed in a plan",
             )),
         }
     }
@@ -345,7 +345,7 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
-    /// Looks at the destination.
+    /// Examines the destination.
     pub(crate) fn new(
         look: Look,
         ask: Ask,
@@ -356,10 +356,10 @@ impl Planner {
         let error = |e: rustix::io::Errno| {
             let e = io::Error::from(e);
             TransferError::new(Code::DestError, format!("destination: {e}"))
-                .fix("choose a destination that can be written")
+                .fix("choose a writable destination")
         };
         look.near.may_be_written().map_err(error)?;
-        // Where it cannot be asked, writing will tell.
+        // Where it cannot be queried, writing will fail.
         let free = look
             .near
             .statvfs()
@@ -437,7 +437,7 @@ impl Planner {
                 Ok(())
             }
             _ => Err(TransferError::protocol(
-                "the peer sent a message that has no place in a plan",
+                "the peer sent a message that is not allowed in a plan",
             )),
         }
     }
@@ -545,7 +545,7 @@ impl Planner {
         let (parent, name) = path::split(name);
         match tree.dir(parent) {
             Ok(dir) => confine::stat(&dir, name),
-            // Its folder would be made first, or cannot be, which has been said.
+            // Its folder would be created first, or cannot be, which has been reported.
             Err(e)
                 if matches!(
                     e.kind(),
@@ -560,7 +560,7 @@ impl Planner {
 }
 
 impl Identity {
-    /// Whether what is there stays by the client's wish.
+    /// Whether the existing file is kept, as requested by the client.
     pub(crate) fn stays(&self, existing: Existing, there: &rustix::fs::Stat) -> bool {
         let mtime = (
             there.st_mtime,

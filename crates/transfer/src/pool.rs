@@ -1,8 +1,8 @@
 //! Who does the work that must not hold up the shard thread? A few threads that take jobs from one
 //! queue and answer on another: hashing, opening, reading small files, renaming.
 //!
-//! - Dropping the pool never waits: what is queued is abandoned, and a running job is told to stop. What
-//!   the pool was told to [`keep`](Pool::keep) lives until the last job is over.
+//! - Dropping the pool never waits: what is queued is abandoned, and a running job is cancelled. What was
+//!   passed to [`keep`](Pool::keep) is kept until the last job is over.
 //! - Every job is answered: one that panics by [`Broken`], which ends its transfer.
 
 use std::{
@@ -26,7 +26,7 @@ use crate::{
     pages::Pages,
 };
 
-/// How soon workers are looked after when nobody wakes the session.
+/// Poll interval of workers when the session is not woken.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// Workers in virtual time: as many on every machine.
 const VIRTUAL: usize = 2;
@@ -37,7 +37,7 @@ pub(crate) trait Job: Send + 'static {
     type Done: Send + 'static;
     /// What it is, for the case that it breaks.
     fn task(&self) -> Task;
-    /// Does it; `scratch` is the thread's own and keeps its capacity. A job that lasts asks now and then
+    /// Does it; `scratch` is the thread's own and keeps its capacity. A long job checks periodically
     /// whether it is to stop.
     fn run(self, scratch: &mut Pages, stop: &Stop) -> Self::Done;
 }
@@ -45,7 +45,7 @@ pub(crate) trait Job: Send + 'static {
 /// What a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
-    /// In words, as what follows "while".
+    /// As text, to follow "while".
     pub(crate) doing: &'static str,
     /// With which entry, or from which on.
     pub(crate) file: Option<u64>,
@@ -79,7 +79,7 @@ pub(crate) fn internal(doing: &str, why: &str) -> TransferError {
         .fix("this is a fault of farhaul: report it, with this line; the same command continues")
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
@@ -93,7 +93,7 @@ struct Shared {
     syncing: AtomicUsize,
 }
 
-/// Tells a job that nobody waits for it any more, and those who wait that it gets on.
+/// Cancels a job, and reports its progress to those who wait.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop(Arc<Shared>);
 
@@ -111,7 +111,7 @@ impl Stop {
         self.0.steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits for the disk to have what the system keeps for it: of that nobody sees parts.
+    /// Waits for a sync of the disk, whose progress cannot be observed.
     pub(crate) fn sync<T>(&self, sync: impl FnOnce() -> T) -> T {
         self.0.syncing.fetch_add(1, Ordering::Relaxed);
         let done = sync();
@@ -199,7 +199,7 @@ fn perform<J: Job>(job: J, scratch: &mut Pages, stop: &Stop) -> Answer<J> {
     })
 }
 
-/// Threads at work, or what stands for them in virtual time.
+/// Worker threads, or their model in virtual time.
 pub(crate) struct Pool<J: Job> {
     crew: Crew<J>,
     outstanding: usize,
@@ -278,7 +278,7 @@ impl<J: Job> Pool<J> {
         self.outstanding += 1;
     }
 
-    /// When to look for an answer, if one is to come.
+    /// When to poll for an answer, if one is expected.
     pub(crate) fn next_answer(&self, now: Instant) -> Option<Instant> {
         match &self.crew {
             Crew::Virtual(crew) => crew.answers.first_key_value().map(|((due, _), _)| *due),
@@ -408,7 +408,7 @@ mod tests {
     enum Test {
         Say(u64),
         Panic,
-        /// Waits until it is told to stop, then says so.
+        /// Waits until it is cancelled, then reports that.
         Long(mpsc::Sender<()>, mpsc::Sender<()>),
     }
 

@@ -12,7 +12,7 @@ pub enum Phase {
     Connecting,
     /// Files move.
     Moving,
-    /// Everything has been sent; waiting for digests, renames and the peer's word.
+    /// Everything has been sent; waiting for digests, renames and the peer's last message.
     Finishing,
     /// Over.
     Done,
@@ -21,7 +21,7 @@ pub enum Phase {
 impl Phase {
     const ALL: [Self; 4] = [Self::Connecting, Self::Moving, Self::Finishing, Self::Done];
 
-    /// The word used in output.
+    /// The name used in output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Connecting => "connecting",

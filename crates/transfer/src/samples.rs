@@ -1,9 +1,9 @@
-//! How do the file programs that come with libudt talk? `recvfile` connects and says the length of a
+//! What is the protocol of libudt's file programs? `recvfile` connects and sends the length of a
 //! name (four bytes) and the name; `sendfile` answers with the file's size (eight bytes, -1: there is
 //! none), then the file. Numbers are little-endian, as the programs' usual hosts have them.
 //!
-//! - There is no digest and no permission in it: a file is complete if as many bytes came as were
-//!   announced, and whoever can send a packet may ask.
+//! - There is no digest and no permission in it: a file is complete if as many bytes were received as
+//!   announced, and any host that can send a packet may send a request.
 //! - Names are `SHARE/PATH` beneath a shared directory; nothing else can be opened.
 //! - The disk is read and written by the thread of the sessions, which is what such a program costs.
 
@@ -36,12 +36,12 @@ use crate::{
 /// The longest name: the programs keep it in a kilobyte, with a zero at its end.
 pub const NAME_MAX: usize = 1_023;
 const OBJECT: ObjectId = 1;
-/// A client that has not asked by then is sent away.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time for a client to send its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// End of the name under which a file is collected.
 const PART: &str = ".farhaul-part";
 
-/// Where a session says how it ended, one line for people.
+/// Called with the result of a session, one line for people.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A file beneath a share, open to be read.
@@ -187,13 +187,13 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.kept {
-            // What is left of it would only be in the way; the failure has been told.
+            // Its part is not needed any more; the failure has been reported.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Whether `name` can be asked for, in at most `most` bytes.
+/// Whether `name` can be requested, in at most `most` bytes.
 pub fn check_name(name: &[u8], most: usize) -> Result<(), TransferError> {
     if name.is_empty() || name.len() > most || name.contains(&0) {
         let text = format!("a name has 1 to {most} bytes, none of them zero");
@@ -233,7 +233,9 @@ impl SendFile {
         };
         let len = usize::try_from(i32::from_le_bytes(*len)).unwrap_or(usize::MAX);
         if !(1..=NAME_MAX).contains(&len) || rest.len() > len {
-            return Err(TransferError::protocol("what it asks is no file name"));
+            return Err(TransferError::protocol(
+                "the requested name is not a file name",
+            ));
         }
         Ok((rest.len() == len).then_some(rest))
     }
@@ -289,7 +291,7 @@ impl App for SendFile {
             }
             Event::Delivered => session.close(now, 0, "done"),
             Event::Closed(reason) => {
-                let answer = self.answer.as_deref().unwrap_or("asked for nothing");
+                let answer = self.answer.as_deref().unwrap_or("no request");
                 match reason {
                     CloseReason::Local { code: 0, .. } => (self.tell)(answer),
                     other => (self.tell)(&format!("{answer}; {}", error_of(&other).text)),
@@ -300,14 +302,14 @@ impl App for SendFile {
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         if self.next_wake().is_some_and(|at| at <= now) {
-            session.close(now, Code::Protocol.number().into(), "asked for nothing");
+            session.close(now, Code::Protocol.number().into(), "no request");
             self.since = None;
         }
     }
 
     fn next_wake(&self) -> Option<Instant> {
         let waiting = self.since.filter(|_| self.answer.is_none());
-        waiting.map(|since| since + PATIENCE)
+        waiting.map(|since| since + REQUEST_TIMEOUT)
     }
 }
 
@@ -470,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_comes_in_pieces_and_lies_are_refused() {
+    fn a_name_arrives_in_pieces_and_invalid_ones_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let mut end = server(folder.path(), Access::Read);
         for (piece, whole) in [(&b"\x03\0"[..], false), (b"\0\0ab", false), (b"c", true)] {

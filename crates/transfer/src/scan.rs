@@ -3,7 +3,7 @@
 //!
 //! - Every directory is opened beneath its source's root without following links, so a tree that is
 //!   changed while it is walked cannot lead out of it.
-//! - The files of a directory come together, in byte order; sub-directories follow.
+//! - The files of a directory are listed together, in byte order; sub-directories follow.
 //! - Journals and parts of copies that are not complete are left out and named; what only looks like
 //!   them is sent.
 //! - What a filter leaves out is not opened. A list takes the place of the walk.
@@ -124,17 +124,17 @@ impl Source {
     }
 }
 
-/// What of the sources is meant.
+/// What of the sources is selected.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
     pub(crate) filter: Filter,
     /// Paths below the only source, which is a directory; nothing else is listed.
     pub(crate) list: Option<Arc<Vec<Vec<u8>>>>,
-    /// What is left out is told.
+    /// What is left out is reported.
     pub(crate) tell: bool,
 }
 
-/// Looks up sources before anything is connected. Some may be missing as long as one is there.
+/// Looks up sources before anything is connected. Some may be missing as long as one exists.
 pub(crate) fn resolve(
     paths: &[PathBuf],
     host: &Host,
@@ -161,7 +161,7 @@ pub(crate) fn missing(e: &io::Error) -> Code {
     }
 }
 
-/// Sources that were looked up: those that are there, if any, and what is to be said of the others.
+/// Sources that were looked up: the existing ones, if any, and the errors of the others.
 pub(crate) fn some(
     looked_up: impl Iterator<Item = Result<Source, Problem>>,
 ) -> Result<(Vec<Source>, Vec<Problem>), TransferError> {
@@ -219,7 +219,7 @@ pub(crate) enum Found {
     Broken(String),
 }
 
-/// What the scanner does, in words.
+/// The current activity of the scanner, as text.
 pub(crate) const DOING: &str = "listing the sources";
 
 /// Its channel ended without [`Found::End`].
@@ -248,7 +248,7 @@ pub(crate) fn start(
     Ok(from)
 }
 
-/// Hands a batch to whoever listens.
+/// Sends a batch to the receiver of the channel.
 type Give = Arc<dyn Fn(Vec<Found>) -> Result<(), Gone> + Send + Sync>;
 
 fn scan(to: &Give, sources: &[Source], selection: Selection, progress: Arc<Progress>) {
@@ -265,14 +265,14 @@ fn scan(to: &Give, sources: &[Source], selection: Selection, progress: Arc<Progr
     to_the_end(to, move || scanner.all(sources));
 }
 
-/// Runs the scanner; what it sends last says whether it came to the end.
+/// Runs the scanner; its last message reports whether it completed.
 fn to_the_end(to: &Give, scan: impl FnOnce() -> Result<(), Gone>) {
     let last = match panic::catch_unwind(AssertUnwindSafe(scan)) {
         Ok(Ok(())) => Found::End,
         Ok(Err(Gone)) => return,
         Err(payload) => Found::Broken(pool::panic_text(&*payload)),
     };
-    // If nobody listens any more, nobody need know.
+    // If the channel is closed, the result is not needed.
     let _unheard = to(vec![last]);
 }
 
@@ -284,7 +284,7 @@ struct Scanner {
     batch: Vec<Found>,
     /// Of names and texts in it.
     bytes: usize,
-    /// Entries that were left out without a word.
+    /// Entries that were left out silently.
     passed: usize,
     selection: Selection,
     /// Directories around the present one that are listed once something in them is.
@@ -322,7 +322,7 @@ impl Scanner {
         }
     }
 
-    /// Leaves something out without a word. Now and then it is asked whether anybody still listens.
+    /// Leaves something out silently. The channel is checked periodically.
     fn pass(&mut self) -> Result<(), Gone> {
         self.passed += 1;
         if self.passed.is_multiple_of(BATCH) {
@@ -435,7 +435,7 @@ impl Scanner {
         }
     }
 
-    /// Hands over one entry that is no directory, if it is meant, and the directories around it.
+    /// Sends one entry that is not a directory, if it is selected, and its parent directories.
     fn child(
         &mut self,
         source: (usize, &Source),
@@ -519,13 +519,13 @@ impl Scanner {
         }
         let (kind, target) = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile if stat.st_size == 0 && has_content(source.1, rel) => {
-                let why = "says that it is empty and is not, as files of /proc do: skipped; copy what it says to a file first";
+                let why = "reports a size of 0 and is not empty, as files of /proc: skipped; copy its content to a file first";
                 return self.problem(rel, Code::Partial, &why);
             }
             FileType::RegularFile
                 if is_page_of_nothing(stat) && is_shorter(source.1, rel, stat) =>
             {
-                let why = "has fewer bytes than it says, as files of /sys do: skipped; copy what it says to a file first";
+                let why = "has fewer bytes than its size, as files of /sys: skipped; copy its content to a file first";
                 return self.problem(rel, Code::Partial, &why);
             }
             FileType::RegularFile => (Kind::File, Vec::new()),

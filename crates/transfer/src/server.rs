@@ -1,7 +1,7 @@
 //! What may a peer read and write here? Named shares, nothing else; a [`Server`] answers one session.
 //!
-//! - Default deny: a peer must be allowed, the share must exist and permit the direction. Whoever is
-//!   refused learns only that, in the same words whichever it was.
+//! - Default deny: a peer must be allowed, the share must exist and permit the direction. A refused peer gets
+//!   the same message for each of these reasons.
 
 use std::{
     collections::BTreeMap,
@@ -45,10 +45,10 @@ use sources::sources;
 /// Who may ask at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Allow {
-    /// Nobody.
+    /// No peer.
     #[default]
     None,
-    /// Everybody, spelled out by whoever serves.
+    /// Any peer, requested explicitly.
     Any,
     /// Peers with one of these public keys.
     Keys(Vec<Vec<u8>>),
@@ -124,8 +124,8 @@ impl Policy {
     }
 }
 
-/// A destination: who has it, and who asked for it last. Only the last may have it next: those who
-/// asked before are the same command's earlier runs.
+/// A destination: the session that holds it, and the latest request for it. Only the latest may have it next:
+/// earlier ones are earlier runs of the same command.
 #[derive(Debug, Default)]
 struct Slot {
     holder: Option<Arc<Holder>>,
@@ -135,7 +135,7 @@ struct Slot {
 }
 
 impl Slot {
-    /// Somebody has it, or has not quite left it.
+    /// A session holds it, or its workers still do.
     fn is_taken(&self) -> bool {
         self.holder.is_some() || self.lock.strong_count() > 0
     }
@@ -144,16 +144,16 @@ impl Slot {
 /// A session that holds a destination.
 #[derive(Debug, Default)]
 struct Holder {
-    /// When its peer was last heard, ns.
+    /// When its peer last sent anything, ns.
     heard: AtomicU64,
-    /// The same command was started again after it had fallen silent.
+    /// The same command was started again after it had stopped sending.
     superseded: AtomicBool,
 }
 
-/// A peer not heard for this long may be dead; the same command from the same peer takes over.
-const SILENT: Duration = Duration::from_secs(3);
+/// A peer that sends nothing for this long may be dead; the same command from the same peer takes over.
+const PEER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a request waits for a destination that a live peer holds.
-const PATIENCE: Duration = Duration::from_secs(6);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(6);
 /// Destinations remembered after their transfers.
 const SEATS: usize = 10_000;
 /// How long a connected peer may take to ask, and to leave once it was refused.
@@ -161,7 +161,7 @@ const ASKS_WITHIN: Duration = Duration::from_secs(10);
 /// Between two attempts.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// What a client asked for.
+/// The request of a client.
 #[derive(Clone, Debug)]
 struct Request {
     direction: Direction,
@@ -193,7 +193,7 @@ pub struct Server {
     answered: bool,
     /// A request that waits for another session to let go.
     waits: Option<Waiting>,
-    /// How the session is to send, if that must be told.
+    /// How the session is to send, if that must be set.
     govern: Option<(Rate, Sharing)>,
     holds: Option<(Tag, Arc<Holder>)>,
     heard: u64,
@@ -250,7 +250,7 @@ impl Server {
                 let text = format!("the server cannot send by policy {sharing} or below a rate");
                 let e = TransferError::new(Code::Usage, text);
                 self.side
-                    .fail(e.fix("leave --policy and --max-rate out"), session);
+                    .fail(e.fix("omit --policy and --max-rate"), session);
             }
         }
     }
@@ -279,7 +279,7 @@ impl Server {
                 Message::Stranger { version } if !self.answered => {
                     self.answered = true;
                     let text = format!(
-                        "the server speaks version {VERSION} of the transfer protocol, you {version}"
+                        "the server has version {VERSION} of the transfer protocol, you {version}"
                     );
                     let e = TransferError::new(Code::Version, text);
                     self.refuse(&e.fix("install the same version on both sides"));
@@ -338,25 +338,26 @@ impl Server {
             share.cloned().ok_or_else(|| {
                 let name = path::show(&place.share);
                 let text = format!("share '{name}' is unknown or not allowed");
-                let fix = "check the name, the direction and your key with whoever runs the server";
+                let fix =
+                    "check the name, the direction and your key with the server's administrator";
                 TransferError::new(Code::Auth, text).fix(fix)
             })
         };
         request.places.iter().map(admitted).collect()
     }
 
-    /// Whether the peer may share links as it asks to.
+    /// Whether the policy requested by the peer is allowed.
     fn permit(&self, request: &Request) -> Result<(), TransferError> {
         let (asked, most) = (request.ask.sharing, self.policy.sharing);
         if asked as u8 > most as u8 {
             let text = format!("policy {asked} is not allowed by this server, {most} is");
-            let fix = "leave --policy out, or have the server started with --max-policy high";
+            let fix = "omit --policy, or start the server with --max-policy high";
             return Err(TransferError::new(Code::Auth, text).fix(fix));
         }
         Ok(())
     }
 
-    /// Takes up a role; says whether a single file is sent.
+    /// Starts a role; returns whether a single file is sent.
     fn begin(&mut self, shares: &[Share], request: &Request) -> Result<bool, TransferError> {
         match (request.direction, shares, &request.places[..]) {
             (Direction::Put, [share], [place]) => self.take(share, &place.path, request),
@@ -447,14 +448,14 @@ impl Server {
         own
     }
 
-    /// True if a session of this server holds what is asked for.
+    /// True if a session of this server holds the requested destination.
     fn is_held(&self, request: &Request) -> bool {
         let tag = self.own_tag(request);
         let live = self.policy.live();
         live.get(&tag).is_some_and(Slot::is_taken)
     }
 
-    /// Tries again to begin what another session held; its peer may have died and come back here.
+    /// Tries again to begin what another session held; its peer may have died and reconnected.
     fn wait(&mut self) {
         let Some(waiting) = &self.waits else { return };
         let tag = self.own_tag(&waiting.request);
@@ -468,7 +469,7 @@ impl Server {
         if newest && taken {
             let silent = |holder: &&Arc<Holder>| {
                 let heard = Instant::from_nanos(holder.heard.load(Relaxed));
-                self.now.since(heard) >= SILENT
+                self.now.since(heard) >= PEER_TIMEOUT
             };
             if let Some(holder) = holder.as_ref().filter(silent) {
                 holder.superseded.store(true, Relaxed);
@@ -476,7 +477,7 @@ impl Server {
                     wake();
                 }
             }
-            if self.now.since(waiting.since) < PATIENCE {
+            if self.now.since(waiting.since) < LOCK_TIMEOUT {
                 return;
             }
         }
@@ -490,7 +491,7 @@ impl Server {
         }
     }
 
-    /// Takes note of whether the peer is heard, and of whether it was superseded.
+    /// Records when the peer sends, and whether it was superseded.
     fn listen(&mut self, session: &mut dyn Session) {
         let Some((_, holder)) = &self.holds else {
             return;
@@ -514,14 +515,14 @@ impl Server {
             let (text, fix) = if self.answered {
                 (
                     format!(
-                        "the request was refused, and the client did not leave within {within} s"
+                        "the request was refused, and the client did not close within {within} s"
                     ),
                     "",
                 )
             } else {
                 (
-                    format!("no request came within {within} s of the handshake"),
-                    "run the same command again; if it fails again, look at the client: it was connected and said nothing",
+                    format!("no request was received within {within} s of the handshake"),
+                    "run the same command again; if it fails again, check the client: it was connected and sent nothing",
                 )
             };
             TransferError::new(Code::ConnectionLost, text).fix(fix)

@@ -1,4 +1,4 @@
-//! What came of it? One object for people and machines, also after a failure.
+//! What is the result? One object for people and machines, also after a failure.
 
 use std::{
     collections::BTreeMap,
@@ -85,7 +85,7 @@ pub struct Verify {
     pub root: Option<String>,
 }
 
-/// What a transfer cost one end's process; null where that end did not say.
+/// Resources used by one end's process; null where that end did not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct End {
     /// Processor time during the transfer.
@@ -118,7 +118,7 @@ impl End {
 pub struct Summary {
     /// Name and version of this object.
     pub schema: &'static str,
-    /// Everything is in place, and verified as [`Verify::what`] says.
+    /// Everything is in place, and verified according to [`Verify::what`].
     pub ok: bool,
     /// `put` or `get`.
     pub direction: &'static str,
@@ -158,7 +158,8 @@ pub struct Summary {
     pub sender: End,
     /// What it cost the side that gets them.
     pub receiver: End,
-    /// Share of time for which the sender was held, by reason, and of the rest; empty if it did not say.
+    /// Share of time for which the sender was held, by reason, and of the rest; empty if it did not report
+    /// it.
     pub limited_by: BTreeMap<&'static str, f64>,
     /// Files that are not in place; at most 1,000.
     pub failures: Vec<Failure>,
@@ -355,7 +356,7 @@ impl Summary {
         let feedback = self.feedback_kib_per_gib;
         let mut text = format!(
             "wire: {} one way, retransmitted {}, lost {}, feedback {} KiB per GiB\n\
-             path: rtt {} at least, {} at the end, datagrams of {} bytes\n\
+             path: rtt {} minimum, {} at the end, datagrams of {} bytes\n\
              sender: {}\nreceiver: {}\n",
             Size::from_bytes(over),
             percent(self.retransmit_ratio),
@@ -403,7 +404,7 @@ pub(crate) struct SummaryInput<'a> {
     pub(crate) theirs: Option<Usage>,
     /// This side has the files.
     pub(crate) sends: bool,
-    /// What the side that has them says of its sending.
+    /// The sender's statistics of its sending.
     pub(crate) sending: Option<Sending>,
 }
 

@@ -82,7 +82,7 @@ impl<T> Table<T> {
         Some(self.next() - 1)
     }
 
-    /// Removes the first entry if `over` says so.
+    /// Removes the first entry if `over` returns true.
     pub(crate) fn pop_if(&mut self, over: impl FnOnce(&T) -> bool) -> Option<T> {
         if !over(&self.slots.front()?.item) {
             return None;

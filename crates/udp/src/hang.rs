@@ -1,5 +1,5 @@
-//! How does a file system hang without a faulty disk? By a listener that must permit each file to be
-//! opened and read (fanotify) and never answers: whoever tries waits in the kernel, killable, as on a
+//! How does a file system hang without a faulty disk? By a listener that must permit each file to be opened
+//! and read (fanotify) and never answers: every process that tries blocks in the kernel, killable, as on a
 //! network file system whose server is gone. For tests; needs root.
 
 use std::{
@@ -20,7 +20,7 @@ pub struct Hang {
 }
 
 impl Hang {
-    /// Whoever opens or reads anything on the mount at `path` waits from now on. The caller must not do
+    /// Every open or read on the mount at `path` blocks from now on. The caller must not do
     /// so itself.
     pub fn of_mount(path: &Path) -> io::Result<Self> {
         let path = CString::new(path.as_os_str().as_bytes())?;
@@ -34,7 +34,7 @@ impl Hang {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else has.
+        // SAFETY: a new descriptor without other owners.
         let listener = unsafe { OwnedFd::from_raw_fd(fd) };
         let events = libc::FAN_OPEN_PERM | libc::FAN_ACCESS_PERM | libc::FAN_ONDIR;
         // SAFETY: `path` ends in zero and outlives the call.

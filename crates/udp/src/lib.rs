@@ -1,4 +1,4 @@
-//! What does the kernel have to be asked for? Everything in farhaul that needs an unsafe call lives
+//! Which kernel interfaces need unsafe code? Everything in farhaul that needs an unsafe call lives
 //! here behind safe functions: TUN devices with segmentation offload, namespaces, the allocator's
 //! arenas, and mounts that hang.
 

@@ -56,7 +56,7 @@ pub fn mount_memory(path: &Path) -> io::Result<()> {
     Ok(rustix::mount::mount("tmpfs", path, "tmpfs", flags, None)?)
 }
 
-/// Gives the calling thread, and what it starts, mounts that nobody else sees.
+/// Gives the calling thread, and what it starts, private mounts.
 pub fn own_mounts() -> io::Result<()> {
     // SAFETY: only this thread's view of the file system's mounts changes, and its current directory
     // is its own from now on.
@@ -82,7 +82,7 @@ pub fn set_parameters<'a>(parameters: &[(&'a str, &str)]) -> Vec<&'a str> {
 pub fn start_init(command: &mut Command) -> io::Result<Child> {
     // Refused in some containers; then `/proc` shows the system's processes.
     let mounts = own_mounts().is_ok();
-    // SAFETY: processes are told apart anew for the children of this thread only.
+    // SAFETY: the new PID namespace is for children of this thread only.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWPID) }?;
     let proc_flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     // SAFETY: the closure makes two system calls and neither allocates nor takes a lock.

@@ -1,5 +1,5 @@
-//! Who gets the core when two threads want it? A thread that keeps appointments can ask to come before
-//! all ordinary work.
+//! Which thread gets the core when two are runnable? A thread with deadlines can request to be scheduled
+//! before all ordinary work.
 
 use std::io;
 

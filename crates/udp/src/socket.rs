@@ -8,7 +8,7 @@
 //!   session's business;
 //! - IPv4 peers are IPv4 addresses to the caller also on a dual-stack socket;
 //! - a kernel or route that refuses GSO costs one failed call: the batch leaves segment by segment
-//!   and [`Capabilities::gso`] says so from then on.
+//!   and [`Capabilities::gso`] is false from then on.
 
 mod control;
 mod receive;
@@ -328,7 +328,7 @@ fn forbid_fragments(fd: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for a buffer of `wanted` bytes, past the system's limit where privilege allows; never
+/// Requests a buffer of `wanted` bytes, past the system's limit where privilege allows; never
 /// shrinks. Returns what there is now.
 fn grow(fd: BorrowedFd<'_>, force: c_int, plain: c_int, wanted: usize) -> io::Result<usize> {
     let current = |fd| get(fd, libc::SOL_SOCKET, plain).map(|n| usize::try_from(n).unwrap_or(0));

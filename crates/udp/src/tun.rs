@@ -40,7 +40,7 @@ impl Offload {
         }
     }
 
-    /// In words, for reports.
+    /// A description, for reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TcpAndUdp => "tcp and udp",
@@ -71,7 +71,7 @@ pub struct TunConfig {
 pub struct Tun {
     fd: OwnedFd,
     offload: Offload,
-    /// Where the kernel is told whether a thread of its own takes what we write.
+    /// Setting of the kernel: whether a thread of its own processes what we write.
     threaded: Option<fs::File>,
 }
 
@@ -148,7 +148,7 @@ pub struct VnetHeader {
     pub gso_size: u16,
     /// Where the transport header begins.
     pub csum_start: u16,
-    /// Where in the transport header the checksum stands.
+    /// Offset of the checksum in the transport header.
     pub csum_offset: u16,
 }
 
@@ -218,7 +218,7 @@ impl VnetHeader {
     }
 }
 
-/// Asks for the most the kernel gives.
+/// Requests the most that the kernel allows.
 fn set_offload(fd: BorrowedFd<'_>) -> io::Result<Offload> {
     let mut last = io::ErrorKind::Unsupported.into();
     for step in Offload::STEPS {
@@ -384,7 +384,7 @@ mod tests {
         for (flags, kind) in (0..=255).flat_map(|f| (0..=255).map(move |k| (f, k))) {
             let mut bytes = [flags, kind, 1, 2, 3, 4, 5, 6, 7, 8];
             let header = VnetHeader::decode(&bytes).unwrap();
-            // The other flags say nothing that is made use of.
+            // The other flags are not used.
             bytes[0] &= VnetHeader::NEEDS_CSUM;
             assert_eq!(header.encode(), bytes);
         }

@@ -33,10 +33,10 @@ pub const GRANTS: Law = Law {
     }),
     make: |_| Box::<Granted>::default(),
 };
-/// What a flow may send before it has heard a grant.
+/// What a flow may send before it has received a grant.
 const FIRST: Rate = Rate::mbit(10);
-/// Grants that are not heard for this long are no longer believed.
-const PATIENCE: Duration = Duration::from_millis(400);
+/// A grant expires after this time.
+const GRANT_LIFETIME: Duration = Duration::from_millis(400);
 /// The shortest time between two grants.
 const LEAST_PERIOD: Duration = Duration::from_millis(20);
 
@@ -86,7 +86,7 @@ impl CongestionController for Granted {
     }
 
     fn next_tick(&self) -> Option<Instant> {
-        self.heard.map(|at| at + PATIENCE)
+        self.heard.map(|at| at + GRANT_LIFETIME)
     }
 
     fn on_tick(&mut self, now: Instant) {

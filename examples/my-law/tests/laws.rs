@@ -70,7 +70,7 @@ fn grants_stay_below_what_the_path_takes() {
     assert!((75.0..100.0).contains(&sum), "{shares:?}");
 }
 
-/// What `farhaul` with these laws says to `words`.
+/// Output of `farhaul` with these laws for the arguments `words`.
 fn program(words: &[&str]) -> String {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_my-law"));
     let output = command.args(words).output().expect("the program runs");

@@ -1,6 +1,6 @@
-//! A protocol written outside farhaul, with its public interface alone: a wire format of variable-length
-//! numbers over the engine's skeleton, under any congestion law. What it carries, placed in the
-//! simulator or on sockets, is in [`tiny`]; how it looks on the wire is in [`TinyWire`].
+//! A protocol written outside farhaul, with its public interface alone: a wire format of
+//! variable-length numbers over the engine's skeleton, under any congestion law. What it carries,
+//! placed in the simulator or on sockets, is in [`tiny`]; its wire format is in [`TinyWire`].
 
 mod entry;
 mod tiny;

@@ -1,4 +1,4 @@
-//! The protocol: what it says of itself, and its law.
+//! The protocol: its descriptor, and its law.
 
 use farhaul_congestion::{Error, lookup};
 use farhaul_core::{
@@ -19,7 +19,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     multiplexed: false,
 };
 
-/// An endpoint that speaks tiny.
+/// A tiny endpoint.
 pub type Tiny = Endpoint<ArqMachine<TinyWire>>;
 
 /// Sessions under the congestion law `law`, as `cubic:beta=0.8`, in datagrams for a path of `mtu` bytes.

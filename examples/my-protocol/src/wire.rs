@@ -1,4 +1,4 @@
-//! How does it look on the wire? Behind type and id (five bytes), numbers in one, two, four or eight
+//! What is the wire format? After type and id (five bytes), numbers in one, two, four or eight
 //! bytes:
 //!
 //! - data: packet number (4, low half), object (4), offset (8), then the payload to the end

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use crate::{Outcome, ci::say};
+use crate::{Outcome, ci::print_line};
 
 const LAW: &str = include_str!("law.txt");
 const EXAMPLE: &str = "examples/my-protocol";
@@ -32,7 +32,7 @@ pub(crate) fn law(root: &Path, name: &str) -> Outcome {
         "    fixed::LAW,\n",
         &format!("    crate::{name}::LAW,\n"),
     )?;
-    say(&format!(
+    print_line(&format!(
         "wrote crates/congestion/src/{name}.rs and docs/laws/{name}.md, and named the law in lib.rs and registry.rs.\n\
          Try: cargo fmt && cargo test -p farhaul-congestion {name} && cargo run --release -- sim --cc {name}"
     ));
@@ -91,7 +91,7 @@ pub(crate) fn protocol(root: &Path, name: &str) -> Outcome {
         "    .collect()",
         &format!("    .chain([{name}::entry()])\n"),
     )?;
-    say(&format!(
+    print_line(&format!(
         "wrote crates/protocols/src/{name}/, its test, docs/protocols/{name}.md and \
          crates/lab/src/registry/{name}.rs, and named the protocol in lib.rs and registry.rs.\n\
          Try: cargo fmt && cargo test -p farhaul-protocols --test {name} && cargo run --release -- sim --protocol {name}"
@@ -105,12 +105,12 @@ fn camel(name: &str) -> Result<String, Vec<String>> {
     let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
     if !starts || !name.chars().all(good) || name.contains("__") || name.ends_with('_') {
         return Err(vec![format!(
-            "'{name}' cannot be a name: lower-case letters, digits and single underscores, a letter first"
+            "'{name}' is not a valid name: lower-case letters, digits and single underscores, a letter first"
         )]);
     }
     if KEYWORDS.contains(&name) {
         return Err(vec![format!(
-            "'{name}' is a word of the language: choose another name"
+            "'{name}' is a keyword of Rust: choose another name"
         )]);
     }
     let part = |part: &str| part[..1].to_uppercase() + &part[1..];

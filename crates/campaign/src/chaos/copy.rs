@@ -23,9 +23,9 @@ use crate::{
     program::{Program, Server, farhaul, lasting_port, pause},
 };
 
-/// A copy that is left in peace has got on or ended by then: the peer's silence is noticed after 30 s.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// A server has given up a client that fell silent.
+/// An undisturbed copy has progressed or ended by then: the idle timeout is 30 s.
+const STALL_TIMEOUT: Duration = Duration::from_mins(1);
+/// A server has closed the session of a client that stopped sending.
 const GIVEN_UP: Duration = Duration::from_secs(40);
 /// Runs in peace after which it ought to have succeeded.
 const PEACEFUL: u32 = 4;
@@ -134,7 +134,7 @@ impl<'a> Copy<'a> {
     }
 
     /// Nothing of the copy's own is left: at once where the client writes; a server keeps its journal until
-    /// it has heard the client's goodbye, or has given it up.
+    /// it has received the client's close, or has timed out.
     fn tidied(&self) -> Result<(), String> {
         let until = clock::now() + if self.puts { GIVEN_UP } else { Duration::ZERO };
         loop {
@@ -170,7 +170,7 @@ impl<'a> Copy<'a> {
             let next = if *disturbances > 0 {
                 Duration::from_millis(20 + self.rng.below(1_500))
             } else {
-                PATIENCE
+                STALL_TIMEOUT
             };
             if let Some(status) = client.ends_within(next).map_err(text)? {
                 return Ok(status);
@@ -178,7 +178,10 @@ impl<'a> Copy<'a> {
             if *disturbances == 0 {
                 let bytes = tree::bytes(&self.target).map_err(text)?;
                 if bytes == had {
-                    return Err(format!("nothing for {} s in peace", PATIENCE.as_secs()));
+                    return Err(format!(
+                        "nothing for {} s in peace",
+                        STALL_TIMEOUT.as_secs()
+                    ));
                 }
                 had = bytes;
                 continue;
@@ -293,7 +296,7 @@ impl<'a> Copy<'a> {
         self.restarted = true;
         let port = self.server.port;
         let shares = share(self.puts, &self.source, &self.target);
-        if self.server.program.ends_within(PATIENCE)?.is_none() {
+        if self.server.program.ends_within(STALL_TIMEOUT)?.is_none() {
             return Err(io::Error::other("a server that was killed does not end"));
         }
         self.server = Server::serve_at(self.home, &shares, port)?;

@@ -1,9 +1,9 @@
-//! What if everything goes wrong at once? Copies of trees by the program itself, over paths that lose,
+//! What if many faults occur at once? Copies of trees by the program itself, over paths that lose,
 //! reorder, repeat and damage datagrams, go dark and change addresses and MTU, while either end is
 //! stopped, killed and started again, and the disk fills or fails. Whatever ends a copy, the same command
 //! is run again until nothing disturbs it any more.
 //!
-//! What must never happen: a copy that says it succeeded and did not; a wrong byte under a name; litter
+//! What must never happen: a copy that reports success falsely; a wrong byte under a name; leftover files
 //! after a success; a copy that neither ends nor gets on; one that does not succeed when left in peace.
 
 mod copy;

@@ -1,5 +1,5 @@
 //! How bad is the path? A relay on loopback with a link drawn from the seed. When it is replaced by
-//! another, datagrams come from another port, as behind a translator of addresses that forgot.
+//! another, datagrams come from another port, as behind a NAT that lost its mapping.
 
 use std::{io, net::SocketAddr, time::Duration};
 

@@ -29,7 +29,7 @@ use farhaul_udp::{Inbox, Outgoing, ReceiveOutcome, SocketOptions, UdpSocket};
 
 use crate::program::pause;
 
-/// Between two looks at the clock.
+/// Between two clock reads.
 const TICK: Duration = Duration::from_millis(1);
 /// Tokens kept; they live for ten seconds.
 const TOKENS: usize = 4_096;
@@ -43,18 +43,18 @@ pub(super) enum Weapon {
     Garbage,
     /// Requests for tokens.
     Hellos,
-    /// Handshakes up to the client's first messages, then silence.
+    /// Handshakes up to the client's first messages, then abandoned.
     HalfOpen,
     /// First messages that cannot be opened, with tokens that are valid.
     Initials,
 }
 
-/// What left and what came back.
+/// Bytes sent and received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Traffic {
     pub(super) sent: u64,
     pub(super) bytes_sent: u64,
-    /// Those that came back, also where there was no room for them.
+    /// Those received, also where there was no space for them.
     pub(super) answers: u64,
     pub(super) bytes_answered: u64,
     /// Handshakes that were begun with a token.
@@ -130,7 +130,7 @@ impl Attacker {
         })
     }
 
-    /// Attacks until told to stop.
+    /// Attacks until stopped.
     pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<Traffic> {
         let began = clock::now();
         let mut shots = 0;
@@ -256,7 +256,7 @@ impl Attacker {
         self.continue_with(now, id, None);
     }
 
-    /// The session `id` hears an answer and says what it has to; what it said.
+    /// The session `id` receives an answer and sends; what it sent.
     fn continue_with(&mut self, now: Instant, id: u32, answer: Option<&mut [u8]>) {
         let Some((from, session)) = self.waiting.get_mut(&id) else {
             return;
@@ -286,7 +286,7 @@ impl Attacker {
         }
     }
 
-    /// Takes what came back.
+    /// Receives answers.
     fn listen(&mut self, now: Instant) -> io::Result<()> {
         let mut inbox = std::mem::take(&mut self.inbox);
         loop {

@@ -31,7 +31,7 @@ const HANDSHAKES: u64 = 1_000;
 const RATE: &str = "1Gbit";
 const MEMORY: u64 = 64 << 20;
 const AMPLIFICATION: f64 = 3.0;
-const PATIENCE: Duration = Duration::from_secs(1);
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(1);
 /// How long an attack lasts before the copy begins.
 const HEAD_START: Duration = Duration::from_millis(500);
 
@@ -110,9 +110,9 @@ fn rounds(scale: &Scale, seed: u64, report: &mut Report) -> io::Result<()> {
         }
         report.ran();
     }
-    let (took, said) = server.end(crate::program::PATIENCE)?;
+    let (took, said) = server.end(crate::program::EXIT_TIMEOUT)?;
     if took.is_none() {
-        report.fault("the server did not end when told to");
+        report.fault("the server did not end after SIGTERM");
     }
     for line in said.iter().filter(|line| line.contains("warning")) {
         report.figure("server said", line);
@@ -218,7 +218,7 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Tells what was seen under an attack; what must not be.
+/// Reports the results of an attack, and violations.
 fn verdict(
     report: &mut Report,
     (weapon, _): (Weapon, u64),
@@ -237,7 +237,7 @@ fn verdict(
         ));
     }
     let slowest = p99(&seen.handshakes);
-    if slowest > PATIENCE || seen.failed > 0 || seen.handshakes.is_empty() {
+    if slowest > HANDSHAKE_LIMIT || seen.failed > 0 || seen.handshakes.is_empty() {
         faults.push(format!(
             "new handshakes take {slowest:?} (p99), {} of {} failed",
             seen.failed,

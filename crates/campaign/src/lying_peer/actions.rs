@@ -1,5 +1,5 @@
-//! What does a liar say? Any frame with any values, near what is expected or far from it, alone or many
-//! in a datagram.
+//! What does a lying peer send? Any frame with any values, near what is expected or far from it, alone or
+//! many in a datagram.
 
 use farhaul_core::{arq::Report, codec::Writer, recv::Arrivals, rng::Rng};
 use farhaul_haul::wire::{
@@ -12,9 +12,9 @@ use farhaul_haul::wire::{
 pub(super) struct Known {
     /// Its next packet number.
     pub(super) next: u64,
-    /// What it has heard of the honest end.
+    /// What it has received from the honest end.
     pub(super) heard: Arrivals,
-    /// How often it says what breaks the protocol at once: who always does is soon alone.
+    /// How often it violates the protocol at once: doing so always ends the session early.
     pub(super) bold: f64,
 }
 
@@ -33,7 +33,7 @@ fn number(rng: &mut Rng, bold: f64, about: u64) -> u64 {
     value.min(farhaul_core::codec::VARINT_MAX)
 }
 
-/// A report: of what was heard, or of a part of it; from the bold one that invents.
+/// A report: of what was received, or of a part of it; sometimes forged.
 fn report(rng: &mut Rng, known: &Known) -> Report {
     let heard = known.heard.end();
     let largest = heard.saturating_sub(1);
@@ -63,7 +63,7 @@ fn report(rng: &mut Rng, known: &Known) -> Report {
     report
 }
 
-/// Runs that nobody has seen, of packets up to `largest`.
+/// Arbitrary runs of packets up to `largest`.
 fn invented(rng: &mut Rng, largest: u64) -> Vec<u64> {
     let mut runs = Vec::new();
     let mut left = largest.saturating_add(1);

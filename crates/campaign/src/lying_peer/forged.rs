@@ -1,6 +1,6 @@
-//! What can be done to protocols that authenticate nothing? Two real ends of any protocol of the registry,
-//! in virtual time, and somebody between them who changes, repeats, cuts, reflects and withholds what they
-//! say. Sealed protocols run with constant keys, so that they are changed before they are sealed only in
+//! What can be done to protocols that authenticate nothing? Two real ends of any protocol of the registry, in
+//! virtual time, and an attacker between them that changes, repeats, truncates, reflects and drops what they
+//! send. Sealed protocols run with constant keys, so that they are changed before they are sealed only in
 //! what anybody may change.
 
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
@@ -15,10 +15,10 @@ use super::{ALLOCATED, HEAP, Most};
 const SEEN: usize = 32;
 /// Of each object.
 const BYTES: u64 = 4 << 20;
-/// Turns of both sessions in [`SILENCE`] beyond which they do not come to rest.
+/// Turns of both sessions in [`IDLE_LIMIT`] beyond which they do not become idle.
 const TURNS: u64 = 100_000;
 /// Nothing passes any more.
-const SILENCE: Duration = Duration::from_mins(2);
+const IDLE_LIMIT: Duration = Duration::from_mins(2);
 
 type Seen = Rc<RefCell<VecDeque<(Side, Vec<u8>)>>>;
 
@@ -89,11 +89,11 @@ impl World {
             self.judge(most)?;
         }
         self.pair.set_script(|_| Fate::Drop);
-        self.advance(SILENCE)?;
+        self.advance(IDLE_LIMIT)?;
         self.judge(most)
     }
 
-    /// Time passes; whoever is connected has something to send.
+    /// Time passes; connected ends have something to send.
     fn advance(&mut self, by: Duration) -> Result<(), String> {
         let (until, before) = (self.pair.now + by, self.pair.turns());
         while self.pair.step(until) {
@@ -147,7 +147,7 @@ impl World {
             .collect()
     }
 
-    /// Something that was said lately, changed; mostly by the other side, now and then by the same.
+    /// A recent message, changed; mostly of the other side, sometimes of the same.
     fn forged(&mut self, to: Side) -> Vec<u8> {
         let reflected = self.rng.chance(0.05);
         let pick = self.rng.below(SEEN as u64);

@@ -1,5 +1,5 @@
 //! What do the ends of a copy do with any messages? Real clients and servers on a real folder, in virtual
-//! time; what the far end says, in either direction, is drawn at random, now and then around an honest
+//! time; the messages of the far end, in either direction, are drawn at random, sometimes around a valid
 //! course.
 
 use std::{io, path::Path};
@@ -12,7 +12,7 @@ use super::{ALLOCATED, HEAP, Most};
 type Role = fn(&[u8], &Path) -> io::Result<()>;
 
 const ROLES: [Role; 3] = [fuzz_receiver, fuzz_sender, fuzz_server];
-/// Lists a file, sends it, tells its digest, ends, and hears that all is well.
+/// Lists a file, sends it and its digest, ends, and receives *finished*.
 const HONEST: [u8; 16] = [0, 0, 0, 2, 0, 3, 0, 0, 6, 0, 0, 7, 0, 16, 8, 4];
 
 /// One seed, of the role whose turn it is.

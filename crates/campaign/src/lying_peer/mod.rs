@@ -1,9 +1,9 @@
 //! What can a peer do that has been let in and lies? A real session of haul, sealed, in virtual time; at
-//! its other end somebody with the right keys who sends any message in any order, acknowledges what was
+//! its peer has valid keys and sends any message in any order, acknowledges what was
 //! never sent, changes keys and addresses, repeats, stalls and leaves.
 //!
 //! What must never happen: a panic; more than [`HEAP`] of memory; datagrams, feedback or answers beyond
-//! what was received and time allow; a session that does not come to rest, or does not end.
+//! what was received and time allow; a session that does not become idle, or does not end.
 
 mod actions;
 mod forged;

@@ -1,5 +1,5 @@
 //! How do an honest session and a liar meet? In virtual time, over a path of 10 ms; the honest end is a
-//! listener's session with an app that sends an object, writes to the stream and reads what comes.
+//! listener's session with an app that sends an object, writes to the stream and reads from it.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
@@ -22,9 +22,9 @@ use super::{
 const DELAY: Duration = Duration::from_millis(5);
 /// What the honest end's law allows, bytes a second.
 const RATE: u64 = 20_000_000 / 8;
-/// Silence after which a session is lost, and the longest close.
+/// Idle timeout of a session, and the longest close.
 const IDLE: Duration = Duration::from_secs(33);
-/// Times that it is asked in one turn beyond which a session does not come to rest.
+/// Polls in one turn beyond which a session does not become idle.
 const ROUNDS: u32 = 10_000;
 
 /// Where the honest end is.
@@ -263,7 +263,7 @@ impl World {
 
     fn deliver(&mut self, to_honest: bool, address: SocketAddr, mut bytes: Vec<u8>) -> Outcome {
         if !to_honest {
-            if let Some((number, _)) = self.liar.hear(self.now, &mut bytes) {
+            if let Some((number, _)) = self.liar.receive(self.now, &mut bytes) {
                 self.known.heard.insert(number);
             }
             return Ok(());
@@ -285,7 +285,7 @@ impl World {
         self.settle()
     }
 
-    /// The honest end comes to rest.
+    /// The honest end becomes idle.
     fn settle(&mut self) -> Outcome {
         let now = self.now;
         for _ in 0..ROUNDS {

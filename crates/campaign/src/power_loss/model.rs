@@ -209,7 +209,7 @@ impl Model {
         }
     }
 
-    /// A write of which no sync says how much is there.
+    /// A write that is not synced, so that any part of it may exist.
     fn tear(&mut self, (file, at, piece): (u64, u64, &[u8]), rng: &mut Rng) {
         let end = at + piece.len() as u64;
         let style = rng.below(5);

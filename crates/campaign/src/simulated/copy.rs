@@ -42,10 +42,10 @@ pub(crate) struct Day {
     pub(crate) noted: bool,
 }
 
-/// What came of it.
+/// Its result.
 #[derive(Debug)]
 pub(crate) struct Ran {
-    /// What the user was told, unless the client was killed.
+    /// The result reported, unless the client was killed.
     pub(crate) outcome: Option<Outcome>,
     /// They did not end.
     pub(crate) hangs: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// The user was told that all is well.
+    /// Success was reported.
     pub(crate) fn is_success(&self) -> bool {
         self.outcome.as_ref().is_some_and(|o| o.error.is_none())
     }
@@ -74,7 +74,7 @@ impl Ran {
         })
     }
 
-    /// What the user was told.
+    /// The result reported.
     pub(crate) fn outcome(&self) -> String {
         match &self.outcome {
             None => "nothing".into(),

@@ -1,4 +1,4 @@
-//! What does a simulated disk do with a call? It takes its time, fails, writes less than was asked, or
+//! What does a simulated disk do with a call? It takes time, fails, writes less than requested, or
 //! stops because its machine was killed; and it notes what was done.
 
 use std::{
@@ -37,7 +37,7 @@ pub(crate) struct Faults {
     pub(crate) short: bool,
     /// Its machine is killed at this call.
     pub(crate) kill: Option<u64>,
-    /// Planted: it says that it has synced and has not.
+    /// Planted: it reports a sync that was not done.
     pub(crate) lies: bool,
 }
 
@@ -98,7 +98,7 @@ pub(crate) enum Op {
         file: u64,
     },
     SyncAll,
-    /// The user was told that all is well.
+    /// Success was reported.
     Success,
 }
 
@@ -165,7 +165,7 @@ impl Disk {
         self.state().unsynced
     }
 
-    /// Stands for the calls so far and their order.
+    /// Hash of the calls so far and their order.
     pub(crate) fn trace(&self) -> u64 {
         self.state().trace
     }
@@ -291,7 +291,7 @@ fn child(dir: BorrowedFd<'_>, name: &[u8]) -> Option<Stat> {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()
 }
 
-/// What a call did to a directory. The files themselves are asked which they are: they are real.
+/// What a call did to a directory. Files are identified by their real inodes.
 fn of_names(file: BorrowedFd<'_>, dir: u64, call: &Call<'_>) -> Option<Op> {
     let made = |name: &[u8]| child(file, name).map(|s| (s.st_ino, s.st_mode & 0o7777));
     Some(match call {

@@ -186,7 +186,7 @@ pub(crate) fn age(from: &Path, to: &Path, rng: &mut Rng) -> io::Result<()> {
     Ok(())
 }
 
-/// Says what of `wanted` is not in `there`, or what else is: a copy leaves what was there `before`.
+/// Returns what of `wanted` is not in `there`, or what else is: a copy keeps what existed `before`.
 pub(crate) fn differs(wanted: &Tree, there: &Tree, before: &Tree) -> Option<String> {
     let show = |path: &[u8]| String::from_utf8_lossy(path).escape_debug().to_string();
     for (path, thing) in wanted {
@@ -209,7 +209,7 @@ pub(crate) fn differs(wanted: &Tree, there: &Tree, before: &Tree) -> Option<Stri
     stray.map(|(path, thing)| format!("{} is there, {}", show(path), brief(thing)))
 }
 
-/// What it is in a few words.
+/// A short description.
 pub(crate) fn brief(thing: &Thing) -> String {
     match thing {
         Thing::File { mode, time, bytes } => {

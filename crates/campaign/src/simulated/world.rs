@@ -2,7 +2,7 @@
 //!
 //! - A machine whose thread waits for its disk does nothing else meanwhile; what arrives waits in its
 //!   socket, which has an end.
-//! - A machine that is killed says nothing more.
+//! - A killed machine sends nothing more.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,11 +26,11 @@ use super::disk::{Disk, mix};
 
 /// Bytes that a socket holds.
 const SOCKET: usize = 4 << 20;
-/// A machine without room looks all the same whether its peer is there.
-const LOOK: Duration = Duration::from_secs(5);
-/// An application that still has something to say after so much will never stop.
+/// A machine without space still checks its peer.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// An application with more to send than this will never stop.
 const WORDS: usize = 100_000;
-/// Nobody has so much to do at one instant.
+/// No session has that much to do at one instant.
 const STILL: u64 = 20_000;
 
 /// What the network does.
@@ -57,7 +57,7 @@ pub(crate) struct End {
     held: usize,
     /// Its thread waits for the disk until then.
     busy: Instant,
-    /// It had no room, and looks again then.
+    /// It had no space, and checks again then.
     look: Option<Instant>,
     killed: bool,
     /// Its link is free then.
@@ -126,9 +126,9 @@ impl End {
             self.look = None;
             return true;
         }
-        let look = *self.look.get_or_insert(now + LOOK);
+        let look = *self.look.get_or_insert(now + POLL_INTERVAL);
         if look <= now {
-            self.look = Some(now + LOOK);
+            self.look = Some(now + POLL_INTERVAL);
         }
         look <= now
     }
@@ -161,7 +161,7 @@ impl End {
         }
     }
 
-    /// Tells the application what there is to tell; true if there was something.
+    /// Passes pending events to the application; true if there were any.
     fn deliver_events(&mut self, now: Instant) -> bool {
         let Some((_, session)) = &mut self.at.session else {
             return false;
@@ -217,7 +217,7 @@ impl World {
         self.turn(0);
     }
 
-    /// Stands for everything that has happened.
+    /// Hash of all events.
     pub(crate) fn trace(&self) -> u64 {
         let [client, server] = &self.ends;
         mix(mix(self.trace, client.disk.trace()), server.disk.trace())
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// True once nobody will do anything.
+    /// True once nothing more will happen.
     pub(crate) fn is_over(&self) -> bool {
         let [client, server] = &self.ends;
         client.is_over() && (server.is_over() || server.at.session.is_none())

@@ -17,7 +17,7 @@ use farhaul_io::clock;
 
 use crate::{
     Scale,
-    program::{PATIENCE, Server, Usage, cp, farhaul, pause, timed, write_file},
+    program::{EXIT_TIMEOUT, Server, Usage, cp, farhaul, pause, timed, write_file},
     report::Report,
 };
 
@@ -27,11 +27,11 @@ const FULL: u64 = 3_600;
 /// The part of it, at most, in which memory may grow.
 const WARM_UP: u32 = 4;
 const LONGEST_WARM_UP: Duration = Duration::from_mins(5);
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(250);
+/// Sampling interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The steepest growth, MiB an hour.
 const SLOPE: f64 = 1.0;
-/// What allocators take and give back within seconds: a short run does not tell less from nothing, MiB.
+/// What allocators take and give back within seconds: a short run cannot distinguish less from zero, MiB.
 const NOISE: f64 = 8.0;
 /// What a planted leak loses with each session.
 const LEAK: &str = "500000";
@@ -78,7 +78,7 @@ impl Watched {
 
     /// Waits until descriptors and threads are what they were; what there are else.
     fn rest(&self) -> io::Result<Option<Usage>> {
-        let until = clock::now() + PATIENCE;
+        let until = clock::now() + EXIT_TIMEOUT;
         loop {
             let usage = Usage::of(self.server.program.id())?;
             let back =
@@ -86,7 +86,7 @@ impl Watched {
             if back || clock::now() >= until {
                 return Ok((!back).then_some(usage));
             }
-            pause(LOOK);
+            pause(POLL_INTERVAL);
         }
     }
 }
@@ -114,7 +114,7 @@ fn program(scale: &Scale, time: Duration, report: &mut Report) -> io::Result<()>
     let bench = Server::start(&mut bench)?;
     copy(dir, &serve)?;
     measure(dir, &bench)?;
-    pause(LOOK * 4);
+    pause(POLL_INTERVAL * 4);
     let mut watched = [
         Watched::new("serve", serve)?,
         Watched::new("bench serve", bench)?,
@@ -131,15 +131,15 @@ fn program(scale: &Scale, time: Duration, report: &mut Report) -> io::Result<()>
         judge(scale, time, watched, report)?;
     }
     for watched in watched {
-        if watched.server.end(PATIENCE)?.0.is_none() {
-            report.fault(format!("{} did not end when told to", watched.name));
+        if watched.server.end(EXIT_TIMEOUT)?.0.is_none() {
+            report.fault(format!("{} did not end after SIGTERM", watched.name));
         }
     }
     report.ran();
     Ok(())
 }
 
-/// Copies and benches for `time`, and looks meanwhile; how many there were.
+/// Copies and benches for `time`, and samples meanwhile; how many there were.
 fn busy(dir: &Path, time: Duration, watched: &mut [Watched; 2]) -> io::Result<(u64, u64)> {
     let began = clock::now();
     let over = AtomicBool::new(false);
@@ -157,7 +157,7 @@ fn busy(dir: &Path, time: Duration, watched: &mut [Watched; 2]) -> io::Result<(u
         let benching = scope.spawn(|| repeat(&benches, &|| measure_at(dir, addresses[1])));
         let mut looked = Ok(());
         while clock::now().since(began) < time && looked.is_ok() {
-            pause(LOOK);
+            pause(POLL_INTERVAL);
             let at = clock::now().since(began);
             looked = watched
                 .iter_mut()
@@ -180,8 +180,14 @@ fn copy(dir: &Path, server: &Server) -> io::Result<()> {
 /// A folder there, and back; both are compared by the program itself and removed.
 fn copy_at(dir: &Path, server: std::net::SocketAddr) -> io::Result<()> {
     let far = format!("{server}::s/there");
-    timed(cp(dir)?.arg("-r").arg(dir.join("from")).arg(&far), PATIENCE)?;
-    timed(cp(dir)?.arg("-r").arg(&far).arg(dir.join("back")), PATIENCE)?;
+    timed(
+        cp(dir)?.arg("-r").arg(dir.join("from")).arg(&far),
+        EXIT_TIMEOUT,
+    )?;
+    timed(
+        cp(dir)?.arg("-r").arg(&far).arg(dir.join("back")),
+        EXIT_TIMEOUT,
+    )?;
     let same = fs::read(dir.join("from/big"))? == fs::read(find(&dir.join("back"))?)?;
     fs::remove_dir_all(dir.join("share/there"))?;
     fs::remove_dir_all(dir.join("back"))?;
@@ -227,7 +233,7 @@ fn measure_at(dir: &Path, server: std::net::SocketAddr) -> io::Result<()> {
         ])
         .env("HOME", dir)
         .stdout(std::process::Stdio::null());
-    timed(&mut command, PATIENCE).map(drop)
+    timed(&mut command, EXIT_TIMEOUT).map(drop)
 }
 
 fn judge(scale: &Scale, time: Duration, watched: &Watched, report: &mut Report) -> io::Result<()> {

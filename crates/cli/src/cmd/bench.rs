@@ -41,33 +41,33 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Mode {
-    /// Wait for clients and answer them
+    /// Run a server for clients
     Serve(Serve),
 }
 
 /// The waiting end.
 #[derive(Debug, clap::Args)]
 struct Serve {
-    /// Where to listen
+    /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT), value_parser = address)]
     listen: SocketAddr,
     /// End after one client
     #[arg(short = '1', long)]
     one_off: bool,
-    /// Whom to serve: a public key, any number of times, or "any"
+    /// Allowed clients: a public key (repeatable), or "any"
     #[arg(long, value_name = "KEY|any", default_value = "any")]
     allow: Vec<String>,
-    /// How much of shared links clients may claim at most
+    /// Largest share of a link that clients may use
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     max_policy: Sharing,
-    /// The longest run a client may ask for, with its unit
+    /// The longest run a client may request, with its unit
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time)]
     max_time: Duration,
     #[command(flatten)]
     how: How,
 }
 
-/// What both ends can be told.
+/// Options of both ends.
 #[derive(Debug, clap::Args)]
 struct How {
     /// The protocol, as NAME or NAME:PARAMETER=VALUE,...; `farhaul protocols` lists them
@@ -79,11 +79,11 @@ struct How {
     /// Never send faster than this
     #[arg(long, short = 'b', value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<Rate>,
-    /// How much of a link to claim that others use too: low (what they leave), fair (as much as each
+    /// Share of a link used by others too: low (unused capacity only), fair (as much as each
     /// of them) or high (as much as two, if the server allows it); of haul's own law
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     policy: Sharing,
-    /// Be who this key file says, rather than somebody new each time
+    /// Use the identity of this key file, instead of a new one each time
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
     /// One JSON object instead of text
@@ -102,16 +102,16 @@ struct Client {
     /// How much to send instead
     #[arg(short = 'n', long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
     bytes: Option<u64>,
-    /// The server sends
+    /// Reverse: the server sends
     #[arg(short = 'R', long)]
     reverse: bool,
-    /// Sessions side by side, each with a socket and a thread
+    /// Parallel sessions, each with a socket and a thread
     #[arg(short = 'P', long = "lanes", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     lanes: u32,
-    /// Leave this much of the start out of the result
+    /// Omit this much of the start from the result
     #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
     omit: Duration,
-    /// Between two lines; 0 for none
+    /// Interval of reports; 0 for none
     #[arg(short = 'i', long, value_name = "TIME", default_value = "1", value_parser = seconds, allow_negative_numbers = true)]
     interval: Duration,
     /// Measure what the congestion law costs this end; protocol tcp only
@@ -143,7 +143,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Serves, or asks.
+/// Runs the server or the client.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args.serve {
         Some(Mode::Serve(serve)) => serve.run(),
@@ -160,8 +160,8 @@ impl How {
         let other = self.cc.as_deref().is_some_and(|cc| cc != "haul");
         if other || self.protocol.split(':').next() != Some("haul") {
             return Err(Failure::usage(format!(
-                "--policy {} is a policy of haul's own law: leave --cc and --protocol out, or choose a \
-                 law that does as much, such as --cc ledbat",
+                "--policy {} is a policy of haul's own law: omit --cc and --protocol, or choose a similar law, \
+                 such as --cc ledbat",
                 self.policy
             )));
         }
@@ -198,7 +198,7 @@ impl Serve {
         let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
         let clients = self.one_off.then_some(1);
         let mut ready = |at: SocketAddr| {
-            say!("bench server at {at} with {}", entry.descriptor.name);
+            errln!("bench server at {at} with {}", entry.descriptor.name);
         };
         bench::serve(self.listen, protocol, bounds, clients, &stop, &mut ready).map_err(|e| {
             let mut failure = failure(&e);
@@ -218,7 +218,7 @@ impl Client {
     fn run(self) -> Result<(), Failure> {
         let Some(host) = &self.host else {
             return Err(Failure::usage(
-                "name a host that runs `farhaul bench serve`, or say `bench serve` here",
+                "name a host that runs `farhaul bench serve`, or run `bench serve` here",
             ));
         };
         let spec = self.spec()?;
@@ -270,7 +270,7 @@ impl Client {
             && n <= nanos(self.omit)
         {
             return Err(Failure::usage(
-                "-O leaves nothing over: make it shorter than -t",
+                "-O omits the whole run: make it shorter than -t",
             ));
         }
         if !self.interval.is_zero() && self.interval < Duration::from_millis(10) {
@@ -323,7 +323,7 @@ pub(crate) fn resolve(host: &str) -> Result<SocketAddr, Failure> {
     resolve_at(host, PORT)
 }
 
-/// The same, with the port of who does not say one.
+/// The same, with the default port where none is given.
 pub(crate) fn resolve_at(host: &str, usual: u16) -> Result<SocketAddr, Failure> {
     let unbracketed = host
         .strip_prefix('[')
@@ -364,7 +364,7 @@ fn usage(error: registry::ChoiceError) -> Failure {
     Failure::usage(error.to_string())
 }
 
-/// If there was no session at all.
+/// There was no session.
 fn unreached(error: &BenchError, to: SocketAddr) -> Option<Failure> {
     let unreached = match error {
         BenchError::Refused(_) => Some(Unreached::Refused),
@@ -402,7 +402,7 @@ fn failure(error: &BenchError) -> Failure {
             "the connection was lost: has the server ended, or the network in between? Try again, or `farhaul doctor HOST`".into()
         }
         BenchError::Closed(CloseReason::Denied(_)) => {
-            "the server does not let you in: have your key (`farhaul key show`) named there with --allow, and its file \
+            "the server does not accept your key: have your key (`farhaul key show`) named there with --allow, and its file \
              here with --identity"
                 .into()
         }

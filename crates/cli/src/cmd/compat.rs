@@ -1,5 +1,5 @@
 //! `farhaul compat`: what other programs speak, as they speak it. Nothing here is sealed, verified or
-//! permitted to anybody in particular, so each of it runs only if asked for by name, and says so.
+//! authorized, so each of it runs only if invoked by name, and prints a warning.
 
 mod link;
 mod rbudp;
@@ -37,23 +37,23 @@ use crate::{
     typed,
 };
 
-/// Where the programs of libudt listen if they are told nothing.
+/// Default address of libudt's programs.
 const PORT: u16 = 9_000;
 /// More than is ever sent.
 const ENDLESS: u64 = 1 << 60;
-const WARNING: &str = "warning: plain text: nobody is authenticated, nothing is encrypted, and files \
-                       come without a digest";
+const WARNING: &str =
+    "warning: clear text: no authentication, no encryption, and no digest of files";
 
 /// What there is.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Args {
-    /// The sample programs that come with libudt 4, in plain text
+    /// The sample programs of libudt 4, in clear text
     #[command(subcommand)]
     Udt4(Udt4),
-    /// The file programs of RBUDP 1.0 (QUANTA), in plain text
+    /// The file programs of RBUDP 1.0 (QUANTA), in clear text
     #[command(subcommand)]
     Rbudp(rbudp::Rbudp),
-    /// Client and server of the Tsunami UDP protocol 1.1, in plain text
+    /// Client and server of the Tsunami UDP protocol 1.1, in clear text
     #[command(subcommand)]
     Ttp(ttp::Ttp),
 }
@@ -61,17 +61,17 @@ pub(crate) enum Args {
 /// The programs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Udt4 {
-    /// Serve files to `recvfile`, until told to stop
+    /// Serve files to `recvfile`, until stopped
     Sendfile(Sendfile),
     /// Fetch one file from `sendfile`
     Recvfile(Recvfile),
-    /// Take what `appclient` sends, count it and throw it away
+    /// Receive from `appclient`, count and discard the data
     Server(Taker),
-    /// Send to `appserver` as fast as it goes
+    /// Send to `appserver` as fast as possible
     Client(Sender),
 }
 
-/// How UDT is spoken.
+/// Options of UDT.
 #[derive(Debug, clap::Args)]
 pub(crate) struct How {
     /// udt4 or udt4-tuned, with parameters as in udt4:mss=1500
@@ -88,7 +88,7 @@ pub(crate) struct Sendfile {
     /// A directory whose files may be fetched, as NAME/FILE
     #[arg(long, value_name = "NAME=PATH[:ro]", required = true)]
     share: Vec<OsString>,
-    /// Where to listen
+    /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT), value_parser = typed::address)]
     listen: SocketAddr,
     #[command(flatten)]
@@ -100,7 +100,7 @@ pub(crate) struct Sendfile {
 pub(crate) struct Recvfile {
     /// HOST or HOST:PORT of the server
     host: String,
-    /// The name of the file there
+    /// Name of the file on the server
     remote: OsString,
     /// The file to write; replaced once everything is here
     local: PathBuf,
@@ -111,7 +111,7 @@ pub(crate) struct Recvfile {
 /// `compat udt4 server`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Taker {
-    /// Where to listen
+    /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT), value_parser = typed::address)]
     listen: SocketAddr,
     /// End after one client
@@ -168,7 +168,7 @@ impl How {
     fn connect<A: App>(&self, host: &str, app: A) -> Result<client::Outcome<A>, Failure> {
         let to = resolve_at(host, PORT)?;
         let protocol = self.endpoint(false)?;
-        say!("{WARNING}");
+        errln!("{WARNING}");
         let net = |e: String| Failure::new(Exit::NetSetup, e);
         let waker = Waker::new().map_err(|e| net(e.to_string()))?;
         let outcome = client::run(&client::Options::new(to), protocol, app, &waker)
@@ -192,11 +192,11 @@ impl How {
     ) -> Result<(), Failure> {
         let net = |e: String| Failure::new(Exit::NetSetup, e);
         let protocol = self.endpoint(true)?;
-        say!("{WARNING}");
+        errln!("{WARNING}");
         let listener = server::Listener::bind(at, protocol, factory)
             .map_err(|e| net(format!("{e}; choose another address with --listen")))?;
         let at = listener.local_addr().map_err(|e| net(e.to_string()))?;
-        say!("listening on {at}/udp");
+        errln!("listening on {at}/udp");
         listener.run(stop).map_err(|e| net(e.to_string()))?;
         Ok(())
     }
@@ -230,7 +230,7 @@ impl Sendfile {
         let shares: Arc<[_]> = shares(&self.share)?.into();
         let stop = interrupt::stop().map_err(|e| internal(&e))?;
         self.how.listen(self.listen, &stop, move |peer, _| {
-            let tell: Tell = Arc::new(move |line: &str| say!("{peer}: {line}"));
+            let tell: Tell = Arc::new(move |line: &str| errln!("{peer}: {line}"));
             Box::new(SendFile::new(Arc::clone(&shares), tell))
         })
     }
@@ -243,7 +243,7 @@ impl Recvfile {
             RecvFile::new(self.remote.as_bytes(), &self.local).map_err(|e| Failure::from(&e))?;
         let outcome = self.how.connect(&self.host, app)?;
         let bytes = outcome.app.result().map_err(|e| Failure::from(&e))?;
-        say!("{}: {bytes} bytes, not verified", self.local.display());
+        errln!("{}: {bytes} bytes, not verified", self.local.display());
         Ok(())
     }
 }
@@ -294,7 +294,7 @@ impl Sender {
         let reason = self.how.connect(&self.host, app)?.reason;
         let (measured, _) = results
             .recv()
-            .map_err(|_| Failure::new(Exit::Internal, "the session said nothing at its end"))?;
+            .map_err(|_| Failure::new(Exit::Internal, "the session ended without a reason"))?;
         if !measured.ok {
             let text = format!("ended after {} bytes: {reason}", measured.bytes);
             return Err(Failure::new(Exit::ConnectionLost, text));

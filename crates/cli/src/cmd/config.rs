@@ -1,4 +1,4 @@
-//! `farhaul config`: which defaults hold, and where each comes from.
+//! `farhaul config`: which defaults are in effect, and the source of each.
 
 use std::path::PathBuf;
 
@@ -22,26 +22,26 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Every default that holds, with the file and line or the variable it comes from
+    /// Effective defaults, with the file and line or the variable of each
     Show {
-        /// With the sections for this host
+        /// Include the sections for this host
         #[arg(value_name = "HOST")]
         host: Option<String>,
         /// One JSON object instead of text
         #[arg(long, short = 'J')]
         json: bool,
     },
-    /// Check the files, or one FILE; exit code 10 if something in it is invalid
+    /// Check the files, or one FILE; exit code 10 if it is invalid
     Check {
-        /// Instead of those that `config path` prints
+        /// File to check instead of those of `config path`
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// The files that are looked at, the stronger one last
+    /// Print the files that are read, in increasing priority
     Path,
 }
 
-/// Tells.
+/// Prints them.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let definition = crate::definition();
     match &args.verb {

@@ -129,7 +129,7 @@ impl Builder {
     }
 }
 
-/// A folder in memory if there is plenty, else where temporary files go.
+/// A folder in memory if there is enough, else the directory of temporary files.
 fn workplace(needed: u64) -> Result<tempfile::TempDir, Failure> {
     let shm = Path::new("/dev/shm");
     let plenty = Host::read().memory_bytes.is_some_and(|m| m / 4 > needed);
@@ -159,7 +159,7 @@ fn copy(args: &Args, builder: &Builder, say: &dyn Fn(String)) -> Result<Value, F
     };
     let content = tree::content(&from).map_err(|e| source(&from, &e))?;
     if content.files == 0 {
-        let text = format!("{} holds no files to copy", from.display());
+        let text = format!("{} has no files to copy", from.display());
         return Err(Failure::new(Exit::SourceMissing, text));
     }
     say(format!(
@@ -281,7 +281,7 @@ fn table(rows: &[Row]) {
             number(report.receiver.cpu_percent_per_gbps)
         );
         let limits = match report.limits() {
-            none if none.is_empty() => "its window (the kernel keeps no account)".into(),
+            none if none.is_empty() => "its window (the kernel reports no reasons)".into(),
             some => some,
         };
         out::line(format!(

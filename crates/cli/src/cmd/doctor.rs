@@ -29,12 +29,12 @@ pub(crate) struct Args {
     /// This user's key file
     #[arg(short = 'i', long, value_name = "FILE")]
     identity: Option<std::path::PathBuf>,
-    /// Say it as one JSON object
+    /// Print one JSON object
     #[arg(long, short = 'J')]
     json: bool,
 }
 
-/// Looks and tells. A machine that could be better is no failure; one that cannot work is.
+/// Tests and reports. A machine that could be better is not a failure; one that cannot work is.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let to = args.host.as_deref().map(resolve).transpose()?;
     let host = Host::read();
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     } else {
         let notes = findings.iter().filter(|f| f.grade > Grade::Good).count();
         out::line(match notes {
-            0 => "\nnothing to mend".to_string(),
+            0 => "\nnothing to fix".to_string(),
             1 => "\n1 thing could be better".to_string(),
             n => format!("\n{n} things could be better"),
         });
@@ -95,7 +95,7 @@ fn print(finding: &Finding) {
     };
     out::line(format!("{sign} {:<15} {}", finding.name, finding.text));
     if let Some(fix) = &finding.fix {
-        out::line(format!("     {:<15} mend it with: {fix}", ""));
+        out::line(format!("     {:<15} fix: {fix}", ""));
     }
 }
 
@@ -167,7 +167,7 @@ fn failure(error: &VisitError, to: SocketAddr) -> Failure {
         VisitError::Closed(CloseReason::Auth(text) | CloseReason::Denied(text)) => Failure::new(
             Exit::Auth,
             format!(
-                "{to} is reached, but does not let you in: {text}; give it your key (`farhaul key show`) \
+                "{to} is reached, but does not accept your key: {text}; give it your key (`farhaul key show`) \
                  for `farhaul serve --allow`"
             ),
         ),
@@ -221,11 +221,11 @@ fn sealed(visit: &Visit) -> Finding {
 fn mtu(visit: &Visit) -> Finding {
     let found = visit.path_mtu;
     match visit.interface_mtu {
-        // Beyond 64 KiB nothing is asked of a path.
+        // A path need not carry more than 64 KiB.
         Some(ours) if ours <= 9_216 && found < ours => {
             let text = format!(
-                "{found} bytes get through, {ours} leave this machine: a smaller one is on the way; costs \
-                 processor time, nothing else"
+                "{found} bytes get through, the interface allows {ours}: the path has a smaller MTU; costs only \
+                 processor time"
             );
             Finding::new("path MTU", Grade::Fair, text)
         }
@@ -262,10 +262,10 @@ fn offloads(visit: &Visit) -> Finding {
     };
     let missing = names(false);
     if missing.is_empty() {
-        Finding::new("on this way", Grade::Good, names(true))
+        Finding::new("on this path", Grade::Good, names(true))
     } else {
         let text = format!("{}; not: {missing}", names(true));
-        Finding::new("on this way", Grade::Fair, text)
+        Finding::new("on this path", Grade::Fair, text)
     }
 }
 

@@ -61,7 +61,7 @@ struct Opened {
 
 impl Opened {
     fn of(ask: &Ask) -> Result<Self, Failure> {
-        let protocol = || Failure::new(Exit::Protocol, "not what `farhaul cp` says");
+        let protocol = || Failure::new(Exit::Protocol, "not a message of `farhaul cp`");
         let peer: PublicKey = ask.key.parse().map_err(|_| protocol())?;
         let typed = all_from_hex(&ask.paths).ok_or_else(protocol)?;
         let (root, rests) = match (ask.put, &typed[..]) {
@@ -79,7 +79,7 @@ impl Opened {
             .called(&root);
         let allow = Allow::Keys(vec![peer.as_bytes().to_vec()]);
         let identity = Identity::generate().map_err(|e| internal(&e))?;
-        // The key is of this one copy; whoever came through ssh is the same when the copy is repeated.
+        // The key is of this copy only; the peer through ssh counts as the same when the copy is repeated.
         let policy = Policy::new(vec![share], allow, true).up_to(Sharing::High);
         let policy = Arc::new(policy.of_one_person());
         let (first, end) = ask.ports.unwrap_or((*PORTS.start(), *PORTS.end()));
@@ -130,7 +130,7 @@ impl Opened {
         self.until(&stop, ALONE)
     }
 
-    /// Until `stop`, which is set when there has been no session for `alone`.
+    /// Until `stop`, which is set after `alone` without a session.
     fn until(self, stop: &Stop, alone: Duration) -> Result<(), Failure> {
         let (watch, leave) = (self.watch, stop.clone());
         thread::Builder::new()
@@ -195,7 +195,7 @@ fn typed_path(typed: &[u8]) -> PathBuf {
 }
 
 /// The folder that holds all of what is fetched, and where in it each is. Some may be missing, which the
-/// server then says, as long as one is there.
+/// server then reports, as long as one exists.
 fn fetch(typed: &[Vec<u8>]) -> Result<(PathBuf, Vec<Vec<u8>>), Failure> {
     let (mut found, mut problems) = (Vec::new(), Vec::new());
     for typed in typed {
@@ -244,7 +244,7 @@ fn fetch(typed: &[Vec<u8>]) -> Result<(PathBuf, Vec<Vec<u8>>), Failure> {
     Ok((root, rests))
 }
 
-/// The folder that holds what is fetched, and its name there, with a slash if what is in it is meant.
+/// The folder of what is fetched, and its name there, with a slash for its contents.
 /// The near end expects no other name than the last one typed, so `.` and `..` mean what is in them.
 fn fetch_one(typed: &[u8]) -> Result<Inside, Failure> {
     let path = typed_path(typed);
@@ -281,7 +281,7 @@ fn fetch_one(typed: &[u8]) -> Result<Inside, Failure> {
     Ok((folder, rest))
 }
 
-/// The nearest folder that exists, and the way from there, with the slash it was typed with.
+/// The nearest folder that exists, and the path from there, with the slash as typed.
 fn nearest(typed: &[u8]) -> Result<Inside, Failure> {
     let path = typed_path(typed);
     let failed =

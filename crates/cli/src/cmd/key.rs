@@ -22,16 +22,16 @@ pub(crate) struct Args {
 enum Verb {
     /// Make an identity and print its public key
     Gen {
-        /// Replace the one there is: servers that know it will not know the new one
+        /// Replace an existing one: servers that allow the old one do not allow the new one
         #[arg(long)]
         force: bool,
-        /// Write it there
+        /// File to write it to
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
     /// Print the public key
     Show {
-        /// Of this key file
+        /// Key file to read
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
@@ -47,7 +47,7 @@ enum Verb {
         /// HOST or HOST:PORT
         server: String,
     },
-    /// List the servers that are known
+    /// List the known servers
     List,
 }
 

@@ -25,7 +25,7 @@ use crate::exit::Failure;
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show the main job on an emulated long fat network, beside kernel TCP
+    /// Demonstrate a copy on an emulated long fat network, compared with kernel TCP
     Demo(demo::Args),
     /// Copy files to a server, or from one
     Cp(Box<cp::Args>),
@@ -33,20 +33,20 @@ pub(crate) enum Command {
     Serve(serve::Args),
     /// Your identity, and the servers you know
     Key(key::Args),
-    /// Measure from memory to memory, with iperf3's manners
+    /// Measure from memory to memory, with flags as in iperf3
     Bench(Box<bench::Args>),
     /// Emulate a network on this machine and run programs on it
     Wan(wan::Args),
     /// Simulate a network and the sessions on it in virtual time
     Sim(Box<sim::Args>),
-    /// Run named grids of paths, keep the figures, show and check them
+    /// Run named grids of paths, store the figures, show and check them
     #[command(subcommand)]
     Lab(lab::Args),
-    /// List the protocols and congestion laws, and how each is known
+    /// List the protocols and congestion laws, with the provenance of each
     Protocols(protocols::Args),
-    /// Say whether this machine is fit, and what to change
+    /// Test this machine, and print what to change
     Doctor(doctor::Args),
-    /// Speak to the programs of other systems as they speak, in plain text
+    /// Interoperate with programs of other systems, in clear text
     #[command(subcommand)]
     Compat(compat::Args),
     /// Defaults of flags, from files and the environment
@@ -56,7 +56,7 @@ pub(crate) enum Command {
     /// The far end of a copy through ssh
     #[command(name = "_serve", hide = true)]
     Far,
-    /// The kernel's TCP, to compare with
+    /// The kernel's TCP, for comparison
     #[command(name = "_tcp", hide = true, subcommand)]
     Tcp(tcp::Args),
 }

@@ -43,7 +43,7 @@ pub(crate) struct PathArgs {
     /// Random extra delay up to TIME; with ",reorder" packets may overtake
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     jitter: Option<Jitter>,
-    /// Hold a share of the packets back, as in 1%,2ms
+    /// Delay a share of the packets, as in 1%,2ms
     #[arg(long, value_name = "SHARE,TIME", allow_hyphen_values = true)]
     reorder: Option<Reorder>,
     /// Deliver a share of the packets twice
@@ -52,7 +52,7 @@ pub(crate) struct PathArgs {
     /// Flip a bit in a share of the packets
     #[arg(long, value_name = "SHARE", value_parser = share, allow_hyphen_values = true)]
     corrupt: Option<f64>,
-    /// Dark windows, as in 5s+10s,60s+1s (from, length)
+    /// Outages, as in 5s+10s,60s+1s (from, length)
     #[arg(
         long,
         value_name = "FROM+LENGTH",

@@ -9,7 +9,7 @@ use crate::{exit::Failure, out};
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Say it as one JSON object
+    /// Print one JSON object
     #[arg(long, short = 'J')]
     json: bool,
 }

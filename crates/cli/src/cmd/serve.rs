@@ -1,4 +1,4 @@
-//! `farhaul serve`: shares for peers, until it is told to stop.
+//! `farhaul serve`: shares for peers, until it is stopped.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -33,21 +33,21 @@ use crate::{
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A directory that peers may use: NAME=PATH, NAME=PATH:ro (fetch only, the default), :wo
-    /// (deliver only; links, write-protected files and all permissions stay), :create (deliver only,
-    /// under new names) or :rw
+    /// A directory that peers may use: NAME=PATH, NAME=PATH:ro (fetch only, the default), :wo (deliver only;
+    /// links, write-protected files and all permissions are kept), :create (deliver only, under new names) or
+    /// :rw
     #[arg(long, value_name = "NAME=PATH[:ro|wo|create|rw]", required = true)]
     share: Vec<OsString>,
-    /// Where to listen
+    /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT), value_parser = typed::address)]
     listen: SocketAddr,
-    /// Who may ask: a public key (any number of times), or "any"; nobody if not given
+    /// Allowed clients: a public key (repeatable), or "any"; none by default
     #[arg(long, value_name = "KEY|any")]
     allow: Vec<String>,
     /// Never send faster than this, to each peer
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     max_rate: Option<Rate>,
-    /// How much of shared links peers may claim at most: low, fair or high
+    /// Largest share of a link that peers may use: low, fair or high
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     max_policy: Sharing,
     /// Sessions at a time
@@ -57,10 +57,10 @@ pub(crate) struct Args {
     #[arg(short = 'i', long, value_name = "FILE")]
     identity: Option<PathBuf>,
     /// Do not wait for the disk before a received file counts: a crash, or an error of the disk, soon
-    /// after may take away what peers were told is there
+    /// after may lose files that were reported to peers as complete
     #[arg(long)]
     no_sync: bool,
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
 }
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut options = farhaul_io::server::Options::new(args.listen);
     options.max_sessions = usize::try_from(args.max_sessions).unwrap_or(usize::MAX);
     options.busy = Some(Exit::Busy.code().into());
-    options.notify = Some(|notice| say!("warning: {notice}"));
+    options.notify = Some(|notice| errln!("warning: {notice}"));
     let policy = Arc::new(Policy::new(shares, allow, !args.no_sync).up_to(args.max_policy));
     let quiet = args.quiet;
     let factory = {
@@ -119,17 +119,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
     if !quiet {
         for share in policy.shares() {
-            say!("share '{}': peers may {}", share.name(), share.access());
+            errln!("share '{}': peers may {}", share.name(), share.access());
         }
         if *policy.allow() == Allow::None {
-            say!("warning: nobody is allowed; add --allow KEY, or --allow any");
+            errln!("warning: no key is allowed; add --allow KEY, or --allow any");
         }
-        say!("listening on {at}/udp, key {}", identity.public());
+        errln!("listening on {at}/udp, key {}", identity.public());
     }
     let ended = listener.run(&stop);
     let ended = ended.map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
     if let Some(refusal) = ended.host.refusal() {
-        say!("warning: {refusal}");
+        errln!("warning: {refusal}");
     }
     Ok(())
 }
@@ -182,15 +182,15 @@ fn allowed(words: &[String]) -> Result<(Allow, PeerPolicy), Failure> {
     Ok((Allow::Keys(bytes), PeerPolicy::Keys(keys)))
 }
 
-/// Raises the soft limit of open files to the hard one: a session may hold some two hundred.
+/// Raises the soft limit of open files to the hard one: a session may have about two hundred.
 fn allow_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Refused, a session for which there is no file left ends and says so.
+    // If refused, a session without free descriptors ends with that error.
     let _refused = setrlimit(Resource::Nofile, limit);
 }
 
-/// A session that says on stderr how it ended.
+/// A session that reports on stderr how it ended.
 struct Told {
     app: Server,
     handle: Handle,
@@ -231,7 +231,7 @@ impl App for Told {
             let why = outcome
                 .error
                 .map_or_else(String::new, |e| format!("; {}", e.text));
-            say!("{}: {verb} {rest}{why}", self.peer);
+            errln!("{}: {verb} {rest}{why}", self.peer);
         }
     }
 
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_read_only_unless_said() {
+    fn shares_are_read_only_by_default() {
         let tmp = tempfile::tempdir().unwrap();
         let dir = tmp.path().to_str().unwrap();
         let odd = tmp.path().join("a:b");
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_allowed_unless_said() {
+    fn no_key_is_allowed_by_default() {
         assert_eq!(allowed(&[]).unwrap().0, Allow::None);
         assert_eq!(allowed(&["any".into()]).unwrap().0, Allow::Any);
         assert_eq!(allowed(&["fh-pub1x".into()]).unwrap_err().exit, Exit::Usage);

@@ -36,8 +36,8 @@ pub(crate) struct Args {
     /// Virtual time, in seconds [default: 30; for a copy, at most 100000]
     #[arg(long, value_name = "SECONDS", value_parser = whole(1..=LONGEST), allow_negative_numbers = true)]
     secs: Option<u64>,
-    /// What rides on the session instead of an endless flow: "cp", a whole copy of PATH to a folder in
-    /// TMPDIR that is removed afterwards. Disks take no time
+    /// Application instead of an endless flow: "cp", a complete copy of PATH to a folder in TMPDIR that is
+    /// removed afterwards. Disks take no time
     #[arg(
         long,
         value_name = "APP",
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// The file or folder to be copied, with --app cp
     #[arg(value_name = "PATH", id = "path_to_copy", requires = "app")]
     source: Option<PathBuf>,
-    /// Flows at once, all alike
+    /// Number of identical parallel flows
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     flows: u32,
     /// Longest packet, with its IP header
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Seed of all randomness
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
-    /// Keep a point of every flow so often, for --json
+    /// Interval of samples of every flow, for --json
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = interval)]
     interval: Duration,
     /// One JSON object instead of text
@@ -80,7 +80,7 @@ const LONGEST: u64 = 100_000;
 /// What else can be simulated.
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Run scenario files: several links, flows and seeds, and what to expect of them
+    /// Run scenario files: several links, flows and seeds, and expectations
     Run(scenario::Args),
 }
 
@@ -170,7 +170,7 @@ fn fault(report: &SimReport) -> Option<Failure> {
                 Some(CloseReason::Auth(_) | CloseReason::Denied(_)) => Exit::Auth,
                 Some(CloseReason::Version(_)) => Exit::Version,
                 Some(CloseReason::Lane(_)) => Exit::UdpBlocked,
-                // A path may well break a connection: that is what is simulated, and it is said.
+                // A path may break a connection: that is a result, and it is printed.
                 _ => continue,
             };
             let why = reason.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -180,7 +180,7 @@ fn fault(report: &SimReport) -> Option<Failure> {
     let nobody = report.flows.iter().all(|flow| flow.connected.is_none());
     nobody.then(|| {
         let text = format!(
-            "no session came about in {} s of virtual time",
+            "no session was established in {} s of virtual time",
             report.seconds
         );
         Failure::new(Exit::UdpBlocked, text).fix(
@@ -271,7 +271,7 @@ fn print(protocol: &str, law: &str, report: &SimReport) {
         for side in [&flow.sender, &flow.receiver] {
             if let Some(fault) = side.law_fault {
                 out::line(format!(
-                    "        the law asked {} times for what cannot be and was overruled, last for {fault}",
+                    "        the law returned invalid values {} times, which were replaced, last {fault}",
                     side.law_faults
                 ));
             }

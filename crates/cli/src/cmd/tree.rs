@@ -31,7 +31,7 @@ pub(crate) fn fill(folder: &Path, files: u32, size: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// What a folder holds.
+/// Contents of a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Content {
     /// Regular files.
@@ -76,7 +76,7 @@ pub(crate) fn content(path: &Path) -> io::Result<Content> {
         }))
 }
 
-/// Copies files of `from` into `into`, keeping their places, until `most` bytes are there.
+/// Copies files of `from` into `into`, with their relative paths, until `most` bytes are copied.
 pub(crate) fn stage(from: &Path, into: &Path, most: u64) -> io::Result<Content> {
     let mut staged = Content::default();
     for (path, size) in walk(from)? {

@@ -31,7 +31,7 @@ enum Action {
     Run(Box<Run>),
     /// Put one UDP port on the network; needs no privileges.
     Relay(Box<Relay>),
-    /// Measure the most that this machine can honestly emulate, and remember it.
+    /// Measure the highest rate that this machine can emulate accurately, and store it.
     Calibrate(Calibrate),
 }
 
@@ -46,8 +46,8 @@ struct Run {
     /// Seed of all randomness; the same seed gives the same losses for the same packets
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
-    /// Shell command to run on the far host meanwhile; it is ended afterwards. If it fails before, that is told, and
-    /// its exit code becomes ours unless the near command failed too
+    /// Shell command to run on the far host meanwhile; it is ended afterwards. If it fails before, that is
+    /// reported, and its exit code becomes ours unless the near command failed too
     #[arg(long, value_name = "CMD")]
     far: Option<String>,
     /// Report as one JSON object on stderr (or in the file of --report)
@@ -56,7 +56,7 @@ struct Run {
     /// Write the report to a file instead of stderr
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Run although the rate is above what `wan calibrate` found; the report then says so
+    /// Run although the rate is above the result of `wan calibrate`; the report is marked
     #[arg(long)]
     i_know: bool,
     /// Command to run on the near host; its exit code becomes ours
@@ -98,7 +98,7 @@ impl Run {
         let mut finished = wan::run(&config, near, far).map_err(failure)?;
         finished.report.emulator_limited = limited;
         self.print(&finished)?;
-        // Both hosts are gone by now, and stdout belongs to the program: nothing is left to say.
+        // Both hosts have ended by now, and stdout belongs to the program: nothing more is printed.
         process::exit(code(&finished))
     }
 
@@ -116,8 +116,8 @@ impl Run {
             return Ok(true);
         }
         Err(Failure::usage(format!(
-            "a rate of {rate} is above the {ceiling} that this machine can emulate at mtu {}: ask for \
-             less, or add --i-know to have the result stamped",
+            "a rate of {rate} is above the {ceiling} that this machine can emulate at mtu {}: choose a lower \
+             one, or add --i-know to mark the result",
             config.mtu
         )))
     }
@@ -139,10 +139,10 @@ impl Run {
             finished.report.to_string()
         };
         if let Some(failed) = finished.far.as_ref().filter(|_| !self.json) {
-            say!("{}", self.far_failed(failed));
+            errln!("{}", self.far_failed(failed));
         }
         let Some(file) = &self.report else {
-            say!("{text}");
+            errln!("{text}");
             return Ok(());
         };
         fs::write(file, text + "\n").map_err(|error| {
@@ -158,9 +158,9 @@ impl Run {
             failed.code
         );
         if failed.said.is_empty() {
-            text += "; it said nothing on stderr";
+            text += "; nothing on stderr";
         } else {
-            text += "; it said last:";
+            text += "; last lines of stderr:";
         }
         for line in failed.said.lines() {
             text += "\n  ";
@@ -223,7 +223,7 @@ impl Relay {
             );
             Failure::new(Exit::NetSetup, text)
         })?;
-        say!(
+        errln!(
             "relaying {} to {} until interrupted",
             relay.local_addr(),
             self.to
@@ -236,7 +236,7 @@ impl Relay {
             object["ok"] = json!(true);
             out::json(&object);
         } else {
-            say!("{report}");
+            errln!("{report}");
         }
         Ok(())
     }
@@ -280,8 +280,8 @@ impl Calibrate {
             }
         }
         match kept {
-            Ok(file) => say!("kept in {}", file.display()),
-            Err(error) => say!("farhaul: not kept for later runs: {error}"),
+            Ok(file) => errln!("kept in {}", file.display()),
+            Err(error) => errln!("farhaul: not stored for later runs: {error}"),
         }
         Ok(())
     }

@@ -103,7 +103,7 @@ fn mistakes_are_named_with_their_line() {
         ("[cpp]\nquiet = true", "c:2: cpp.quiet: no command 'cpp'"),
         ("[cp]\nmax-rate = 100", "100Mbit or 100MB"),
         ("[cp]\nquiet = 'yes'", "write true or false"),
-        ("[cp]\ntrust-any = true", "only be said on the command line"),
+        ("[cp]\ntrust-any = true", "only be set on the command line"),
         ("[cp]\nmax-rate = { a = 1 }", "no command 'max-rate'"),
         ("[cp\n", "c:1: "),
         ("[cp]\nmax-rate = []", "an empty array"),

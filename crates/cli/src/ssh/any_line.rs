@@ -1,8 +1,8 @@
-//! Is any line taken as it was meant, or refused? What the fuzz target `ssh_lines` does, and tests on stable.
+//! Is any line parsed correctly, or refused? What the fuzz target `ssh_lines` does, and tests on stable.
 
-use super::lines::{MAGIC, Unheard, all_from_hex, read_answer, read_ask, to_hex};
+use super::lines::{MAGIC, NoAnswer, all_from_hex, read_answer, read_ask, to_hex};
 
-/// Takes any bytes for a line of either end; what is understood is said again and understood the same.
+/// Parses any bytes as a line of either end; a parsed line is encoded again and parsed identically.
 pub(crate) fn any_line(bytes: &[u8]) {
     let json = |line: Result<String, serde_json::Error>| {
         let line = line.expect("what was read can be written");
@@ -16,8 +16,8 @@ pub(crate) fn any_line(bytes: &[u8]) {
                 assert_eq!(read_answer(&mut again.as_bytes()).ok(), Some(answer));
             }
             // What is not text becomes three bytes each, and may be quoted by the reason why.
-            Err(Unheard::Noise(noise)) => assert!(noise.len() <= 6 * said.len() + 300),
-            Err(Unheard::Version(version)) => assert!(version.chars().count() <= 20),
+            Err(NoAnswer::Noise(noise)) => assert!(noise.len() <= 6 * said.len() + 300),
+            Err(NoAnswer::Version(version)) => assert!(version.chars().count() <= 20),
         }
         if let Ok(ask) = read_ask(&mut &said[..]) {
             if let Some(paths) = all_from_hex(&ask.paths) {

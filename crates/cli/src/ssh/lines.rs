@@ -1,4 +1,4 @@
-//! What do the two ends of a copy through ssh say to each other? One line each way, JSON after [`MAGIC`]:
+//! What do the two ends of a copy exchange through ssh? One line each way, JSON after [`MAGIC`]:
 //! [`Ask`] and [`Answer`]. What a login shell prints before the answer is skipped, up to [`MOST`] bytes.
 
 use std::{
@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 pub(crate) const WORD: &str = "farhaul-ssh/";
 /// The same with the version of what follows.
 pub(crate) const MAGIC: &str = "farhaul-ssh/2 ";
-/// The longest line that is read; as much is read of the far end before our line must have come.
+/// The longest line that is read; as much is read of the far end before its line must have been received.
 pub(crate) const MOST: u64 = 64 << 10;
 
-/// What the near end says.
+/// The line of the near end.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ask {
     /// The only key to be let in.
@@ -29,7 +29,7 @@ pub(crate) struct Ask {
     pub(crate) ports: Option<(u16, u16)>,
 }
 
-/// What the far end says.
+/// The line of the far end.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Answer {
     /// Where it listens.
@@ -69,37 +69,37 @@ pub(crate) fn all_from_hex(texts: &[String]) -> Option<Vec<Vec<u8>>> {
     texts.iter().map(|text| from_hex(text)).collect()
 }
 
-/// What came instead of the far end's line.
+/// What was received instead of the far end's line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unheard {
+pub(crate) enum NoAnswer {
     /// Nothing of ours.
     Noise(String),
     /// A line of another version.
     Version(String),
 }
 
-impl Default for Unheard {
+impl Default for NoAnswer {
     fn default() -> Self {
         Self::Noise(String::new())
     }
 }
 
-/// The far end's line, or what came instead.
-pub(crate) fn read_answer(stdout: &mut impl BufRead) -> Result<Answer, Unheard> {
+/// The far end's line, or what was received instead.
+pub(crate) fn read_answer(stdout: &mut impl BufRead) -> Result<Answer, NoAnswer> {
     let mut noise = String::new();
     let mut lines = stdout.take(MOST);
     loop {
         let mut line = Vec::new();
         match lines.read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return Err(Unheard::Noise(noise)),
+            Ok(0) | Err(_) => return Err(NoAnswer::Noise(noise)),
             Ok(_) => {}
         }
         let line = String::from_utf8_lossy(&line);
         if let Some(json) = line.strip_prefix(MAGIC) {
-            return serde_json::from_str(json).map_err(|e| Unheard::Noise(format!("{e}: {json}")));
+            return serde_json::from_str(json).map_err(|e| NoAnswer::Noise(format!("{e}: {json}")));
         }
         if let Some((version, _)) = line.strip_prefix(WORD).and_then(|l| l.split_once(' ')) {
-            return Err(Unheard::Version(version.chars().take(20).collect()));
+            return Err(NoAnswer::Version(version.chars().take(20).collect()));
         }
         noise += &line;
     }
@@ -110,9 +110,9 @@ pub(crate) fn read_answer(stdout: &mut impl BufRead) -> Result<Answer, Unheard> 
 pub(crate) enum Misheard {
     /// It could not be read.
     Unread(io::Error),
-    /// Of another version, or of somebody else.
+    /// Of another version, or of another program.
     Foreign,
-    /// Not what is asked for in this version.
+    /// Not valid in this version.
     Odd(serde_json::Error),
 }
 
@@ -149,13 +149,13 @@ mod tests {
         said.extend_from_slice(format!("{MAGIC}{json}\n").as_bytes());
         assert_eq!(read_answer(&mut &said[..]).unwrap().port, 5);
         let noise = |said: &[u8]| match read_answer(&mut &said[..]) {
-            Err(Unheard::Noise(noise)) => noise,
+            Err(NoAnswer::Noise(noise)) => noise,
             other => panic!("{other:?}"),
         };
         assert_eq!(noise(b"no farhaul\n"), "no farhaul\n");
         assert!(noise(&vec![b'x'; 1 << 20]).len() <= 64 << 10);
         assert!(read_answer(&mut format!("{MAGIC}{{}}\n").as_bytes()).is_err());
         let old = read_answer(&mut &b"hello\nfarhaul-ssh/1 {}\n"[..]).unwrap_err();
-        assert_eq!(old, Unheard::Version("1".into()));
+        assert_eq!(old, NoAnswer::Version("1".into()));
     }
 }

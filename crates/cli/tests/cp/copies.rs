@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::place::{Place, code, end_when, noise, part_bytes, said};
+use crate::place::{Place, code, end_when, noise, part_bytes, printed};
 
 /// Paths, sizes, modes, times and contents below `dir`.
 fn tree(dir: &Path) -> Vec<(PathBuf, u32, i64, i64, Vec<u8>)> {
@@ -47,7 +47,7 @@ fn files_go_there_and_back() {
     fs::write(place.path("src/deep/er/big"), noise(7, 9_000_001)).unwrap();
     let server = place.serve(&["--allow", "any"]);
     let out = place.run(&["cp", "--trust-any", "--json", "src", &server.to("a/")]);
-    assert_eq!(code(&out), 0, "{}", said(&out));
+    assert_eq!(code(&out), 0, "{}", printed(&out));
     let word: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(
         (&word["ok"], &word["files"]["sent"]),
@@ -55,7 +55,7 @@ fn files_go_there_and_back() {
     );
     assert_eq!(tree(&place.path("src")), tree(&place.path("share/a/src")));
     let out = place.run(&["cp", "--trust-any", &server.to("a/src/"), "back"]);
-    assert_eq!(code(&out), 0, "{}", said(&out));
+    assert_eq!(code(&out), 0, "{}", printed(&out));
     assert_eq!(tree(&place.path("src")), tree(&place.path("back")));
     let out = place.run(&["cp", "--trust-any", "--json", &server.to("a/src/"), "back"]);
     let word: Value = serde_json::from_slice(&out.stdout).unwrap();
@@ -73,7 +73,7 @@ fn a_server_is_trusted_once_known() {
     let out = place.run(&["cp", "f", &server.to("")]);
     assert_eq!(code(&out), 15);
     let line = format!("farhaul key trust {} {}", server.at, server.key);
-    assert!(said(&out).contains(&line), "{}", said(&out));
+    assert!(printed(&out).contains(&line), "{}", printed(&out));
     assert!(!place.path("share/f").exists());
     let words: Vec<_> = line.split(' ').skip(1).collect();
     assert_eq!(code(&place.run(&words)), 0);
@@ -87,7 +87,7 @@ fn a_server_is_trusted_once_known() {
         0
     );
     let out = place.run(&["cp", "f", &server.to("g")]);
-    assert_eq!(code(&out), 15, "{}", said(&out));
+    assert_eq!(code(&out), 15, "{}", printed(&out));
     assert!(!place.path("share/g").exists());
 }
 
@@ -111,10 +111,10 @@ fn only_known_peers_are_let_in() {
     );
     place.run(&["key", "gen", "--out", "other"]);
     let out = place.run(&["cp", "--trust-any", "-i", "other", "f", &open.to("g")]);
-    assert_eq!(code(&out), 15, "{}", said(&out));
+    assert_eq!(code(&out), 15, "{}", printed(&out));
     let shut = place.serve(&[]);
     let out = place.run(&["cp", "--trust-any", "f", &shut.to("g")]);
-    assert_eq!(code(&out), 15, "{}", said(&out));
+    assert_eq!(code(&out), 15, "{}", printed(&out));
     assert!(!place.path("share/g").exists());
 }
 
@@ -143,8 +143,8 @@ fn mistakes_have_their_codes() {
     ];
     for (args, expected) in cases {
         let out = place.run(args);
-        assert_eq!(code(&out), expected, "{args:?}: {}", said(&out));
-        assert!(!said(&out).is_empty(), "{args:?}");
+        assert_eq!(code(&out), expected, "{args:?}: {}", printed(&out));
+        assert!(!printed(&out).is_empty(), "{args:?}");
         let with_json = [args, &["--json"]].concat();
         let out = place.run(&with_json);
         assert_eq!(code(&out), expected, "{with_json:?}");
@@ -158,11 +158,11 @@ fn mistakes_have_their_codes() {
     }
     fs::write(place.path("share/file"), "x").unwrap();
     let out = place.run(&["cp", "--trust-any", "f", "f", &server.to("file")]);
-    assert_eq!(code(&out), 4, "{}", said(&out));
+    assert_eq!(code(&out), 4, "{}", printed(&out));
 }
 
 #[test]
-fn interrupted_it_says_how_to_continue() {
+fn interrupted_it_prints_how_to_continue() {
     let place = Place::new();
     fs::create_dir(place.path("into")).unwrap();
     fs::write(place.path("share/big"), noise(1, 120 << 20)).unwrap();
@@ -180,8 +180,12 @@ fn interrupted_it_says_how_to_continue() {
         assert!(text.contains("same command again"), "{text}");
     }
     let out = place.run(&args);
-    assert_eq!(code(&out), 0, "{}", said(&out));
-    assert!(said(&out).contains("need not be sent"), "{}", said(&out));
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    assert!(
+        printed(&out).contains("need not be sent"),
+        "{}",
+        printed(&out)
+    );
     assert!(
         fs::read(place.path("into/big")).unwrap() == fs::read(place.path("share/big")).unwrap()
     );
@@ -198,14 +202,14 @@ fn of_two_files_for_one_name_the_first_arrives_whole() {
     for (first, second, content) in [("f", "other/f", &long), ("other/", "f", &short)] {
         let to = server.to(&format!("{}/", content.len()));
         let out = place.run(&["cp", "--trust-any", first, second, &to]);
-        assert_eq!(code(&out), 5, "{}", said(&out));
+        assert_eq!(code(&out), 5, "{}", printed(&out));
         let named = if second == "f" {
             "f: an"
         } else {
             "other/f: an"
         };
-        assert!(said(&out).contains(named), "{}", said(&out));
-        assert!(said(&out).contains("1 file, "), "{}", said(&out));
+        assert!(printed(&out).contains(named), "{}", printed(&out));
+        assert!(printed(&out).contains("1 file, "), "{}", printed(&out));
         let arrived = place
             .path("share")
             .join(content.len().to_string())
@@ -213,20 +217,20 @@ fn of_two_files_for_one_name_the_first_arrives_whole() {
         assert_eq!(&fs::read(arrived).unwrap(), content);
     }
     let out = place.run(&["cp", "--trust-any", "f", "f", "./f", &server.to("same/")]);
-    assert_eq!(code(&out), 0, "the same file again: {}", said(&out));
+    assert_eq!(code(&out), 0, "the same file again: {}", printed(&out));
     assert_eq!(fs::read(place.path("share/same/f")).unwrap(), long);
 }
 
 #[test]
-fn who_may_not_in_and_what_is_no_pattern_is_said_so() {
+fn refused_keys_and_invalid_patterns_are_reported() {
     let place = Place::new();
     fs::write(place.path("f"), "content").unwrap();
     let shut = place.serve(&[]);
     let out = place.run(&["cp", "--trust-any", "f", &shut.to("")]);
     assert_eq!(code(&out), 15);
-    assert!(said(&out).contains("does not let you in: give your key"));
+    assert!(printed(&out).contains("does not accept your key: give your key"));
     let open = place.serve(&["--allow", "any"]);
     let out = place.run(&["cp", "--trust-any", &open.to("*.dat"), "here"]);
     assert_eq!(code(&out), 3);
-    assert!(said(&out).contains("--include"), "{}", said(&out));
+    assert!(printed(&out).contains("--include"), "{}", printed(&out));
 }

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::place::{Place, Served, await_part, code, end_when, noise, said};
+use crate::place::{Place, Served, await_part, code, end_when, noise, printed};
 
 const SIZE: usize = 48 << 20;
 /// Slow enough that a copy is under way when a test gets to it, on any machine.
@@ -71,7 +71,7 @@ impl Run {
             .start(server, "10Gbit")
             .wait_with_output()
             .expect("it ends");
-        assert_eq!(code(&out), 0, "{}", said(&out));
+        assert_eq!(code(&out), 0, "{}", printed(&out));
         let resumed = object(&out)["resumed_bytes"].as_u64().expect("a number");
         assert!(resumed > 1 << 20, "{resumed} of {SIZE} resumed");
         self.is_whole();
@@ -94,7 +94,7 @@ fn object(out: &Output) -> Value {
 
 /// It ended with this code, by all accounts.
 fn ended(out: &Output, number: i32, name: &str) {
-    assert_eq!(code(out), number, "{}", said(out));
+    assert_eq!(code(out), number, "{}", printed(out));
     let word = object(out);
     let exit = &word["exit"];
     assert_eq!(
@@ -107,13 +107,17 @@ fn ended(out: &Output, number: i32, name: &str) {
         exit["fix"].as_str().expect("text"),
     );
     for part in [text, fix] {
-        assert!(said(out).contains(part), "{part}: {}", said(out));
+        assert!(printed(out).contains(part), "{part}: {}", printed(out));
     }
     assert_eq!(word["ok"], false, "{word}");
 }
 
 fn says_to_go_on(out: &Output) {
-    assert!(said(out).contains("same command again"), "{}", said(out));
+    assert!(
+        printed(out).contains("same command again"),
+        "{}",
+        printed(out)
+    );
 }
 
 /// Does it both ways at a time.
@@ -130,7 +134,7 @@ fn both_ways(test: impl Fn(Run) + Sync) {
 }
 
 #[test]
-fn whoever_outlives_the_server_ends_by_itself_and_can_go_on() {
+fn a_client_of_a_dead_server_ends_by_itself_and_can_resume() {
     both_ways(|copy| {
         let (server, out) = copy.outlives("-KILL");
         ended(&out, 17, "connection_lost");
@@ -154,11 +158,15 @@ fn interrupted_while_it_sends_it_goes_on_later() {
 }
 
 #[test]
-fn a_server_that_is_told_to_stop_says_so_and_the_copy_can_go_on() {
+fn a_stopped_server_sends_a_close_and_the_copy_resumes() {
     both_ways(|copy| {
         let (mut server, out) = copy.outlives("-INT");
         ended(&out, 18, "busy");
-        assert!(said(&out).contains("the server stops"), "{}", said(&out));
+        assert!(
+            printed(&out).contains("the server stops"),
+            "{}",
+            printed(&out)
+        );
         says_to_go_on(&out);
         assert_eq!(server.child.wait().unwrap().code(), Some(0));
         let server = copy.place.serve_at(&server.at, &["--allow", "any"]);
@@ -176,8 +184,12 @@ fn a_target_that_another_run_writes_is_refused_with_its_process() {
         ended(&second, 9, "locked");
         let writer = if copy.put { &server.child } else { &first };
         let holder = format!("being written by pid {} on ", writer.id());
-        assert!(said(&second).contains(&holder), "{}", said(&second));
-        assert!(said(&second).contains("wait for it"), "{}", said(&second));
+        assert!(printed(&second).contains(&holder), "{}", printed(&second));
+        assert!(
+            printed(&second).contains("wait for it"),
+            "{}",
+            printed(&second)
+        );
         // The first does not notice, and once it is over the second is let in.
         end_when(&copy.place, 8 << 20, copy.target(), &mut first, "-INT");
         ended(&first.wait_with_output().unwrap(), 130, "int");

@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::place::{Place, Served, await_part, code, noise, said};
+use crate::place::{Place, Served, await_part, code, noise, printed};
 
 /// A server whose share is a file system of its own, mounted with `options`; `None` where that is not
 /// allowed.
@@ -75,26 +75,30 @@ fn a_disk_that_fails_is_no_success_and_is_not_trusted_later() {
     );
     let server = Place::serve_by(failing_disk(&place, &serve));
     let out = copy(&place, &["src", &server.to("")]);
-    assert_eq!(code(&out), 4, "{}", said(&out));
+    assert_eq!(code(&out), 4, "{}", printed(&out));
     let word = json(&out);
     assert_eq!(
         (&word["ok"], &word["files"]["sent"]),
         (&false.into(), &0.into())
     );
     assert!(
-        said(&out).contains("did not write everything: Input/output error"),
+        printed(&out).contains("did not write everything: Input/output error"),
         "{}",
-        said(&out)
+        printed(&out)
     );
     // Quiet, and with everything in the page cache: nothing of it counts.
     let to = server.to("");
     let out = place.run(&["cp", "--trust-any", "-q", "src", &to]);
-    assert_eq!(code(&out), 4, "{}", said(&out));
-    assert!(said(&out).contains("Input/output error"), "{}", said(&out));
+    assert_eq!(code(&out), 4, "{}", printed(&out));
+    assert!(
+        printed(&out).contains("Input/output error"),
+        "{}",
+        printed(&out)
+    );
 }
 
 #[test]
-fn what_was_written_is_read_again_if_that_is_asked() {
+fn what_was_written_is_read_again_if_requested() {
     let place = Place::new();
     fs::create_dir(place.path("src")).unwrap();
     for (name, len) in [("small", 5000), ("empty", 0), ("large", 3_000_001)] {
@@ -108,7 +112,7 @@ fn what_was_written_is_read_again_if_that_is_asked() {
         ] {
             for sent in [3, 0] {
                 let out = copy(&place, &[args, &[&from, &to]].concat());
-                assert_eq!(code(&out), 0, "{}", said(&out));
+                assert_eq!(code(&out), 0, "{}", printed(&out));
                 assert_eq!(json(&out)["verify"]["what"], what);
                 assert_eq!(json(&out)["files"]["sent"], sent);
             }
@@ -141,8 +145,8 @@ fn a_disk_too_small_is_refused_before_anything_is_sent() {
         return;
     };
     let out = copy(&place, &["big", &server.to("")]);
-    assert_eq!(code(&out), 8, "{}", said(&out));
-    assert!(said(&out).contains("are free"), "{}", said(&out));
+    assert_eq!(code(&out), 8, "{}", printed(&out));
+    assert!(printed(&out).contains("are free"), "{}", printed(&out));
     assert_eq!(json(&out)["bytes_payload"], 0);
     assert_eq!(fs::read_dir(inside(&server, &place)).unwrap().count(), 0);
 }
@@ -173,12 +177,16 @@ fn a_disk_that_fills_up_stops_the_file_and_it_continues_later() {
     let filled = fs::write(&filler, vec![1; 40 << 20]).unwrap_err();
     assert_eq!(filled.kind(), std::io::ErrorKind::StorageFull);
     let out = client.wait_with_output().unwrap();
-    assert_eq!(code(&out), 8, "{}", said(&out));
-    assert!(said(&out).contains("free some space"), "{}", said(&out));
+    assert_eq!(code(&out), 8, "{}", printed(&out));
+    assert!(
+        printed(&out).contains("free some space"),
+        "{}",
+        printed(&out)
+    );
     assert!(!share.join("big").exists());
     fs::remove_file(&filler).unwrap();
     let out = copy(&place, &["big", &to]);
-    assert_eq!(code(&out), 0, "{}", said(&out));
+    assert_eq!(code(&out), 0, "{}", printed(&out));
     assert!(
         json(&out)["resumed_bytes"].as_u64().unwrap() > 1 << 20,
         "{out:?}"
@@ -187,7 +195,7 @@ fn a_disk_that_fills_up_stops_the_file_and_it_continues_later() {
 }
 
 #[test]
-fn a_read_only_destination_says_so() {
+fn a_read_only_destination_is_reported() {
     let place = Place::new();
     fs::write(place.path("f"), "content").unwrap();
     let Some(server) = serve_on(&place, "ro") else {
@@ -195,9 +203,13 @@ fn a_read_only_destination_says_so() {
         return;
     };
     let out = copy(&place, &["f", &server.to("")]);
-    assert_eq!(code(&out), 4, "{}", said(&out));
-    assert!(said(&out).contains("Read-only"), "{}", said(&out));
-    assert!(said(&out).contains("can be written"), "{}", said(&out));
+    assert_eq!(code(&out), 4, "{}", printed(&out));
+    assert!(printed(&out).contains("Read-only"), "{}", printed(&out));
+    assert!(
+        printed(&out).contains("writable destination"),
+        "{}",
+        printed(&out)
+    );
 }
 
 #[test]
@@ -208,14 +220,14 @@ fn what_is_in_the_way_stays_and_missing_parents_are_made() {
     fs::write(place.path("share/file"), "old").unwrap();
     let server = place.serve(&["--allow", "any"]);
     let out = copy(&place, &["f", &server.to("dir/")]);
-    assert_eq!(code(&out), 4, "{}", said(&out));
-    assert!(said(&out).contains("directory"), "{}", said(&out));
+    assert_eq!(code(&out), 4, "{}", printed(&out));
+    assert!(printed(&out).contains("directory"), "{}", printed(&out));
     assert_eq!(fs::read_dir(place.path("share/dir")).unwrap().count(), 1);
     let out = copy(&place, &["f", &server.to("file/f")]);
-    assert_eq!(code(&out), 4, "{}", said(&out));
+    assert_eq!(code(&out), 4, "{}", printed(&out));
     assert_eq!(fs::read(place.path("share/file")).unwrap(), b"old");
     let out = copy(&place, &["f", &server.to("new/and/deep/g")]);
-    assert_eq!(code(&out), 0, "{}", said(&out));
+    assert_eq!(code(&out), 0, "{}", printed(&out));
     assert_eq!(
         fs::read(place.path("share/new/and/deep/g")).unwrap(),
         b"content"
@@ -242,11 +254,11 @@ fn a_source_that_cannot_be_read_is_named_and_the_others_arrive() {
         command.uid(65_534).env("XDG_CONFIG_HOME", "/nonexistent");
     }
     let out = command.output().unwrap();
-    assert_eq!(code(&out), 5, "{}", said(&out));
+    assert_eq!(code(&out), 5, "{}", printed(&out));
     assert!(
-        said(&out).contains("shut: Permission denied"),
+        printed(&out).contains("shut: Permission denied"),
         "{}",
-        said(&out)
+        printed(&out)
     );
     assert_eq!(json(&out)["files"]["failed"], 1);
     assert_eq!(fs::read(place.path("share/src/b")).unwrap(), b"b");
@@ -274,7 +286,7 @@ fn if_no_source_can_be_read_nothing_is_made() {
             command.uid(65_534).env("XDG_CONFIG_HOME", "/nonexistent");
         }
         let out = command.output().unwrap();
-        let text = said(&out);
+        let text = printed(&out);
         assert_eq!(code(&out), 3, "{sources:?}: {text}");
         for source in sources.iter().filter(|s| **s != "none") {
             let named = format!("{source}: Permission denied");
@@ -313,18 +325,18 @@ fn a_source_that_keeps_changing_is_not_left_under_its_name() {
         thread::yield_now();
     }
     let out = client.wait_with_output().unwrap();
-    assert_eq!(code(&out), 6, "{}", said(&out));
+    assert_eq!(code(&out), 6, "{}", printed(&out));
     assert!(
-        said(&out).contains("changed while it was read"),
+        printed(&out).contains("changed while it was read"),
         "{}",
-        said(&out)
+        printed(&out)
     );
-    assert!(said(&out).contains("at rest"), "{}", said(&out));
+    assert!(printed(&out).contains("at rest"), "{}", printed(&out));
     assert_eq!(fs::read_dir(place.path("share")).unwrap().count(), 0);
 }
 
 #[test]
-fn a_full_server_and_one_that_stops_say_so() {
+fn a_full_server_and_a_stopping_one_send_a_close() {
     let place = Place::new();
     fs::write(place.path("big"), noise(1, 60_000_000)).unwrap();
     fs::write(place.path("small"), "x").unwrap();
@@ -336,13 +348,17 @@ fn a_full_server_and_one_that_stops_say_so() {
     await_part(&place.path("share"), 1 << 20, &mut first);
 
     let out = copy(&place, &["small", &to]);
-    assert_eq!(code(&out), 18, "{}", said(&out));
+    assert_eq!(code(&out), 18, "{}", printed(&out));
     let exit = &json(&out)["exit"];
     assert_eq!(
         (&exit["name"], &exit["retryable"]),
         (&"busy".into(), &true.into())
     );
-    assert!(said(&out).contains("--max-sessions"), "{}", said(&out));
+    assert!(
+        printed(&out).contains("--max-sessions"),
+        "{}",
+        printed(&out)
+    );
 
     let id = server.child.id().to_string();
     assert!(
@@ -353,12 +369,16 @@ fn a_full_server_and_one_that_stops_say_so() {
             .success()
     );
     let out = first.wait_with_output().unwrap();
-    assert_eq!(code(&out), 18, "{}", said(&out));
-    assert!(said(&out).contains("the server stops"), "{}", said(&out));
+    assert_eq!(code(&out), 18, "{}", printed(&out));
+    assert!(
+        printed(&out).contains("the server stops"),
+        "{}",
+        printed(&out)
+    );
     assert!(server.child.wait().unwrap().code().is_some());
 
     let server = place.serve(&["--allow", "any", "--max-sessions", "1"]);
     let out = copy(&place, &["big", &server.to("")]);
-    assert_eq!(code(&out), 0, "{}", said(&out));
+    assert_eq!(code(&out), 0, "{}", printed(&out));
     assert!(json(&out)["resumed_bytes"].as_u64().unwrap() > 0);
 }

@@ -6,7 +6,7 @@ use std::{fs, path::Path, process::Child, thread};
 use farhaul_core::rng::Rng;
 use serde_json::Value;
 
-use crate::place::{Place, Served, code, noise, part_bytes, said};
+use crate::place::{Place, Served, code, noise, part_bytes, printed};
 
 const KILLS: u64 = 10;
 const BLOCK: u64 = 1 << 20;
@@ -125,7 +125,7 @@ fn run(seed: u64, put: bool, place: &Place, source: &Path) {
     }
     let (stored, kept) = (part_bytes(&dir), journal(&dir).blocks * BLOCK);
     let out = place.run(&args);
-    assert_eq!(code(&out), 0, "seed {seed}: {}", said(&out));
+    assert_eq!(code(&out), 0, "seed {seed}: {}", printed(&out));
     let word: Value = serde_json::from_slice(&out.stdout).expect("JSON");
     let number = |key: &str| word[key].as_u64().expect("a number");
     let (sent, resumed) = (number("bytes_payload"), number("resumed_bytes"));

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::place::{Place, Served, code, said};
+use crate::place::{Place, Served, code, printed};
 
 /// Sends what `list` names below `src`.
 fn send(place: &Place, server: &Served, list: &[u8], more: &[&str], to: &str) -> Output {
@@ -61,12 +61,12 @@ fn names_that_cannot_be_are_named_with_the_reason() {
     let names = cases.map(|(name, _, _)| name).join("\n");
     let list = format!("a\n{names}\n./dir/b\n");
     let out = send(&place, &server, list.as_bytes(), &[], "to/");
-    assert_eq!(code(&out), 5, "{}", said(&out));
+    assert_eq!(code(&out), 5, "{}", printed(&out));
     let found = failures(&out);
     assert_eq!(found.len(), cases.len(), "{found:?}");
     for ((_, shown, why), text) in cases.iter().zip(&found) {
         assert!(text.contains(&format!("{shown}: {why}")), "{text}: {why}");
-        assert!(said(&out).contains(text), "{text}: {}", said(&out));
+        assert!(printed(&out).contains(text), "{text}: {}", printed(&out));
     }
     assert_eq!(fs::read(place.path("share/to/src/a")).unwrap(), b"src/a");
     assert_eq!(
@@ -84,7 +84,7 @@ fn where_names_end_in_nul_a_line_feed_is_part_of_one() {
     fs::write(place.path("src/a\nb"), "odd").unwrap();
     let server = place.serve(&["--allow", "any"]);
     let out = send(&place, &server, b"a\nb\0/etc/hostname\0a\0", &["-0"], "");
-    assert_eq!(code(&out), 5, "{}", said(&out));
+    assert_eq!(code(&out), 5, "{}", printed(&out));
     let found = failures(&out);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(
@@ -100,7 +100,7 @@ fn a_list_of_nothing_but_such_names_is_no_success() {
     let place = place();
     let server = place.serve(&["--allow", "any"]);
     let out = send(&place, &server, b"../secret\n", &[], "to/");
-    assert_eq!(code(&out), 5, "{}", said(&out));
+    assert_eq!(code(&out), 5, "{}", printed(&out));
     assert_eq!(failures(&out), ["../secret: '.' or '..' in path"]);
     assert!(!place.path("share/to/src").exists());
 }

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::place::{Place, code, said};
+use crate::place::{Place, code, printed};
 
 /// The sender lists 65,536 entries ahead of what is over.
 const FILES: usize = 100_000;
@@ -44,7 +44,7 @@ fn arrived(dir: &Path) {
 
 fn object(place: &Place, args: &[&str]) -> Value {
     let out = place.run(&[&["cp", "--trust-any", "--json"], args].concat());
-    assert_eq!(code(&out), 0, "{args:?}: {}", said(&out));
+    assert_eq!(code(&out), 0, "{args:?}: {}", printed(&out));
     serde_json::from_slice(&out.stdout).expect("one object")
 }
 

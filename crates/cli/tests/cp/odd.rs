@@ -10,11 +10,11 @@ use std::{
 
 use serde_json::Value;
 
-use crate::place::{Place, code, noise, said};
+use crate::place::{Place, code, noise, printed};
 
 fn object(place: &Place, args: &[&str], expected: i32) -> Value {
     let out = place.run(&[&["cp", "--trust-any", "--json"], args].concat());
-    assert_eq!(code(&out), expected, "{args:?}: {}", said(&out));
+    assert_eq!(code(&out), expected, "{args:?}: {}", printed(&out));
     serde_json::from_slice(&out.stdout).expect("one object")
 }
 
@@ -188,7 +188,7 @@ fn what_the_kernel_makes_when_it_is_read_is_named_and_skipped() {
     let place = Place::new();
     let server = place.serve(&["--allow", "any"]);
     let word = object(&place, &["/proc/version", &server.to("v")], 5);
-    assert!(word.to_string().contains("says that it is empty"), "{word}");
+    assert!(word.to_string().contains("reports a size of 0"), "{word}");
     assert!(!place.path("share/v").exists());
     // Files of sysfs are a page long by what they say; a hole of a page is one.
     let word = object(
@@ -200,7 +200,7 @@ fn what_the_kernel_makes_when_it_is_read_is_named_and_skipped() {
         5,
     );
     assert!(
-        word.to_string().contains("fewer bytes than it says"),
+        word.to_string().contains("fewer bytes than its size"),
         "{word}"
     );
     assert!(!place.path("share/t").exists());

@@ -65,14 +65,14 @@ impl Place {
     pub(crate) fn serve_by(mut command: Command) -> Served {
         let mut child = command.spawn().expect("the program starts");
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-        let said = lines
+        let printed = lines
             .by_ref()
             .map_while(Result::ok)
             .find(|l| l.starts_with("listening on"));
-        let said = said.expect("the server says where it listens");
-        let mut words = said.split([' ', '/']);
+        let printed = printed.expect("the server says where it listens");
+        let mut words = printed.split([' ', '/']);
         let at = words.nth(2).expect("an address").to_string();
-        let key = said.rsplit(' ').next().expect("a key").to_string();
+        let key = printed.rsplit(' ').next().expect("a key").to_string();
         // Whatever it says later must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Served { child, at, key }
@@ -114,7 +114,7 @@ pub(crate) fn code(output: &Output) -> i32 {
         .unwrap_or_else(|| panic!("ended by a signal: {output:?}"))
 }
 
-pub(crate) fn said(output: &Output) -> String {
+pub(crate) fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

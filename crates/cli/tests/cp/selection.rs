@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::place::{Place, Served, code, noise, said};
+use crate::place::{Place, Served, code, noise, printed};
 
 fn files(dir: &Path) -> Vec<String> {
     let mut all = Vec::new();
@@ -90,7 +90,7 @@ fn filters_mean_the_same_both_ways() {
         for (i, (flags, expected)) in cases.iter().enumerate() {
             let to = format!("to{i}");
             let out = copy(&place, &server, put, flags, &to);
-            assert_eq!(code(&out), 0, "{flags:?}: {}", said(&out));
+            assert_eq!(code(&out), 0, "{flags:?}: {}", printed(&out));
             let at = place.path(&if put { format!("share/{to}") } else { to });
             assert_eq!(files(&at), *expected, "{flags:?}, put: {put}");
         }
@@ -98,7 +98,7 @@ fn filters_mean_the_same_both_ways() {
 }
 
 #[test]
-fn a_dry_run_tells_and_changes_nothing() {
+fn a_dry_run_reports_and_changes_nothing() {
     let place = Place::new();
     tree(&place.path("src"));
     tree(&place.path("share/src"));
@@ -112,13 +112,13 @@ fn a_dry_run_tells_and_changes_nothing() {
         let out = copy(&place, &server, put, &flags, "to");
         let word = json(&out);
         // A folder is where a file should go.
-        assert_eq!(code(&out), 4, "{}", said(&out));
+        assert_eq!(code(&out), 4, "{}", printed(&out));
         assert_eq!(word["dry_run"], true);
         assert_eq!(word["would_send"]["files"], 3);
         assert_eq!(word["would_send"]["bytes"], 2_003_005);
         assert_eq!(word["bytes_payload"], 0);
         let plan = word["plan"].as_array().expect("a plan");
-        let mut told: Vec<String> = plan
+        let mut reported: Vec<String> = plan
             .iter()
             .map(|p| {
                 format!(
@@ -128,7 +128,7 @@ fn a_dry_run_tells_and_changes_nothing() {
                 )
             })
             .collect();
-        told.sort();
+        reported.sort();
         let expected = [
             "exclude a.tmp",
             "fail logs/x",
@@ -139,7 +139,7 @@ fn a_dry_run_tells_and_changes_nothing() {
             "send deep/b.bam",
             "send deep/er/c.txt",
         ];
-        assert_eq!(told, expected, "put: {put}");
+        assert_eq!(reported, expected, "put: {put}");
         assert_eq!(files(&at), before, "nothing was made");
         let out = copy(
             &place,
@@ -148,13 +148,13 @@ fn a_dry_run_tells_and_changes_nothing() {
             &["-n", "--exclude", "logs"],
             "none/yet/",
         );
-        assert_eq!(code(&out), 0, "{}", said(&out));
+        assert_eq!(code(&out), 0, "{}", printed(&out));
         let lines = String::from_utf8_lossy(&out.stdout).into_owned();
         assert!(
             lines.contains("send         1.9 MiB  deep/b.bam"),
             "{lines}"
         );
-        assert!(said(&out).contains("would write"), "{}", said(&out));
+        assert!(printed(&out).contains("would write"), "{}", printed(&out));
         assert!(!place.path("none").exists() && !place.path("share/none").exists());
     }
     let shut = place.serve_at("127.0.0.1:0", &["--allow", "any"]);
@@ -165,7 +165,7 @@ fn a_dry_run_tells_and_changes_nothing() {
         "src",
         &format!("{}::other/", shut.at),
     ]);
-    assert_eq!(code(&out), 15, "{}", said(&out));
+    assert_eq!(code(&out), 15, "{}", printed(&out));
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn what_is_there_may_stay() {
         let read = |name: &str| fs::read_to_string(at.join(name)).unwrap();
 
         let out = copy(&place, &server, put, &["--json", "--ignore-existing"], to);
-        assert_eq!(code(&out), 0, "{}", said(&out));
+        assert_eq!(code(&out), 0, "{}", printed(&out));
         assert_eq!(json(&out)["files"]["skipped"], 4, "put: {put}");
         assert_eq!(json(&out)["warnings"], Value::Array(Vec::new()));
         assert_eq!(read("older"), "their");
@@ -211,7 +211,7 @@ fn what_is_there_may_stay() {
         assert_eq!(plan.matches("\"compare\"").count(), 4, "{plan}");
 
         let out = copy(&place, &server, put, &["--json", "-u", "-c"], to);
-        assert_eq!(code(&out), 0, "{}", said(&out));
+        assert_eq!(code(&out), 0, "{}", printed(&out));
         // The newer one stays; of the others only the one that differs is sent.
         assert_eq!(
             (read("newer"), read("older")),
@@ -229,7 +229,7 @@ fn what_is_there_may_stay() {
 }
 
 #[test]
-fn a_list_says_what_is_sent() {
+fn a_list_has_what_is_sent() {
     let place = Place::new();
     tree(&place.path("src"));
     let server = place.serve(&["--allow", "any"]);
@@ -239,7 +239,7 @@ fn a_list_says_what_is_sent() {
     let list = b"./deep\0./deep/er/c.txt\0a.bam\0";
     client.stdin.take().unwrap().write_all(list).unwrap();
     let out = client.wait_with_output().unwrap();
-    assert_eq!(code(&out), 0, "{}", said(&out));
+    assert_eq!(code(&out), 0, "{}", printed(&out));
     let expected = ["a.bam", "deep", "deep/er", "deep/er/c.txt"];
     assert_eq!(files(&place.path("share/to")), expected);
     fs::write(place.path("list"), "a.bam\n../secret\nnone\n").unwrap();
@@ -254,13 +254,13 @@ fn a_list_says_what_is_sent() {
         &to,
     ];
     let out = place.run(&args);
-    assert_eq!(code(&out), 5, "{}", said(&out));
+    assert_eq!(code(&out), 5, "{}", printed(&out));
     assert_eq!(json(&out)["failures"].as_array().unwrap().len(), 2);
     assert_eq!(files(&place.path("share/two")), ["a.bam"]);
 }
 
 #[test]
-fn both_ends_say_what_they_used_and_policies_are_obeyed() {
+fn both_ends_report_their_resources_and_policies_are_applied() {
     let place = Place::new();
     fs::create_dir_all(place.path("src")).unwrap();
     fs::create_dir_all(place.path("share/src")).unwrap();
@@ -271,7 +271,7 @@ fn both_ends_say_what_they_used_and_policies_are_obeyed() {
     for put in [true, false] {
         let flags = ["--json", "--policy", "low", "--max-rate", "100Mbit"];
         let out = copy(&place, &server, put, &flags, "low");
-        assert_eq!(code(&out), 0, "{}", said(&out));
+        assert_eq!(code(&out), 0, "{}", printed(&out));
         let word = json(&out);
         for end in ["sender", "receiver"] {
             let rss = word[end]["max_rss_bytes"].as_u64();
@@ -290,14 +290,18 @@ fn both_ends_say_what_they_used_and_policies_are_obeyed() {
             &["--json", "--policy", "high"],
             "high",
         );
-        assert_eq!(code(&out), 15, "{}", said(&out));
-        assert!(said(&out).contains("--max-policy high"), "{}", said(&out));
+        assert_eq!(code(&out), 15, "{}", printed(&out));
+        assert!(
+            printed(&out).contains("--max-policy high"),
+            "{}",
+            printed(&out)
+        );
     }
     let server = place.serve_at("127.0.0.1:0", &["--allow", "any", "--max-policy", "high"]);
     for put in [true, false] {
         let out = copy(&place, &server, put, &["--policy", "high", "-v"], "high");
-        assert_eq!(code(&out), 0, "{}", said(&out));
-        assert!(said(&out).contains("receiver: "), "{}", said(&out));
+        assert_eq!(code(&out), 0, "{}", printed(&out));
+        assert!(printed(&out).contains("receiver: "), "{}", printed(&out));
     }
 }
 
@@ -318,15 +322,15 @@ fn a_limit_of_time_ends_it_and_it_goes_on_later() {
         "3s",
     ];
     let out = place.run(&[&limited[..], &["f", &to]].concat());
-    assert_eq!(code(&out), 19, "{}", said(&out));
-    assert!(said(&out).contains("--max-time"), "{}", said(&out));
+    assert_eq!(code(&out), 19, "{}", printed(&out));
+    assert!(printed(&out).contains("--max-time"), "{}", printed(&out));
     assert_eq!(json(&out)["exit"]["name"], "limit");
     let out = place.run(&["cp", "--trust-any", "--json", "f", &to]);
-    assert_eq!(code(&out), 0, "{}", said(&out));
+    assert_eq!(code(&out), 0, "{}", printed(&out));
     assert!(
         json(&out)["resumed_bytes"].as_u64().unwrap() > 0,
         "{}",
-        said(&out)
+        printed(&out)
     );
 }
 
@@ -340,7 +344,7 @@ fn a_section_for_a_host_holds_there_alone() {
     tree(&place.path("src"));
     let server = place.serve(&["--allow", "any"]);
     let out = copy(&place, &server, true, &[], "to");
-    assert_eq!(code(&out), 0, "{}", said(&out));
+    assert_eq!(code(&out), 0, "{}", printed(&out));
     assert!(!files(&place.path("share/to")).contains(&"a.tmp".into()));
     let out = place.run(&["config", "show", "127.0.0.1"]);
     let shown = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -350,9 +354,12 @@ fn a_section_for_a_host_holds_there_alone() {
         ("cp.exclude = *.tmp", 4),
         ("bench.policy = low", 8),
     ] {
-        let told = shown.lines().find(|l| l.starts_with(name));
-        let told = told.unwrap_or_else(|| panic!("{name}: {shown}"));
-        assert!(told.ends_with(&format!("config.toml:{line}")), "{told}");
+        let reported = shown.lines().find(|l| l.starts_with(name));
+        let reported = reported.unwrap_or_else(|| panic!("{name}: {shown}"));
+        assert!(
+            reported.ends_with(&format!("config.toml:{line}")),
+            "{reported}"
+        );
     }
     let out = place.run(&["config", "show", "localhost"]);
     let shown = String::from_utf8_lossy(&out.stdout).into_owned();

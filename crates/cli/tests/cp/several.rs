@@ -4,7 +4,7 @@ use std::{fs, io::Read as _, path::PathBuf, process::Output};
 
 use serde_json::Value;
 
-use crate::place::{Place, Served, code, end_when, noise, said};
+use crate::place::{Place, Served, code, end_when, noise, printed};
 
 /// A server with the shares `s` and `t`.
 struct Two {
@@ -60,8 +60,8 @@ fn json(out: &Output) -> Value {
 fn sources_of_two_shares_arrive() {
     let two = Two::new();
     let out = two.cp(&[], &["s/x", "t/deep", "s/y"], "dir/");
-    assert_eq!(code(&out), 0, "{}", said(&out));
-    assert!(said(&out).contains("3 files, "), "{}", said(&out));
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    assert!(printed(&out).contains("3 files, "), "{}", printed(&out));
     for (from, to) in [
         ("share/x", "dir/x"),
         ("share/y", "dir/y"),
@@ -104,9 +104,9 @@ fn what_does_not_arrive_is_named() {
     ] {
         fs::write(two.path("file"), "mine").unwrap();
         let out = two.cp(&[], from, to);
-        assert_eq!(code(&out), expected, "{from:?}: {}", said(&out));
+        assert_eq!(code(&out), expected, "{from:?}: {}", printed(&out));
         for hint in hints {
-            assert!(said(&out).contains(hint), "{from:?}: {}", said(&out));
+            assert!(printed(&out).contains(hint), "{from:?}: {}", printed(&out));
         }
         let out = two.cp(&["--json"], from, to);
         assert_eq!(json(&out)["exit"]["code"], expected, "{from:?}");
@@ -129,31 +129,35 @@ fn what_cannot_be_one_command_is_refused_with_what_to_do() {
         (&[&x, "list", "dir"], "use cp(1) for those here"),
         (
             &["--files-from", "list", &x, &x, "dir"],
-            "name each path, or a folder and --include",
+            "name each path, or a folder with --include",
         ),
     ] {
         let out = two.place.run(&[&["cp", "--trust-any"], args].concat());
-        assert_eq!(code(&out), 2, "{args:?}: {}", said(&out));
-        assert!(said(&out).contains(hint), "{args:?}: {}", said(&out));
+        assert_eq!(code(&out), 2, "{args:?}: {}", printed(&out));
+        assert!(printed(&out).contains(hint), "{args:?}: {}", printed(&out));
     }
     assert!(!two.path("dir").exists());
 }
 
 #[test]
-fn a_dry_run_tells_of_all_and_changes_nothing() {
+fn a_dry_run_reports_everything_and_changes_nothing() {
     let two = Two::new();
     let from = ["s/x", "t/none", "t/deep/", "s/y"];
     let out = two.cp(&["-n"], &from, "dir");
-    assert_eq!(code(&out), 5, "{}", said(&out));
+    assert_eq!(code(&out), 5, "{}", printed(&out));
     let lines = String::from_utf8_lossy(&out.stdout);
     let words: Vec<Vec<&str>> = lines
         .lines()
         .map(|line| line.split_whitespace().collect())
         .collect();
-    let told: Vec<_> = words.iter().map(|w| (w[0], w[w.len() - 1])).collect();
-    assert_eq!(told, [("send", "x"), ("send", "z"), ("send", "y")]);
-    assert!(said(&out).contains("3 files to dir"), "{}", said(&out));
-    assert!(said(&out).contains("t/none: "), "{}", said(&out));
+    let reported: Vec<_> = words.iter().map(|w| (w[0], w[w.len() - 1])).collect();
+    assert_eq!(reported, [("send", "x"), ("send", "z"), ("send", "y")]);
+    assert!(
+        printed(&out).contains("3 files to dir"),
+        "{}",
+        printed(&out)
+    );
+    assert!(printed(&out).contains("t/none: "), "{}", printed(&out));
     let word = json(&two.cp(&["-n", "--json", "--exclude", "y"], &from, "dir"));
     assert_eq!(word["would_send"]["files"], 2, "{word}");
     assert_eq!(word["exit"]["code"], 5, "{word}");
@@ -178,8 +182,12 @@ fn interrupted_it_continues_with_all_of_them() {
         assert_eq!(client.wait().unwrap().code(), expected, "{text}");
     }
     let out = two.place.run(&args);
-    assert_eq!(code(&out), 0, "{}", said(&out));
-    assert!(said(&out).contains("need not be sent"), "{}", said(&out));
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    assert!(
+        printed(&out).contains("need not be sent"),
+        "{}",
+        printed(&out)
+    );
     for (from, to) in [
         ("share/big", "into/big"),
         ("other/large", "into/large"),

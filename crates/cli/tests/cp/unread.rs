@@ -6,10 +6,10 @@ use std::{
     process::Stdio,
 };
 
-use crate::place::{Place, Served, code, said};
+use crate::place::{Place, Served, code, printed};
 
 #[test]
-fn a_copy_that_nobody_listens_to_succeeds() {
+fn a_copy_without_a_progress_listener_succeeds() {
     let place = Place::new();
     fs::write(place.path("f"), "content").unwrap();
     let server = place.serve(&["--allow", "any"]);
@@ -44,7 +44,7 @@ fn a_server_whose_log_is_gone_goes_on() {
     };
     for name in ["one", "two"] {
         let out = place.run(&["cp", "--trust-any", "f", &server.to(name)]);
-        assert_eq!(code(&out), 0, "{}", said(&out));
+        assert_eq!(code(&out), 0, "{}", printed(&out));
         assert_eq!(
             fs::read(place.path("share").join(name)).unwrap(),
             b"content"
@@ -53,7 +53,7 @@ fn a_server_whose_log_is_gone_goes_on() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_what_is_printed_without_a_word() {
+fn a_closed_pipe_ends_output_silently() {
     let place = Place::new();
     for args in [
         &["completions", "bash"][..],
@@ -67,11 +67,11 @@ fn a_reader_that_leaves_ends_what_is_printed_without_a_word() {
         drop(reader);
         let child = place.command(args).stdout(writer).spawn().unwrap();
         let out = child.wait_with_output().unwrap();
-        assert_eq!((code(&out), said(&out).as_str()), (141, ""), "{args:?}");
+        assert_eq!((code(&out), printed(&out).as_str()), (141, ""), "{args:?}");
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let child = place.command(args).stdout(Stdio::from(full)).spawn();
         let out = child.unwrap().wait_with_output().unwrap();
         assert_eq!(code(&out), 8, "{args:?}");
-        assert!(said(&out).contains("cannot write to stdout"), "{args:?}");
+        assert!(printed(&out).contains("cannot write to stdout"), "{args:?}");
     }
 }

@@ -60,8 +60,8 @@ impl Behind {
         let read = |name| fs::read(place.join(name)).expect("it is there");
         assert!(read("far/f") == read("f"));
         let id = self.relay.0.id().to_string();
-        let told = Command::new("kill").args(["-INT", &id]).status();
-        assert!(told.expect("kill exists").success());
+        let reported = Command::new("kill").args(["-INT", &id]).status();
+        assert!(reported.expect("kill exists").success());
         let mut account = String::new();
         let out = self.relay.0.stdout.as_mut().expect("piped");
         out.read_to_string(&mut account).expect("text");
@@ -115,7 +115,7 @@ fn a_copy_through_damage_copies_loss_and_disorder_is_whole() {
 }
 
 #[test]
-fn a_server_that_answers_and_falls_silent_is_not_called_blocked() {
+fn a_server_that_answers_and_stops_is_not_reported_as_blocked() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let place = place.path();
     fs::write(place.join("f"), "content").expect("ours");
@@ -146,9 +146,9 @@ fn a_server_that_answers_and_falls_silent_is_not_called_blocked() {
         object(place, &["cp", "--trust-any", "--json", "f", &to], 18)
     });
     assert_eq!(word["exit"]["name"], "busy");
-    let said = (word["exit"]["text"].as_str(), word["exit"]["fix"].as_str());
+    let printed = (word["exit"]["text"].as_str(), word["exit"]["fix"].as_str());
     assert!(
-        matches!(said, (Some(text), Some(fix)) if text.contains("answered") && fix.contains("overloaded")),
-        "{said:?}"
+        matches!(printed, (Some(text), Some(fix)) if text.contains("answered") && fix.contains("overloaded")),
+        "{printed:?}"
     );
 }

@@ -26,7 +26,7 @@ pub(crate) fn run(place: &Path, args: &[&str]) -> Output {
 }
 
 /// Standard output of a run that ends with `code`.
-pub(crate) fn told(place: &Path, args: &[&str], code: i32) -> String {
+pub(crate) fn stdout_of(place: &Path, args: &[&str], code: i32) -> String {
     let output = run(place, args);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{args:?}: {complaint}");
@@ -35,7 +35,7 @@ pub(crate) fn told(place: &Path, args: &[&str], code: i32) -> String {
 
 /// The same, read as one object.
 pub(crate) fn object(place: &Path, args: &[&str], code: i32) -> Value {
-    serde_json::from_str(&told(place, args, code)).expect("one object")
+    serde_json::from_str(&stdout_of(place, args, code)).expect("one object")
 }
 
 /// A server; where it listens.

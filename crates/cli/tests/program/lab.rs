@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::kit::{Served, command, object, run, told};
+use super::kit::{Served, command, object, run, stdout_of};
 
 #[test]
 fn a_grid_is_run_resumed_shown_and_checked() {
@@ -31,14 +31,14 @@ fn a_grid_is_run_resumed_shown_and_checked() {
     assert_eq!(resumed["ran"], 1);
     assert_eq!(resumed["runs"].as_array().map(Vec::len), Some(3));
 
-    let csv = told(
+    let csv = stdout_of(
         place,
         &["lab", "report", "agreement", "--out", "runs", "--csv"],
         0,
     );
     let rows: Vec<_> = csv.lines().map(|l| l.split(',').count()).collect();
     assert_eq!(rows, [16; 4]);
-    let table = told(place, &["lab", "report", "agreement", "--out", "runs"], 0);
+    let table = stdout_of(place, &["lab", "report", "agreement", "--out", "runs"], 0);
     assert!(
         table.contains("KiB/GiB") && table.contains("400"),
         "{table}"
@@ -81,7 +81,7 @@ fn a_grid_is_run_resumed_shown_and_checked() {
 }
 
 #[test]
-fn fairness_is_asked_resumed_shown_and_checked() {
+fn fairness_is_run_resumed_shown_and_checked() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let place = place.path();
     let ask = ["lab", "run", "fairness", "--quick", "--rate", "10Mbit"];
@@ -104,12 +104,12 @@ fn fairness_is_asked_resumed_shown_and_checked() {
     let again = object(place, &[&ask[..], &["--resume", "--json"]].concat(), 0);
     assert_eq!(again["ran"], 0);
 
-    let text = told(place, &["lab", "report", "fairness", "--out", "r"], 0);
+    let text = stdout_of(place, &["lab", "report", "fairness", "--out", "r"], 0);
     assert!(
         text.contains("| reno:beta=0.6,slow_start=classic |"),
         "{text}"
     );
-    let csv = told(
+    let csv = stdout_of(
         place,
         &["lab", "report", "fairness", "--out", "r", "--csv"],
         0,
@@ -180,18 +180,18 @@ fn the_doctor_visits_servers_of_files_and_of_benches() {
         assert!(path["offloads"]["gso"].is_boolean());
         // A key that was accepted is known, another one is not let pass in silence.
         let key = path["key"].as_str().expect("a key").to_string();
-        told(place, &["key", "trust", &server.1, &key], 0);
-        let text = told(place, &["doctor", &server.1], 0);
+        stdout_of(place, &["key", "trust", &server.1, &key], 0);
+        let text = stdout_of(place, &["doctor", &server.1], 0);
         assert!(text.contains(&format!("known: {key}")), "{text}");
-        let other = told(place, &["key", "gen", "--out", "other", "--force"], 0);
-        told(place, &["key", "trust", &server.1, other.trim()], 0);
-        let text = told(place, &["doctor", &server.1], 0);
+        let other = stdout_of(place, &["key", "gen", "--out", "other", "--force"], 0);
+        stdout_of(place, &["key", "trust", &server.1, other.trim()], 0);
+        let text = stdout_of(place, &["doctor", &server.1], 0);
         assert!(text.contains("NOT the one that was accepted"), "{text}");
     }
 }
 
 #[test]
-fn a_server_that_lets_nobody_in_is_told_from_one_that_is_not_there() {
+fn a_server_without_allowed_keys_is_distinguished_from_a_missing_one() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let args = ["serve", "--share", "s=.", "--listen", "127.0.0.1:0"];
     let server = Served::start(place.path(), &args);
@@ -202,7 +202,7 @@ fn a_server_that_lets_nobody_in_is_told_from_one_that_is_not_there() {
             .as_str()
             .is_some_and(|e| e.contains("farhaul key show"))
     );
-    let stranger = told(place.path(), &["key", "gen", "--out", "other"], 0);
+    let stranger = stdout_of(place.path(), &["key", "gen", "--out", "other"], 0);
     let bench = [
         "bench",
         "serve",
@@ -227,7 +227,7 @@ fn a_server_that_lets_nobody_in_is_told_from_one_that_is_not_there() {
 }
 
 #[test]
-fn a_bench_that_asks_for_more_than_is_allowed_is_refused_for_good() {
+fn a_bench_request_above_the_allowed_limits_is_refused_permanently() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let server = Served::start(place.path(), &["bench", "serve", "--listen", "127.0.0.1:0"]);
     let greedy = ["bench", &server.1, "--policy", "high", "--json"];
@@ -249,14 +249,14 @@ fn defaults_come_from_the_file_and_the_environment() {
     .expect("a file");
     let sim = ["sim", "--json", "--rtt", "5ms"];
     assert_eq!(object(place.path(), &sim, 0)["seconds"], 2.0);
-    let said = [&sim[..], &["--secs", "1"]].concat();
-    assert_eq!(object(place.path(), &said, 0)["seconds"], 1.0);
+    let printed = [&sim[..], &["--secs", "1"]].concat();
+    assert_eq!(object(place.path(), &printed, 0)["seconds"], 1.0);
     let output = command(place.path(), &sim)
         .env("FARHAUL_SIM_SECS", "3")
         .output();
     let output: Value = serde_json::from_slice(&output.expect("it starts").stdout).expect("JSON");
     assert_eq!(output["seconds"], 3.0);
-    let show = told(place.path(), &["config", "show"], 0);
+    let show = stdout_of(place.path(), &["config", "show"], 0);
     assert!(
         show.contains("sim.rate = 20Mbit") && show.contains("config.toml:3"),
         "{show}"
@@ -272,6 +272,6 @@ fn defaults_come_from_the_file_and_the_environment() {
     let check = run(place.path(), &["config", "check"]);
     assert_eq!(check.status.code(), Some(10));
     assert!(String::from_utf8_lossy(&check.stderr).contains("20Mbit or 20MB"));
-    let path = told(place.path(), &["config", "path"], 0);
+    let path = stdout_of(place.path(), &["config", "path"], 0);
     assert_eq!(path.lines().count(), 2);
 }

@@ -22,8 +22,8 @@ fn serve(place: &Path, shares: &[&str]) -> Served {
 fn code(place: &Path, from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> (Option<i32>, String) {
     let mut cp = command(place, &["cp", "--trust-any"]);
     let output = cp.arg(from).arg(to).output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code(), said)
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), printed)
 }
 
 #[test]
@@ -47,14 +47,14 @@ fn odd_names_arrive_byte_by_byte() {
         fs::write(path, name).expect("this file system takes it");
     }
     let server = serve(place, &["s=far:rw"]);
-    let (ended, said) = code(place, "src", format!("{}::s/", server.1));
-    assert_eq!(ended, Some(0), "{said}");
+    let (ended, printed) = code(place, "src", format!("{}::s/", server.1));
+    assert_eq!(ended, Some(0), "{printed}");
     assert!(
-        !said.contains('\x1b'),
-        "names are shown without their escapes: {said}"
+        !printed.contains('\x1b'),
+        "names are shown without their escapes: {printed}"
     );
-    let (ended, said) = code(place, format!("{}::s/src/", server.1), "back");
-    assert_eq!(ended, Some(0), "{said}");
+    let (ended, printed) = code(place, format!("{}::s/src/", server.1), "back");
+    assert_eq!(ended, Some(0), "{printed}");
     for name in names {
         for folder in ["far/src", "back"] {
             let path = place.join(folder).join(OsStr::from_bytes(name));
@@ -64,8 +64,8 @@ fn odd_names_arrive_byte_by_byte() {
     // One of them by itself, typed as it is.
     let mut one = OsString::from(format!("{}::s/src/", server.1));
     one.push(OsStr::from_bytes(names[0]));
-    let (ended, said) = code(place, one, "one");
-    assert_eq!(ended, Some(0), "{said}");
+    let (ended, printed) = code(place, one, "one");
+    assert_eq!(ended, Some(0), "{printed}");
     assert_eq!(fs::read(place.join("one")).expect("it arrived"), names[0]);
 }
 
@@ -86,20 +86,20 @@ fn nothing_leaves_a_share() {
         ("up/secret", 3),
         ("leak", 3),
     ] {
-        let (ended, said) = code(place, format!("{}::s/{path}", server.1), "here");
-        assert_eq!(ended, Some(expected), "{path}: {said}");
+        let (ended, printed) = code(place, format!("{}::s/{path}", server.1), "here");
+        assert_eq!(ended, Some(expected), "{path}: {printed}");
         assert!(!place.join("here").exists(), "{path}");
     }
     let long = "n".repeat(256);
     for (path, expected) in [("../x", 2), (&*long, 2), ("/etc/x", 4), ("up/x", 4)] {
-        let (ended, said) = code(place, "f", format!("{}::s/{path}", server.1));
-        assert_eq!(ended, Some(expected), "{path}: {said}");
+        let (ended, printed) = code(place, "f", format!("{}::s/{path}", server.1));
+        assert_eq!(ended, Some(expected), "{path}: {printed}");
     }
     assert!(!place.join("x").exists() && !Path::new("/etc/x").exists());
 }
 
 #[test]
-fn shares_say_which_way_and_to_where() {
+fn shares_have_a_direction_and_a_path() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let place = place.path();
     fs::create_dir(place.join("far")).expect("ours");
@@ -123,16 +123,16 @@ fn shares_say_which_way_and_to_where() {
         ("f".into(), at("new/arrived"), 0),
         ("f".into(), at("wo/"), 0),
     ] {
-        let (ended, said) = code(place, &from, &to);
-        assert_eq!(ended, Some(expected), "{from} {to}: {said}");
+        let (ended, printed) = code(place, &from, &to);
+        assert_eq!(ended, Some(expected), "{from} {to}: {printed}");
     }
     assert_eq!(
         fs::read(place.join("far/f")).expect("it arrived"),
         b"content"
     );
     // The other end of a fetch: a destination that cannot be.
-    let (ended, said) = code(place, at("ro/there"), "/proc/none/x");
-    assert_eq!(ended, Some(4), "{said}");
+    let (ended, printed) = code(place, at("ro/there"), "/proc/none/x");
+    assert_eq!(ended, Some(4), "{printed}");
     let several = ["cp", "--trust-any", "f", "far", &at("wo/there")];
     assert_eq!(run(place, &several).status.code(), Some(4));
 }

@@ -71,9 +71,9 @@ impl Two {
     /// A copy that ends with `code`; what it said.
     fn copy(&self, args: &[&str], code: i32) -> String {
         let output = self.cp(args);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
-        said
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {printed}");
+        printed
     }
 }
 
@@ -143,22 +143,22 @@ fn several_sources_come_from_one_host() {
     let hosts = fs::read_to_string(two.near("hosts")).expect("ssh was asked");
     assert_eq!(hosts, "there\n", "one ssh for all of them");
     // What is missing, or has a name that is taken, is named as it is there; the rest arrives.
-    let said = two.copy(&["there:none/q", "there:b/x", "there:a/x", "some"], 5);
+    let printed = two.copy(&["there:none/q", "there:b/x", "there:a/x", "some"], 5);
     for name in ["none/q", "a/x"] {
         let name = two.far(name).display().to_string();
-        assert!(said.contains(&name), "{name}: {said}");
+        assert!(printed.contains(&name), "{name}: {printed}");
     }
     same(&two.far("b/x"), &two.near("some/x"));
-    let said = two.copy(&["there:none", "there:b/none", "nothing"], 3);
+    let printed = two.copy(&["there:none", "there:b/none", "nothing"], 3);
     assert!(
-        said.contains("none: ") && said.contains("b/none: "),
-        "{said}"
+        printed.contains("none: ") && printed.contains("b/none: "),
+        "{printed}"
     );
     assert!(!two.near("nothing").exists());
     // Who is asked must be one.
     fs::remove_file(two.near("hosts")).expect("ours");
-    let said = two.copy(&["there:a/x", "me@there:b/z", "to"], 2);
-    assert!(said.contains("there and me@there"), "{said}");
+    let printed = two.copy(&["there:a/x", "me@there:b/z", "to"], 2);
+    assert!(printed.contains("there and me@there"), "{printed}");
     assert!(!two.near("hosts").exists(), "nobody was asked");
 }
 
@@ -175,11 +175,11 @@ fn another_version_there_is_called_one() {
         .env("FARHAUL_REMOTE_BIN", &old)
         .output()
         .expect("the program starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(14), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(14), "{printed}");
     assert!(
-        said.contains("version 1") && said.contains("same version"),
-        "{said}"
+        printed.contains("version 1") && printed.contains("same version"),
+        "{printed}"
     );
 }
 
@@ -203,13 +203,19 @@ fn flags_of_ssh_reach_it_and_ports_the_far_end() {
         "f",
         "there:",
     ];
-    let said = two.copy(&flags, 11);
-    assert!(said.contains(&format!("from {port} to {port}")), "{said}");
+    let printed = two.copy(&flags, 11);
+    assert!(
+        printed.contains(&format!("from {port} to {port}")),
+        "{printed}"
+    );
     drop(free);
     two.copy(&flags, 0);
     same(&two.near("f"), &two.far("f"));
-    let told = fs::read_to_string(two.near("flags")).expect("ssh was asked");
-    assert!(told.starts_with("-F config\n-i key\n-o A=b\n"), "{told}");
+    let reported = fs::read_to_string(two.near("flags")).expect("ssh was asked");
+    assert!(
+        reported.starts_with("-F config\n-i key\n-o A=b\n"),
+        "{reported}"
+    );
     let ssh = two.ssh.to_str().expect("text").to_owned();
     let program = env!("CARGO_BIN_EXE_farhaul");
     let named = ["--ssh", &ssh, "--remote-bin", program, "f", "there:g"];
@@ -236,8 +242,8 @@ fn what_can_go_wrong_there_has_its_code() {
         !two.near("hosts").exists(),
         "what is missing here is said before ssh is asked"
     );
-    let said = two.copy(&["somewhere:none", "here"], 3);
-    assert!(said.contains("none"), "{said}");
+    let printed = two.copy(&["somewhere:none", "here"], 3);
+    assert!(printed.contains("none"), "{printed}");
     two.copy(&["f", "--", "-oProxyCommand=x:y"], 2);
     two.copy(&["f", "somewhere:/proc/none/x"], 4);
     let output = two
@@ -259,15 +265,15 @@ fn what_can_go_wrong_there_has_its_code() {
 
     let shut = Two::new("echo 'Permission denied (publickey).' >&2; exit 255");
     fs::write(shut.near("f"), "content").expect("ours");
-    let said = shut.copy(&["f", "somewhere:"], 12);
+    let printed = shut.copy(&["f", "somewhere:"], 12);
     assert!(
-        said.contains("Permission denied") && said.contains("status 255"),
-        "{said}"
+        printed.contains("Permission denied") && printed.contains("status 255"),
+        "{printed}"
     );
     let chatty = Two::new("echo This account is disabled.; exit 1");
     fs::write(chatty.near("f"), "content").expect("ours");
-    let said = chatty.copy(&["f", "somewhere:"], 12);
-    assert!(said.contains("This account is disabled."), "{said}");
+    let printed = chatty.copy(&["f", "somewhere:"], 12);
+    assert!(printed.contains("This account is disabled."), "{printed}");
 }
 
 #[test]
@@ -276,26 +282,26 @@ fn an_ssh_that_does_not_end_is_not_waited_for() {
     for deaf in ["", "trap '' TERM;"] {
         let two = Two::new(&format!("{deaf} hold="));
         fs::write(two.near("f"), "content").expect("ours");
-        let said = two.copy(&["f", "somewhere:"], 0);
+        let printed = two.copy(&["f", "somewhere:"], 0);
         same(&two.near("f"), &two.far("f"));
         assert!(
-            said.contains("did not end within 2 s and was killed"),
-            "{said}"
+            printed.contains("did not end within 2 s and was killed"),
+            "{printed}"
         );
-        let said = two.copy(&["somewhere:none", "here"], 3);
-        assert!(said.contains("was killed"), "{said}");
+        let printed = two.copy(&["somewhere:none", "here"], 3);
+        assert!(printed.contains("was killed"), "{printed}");
     }
     let mute = Two::new("exec 1>&-; exec sleep 1000");
     fs::write(mute.near("f"), "content").expect("ours");
-    let said = mute.copy(&["f", "somewhere:"], 12);
+    let printed = mute.copy(&["f", "somewhere:"], 12);
     assert!(
-        said.contains("did not end within 2 s and was killed"),
-        "{said}"
+        printed.contains("did not end within 2 s and was killed"),
+        "{printed}"
     );
 }
 
 #[test]
-fn only_who_asked_is_let_in() {
+fn only_the_requesting_peer_is_admitted() {
     // A server as ssh would start it, told another key than the one that then comes.
     let two = Two::new("");
     fs::write(two.near("f"), "content").expect("ours");
@@ -335,7 +341,7 @@ fn only_who_asked_is_let_in() {
 }
 
 #[test]
-fn strangers_words_start_nothing() {
+fn a_strangers_bytes_start_nothing() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let output = command(place.path(), &["_serve"])
         .output()

@@ -80,16 +80,16 @@ impl Daemon {
             .spawn()
             .map_err(|e| format!("{SSHD}: {e}"))?;
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-        let mut said = Vec::new();
+        let mut printed = Vec::new();
         for line in lines.by_ref().map_while(Result::ok) {
             let ready = line.contains("Server listening on");
-            said.push(line);
+            printed.push(line);
             if ready {
                 thread::spawn(move || lines.for_each(drop));
                 return Ok(Self { child, place });
             }
         }
-        panic!("sshd did not start: {said:?}");
+        panic!("sshd did not start: {printed:?}");
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -115,9 +115,9 @@ impl Daemon {
 
     fn copy(&self, args: &[&str], code: i32) -> String {
         let output = self.cp(args);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
-        said
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {printed}");
+        printed
     }
 }
 
@@ -151,21 +151,24 @@ fn files_go_through_a_real_sshd_both_ways() {
     daemon.copy(&["-n", "src", &far("dry")], 0);
     assert!(!daemon.path("dry").exists());
 
-    let said = daemon.copy(&[&far("none"), "here"], 3);
-    assert!(said.contains("none"), "{said}");
-    let said = daemon.copy(&["--remote-bin", "/none", "src", "box:x"], 2);
-    assert!(said.contains("--remote-bin"), "given twice: {said}");
+    let printed = daemon.copy(&[&far("none"), "here"], 3);
+    assert!(printed.contains("none"), "{printed}");
+    let printed = daemon.copy(&["--remote-bin", "/none", "src", "box:x"], 2);
+    assert!(printed.contains("--remote-bin"), "given twice: {printed}");
     // Another host's key, and a user who is not let in: what ssh says is shown, and the code is its.
     let known = fs::read_to_string(daemon.path("known")).expect("ours");
     let other = fs::read_to_string(daemon.path("stranger.pub")).expect("ours");
     let (name, _) = known.split_once(' ').expect("a name and a key");
     fs::write(daemon.path("known"), format!("{name} {other}")).expect("ours");
-    let said = daemon.copy(&["src/big", &far("x")], 12);
-    assert!(said.contains("Host key verification failed"), "{said}");
+    let printed = daemon.copy(&["src/big", &far("x")], 12);
+    assert!(
+        printed.contains("Host key verification failed"),
+        "{printed}"
+    );
     fs::write(daemon.path("known"), known).expect("ours");
     fs::write(daemon.path("authorized"), other).expect("ours");
-    let said = daemon.copy(&["src/big", &far("x")], 12);
-    assert!(said.contains("Permission denied"), "{said}");
+    let printed = daemon.copy(&["src/big", &far("x")], 12);
+    assert!(printed.contains("Permission denied"), "{printed}");
     let key = daemon.path("stranger");
     daemon.copy(
         &["-i", key.to_str().expect("text"), "src/big", &far("x")],

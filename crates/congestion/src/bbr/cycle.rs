@@ -33,7 +33,7 @@ pub(super) struct Cycle {
     /// When the next probe is due, however few rounds it has been.
     probe_at: Option<Instant>,
     rounds: f64,
-    /// Losses now speak about a probe.
+    /// Losses now belong to a probe.
     samples: bool,
     /// The last probe went too far.
     prev_too_high: bool,
@@ -63,7 +63,7 @@ impl Cycle {
         self.samples
     }
 
-    /// From now on losses speak about a probe.
+    /// From now on losses belong to a probe.
     pub(super) const fn begin_samples(&mut self) {
         self.samples = true;
     }
@@ -162,7 +162,7 @@ impl Bbr {
         }
     }
 
-    /// Takes what `sample` says of the upper bound; true if the phase changed.
+    /// Updates the upper bound by `sample`; true if the phase changed.
     fn adapt_upper(&mut self, sample: &Sample) -> bool {
         if self.model.round_start && self.cycle.acks == Acks::Starting {
             self.cycle.acks = Acks::Feedback;

@@ -9,7 +9,7 @@ use farhaul_core::{time::Instant, units::Size};
 
 use super::{Bbr, LEAST, Phase, model::Sample};
 
-/// How long a least rtt is believed.
+/// How long a minimum rtt is valid.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 /// How long until the next probe.
 const EVERY: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ impl Floor {
         self.seconds
     }
 
-    /// A packet sent when so much was delivered says nothing against the bandwidth.
+    /// A packet sent when so much was delivered is no sign of a lower bandwidth.
     pub(super) fn slowed(&self, delivered: Option<Size>) -> bool {
         match (self.slowed_until, delivered) {
             (Some(until), Some(delivered)) => delivered < until,

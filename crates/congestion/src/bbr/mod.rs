@@ -1,4 +1,4 @@
-//! How fast does a model of the path say to send? BBR version 3: the largest delivery rate and the
+//! How fast may a sender send by a model of the path? BBR version 3: the largest delivery rate and the
 //! smallest rtt of late give the bandwidth-delay product; bounds learnt from loss keep what is in
 //! flight below what the path has shown it can hold; now and then more is tried, and less.
 //!
@@ -9,9 +9,9 @@
 //! bounds are ever infinite; the window is at least four datagrams but after a timeout, when it is one
 //! more than what is in flight.
 //!
-//! Source: Cardwell et al., draft-ietf-ccwg-bbr (2026), with its constants; and from google/bbr's v3
-//! for Linux, that a probe which once went too far stops where it did, and goes on after a clean round.
-//! Other than there: feedback comes in reports, so that losses are judged by the newest of a report's;
+//! Source: Cardwell et al., draft-ietf-ccwg-bbr (2026), with its constants; and from google/bbr's v3 for
+//! Linux, that a probe stops at the volume of an earlier excessive one, and continues after a clean round.
+//! Differences: feedback is reported in batches, so that losses are evaluated by the newest of a report's;
 //! and marks ("congestion experienced") count as losses do.
 
 mod cycle;
@@ -46,13 +46,13 @@ pub(crate) const LAW: Law = Law {
     parameters: &[
         Parameter {
             name: "loss",
-            about: "share lost in a probing round above which the path holds no more",
+            about: "share lost in a probing round above which the path is full",
             kind: Kind::Number(0.001, 0.5),
             default: "0.02",
         },
         Parameter {
             name: "keep",
-            about: "share of a bound kept when it proves too high",
+            about: "factor applied to a bound that proves too high",
             kind: Kind::Number(0.1, 0.99),
             default: "0.7",
         },
@@ -203,7 +203,7 @@ pub struct Bbr {
     /// The most in flight since the last feedback.
     peak: f64,
     idle_restart: bool,
-    /// Worked out when window, pacing or datagrams change, for it is asked more often.
+    /// Computed when window, pacing or datagram size change, since it is read more often.
     allowance: Allowance,
 }
 
@@ -395,7 +395,7 @@ impl Bbr {
         self.window = larger(smaller(self.window, cap), LEAST * datagram);
     }
 
-    /// A packet sent after the timeout came through: the window is as it was.
+    /// A packet sent after the timeout was delivered: the window is restored.
     fn recover(&mut self, ack: &AckEvent) {
         if let Some(at) = self.timeout_at
             && ack.newest.is_none_or(|newest| newest.sent_at >= at)

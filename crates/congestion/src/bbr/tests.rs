@@ -95,7 +95,7 @@ fn loss(lost: u64, in_flight: u64, lost_then: u64, total: u64) -> LossEvent {
 }
 
 #[test]
-fn two_percent_lost_since_a_packet_left_bounds_what_is_in_flight() {
+fn two_percent_lost_since_a_packet_was_sent_bounds_what_is_in_flight() {
     for (total, bounded) in [(20_000, false), (21_000, true)] {
         let mut bbr = probing();
         bbr.in_a_probe();

@@ -200,7 +200,7 @@ fn slow_start_ends_at_the_flow_window() {
 }
 
 #[test]
-fn without_seeds_a_pair_without_spacing_says_twice_what_arrives() {
+fn without_seeds_a_pair_without_spacing_gives_twice_the_arrival_rate() {
     let mut law = Daimd::new(25_600.0, 1.125, false);
     law.on_start(Instant::EPOCH, &path());
     law.on_ack(&ack(10, 100_000, Some(1_000_000)));
@@ -219,7 +219,7 @@ fn without_seeds_a_pair_without_spacing_says_twice_what_arrives() {
 fn without_seeds_what_arrives_is_not_far_above_what_is_delivered() {
     let mut law = Daimd::new(25_600.0, 1.125, false);
     law.on_start(Instant::EPOCH, &path());
-    let told = |ms, arrival, delivered| AckEvent {
+    let reported = |ms, arrival, delivered| AckEvent {
         rate: Some(RateSample {
             rate: packets(delivered),
             sent: packets(delivered),
@@ -229,25 +229,25 @@ fn without_seeds_what_arrives_is_not_far_above_what_is_delivered() {
         }),
         ..ack(ms, arrival, Some(500_000))
     };
-    law.on_ack(&told(10, 1, 1_000));
+    law.on_ack(&reported(10, 1, 1_000));
     assert_eq!(
         law.arrival, 1_000,
         "what libudt invents at first is ignored"
     );
-    law.on_ack(&told(20, 500_000, 50_000));
+    law.on_ack(&reported(20, 500_000, 50_000));
     law.on_loss(&overflow(21, 1));
     let left = 1.0 / law.period;
     assert!((49_999.0..50_001.0).contains(&left), "{left}");
-    law.on_ack(&told(31, 500_000, 50_000));
+    law.on_ack(&reported(31, 500_000, 50_000));
     assert_eq!((law.arrival, law.capacity), (50_000, 500_000));
-    law.on_ack(&told(41, 20_000, 50_000));
+    law.on_ack(&reported(41, 20_000, 50_000));
     assert_eq!(
         law.arrival, 46_250,
         "the median of a receiver that keeps up"
     );
 
     let mut seeded = started();
-    seeded.on_ack(&told(10, 500_000, 50_000));
+    seeded.on_ack(&reported(10, 500_000, 50_000));
     assert!(
         seeded.arrival > 60_000,
         "libudt believes it: {}",

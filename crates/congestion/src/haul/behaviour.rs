@@ -22,7 +22,7 @@ pub(super) const KEPT_BESIDE: f64 = 0.85;
 /// A high flow's steps over a fair one's. With steps `k` times as large, `x / (1 - x)` of two flows
 /// differ by `k` where they settle (`docs/laws/haul.md`): 1.7 to 1 for two flows, `k` to 1 among many.
 const LARGER: f64 = 3.0;
-/// What a low flow keeps when a queue stands, besides what that queue says.
+/// Factor of a low flow for a standing queue, in addition to the measured one.
 const KEPT: f64 = 0.7;
 /// The same when draining did not empty it.
 const KEPT_IN_VAIN: f64 = 0.5;
@@ -30,9 +30,9 @@ const KEPT_IN_VAIN: f64 = 0.5;
 const SHORT: u32 = 2;
 /// How long a low flow holds still when draining did not help.
 pub(super) const ASIDE: Duration = Duration::from_secs(1);
-/// CUBIC's `beta` and `c` for who makes room now and then to see who fills it. The mean window goes with
-/// the fourth root of `c (3 + beta) / (4 (1 - beta))` (RFC 9438 §5.1): these make it half as large again
-/// as CUBIC's, which the looks cost.
+/// CUBIC's `beta` and `c` for a flow that drains at intervals to check for others. The mean window is
+/// proportional to the fourth root of `c (3 + beta) / (4 (1 - beta))` (RFC 9438 §5.1): these make it half as
+/// large again as CUBIC's, which is the cost of the checks.
 const LOOKING: (f64, f64) = (0.8, 1.5);
 /// The same for the window of more than one and a half of those.
 const LOOKING_LARGER: (f64, f64) = (0.88, 6.0);
@@ -108,7 +108,7 @@ impl Behaviour {
         self.others
     }
 
-    /// What is kept when a queue stands, besides what that queue says.
+    /// Factor for a standing queue, in addition to the measured one.
     pub(super) const fn kept(&self) -> f64 {
         match self.others {
             Others::There => KEPT,

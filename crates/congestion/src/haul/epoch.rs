@@ -1,5 +1,5 @@
-//! What does a stretch of time say about the link? Evidence is gathered over an epoch, at least 100 ms
-//! and a round trip, so that no single late packet speaks.
+//! What does a period show about the link? Evidence is gathered over an epoch, at least 100 ms
+//! and a round trip, so that no single late packet counts.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const MAX_COMPENSATED: f64 = 0.025;
 const MAX_USUAL: f64 = 0.025;
 /// Epochs over which the usual loss is the least.
 const MEMORY: usize = 16;
-/// Loss beyond the usual that says the link is full.
+/// Loss beyond the usual that indicates a full link.
 const EXCESS: f64 = 0.01;
 /// When the estimate fell below this part of what it was, and loss did not, loss is usual.
 const YIELDED: f64 = 0.25;
@@ -58,7 +58,7 @@ impl Epoch {
         }
     }
 
-    /// Takes what a feedback packet told, and the queue it shows; how old the epoch is, once it has seen
+    /// Takes a feedback packet's samples, and the queue it shows; how old the epoch is, once it has seen
     /// a round trip.
     pub(super) fn take(&mut self, ack: &AckEvent, queue: Option<Duration>) -> Option<Duration> {
         if let Some(queue) = queue {

@@ -1,7 +1,7 @@
 //! How much does the path carry, whatever it loses, and what part of it is ours? The flagship's own
 //! law: a model of the path made of delivery rate, propagation delay and queueing delay. Loss by
 //! itself is no evidence: a path that loses two packets in a hundred at any load is full when the
-//! *delivery rate* stops rising with the sending rate or the *queue* stands.
+//! *delivery rate* stops rising with the sending rate or there is a standing *queue*.
 //!
 //! - **Startup** ([`start`]): short bursts, each four times what the last one proved.
 //! - **Cruise** at the estimate, plus the share that is usually lost on the way.
@@ -51,7 +51,7 @@ pub(crate) const LAW: Law = Law {
     citation: "farhaul, docs/laws/haul.md",
     parameters: &[Parameter {
         name: "policy",
-        about: "claim to a shared link: what nobody else wants, as much as each other, as much as two",
+        about: "share of a link: unused capacity, as much as each other flow, as much as two",
         kind: Kind::Choice(&["low", "fair", "high"]),
         default: "fair",
     }],
@@ -122,7 +122,7 @@ pub struct Haul {
     start: Start,
     /// The estimate: what the receiver gets of this flow.
     bandwidth: Rate,
-    /// The largest estimate, slowly forgotten: what somebody else may have taken.
+    /// The largest estimate, slowly decaying: the part that competing flows may have taken.
     held: Rate,
     usual_loss: UsualLoss,
     probe: Probe,
@@ -228,7 +228,7 @@ impl Haul {
             self.burst(now);
             return;
         }
-        // The start is over: empties the queue it made, then looks for what is left.
+        // The start is over: drains its queue, then probes for the remaining capacity.
         self.bandwidth = self.start.proven.max(LEAST);
         self.full = self.full.map(|(at, _)| (at, self.bandwidth));
         self.epoch = Epoch::new(Some(now), 0);

@@ -46,7 +46,7 @@ pub(super) struct Probe {
     pub(super) gain: f64,
     /// This flow's share of the link while that was full, smoothed.
     pub(super) share: f64,
-    /// Grows by [`FORGET`] with a probe that was too short to be heard of, shrinks by one with another.
+    /// Grows by [`FORGET`] with a probe that was too short to be measured, shrinks by one with another.
     deaf: u32,
     train: Train,
     /// The base rate, bit/s, while a train is on its way.
@@ -132,7 +132,7 @@ impl Probe {
         let free = part < PART / 4.0;
         let share = (!free).then(|| (part / self.gain).min(1.0));
         if let Some(share) = share {
-            // Room left on the link makes the share look smaller, so that the larger is believed more.
+            // Unused capacity makes the share appear smaller, so that the larger one has more weight.
             let weight = if share > self.share { 0.5 } else { 0.25 };
             self.share += (share - self.share) * weight;
         }

@@ -1,5 +1,5 @@
-//! What follows from an epoch? A standing queue is drained; one that comes back at once has somebody else
-//! behind it, with whom there is competition until a look shows that they are gone.
+//! What follows from an epoch? A standing queue is drained; one that returns at once is caused by competing
+//! flows, with which the law competes until a check shows that they have ended.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use super::{CYCLE, DRAIN, Haul, LEAST, Phase, behaviour, epoch::Epoch, rival::Ri
 
 /// The depth of a drain is that at which it takes so long.
 const DRAIN_TIME: Duration = Duration::from_millis(250);
-/// Drains in a row that did not help before somebody else is held to fill the queue.
+/// Consecutive ineffective drains before competing flows are assumed.
 const MAX_VAIN_DRAINS: u32 = 4;
-/// A queue that stands again within so long, besides a round trip, was not emptied by a drain.
+/// A queue that stands again within this time, plus a round trip, was not emptied by a drain.
 const SOON: Duration = Duration::from_millis(400);
-/// The same within [`RECENT`] of somebody who did.
+/// The same within [`RECENT`] of competition.
 const MAX_VAIN_AGAIN: u32 = 2;
 const RECENT: Duration = Duration::from_secs(10);
 /// The estimate is multiplied by this besides when a drain did not help.
 const GIVE: f64 = 0.97;
 /// What stays from epoch to epoch of the largest estimate.
 const HELD: f64 = 0.998;
-/// How long somebody who makes room waits for others to see it, besides two round trips.
+/// How long a check waits for other flows to react, plus two round trips.
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Haul {
@@ -100,13 +100,13 @@ impl Haul {
         let until = now + queue.mul_f64(1.0 / self.depth).min(DRAIN_TIME * 2);
         self.drained_at = self.outcome(until);
         self.blind_until = self.drained_at;
-        // Who then fills the queue is somebody else, for our kind hold still.
+        // Flows that fill the queue then are of another law, since flows of this one pause.
         let hold = SOON + self.path.min_rtt + self.cycle().mul_f64(spread(now));
         self.probe_at = self.probe_at.max(self.blind_until + hold);
         self.enter(Phase::Drain, Some(until));
     }
 
-    /// Somebody else fills the queue.
+    /// Competing flows fill the queue.
     pub(super) fn compete(&mut self, now: Instant) {
         if !self.recently_competed(now) {
             let bytes = self.base().max(self.held).as_f64() / 8.0 * self.path.srtt.as_secs_f64();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_use_the_estimate_keeps_it_unless_much_is_lost() {
+    fn an_unused_estimate_is_kept_unless_much_is_lost() {
         assert_eq!(limited_by_its_sender(0.0).bandwidth, Rate::gbit(1));
         let cut = limited_by_its_sender(0.25).bandwidth;
         assert!(cut >= Rate::mbit(525) && cut < Rate::mbit(700), "{cut}");

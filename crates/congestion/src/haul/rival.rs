@@ -1,4 +1,4 @@
-//! What when somebody else keeps the queue full? Leaving would only make room for them. Then the law
+//! What if competing flows keep the queue full? Yielding would only give them more. Then the law
 //! follows CUBIC's window, and cuts it for losses while the queue is near its recent most; a loss
 //! with a shorter queue is random and ignored.
 
@@ -13,37 +13,37 @@ use crate::{cubic::Cubic, slow_start::Classic, window::Windowed};
 
 /// Losses while the queue is above this part of its recent most are taken for congestion.
 const NEAR_FULL: f64 = 0.7;
-/// The first time, earlier: perhaps the route became longer, and nobody is there.
+/// The first time, earlier: the route may have become longer, without competing flows.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// A queue that shrinks by less while room is made is none.
 const TOUCHED: Duration = Duration::from_millis(1);
 /// For so long the rtt without a queue is remembered.
 const MEMORY: Duration = Duration::from_mins(1);
-/// A queue below this part of its recent most shows that somebody made room.
+/// A queue below this part of its recent maximum shows that another flow has reduced its rate.
 const DIP: f64 = 0.6;
-/// After so long without a loss it is time to see who else is there.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time without a loss after which competing flows are checked for.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The window that follows CUBIC.
 #[derive(Clone, Debug)]
 pub(super) struct Rival {
     window: Windowed<Classic, Cubic>,
-    /// The rtt without a queue; remembered, since here nobody empties it for long.
+    /// The rtt without a queue; stored, since the queue is not empty for long here.
     pub(super) empty_rtt: Duration,
     /// When that is too old to be true.
     renew_at: Instant,
     queue: Duration,
     peak: Duration,
-    /// The longest queue since the last look.
+    /// The longest queue since the last check.
     pub(super) crest: Duration,
     /// The least rtt of the last epoch in competition, and while looking.
     competed: Option<Duration>,
     looked: Option<Duration>,
-    /// Where the last look ended.
+    /// The delay at the end of the last check.
     floor: Option<Duration>,
     /// Losses before this belong to the last cut.
     deaf_until: Instant,
-    /// When to look who else is there, losses or not.
+    /// When to check for competing flows, with or without losses.
     pub(super) look_at: Instant,
 }
 
@@ -92,7 +92,7 @@ impl Rival {
             ..*loss
         });
         self.deaf_until = loss.now + loss.path.srtt;
-        self.look_at = loss.now + PATIENCE;
+        self.look_at = loss.now + CHECK_INTERVAL;
         true
     }
 
@@ -110,12 +110,12 @@ impl Rival {
         }
     }
 
-    /// Has somebody made room, since the shortest queue of late is `least`?
+    /// Has another flow reduced its rate, given that the shortest recent queue is `least`?
     pub(super) fn dipped(&self, least: Duration) -> bool {
         least < self.crest.mul_f64(DIP)
     }
 
-    /// Goes on after a look. If making room moved nothing, or led to where the last look led, the path
+    /// Continues after a check. If draining changed nothing, or led to the delay of the last check, the path
     /// itself has become longer.
     pub(super) fn resume(&mut self, now: Instant, srtt: Duration) {
         // Returning makes a queue, and losses, of its own.
@@ -129,7 +129,7 @@ impl Rival {
             self.floor = Some(after);
         }
         self.crest = Duration::ZERO;
-        self.look_at = now + PATIENCE;
+        self.look_at = now + CHECK_INTERVAL;
     }
 
     pub(super) fn allowance(&self) -> Allowance {

@@ -12,13 +12,13 @@ use super::train::{MOST_DOUBLINGS, Train};
 pub(super) const BURST_GAIN: f64 = 4.0;
 /// Rate of the first burst: 128 KiB in one burst's time.
 const FIRST_BURST: Rate = Rate::mbit(52);
-/// Loss in a burst that, with delivery short of sending, says the path is full.
+/// Loss in a burst that, with delivery below the sending rate, indicates a full path.
 const HEAVY_LOSS: f64 = 0.08;
 /// A sample sent at this part of a burst's rate is of the burst.
 const HEARD: f64 = 0.5;
-/// Bursts of which nothing is heard in time say nothing of the path; after so many, what they proved stays.
+/// Bursts without timely feedback are ignored; after so many, the proven rate is kept.
 const MAX_UNHEARD: u32 = 8;
-/// Packets in a sample for it to say that the path is full.
+/// Packets in a sample needed to conclude that the path is full.
 const TELLING: u64 = 200;
 
 /// What the bursts have shown so far.
@@ -28,17 +28,17 @@ pub(super) struct Start {
     pub(super) proven: Rate,
     /// Bursts in a row that proved nothing new.
     vain: u32,
-    /// Bursts of which nothing was heard in time.
+    /// Bursts without timely feedback.
     unheard: u32,
     /// Those that were too short for the reports there are.
     short: u32,
     train: Train,
-    /// Something was heard of the present one.
+    /// Feedback on the present one was received.
     heard: bool,
     /// Best delivery since the burst began, and the rate at which that was sent.
     seen: Rate,
     sent: Rate,
-    /// It covered enough packets to say whether the path is full.
+    /// It covered enough packets to conclude whether the path is full.
     telling: bool,
     /// Largest loss in a sample since then.
     worst_loss: f64,
@@ -72,7 +72,7 @@ impl From<Rate> for Start {
 }
 
 impl Start {
-    /// How many times longer bursts are than usual: nothing is heard of one that is shorter than the
+    /// How many times longer bursts are than usual: there is no feedback on one that is shorter than the
     /// time between reports, and a busy receiver reports as often as it gets a processor.
     pub(super) fn stretch(&self) -> u32 {
         1 << self.short.min(MOST_DOUBLINGS)
@@ -90,7 +90,7 @@ impl Start {
         };
     }
 
-    /// Takes a sample; says whether the burst is as good as delivered.
+    /// Takes a sample; returns whether the burst is practically delivered.
     pub(super) fn sample(&mut self, sample: &RateSample, datagram: u32) -> bool {
         let burst = self.proven.scale(BURST_GAIN);
         self.train.sample(sample.interval);

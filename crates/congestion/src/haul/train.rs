@@ -1,9 +1,9 @@
-//! Was a train long enough to be heard of? Samples that all cover more than it lasted cannot tell it
-//! from what follows: the reports are too far apart, as of a receiver that gets a processor now and then.
+//! Was a train long enough to be measured? Samples that all cover more than its duration cannot distinguish
+//! it from what follows: the reports are too far apart, as of a receiver that gets a processor now and then.
 
 use std::time::Duration;
 
-/// A train that was too short to be heard of is followed by one twice as long, so often.
+/// A train that was too short to be measured is followed by one twice as long, up to this number of times.
 pub(super) const MOST_DOUBLINGS: u32 = 3;
 
 /// The present or last train.

@@ -18,7 +18,7 @@ pub(super) struct Intervals {
     /// Length in packets and discount, newest first; the first `len` count.
     closed: [(f64, f64); 8],
     len: usize,
-    /// Packets heard of since the last event.
+    /// Packets reported since the last event.
     open: f64,
     /// Weighted sum and weights of the closed intervals, as the newest and as those after an open one.
     sums: [(f64, f64); 2],

@@ -6,7 +6,7 @@
 //!
 //! Source: RFC 5348, §3.1, §4.2 to §4.5. Other than there: the loss event rate is computed at the
 //! sender from its losses (as §8.2's sender-based variant), and what arrives is the delivery rate of
-//! the last rtt; feedback may come several times per rtt; the window is what the rate sends until the
+//! the last rtt; feedback may be received several times per rtt; the window is what the rate sends until the
 //! no-feedback timer would fire.
 
 mod intervals;
@@ -78,7 +78,7 @@ fn loss_for(size: f64, rtt: f64, rate: f64) -> f64 {
 pub struct Tfrc {
     /// Bytes per second.
     rate: f64,
-    /// Mean rtt, s; a guess until a sample came.
+    /// Mean rtt, s; an estimate until the first sample.
     rtt: f64,
     sampled: bool,
     intervals: Intervals,
@@ -209,7 +209,7 @@ impl CongestionController for Tfrc {
     fn on_loss(&mut self, loss: &LossEvent) {
         self.learn(&loss.path);
         if !self.intervals.begun() {
-            // As if losses had come at such a distance that half of what arrived was right.
+            // As if the loss interval were such that the equation gives half of what arrived.
             let arrived = self.limit() / OVER_ARRIVAL;
             let arrived = if arrived > 0.0 { arrived } else { self.rate };
             let p = loss_for(self.datagram, self.rtt, arrived / 2.0);
@@ -228,7 +228,7 @@ impl CongestionController for Tfrc {
     }
 
     fn on_timeout(&mut self, _now: Instant, _backoff: u32) {
-        // What arrives counts for half from now on, so that the rate stays halved until it is heard of.
+        // What arrives counts for half from now on, so that the rate stays halved until feedback.
         self.set_rate(self.rate / 2.0);
         self.arrived = [0.0, self.rate / OVER_ARRIVAL];
     }

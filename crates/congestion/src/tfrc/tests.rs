@@ -128,7 +128,7 @@ fn the_first_loss_halves_what_arrives() {
 }
 
 #[test]
-fn silence_halves_and_never_stops() {
+fn missing_feedback_halves_and_never_stops() {
     let mut law = Tfrc::new();
     law.on_start(at(0), &ack(0, Rate::ZERO).path);
     let before = law.rate;

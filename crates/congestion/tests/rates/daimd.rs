@@ -43,7 +43,7 @@ const CURVE: [u64; 20] = [
 ];
 
 #[test]
-fn the_link_is_full_told_its_capacity_or_not() {
+fn the_link_is_full_with_or_without_its_capacity() {
     for tells_rates in [true, false] {
         let mut path = gigabit(tells_rates);
         let mut law = daimd(&path);

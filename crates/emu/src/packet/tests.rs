@@ -245,7 +245,7 @@ fn damage_is_one_bit_of_the_payload_behind_a_checksum_left_to_the_kernel() {
 }
 
 #[test]
-fn what_is_not_understood_is_left_alone() {
+fn what_is_not_understood_is_passed_unchanged() {
     assert_eq!(Anatomy::of(&[]), None);
     assert_eq!(Anatomy::of(&[0; 40]), None);
     let mut fragment = udp4(1_000, 1_472);

@@ -5,7 +5,7 @@ use farhaul_link::DropCause;
 use super::*;
 
 /// Longest wait for a datagram that must come.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A relay in front of a fresh server.
 fn relay(forward: PathConfig, back: PathConfig) -> (Relay, StdSocket) {
@@ -23,7 +23,7 @@ fn relay(forward: PathConfig, back: PathConfig) -> (Relay, StdSocket) {
 
 fn socket() -> StdSocket {
     let socket = StdSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
 }
 

@@ -27,7 +27,7 @@ pub enum Side {
 pub enum Key {
     /// AEAD of the TLS cipher suite.
     Tls(Box<dyn PacketKey>),
-    /// Nothing: tags are zero and not looked at.
+    /// Nothing: tags are zero and not checked.
     Plain,
 }
 
@@ -159,11 +159,11 @@ pub trait Crypto: Send {
 
 /// A way of sealing.
 pub trait Suite: Send + Sync {
-    /// The keys that everybody knows: against noise, not against people. What they seal is bound to its
+    /// The public initial keys: against corruption, not against attackers. What they seal is bound to its
     /// session by the ids in its header.
     fn initial(&self, side: Side) -> Arc<KeyPair>;
 
-    /// A new key that nobody else has.
+    /// A new secret key.
     fn vault(&self) -> Key;
 
     /// Starts a handshake that declares `params`.

@@ -100,7 +100,7 @@ impl PlainHandshake {
             Side::Server => [0, 3],
         };
         if !theirs.contains(&step) {
-            return Err(Refusal::Protocol("plain message out of place".into()));
+            return Err(Refusal::Protocol("plain message out of order".into()));
         }
         if carries_params(step) {
             self.peer.1 = Some(content.to_vec());
@@ -151,7 +151,7 @@ impl Crypto for PlainHandshake {
     }
 
     fn write(&mut self, messages: &mut Vec<u8>) -> Option<Change> {
-        // The client's handshake keys come with the server hello, before its last flight.
+        // The client's handshake keys are derived with the server hello, before its last flight.
         if self.side == Side::Client && self.step == 0 && self.peer.1.is_some() {
             self.step = 2;
             return Some(Change::Handshake(NOTHING));

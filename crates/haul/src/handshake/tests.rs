@@ -126,7 +126,7 @@ fn the_plain_twin_has_the_same_flights() {
 }
 
 #[test]
-fn versions_are_believed_only_when_ours_is_not_among_them() {
+fn versions_are_accepted_only_when_ours_is_not_among_them() {
     let mut client = Handshake::client(suite(1, true, PeerPolicy::Any), 10, limits(), NOW);
     let mut answer = |list: &[u8]| {
         let mut bytes = [0; 40];

@@ -33,7 +33,7 @@ use crate::{
     wire::{BASE_DATAGRAM, feedback::Known},
 };
 
-/// The least rtt that the handshake is believed to have shown.
+/// Minimum of the rtt sample of the handshake.
 const LEAST_RTT: Duration = Duration::from_micros(100);
 /// How long a peer may go without room for anything.
 const STARVED: Duration = Duration::from_mins(5);
@@ -51,7 +51,7 @@ pub(crate) struct Settings {
     pub(crate) receivers: Receivers,
     /// Where packet numbers begin.
     pub(crate) first: u64,
-    /// Kept as long as the session lives, so that its factory can tell.
+    /// Kept as long as the session exists, so that its factory can check.
     #[expect(dead_code, reason = "held, not read")]
     pub(crate) alive: Alive,
 }
@@ -82,7 +82,7 @@ enum Marks {
     GivenUp,
 }
 
-/// Small things waiting to be said.
+/// Small frames waiting to be sent.
 #[derive(Debug, Default)]
 struct Todo {
     asks: Asks,
@@ -101,7 +101,7 @@ struct Streams {
 
 /// The report being read, and what its low bits are completed from.
 #[derive(Default)]
-struct Heard {
+struct IncomingReport {
     report: Report,
     known: Known,
 }
@@ -123,7 +123,7 @@ pub(crate) struct HaulSession {
     skip_at: Option<u64>,
     /// The ack-frequency request sent last.
     requested: Option<u32>,
-    heard: Heard,
+    incoming_report: IncomingReport,
     /// Of the batch in hand, for the store to fill or to take; kept, so that a batch allocates nothing.
     extents: Vec<Extent>,
     /// Bytes that the store can still take of the batch that arrived.
@@ -154,7 +154,7 @@ impl HaulSession {
             todo: Todo::default(),
             skip_at: None,
             requested: None,
-            heard: Heard::default(),
+            incoming_report: IncomingReport::default(),
             extents: Vec::with_capacity(MAX_SEGMENTS),
             free: 0,
             app: AppSide::default(),
@@ -177,7 +177,7 @@ impl HaulSession {
         }
     }
 
-    /// The receiving half that the peer's law asks for; false if this end does not have it.
+    /// The receiving half that the peer's law requests; false if this end does not have it.
     fn receive_by(&mut self, now: Instant, rtt: Duration, name: &str) -> bool {
         let law = self.settings.receivers.make(name);
         let known = law.is_some();
@@ -221,7 +221,7 @@ impl HaulSession {
         }
     }
 
-    /// Ends the session for `reason`; the peer is told if it can be.
+    /// Ends the session for `reason`; the peer is notified if possible.
     fn fail(&mut self, now: Instant, reason: CloseReason) {
         if !self.life.is_open() {
             return;
@@ -267,8 +267,8 @@ impl HaulSession {
         self.app.settle(done);
     }
 
-    /// Whether the peer's store has taken nothing for too long. Room alone is no news: it may be told of in
-    /// vain.
+    /// Whether the peer's store has accepted nothing for too long. Room alone is no progress: it may be
+    /// reported in vain.
     fn is_starved_too_long(&mut self, now: Instant) -> bool {
         let acked = self.sender.objects_acked();
         let same = |(_, before): &(Instant, u64)| *before == acked && self.sender.owes_objects();
@@ -280,13 +280,16 @@ impl HaulSession {
         now.since(since) >= STARVED
     }
 
-    /// A full window or store is asked about while nothing else is on its way to be answered.
+    /// A ping is sent for a full window or store while nothing else is in flight to be answered.
     fn nudge(&mut self, now: Instant) {
         let starved = self.sender.is_starved();
         let blocked = self.streams.out.is_blocked() || starved;
         let stuck = blocked && self.sender.in_flight() == 0;
         if self.is_starved_too_long(now) {
-            let text = format!("the receiver has had no room for {} s", STARVED.as_secs());
+            let text = format!(
+                "the receiver has had no free space for {} s",
+                STARVED.as_secs()
+            );
             self.fail(now, CloseReason::Starved(text));
         }
         match self.todo.nudge_at {
@@ -313,7 +316,7 @@ impl HaulSession {
             return;
         }
         let since = now.since(handshake.started());
-        if !handshake.heard() && since >= self.settings.answer {
+        if !handshake.answered() && since >= self.settings.answer {
             self.ended(now, CloseReason::NoAnswer);
         } else if since >= self.settings.answer * 3 {
             self.ended(now, CloseReason::Unfinished);
@@ -342,8 +345,8 @@ impl HaulSession {
 
     fn handshake_deadline(&self) -> Option<Instant> {
         let handshake = self.handshake.as_ref().filter(|_| self.seal.is_none())?;
-        let patience = if handshake.heard() { 3 } else { 1 };
-        Some(handshake.started() + self.settings.answer * patience)
+        let multiple = if handshake.answered() { 3 } else { 1 };
+        Some(handshake.started() + self.settings.answer * multiple)
     }
 }
 

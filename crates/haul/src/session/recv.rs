@@ -102,7 +102,7 @@ impl HaulSession {
             }
             Ok(Progress::Version(text)) => self.ended(now, CloseReason::Version(text)),
             Ok(Progress::Ignored) => {
-                // A client that repeats itself has not heard that the handshake is done.
+                // A client that repeats its flight has not learned that the handshake is done.
                 self.todo.asks.ready |= self.seal.is_some() && self.settings.side == Side::Server;
                 self.app.stats.dropped_duplicate += 1;
                 self.life.repeat(now);
@@ -138,7 +138,7 @@ impl HaulSession {
         let payload = &datagram[short::LEN..end];
         match survey(payload) {
             Ok(Survey { data, .. }) if data > self.free => {
-                // It is as if it had not come, so that it will be sent again; but the peer is there.
+                // It is treated as lost, so that it will be sent again; but the peer is alive.
                 let wire = u32::try_from(datagram.len()).unwrap_or(u32::MAX);
                 if self.receiver.refuse(turn.now, number, wire) {
                     self.app.stats.dropped_full += 1;
@@ -277,7 +277,7 @@ impl HaulSession {
                 self.receiver.tell(now, |law| law.on_message(now, bytes));
             }
             Frame::Want { behind } => self.receiver.on_want(now, number.saturating_sub(behind)),
-            // A peer that asks may be waiting for room in its window.
+            // A peer that pings may be waiting for space in its window.
             Frame::Ping => self.todo.asks.credit |= self.streams.inc.is_used(),
             Frame::Credit { read } => {
                 if self.streams.out.on_credit(read) {
@@ -296,10 +296,10 @@ impl HaulSession {
     }
 
     fn on_feedback(&mut self, now: Instant, feedback: &Feedback<'_>) {
-        self.heard.known.next = self.sender.next_number();
-        let report = &mut self.heard.report;
+        self.incoming_report.known.next = self.sender.next_number();
+        let report = &mut self.incoming_report.report;
         let taken = feedback
-            .complete(&mut self.heard.known, report)
+            .complete(&mut self.incoming_report.known, report)
             .and_then(|()| self.sender.on_report(now, report));
         match taken {
             Ok(()) => {
@@ -307,7 +307,7 @@ impl HaulSession {
                     self.todo.ecn = Marks::Proven;
                 }
                 if let Some(seal) = &mut self.seal {
-                    seal.on_acked(self.heard.report.largest);
+                    seal.on_acked(self.incoming_report.report.largest);
                 }
                 // The client has keys, so it knows that the handshake is done.
                 if self.settings.side == Side::Server {
@@ -346,7 +346,7 @@ impl HaulSession {
 /// What is in a datagram.
 #[derive(Clone, Copy, Default)]
 struct Survey {
-    /// The sender must hear that it arrived.
+    /// The packet is ack-eliciting.
     eliciting: bool,
     /// Bytes for the store.
     data: u64,

@@ -23,7 +23,7 @@ use crate::wire::{
     short::{self, Short},
 };
 
-/// A piece shorter than its room by no more is padded, so that the batch goes on.
+/// A piece shorter than its space by no more is padded, so that the batch goes on.
 const PADDABLE: usize = 256;
 
 /// Packet numbers among which one is left out, however little is in flight.
@@ -70,7 +70,7 @@ impl HaulSession {
             .or_else(|| self.data(turn, out))
     }
 
-    /// Leaves out a packet number where the last draw said, about one a window.
+    /// Skips the packet number drawn last, about one per window.
     fn skip_number(&mut self, rng: &mut Rng) {
         let next = self.sender.next_number();
         let window = self.sender.in_flight() / u64::from(self.sender.datagram().max(1));
@@ -139,7 +139,7 @@ impl HaulSession {
             .map(|datagram| self.ready_made(datagram, out));
         self.handshake = handshake;
         if transmit.is_none() {
-            // Nobody is there to be told.
+            // There is no peer to notify.
             self.life.end();
         }
         transmit
@@ -270,7 +270,7 @@ impl HaulSession {
         Ok(asks.any())
     }
 
-    /// What the peer's receiver should know of this sender.
+    /// This sender's state for the peer's receiver.
     fn write_books(&mut self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         let number = self.sender.next_number();
         if let Some(from) = self.sender.take_want() {
@@ -293,7 +293,7 @@ impl HaulSession {
         Ok(())
     }
 
-    /// What the halves of the laws say to each other, as far as it fits beside a report; the rest goes
+    /// Messages between the halves of the laws, as far as they fit beside a report; the rest is sent
     /// with the next datagram.
     fn write_mail(&mut self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         const REPORT: usize = 128;
@@ -382,7 +382,7 @@ impl HaulSession {
         if !is_stream || offset >= start {
             return Some((piece, head));
         }
-        // What was believed lost has been acknowledged since, and its bytes are forgotten. The packet
+        // What was declared lost has been acknowledged since, and its bytes are forgotten. The packet
         // is still sent, if with nothing in it, because the sender's books expect it.
         let end = offset + u64::from(piece.len);
         let piece = Piece {

@@ -1,4 +1,4 @@
-//! How does a receiver tell the fate of thousands of packets in a few bytes? As runs, arrived and
+//! How does a receiver report on thousands of packets in a few bytes? As runs, arrived and
 //! missing in turn, downwards from the highest, each a Rice code: the length less one, divided by
 //! 2^k, the quotient in unary and the remainder in k bits, with one k for arrivals and one for gaps.
 //! Under random loss that is within a tenth of the entropy; 2 % loss costs about nine bits a hole.
@@ -21,12 +21,12 @@ const MAX_K: u32 = 15;
 const MAX_BITS: usize = 1_100;
 /// The most bytes before the range code: type, numbers, count, parameters, length.
 pub const FIXED: usize = 1 + 4 + 8 + 4 + 6 + 8 + 8 + 2 + 1 + 2;
-/// Room is told in such units.
+/// Room is reported in these units.
 const ROOM_UNIT: u64 = 1 << 10;
 /// The most of them and one more.
 const MOST_ROOM: u64 = (1 << 54) - 1;
 
-/// A report as it stands in the datagram; see [`Report`] for what the fields mean.
+/// A report as encoded in the datagram; see [`Report`] for the meaning of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback<'a> {
     /// Low 32 bits.
@@ -49,7 +49,7 @@ pub struct Feedback<'a> {
     pub code: &'a [u8],
 }
 
-/// What the sender knows and low bits are completed from.
+/// The sender's values from which low bits are completed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known {
     /// The packet number it will use next.
@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    /// A peer may push what is known up by half of what 48 bits tell in each report.
+    /// A peer may advance the known value by half of the range of 48 bits in each report.
     #[test]
     fn bytes_that_only_grow_never_overflow() {
         let mut bytes = u64::MAX - (1 << 49);

@@ -77,7 +77,7 @@ pub enum Frame<'a> {
         /// Requested time between reports, µs.
         interval_us: u64,
     },
-    /// Tell again of packets from `behind` below this one on.
+    /// Report request: packets from `behind` below this one on.
     Want {
         /// This packet's number less the first unknown one.
         behind: u64,
@@ -90,7 +90,7 @@ pub enum Frame<'a> {
     Response(u64),
     /// The session is over.
     Close {
-        /// Who or what closed it.
+        /// What closed it.
         cause: Cause,
         /// Application code.
         code: u32,
@@ -140,7 +140,7 @@ pub enum Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The peer must hear that this arrived.
+    /// The frame is ack-eliciting.
     pub const fn is_eliciting(&self) -> bool {
         !matches!(
             self,

@@ -12,7 +12,7 @@ pub const HEAD: usize = 13;
 /// The longest token a server may hand out.
 pub const MAX_TOKEN: usize = 256;
 
-/// Who talks to whom.
+/// Connection ids of sender and receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Protocol version; 0 in a list of versions.
@@ -50,12 +50,12 @@ pub enum Kind<'a> {
         /// Packet number.
         number: u8,
     },
-    /// Server: these versions, big-endian, four bytes each, are what I speak.
+    /// Server: the supported versions, big-endian, four bytes each.
     Versions {
         /// The list.
         list: &'a [u8],
     },
-    /// Of a version that this crate does not speak.
+    /// Of a version that this crate does not support.
     Unknown,
 }
 

@@ -11,7 +11,7 @@ pub mod params;
 pub mod short;
 pub mod token;
 
-/// The version this crate speaks: "fh", format 3.
+/// The version of this crate: "fh", format 3.
 pub const VERSION: u32 = 0x6668_0003;
 /// Bytes of an authentication tag.
 pub const TAG: usize = 16;

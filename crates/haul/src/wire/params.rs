@@ -1,5 +1,5 @@
-//! What does each side declare inside the handshake, where nobody can change it? Limits, and the
-//! connection ids it believes in. Numbered fields, each with its length; unknown ones are skipped.
+//! What does each side declare inside the handshake, authenticated? Limits, and the connection ids it uses.
+//! Numbered fields, each with its length; unknown ones are skipped.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub const MAX_NAME: usize = 32;
 pub struct Params {
     /// The largest UDP payload it takes.
     pub max_datagram: u32,
-    /// It gives up after this long without a word.
+    /// Idle timeout.
     pub idle: Duration,
     /// Connection ids of server and client.
     pub ids: (u32, u32),

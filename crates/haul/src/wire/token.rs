@@ -1,4 +1,4 @@
-//! How does a server know, without remembering anything, that a client is where it says it is? It
+//! How does a server validate a client's address without keeping state? It
 //! hands out a token: address, time and client id sealed under a key that only the server has, bound
 //! to the connection id it will use. Tokens live ten seconds.
 
@@ -67,7 +67,7 @@ impl Token {
         w.u32(self.client)
     }
 
-    /// Opens a token that came back from `address` in a datagram to connection id `server`; `None` if
+    /// Opens a token returned from `address` in a datagram to connection id `server`; `None` if
     /// it is not ours, not theirs or too old.
     pub fn open(
         token: &[u8],

@@ -401,7 +401,7 @@ impl World {
             assert_eq!(
                 end.ended,
                 usize::from(end.at.session.is_some()),
-                "its owner is told"
+                "its owner is notified"
             );
             let most = 100 + 40 * (end.heard + self.turns);
             assert!(

@@ -32,7 +32,7 @@ const PROBE: u8 = 3;
 const REPORT: u8 = 4;
 const CLOSE: u8 = 5;
 /// How long without a report before asking for one.
-const PATIENCE: Duration = Duration::from_millis(50);
+const REPORT_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// How hard to blast.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Shape {
     /// Datagrams that may be unreported.
     pub(crate) window: u64,
     /// The peer may start later: "port unreachable" is no answer.
-    pub(crate) patient: bool,
+    pub(crate) ignores_port_unreachable: bool,
 }
 
 /// The factory.
@@ -198,7 +198,7 @@ struct BlastSession {
     delivered: bool,
     pacer: Pacer,
     /// When to ask for a report.
-    patience: Option<Instant>,
+    report_timeout: Option<Instant>,
     probe: bool,
     highest: u64,
     since_report: u64,
@@ -224,7 +224,7 @@ impl BlastSession {
             reported: 0,
             delivered: true,
             pacer: Pacer::new(),
-            patience: None,
+            report_timeout: None,
             probe: false,
             highest: 0,
             since_report: 0,
@@ -271,9 +271,9 @@ impl BlastSession {
                 self.opened();
                 self.stats.feedback_received += HEADER as u64;
                 self.reported = self.reported.max(header.seq);
-                self.patience = Some(now + PATIENCE);
+                self.report_timeout = Some(now + REPORT_TIMEOUT);
                 if self.reported >= self.next_seq && self.queue.is_none() {
-                    self.patience = None;
+                    self.report_timeout = None;
                     if !self.delivered {
                         self.delivered = true;
                         self.events.push(Event::Delivered);
@@ -353,7 +353,7 @@ impl BlastSession {
             }
         }
         self.pacer.charge(turn.now, out.bytes().len() as u64, rate);
-        self.patience.get_or_insert(turn.now + PATIENCE);
+        self.report_timeout.get_or_insert(turn.now + REPORT_TIMEOUT);
         Some(self.transmit(out, Ecn::Ect0))
     }
 }
@@ -387,8 +387,8 @@ impl Session for BlastSession {
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
-        if self.patience.is_some_and(|at| at <= turn.now) {
-            self.patience = Some(turn.now + PATIENCE);
+        if self.report_timeout.is_some_and(|at| at <= turn.now) {
+            self.report_timeout = Some(turn.now + REPORT_TIMEOUT);
             self.probe = true;
             self.stats.timeouts += 1;
         }
@@ -399,7 +399,7 @@ impl Session for BlastSession {
             return std::mem::take(&mut self.goodbye).then(|| self.control(out, CLOSE, 0));
         }
         if self.hello.is_some_and(|at| at <= turn.now) {
-            self.hello = Some(turn.now + PATIENCE);
+            self.hello = Some(turn.now + REPORT_TIMEOUT);
             return Some(self.control(out, HELLO, 0));
         }
         if std::mem::take(&mut self.report) {
@@ -425,7 +425,7 @@ impl Session for BlastSession {
         [
             (self.hello, Why::Handshake),
             (pace, Why::Pacing),
-            (self.patience, Why::Repair),
+            (self.report_timeout, Why::Repair),
         ]
         .into_iter()
         .filter_map(|(at, why)| at.map(|at| (at, why)))
@@ -460,7 +460,7 @@ impl Session for BlastSession {
     fn read(&mut self, _: &mut Vec<u8>) {}
 
     fn ignores_port_unreachable(&self) -> bool {
-        self.shape.patient
+        self.shape.ignores_port_unreachable
     }
 
     fn close(&mut self, _: Instant, code: u32, text: &str) {

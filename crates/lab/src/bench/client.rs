@@ -1,4 +1,4 @@
-//! The client's end of one lane: it says what it wants, sends or receives, and puts the two sides'
+//! The client's end of one lane: it sends its request, sends or receives data, and combines the two sides'
 //! measures together.
 
 use std::{sync::mpsc::Sender, time::Duration};
@@ -35,7 +35,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Lane number `lane` of what `spec` asks for; tells `news`. When `stop` is set, a sender stops
+    /// Lane number `lane` of `spec`; reports on `news`. When `stop` is set, a sender stops
     /// early with a result, a receiver without.
     pub fn new(spec: Spec, lane: u32, news: Sender<(u32, News)>, stop: Option<Stop>) -> Self {
         payload::prepare();
@@ -55,7 +55,7 @@ impl Client {
         }
     }
 
-    /// Nobody listening any more is no reason to stop: the session's end is what matters.
+    /// A closed channel is no reason to stop: the session's end decides.
     fn notify(&self, news: News) {
         let _ = self.news.send((self.lane, news));
     }

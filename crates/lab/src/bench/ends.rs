@@ -81,7 +81,7 @@ impl Sending {
         }
     }
 
-    /// Offers more, or says that it was all.
+    /// Offers more, or reports that it was all.
     pub(super) fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         if self.done {
             return;
@@ -112,7 +112,7 @@ impl Sending {
             };
             session.send(OBJECT, self.offered, n);
             self.offered += n;
-            // A byte limit may just have been reached: say so now, not at the next turn.
+            // A byte limit may just have been reached: report it now, not in the next turn.
             if self.limit == Limit::Bytes(self.offered) {
                 self.poll(now, session);
             }
@@ -169,7 +169,7 @@ impl Receiving {
         self.next_mark = interval.map(|i| times.started + i);
     }
 
-    /// The sender has said how much there is.
+    /// The sender has sent the amount.
     pub(super) const fn all_is(&mut self, bytes: u64) {
         self.offered = Some(bytes);
     }
@@ -185,7 +185,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// Notes what came; the mark that is due, if one is.
+    /// Records what was received; the mark that is due, if one is.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Mark> {
         let bytes = self.coverage.unique();
         let times = self.times?;
@@ -236,7 +236,7 @@ impl Receiving {
 }
 
 /// The first of the times `due`, `due + interval`, ... that is later than `now`. Not by counting: where a
-/// client's clock began is its own word.
+/// client's clock began is reported by the client.
 fn first_after(now: Instant, due: Instant, interval: Duration) -> Instant {
     let step = nanos(interval).max(1);
     let steps = nanos(now.since(due)) / step + 1;

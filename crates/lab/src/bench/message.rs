@@ -1,4 +1,4 @@
-//! What do the two ends of a bench say to each other? JSON objects on the session's ordered stream,
+//! Which messages do the two ends of a bench exchange? JSON objects on the session's ordered stream,
 //! each after its length in four bytes, big-endian.
 //!
 //! A length above [`MAX`] ends the session before anything is stored for it.
@@ -74,9 +74,9 @@ pub struct Side {
     pub wire_sent: u64,
     /// Object and stream bytes sent again.
     pub repaired: u64,
-    /// Packets believed lost.
+    /// Packets declared lost.
     pub packets_lost: u64,
-    /// Packets believed lost that arrived after all.
+    /// Packets declared lost spuriously.
     pub packets_spurious: u64,
     /// UDP payload bytes of a full datagram.
     pub datagram_size: u32,
@@ -114,7 +114,7 @@ impl Side {
     }
 }
 
-/// Everything that is said.
+/// All messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Message {
@@ -127,7 +127,7 @@ pub enum Message {
     },
     /// Receiver to sender, every interval.
     Mark(Mark),
-    /// Sender to receiver: nothing new comes after this many bytes.
+    /// Sender to receiver: nothing new follows after this many bytes.
     Done {
         /// Bytes offered.
         bytes: u64,

@@ -1,12 +1,12 @@
 //! How fast is it? A bulk transfer from memory to memory between two applications over any session,
-//! measured at both ends and told in one [`Report`].
+//! measured at both ends and combined in one [`Report`].
 //!
 //! The receiver's count is the truth: bytes that arrived, each counted once. The clock runs from the
 //! client's first act (handshake included) to the arrival of the last new byte (tail included).
 //! "Wire" is UDP payload bytes; feedback is everything the receiver sent, handshake and all.
 //!
 //! - [`payload`]: the bytes and how they are counted
-//! - [`message`]: what the two ends say to each other
+//! - [`message`]: the messages of the two ends
 //! - [`Client`], [`Server`]: the applications; [`run`], [`serve`]: with sockets around them
 //! - [`Report`]: the result
 
@@ -32,7 +32,7 @@ pub use report::{Cost, Interval, LawTime, Report};
 pub use run::{BenchError, Progress, Target, run, serve};
 pub use server::{Bounds, IDLE, OTHER_VERSION, REFUSED, Server};
 
-/// Code with which either end closes when the other's words make no sense.
+/// Code with which either end closes on an invalid message.
 pub const BROKEN: u32 = 1;
 
 /// What a client is to do.
@@ -46,7 +46,7 @@ pub struct Spec {
     pub lanes: u32,
     /// Time from the start that is left out of the result.
     pub omit: Duration,
-    /// How often progress is told.
+    /// Interval of progress reports.
     pub interval: Duration,
     /// Of a server that sends: never faster. This end's sessions have it of their own.
     pub max_rate: Option<Rate>,
@@ -68,7 +68,7 @@ impl Default for Spec {
     }
 }
 
-/// What a lane tells whoever runs the bench.
+/// What a lane reports to the bench.
 #[derive(Clone, Debug)]
 pub enum News {
     /// The handshake is done; how long it took.
@@ -81,7 +81,7 @@ pub enum News {
     Failed(CloseReason),
 }
 
-/// What a server tells whoever runs it.
+/// What a server reports to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
     /// A lane of a client with this many lanes began.
@@ -91,7 +91,7 @@ pub enum Served {
     },
     /// A lane ended; whether all of it went well.
     Ended {
-        /// Both sides have told their measures.
+        /// Both sides have sent their measurements.
         whole: bool,
     },
 }

@@ -105,13 +105,13 @@ impl Coverage {
 
     fn dig(&mut self, start: u64, end: u64) -> Result<(), StoreError> {
         if self.holes.len() >= MAX_HOLES {
-            return Err(StoreError("the peer leaves too many holes".into()));
+            return Err(StoreError("the peer leaves too many gaps".into()));
         }
         self.holes.insert(start, end);
         Ok(())
     }
 
-    /// Takes `start..end` out of the holes; says how much of it was one.
+    /// Removes `start..end` from the holes; returns how much of it was one.
     fn refill(&mut self, start: u64, end: u64) -> Result<u64, StoreError> {
         let mut filled = 0;
         while let Some((&from, &to)) = self.holes.range(..end).next_back() {

@@ -1,4 +1,4 @@
-//! What is said at the end? One object with the figures every transport here is judged by; the text
+//! What is the result? One object with the figures by which all transports here are compared; the text
 //! shown to people is made from it, never the other way round.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
@@ -87,9 +87,9 @@ pub struct Report {
     pub wire_over_goodput: Option<f64>,
     /// Bytes sent again.
     pub repaired_bytes: u64,
-    /// Packets believed lost.
+    /// Packets declared lost.
     pub packets_lost: u64,
-    /// Packets believed lost that arrived after all.
+    /// Packets declared lost spuriously.
     pub packets_spurious: u64,
     /// UDP payload bytes of a full datagram.
     pub datagram_size: u32,
@@ -99,10 +99,10 @@ pub struct Report {
     pub limited_by: BTreeMap<String, f64>,
     /// Everything that was offered arrived.
     pub complete: bool,
-    /// The run in parts, if it was looked at.
+    /// The run in parts, if it was sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
-    /// What the law cost, if that was asked.
+    /// What the law cost, if that was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub law: Option<LawTime>,
     /// What made it dearer on this side.

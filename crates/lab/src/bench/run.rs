@@ -1,5 +1,5 @@
 //! How does a bench run on real sockets? One thread per lane, each a shard with one session; the
-//! caller's thread collects what they tell.
+//! caller's thread collects their reports.
 
 use std::{
     collections::VecDeque,
@@ -31,7 +31,7 @@ pub struct Target {
     pub buffers: Buffers,
     /// Ends the run early when set.
     pub stop: Option<Stop>,
-    /// Stands around the law of every lane.
+    /// Wraps the law of every lane.
     pub stopwatch: Option<Stopwatch>,
 }
 
@@ -51,12 +51,12 @@ pub enum BenchError {
     /// A lane's thread did not start.
     #[error("no thread for a lane: {0}")]
     Thread(std::io::Error),
-    /// A lane ended without a word.
+    /// A lane ended without a result.
     #[error("a lane ended without a result")]
     Silent,
 }
 
-/// What is told while a bench runs.
+/// Progress of a bench.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress {
     /// Every lane is connected; how long the slowest took.
@@ -72,7 +72,7 @@ pub enum Progress {
     },
 }
 
-/// Runs `spec` against `target`; `make` makes a protocol per lane, `tell` hears of the progress.
+/// Runs `spec` against `target`; `make` makes a protocol per lane, `tell` is called with the progress.
 pub fn run(
     target: &Target,
     spec: &Spec,
@@ -222,7 +222,7 @@ impl Marks {
 }
 
 /// Serves benches at `listen` until `stop` is set or, if `clients` are counted, as many have been
-/// served. `ready` hears where it listens, then of each lane.
+/// served. `ready` is called with its address, then with each lane.
 pub fn serve(
     listen: impl Into<server::Options>,
     protocol: Box<dyn Protocol>,
@@ -252,7 +252,7 @@ pub fn serve(
     })
 }
 
-/// Returns when `clients` have come and gone, one after the other: each goes with its last lane.
+/// Returns after `clients`, one after the other: each ends with its last lane.
 fn count_clients(served: &Receiver<Served>, mut clients: u64) {
     let mut lanes_left = None;
     for served in served {

@@ -1,4 +1,4 @@
-//! The server's end of one lane: it does what the client's hello says, within its own bounds.
+//! The server's end of one lane: it runs the request of the client's hello, within its own bounds.
 
 use std::{sync::mpsc::Sender, time::Duration};
 
@@ -25,7 +25,7 @@ pub const OTHER_VERSION: u32 = 3;
 
 /// Code with which a server ends a session that only holds its place.
 pub const IDLE: u32 = 4;
-/// How long a connected client may take to say what it wants, and to leave in the end.
+/// How long a connected client may take to send its request, and to close at the end.
 const ASKS_WITHIN: Duration = Duration::from_secs(10);
 /// How long nothing may arrive or be acknowledged in between.
 const MOVES_WITHIN: Duration = Duration::from_mins(1);
@@ -68,7 +68,7 @@ impl Bounds {
             ))
         } else if sharing(hello).is_none_or(|s| s as u8 > self.sharing as u8) {
             Some(format!(
-                "policy {} is not allowed here, {} is: the server's --max-policy says so",
+                "policy {} is not allowed here, {} is: set by the server's --max-policy",
                 farhaul_core::text::plain(&hello.policy),
                 self.sharing
             ))
@@ -103,7 +103,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves one session within `bounds`; tells `served`.
+    /// Serves one session within `bounds`; reports on `served`.
     pub fn new(bounds: Bounds, served: Sender<Served>) -> Self {
         payload::prepare();
         Self {
@@ -134,18 +134,18 @@ impl Server {
         }
         let text = if !self.greeted {
             format!(
-                "no hello came within {} s of the handshake",
+                "no hello was received within {} s of the handshake",
                 ASKS_WITHIN.as_secs()
             )
         } else if self.reported {
-            format!("all was said {} s ago", ASKS_WITHIN.as_secs())
+            format!("everything was sent {} s ago", ASKS_WITHIN.as_secs())
         } else {
             format!("nothing moved for {} s", MOVES_WITHIN.as_secs())
         };
         session.close(now, IDLE, &text);
     }
 
-    /// Nobody listening any more is no reason to stop serving.
+    /// A closed channel is no reason to stop serving.
     fn notify(&self, served: Served) {
         let _ = self.served.send(served);
     }
@@ -153,7 +153,7 @@ impl Server {
     fn on_hello(&mut self, now: Instant, hello: &Hello, session: &mut dyn Session) {
         if hello.version != VERSION {
             let text = format!(
-                "this server speaks version {VERSION} of the bench, not {} (farhaul {} here, {} there)",
+                "this server has version {VERSION} of the bench, not {} (farhaul {} here, {} there)",
                 hello.version,
                 env!("CARGO_PKG_VERSION"),
                 hello.farhaul
@@ -167,8 +167,7 @@ impl Server {
         }
         let rate = hello.max_rate.map_or(Rate::UNLIMITED, Rate::from_bps);
         if hello.reverse && !session.govern(rate, sharing(hello).unwrap_or_default()) {
-            let text =
-                "this server's protocol cannot be told a rate or policy: give them to the server";
+            let text = "this server's protocol accepts no rate or policy from clients: set them at the server";
             session.close(now, REFUSED, text);
             return;
         }

@@ -196,7 +196,7 @@ fn a_server_refuses_what_is_beyond_its_bounds_and_what_is_out_of_turn() {
 }
 
 #[test]
-fn a_client_says_what_became_of_its_session_once() {
+fn a_client_reports_the_result_of_its_session_once() {
     let (news, heard) = channel();
     let mut client = Client::new(Spec::default(), 0, news, None);
     let mut session = queues();
@@ -212,7 +212,7 @@ fn a_client_says_what_became_of_its_session_once() {
 }
 
 #[test]
-fn a_client_that_only_holds_its_place_leaves() {
+fn a_client_without_requests_is_disconnected() {
     let (served, _told) = channel();
     let mut session = queues();
     let mut server = Server::new(Bounds::default(), served);
@@ -221,6 +221,6 @@ fn a_client_that_only_holds_its_place_leaves() {
     server.poll(at(10_004), &mut session);
     assert_eq!(session.closed, None);
     server.poll(at(10_005), &mut session);
-    let text = "no hello came within 10 s of the handshake";
+    let text = "no hello was received within 10 s of the handshake";
     assert_eq!(session.closed, Some((IDLE, text.into())));
 }

@@ -104,7 +104,7 @@ impl Drop for RelayPath<'_> {
     }
 }
 
-/// Waits until the server has said where it listens; what it says afterwards is dropped.
+/// Waits until the server has printed its address; later output is dropped.
 fn whereabouts(server: &mut Child) -> io::Result<SocketAddr> {
     let stderr = server.stderr.take();
     let mut said = BufReader::new(stderr.ok_or_else(|| io::Error::other("no stderr"))?);
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_says_where_it_is() {
+    fn a_server_prints_its_address() {
         let expected = "127.0.0.1:5000".parse().ok();
         assert_eq!(
             address_in("listening on 127.0.0.1:5000/udp, key x\n"),

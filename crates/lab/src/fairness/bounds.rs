@@ -1,5 +1,5 @@
 //! What does a law owe? Bounds on figures, kept in the repository and held against runs of full
-//! length. They say what is owed, whether it was ever reached or not.
+//! length. They are requirements, whether they were ever met or not.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::grid::{BoundsError, Verdict};
 
 /// The version of the format.
 const SCHEMA: &str = "farhaul.fairness.bounds/1";
-/// What the project owes.
+/// The requirements of the project.
 const OWED: &str = include_str!("../../../../lab/reference/fairness.json");
 
 /// Bounds of some figures.
@@ -44,7 +44,7 @@ impl Bounds {
         }
     }
 
-    /// Those that came with this program.
+    /// Those of this program.
     ///
     /// # Panics
     /// If they are not of this shape, which their test would have found.
@@ -84,7 +84,7 @@ impl Bound {
         };
         match (self.at_least, self.at_most) {
             (Some(least), _) if got < least => {
-                Some(format!("{self}: {got:.3}, at least {least} owed"))
+                Some(format!("{self}: {got:.3}, at least {least} required"))
             }
             (_, Some(most)) if got > most => {
                 Some(format!("{self}: {got:.3}, at most {most} allowed"))
@@ -111,7 +111,7 @@ mod tests {
     const TWO: Case = Case::Among { flows: 2 };
 
     #[test]
-    fn what_is_owed_is_held_from_both_sides() {
+    fn bounds_apply_from_both_sides() {
         let owed = Bounds::owed();
         let cubic = |over| {
             let case = Case::Against {

@@ -1,4 +1,4 @@
-//! What do the tracks of a run say to its question?
+//! Which figures are computed from the tracks of a run?
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -64,7 +64,7 @@ pub(super) fn figures(question: &Question, tracks: &Tracks) -> BTreeMap<Figure, 
         }
         (Case::RateStep, [law]) => step(&mut out, question, law),
         (Case::ReportsLost | Case::CapacityLost, [law]) => collapse(&mut out, question, law),
-        // Another number of flows than was asked for: there is nothing to say.
+        // Another number of flows than requested: no figures.
         _ => {}
     }
     out.0
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_collapse_is_counted_in_its_first_second_and_its_second_half() {
-        // Silence from 10 to 20 s.
+        // No reports from 10 to 20 s.
         let packets = |s| match s {
             10 => 8,
             11..=14 => 4,

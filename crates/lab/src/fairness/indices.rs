@@ -1,6 +1,6 @@
 //! How is fairness put into one number?
 
-/// Jain's index of fairness, 1/n to 1; none if nobody got anything. R. Jain, D. Chiu and W. Hawe,
+/// Jain's index of fairness, 1/n to 1; none if no flow got anything. R. Jain, D. Chiu and W. Hawe,
 /// "A Quantitative Measure of Fairness", DEC-TR-301, 1984.
 pub fn jain(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();

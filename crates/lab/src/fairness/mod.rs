@@ -2,11 +2,11 @@
 //! simulated bottleneck: among its own flows, with round trips of different length, against the laws
 //! that are in use, and alone when the path changes or breaks.
 //!
-//! - [`Question`], [`Case`]: what is asked
+//! - [`Question`], [`Case`]: the tests
 //! - [`Run`], [`Figure`]: what is answered, as it is kept
-//! - [`run`]: asks, in parallel
+//! - [`run`]: runs them, in parallel
 //! - [`tables`]: the answers, under the headings of RFC 9743
-//! - [`Bounds`]: what a law owes
+//! - [`Bounds`]: requirements on a law
 //!
 //! The order of the questions and the idea of harm follow RFC 9743, and R. Ware et al., "Beyond Jain's
 //! Fairness Index", `HotNets` 2019.
@@ -37,9 +37,9 @@ pub const NAME: &str = "fairness";
 /// One line.
 pub const ABOUT: &str =
     "every law among itself, against Reno, CUBIC and BBRv3, and when the path breaks";
-/// The bottleneck unless said otherwise.
+/// The default bottleneck.
 pub const RATE: Rate = Rate::mbit(100);
-/// Below this rate the shortest queue asked about holds no two packets.
+/// Below this rate the shortest tested queue is less than two packets.
 const LEAST_RATE: Rate = Rate::mbit(10);
 /// The laws that others are held against.
 pub const STANDARDS: [&str; 3] = ["reno", "cubic", "bbr"];
@@ -53,12 +53,12 @@ pub struct Setting {
     pub rate: Rate,
     /// A third of the time, and fewer questions.
     pub quick: bool,
-    /// All randomness comes from it.
+    /// All randomness is derived from it.
     pub seed: u64,
 }
 
 impl Setting {
-    /// Refuses rates too low for the queues asked about; the text says so.
+    /// Refuses rates too low for the tested queues, with a text.
     pub fn new(rate: Rate, quick: bool, seed: u64) -> Result<Self, String> {
         if rate < LEAST_RATE || rate == Rate::UNLIMITED {
             return Err(format!(
@@ -92,11 +92,11 @@ pub enum Case {
         /// The queue, per cent of the BDP.
         queue_percent: u32,
     },
-    /// The rate falls to a tenth and comes back.
+    /// The rate falls to a tenth and is restored.
     RateStep,
-    /// For 10 s nothing comes back from the receiver.
+    /// For 10 s nothing from the receiver arrives.
     ReportsLost,
-    /// The rate falls to a hundredth and comes back.
+    /// The rate falls to a hundredth and is restored.
     CapacityLost,
 }
 
@@ -192,7 +192,7 @@ impl fmt::Display for Figure {
 /// A question and its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// What was asked.
+    /// The question.
     #[serde(flatten)]
     pub question: Question,
     /// Program version.

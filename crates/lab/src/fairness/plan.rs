@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn standards_are_asked_alone_once() {
+    fn standards_run_alone_once() {
         let one = asked(&["haul"], false);
         // 3 among, 1 of rtts, 9 against, 3 alone, 3 of changes; 3 standards alone in 3 queues.
         assert_eq!(one.len(), 19 + 9);

@@ -1,6 +1,6 @@
 //! Which path and which flows does a question mean, and when does what happen?
 //!
-//! Every path has a base rtt of 50 ms, an MTU of 1,500 and a queue that drops its tail; what comes back
+//! Every path has a base rtt of 50 ms, an MTU of 1,500 and a drop-tail queue; what is returned
 //! meets a path of its own, of the same rate.
 
 use std::{ops::Range, time::Duration};
@@ -27,8 +27,8 @@ const JITTER: Jitter = Jitter {
     spread: Duration::from_micros(20),
     reorder: false,
 };
-/// How long nothing comes back.
-const SILENCE: Duration = Duration::from_secs(10);
+/// How long nothing is returned.
+const IDLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// When what happens; all of it from the length of a third of the run.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ impl Times {
     /// The path is worse than before.
     fn worse(self, case: &Case) -> [Duration; 2] {
         let lasts = match case {
-            Case::ReportsLost => SILENCE,
+            Case::ReportsLost => IDLE_LIMIT,
             _ => self.third * 2 / 3,
         };
         [self.third, self.third + lasts]
@@ -253,7 +253,7 @@ mod tests {
         let times: Vec<_> = step.iter().map(|s| (s.at.as_secs(), s.to.bps())).collect();
         assert_eq!(times, [(30, 10_000_000), (50, 100_000_000)]);
         let lost = question(Case::ReportsLost).scenario();
-        assert_eq!(lost.back.blackouts[0].lasts, SILENCE);
+        assert_eq!(lost.back.blackouts[0].lasts, IDLE_LIMIT);
         assert!(lost.forward.blackouts.is_empty() && lost.forward.rate_steps.is_empty());
         let [before, during, after] = Times::new(true).collapse(&Case::ReportsLost);
         assert_eq!(

@@ -10,7 +10,7 @@ use super::{Case, Figure, Run, STANDARDS, Setting, harm};
 /// What a standard flow suffers from a flow of a law, compared with being alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Harm {
-    /// The law that came.
+    /// The law that joined.
     pub law: String,
     /// The standard that was there.
     pub standard: String,
@@ -98,7 +98,7 @@ fn one_setting(text: &mut String, runs: &[Run], setting: Setting) {
     text.push('\n');
 }
 
-/// The runs of one setting, and what was asked in it.
+/// The runs of one setting, and its tests.
 struct View<'a> {
     runs: &'a [Run],
     laws: Vec<&'a str>,
@@ -126,7 +126,7 @@ impl<'a> View<'a> {
         runs.find(asked).filter(|r| r.invalid.is_none())
     }
 
-    /// The cases asked, in order and each once, of those that `wanted` takes.
+    /// The tested cases, in order and each once, of those that `wanted` takes.
     fn cases(&self, wanted: impl Fn(&Case) -> bool) -> Vec<&'a Case> {
         let cases = self.runs.iter().map(|r| &r.question.case);
         let mut cases: Vec<_> = cases.filter(|c| wanted(c)).collect();
@@ -135,7 +135,7 @@ impl<'a> View<'a> {
         cases
     }
 
-    /// A row for each law that was asked one of `cases`: what `cells` makes of its run of each.
+    /// A row for each law with a run of one of `cases`: what `cells` makes of its run of each.
     fn rows(
         &self,
         cases: &[&Case],
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_aligned_and_say_what_never_happened() {
+    fn tables_are_aligned_and_mark_what_never_occurred() {
         let case = || Case::Among { flows: 2 };
         let runs = [
             Run::example(

@@ -8,7 +8,7 @@ use farhaul_sim::{Observer, Packet, SimReport};
 
 use super::indices::{float, jain};
 
-/// The length of a bin: no divisor of the base rtt, so that looks do not meet the same phase of a
+/// The length of a bin: no divisor of the base rtt, so that samples do not coincide with the same phase of a
 /// round trip each time.
 pub(super) const BIN: Duration = Duration::from_millis(20);
 /// Bins of a second.

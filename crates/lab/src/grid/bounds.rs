@@ -30,7 +30,7 @@ pub struct Bounds {
     bounds: Vec<Bound>,
 }
 
-/// What a run owes. The seed is left out: a bound holds for any.
+/// The bound of a run. The seed is left out: a bound applies to any.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Bound {
     backend: Backend,
@@ -44,7 +44,7 @@ struct Bound {
     feedback_kib_per_gib_at_most: Option<f64>,
 }
 
-/// What came of holding runs against bounds.
+/// Result of comparing runs with bounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Verdict {
     /// Runs that have a bound.
@@ -137,7 +137,9 @@ impl Bound {
         // A figure that is no number is a deviation too.
         if got.is_nan() || got < owed {
             let (got, owed) = (got / 1e9, owed / 1e9);
-            found.push(format!("{self}: {got:.3} Gbit/s, at least {owed:.3} owed"));
+            found.push(format!(
+                "{self}: {got:.3} Gbit/s, at least {owed:.3} required"
+            ));
         }
         if let Some(most) = self.feedback_kib_per_gib_at_most
             && trial.feedback_kib_per_gib.is_none_or(|got| got > most)
@@ -170,7 +172,7 @@ mod tests {
     use super::{super::run_store::example, *};
 
     #[test]
-    fn what_was_reached_is_owed() {
+    fn results_become_bounds() {
         let before = [example(0, 9e9), example(50, 8e9)];
         let bounds = Bounds::of(&before, 0.05);
         let text = serde_json::to_string(&bounds).unwrap();

@@ -32,7 +32,7 @@ pub struct Grid {
     pub rate: Rate,
     /// The paths.
     pub cells: Vec<Cell>,
-    /// How long each run takes unless said otherwise, s.
+    /// Default duration of each run, s.
     pub seconds: u64,
 }
 
@@ -93,7 +93,7 @@ pub fn grids() -> Vec<Grid> {
         ),
         grid(
             "agreement",
-            "where simulator and emulator are held against each other",
+            "where simulator and emulator are compared",
             full,
             AGREEMENT.to_vec(),
             30,
@@ -107,7 +107,7 @@ pub fn grid(name: &str) -> Result<Grid, String> {
     if let Some(grid) = all.iter().find(|g| g.name == name) {
         return Ok(grid.clone());
     }
-    // What else `farhaul lab run` can be asked.
+    // Other names accepted by `farhaul lab run`.
     let names = all
         .iter()
         .map(|g| g.name)

@@ -26,7 +26,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The word used in names and output.
+    /// The name used in names and output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sim => "sim",
@@ -54,7 +54,7 @@ impl fmt::Display for System {
     }
 }
 
-/// One run as it is kept. Equal questions are those of [`Trial::asks`].
+/// One run as stored. Equal questions are those of [`Trial::asks`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// The world.
@@ -162,7 +162,7 @@ impl<T: Kept> RunStore<T> {
         Ok(trials)
     }
 
-    /// Makes the folder, with a word on the machine.
+    /// Creates the folder, with a description of the machine.
     pub fn prepare(&self, host: &Host) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         fs::write(self.folder.join("machine.txt"), format!("{host}\n"))?;
@@ -195,7 +195,7 @@ impl<T: Kept> RunStore<T> {
         file.write_all(&line)
     }
 
-    /// The last run of every question, in the order in which they were first asked.
+    /// The last run of every question, in the order of their first runs.
     pub fn latest(&self) -> io::Result<Vec<T>> {
         let mut latest: Vec<T> = Vec::new();
         for trial in self.trials()? {

@@ -53,7 +53,7 @@ static GREEDILY: [Parameter; 4] = [
 /// The fastest that greedy sends, which always has something to send.
 const FASTEST: Rate = Rate::gbit(1_000);
 /// Seconds in which the packets between two reports have to leave.
-const PATIENCE: u64 = 10;
+const REPORT_WINDOW_SECS: u64 = 10;
 
 /// The entries. One lane: its control connections belong to one socket.
 pub(super) fn entries() -> [Entry; 2] {
@@ -90,7 +90,8 @@ fn make(
         return refused("a chunk has at least one byte: set chunk=100MB or so");
     }
     if let Mode::Greedy { every } = mode
-        && config.highest_rate().bps() * PATIENCE < u64::from(every) * u64::from(config.mtu) * 8
+        && config.highest_rate().bps() * REPORT_WINDOW_SECS
+            < u64::from(every) * u64::from(config.mtu) * 8
     {
         return refused(
             "too slow for the reports: the packets between two of them take more than 10 s; \

@@ -9,7 +9,7 @@ use super::{Choice, ChoiceError, End, Entry, mtu};
 const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "capacity",
-        about: "what the receiving host takes in, counted in packets with their headers",
+        about: "what the receiving host can receive, counted in packets with their headers",
         kind: Kind::Rate,
         default: "1Gbit",
     },

@@ -29,7 +29,7 @@ const fn parameters(
         },
         Parameter {
             name: "unit-us",
-            about: "the receiving host takes so long for each unit, as those of 2014; 0: it takes none",
+            about: "processing time of the receiving host for each unit, as measured in 2014; 0: none",
             kind: Kind::Number(0.0, 10_000.0),
             default: unit_us,
         },

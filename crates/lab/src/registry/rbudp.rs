@@ -42,7 +42,7 @@ const fn parameters(
         },
         Parameter {
             name: "window",
-            about: "blocks on their way at once; the original has one",
+            about: "blocks in flight at once; the original has one",
             kind: Kind::Whole(1, 32),
             default: window,
         },

@@ -23,7 +23,7 @@ const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "blocked-us",
-        about: "nothing leaves for so long for each missing packet told of, as on hosts of 2014; 0: it costs nothing",
+        about: "pause of the sender for each missing packet reported, as on hosts of 2014; 0: none",
         kind: Kind::Whole(0, 9_000),
         default: "48",
     },

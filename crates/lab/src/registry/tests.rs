@@ -32,14 +32,17 @@ fn refusal(entry: &Entry, choice: &Choice) -> String {
 }
 
 #[test]
-fn who_cannot_tell_peers_apart_takes_no_keys() {
+fn protocols_without_authentication_take_no_keys() {
     let keys = Choice {
         peers: vec!["fh-pub1whatever".into()],
         ..Choice::default()
     };
     for entry in protocols().iter().filter(|e| !e.descriptor.sealed) {
         let text = refusal(entry, &keys);
-        assert!(text.contains("authenticates nobody"), "{text}");
+        assert!(
+            text.contains("neither encrypted nor authenticated"),
+            "{text}"
+        );
     }
     let stream = udt::stream("udt4", &keys, true).err().unwrap();
     assert!(stream.to_string().contains("use haul"), "{stream}");
@@ -47,7 +50,7 @@ fn who_cannot_tell_peers_apart_takes_no_keys() {
 
 /// One of another program's, which looks at nothing that was chosen.
 #[test]
-fn what_comes_from_elsewhere_takes_no_keys_either() {
+fn external_protocols_take_no_keys_either() {
     static ELSEWHERE: Descriptor = Descriptor {
         name: "elsewhere",
         summary: "from elsewhere",
@@ -79,7 +82,7 @@ fn what_comes_from_elsewhere_takes_no_keys_either() {
 }
 
 #[test]
-fn who_takes_no_law_refuses_each() {
+fn protocols_without_a_law_refuse_each() {
     let law = Choice {
         law: Some("cubic".into()),
         ..Choice::default()

@@ -14,7 +14,7 @@ use super::{Choice, ChoiceError, End, Entry, mtu, refused};
 const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "rate",
-        about: "bits of blocks per second that the receiver asks for, at most 4.29Gbit",
+        about: "bits of blocks per second that the receiver requests, at most 4.29Gbit",
         kind: Kind::Rate,
         default: "650Mbit",
     },
@@ -51,7 +51,7 @@ const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "losswindow",
-        about: "ms; 0: nothing is asked for again",
+        about: "ms; 0: nothing is requested again",
         kind: Kind::Whole(0, 60_000),
         default: "1000",
     },
@@ -74,11 +74,11 @@ fn make(
     let lossless = values.flag("lossless");
     if !lossless && !choice.simulated {
         return refused(
-            "ttp:lossless=off gives data up, which nothing but the simulator bears: leave it on",
+            "ttp:lossless=off abandons data, which is allowed in the simulator only: leave it on",
         );
     }
     let Ok(rate) = u32::try_from(values.rate("rate").bps()) else {
-        return refused("ttp says its rate in 32 bits: at most 4.29Gbit");
+        return refused("ttp sends its rate in 32 bits: at most 4.29Gbit");
     };
     let mut config = Config {
         max_rate: choice.max_rate,

@@ -21,9 +21,9 @@ const PARAMETERS: &[Parameter] = &[
     },
 ];
 
-/// The law of `udt4`: UDT's own, but with a window as large as is asked of libudt for such paths.
+/// The law of `udt4`: UDT's own, but with a window as large as libudt is configured with for such paths.
 const LAW: &str = "daimd:window=131072";
-/// The law of `udt4-tuned`: the same, that knows nothing before it was told, and decreases once for
+/// The law of `udt4-tuned`: the same, without initial estimates, and with one decrease for
 /// what is lost in a round trip.
 const TUNED_LAW: &str = "daimd:window=131072,first=none,cuts=1";
 
@@ -78,7 +78,7 @@ fn tuned(
     make(Behaviour::Fixed, Framing::Records, choice, values, end)
 }
 
-/// A client or listener that speaks raw bytes in order, for programs that use libudt's stream sockets.
+/// A client or listener of a raw ordered byte stream, for programs that use libudt's stream sockets.
 pub fn stream(
     spec: &str,
     choice: &Choice,

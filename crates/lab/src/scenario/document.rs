@@ -1,4 +1,4 @@
-//! What does a scenario file say? One case of it, read and checked value by value; names are resolved
+//! What does a scenario file contain? One case of it, read and checked value by value; names are resolved
 //! in [`super::plan`].
 
 use std::{ops::Range, time::Duration};
@@ -121,7 +121,7 @@ pub(super) struct Link {
 #[derive(Clone, Debug)]
 pub(super) struct Host {
     pub(super) name: Placed<String>,
-    /// What leaves it goes through this.
+    /// Packets sent by it pass through this.
     pub(super) nic: Direction,
 }
 
@@ -310,7 +310,7 @@ fn queue(text: &str) -> Result<Queue, String> {
     Ok(queue)
 }
 
-/// What `fields` say of a direction that is `base` where they say nothing.
+/// A direction with the values of `fields`, and of `base` where they have none.
 fn direction(fields: &Fields<'_>, base: Direction) -> Result<Direction, Problem> {
     let mut direction = Direction {
         at: fields.span.clone(),
@@ -381,7 +381,7 @@ fn link(fields: &Fields<'_>, mtu: u32) -> Result<Link, Problem> {
     let mut base = clean(fields, mtu);
     if let Some(rtt) = fields.duration("rtt")? {
         if fields.has("delay") {
-            return Err(fields.problem("rtt", "rtt and delay say the same: give one of them"));
+            return Err(fields.problem("rtt", "rtt and delay are alternatives: give one of them"));
         }
         base.config.delay = rtt / 2;
     }
@@ -427,7 +427,7 @@ fn times(fields: &Fields<'_>) -> Result<(Duration, Option<Duration>), Problem> {
         fields.parse("duration", positive)?,
     ) {
         (Some(_), Some(_)) => {
-            let text = "stop and duration say the same: give one of them";
+            let text = "stop and duration are alternatives: give one of them";
             return Err(fields.problem("duration", text));
         }
         (None, Some(lasts)) => Some(start + lasts),

@@ -1,5 +1,5 @@
-//! Did it come out as expected? An `[[expect]]` bounds a figure, a ratio of two, or its spread over a
-//! variable; it quotes the published figure and its source. What deviates is said to.
+//! Is the result as expected? An `[[expect]]` bounds a figure, a ratio of two, or its spread over a
+//! variable; it quotes the published figure and its source. Deviations are reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,10 +34,10 @@ enum Of {
 pub struct Expectation {
     term: Term,
     over: Option<Term>,
-    /// The variable over which the greatest by the smallest is meant.
+    /// The variable over which the largest by the smallest is taken.
     spread: Option<String>,
     of: Of,
-    /// At least this share of the seeds must be within the bounds; of all seeds' figure if not said.
+    /// At least this share of the seeds must be within the bounds; of all seeds' figure by default.
     share: Option<f64>,
     min: Option<f64>,
     max: Option<f64>,
@@ -77,7 +77,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether it was run, does not hold, and nobody knew.
+    /// Whether it was run, is not met, and is not a known deviation.
     pub fn fails(&self) -> bool {
         self.holds == Some(false) && self.known.is_none()
     }
@@ -123,7 +123,7 @@ fn expectation(fields: &Fields<'_>, plans: &[Plan]) -> Result<Expectation, Probl
     let (min, max) = (bound("min")?, bound("max")?);
     let paper = bound("paper")?;
     if min.is_none() && max.is_none() && paper.is_none() {
-        let text = "an expectation needs min or max, or both, or what the paper says";
+        let text = "an expectation needs min or max, or both, or a paper's figure";
         return Err(fields.problem("metric", text));
     }
     if let (Some(low), Some(high)) = (min, max)
@@ -157,7 +157,7 @@ fn expectation(fields: &Fields<'_>, plans: &[Plan]) -> Result<Expectation, Probl
     })
 }
 
-/// A term; the second of a ratio is as the first where it says nothing.
+/// A term; the second of a ratio has the keys of the first by default.
 fn term(fields: &Fields<'_>, plans: &[Plan], base: Option<&Term>) -> Result<Term, Problem> {
     let metric = fields.parse("metric", |text| {
         let names = Metric::ALL.into_iter();
@@ -215,7 +215,7 @@ fn term(fields: &Fields<'_>, plans: &[Plan], base: Option<&Term>) -> Result<Term
     })
 }
 
-/// The key that says whose a metric is, and the names it may have.
+/// The key that selects the object of a metric, and its valid names.
 fn names(metric: Metric, plans: &[Plan]) -> (&'static str, BTreeSet<String>) {
     let each = plans.iter();
     match metric.whose() {

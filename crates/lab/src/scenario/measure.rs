@@ -1,4 +1,4 @@
-//! Which figure of a run is meant? A [`Term`] names a metric, whose it is and over which time.
+//! Which figure of a run is selected? A [`Term`] names a metric, whose it is and over which time.
 
 use std::fmt;
 
@@ -143,7 +143,7 @@ pub(super) struct Term {
     pub(super) name: Option<String>,
     /// Seconds of virtual time.
     pub(super) during: Option<(f64, f64)>,
-    /// The cases meant.
+    /// The selected cases.
     pub(super) when: Case,
 }
 

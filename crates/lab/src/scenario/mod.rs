@@ -1,4 +1,4 @@
-//! What does a scenario file mean, and what came out of it? A TOML file describes links, hosts, flows
+//! How is a scenario file run, and what are its results? A TOML file describes links, hosts, flows
 //! and cross traffic, what to vary, and what to expect of the result; `docs/scenarios.md` is its
 //! reference. [`File::read`] checks all of it, [`File::run`] runs every case with every seed.
 
@@ -37,9 +37,9 @@ pub struct File {
     pub name: String,
     /// One line about it.
     pub about: String,
-    /// Where its figures come from.
+    /// The source of its figures.
     pub source: String,
-    /// The first and the last seed to run with if nobody says otherwise.
+    /// The first and the last seed by default.
     pub seeds: (u64, u64),
     /// Every case.
     pub plans: Vec<Plan>,

@@ -33,7 +33,7 @@ pub struct Outcome {
     pub links: Vec<Option<LinkOutcome>>,
     /// Share of the packets lost, of every cross traffic that sent.
     pub cross_loss: Vec<Option<f64>>,
-    /// What is expected, by the words of its terms; nothing where the run has no such figure.
+    /// Expected figures, by the text of their terms; none where the run has no such figure.
     pub figures: BTreeMap<String, Option<f64>>,
 }
 

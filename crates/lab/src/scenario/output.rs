@@ -1,5 +1,5 @@
 //! Where do series and traces go? `DIR/[CASE/]seed-N/`: `report.json`, a CSV per flow and cross
-//! traffic, and where asked for a pcapng per link and a qlog per flow.
+//! traffic, and on request a pcapng per link and a qlog per flow.
 
 use std::{
     fs::{self, File},
@@ -38,23 +38,23 @@ impl Output {
     }
 
     /// The onlookers of one run.
-    pub(super) fn onlookers(&self, dir: &Path, plan: &Plan) -> io::Result<Onlookers> {
-        let mut onlookers = Onlookers {
+    pub(super) fn observers(&self, dir: &Path, plan: &Plan) -> io::Result<Observers> {
+        let mut observers = Observers {
             traces: Vec::new(),
             events: Vec::new(),
         };
         for (number, name) in plan.links.iter().enumerate() {
             if self.traces.contains(name) {
                 let file = create(&dir.join(format!("{}.pcapng", plain(name))))?;
-                onlookers.traces.push(Pcapng::new(file, number, name)?);
+                observers.traces.push(Pcapng::new(file, number, name)?);
             }
         }
         for (flow, driver) in plan.drivers.iter().enumerate().filter(|_| self.events) {
             let file = create(&dir.join(format!("{}.sqlog", plain(&driver.name))))?;
             let log = Qlog::new(file, flow, Side::Client, &driver.name)?;
-            onlookers.events.push(log);
+            observers.events.push(log);
         }
-        Ok(onlookers)
+        Ok(observers)
     }
 }
 
@@ -70,13 +70,13 @@ fn create(path: &Path) -> io::Result<BufWriter<File>> {
     File::create(path).map(BufWriter::new)
 }
 
-/// Those who look on in one run.
-pub(super) struct Onlookers {
+/// The observers of one run.
+pub(super) struct Observers {
     traces: Vec<Pcapng<BufWriter<File>>>,
     events: Vec<Qlog<BufWriter<File>>>,
 }
 
-impl Onlookers {
+impl Observers {
     /// Ends every file; the first error there was.
     pub(super) fn finish(self) -> io::Result<()> {
         for trace in self.traces {
@@ -89,7 +89,7 @@ impl Onlookers {
     }
 }
 
-impl Observer for Onlookers {
+impl Observer for Observers {
     fn on_packet(&mut self, packet: &Packet<'_>) {
         for trace in &mut self.traces {
             trace.on_packet(packet);
@@ -141,7 +141,7 @@ fn table(path: &Path, rows: &[impl Serialize]) -> io::Result<()> {
     file.flush()
 }
 
-/// Numbers and the words of phases need no quotes.
+/// Numbers and names of phases need no quotes.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

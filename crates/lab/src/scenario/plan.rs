@@ -24,7 +24,7 @@ use crate::registry::{self, Choice, ChoiceError, Host};
 pub struct Driver {
     /// Its name.
     pub name: String,
-    /// The name under which it was written, which several flows share if `count` says so.
+    /// The name under which it was written, which several flows share with `count`.
     pub group: String,
     /// The protocol with its parameters.
     pub protocol: String,

@@ -89,7 +89,7 @@ pub enum RunError {
     },
 }
 
-/// One run and what it came to.
+/// One run and its results.
 #[derive(Debug)]
 pub(super) struct Trial {
     pub(super) plan: usize,
@@ -136,7 +136,7 @@ fn unkept(run_store: &RunStore<Outcome>, error: io::Error) -> RunError {
 }
 
 impl File {
-    /// Runs every case with every seed; `done` hears of each that ends.
+    /// Runs every case with every seed; `done` is called for each that ends.
     ///
     /// # Panics
     /// If a run panicked.
@@ -234,10 +234,10 @@ fn written(plan: &Plan, seed: u64, output: &Output) -> Result<SimReport, RunErro
         error,
     };
     let dir = output.folder(&plan.case, seed).map_err(failed)?;
-    let mut onlookers = output.onlookers(&dir, plan).map_err(failed)?;
+    let mut observers = output.observers(&dir, plan).map_err(failed)?;
     let watched = output.events || !output.traces.is_empty();
-    let report = simulate(plan, seed, watched.then_some(&mut onlookers))?;
-    onlookers.finish().map_err(failed)?;
+    let report = simulate(plan, seed, watched.then_some(&mut observers))?;
+    observers.finish().map_err(failed)?;
     output::write(&dir, plan, &report).map_err(failed)?;
     Ok(report)
 }
@@ -245,7 +245,7 @@ fn written(plan: &Plan, seed: u64, output: &Output) -> Result<SimReport, RunErro
 fn simulate(
     plan: &Plan,
     seed: u64,
-    onlookers: Option<&mut output::Onlookers>,
+    observers: Option<&mut output::Observers>,
 ) -> Result<SimReport, RunError> {
     let scenario = plan.scenario(seed);
     let mut hosts = Hosts::new();
@@ -258,8 +258,8 @@ fn simulate(
         let [client, server] = ends[flow].take().expect("each flow is made once");
         (client, server)
     };
-    let result = match onlookers {
-        Some(onlookers) => run_observed(&scenario, &mut make, onlookers),
+    let result = match observers {
+        Some(observers) => run_observed(&scenario, &mut make, observers),
         None => run(&scenario, &mut make),
     };
     result.map_err(|error| RunError::Sim {

@@ -166,7 +166,7 @@ impl<'a> Fields<'a> {
         self.get(key).map(|v| self.scalar(key, v)).transpose()
     }
 
-    /// The text of `key`, which must be there; `example` says how.
+    /// The text of `key`, which is required; `example` is shown in the error.
     pub(super) fn needed(&self, key: &str, example: &str) -> Result<Placed<String>, Problem> {
         self.text(key)?.ok_or_else(|| {
             let text = format!("{} needs {key}, as in {key} = {example}", self.what);

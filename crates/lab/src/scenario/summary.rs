@@ -1,4 +1,4 @@
-//! What came out of all seeds? Per case: each flow's goodput, fairness, links and cross traffic.
+//! What are the results of all seeds? Per case: each flow's goodput, fairness, links and cross traffic.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ pub(super) fn jain(shares: &[f64]) -> f64 {
     }
 }
 
-/// What a file's runs came to.
+/// Results of a file's runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The scenario.
@@ -69,7 +69,7 @@ pub struct Summary {
     pub verdicts: Vec<Verdict>,
 }
 
-/// What the seeds of one case came to.
+/// Results of the seeds of one case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CaseSummary {
     /// The values of what varies.

@@ -53,7 +53,7 @@ fn a_file_becomes_a_scenario() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_where_it_stands() {
+fn invalid_values_are_refused_with_their_position() {
     let with = |from: &str, to: &str| refused(&TWO.replacen(from, to, 1));
     let cases = [
         (
@@ -388,7 +388,7 @@ fn series_traces_and_events_are_written() {
 }
 
 #[test]
-fn what_was_kept_is_not_made_again_and_comes_to_the_same() {
+fn stored_runs_are_not_repeated_and_give_the_same_results() {
     let dir = tempfile::tempdir().unwrap();
     let keeping = Runs {
         keep: Some(dir.path().into()),

@@ -28,7 +28,7 @@ pub const NAME: &str = "utcp";
 /// One line.
 pub const ABOUT: &str =
     "TCP over our datagrams beside the kernel's: processor time and rate over time";
-/// How long each run sends unless said otherwise, s.
+/// Default duration of sending of each run, s.
 pub const SECONDS: u64 = 10;
 /// The law of both.
 const LAW: &str = "cubic";
@@ -110,7 +110,7 @@ pub struct End {
 /// One run as it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// What was asked.
+    /// The question.
     #[serde(flatten)]
     pub question: Question,
     /// Program version.
@@ -132,7 +132,8 @@ pub struct Run {
     #[serde(default)]
     pub emulator_mhz_per_mbps: Option<f64>,
     /// What the whole machine did meanwhile, MHz per Mbit/s: both ends, the emulator, and what the kernel
-    /// does in nobody's name, as in its threads that take packets from a device. Of an otherwise idle machine.
+    /// does without charging a process, as in its threads that receive packets from a device. Of an otherwise
+    /// idle machine.
     #[serde(default)]
     pub machine_mhz_per_mbps: Option<f64>,
     /// What our law cost.
@@ -147,7 +148,7 @@ impl Kept for Run {
     }
 }
 
-/// Asks one question with `program`, the farhaul binary. A failure is a result too.
+/// Runs one test with `program`, the farhaul binary. A failure is a result too.
 pub fn run(question: Question, program: &Path) -> Run {
     let mhz = host::processor_mhz();
     let answered = mhz
@@ -176,7 +177,7 @@ pub fn run(question: Question, program: &Path) -> Run {
     }
 }
 
-/// What was told of one question.
+/// The result of one test.
 struct Answer {
     report: Report,
     /// How the emulator fared, if anything crossed it.
@@ -291,7 +292,7 @@ pub fn check(runs: &[Run]) -> Verdict {
         let ratio = both(ours) / both(kernel);
         if ratio.is_nan() || ratio > OWED {
             verdict.deviations.push(format!(
-                "{place}: {ratio:.2} times the kernel's processor time, at most {OWED} owed"
+                "{place}: {ratio:.2} times the kernel's processor time, at most {OWED} allowed"
             ));
         }
     }
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn long_packets_are_owed_and_short_ones_told() {
+    fn long_packets_have_a_bound_and_short_ones_are_reported() {
         let runs = |ours| {
             [
                 run(System::Kernel, 9_000, 0.1),

@@ -228,7 +228,7 @@ fn a_shallow_queue_is_enough() {
 }
 
 #[test]
-fn queue_management_is_heard() {
+fn queue_management_is_parsed() {
     let link = PathConfig {
         aqm: Some(Aqm::Codel {
             target: ms(5),
@@ -250,7 +250,7 @@ fn queue_management_is_heard() {
 }
 
 #[test]
-fn traffic_that_comes_and_goes_is_made_room_for() {
+fn intermittent_traffic_gets_its_share() {
     let mut scenario = over(path(GBIT, 50, 9_000), secs(40));
     scenario.flows.push(FlowConfig {
         start: secs(10),

@@ -62,7 +62,7 @@ fn four_into_one_lose_next_to_nothing_where_rbudp_loses_more_than_half() {
 
 /// One of four leaves at 10 s, another at 15 s: four round trips later the others have what it had.
 #[test]
-fn who_leaves_is_replaced_within_four_round_trips() {
+fn a_share_that_is_left_is_used_within_four_round_trips() {
     for rtt in [20, 100] {
         let mut flows = starting(&[0, 100, 200, 300]);
         flows[0].stop = Some(secs(10));
@@ -88,7 +88,7 @@ fn who_leaves_is_replaced_within_four_round_trips() {
 
 /// Round trips of different length make no difference to the shares.
 #[test]
-fn who_is_far_away_has_as_much_as_who_is_near() {
+fn long_and_short_paths_get_equal_shares() {
     let mut flows = starting(&[0, 0, 0]);
     flows[1].extra_delay = ms(40);
     flows[2].extra_delay = ms(90);

@@ -80,10 +80,10 @@ fn a_little_loss_makes_it_faster_and_more_makes_it_stop() {
 
 /// Printed: an application with `-N 25` carries 0.4 Gbit/s at 200 ms and 1 %. Derived: with a window of 10 MB.
 #[test]
-fn loss_that_is_said_to_be_none_of_congestion_leaves_the_window() {
+fn loss_declared_not_congestion_keeps_the_window() {
     // As long as the paper's runs: the first loss ends the doubling of the window.
-    let told = carried_for(180, "mtp:n=25,window=1220", 200, 0.01);
-    near(told.gbit, 0.4, 0.2);
+    let reported = carried_for(180, "mtp:n=25,window=1220", 200, 0.01);
+    near(reported.gbit, 0.4, 0.2);
     let not = carried("mtp:window=1220", 200, 0.01);
     assert!(not.gbit < 0.1, "{}", not.gbit);
 }

@@ -34,12 +34,12 @@ fn the_mean_rate_fills_the_memory_with_the_last_byte() {
     for tenths in [10, 12, 15, 20, 30, 40, 50] {
         let bytes = tenths * GB / 10;
         let flow = to_disk("pa-udp:rate=4Gbit,mtu=9000", GB, bytes);
-        let (had, told) = (flow.completed.unwrap(), flow.delivered.unwrap());
+        let (had, reported) = (flow.completed.unwrap(), flow.delivered.unwrap());
         let times = bytes as f64 / GB as f64;
         let wanted = (DISK.as_f64() / (1.0 - 1.0 / times)).min(4e9);
         let reached = flow.goodput_bits_per_second;
         // What is written after the last byte came was in memory; the rest is half an rtt.
-        let left = (told - had - 0.01) * DISK.as_f64() / 8.0 / GB as f64;
+        let left = (reported - had - 0.01) * DISK.as_f64() / 8.0 / GB as f64;
         let lost = flow.receiver.dropped_full as f64 / flow.receiver.datagrams_received as f64;
         eprintln!(
             "{times} GB: {:.0} of {:.0} Mbit/s, {:.1} % full at the end, {:.4} % had no room",

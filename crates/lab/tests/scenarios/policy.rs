@@ -48,7 +48,7 @@ fn low_has_an_idle_link() {
 }
 
 #[test]
-fn low_gives_way_and_comes_back() {
+fn low_yields_and_recovers() {
     for (rtt_ms, loss, other) in [
         (20, 0.0, Who::Haul),
         (100, 0.0, Who::Haul),

@@ -13,7 +13,7 @@ use std::{
 };
 
 /// So that ends are noticed.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Forwards datagrams of its clients from one port.
 pub(crate) struct Proxy {
@@ -27,7 +27,7 @@ impl Proxy {
         let socket = || {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback can be bound");
             socket
-                .set_read_timeout(Some(LOOK))
+                .set_read_timeout(Some(POLL_INTERVAL))
                 .expect("a socket takes it");
             Arc::new(socket)
         };

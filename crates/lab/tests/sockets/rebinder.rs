@@ -42,11 +42,11 @@ impl Rebinder {
 }
 
 /// So that ends are noticed.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 fn forward(client: &Arc<UdpSocket>, server: SocketAddr, every: u64, over: &AtomicBool) -> u64 {
     client
-        .set_read_timeout(Some(LOOK))
+        .set_read_timeout(Some(POLL_INTERVAL))
         .expect("a socket takes it");
     let generation = Arc::new(AtomicU64::new(0));
     let (mut port, mut count) = (None, 0);
@@ -75,7 +75,7 @@ fn back(
 ) -> UdpSocket {
     let port = UdpSocket::bind("127.0.0.1:0").expect("loopback can be bound");
     port.connect(server).expect("loopback is there");
-    port.set_read_timeout(Some(LOOK))
+    port.set_read_timeout(Some(POLL_INTERVAL))
         .expect("a socket takes it");
     let (inner, client) = (
         port.try_clone().expect("a descriptor is to be had"),

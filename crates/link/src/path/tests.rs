@@ -115,7 +115,7 @@ fn loss_on_the_wire_uses_capacity_and_loss_at_ingress_does_not() {
 }
 
 #[test]
-fn jitter_keeps_order_unless_told_otherwise() {
+fn jitter_keeps_order_by_default() {
     for reorder in [false, true] {
         let mut path = path(&PathConfig {
             delay: MS,
@@ -140,7 +140,7 @@ fn jitter_keeps_order_unless_told_otherwise() {
 }
 
 #[test]
-fn delay_steps_apply_to_what_leaves_after_them() {
+fn delay_steps_apply_to_packets_sent_after_them() {
     let mut path = path(&PathConfig {
         rate: Rate::UNLIMITED,
         delay: MS * 10,
@@ -155,7 +155,7 @@ fn delay_steps_apply_to_what_leaves_after_them() {
 }
 
 #[test]
-fn shares_of_copies_damage_and_reordering_are_as_asked() {
+fn shares_of_copies_damage_and_reordering_are_as_configured() {
     let mut path = path(&PathConfig {
         rate: Rate::UNLIMITED,
         duplicate: 0.01,

@@ -113,7 +113,7 @@ fn the_gain_in_rate_is_the_same_at_any_rtt() {
 }
 
 #[test]
-fn a_router_lowers_a_wish_and_never_raises_it() {
+fn a_router_lowers_a_request_and_never_raises_it() {
     let mut path = path(Some(Router::Xcp));
     let flow = Flow::of(100, 1_000_000);
     granted(&mut path, &[flow], 0, 300);

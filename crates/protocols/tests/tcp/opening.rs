@@ -71,7 +71,7 @@ fn a_close_is_told_with_its_code_and_words() {
 }
 
 #[test]
-fn nobody_there_is_noticed() {
+fn a_missing_peer_is_detected() {
     let mut pair = pair("", ms(10)).with_script(|_| Fate::Drop);
     pair.connect(None);
     let ended = |p: &mut farhaul_testkit::Pair| !p.client.events.is_empty();

@@ -63,7 +63,7 @@ fn file(packets: &[Packet<'_>]) -> Vec<u8> {
 }
 
 #[test]
-fn the_file_says_what_it_is() {
+fn the_file_has_its_description() {
     let blocks = blocks(&file(&[]));
     assert_eq!(blocks.len(), 2);
     let (kind, section) = &blocks[0];
@@ -100,7 +100,7 @@ fn a_packet_has_headers_that_add_up_and_the_head_of_its_payload() {
 }
 
 #[test]
-fn a_drop_says_why_and_other_links_are_left_out() {
+fn a_drop_has_a_reason_and_other_links_are_left_out() {
     let other = Packet {
         link: 2,
         ..packet(b"", None)
@@ -112,7 +112,7 @@ fn a_drop_says_why_and_other_links_are_left_out() {
 }
 
 #[test]
-fn a_disk_that_fills_up_is_told_in_the_end() {
+fn a_disk_that_fills_up_is_reported_at_the_end() {
     struct Full(usize);
     impl Write for Full {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -5,7 +5,7 @@ use farhaul_core::control::{Control, preamble};
 use super::World;
 use crate::{lane::Kind, queue::What, scenario::Error, trace::Mark};
 
-/// What a session is told when the peer has ended the control lane.
+/// Reason for a session when the peer has closed the control lane.
 const ENDED: &str = "the peer closed the control connection";
 
 impl World<'_> {
@@ -22,7 +22,7 @@ impl World<'_> {
         self.drain(to)
     }
 
-    /// The end `to` hears what its peer's lane holds for it.
+    /// The end `to` receives the bytes of its peer's lane.
     pub(super) fn read_lane(&mut self, to: u32) {
         let now = self.now;
         while let Some(lane) = &mut self.lanes[(to ^ 1) as usize] {
@@ -60,10 +60,10 @@ impl World<'_> {
         self.flush(to);
     }
 
-    /// Takes from the session of `e` what it has to say on its control lane.
+    /// Takes bytes for the control lane from the session of `e`.
     pub(super) fn pump(&mut self, e: u32) {
         let (now, at) = (self.now, e as usize);
-        // The peer's opening was heard: for a client the answer, for a server the question.
+        // The peer's opening was received: for a client the answer, for a server the request.
         let open = self.lanes[at ^ 1].as_ref().is_some_and(|lane| lane.open);
         let Some(lane) = self.lanes[at].as_mut().filter(|_| open) else {
             return;

@@ -1,6 +1,6 @@
 //! What is the cheapest session that still delivers? One fixed rate, a 25-byte header, a report of
 //! what is missing every 10 ms. For measuring the worlds that run it and for testing their tests;
-//! it shares a path with nobody.
+//! it must not share a path.
 //!
 //! Everything queued is laid out one after the other on a line of positions; packets, reports and
 //! repairs speak of spans of that line.

@@ -1,4 +1,4 @@
-//! What has arrived, and when is it told? Every 10 ms while data arrives: the prefix, the newest, and
+//! What has arrived, and when is it reported? Every 10 ms while data arrives: the prefix, the newest, and
 //! as many of the spans between them as a report holds.
 
 use std::time::Duration;

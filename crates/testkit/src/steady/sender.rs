@@ -30,7 +30,7 @@ pub(super) struct Sender {
     /// Acknowledged without gaps up to here.
     pub(super) acked: u64,
     repairs: VecDeque<Range<u64>>,
-    /// Spans asked for lately, and when.
+    /// Spans requested recently, and when.
     asked: VecDeque<(Range<u64>, Instant)>,
     next_at: Instant,
     /// The last sign of life from the receiver, or the last probe.
@@ -114,7 +114,7 @@ impl Sender {
         }
     }
 
-    /// Nothing heard for long: send the end again, so that the receiver sees what it lacks.
+    /// Nothing received for long: send the end again, so that the receiver sees what it lacks.
     pub(super) fn on_timer(&mut self, now: Instant) {
         if self.config.repair && !self.wants_to_send() && !self.is_idle() && now >= self.probe_at()
         {
@@ -138,11 +138,11 @@ impl Sender {
             self.pieces.pop_front();
         }
         // What was asked for a round trip and a report ago is lost again.
-        let patience = self.rtt + Duration::from_millis(15);
+        let timeout = self.rtt + Duration::from_millis(15);
         while self
             .asked
             .front()
-            .is_some_and(|(_, at)| *at + patience < now)
+            .is_some_and(|(_, at)| *at + timeout < now)
         {
             self.asked.pop_front();
         }

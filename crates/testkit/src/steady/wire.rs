@@ -1,4 +1,4 @@
-//! How do packets look behind the head?
+//! What is the format of packets after the header?
 //!
 //! - data: position u64, object u32, offset u64, payload
 //! - report: end of the prefix u64, end of the newest u64, then spans missing (position u64, length u64)
@@ -12,7 +12,7 @@ pub(super) const DATA_HEADER: usize = 20;
 /// The longest report.
 pub(super) const MAX_REPORT: usize = 1_200;
 
-/// What a data packet says before its payload.
+/// Header of a data packet before its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Data {
     pub(super) position: u64,

@@ -145,7 +145,7 @@ fn a_share_for_new_names_replaces_nothing() {
         let (error, failures) = put(tmp.path(), Access::Create, &both);
         assert_eq!(error.is_none(), i == 6, "{entry:?} {error:?}");
         assert!(
-            failures.iter().all(|f| f.contains("only takes new ones")),
+            failures.iter().all(|f| f.contains("accepts only new ones")),
             "{failures:?}"
         );
     }
@@ -163,7 +163,7 @@ fn a_share_for_new_names_replaces_nothing() {
 }
 
 #[test]
-fn shares_that_cannot_be_read_tell_nothing_of_what_is_there() {
+fn shares_that_cannot_be_read_disclose_nothing() {
     for access in CLOSED {
         let tmp = tempfile::tempdir().unwrap();
         for (dry, existing) in [(true, Existing::Replace), (false, Existing::KeepNewer)] {
@@ -358,7 +358,7 @@ fn an_upload_with_another_key_continues_where_all_keys_are_one_persons() {
 }
 
 #[test]
-fn who_sends_and_reads_no_answer_is_told_that_and_not_of_the_disk() {
+fn a_sender_that_reads_no_answers_gets_that_error_and_not_the_disks() {
     let tmp = tempfile::tempdir().unwrap();
     let shares = vec![Share::open("s", tmp.path(), Access::ReadWrite).unwrap()];
     let policy = Policy::new(shares, Allow::Any, false);

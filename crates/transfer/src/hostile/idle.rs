@@ -45,12 +45,12 @@ fn closed(victim: &Victim<Server>) -> (u32, &str) {
 }
 
 #[test]
-fn who_asks_nothing_leaves_after_ten_seconds() {
+fn a_session_without_a_request_ends_after_ten_seconds() {
     let tmp = tempfile::tempdir().unwrap();
     let hour = Duration::from_hours(1);
     let mut silent = server(tmp.path());
     assert_eq!(silent.wait(hour), Duration::from_secs(10));
-    let text = "no request came within 10 s of the handshake";
+    let text = "no request was received within 10 s of the handshake";
     assert_eq!(closed(&silent), (17, text));
     // The beginning of a request is none.
     let mut slow = server(tmp.path());
@@ -64,7 +64,7 @@ fn who_asks_nothing_leaves_after_ten_seconds() {
 }
 
 #[test]
-fn who_asked_and_moves_nothing_leaves_later() {
+fn a_session_without_progress_ends_later() {
     let tmp = tempfile::tempdir().unwrap();
     let mut victim = server(tmp.path());
     victim.asks("s");

@@ -51,7 +51,7 @@ fn untouched(home: &Path, what: &str) {
 }
 
 #[test]
-fn names_that_were_not_asked_for_end_the_transfer() {
+fn names_that_were_not_requested_end_the_transfer() {
     let lies: [&[(Entry, &[u8])]; 8] = [
         &[
             dir(".ssh", 0o777),
@@ -91,7 +91,7 @@ fn names_that_were_not_asked_for_end_the_transfer() {
 }
 
 #[test]
-fn what_was_asked_for_arrives() {
+fn what_was_requested_arrives() {
     let (_tmp, home) = home();
     let entries = [file("report.txt", 0o644, b"good")];
     for one_file in [false, true] {
@@ -118,7 +118,7 @@ fn what_was_asked_for_arrives() {
 }
 
 #[test]
-fn the_client_knows_what_can_be_a_single_file() {
+fn the_client_decides_what_can_be_a_single_file() {
     for typed in [&["docs/"][..], &[""], &["a", "b"]] {
         let (_tmp, home) = home();
         let to = home.join("new");

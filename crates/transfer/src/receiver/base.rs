@@ -207,12 +207,12 @@ impl Site {
 fn dest_error(rel: &[u8], e: &io::Error) -> TransferError {
     if confine::met_a_link(e) {
         let name = path::show(rel);
-        let text = format!("destination '{name}': a link is on the way, and is not followed");
+        let text = format!("destination '{name}': a component is a link, which is not followed");
         return TransferError::new(Code::DestError, text)
             .fix("name the folder that the link leads to");
     }
     let text = format!("destination '{}': {e}", path::show(rel));
-    TransferError::new(Code::of_write(e), text).fix("choose a destination that can be written")
+    TransferError::new(Code::of_write(e), text).fix("choose a writable destination")
 }
 
 fn not_a_dir(rel: &[u8]) -> TransferError {
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_changes_nothing_and_finds_the_nearest() {
+    fn a_lookup_changes_nothing_and_finds_the_nearest() {
         let tmp = tempfile::tempdir().unwrap();
         fs::create_dir(tmp.path().join("dir")).unwrap();
         fs::write(tmp.path().join("file"), "").unwrap();

@@ -22,7 +22,7 @@ const ZEROS: u64 = 256 << 20;
 /// The root of what is there, and whether blocks went into it as holes.
 pub(super) type Checked = (Hash, bool);
 
-/// The root of what is there, read from the disk if that is asked.
+/// The root of the existing file, read from the disk if that is requested.
 pub(super) fn check_there(
     target: &Target,
     size: u64,
@@ -68,7 +68,7 @@ fn check_sparse(
     stop: &Stop,
 ) -> io::Result<Checked> {
     let file = confine::open_to_read(&target.dir, &target.name)?;
-    // Where the file system does not tell, the blocks themselves do.
+    // Where the file system does not report it, the blocks are examined.
     let data = extents(&file, size, stop).unwrap_or_else(|_| std::iter::once(0..size).collect());
     let mut holes: RangeSet = std::iter::once(0..size).collect();
     for range in &data {

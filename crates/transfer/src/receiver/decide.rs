@@ -32,7 +32,7 @@ impl Receiver {
         let root = self.tree.root();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let free = confine::open_beneath(&root, b"", flags).and_then(|dir| Ok(dir.statvfs()?));
-        // Where it cannot be asked, writing will tell.
+        // Where it cannot be queried, writing will fail.
         self.free = free.map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
     }
 
@@ -73,7 +73,7 @@ impl Receiver {
             return Ok(());
         }
         if self.is_own_state(number) {
-            let why = "copies keep their own state under such names: give the file another one";
+            let why = "such names are reserved for the state of copies: rename the file";
             self.fail(number, Code::DestError, &why);
             return Ok(());
         }
@@ -125,11 +125,11 @@ impl Receiver {
         let lower = path::digest(lower.as_bytes());
         if folded.len() >= bounds::FOLDED && !folded.contains_key(&lower) {
             return Some(
-                "the destination does not tell upper from lower case, and one copy remembers no more names: copy in parts",
+                "the destination ignores case, and the limit of names of one copy is reached: copy in parts",
             );
         }
         (*folded.entry(lower).or_insert(own) != own).then_some(
-            "a name that differs only in case was listed before, and the destination does not tell them apart: copy one of them to another folder",
+            "a name that differs only in case was listed before, and the destination ignores case: copy one of them to another folder",
         )
     }
 
@@ -257,7 +257,7 @@ impl Receiver {
         {
             slot.item.state = State::Part(Box::new(Part::new(entry.size)));
         }
-        self.wish(range);
+        self.request(range);
         Ok(())
     }
 
@@ -267,7 +267,7 @@ impl Receiver {
         self.is_small(number) && self.table.get(number).is_some_and(suspect)
     }
 
-    /// It did not live to see its sync, and what is there looks as it left it.
+    /// It ended before its sync, and the file appears unchanged.
     fn is_unsure(&self, number: u64, there: &Stat) -> bool {
         let unsure = |s: &Slot<Incoming>| self.journal.is_unsure(&s.item.path);
         let as_left = |id: Identity| id.may_be(false, there);
@@ -278,11 +278,11 @@ impl Receiver {
             && self.table.get(number).is_some_and(unsure)
     }
 
-    /// What has the entry's name stays as it is, by the client's wish.
+    /// The existing file is kept, as requested by the client.
     fn stays(&mut self, number: u64, there: &Stat) -> bool {
         let dir = FileType::from_raw_mode(there.st_mode) == FileType::Directory;
-        let wish = |id: Identity| !dir && id.stays(self.rules.existing, there);
-        if !self.identity(number).is_some_and(wish) {
+        let request = |id: Identity| !dir && id.stays(self.rules.existing, there);
+        if !self.identity(number).is_some_and(request) {
             return false;
         }
         // Without a word: it is no warning, and need not be hashed there.
@@ -387,7 +387,7 @@ impl Receiver {
             return false;
         };
         let part = path::part_name(&target.name, self.tag);
-        // Whoever made the journal made the part. What else has its name is replaced like any part that
+        // The owner of the journal created the part. What else has its name is replaced like any part that
         // is not continued.
         let owner = self.journal.lock().owner();
         let is_ours = |stat: &Stat| {
@@ -408,7 +408,7 @@ impl Receiver {
             let block = block_range(*index, size);
             wanted.remove(start + block.start..start + block.end);
         }
-        // What is not claimed may hold anything, and the sender may say that it is a hole: then nothing is
+        // What is not claimed may contain anything, and the sender may report it as a hole: then nothing is
         // written there.
         let mut holes = wanted.iter().map(|r| r.start - start..r.end - start);
         if sparse && !holes.all(|r| confine::punch(&file, &r).unwrap_or(false)) {
@@ -433,13 +433,13 @@ impl Receiver {
             });
         }
         for range in wanted.iter() {
-            self.wish(range);
+            self.request(range);
         }
         true
     }
 
-    /// Wants `range`; told with the next message.
-    pub(super) fn wish(&mut self, range: Range<u64>) {
+    /// Requests `range`; sent with the next message.
+    pub(super) fn request(&mut self, range: Range<u64>) {
         self.missing.insert(range.clone());
         match self.wants.last_mut() {
             Some(last) if last.end == range.start => last.end = range.end,
@@ -447,7 +447,7 @@ impl Receiver {
         }
     }
 
-    /// Tells what is wanted; every entry listed so far is decided on.
+    /// Sends the requests; every entry listed so far is decided on.
     pub(super) fn send_wants(&mut self) {
         let set: RangeSet = self.wants.drain(..).collect();
         let ranges: Vec<_> = set.iter().collect();

@@ -1,6 +1,6 @@
-//! Is everything on the disk? Each file system that a transfer writes to has a descriptor, opened before
-//! the first byte is written there and synced at the end: the kernel tells a descriptor only of the
-//! errors that came after it was opened, and each error once.
+//! Is everything on the disk? Each file system that a transfer writes to has a descriptor, opened before the
+//! first byte is written there and synced at the end: the kernel reports to a descriptor only errors that
+//! occurred after it was opened, and each error once.
 //!
 //! - An error is kept: no later sync takes it back. What has failed to be written may stay in the page
 //!   cache as if it were on the disk, so nothing that was written before is trusted again
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_again_though_the_kernel_tells_it_once() {
+    fn an_error_is_reported_again_though_the_kernel_reports_it_once() {
         let tmp = tempfile::tempdir().unwrap();
         let disk = Disk(Some(Arc::new(Once(Mutex::new(false)))));
         let disks = Disks::new(&made(tmp.path()).on(&disk).unwrap()).unwrap();

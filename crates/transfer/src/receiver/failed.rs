@@ -1,7 +1,7 @@
-//! What becomes of a file that does not arrive? It is given up, told to the other side and counted, by
+//! What happens to a file that fails? It is abandoned, reported to the other side and counted, by
 //! whichever side it failed.
 //!
-//! - Every file that was listed and is not there at the end is a failure: nothing goes missing silently.
+//! - Every file that was listed and does not exist at the end is a failure: nothing is lost silently.
 
 use super::{Part, Receiver, Stage, State, release};
 use crate::{bounds, error::Code, ledger::short, message::Message, path, sender::NOT_LISTED};

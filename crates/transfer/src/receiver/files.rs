@@ -1,5 +1,5 @@
 //! When is a file done? When all of it is in place, hashed, and its root is the sender's; then it gets
-//! its name. When the roots differ, the blocks are compared and the bad ones asked for once more.
+//! its name. When the roots differ, the blocks are compared and the bad ones requested once more.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -19,8 +19,9 @@ use crate::{
 
 /// Parts kept open.
 const OPEN: usize = 128;
-const LOST: &str = "the disk gives back other content than was written to it, also after a repair; kept beside it as .bad";
-const WRONG: &str = "content differs from the source after a repair; kept beside it as .bad";
+const LOST: &str =
+    "the disk returns other content than was written, also after a repair; saved beside it as .bad";
+const WRONG: &str = "content differs from the source after a repair; saved beside it as .bad";
 
 impl Receiver {
     /// Acts on a file whose content or root has become known.
@@ -208,7 +209,7 @@ impl Receiver {
         }
     }
 
-    /// The part of a large file, made when its first byte comes.
+    /// The part of a large file, created when its first byte arrives.
     pub(super) fn part_file(&mut self, number: u64) -> io::Result<Arc<File>> {
         let slot = self.table.get(number).ok_or(io::ErrorKind::NotFound)?;
         let size = slot.range.end - slot.range.start;
@@ -333,7 +334,7 @@ impl Receiver {
         }
         for index in &bad {
             let block = block_range(*index, size);
-            self.wish(start + block.start..start + block.end);
+            self.request(start + block.start..start + block.end);
         }
         if !bad.is_empty() {
             self.send_wants();
@@ -357,7 +358,7 @@ impl Receiver {
         }
     }
 
-    /// Wanted bytes that the sender says are holes: the part has them already.
+    /// Requested bytes that the sender reports as holes: the part has them already.
     pub(super) fn hole(&mut self, range: &Range<u64>) {
         let mut pieces = Vec::new();
         self.missing.take(range.clone(), &mut pieces);
@@ -426,7 +427,7 @@ impl Receiver {
         }
     }
 
-    /// Compares the sender's blocks with ours; after the last, asks for the bad ones.
+    /// Compares the sender's blocks with ours; after the last, requests the bad ones.
     pub(super) fn compare(&mut self, number: u64, first: u64, values: &[Hash]) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -444,7 +445,7 @@ impl Receiver {
                 continue;
             }
             match part.bad.last_mut() {
-                // Of very many the good ones between them are asked for too.
+                // Of very many the good ones between them are requested too.
                 Some(last) if last.end == index || self.bad >= bounds::RANGES => {
                     last.end = index + 1;
                 }
@@ -488,7 +489,7 @@ impl Receiver {
         self.want_blocks(number, bad.iter().collect());
     }
 
-    /// Asks for blocks once more, and has those hashed as they are stored that counted as holes.
+    /// Requests blocks once more, and lets those that counted as holes be hashed as stored.
     fn want_blocks(&mut self, number: u64, bad: Vec<Range<u64>>) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -580,7 +581,7 @@ impl Receiver {
         let plain = slot.item.root.filter(|r| !r.sparse).map(|r| r.hash);
         let journal = match &mut slot.item.state {
             State::Part(part) => {
-                // What was not written may look as if it were: it goes.
+                // What was not written may look as if it were: it is removed.
                 part.made = !matches!(ending, Ending::InPlace | Ending::Mismatch);
                 part.journal
             }

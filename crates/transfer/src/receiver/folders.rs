@@ -28,7 +28,7 @@ impl Folders {
     /// Another was made.
     pub(super) fn note_made(&mut self, path: &[u8]) {
         if self.fresh_bytes > FOLDERS {
-            // Forgotten, they are looked into like others.
+            // If removed from the cache, they are checked like others.
             self.fresh.clear();
             self.fresh_bytes = 0;
         }

@@ -84,7 +84,7 @@ impl Folder {
     }
 }
 
-/// Where a file goes.
+/// Destination of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) dir: Dir,
@@ -166,7 +166,7 @@ pub(crate) enum WriteJob {
         disks: Option<Arc<Disks>>,
         /// It is synced with all others, and not by itself.
         small: bool,
-        /// What its disk must give back, if it is asked.
+        /// What its disk must return, if that is verified.
         reread: Option<(Reread, Box<BlockTree>)>,
         bad: bool,
     },
@@ -360,7 +360,7 @@ fn write_small(
     endings
 }
 
-/// Whether the disk gives back something else than the file, if it is asked.
+/// Whether the disk returns something else than the file, if that is verified.
 fn lost(
     file: &Small,
     part: &[u8],
@@ -433,11 +433,11 @@ fn set_aside(file: &File, target: &Target, part: &[u8]) -> io::Result<()> {
             other => return other,
         }
     }
-    let text = "content differs from the source after a repair, and all names to keep it under are taken: remove those that end in .bad and a number";
+    let text = "content differs from the source after a repair, and all names to save it under exist: remove those that end in .bad and a number";
     Err(io::Error::other(text))
 }
 
-/// Removes a part for which `e` is the end; the error says so if it cannot be removed.
+/// Removes a part for which `e` is the end; the error includes that it could not be removed.
 fn without_part(file: &File, target: &Target, part: &[u8], e: io::Error) -> io::Error {
     match confine::remove_part(file, &target.dir, part) {
         Ok(()) => e,
@@ -485,7 +485,7 @@ fn ready(
     synced.map_err(Ending::NotOnDisk)
 }
 
-/// Fails with what the disk does not give back, if it is asked.
+/// Fails if the disk returns something else, if that is verified.
 fn lost_blocks(
     target: &Target,
     part: &[u8],
@@ -535,7 +535,7 @@ fn hash_rest(
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Directories get their own permissions and times; says where that failed.
+/// Directories get their own permissions and times; returns where that failed.
 fn finish_dirs(root: &Dir, dirs: &[Folder], stop: &Stop) -> Vec<(Code, String)> {
     let mut problems = Vec::new();
     let mut narrower = 0u64;
@@ -552,7 +552,7 @@ fn finish_dirs(root: &Dir, dirs: &[Folder], stop: &Stop) -> Vec<(Code, String)> 
                 if narrower == 1 {
                     let (theirs, ours) = (dir.meta.permissions().bits(), mode.bits());
                     let why = format!(
-                        "{name}: keeps its permissions {ours:04o}, the source's are {theirs:04o}: a copy does not widen those of a folder that was there"
+                        "{name}: keeps its permissions {ours:04o}, the source's are {theirs:04o}: a copy does not widen those of an existing folder"
                     );
                     problems.push((Code::Ok, why));
                 }

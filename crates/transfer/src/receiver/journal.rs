@@ -1,16 +1,16 @@
-//! What of this transfer is already on disk? An append-only file beside the data says which blocks of
+//! What of this transfer is already on disk? An append-only file beside the data records which blocks of
 //! which unfinished files were complete and what their content was; the next run of the same command
-//! checks that by hashing and asks only for the rest.
+//! checks that by hashing and requests only the rest.
 //!
 //! - A record is `u32 length, body, first 8 bytes of BLAKE3(body)`; reading stops at the first record
 //!   that does not check, and the file is cut there.
 //! - The journal is locked while its transfer lives; its first record of a run names the holder.
-//! - A claim is never believed without hashing, so nothing here needs to be synced.
+//! - A claim is never trusted without hashing, so nothing here needs to be synced.
 //! - What is claimed beyond some bounds is not kept: it is sent again.
-//! - Hashing reads through the page cache, which may say what the disk does not have once a sync has
-//!   failed. So the journal says when that was: no claim from before holds, and the small files that were
-//!   named since the last sync are sent again whatever they look like. If it says neither that the sync
-//!   failed nor that it succeeded, they are read past the cache.
+//! - Hashing reads through the page cache, which may contain what the disk does not have once a sync has
+//!   failed. So the journal records that: no claim from before is valid, and the small files that were named
+//!   since the last sync are sent again whatever they look like. If it says neither that the sync failed nor
+//!   that it succeeded, they are read past the cache.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -53,7 +53,7 @@ const VOID: Identity = Identity {
 /// Names per record, 8 bytes each.
 const NAMES: usize = 256;
 
-/// What an earlier run says it has of one file.
+/// The claims of an earlier run on one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) identity: Identity,
@@ -232,7 +232,7 @@ impl Journal {
         self.settled.extend(again);
     }
 
-    /// A run that does not sync is over: nobody asks any more whether what it, and those before, named
+    /// A run without sync is over: it is no longer checked whether what it, and those before, named
     /// is on the disk.
     pub(crate) fn settle(&mut self) {
         let settled = std::mem::take(&mut self.settled);
@@ -241,13 +241,13 @@ impl Journal {
         self.unsynced = false;
     }
 
-    /// Whether what has this name may be in the page cache only, whatever it looks like.
+    /// Whether the file of this name may be in the page cache only, whatever its content.
     pub(crate) fn is_suspect(&self, path: &[u8]) -> bool {
         self.suspects.has(path)
     }
 
-    /// Whether a run named this and ended before it was synced. If the disk did not take it, whoever else
-    /// synced that disk may have been told, and nobody is any more.
+    /// Whether a run named this and ended before it was synced. If the disk failed, another process that
+    /// synced that disk may have consumed the error.
     pub(crate) fn is_unsure(&self, path: &[u8]) -> bool {
         self.unsure.has(path)
     }
@@ -265,7 +265,7 @@ impl Journal {
         self.flush()
     }
 
-    /// Everything was synced that this run named. What an earlier one named and this one did not look at is
+    /// Everything was synced that this run named. What an earlier one named and this one did not check is
     /// forgotten only if nothing failed: it is no longer among the sources.
     pub(crate) fn synced(&mut self, complete: bool) -> io::Result<()> {
         if complete && self.suspects.all {
@@ -274,7 +274,7 @@ impl Journal {
         let left = std::mem::take(&mut self.unsure);
         self.unsynced = !complete && !left.is_empty();
         if self.unsynced && left.all {
-            // They cannot be told one by one.
+            // They cannot be distinguished one by one.
             return self.flush();
         }
         put_record(&mut self.buffer, SYNCED, |_| true);
@@ -309,12 +309,12 @@ impl Journal {
         files || self.unsynced || !self.suspects.is_empty()
     }
 
-    /// Claims nobody asked for: parts of files that are no longer among the sources.
+    /// Unused claims: parts of files that are no longer among the sources.
     pub(crate) fn unclaimed(&self) -> impl Iterator<Item = &[u8]> {
         self.claims.keys().map(Vec::as_slice)
     }
 
-    /// Drops the claims nobody asked for, but those whose parts are `left`.
+    /// Drops unused claims, except those whose parts are `left`.
     pub(crate) fn drop_unclaimed(&mut self, left: &[Vec<u8>]) {
         self.claims.retain(|name, _| left.contains(name));
     }
@@ -333,7 +333,7 @@ impl Drop for Journal {
     }
 }
 
-/// What the bytes of a journal say.
+/// The parsed content of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Contents {
     claims: BTreeMap<Vec<u8>, Claim>,
@@ -502,14 +502,14 @@ pub(crate) fn is_journal(file: &File) -> bool {
     read.is_ok() && begins
 }
 
-/// Stands for a path; two that share it are only sent once too often.
+/// Hash of a path; of two with the same value one may be sent needlessly.
 fn short_name(path: &[u8]) -> u64 {
     let mut name = [0; 8];
     name.copy_from_slice(&blake3::hash(path).as_bytes()[..8]);
     u64::from_be_bytes(name)
 }
 
-/// Who began a run, if the record says that.
+/// The process of a run, if the record has it.
 pub(super) fn holder(body: &[u8]) -> Option<&[u8]> {
     body.split_first()
         .filter(|(k, _)| **k == HOLDER)

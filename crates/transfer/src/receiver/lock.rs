@@ -1,5 +1,5 @@
-//! Who may write to this destination? Whoever has locked the journal there: a regular file of ours, and
-//! of nobody else, under the journal's name.
+//! Who may write to this destination? The process that has locked the journal there: a regular file owned by
+//! us, with one name, the journal's.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ pub(crate) struct Lock {
     dir: Dir,
     name: Vec<u8>,
     file: File,
-    /// It has nothing to say.
+    /// It has no content.
     idle: AtomicBool,
 }
 
@@ -78,7 +78,7 @@ impl Lock {
         self.file.stat().ok().map(|stat| stat.st_uid)
     }
 
-    /// True if its directory does not tell upper from lower case: its own name then has another spelling.
+    /// True if its directory ignores case: its own name then has another spelling.
     pub(super) fn folds_case(&self) -> bool {
         let upper = self.name.to_ascii_uppercase();
         confine::is_called(&self.file, &self.dir, &upper).unwrap_or(false)
@@ -93,13 +93,13 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         if self.idle.load(Relaxed) {
-            // It only clutters; if it cannot be removed, the next run reads that it says nothing.
+            // It is not needed; if it cannot be removed, the next run reads that it is empty.
             let _cluttered = confine::remove(&self.dir, &self.name);
         }
     }
 }
 
-/// Fails for a file that neither belongs to us nor to whoever a file belongs to that we make there.
+/// Fails for a file whose owner is neither this user nor the owner of files created there.
 fn is_ours(stat: &Stat, dir: &Dir, tag: Tag) -> io::Result<()> {
     if stat.st_uid == rustix::process::geteuid().as_raw() {
         return Ok(());
@@ -117,14 +117,14 @@ pub(super) fn cannot(what: &str, e: &io::Error) -> TransferError {
         Code::of_write(e),
         format!("cannot {what} at the destination: {e}"),
     )
-    .fix("choose a destination that can be written")
+    .fix("choose a writable destination")
 }
 
 fn not_ours(name: &[u8], e: &io::Error) -> TransferError {
     let name = path::show(name);
     let text = format!("cannot use the journal '{name}' at the destination: {e}");
     TransferError::new(Code::of_write(e), text)
-        .fix("look at what it is and remove it there, or choose a destination that can be written")
+        .fix("check what it is and remove it there, or choose a writable destination")
 }
 
 fn locked(file: &File) -> TransferError {

@@ -4,7 +4,7 @@
 //! - Nothing is written outside the destination: every name is one component relative to a directory
 //!   that was opened beneath it.
 //! - A target is replaced by one rename of verified content, or not touched at all.
-//! - What the peer says bounds nothing that is allocated before bytes have arrived.
+//! - No allocation is sized by the peer's values before bytes have arrived.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -69,8 +69,8 @@ use staging::Staging;
 const COMMITTED: u64 = u64::MAX;
 /// Small files per job.
 const BATCH: usize = 64;
-const CACHED: &str = "--verify-disk: the file system at the destination cannot be read past its cache; it was told to forget the files, and they were read again";
-/// Entries over before the sender is told.
+const CACHED: &str = "--verify-disk: the file system at the destination has no direct reads; the files were dropped from its cache and read again";
+/// Completed entries before they are reported to the sender.
 const REPORT_EVERY: u64 = 1024;
 /// Longest time between reports while something changes.
 const REPORT_AFTER: Duration = Duration::from_millis(200);
@@ -86,15 +86,15 @@ struct Incoming {
     mode_there: Option<u32>,
     /// Why that may not be replaced, if it is not the same.
     stands: Option<&'static str>,
-    /// Its content was asked for twice.
+    /// Its content was requested twice.
     repaired: bool,
     root: Option<Root>,
     state: State,
 }
 
 impl Incoming {
-    /// False from when its content was found to have the root that was told until that turns out to be
-    /// wrong: what is then said of the file is what was checked.
+    /// False from when its content was found to match the received root until that turns out to be wrong: the
+    /// root then reported is the one that was checked.
     fn takes_root(&self) -> bool {
         match &self.state {
             State::Over | State::Working => false,
@@ -135,7 +135,7 @@ struct Part {
     /// Blocks that some bytes have been written of.
     gathering: BTreeMap<u64, Gathering>,
     tree: BlockTree,
-    /// Values of the sender's blocks compared so far, once they were asked for.
+    /// Values of the sender's blocks compared so far, once they were requested.
     compared: Option<u64>,
     /// Blocks that differ.
     bad: Vec<Range<u64>>,
@@ -205,7 +205,7 @@ enum Stage {
     Listed,
     /// All entries are over; the disk is catching up.
     Finishing,
-    /// The sender has been told.
+    /// It was reported to the sender.
     Finished,
     /// The sender knows.
     Closing,
@@ -231,7 +231,7 @@ pub(crate) struct Receiver {
     staging: Staging,
     /// Bytes wanted that will need space.
     promised: u64,
-    /// Bytes the destination could take when last asked.
+    /// Free bytes of the destination when last queried.
     free: u64,
     /// Bytes of small files in memory.
     resident: usize,
@@ -270,7 +270,7 @@ pub(crate) struct Receiver {
     pub(crate) last_root: Option<Hash>,
     meter: Meter,
     progress: Arc<Progress>,
-    /// That the journal cannot be written was told.
+    /// It was reported that the journal cannot be written.
     unnoted: bool,
     /// Ends the transfer.
     fault: Option<TransferError>,
@@ -345,7 +345,7 @@ impl Receiver {
         has_room(&self.out, session) && !self.folders.are_too_many()
     }
 
-    /// True once all files are as they should be and the sender has been told.
+    /// True once all files are complete and the sender has been notified.
     pub(crate) fn is_finished(&self) -> bool {
         self.stage >= Stage::Finished
     }
@@ -360,7 +360,7 @@ impl Receiver {
         self.pool.outstanding() > 0
     }
 
-    /// When workers are to be looked after, or a report or a write is due though nothing arrives.
+    /// When workers are to be polled, or a report or a write is due though nothing arrives.
     pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
         let (_, tally, at) = &self.reported;
         let report = at.filter(|_| *tally != self.tally && !self.is_finished());
@@ -371,7 +371,7 @@ impl Receiver {
         own.chain(answer).min()
     }
 
-    /// Says that there is work to be done yet: how far it is, though nothing changed.
+    /// Sends a sign of progress: a report, though nothing changed.
     pub(crate) fn send_keep_alive(&mut self) {
         self.out.push(&Message::Report {
             resolved: self.reported.0,
@@ -482,7 +482,7 @@ impl Receiver {
                 Ok(())
             }
             _ => Err(TransferError::protocol(
-                "the peer sent a message out of place",
+                "the peer sent a message out of order",
             )),
         }
     }
@@ -536,7 +536,7 @@ impl Receiver {
         }
     }
 
-    /// Says once that the journal cannot be written.
+    /// Reports once that the journal cannot be written.
     fn note_journal(&mut self, noted: io::Result<()>) {
         if let Err(e) = noted
             && !std::mem::replace(&mut self.unnoted, true)
@@ -636,12 +636,12 @@ impl Receiver {
         let lost = std::mem::take(&mut self.tally.files_ok);
         self.tally.files_failed += lost;
         let next = match self.journal.sync_failed() {
-            Ok(()) => "the next run sends again what it cannot be sure of".to_string(),
+            Ok(()) => "the next run sends again what may not be on the disk".to_string(),
             Err(e) => format!("the journal cannot be written ({e}): give --verify-disk next time"),
         };
         let text = format!("{e}; {next}");
         if lost == 0 && self.ledger.has(code) {
-            // Each of them has been told of.
+            // Each of them has been reported.
             return;
         }
         self.out.push(&Message::Trouble {

@@ -177,7 +177,7 @@ impl Receiver {
     /// Nothing has been written for too long.
     fn get_stuck(&mut self) {
         let (code, text, fix) = if self.unheard {
-            // Workers are done, and are not asked until their answers can be told.
+            // Workers are done, and are not polled until their results can be reported.
             (
                 Code::ConnectionLost,
                 "the peer has not read an answer for a long time",
@@ -186,15 +186,15 @@ impl Receiver {
         } else {
             (
                 Code::DestError,
-                "the destination's disk has not taken anything for a long time",
-                "look at the disk there, then run the same command again: it continues where it stopped",
+                "the destination's disk has made no progress for a long time",
+                "check the disk there, then run the same command again: it continues where it stopped",
             )
         };
         self.fault
             .get_or_insert(TransferError::new(code, text).fix(fix));
     }
 
-    /// Whoever waits for the disk, or for the sender to read, does so for a while. Room says nothing of
+    /// Waits for the disk, or for the sender to read, are bounded. Free space is no sign of
     /// that: the sender stops before there is none, and may have sent everything.
     pub(super) fn watch_disk(&mut self, now: Instant, answered: bool) {
         let steps = self.pool.steps();
@@ -208,16 +208,16 @@ impl Receiver {
 
     /// When nothing will have been done for too long.
     pub(super) fn stuck_at(&self) -> Option<Instant> {
-        let patience = if self.pool.is_syncing() {
+        let timeout = if self.pool.is_syncing() {
             SYNCING
         } else {
             STUCK
         };
-        self.waiting_since.map(|since| since + patience)
+        self.waiting_since.map(|since| since + timeout)
     }
 
-    /// What may arrive, which the sender is told, and what workers have written. Where they are behind, with
-    /// small files too, the sender waits.
+    /// What may arrive, which is reported to the sender, and what workers have written. Where they are
+    /// behind, with small files too, the sender waits.
     pub(crate) fn sink(&self) -> Sink {
         let small = RESIDENT.saturating_sub(self.writing) as u64;
         Sink {
@@ -227,7 +227,7 @@ impl Receiver {
     }
 
     /// Hands collected bytes to workers that have nothing else to do, or if they have waited long
-    /// enough, or if nothing more will come.
+    /// enough, or if nothing more will arrive.
     pub(super) fn write_staged(&mut self, now: Instant) {
         if self.staging.is_empty() {
             return;

@@ -15,7 +15,7 @@ pub(crate) enum Reach {
     New,
 }
 
-/// Of what peers add where they cannot look: nobody else writes to it.
+/// For files that peers add where they cannot read: only the owner may write to it.
 const MODEST: u16 = 0o755;
 
 impl Reach {
@@ -47,9 +47,9 @@ impl Reach {
     }
 }
 
-/// What a share that only adds says of a name that is there.
+/// The error of a `:create` share for an existing name.
 pub(super) const TAKEN: &str =
-    "something has this name, and this share only takes new ones: choose another name";
+    "this name exists, and this share accepts only new ones: choose another name";
 
-/// What is said of a file that an earlier run named without syncing it, where it may not be replaced.
+/// The error for a file that an earlier run named without syncing it, where it may not be replaced.
 pub(super) const UNSURE: &str = "the disk failed when an earlier copy stored this, and this share does not replace it: have it removed there";

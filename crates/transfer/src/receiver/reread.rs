@@ -1,8 +1,8 @@
 //! What does the disk have? Files are read again past the page cache, which would otherwise answer with
 //! what was written whatever became of it.
 //!
-//! - Reads are direct (`O_DIRECT`), after the file was synced and the cache told to forget it; where the
-//!   file system has no direct reads, the last two must do, and that is told.
+//! - Reads are direct (`O_DIRECT`), after the file was synced and dropped from the cache; where the file
+//!   system has no direct reads, the last two have to suffice, with a warning.
 
 use std::{
     io,
@@ -32,7 +32,7 @@ const ALIGNED: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reread {
     cached: Arc<AtomicBool>,
-    /// What the cache has still to write is left to it: whoever syncs it later is told of errors.
+    /// Dirty pages are left in the cache: a later sync reports errors.
     unsynced: bool,
 }
 
@@ -171,7 +171,7 @@ pub(super) fn root(
     Ok((root, tree.has_holes()))
 }
 
-/// The blocks of `part` that its disk has otherwise than `tree` says.
+/// The blocks of `part` that differ on its disk from `tree`.
 pub(super) fn wrong_blocks(
     target: &Target,
     part: &[u8],

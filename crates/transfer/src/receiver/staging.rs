@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_waits_once_a_full_load_has_left() {
+    fn no_idle_wait_after_a_full_load() {
         let file = Arc::new(File::from(tempfile::tempfile().unwrap()));
         let size = 4 * LOAD as u64;
         let bytes = vec![7; LOAD / 2];

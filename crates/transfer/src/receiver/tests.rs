@@ -178,7 +178,7 @@ fn a_disk_that_does_not_take_it_is_no_success_and_is_not_trusted_later() {
 }
 
 #[test]
-fn what_a_failed_sync_leaves_of_a_large_file_is_not_continued() {
+fn a_large_file_is_not_resumed_after_a_failed_sync() {
     let tmp = tempfile::tempdir().unwrap();
     let files = [("large", 3 << 20)];
     let disk = Broken {
@@ -347,7 +347,7 @@ fn reread(dir: &Path, size: u64, lies: u32, verify_disk: bool) -> (Receiver, Vec
 }
 
 #[test]
-fn what_the_disk_does_not_give_back_is_repaired_once_and_then_told() {
+fn what_the_disk_does_not_return_is_repaired_once_and_then_reported() {
     for size in [5000, 3 << 20] {
         let content = vec![7; usize::try_from(size).unwrap()];
         let tmp = tempfile::tempdir().unwrap();
@@ -376,7 +376,7 @@ fn what_the_disk_does_not_give_back_is_repaired_once_and_then_told() {
         let (receiver, _) = reread(tmp.path(), size, u32::MAX, true);
         let error = receiver.ledger.verdict(&receiver.tally).unwrap();
         assert_eq!(error.code, Code::VerifyFailed, "{error}");
-        assert!(error.text.contains("the disk gives back"), "{error}");
+        assert!(error.text.contains("the disk returns"), "{error}");
         drop(receiver);
         assert_eq!(fs::read(&file).unwrap(), b"before");
         assert!(tmp.path().join("a.bad").exists());
@@ -384,7 +384,7 @@ fn what_the_disk_does_not_give_back_is_repaired_once_and_then_told() {
 }
 
 #[test]
-fn what_is_there_already_is_read_from_the_disk_if_that_is_asked() {
+fn existing_files_are_read_from_the_disk_if_requested() {
     let tmp = tempfile::tempdir().unwrap();
     let files = [("a", 5000), ("large", 3 << 20)];
     drop(run(tmp.path(), &files, GOOD));
@@ -417,7 +417,7 @@ fn what_is_there_already_is_read_from_the_disk_if_that_is_asked() {
 }
 
 #[test]
-fn what_an_ended_run_left_where_a_hole_is_told_becomes_a_hole() {
+fn leftover_bytes_where_a_hole_is_reported_become_a_hole() {
     let tmp = tempfile::tempdir().unwrap();
     let size = 4 << 20;
     let block = vec![7; 1 << 20];

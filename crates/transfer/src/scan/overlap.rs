@@ -1,7 +1,7 @@
-//! Which sources give something the same name? With several of them two files may be meant for one
-//! place: the first one named gets it, and the second is said to have been left out.
+//! Which sources give something the same name? With several of them two files may get one name: the first one
+//! given gets it, and the second is reported as left out.
 //!
-//! - Nothing is remembered of what was listed: the earlier sources are asked, and only those whose
+//! - Listed entries are not stored: the earlier sources are checked, and only those whose
 //!   names begin alike.
 
 use std::{collections::HashMap, io};

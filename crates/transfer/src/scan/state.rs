@@ -6,7 +6,7 @@ use crate::{
     receiver,
 };
 
-/// True for what a transfer keeps for itself beside the files it receives. A name does not say so, it
+/// True for the state of a transfer beside the files it receives. The name alone does not decide, it
 /// may be the user's: a journal is known by its beginning, a part by its journal, which is in a directory
 /// above it.
 pub(super) fn is_state(root: &Dir, rel: &[u8]) -> bool {

@@ -251,7 +251,7 @@ fn a_scanner_that_panics_is_not_taken_for_one_that_is_done() {
 }
 
 #[test]
-fn state_is_left_out_and_named_and_what_looks_like_it_is_sent() {
+fn state_is_left_out_and_named_and_similar_names_are_sent() {
     let tmp = tempfile::tempdir().unwrap();
     let base = tmp.path().join("src");
     fs::create_dir_all(base.join("d/e")).unwrap();

@@ -131,7 +131,7 @@ impl Sender {
         }
     }
 
-    /// Starts to read what comes next. What cannot be read is told, for which there must be room.
+    /// Starts to read what follows. What cannot be read is reported, for which there must be space.
     fn read_ahead(&mut self, session: &dyn Session) {
         while self.steps.len() < AHEAD + self.pool.threads()
             && has_room(&self.out, session)

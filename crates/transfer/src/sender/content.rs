@@ -59,7 +59,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Fills the front of `own` if it is of a small file; for a large one says which and where.
+    /// Fills the front of `own` if it is of a small file; for a large one returns which and where.
     fn fill_some(&mut self, offset: u64, own: &mut [u8]) -> (usize, Option<(u64, u64)>) {
         let n = self.loaded.copy(offset, own);
         if n > 0 {
@@ -125,7 +125,7 @@ impl Sender {
             // Another was put in its place since it was opened first.
             return Err(super::job::changed());
         }
-        // Reading ahead of the workers; where it cannot be asked for, reading is only slower.
+        // Reading ahead of the workers; without it reading is only slower.
         let _hint = file.advise(rustix::fs::Advice::Sequential);
         large.file = Some(Arc::clone(&file));
         self.open.push_back(number);

@@ -232,7 +232,7 @@ impl Sender {
         ranges.iter().try_for_each(|r| self.want_more(r))
     }
 
-    /// The stored ranges of a sparse file are known: the rest is told, not sent.
+    /// The stored ranges of a sparse file are known: the rest is reported as holes, not sent.
     pub(super) fn mapped(&mut self, number: u64, data: &[Range<u64>]) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -296,7 +296,7 @@ impl Large {
     }
 }
 
-/// Takes note that `piece` of the file in `slot` was asked for. Only whole blocks may be, so that what is
+/// Records that `piece` of the file in `slot` was requested. Only whole blocks may be, so that what is
 /// kept of it is as much as what was read of the file.
 fn charge(slot: &mut Slot<Outgoing>, piece: &Range<u64>) -> Result<(), TransferError> {
     let (start, end) = (slot.range.start, slot.range.end);

@@ -13,7 +13,7 @@ use crate::{
     pool::{Job, Stop, Task},
 };
 
-/// Reads of a block or file before an I/O error is believed.
+/// Attempts to read a block or file before an I/O error counts.
 const TRIES: u32 = 3;
 
 /// Bytes read and hashed at a time: they are still in the cache when they are hashed.
@@ -45,8 +45,8 @@ impl Identity {
     }
 }
 
-/// A source file as it was seen. Whoever writes to a file in place can put its size and time back, but
-/// not the time of that: the change time, which only the kernel sets.
+/// A source file as it was listed. A program that writes to a file in place can restore its size and time,
+/// but not the time of that: the change time, which only the kernel sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     identity: Identity,
@@ -233,7 +233,7 @@ impl Job for ReadJob {
                 rel,
                 size,
             } => {
-                // Whatever cannot be told apart is data.
+                // What cannot be distinguished is data.
                 let data = confine::open_to_read(&root, &rel).and_then(|f| extents(&f, size, stop));
                 let data = data.unwrap_or_else(|_| std::iter::once(0..size).collect());
                 ReadDone::Extents { number, data }
@@ -296,7 +296,7 @@ fn read_at(file: &File, into: &mut [u8], offset: u64) -> io::Result<()> {
     loop {
         match file.read_exact_at(into, offset) {
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
-                let why = "shorter than it was, or than it says";
+                let why = "shorter than before, or than its size";
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
             }
             Err(_) if tries + 1 < TRIES => tries += 1,

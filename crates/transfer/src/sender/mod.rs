@@ -1,12 +1,12 @@
-//! What does the side that has the files do? It lists entries, waits for the receiver to say which
-//! bytes it wants, queues those on the session and tells digests; the session reads content through
-//! [`Sender::fill`] when it sends and again when it repairs.
+//! What does the side that has the files do? It lists entries, waits for the receiver to request bytes,
+//! queues those on the session and sends digests; the session reads content through [`Sender::fill`] when it
+//! sends and again when it repairs.
 //!
 //! - Content is queued only for entries that the receiver has decided on.
 //! - Entries that are listed and not over cost at most [`WINDOW`], whatever the size of the tree.
-//! - Nothing is said in answer to a message: what is to be told is made when there is room for it. So a
+//! - No message is answered directly: answers are produced when there is space for them. So a
 //!   sender always reads, and its receiver never waits for it to.
-//! - An entry is *settled* once its root or its failure has been told; the manifest ends when all are.
+//! - An entry is *settled* once its root or its failure has been sent; the manifest ends when all are.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -66,7 +66,7 @@ struct Outgoing {
     settled: bool,
     /// Given up.
     failed: bool,
-    /// Bytes asked for so far, those asked for again too.
+    /// Bytes requested so far, including repeated requests.
     asked: u64,
     body: Body,
 }
@@ -90,7 +90,7 @@ struct Large {
     queued: bool,
     /// How often it was hashed anew.
     repairs: u32,
-    /// How often the values of its blocks have been asked for.
+    /// How often the values of its blocks have been requested.
     block_requests: u32,
     /// Holes are known.
     mapped: bool,
@@ -159,13 +159,13 @@ pub(crate) struct Sender {
     hashing: usize,
     pool: Pool<ReadJob>,
     new_roots: VecDeque<Root>,
-    /// Files whose blocks' values are being told, and the next block of each.
+    /// Files whose blocks' values are being sent, and the next block of each.
     telling: VecDeque<(u64, u64)>,
     out: Outbox,
     pub(crate) ledger: Ledger,
     pub(crate) tally: Tally,
     pub(crate) finished: bool,
-    /// The last word was said.
+    /// The last message was sent.
     parted: bool,
     /// Root of the last file, for a transfer of one.
     pub(crate) last_root: Option<Hash>,
@@ -237,13 +237,13 @@ impl Sender {
         self.pool.outstanding() > 0 || self.found.is_some()
     }
 
-    /// When to look for what workers answer or the scanner lists.
+    /// When to poll for results of workers or the scanner.
     pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
         let scan = self.found.as_ref().map(|_| now + pool::LOOK_AGAIN);
         scan.into_iter().chain(self.pool.next_answer(now)).min()
     }
 
-    /// Says that there is work to be done yet: a root of nothing.
+    /// Sends a sign of progress: an empty list of roots.
     pub(crate) fn send_keep_alive(&mut self) {
         self.out.push(&Message::Roots(Vec::new()));
     }
@@ -296,7 +296,7 @@ impl Sender {
     pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
         if self.finished {
             return Err(TransferError::protocol(
-                "the peer sent more after it had said that it was finished",
+                "the peer sent more after its finished message",
             ));
         }
         match message {
@@ -316,14 +316,14 @@ impl Sender {
                 Ok(())
             }
             Message::Report { resolved, tally } => self.report(resolved, &tally),
-            // Before the manifest has ended, and before each entry was decided on, nobody can be.
+            // Before the manifest has ended, and before each entry was decided on, no end can be.
             Message::Finished { tally, .. } if self.ended && self.decided == self.table.next() => {
                 self.note_tally(&tally);
                 self.finished = true;
                 Ok(())
             }
             Message::Finished { .. } => Err(TransferError::protocol(
-                "the peer said that it was finished before it could be",
+                "the peer sent a premature finished message",
             )),
             _ => Err(TransferError::protocol(
                 "the peer sent a message that only a sender sends",
@@ -491,7 +491,7 @@ impl Sender {
         Ok(true)
     }
 
-    /// Tells the root of a file that is hashed and has stayed what it was. One that was touched is hashed
+    /// Sends the root of a file that is hashed and unchanged. One that was touched is hashed
     /// once more instead: if its content has changed all the same, the receiver finds out which blocks.
     fn conclude(&mut self, number: u64) -> io::Result<bool> {
         let now = Stamp::now(&*self.file(number)?)?;
@@ -563,7 +563,7 @@ impl Sender {
         }
     }
 
-    /// The receiver asks for the values of a file's blocks, which it may once.
+    /// The receiver requests the values of a file's blocks, which it may once.
     fn asks_blocks(&mut self, file: u64) -> Result<(), TransferError> {
         if let Some(slot) = self.table.get_mut(file)
             && let Body::Large(large) = &mut slot.item.body
@@ -577,7 +577,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Tells values of blocks that were asked for, as many as there is room for.
+    /// Sends requested values of blocks, as many as there is space for.
     fn send_blocks(&mut self, session: &dyn Session) {
         while has_room(&self.out, session)
             && let Some((file, first)) = self.telling.front_mut()
@@ -678,9 +678,9 @@ impl Sender {
     }
 }
 
-/// The receiver asks for the same again and again.
+/// The receiver requests the same repeatedly.
 fn too_often() -> TransferError {
-    TransferError::protocol("the peer asks for the same content again and again")
+    TransferError::protocol("the peer requests the same content repeatedly")
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ fn finished() -> Message {
 }
 
 #[test]
-fn nobody_is_finished_before_the_manifest_is() {
+fn no_end_is_finished_before_the_manifest_is() {
     let tmp = tempfile::tempdir().unwrap();
     let some = Selection::default;
     let mut sender = Sender::new(

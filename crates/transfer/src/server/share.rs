@@ -1,6 +1,6 @@
 //! What is a share, and what may peers do in it?
 //!
-//! - Where peers may deliver but not fetch, what is there is neither told nor opened to them.
+//! - Where peers may deliver but not fetch, existing files are neither disclosed nor opened to them.
 
 use std::{io, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
 
@@ -59,7 +59,7 @@ impl Access {
 #[derive(Clone, Debug)]
 pub struct Share {
     name: String,
-    /// What a path in it begins with when people are told of one.
+    /// Prefix of its paths in messages.
     called: Vec<u8>,
     root: Dir,
     access: Access,
@@ -83,7 +83,7 @@ impl Share {
         Ok(self)
     }
 
-    /// The same; people are told of paths in it as if they were in `folder`, not by its name.
+    /// The same; messages show paths in it as if they were in `folder`, not by its name.
     #[must_use]
     pub fn called(mut self, folder: &Path) -> Self {
         self.called = folder.as_os_str().as_bytes().to_vec();
@@ -98,7 +98,7 @@ impl Share {
         &self.name
     }
 
-    /// What peers may do in it, in words.
+    /// Permissions of peers in it, as text.
     pub const fn access(&self) -> &'static str {
         match self.access {
             Access::Read => "fetch (ro)",
@@ -131,8 +131,8 @@ impl Share {
         self.access.reach()
     }
 
-    /// An error if the answer to `ask` would tell a peer that may not fetch what is there, how long or how
-    /// old it is.
+    /// An error if the answer to `ask` would disclose to a peer that may not fetch what exists, how long or
+    /// how old it is.
     pub(super) fn may_answer(&self, ask: &Ask) -> Result<(), TransferError> {
         let what = match ask {
             _ if self.reach() == Reach::All => return Ok(()),
@@ -141,14 +141,14 @@ impl Share {
                 existing: Existing::KeepNewer,
                 ..
             } => "--update",
-            // Where one may only add, each name that is taken is told anyway.
+            // In a `:create` share every existing name is disclosed anyway.
             Ask {
                 existing: Existing::Keep,
                 ..
             } if self.reach() == Reach::Content => "--ignore-existing",
             _ => return Ok(()),
         };
-        let text = format!("{what} would tell of files that may not be fetched from this share");
-        Err(TransferError::new(Code::Auth, text).fix("leave it out, or ask for the share as rw"))
+        let text = format!("{what} would disclose files that may not be fetched from this share");
+        Err(TransferError::new(Code::Auth, text).fix("omit it, or request the share as rw"))
     }
 }

@@ -1,4 +1,4 @@
-//! What do the places that a client names mean here? Each is looked up in its share by itself; some may
+//! Which files do the paths of a client's request denote? Each is looked up in its share separately; some may
 //! be missing as long as one is there.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ struct Missing {
     fix: &'static str,
 }
 
-/// Sources at `places`, which are in `shares` one by one, and what is to be said of those that are
+/// Sources at `places`, which are in `shares` one by one, and the warnings for those that are
 /// missing; an error if all are.
 pub(super) fn sources(
     shares: &[Share],
@@ -49,8 +49,7 @@ pub(super) fn sources(
     })
 }
 
-const NO_PATTERNS: &str =
-    "patterns are not expanded in a share: name the folder, and what is meant of it with --include";
+const NO_PATTERNS: &str = "patterns are not expanded in a share: name the folder, with --include";
 
 /// It may have been meant as a pattern of a shell.
 fn has_pattern(path: &[u8]) -> bool {

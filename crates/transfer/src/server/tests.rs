@@ -34,7 +34,7 @@ fn a_destination_is_waited_for_until_the_last_worker_of_an_ended_session_is_done
     let mut second = server();
     second.answer(delivery());
     assert!(second.waits.is_some() && second.side.half.is_none());
-    second.now += PATIENCE / 2;
+    second.now += LOCK_TIMEOUT / 2;
     second.wait();
     assert!(second.waits.is_some(), "patient for a while");
     drop(lock);
@@ -44,7 +44,7 @@ fn a_destination_is_waited_for_until_the_last_worker_of_an_ended_session_is_done
 }
 
 #[test]
-fn who_comes_back_with_another_key_continues_only_where_all_are_one_person() {
+fn a_peer_with_another_key_resumes_only_where_all_are_one_person() {
     let tmp = tempfile::tempdir().unwrap();
     for one_person in [false, true] {
         let share = Share::open("s", tmp.path(), Access::ReadWrite).unwrap();

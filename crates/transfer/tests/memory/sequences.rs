@@ -73,7 +73,7 @@ fn deep(dir: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn values_of_blocks_are_told_as_they_are_read() {
+fn values_of_blocks_are_sent_as_they_are_read() {
     let mut victim = bounded(|dir| {
         let mut victim = sends(dir, 100 << 30);
         for _ in 0..100 {
@@ -93,10 +93,10 @@ fn values_of_blocks_are_told_as_they_are_read() {
         );
         victim
     });
-    let mut told = 0;
-    while told < 100 << 10 {
+    let mut reported = 0;
+    while reported < 100 << 10 {
         for body in victim.until(12) {
-            told += (body.len() - 3) / 32;
+            reported += (body.len() - 3) / 32;
         }
         victim.turn();
     }
@@ -124,7 +124,7 @@ fn a_folder_that_is_listed_again_and_again() {
 }
 
 #[test]
-fn names_that_are_long_and_told_short() {
+fn names_that_are_long_and_sent_short() {
     bounded(|dir| {
         let path = deep(dir);
         let mut victim = Victim::server(dir, false, false);
@@ -298,7 +298,7 @@ fn a_plan_that_nobody_reads() {
 }
 
 #[test]
-fn words_about_files_that_failed() {
+fn messages_about_files_that_failed() {
     for get in [true, false] {
         let words = vec![7; 60_000];
         let long = bounded(|dir| {

@@ -380,7 +380,7 @@ fn what_was_put_in_the_place_of_a_part_does_not_get_the_name() {
 }
 
 #[test]
-fn what_came_meanwhile_is_not_replaced_and_nor_is_what_was_set_aside() {
+fn files_created_meanwhile_are_not_replaced_nor_saved_ones() {
     for (name, len) in [("small", 5000), ("big", 6 << 20)] {
         let tmp = tempfile::tempdir().unwrap();
         let (file, far) = (tmp.path().join(name), tmp.path().join("far"));
@@ -438,7 +438,7 @@ fn holes_of_the_source_are_holes_in_a_part_that_is_continued() {
 }
 
 #[test]
-fn both_ends_may_have_much_to_say() {
+fn both_ends_may_have_much_to_send() {
     let tmp = tempfile::tempdir().unwrap();
     let (from, far) = (tmp.path().join("src"), tmp.path().join("far"));
     let long = "n".repeat(200);

@@ -264,7 +264,7 @@ fn a_second_run_on_the_same_target_is_refused() {
 }
 
 #[test]
-fn an_interrupted_client_says_how_to_continue() {
+fn an_interrupted_client_prints_how_to_continue() {
     let tmp = tempfile::tempdir().unwrap();
     let (file, far) = (tmp.path().join("f"), tmp.path().join("far"));
     fs::write(&file, noise(1, 20 << 20)).unwrap();

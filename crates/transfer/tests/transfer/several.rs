@@ -89,10 +89,13 @@ fn missing_ones_are_named_and_the_others_arrive() {
     let out = two.get(&places, "to");
     let e = out.error.unwrap();
     assert_eq!(e.code, Code::Partial, "{e}");
-    let told: Vec<_> = out.summary.failures.iter().map(|f| &f.text[..]).collect();
-    assert_eq!(told.len(), 3, "{told:?}");
-    for (text, name) in told.iter().zip(["a/none: ", "b/../a/x: ", "a/link/x: "]) {
-        assert!(text.starts_with(name), "{told:?}");
+    let reported: Vec<_> = out.summary.failures.iter().map(|f| &f.text[..]).collect();
+    assert_eq!(reported.len(), 3, "{reported:?}");
+    for (text, name) in reported
+        .iter()
+        .zip(["a/none: ", "b/../a/x: ", "a/link/x: "])
+    {
+        assert!(text.starts_with(name), "{reported:?}");
     }
     two.same("b/z", "to/z");
     assert_eq!(names(&two.at("to")), ["z"]);
@@ -161,8 +164,8 @@ fn several_need_a_folder() {
 #[test]
 fn a_plan_of_several_changes_nothing() {
     let two = Two::new();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let sink = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&reported);
     let plan: farhaul_transfer::client::Plan =
         Arc::new(move |planned| sink.lock().unwrap().push(planned));
     let options = Options {
@@ -177,8 +180,8 @@ fn a_plan_of_several_changes_nothing() {
     let lost = two.get_with(&places[1..2], "to", options, &mut Way::new(1));
     let lost = lost.unwrap().error.unwrap();
     assert_eq!(lost.code, Code::SourceMissing);
-    let told = told.lock().unwrap();
-    let seen: Vec<_> = told.iter().map(|p| (p.action, &p.path[..])).collect();
+    let reported = reported.lock().unwrap();
+    let seen: Vec<_> = reported.iter().map(|p| (p.action, &p.path[..])).collect();
     assert_eq!(seen, [(Action::Send, &b"x"[..]), (Action::Send, b"z")]);
     assert!(!two.at("to").exists());
 }
@@ -237,7 +240,7 @@ fn the_order_of_the_sources_is_part_of_the_command() {
 }
 
 #[test]
-fn too_many_are_refused_before_anything_is_asked() {
+fn too_many_are_refused_before_anything_is_requested() {
     let two = Two::new();
     let source = Remote {
         share: "a".into(),

@@ -113,7 +113,7 @@ impl Control {
     }
 }
 
-/// What came beside a received message.
+/// Control data of a received message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ancillary {
     pub(super) ecn: Ecn,

@@ -81,7 +81,7 @@ pub struct Incoming<'a> {
     pub ecn: Ecn,
     /// Stride in bytes; at least 1.
     pub segment: usize,
-    /// When the kernel took the first of them from the device, if it tells.
+    /// When the kernel received the first of them from the device, if reported.
     pub arrived: Option<SystemTime>,
     /// The datagrams; never empty.
     pub bytes: &'a mut [u8],

@@ -49,7 +49,8 @@ pub enum SendOutcome {
 /// Why a send call took nothing.
 enum Refusal {
     Blocked,
-    /// The kernel or the route cannot segment, or a segment is too large for it to say which.
+    /// The kernel or the route cannot segment, or a segment is too large; the error does not distinguish
+    /// them.
     Offload(i32),
     Final(SendOutcome),
 }
@@ -102,7 +103,7 @@ impl UdpSocket {
         match done {
             Err(Refusal::Offload(errno)) => {
                 // Older kernels refuse an oversized segment with the same number: then the plain
-                // call says "too large", and offload is not to blame.
+                // call fails with "too large", and offload is not the cause.
                 let sent = self.send_each(batch, addr)?;
                 self.capabilities.gso = false;
                 self.capabilities.gso_refusal = Some(errno);
@@ -192,7 +193,7 @@ impl UdpSocket {
         control
     }
 
-    /// Counts a refusal and tells it.
+    /// Counts a refusal and reports it.
     fn settle(&mut self, refusal: Refusal, sent: usize) -> SendOutcome {
         let outcome = match refusal {
             Refusal::Blocked => SendOutcome::Blocked { sent },

@@ -184,7 +184,7 @@ fn marks_and_addresses_cross_a_dual_stack_socket() {
 }
 
 #[test]
-fn a_wildcard_ipv4_socket_answers_from_where_it_was_asked() {
+fn a_wildcard_ipv4_socket_answers_from_the_destination_of_the_request() {
     let (mut far, mut near) = (open("0.0.0.0:0"), open("127.0.0.1:0"));
     let to = at("127.0.0.5", &far);
     near.connect(to).unwrap();
@@ -200,7 +200,7 @@ fn a_wildcard_ipv4_socket_answers_from_where_it_was_asked() {
 }
 
 #[test]
-fn nobody_there_is_told_on_a_connected_socket() {
+fn port_unreachable_is_reported_on_a_connected_socket() {
     let mut near = open("127.0.0.1:0");
     let gone = open("127.0.0.1:0").local_addr().unwrap();
     near.connect(gone).unwrap();
@@ -256,7 +256,7 @@ fn clock() -> std::time::SystemTime {
 }
 
 #[test]
-fn how_long_a_datagram_lay_in_the_socket_is_told() {
+fn the_waiting_time_in_the_socket_is_reported() {
     let mut far = open("127.0.0.1:0");
     let mut near = open("127.0.0.1:0");
     let to = far.local_addr().unwrap();
@@ -283,7 +283,7 @@ fn how_long_a_datagram_lay_in_the_socket_is_told() {
 }
 
 #[test]
-fn buffers_are_as_large_as_asked_or_as_the_system_allows() {
+fn buffers_are_as_large_as_requested_or_as_the_system_allows() {
     let mut options = SocketOptions::new("127.0.0.1:0".parse().unwrap());
     options.receive_buffer = 3_000_000;
     options.send_buffer = 1 << 20;

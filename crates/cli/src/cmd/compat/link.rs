@@ -1,4 +1,4 @@
-//! What do the programs with a control connection share? TCP for words and UDP for data, of one transfer.
+//! What do the programs with a control connection share? TCP for control and UDP for data, of one transfer.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},
@@ -38,12 +38,12 @@ pub(super) struct Link<'a> {
     pub(super) udp: &'a mut UdpSocket,
     /// This end, as the peer knows it; any port.
     pub(super) local: SocketAddr,
-    /// Words that have not left.
+    /// Bytes not sent yet.
     pub(super) out: Vec<u8>,
     /// When it went on last.
-    pub(super) heard: Instant,
-    /// Whoever says nothing for so long is given up.
-    pub(super) patience: Duration,
+    pub(super) last_received: Instant,
+    /// Idle time after which a peer is disconnected.
+    pub(super) idle_timeout: Duration,
     stop: &'a Stop,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Link<'a> {
     pub(super) fn new(
         tcp: TcpStream,
         udp: &'a mut UdpSocket,
-        (patience, stop): (Duration, &'a Stop),
+        (idle_timeout, stop): (Duration, &'a Stop),
     ) -> Result<Self, Failure> {
         let ready = tcp
             .set_nonblocking(true)
@@ -62,19 +62,19 @@ impl<'a> Link<'a> {
                 .map_err(|e| net("the TCP connection", &e))?,
         );
         local.set_port(0);
-        let (out, heard) = (Vec::new(), clock::now());
+        let (out, last_received) = (Vec::new(), clock::now());
         Ok(Self {
             tcp,
             udp,
             local,
             out,
-            heard,
-            patience,
+            last_received,
+            idle_timeout,
             stop,
         })
     }
 
-    /// Sends what waits to leave over TCP.
+    /// Sends what is queued for TCP.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         while !self.out.is_empty() {
             match self.tcp.write(&self.out) {
@@ -86,7 +86,7 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// What has come over TCP; `None` at its end.
+    /// What was received over TCP; `None` at its end.
     pub(super) fn read(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         let mut bytes = [0; 4 << 10];
         match self.tcp.read(&mut bytes) {
@@ -118,15 +118,15 @@ impl<'a> Link<'a> {
         };
         match self.udp.send(&outgoing) {
             SendOutcome::Blocked { sent } => left.start += sent,
-            // What was lost is asked for again.
+            // Lost packets are requested again.
             SendOutcome::Sent | SendOutcome::Refused => {
                 *left = 0..0;
-                // A round takes as long as it takes; silence counts from its end.
-                self.heard = clock::now();
+                // A round has no limit; the idle timeout starts at its end.
+                self.last_received = clock::now();
             }
             SendOutcome::TooLarge => {
                 let text = format!(
-                    "packets of {} bytes do not fit the way out",
+                    "packets of {} bytes exceed the MTU of the interface",
                     batch.segment()
                 );
                 return Err(Failure::new(Exit::NetSetup, text).fix("make them smaller"));
@@ -138,15 +138,15 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// Nobody asked for the end, and the peer is not silent.
+    /// No stop was requested, and the idle timeout has not expired.
     pub(super) fn go_on(&self) -> Result<(), Failure> {
         if self.stop.is_set() {
             let signal = Exit::Signal(interrupt::signal());
             return Err(Failure::new(signal, "interrupted"));
         }
-        if clock::now() >= self.heard + self.patience {
-            let secs = self.patience.as_secs();
-            return Err(lost(format!("nothing heard or sent for {secs} s")));
+        if clock::now() >= self.last_received + self.idle_timeout {
+            let secs = self.idle_timeout.as_secs();
+            return Err(lost(format!("nothing received or sent for {secs} s")));
         }
         Ok(())
     }
@@ -155,14 +155,14 @@ impl<'a> Link<'a> {
     pub(super) fn wait(&self, wanted: PollFlags, wake: Option<Instant>) -> Result<(), Failure> {
         self.go_on()?;
         let now = clock::now();
-        let patience = self.heard + self.patience;
-        let until = wake.map_or(patience, |wake| wake.min(patience));
+        let idle_timeout = self.last_received + self.idle_timeout;
+        let until = wake.map_or(idle_timeout, |wake| wake.min(idle_timeout));
         let time = until.since(now);
         let timeout = Timespec {
             tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
         };
-        // Whoever does not read is not listened to.
+        // A peer that does not read is not read from.
         let tcp = if self.out.is_empty() {
             PollFlags::IN
         } else {
@@ -179,7 +179,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Takes datagrams, up to a bound; whether there are no more.
+    /// Receives datagrams, up to a bound; whether there are no more.
     pub(super) fn drain(
         &mut self,
         inbox: &mut Inbox,
@@ -189,7 +189,7 @@ impl<'a> Link<'a> {
             match self.udp.receive(inbox) {
                 ReceiveOutcome::Some { .. } => {}
                 ReceiveOutcome::Empty => return Ok(true),
-                // Something on the way complains, or somebody in its name.
+                // An ICMP error, which may be forged.
                 ReceiveOutcome::Refused | ReceiveOutcome::Failed(_) => continue,
             }
             for message in inbox.messages() {
@@ -214,7 +214,7 @@ pub(super) fn socket(at: SocketAddr) -> Result<UdpSocket, Failure> {
     UdpSocket::bind(&SocketOptions::new(at)).map_err(|e| net(&format!("UDP at {at}"), &e))
 }
 
-/// Where clients come in.
+/// Accepts clients.
 pub(super) struct Listener {
     tcp: TcpListener,
     /// Where it is.
@@ -234,19 +234,19 @@ impl Listener {
 
     /// Gives each client to `each`, until `stop`.
     pub(super) fn run(&self, stop: &Stop, mut each: impl FnMut(TcpStream, SocketAddr)) {
-        say!("{WARNING}");
-        say!("listening on {}/tcp", self.at);
+        errln!("{WARNING}");
+        errln!("listening on {}/tcp", self.at);
         while !stop.is_set() {
             let mut fds = [
                 PollFd::new(&self.tcp, PollFlags::IN),
                 PollFd::new(stop, PollFlags::IN),
             ];
-            // Interrupted, it is asked again.
+            // Interrupted: it is called again.
             let _ready = poll(&mut fds, None);
             match self.tcp.accept() {
                 Ok((tcp, peer)) => each(tcp, canonical(peer)),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {}
-                // Such as no descriptors: whoever asks stays in line.
+                // Such as no descriptors: the client stays in the backlog.
                 Err(_) => {
                     let pause = Timespec {
                         tv_sec: 0,
@@ -261,11 +261,11 @@ impl Listener {
 
 /// Connects to the program `who` at `to`; the connection, and this end's address.
 pub(super) fn connect(to: SocketAddr, who: &str) -> Result<(TcpStream, SocketAddr), Failure> {
-    say!("{WARNING}");
+    errln!("{WARNING}");
     let tcp = TcpStream::connect_timeout(&to, Duration::from_secs(5)).map_err(|e| {
         Failure::new(
             Exit::ConnectionLost,
-            format!("nobody answers at {to} (TCP): {e}; is {who} running there?"),
+            format!("no answer at {to} (TCP): {e}; is {who} running there?"),
         )
     })?;
     let local = tcp

@@ -33,15 +33,15 @@ use crate::{
     interrupt, typed,
 };
 
-/// Whoever says nothing for so long is given up.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Idle time after which a peer is disconnected.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest name: it is sent in 256 bytes with a zero at its end.
 const NAME_MAX: usize = 255;
 
 /// The programs.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Rbudp {
-    /// Serve files to `recvfile`, one client at a time, until told to stop
+    /// Serve files to `recvfile`, one client at a time, until stopped
     Sendfile(Sendfile),
     /// Fetch one file from `sendfile`
     Recvfile(Recvfile),
@@ -53,10 +53,10 @@ pub(crate) struct Sendfile {
     /// A directory whose files may be fetched, as NAME/FILE
     #[arg(long, value_name = "NAME=PATH[:ro]", required = true)]
     share: Vec<OsString>,
-    /// Where to listen: TCP for requests, UDP for data to leave from
+    /// Address to listen on: TCP for requests, UDP as source of data
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT), value_parser = typed::address)]
     listen: SocketAddr,
-    /// The rate of the data, which nothing changes: no more than the path has to itself
+    /// The constant rate of the data: no more than the path can carry exclusively
     #[arg(long, value_name = "RATE")]
     rate: Rate,
     #[command(flatten)]
@@ -66,9 +66,9 @@ pub(crate) struct Sendfile {
 /// `compat rbudp recvfile`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Recvfile {
-    /// HOST or HOST:PORT of the server; its data comes to the next port here
+    /// HOST or HOST:PORT of the server; its data is received on the next port here
     host: String,
-    /// The name of the file there
+    /// Name of the file on the server
     remote: OsString,
     /// The file to write; replaced once everything is here
     local: PathBuf,
@@ -76,7 +76,7 @@ pub(crate) struct Recvfile {
     how: How,
 }
 
-/// What both ends must be told alike.
+/// Options that must be the same at both ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct How {
     /// Bytes of data in a packet, the same at both ends
@@ -99,11 +99,11 @@ impl Sendfile {
         let mut udp = socket(listener.at)?;
         listener.run(&stop, |tcp, peer| {
             let to = SocketAddr::new(peer.ip(), listener.at.port().wrapping_add(1));
-            let link = Link::new(tcp, &mut udp, (PATIENCE, &stop));
+            let link = Link::new(tcp, &mut udp, (IDLE_TIMEOUT, &stop));
             match link.and_then(|link| self.serve(link, to, &shares)) {
-                Ok(()) => say!("{}: done", peer.ip()),
+                Ok(()) => errln!("{}: done", peer.ip()),
                 Err(_) if stop.is_set() => {}
-                Err(failure) => say!("{}: {}", peer.ip(), failure.text),
+                Err(failure) => errln!("{}: {}", peer.ip(), failure.text),
             }
         });
         Ok(())
@@ -128,7 +128,7 @@ impl Sendfile {
         loop {
             let Some(words) = link.read()? else {
                 return if end.is_sending() {
-                    Err(lost("the client left early"))
+                    Err(lost("the client disconnected early"))
                 } else {
                     Ok(())
                 };
@@ -136,10 +136,10 @@ impl Sendfile {
             // Only what is whole is a sign of life.
             match end.on_control(&words).map_err(protocol)? {
                 Heard::Nothing => {}
-                Heard::Report => link.heard = clock::now(),
+                Heard::Report => link.last_received = clock::now(),
                 Heard::Request(name) if name.is_empty() => return Ok(()),
                 Heard::Request(name) => {
-                    link.heard = clock::now();
+                    link.last_received = clock::now();
                     file = Some(self.offer(&mut end, &name, shares, to)?);
                 }
             }
@@ -185,7 +185,7 @@ impl Sendfile {
                 file.size()
             )));
         }
-        say!(
+        errln!(
             "{}: {shown}, {} bytes at {}",
             to.ip(),
             file.size(),
@@ -195,7 +195,7 @@ impl Sendfile {
     }
 }
 
-/// Fills `batch` with packets that may leave now.
+/// Fills `batch` with packets that may be sent now.
 fn compose(
     end: &mut FileSender,
     file: &Shared,
@@ -235,9 +235,9 @@ impl Recvfile {
         local.set_port(to.port().wrapping_add(1));
         let mut udp = socket(local)?;
         udp.connect(to).map_err(|e| net("UDP", &e))?;
-        let bytes = self.fetch(Link::new(tcp, &mut udp, (PATIENCE, &stop))?, &part)?;
+        let bytes = self.fetch(Link::new(tcp, &mut udp, (IDLE_TIMEOUT, &stop))?, &part)?;
         part.keep().map_err(|e| Failure::from(&e))?;
-        say!("{}: {bytes} bytes, not verified", self.local.display());
+        errln!("{}: {bytes} bytes, not verified", self.local.display());
         Ok(())
     }
 
@@ -254,7 +254,7 @@ impl Recvfile {
             let text = format!("the server broke the protocol: {e}");
             Failure::new(Exit::Protocol, text)
         };
-        // What is there before anything was asked for belongs to somebody else's file.
+        // Datagrams received before the request belong to another file.
         link.drain(&mut Inbox::new(), |_, _| Ok(()))?;
         loop {
             fetch.end.poll_control(&mut link.out);
@@ -263,7 +263,7 @@ impl Recvfile {
                 return Ok(fetch.end.size().unwrap_or(0));
             }
             link.wait(PollFlags::IN, None)?;
-            // Packets that came before DONE are looked at before it.
+            // Packets that arrived before DONE are processed before it.
             let words = link.read()?;
             while !fetch.drain(&mut link)? {
                 link.go_on()?;
@@ -274,14 +274,14 @@ impl Recvfile {
                     return Err(self.mismatch(&fetch).unwrap_or_else(left));
                 }
                 Some(words) if words.is_empty() => {}
-                // Whoever asks again before it was answered makes answers wait without a bound.
+                // A client that repeats requests before the answer could queue answers without a bound.
                 Some(_) if !link.out.is_empty() => {
                     return Err(broke(DecodeError::Malformed(
-                        "words before the answer to the last",
+                        "a message before the answer to the last",
                     )));
                 }
                 Some(words) => {
-                    link.heard = clock::now();
+                    link.last_received = clock::now();
                     let said = fetch.end.on_control(clock::now(), &words);
                     said.map_err(|e| self.mismatch(&fetch).unwrap_or_else(|| broke(e)))?;
                 }
@@ -306,7 +306,7 @@ struct Fetch<'a> {
     end: FileReceiver,
     part: &'a Part,
     inbox: Inbox,
-    /// Some packet of it came.
+    /// Some packet of it was received.
     taken: bool,
     /// The length of one that does not fit.
     misfit: Option<usize>,
@@ -319,11 +319,13 @@ impl Fetch<'_> {
                 Exit::SourceMissing,
                 "the server ended the connection without a file: it may have none of that name",
             ),
-            Some(size) => lost(format!("the server left before all {size} bytes were here")),
+            Some(size) => lost(format!(
+                "the server disconnected before all {size} bytes were received"
+            )),
         }
     }
 
-    /// Takes datagrams, up to a bound; whether there are no more.
+    /// Receives datagrams, up to a bound; whether there are no more.
     fn drain(&mut self, link: &mut Link<'_>) -> Result<bool, Failure> {
         let mut news = false;
         let (end, part, taken) = (&mut self.end, self.part, &mut self.taken);
@@ -346,11 +348,11 @@ impl Fetch<'_> {
             Ok(())
         });
         if news {
-            link.heard = clock::now();
+            link.last_received = clock::now();
         }
         drained
     }
 }
 
-const DIFFER: &str = "two packets of one number differ: a late one of another transfer, or a forged one, was \
-                      taken for one of this file; nothing was kept, fetch it again";
+const DIFFER: &str = "two packets of one number differ: one is late from another transfer, or forged; the file \
+                      was discarded, fetch it again";

@@ -38,16 +38,16 @@ use crate::{
     interrupt, typed,
 };
 
-/// A file of which nothing is heard for so long is given up, by the server and by the client.
-const PATIENCE: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(30)];
-/// A client that does not say who it is is sent away, and one that then asks for nothing.
+/// Idle time after which a file is abandoned, by the server and by the client.
+const IDLE_TIMEOUTS: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(30)];
+/// Time for a client to authenticate, and then for its next request.
 const GREETING: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_mins(10);
 /// Clients at a time, and of them those of one address.
 const CLIENTS: [usize; 2] = [16, 4];
 /// Files of a list.
 const FILES: usize = 10_000;
-/// Names that are not there, after which a client is sent away.
+/// Number of missing names after which a client is disconnected.
 const REFUSALS: u32 = 100;
 /// Feedback to a server that does not read it.
 const UNREAD: usize = 64 << 10;
@@ -59,11 +59,11 @@ const LEAST: Rate = Rate::from_bps(300_000);
 /// The programs.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Ttp {
-    /// Serve files, until told to stop
+    /// Serve files, until stopped
     Serve(Serve),
     /// Fetch one file, or all that are listed
     Get(Get),
-    /// Show what a server has
+    /// List the files of a server
     List(List),
 }
 
@@ -73,10 +73,10 @@ pub(crate) struct Serve {
     /// A directory whose files may be fetched, as NAME/FILE
     #[arg(long, value_name = "NAME=PATH[:ro]", required = true)]
     share: Vec<OsString>,
-    /// Where to listen (TCP); data leaves from a port of its own for each client
+    /// Address to listen on (TCP); data is sent from a separate port for each client
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT), value_parser = typed::address)]
     listen: SocketAddr,
-    /// Never send faster to a client, whatever it wants
+    /// Never send faster to a client, whatever it requests
     #[arg(long, value_name = "RATE")]
     max_rate: Option<Rate>,
     #[command(flatten)]
@@ -88,17 +88,17 @@ pub(crate) struct Serve {
 pub(crate) struct Get {
     /// HOST or HOST:PORT of the server
     host: String,
-    /// The name of the file there; '*' for all that it lists
+    /// Name of the file on the server; '*' for all that it lists
     remote: OsString,
     /// The file to write, replaced once everything is here; or the folder for all, which has none of them
     local: PathBuf,
-    /// Bits of blocks per second to ask for, at most 4.29Gbit
+    /// Bits of blocks per second to request, at most 4.29Gbit
     #[arg(long, value_name = "RATE", default_value = "650Mbit")]
     rate: Rate,
-    /// Bytes of a block; larger ones than fit a packet are lost with any of its fragments
+    /// Bytes of a block; one larger than a packet is lost with any of its fragments
     #[arg(long, value_name = "BYTES", default_value_t = 1_466, value_parser = clap::value_parser!(u32).range(64..=65_501))]
     block: u32,
-    /// UDP port to take data at [default: another that is free for each file]
+    /// UDP port to receive data on [default: a free one for each file]
     #[arg(
         long,
         value_name = "PORT",
@@ -122,7 +122,7 @@ pub(crate) struct List {
 /// What both ends know.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Secret {
-    /// A file whose first line is the secret [default: the one that everybody knows]
+    /// A file whose first line is the secret [default: the public one]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
 }
@@ -167,16 +167,16 @@ impl Serve {
         thread::scope(|scope| {
             listener.run(&stop, |tcp, peer| {
                 let Some(served) = clients.enter(peer.ip()) else {
-                    say!("{}: sent away: too many clients", peer.ip());
+                    errln!("{}: sent away: too many clients", peer.ip());
                     return;
                 };
                 let (shares, secret, stop) = (&shares, &secret, &stop);
                 scope.spawn(move || {
                     let _served = served;
                     match self.serve(tcp, peer.ip(), (shares, secret), stop) {
-                        Ok(()) => say!("{}: done", peer.ip()),
+                        Ok(()) => errln!("{}: done", peer.ip()),
                         Err(_) if stop.is_set() => {}
-                        Err(failure) => say!("{}: {}", peer.ip(), failure.text),
+                        Err(failure) => errln!("{}: {}", peer.ip(), failure.text),
                     }
                 });
             });
@@ -198,7 +198,7 @@ impl Serve {
         let mut udp = socket(SocketAddr::new(at.ip(), 0))?;
         let mut challenge = [0; CHALLENGE];
         system_rng().fill(&mut challenge);
-        let limits = (self.max_rate.unwrap_or(Rate::UNLIMITED), PATIENCE[0]);
+        let limits = (self.max_rate.unwrap_or(Rate::UNLIMITED), IDLE_TIMEOUTS[0]);
         let mut client = Client {
             link: Link::new(tcp, &mut udp, (GREETING, stop))?,
             end: FileServer::new(secret, challenge, limits, epoch()),
@@ -213,12 +213,12 @@ impl Serve {
     }
 }
 
-/// Who is served.
+/// The clients.
 #[derive(Default)]
 struct Clients(Mutex<Vec<IpAddr>>);
 
 impl Clients {
-    /// A client comes, if there is room.
+    /// A client connects, if there is a free slot.
     fn enter(&self, peer: IpAddr) -> Option<Served<'_>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let alike = all.iter().filter(|ip| **ip == peer).count();
@@ -256,11 +256,11 @@ struct Client<'a> {
     file: Option<Shared>,
     /// Where its blocks go.
     to: SocketAddr,
-    /// What it said and was not looked at yet.
+    /// Received and not parsed yet.
     words: Vec<u8>,
     /// What of the last batch has not left.
     parked: Range<usize>,
-    /// Names that were not there.
+    /// Requested names that do not exist.
     refusals: u32,
 }
 
@@ -274,7 +274,7 @@ impl Client<'_> {
             self.link.flush()?;
             let now = clock::now();
             if !self.end.is_open() && now >= since + GREETING {
-                return Err(lost("it did not say who it is"));
+                return Err(lost("it did not authenticate"));
             }
             if self.parked.is_empty() && self.end.permit(now) {
                 self.compose(&mut batch)?;
@@ -284,7 +284,7 @@ impl Client<'_> {
             if self.end.is_sending() && self.end.is_abandoned(now) {
                 return Err(lost(format!(
                     "no feedback for {} s: does its data arrive?",
-                    PATIENCE[0].as_secs()
+                    IDLE_TIMEOUTS[0].as_secs()
                 )));
             }
             let wanted = if self.parked.is_empty() {
@@ -295,10 +295,10 @@ impl Client<'_> {
             let wake = self.end.wake().filter(|_| self.parked.is_empty());
             self.link.go_on()?;
             match self.link.read()? {
-                None if self.end.is_sending() => return Err(lost("the client left early")),
+                None if self.end.is_sending() => return Err(lost("the client disconnected early")),
                 None => return Ok(()),
                 Some(words) if !words.is_empty() => {
-                    self.link.heard = clock::now();
+                    self.link.last_received = clock::now();
                     self.words.extend(words);
                 }
                 Some(_) if !more && wake.is_none_or(|wake| wake > clock::now()) => {
@@ -309,7 +309,7 @@ impl Client<'_> {
         }
     }
 
-    /// Hears what it says and answers one question; whether there was one.
+    /// Receives its messages and answers one request; whether there was one.
     fn receive(&mut self) -> Result<bool, Failure> {
         let broke = |e: &dyn std::fmt::Display| {
             let text = format!("the client broke the protocol: {e}");
@@ -320,7 +320,7 @@ impl Client<'_> {
         let Some(question) = asked.map_err(|e| broke(&e))? else {
             return Ok(false);
         };
-        self.link.patience = IDLE;
+        self.link.idle_timeout = IDLE;
         match question {
             Asked::File(name) => self.offer(&name)?,
             Asked::Names => {
@@ -334,7 +334,7 @@ impl Client<'_> {
             }
             Asked::Port(port) => self.to.set_port(port),
             Asked::Stopped => {
-                say!("{}: sent", self.to.ip());
+                errln!("{}: sent", self.to.ip());
                 self.file = None;
                 self.parked = 0..0;
             }
@@ -351,17 +351,17 @@ impl Client<'_> {
         let text: String = shown(name).chars().take(200).collect();
         match Shared::open(self.shares, name) {
             Ok(file) => {
-                say!("{}: {text}, {} bytes", self.to.ip(), file.size());
+                errln!("{}: {text}, {} bytes", self.to.ip(), file.size());
                 // A port of its own for each file, so that late blocks of one are none of the next.
                 *self.link.udp = socket(self.link.local)?;
                 self.end.offer(file.size());
                 self.file = Some(file);
             }
             Err(e) => {
-                say!("{}: refused {text}: {e}", self.to.ip());
+                errln!("{}: refused {text}: {e}", self.to.ip());
                 self.refusals += 1;
                 if self.refusals > REFUSALS {
-                    return Err(lost("it asks again and again for what is not there"));
+                    return Err(lost("it repeatedly requests files that do not exist"));
                 }
                 self.end.refuse();
             }
@@ -392,7 +392,7 @@ impl Client<'_> {
     }
 }
 
-/// The files that may be fetched and lie directly in a share, as far as a request can hold their names. A list
+/// The files that may be fetched and are directly in a share, if a request can carry their names. A list
 /// that is not whole would be taken for one.
 fn listed(shares: &[Share]) -> Result<Vec<(Vec<u8>, u64)>, Failure> {
     let failed = |text: String| Failure::new(Exit::SourceMissing, text);
@@ -408,17 +408,17 @@ fn listed(shares: &[Share]) -> Result<Vec<(Vec<u8>, u64)>, Failure> {
     Ok(files)
 }
 
-/// A server that is asked.
+/// The server of a client.
 struct Server<'a> {
     link: Link<'a>,
     end: FileClient,
     inbox: Inbox,
-    /// Where it is, and where the blocks of a file come from once that is known.
+    /// Its address, and the source of a file's blocks once that is known.
     at: IpAddr,
     from: Option<SocketAddr>,
     /// The port for blocks; 0: another for each file.
     port: u16,
-    /// There were no more datagrams when they were looked at last.
+    /// There were no more datagrams at the last poll.
     drained: bool,
     /// Datagrams that were no block of the file.
     misfits: u64,
@@ -442,12 +442,12 @@ impl Server<'_> {
                 self.end.poll_control(now, &mut self.link.out);
             }
             if news.is_none() {
-                // What is said to the server may end the file.
+                // A message to the server may end the file.
                 news = self.end.on_control(now, &[]).map_err(broke)?;
             }
             if let Some(news) = news {
                 let sent = self.send_answers();
-                // All of a file is here, whether or not the server hears of it.
+                // All of a file was received, whether or not the server is notified.
                 return if news == News::Done {
                     Ok(news)
                 } else {
@@ -462,7 +462,7 @@ impl Server<'_> {
                 self.link.wait(PollFlags::IN, self.end.deadline())?;
             }
             self.link.go_on()?;
-            // Feedback is due for datagrams that have come before the server's words.
+            // Feedback is due for datagrams that arrived before the server's messages.
             self.drained = self.take(part)?;
             let now = clock::now();
             if self.end.deadline().is_some_and(|at| at <= now)
@@ -475,12 +475,12 @@ impl Server<'_> {
                 Vec::new()
             });
             if !words.is_empty() {
-                self.link.heard = now;
+                self.link.last_received = now;
             }
         }
     }
 
-    /// Waits until the server has been told everything.
+    /// Waits until everything was sent to the server.
     fn send_answers(&mut self) -> Result<(), Failure> {
         self.link.flush()?;
         while !self.link.out.is_empty() {
@@ -490,7 +490,7 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Takes datagrams, up to a bound; whether there are no more.
+    /// Receives datagrams, up to a bound; whether there are no more.
     fn take(&mut self, part: Option<&Part>) -> Result<bool, Failure> {
         let (end, misfits, now) = (&mut self.end, &mut self.misfits, clock::now());
         let (at, source) = (self.at, &mut self.from);
@@ -516,19 +516,18 @@ impl Server<'_> {
             Ok(())
         });
         if heard {
-            self.link.heard = now;
+            self.link.last_received = now;
         }
         drained
     }
 
-    /// Waits until it can be asked.
+    /// Waits until a request can be sent.
     fn ready(&mut self) -> Result<(), Failure> {
         match self.news(None)? {
             News::Ready => Ok(()),
             _ => Err(
-                Failure::new(Exit::Auth, "the server does not let this client in").fix(
-                    "name the file with its secret by --secret-file; without one both use the one \
-                     that everybody knows",
+                Failure::new(Exit::Auth, "the server does not accept this client").fix(
+                    "name the file with its secret by --secret-file; without one both use the public default",
                 ),
             ),
         }
@@ -569,12 +568,12 @@ impl Server<'_> {
             Failure::new(failure.exit, text)
         })?;
         part.keep().map_err(|e| Failure::from(&e))?;
-        say!("{}: {size} bytes, not verified", local.display());
+        errln!("{}: {size} bytes, not verified", local.display());
         Ok(size)
     }
 }
 
-/// Asks the server at `host` for something, and then whatever `ask` does.
+/// Connects to the server at `host` and sends the first request, then runs `ask`.
 fn with_server<R>(
     host: &str,
     secret: &Secret,
@@ -589,8 +588,8 @@ fn with_server<R>(
     local.set_port(port);
     let mut udp = socket(local)?;
     let mut server = Server {
-        link: Link::new(tcp, &mut udp, (PATIENCE[1], &stop))?,
-        end: FileClient::new(&secret, wanted, PATIENCE[1]),
+        link: Link::new(tcp, &mut udp, (IDLE_TIMEOUTS[1], &stop))?,
+        end: FileClient::new(&secret, wanted, IDLE_TIMEOUTS[1]),
         inbox: Inbox::new(),
         at: to.ip().to_canonical(),
         from: None,
@@ -613,7 +612,7 @@ impl Get {
             matches!(Request::decode(&line), Ok(Some((Request::File(same), _))) if same == name);
         if !is_name && name != b"*" {
             return Err(Failure::usage(
-                "this cannot be the name of a file in this protocol",
+                "this is not a valid file name in this protocol",
             ));
         }
         let rate = u32::try_from(self.rate.bps()).unwrap_or(u32::MAX);
@@ -652,7 +651,7 @@ impl Get {
         })
     }
 
-    /// Where each of the server's files goes: into the folder, by the last part of its name.
+    /// Destination of each of the server's files: in the folder, by the last part of its name.
     fn files<'a>(&self, names: &'a [Vec<u8>]) -> Result<Vec<(&'a [u8], PathBuf)>, Failure> {
         if !fs::metadata(&self.local).is_ok_and(|there| there.is_dir()) {
             let text = format!("{} is no folder", self.local.display());
@@ -672,7 +671,7 @@ impl Get {
                 return refused(name, "which is no name here");
             }
             if name.contains(&b'\n') || !known.insert(last) {
-                return refused(name, "which cannot be asked for, or twice the same");
+                return refused(name, "which cannot be requested, or a duplicate");
             }
             let local = self.local.join(OsStr::from_bytes(last));
             if fs::symlink_metadata(&local).is_ok() {

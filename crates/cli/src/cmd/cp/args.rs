@@ -1,4 +1,4 @@
-//! What can be asked of `farhaul cp`? Its flags, and what they mean to a transfer.
+//! What are the flags of `farhaul cp`, and what do they mean to a transfer?
 
 use std::{
     ffi::OsString,
@@ -21,9 +21,8 @@ const PLACES: &str = "Sources and destination, one side elsewhere and all of it 
     [user@]host:path through ssh, or host[:port]::share/path or farhaul://host[:port]/share/path. A source \
     that ends in / means its contents";
 
-const SSH: &str = "The program to call; FARHAUL_SSH says so too [default: ssh]";
-const REMOTE: &str =
-    "What farhaul is called there; FARHAUL_REMOTE_BIN says so too [default: farhaul]";
+const SSH: &str = "The ssh program; also FARHAUL_SSH [default: ssh]";
+const REMOTE: &str = "The farhaul program there; also FARHAUL_REMOTE_BIN [default: farhaul]";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -33,29 +32,29 @@ pub(crate) struct Args {
     /// Sources and destination
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"], help = PLACES)]
     pub(super) paths: Vec<OsString>,
-    /// Folders are copied with everything in them anyway
+    /// Folders are always copied with their contents
     #[arg(short, long, hide_short_help = true)]
     recursive: bool,
-    /// Mode and time are kept anyway
+    /// Mode and time are always preserved
     #[arg(short, long, hide_short_help = true)]
     preserve: bool,
-    /// Change nothing; say what would be done with each file
+    /// Change nothing; print what would be done with each file
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
     /// Never send faster than this
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(super) max_rate: Option<Rate>,
-    /// How much of a link to claim that others use too: low (what they leave), fair (as much as each
+    /// Share of a link used by others too: low (unused capacity only), fair (as much as each
     /// of them), high (as much as two; a server must allow it)
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     pub(super) policy: Sharing,
-    /// End after this long, with its unit; the same command goes on where it was
+    /// End after this time, with its unit; the same command resumes
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(super) max_time: Option<Duration>,
     /// This user's key file; through ssh, that of ssh
     #[arg(short = 'i', long, value_name = "FILE")]
     pub(super) identity: Option<PathBuf>,
-    /// Talk to a server that is not known, whatever its key; one that is known must have the key known for it
+    /// Accept an unknown server, whatever its key; a known one must have its known key
     #[arg(long)]
     pub(super) trust_any: bool,
     /// Only over IPv4
@@ -64,21 +63,21 @@ pub(crate) struct Args {
     /// Only over IPv6
     #[arg(short = '6', long)]
     pub(super) ipv6: bool,
-    /// When fetching, do not wait for the disk: a crash, or an error of the disk, soon after may take
-    /// away what was said to be there (a server decides by its own --no-sync)
+    /// When fetching, do not wait for the disk: a crash, or an error of the disk, soon after may lose files
+    /// that were reported as complete (a server decides by its own --no-sync)
     #[arg(long)]
     no_sync: bool,
-    /// Read everything again from the receiver's disk before it counts; else what is verified is what
-    /// was received and written
+    /// Read everything again from the receiver's disk before it counts; by default what was received and
+    /// written is verified
     #[arg(long)]
     verify_disk: bool,
     /// How progress is shown: a bar, a line every ten seconds, nothing, or a bar on a terminal
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub(super) progress: Style,
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     pub(super) quiet: bool,
-    /// Say more at the end
+    /// Print more at the end
     #[arg(short, long, conflicts_with = "quiet")]
     pub(super) verbose: bool,
     /// One JSON object on stdout
@@ -106,7 +105,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Which files")]
 struct Which {
-    /// Leave out what matches, as a line of .gitignore would; folders with everything in them
+    /// Exclude what matches, with a pattern as in .gitignore; folders with everything in them
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     exclude: Vec<String>,
     /// The same for every line of a file
@@ -115,29 +114,29 @@ struct Which {
     /// Send what matches although it is excluded; without any exclusion, send nothing else
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     include: Vec<String>,
-    /// Leave out smaller files
+    /// Exclude smaller files
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     min_size: Option<Size>,
-    /// Leave out larger files
+    /// Exclude larger files
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     max_size: Option<Size>,
-    /// Send only the paths listed in FILE (- for stdin), which are below the one source; folders
-    /// among them without what is in them
+    /// Send only the paths listed in FILE (- for stdin), which are below the one source; folders among them
+    /// without their contents
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
-    /// They end in NUL, as from find -print0, and not in newlines
+    /// Paths end in NUL, as from find -print0, not in newlines
     #[arg(short = '0', long, requires = "files_from")]
     null: bool,
 }
 
-/// What is there already.
+/// Existing files.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "What is there already")]
 struct There {
-    /// Leave files alone whose name is taken
+    /// Skip files whose name exists at the destination
     #[arg(long, visible_alias = "no-clobber", conflicts_with = "update")]
     ignore_existing: bool,
-    /// Leave files alone that are newer there
+    /// Skip files that are newer at the destination
     #[arg(short, long)]
     update: bool,
     /// Compare content wherever the size is the same, whatever the times
@@ -159,7 +158,7 @@ struct Through {
     ssh_option: Vec<String>,
     #[arg(long, value_name = "PROGRAM", help = REMOTE)]
     remote_bin: Option<String>,
-    /// UDP ports to try there, as in 20000 or 20000-20010 [default: 17992-18055]
+    /// UDP ports to try at the far end, as in 20000 or 20000-20010 [default: 17992-18055]
     #[arg(long, value_name = "PORT[-PORT]", value_parser = ports)]
     remote_port: Option<(u16, u16)>,
 }
@@ -167,7 +166,7 @@ struct Through {
 fn time(text: &str) -> Result<Duration, String> {
     let time = farhaul_link::duration(text).map_err(|e| e.to_string())?;
     if time.is_zero() {
-        return Err("give more than no time".into());
+        return Err("give a time greater than zero".into());
     }
     Ok(time)
 }
@@ -202,7 +201,7 @@ impl Args {
     pub(super) fn options(&self, put: bool) -> Result<Options, Failure> {
         if !put && self.which.files_from.is_some() {
             return Err(Failure::usage(
-                "--files-from is for sending: to fetch, name each path, or a folder and --include what is meant",
+                "--files-from is for sending: to fetch, name each path, or a folder with --include",
             ));
         }
         let existing = if self.there.ignore_existing {
@@ -300,7 +299,8 @@ impl Which {
 
 const AS_ONE_CHARACTER: &str = "close it with ], or write \\[ for the character itself";
 
-/// Refuses what would match nothing: a file of patterns may have such lines, who types one means something.
+/// Refuses a pattern that would match nothing: a file of patterns may have such lines, the command line may
+/// not.
 fn meant(flag: &str, pattern: &str) -> Result<(), Failure> {
     let fault = if pattern.trim_matches(['/', ' ', '\t']).is_empty() {
         Some(("matches nothing", "write a name, or * for every name"))
@@ -332,7 +332,7 @@ fn whole_class(line: &str) -> Result<(), &'static str> {
             }
             '[' => {
                 chars.next_if(|c| matches!(c, '!' | '^'));
-                // A `]` that comes first stands for itself.
+                // A leading `]` is literal.
                 chars.next_if_eq(&']');
                 if !chars.any(|c| c == ']') {
                     return Err("has a [ without a ]");
@@ -344,7 +344,7 @@ fn whole_class(line: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// As `find` prints it, without what says "here" and "a folder".
+/// As `find` prints it, without the leading `./` and the trailing slash.
 fn plain(path: &[u8]) -> Vec<u8> {
     let mut path = path;
     while let Some(rest) = path.strip_prefix(b"./") {

@@ -14,7 +14,7 @@ use crate::{
 pub(super) enum Job {
     /// From here to a server.
     Put(Vec<PathBuf>, Far),
-    /// From one server, at least one place there, to here.
+    /// From one server, at least one path there, to this machine.
     Get(Server, Vec<Remote>, PathBuf),
 }
 
@@ -77,7 +77,7 @@ impl Job {
         }
     }
 
-    /// The server, and all places on it.
+    /// The server, and all paths on it.
     pub(super) const fn far_mut(&mut self) -> (&mut Server, &mut [Remote]) {
         match self {
             Self::Put(_, far) => (&mut far.server, slice::from_mut(&mut far.remote)),
@@ -102,7 +102,7 @@ impl Job {
                         forbidden = true;
                         e
                     }
-                    // One that can be read, or of which the transfer says why not.
+                    // One that can be read, or whose error the transfer reports.
                     None => return Ok(()),
                 },
             };

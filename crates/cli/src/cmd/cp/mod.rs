@@ -85,14 +85,14 @@ impl Run<'_> {
         if self.args.json {
             out::json(&self.object(summary));
         } else if !self.args.quiet && self.args.dry_run {
-            say!("{}", self.planned.line(summary, &self.destination()));
+            errln!("{}", self.planned.line(summary, &self.destination()));
         } else if !self.args.quiet {
-            say!("{}", summary.line());
+            errln!("{}", summary.line());
             if let Some((why, share)) = summary.limit().filter(|(_, share)| *share >= 0.1) {
-                say!("limited by: {why} ({:.0} % of the time)", share * 100.0);
+                errln!("limited by: {why} ({:.0} % of the time)", share * 100.0);
             }
             if self.args.verbose {
-                say!("{}", summary.details().trim_end());
+                errln!("{}", summary.details().trim_end());
             }
         }
         self.warn(summary);
@@ -106,11 +106,11 @@ impl Run<'_> {
             &summary.warnings[..]
         };
         for warning in all {
-            say!("farhaul: warning: {warning}");
+            errln!("farhaul: warning: {warning}");
         }
     }
 
-    /// Where it all goes, for people.
+    /// The destination, for messages.
     fn destination(&self) -> String {
         match &self.job {
             Job::Get(_, _, to) => to.display().to_string(),
@@ -130,15 +130,15 @@ impl Run<'_> {
         if let Some(summary) = summary {
             let quiet = self.args.json || self.args.quiet || self.planned.is_empty(summary);
             if self.args.dry_run && !quiet {
-                say!("{}", self.planned.line(summary, &self.destination()));
+                errln!("{}", self.planned.line(summary, &self.destination()));
             }
             let done = summary.files.sent + summary.files.skipped + summary.bytes_payload > 0;
             if done && !self.args.json && !self.args.quiet && !self.args.dry_run {
-                say!("{}", summary.line());
+                errln!("{}", summary.line());
             }
             let several = summary.failures.len() > 1 && !self.args.dry_run;
             for failure in summary.failures.iter().take(if several { 20 } else { 0 }) {
-                say!("farhaul: {}", failure.text);
+                errln!("farhaul: {}", failure.text);
             }
             self.warn(summary);
         }
@@ -158,7 +158,7 @@ impl Run<'_> {
         let Some(login) = self.job.server().login.clone() else {
             return Ok(());
         };
-        // What is missing here is said before anything is connected.
+        // Missing local files are reported before a connection is made.
         self.app(&self.options)
             .map_err(|e| self.failure(None, &e))?;
         let (put, call) = (self.put, self.args.call());
@@ -196,7 +196,7 @@ impl Run<'_> {
         }
     }
 
-    /// Those of the family that was asked for.
+    /// Those of the requested family.
     fn family(
         &self,
         mut found: Vec<SocketAddr>,
@@ -218,10 +218,10 @@ impl Run<'_> {
         Ok(found)
     }
 
-    /// Connects, perhaps asks about the key, transfers.
+    /// Connects, prompts for an unknown key, transfers.
     fn to_the_end(&self) -> Result<Outcome, TransferError> {
         let server = self.job.server().to_string();
-        // What is missing here is said before anything is connected.
+        // Missing local files are reported before a connection is made.
         let first = self.app(&self.options)?;
         drop(first);
         let identity = self.identity()?;
@@ -350,7 +350,7 @@ impl Run<'_> {
         })
     }
 
-    /// Says what the session could not know: that ssh gets there, and that it was not a signal that ended it.
+    /// Adds what the session does not know: that ssh works, and whether a signal ended it.
     fn amend(&self, outcome: &mut Outcome, stop: &Stop) {
         if let (Some(_), Some(error)) = (&self.bridge, &mut outcome.error)
             && error.code == Code::UdpBlocked
@@ -375,7 +375,7 @@ impl Run<'_> {
 /// How an attempt ended.
 struct Ended {
     outcome: Outcome,
-    /// There was no session; another address may do.
+    /// There was no session; another address may work.
     unreached: bool,
     /// The server's key, if it must be accepted first.
     unknown: Option<PublicKey>,
@@ -402,29 +402,29 @@ fn explain(
     outcome.summary.exit = outcome.summary.exit.with(error);
 }
 
-/// What to say and to do if one side refused the other's key.
+/// Message and remedy if one side refused the other's key.
 fn refused_key(reason: &CloseReason, server: &str, through_ssh: bool) -> Option<(String, String)> {
     let (text, fix) = match (reason, through_ssh) {
         (CloseReason::Auth(_), false) => (
             format!(
-                "{server} has another key than the one known for it: somebody may pose as the server, or it got a new key"
+                "{server} has another key than the known one: someone may impersonate the server, or its key was replaced"
             ),
             format!(
-                "compare its key with whoever runs it; only if it is theirs, `farhaul key trust {server} fh-pub1...`"
+                "compare its key with its administrator; only if it is the right one, `farhaul key trust {server} fh-pub1...`"
             ),
         ),
         (CloseReason::Denied(_), false) => (
-            format!("{server} does not let you in"),
-            "give your key (`farhaul key show`) to whoever runs it, for `farhaul serve --allow`"
+            format!("{server} does not accept your key"),
+            "give your key (`farhaul key show`) to its administrator, for `farhaul serve --allow`"
                 .into(),
         ),
-        // Both keys were made for this one copy, and told through ssh.
+        // Both keys were generated for this copy, and exchanged through ssh.
         (CloseReason::Auth(_), true) => (
             format!("what answers at {server} over UDP is not the farhaul that ssh started there"),
             "run the same command again, or name other ports with --remote-port".into(),
         ),
         (CloseReason::Denied(_), true) => (
-            format!("the farhaul that answers at {server} over UDP does not let you in"),
+            format!("the farhaul that answers at {server} over UDP does not accept your key"),
             "run the same command again, or name other ports with --remote-port".into(),
         ),
         _ => return None,
@@ -446,7 +446,7 @@ fn unknown_key(seen: Arc<Mutex<Option<PublicKey>>>) -> PeerCheck {
     })
 }
 
-/// Asks whether a new server's key is right; off a terminal nobody can say so.
+/// Asks whether a new server's key is right; without a terminal it is refused.
 fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferError> {
     let unknown = || {
         TransferError::new(
@@ -454,7 +454,7 @@ fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferError> {
             format!("{server} is not known; its key is {key}"),
         )
         .fix(format!(
-            "compare it with whoever runs the server, then run: farhaul key trust {server} {key}"
+            "compare it with the server's administrator, then run: farhaul key trust {server} {key}"
         ))
     };
     let mut terminal = io::stderr();

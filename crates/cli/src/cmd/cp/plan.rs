@@ -1,4 +1,4 @@
-//! How is it told what a copy would do? A line per file as it is known, or one object at the end.
+//! How is the plan of a copy printed? A line per file as it is known, or one object at the end.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::out;
 
-/// What was told.
+/// What was reported.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DryRun(Arc<Mutex<Count>>);
 
@@ -20,7 +20,7 @@ struct Count {
 }
 
 impl DryRun {
-    /// Where the transfer tells its plan: to lines now, or kept for the end.
+    /// Receives the plan of the transfer: printed as lines, or collected for the end.
     pub(super) fn sink(&self, json: bool, quiet: bool) -> Plan {
         let dry_run = self.clone();
         Arc::new(move |planned| dry_run.report(&planned, json, quiet))

@@ -21,7 +21,7 @@ enum Change {
     Went,
 }
 
-/// Tells of the sessions there are.
+/// Reports the number of sessions.
 #[derive(Clone, Debug)]
 pub(super) struct Guests(Sender<Change>);
 
@@ -29,10 +29,10 @@ pub(super) struct Guests(Sender<Change>);
 #[derive(Debug)]
 pub(super) struct Watch(Receiver<Change>);
 
-/// Why nobody watches any more.
+/// Why a watch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
-    /// There was no session for so long.
+    /// No session for this time.
     Idle,
     /// The listener is gone.
     Gone,
@@ -44,7 +44,7 @@ pub(super) fn guests() -> (Guests, Watch) {
 }
 
 impl Watch {
-    /// Returns when there has been no session for `most`, or nobody is left who could tell.
+    /// Returns when there has been no session for `most`, or all reporters are dropped.
     pub(super) fn until_idle(self, most: Duration) -> Over {
         let mut there: usize = 0;
         loop {
@@ -75,8 +75,8 @@ impl Guests {
     }
 
     fn report(&self, change: Change) {
-        // Whoever watched has decided already.
-        let _unheard = self.0.send(change);
+        // The watch has ended already.
+        let _ignored = self.0.send(change);
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(1);
 
-    /// What a watch says that hears these and then that nobody is left who could tell, or waits no longer.
+    /// Result of a watch that receives these and then the end of all reporters, or times out.
     fn watched(changes: &[Change], listening: bool) -> Over {
         let (guests, watch) = guests();
         for change in changes {
@@ -170,11 +170,11 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_session_leaves_and_who_has_one_stays() {
+    fn a_server_without_sessions_exits_and_one_with_a_session_stays() {
         use Change::{Came, Went};
         assert_eq!(watched(&[], true), Over::Idle, "nobody came");
         assert_eq!(watched(&[Came, Went], true), Over::Idle, "the last went");
-        // One is still there: only the end of all who could tell ends the watch.
+        // One still exists: only the end of all reporters ends the watch.
         assert_eq!(watched(&[Came], false), Over::Gone);
         assert_eq!(watched(&[Came, Came, Went], false), Over::Gone);
     }

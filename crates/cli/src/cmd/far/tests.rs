@@ -102,7 +102,7 @@ fn what_is_delivered_starts_from_the_nearest_folder() {
 }
 
 #[test]
-fn a_server_to_which_nobody_comes_leaves_while_its_input_is_open() {
+fn a_server_without_clients_exits_while_its_input_is_open() {
     let tmp = tempfile::tempdir().unwrap();
     let ask = Ask {
         key: Identity::generate().unwrap().public().to_string(),

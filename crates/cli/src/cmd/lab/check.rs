@@ -22,13 +22,13 @@ const REACHED: &str = include_str!("../../../../../lab/reference/bounds.json");
 pub(crate) struct Check {
     #[command(flatten)]
     place: Where,
-    /// The bounds to hold [default: those that came with this program]
+    /// The bounds to check [default: those of this program]
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
-    /// Instead of checking, write what was reached as bounds into a file, beside those it has
+    /// Instead of checking, write the results as bounds into a file, in addition to those it has
     #[arg(long, value_name = "FILE", conflicts_with = "reference")]
     write: Option<PathBuf>,
-    /// What is forgiven when bounds are written
+    /// Tolerance when bounds are written
     #[arg(long, value_name = "SHARE", default_value = "5%", requires = "write", value_parser = farhaul_link::share)]
     tolerance: f64,
     /// One JSON object instead of text
@@ -44,7 +44,7 @@ impl Check {
         if utcp::asked(&self.place) {
             if self.write.is_some() || self.reference.is_some() {
                 return Err(Failure::usage(
-                    "utcp owes one figure, which is in the program: leave out --write and --reference",
+                    "utcp has one bound, which is in the program: omit --write and --reference",
                 ));
             }
             let runs: Vec<farhaul_lab::utcp::Run> = self.place.latest()?;
@@ -78,12 +78,11 @@ impl Check {
         self.judged(&bounds.check(&trials), trials.len())
     }
 
-    /// Bounds of fairness are owed; they are not written from what was reached.
+    /// Bounds of fairness are requirements; they are not written from results.
     fn run_fairness(&self) -> Result<(), Failure> {
         if self.write.is_some() {
             return Err(Failure::usage(
-                "--write is for grids: bounds of fairness are owed, not reached; \
-                 edit a copy of lab/reference/fairness.json and give it with --reference",
+                "--write is for grids: bounds of fairness are not written from results; edit a copy of lab/reference/fairness.json and give it with --reference",
             ));
         }
         let runs: Vec<farhaul_lab::fairness::Run> = self.place.latest()?;
@@ -125,7 +124,7 @@ impl Check {
             }
             (compared, n) => {
                 for line in &verdict.deviations {
-                    say!("{line}");
+                    errln!("{line}");
                 }
                 format!("{n} deviations in {compared} runs")
             }

@@ -19,13 +19,13 @@ use crate::{exit::Failure, out};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Only for `lab run fairness`")]
 pub(super) struct Flags {
-    /// The laws to ask, as NAME or NAME:PARAMETER=VALUE, separated by commas [default: all]
+    /// The laws to test, as NAME or NAME:PARAMETER=VALUE, separated by commas [default: all]
     #[arg(long, value_name = "LAW")]
     law: Vec<String>,
     /// The bottleneck [default: 100Mbit]
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
-    /// A third of the time, and fewer questions
+    /// A third of the time, and fewer tests
     #[arg(long)]
     quick: bool,
 }
@@ -40,11 +40,11 @@ pub(super) struct Terms {
     pub(super) printed: bool,
 }
 
-/// Whether `place` is about fairness; it has one world.
+/// Whether `place` is about fairness; it runs in the simulator only.
 pub(super) fn asked(place: &Where) -> Result<bool, Failure> {
     if place.name == NAME && place.backend == Backend::Emu {
         return Err(Failure::usage(
-            "fairness is asked in the simulator only: leave out --backend",
+            "fairness runs in the simulator only: omit --backend",
         ));
     }
     Ok(place.name == NAME)
@@ -61,7 +61,7 @@ impl Flags {
         ))
     }
 
-    /// Asks what is not there yet: every latest run, how many were made, and how many failed.
+    /// Runs what is missing: the latest runs, how many were made, and how many failed.
     pub(super) fn run(
         &self,
         place: &Where,
@@ -75,7 +75,7 @@ impl Flags {
         let done = store.trials().map_err(unkept)?;
         if !done.is_empty() && !terms.resume {
             return Err(Failure::usage(format!(
-                "{} holds {} runs already: go on with --resume, or choose another --out",
+                "{} has {} runs already: continue with --resume, or choose another --out",
                 store.folder().display(),
                 done.len()
             )));
@@ -112,7 +112,7 @@ fn row(run: &Run) -> String {
     text
 }
 
-/// The tables, or all there is for programs.
+/// The tables, or all data for programs.
 pub(super) fn report(place: &Where, csv: bool, json: bool) -> Result<(), Failure> {
     let runs: Vec<Run> = place.latest()?;
     if json {

@@ -76,10 +76,10 @@ pub(crate) struct Run {
     /// Seed of the paths' randomness
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
-    /// Simulations at a time [default: as many as there are cores]
+    /// Simulations at a time [default: number of cores]
     #[arg(long, value_name = "N", value_parser = whole(1..=1024), allow_negative_numbers = true)]
     jobs: Option<u64>,
-    /// Run only what is not there yet
+    /// Run only what is missing
     #[arg(long)]
     resume: bool,
     /// One JSON object with every run, instead of a line for each
@@ -119,7 +119,7 @@ impl Run {
         let done = store.trials().map_err(|e| disk(store.folder(), &e))?;
         if !done.is_empty() && !self.resume {
             return Err(Failure::usage(format!(
-                "{} holds {} runs already: go on with --resume, or choose another --out",
+                "{} has {} runs already: continue with --resume, or choose another --out",
                 store.folder().display(),
                 done.len()
             )));
@@ -129,7 +129,7 @@ impl Run {
         }
         let host = Host::read();
         if host.debug_build && backend == Backend::Emu {
-            say!("farhaul: a debug build: these figures are not worth keeping");
+            errln!("farhaul: a debug build: these figures are not worth keeping");
         }
         store.prepare(&host).map_err(|e| disk(store.folder(), &e))?;
         let plan = Plan {
@@ -237,7 +237,7 @@ impl Run {
         if self.json {
             out::json(&object(None));
         } else {
-            out::line(format!("{ran} runs, kept in {folder}"));
+            out::line(format!("{ran} runs, stored in {folder}"));
         }
         Ok(())
     }

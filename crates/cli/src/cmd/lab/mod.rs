@@ -19,17 +19,17 @@ use crate::exit::{Exit, Failure};
 pub(crate) enum Args {
     /// List the grids
     List(grids::List),
-    /// Run every cell of a grid, and keep each result as it comes
+    /// Run every cell of a grid, and store each result
     Run(grids::Run),
-    /// Show what was kept of a grid
+    /// Show the results of a grid
     Report(report::Report),
-    /// Hold what was kept of a grid against what is owed; exit code 22 if it falls short
+    /// Compare the results of a grid with its bounds; exit code 22 below them
     Check(check::Check),
-    /// Measure the fixed table of cells and keep it
+    /// Measure the fixed table of cells and store it
     Results(results::Results),
 }
 
-/// Which runs, and where they are kept.
+/// Which runs, and where they are stored.
 #[derive(Debug, clap::Args)]
 struct Where {
     /// The grid; `farhaul lab list` has the names
@@ -38,7 +38,7 @@ struct Where {
     /// In virtual time, or through real sockets on an emulated network
     #[arg(long, value_name = "WORLD", default_value = "sim", value_parser = backend)]
     backend: Backend,
-    /// The folder that holds a folder per grid and backend
+    /// The parent of a folder per grid and backend
     #[arg(long, value_name = "FOLDER", default_value = "lab/runs")]
     out: PathBuf,
 }
@@ -82,7 +82,7 @@ impl Where {
         let trials = store.latest().map_err(unreadable)?;
         if trials.is_empty() {
             let text = format!(
-                "{} holds no runs: make some with `farhaul lab run {} --backend {}`",
+                "{} has no runs: run `farhaul lab run {} --backend {}`",
                 store.folder().display(),
                 self.name,
                 self.world().name()
@@ -93,7 +93,7 @@ impl Where {
     }
 }
 
-/// Runs what was asked for.
+/// Runs the command.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match args {
         Args::List(list) => list.run(),
@@ -104,7 +104,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// Runs cannot be kept in `folder`, or read there.
+/// Runs cannot be stored in `folder`, or read there.
 fn disk(folder: &Path, error: &std::io::Error) -> Failure {
     let text = format!(
         "{}: {error}: choose a folder that can be written with --out",

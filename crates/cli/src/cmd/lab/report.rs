@@ -133,7 +133,7 @@ fn table(trials: &[Trial]) {
         ));
     }
     if trials.iter().any(|t| t.invalid.is_some()) {
-        out::line("in brackets: not valid; --json says why");
+        out::line("in brackets: not valid; --json has the reason");
     }
 }
 

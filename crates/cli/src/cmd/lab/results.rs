@@ -29,27 +29,27 @@ const LINK: Rate = Rate::gbit(10);
 /// What of it, and where to.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Results {
-    /// The folder that holds a folder per date and machine
+    /// The parent of a folder per date and machine
     #[arg(long, value_name = "FOLDER", default_value = "lab/results")]
     out: PathBuf,
     /// 8 s a run instead of 30, smaller files
     #[arg(long)]
     quick: bool,
-    /// How often a run is tried at most while the emulator is late: 3 times, with --quick once
+    /// Maximum attempts of a run while the emulator is late [default: 3; with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
     attempts: Option<u32>,
-    /// Only these parts
+    /// Run only these parts
     #[arg(long, value_name = "PART", value_delimiter = ',', default_values = ["bench", "copy", "agreement"], value_parser = ["bench", "copy", "agreement"])]
     only: Vec<String>,
 }
 
 impl Results {
-    /// Measures, tells and keeps.
+    /// Measures, prints and stores.
     pub(super) fn run(self) -> Result<(), Failure> {
         wan::enter_user_namespace().map_err(|e| run(EmulatedRunError::Wan(e)))?;
         let host = Host::read();
         if host.debug_build {
-            say!("farhaul: a debug build: these figures are not worth keeping");
+            errln!("farhaul: a debug build: these figures are not worth keeping");
         }
         let date = today()?;
         let mut store = Store::open(&self.out, &date, &host).map_err(|e| disk(&self.out, &e))?;
@@ -94,7 +94,7 @@ impl Results {
     }
 }
 
-/// Runs until the emulator kept up, but no more than `attempts` times.
+/// Runs until the emulator was in time, but no more than `attempts` times.
 fn settled(attempts: u32, mut run: impl FnMut() -> Run) -> Run {
     let mut last = run();
     for _ in 1..attempts {

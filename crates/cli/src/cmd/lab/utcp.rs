@@ -19,12 +19,12 @@ use crate::{
     out,
 };
 
-/// Whether `place` is this; its only world is the real one.
+/// Whether `place` is this; it runs on real sockets only.
 pub(super) fn asked(place: &Where) -> bool {
     place.name == NAME
 }
 
-/// Asks what is not there yet: every latest run, how many were made, and how many failed.
+/// Runs what is missing: the latest runs, how many were made, and how many failed.
 pub(super) fn run(
     place: &Where,
     seconds: Option<u64>,
@@ -35,7 +35,7 @@ pub(super) fn run(
     let done = store.trials().map_err(unkept)?;
     if !done.is_empty() && !resume {
         return Err(Failure::usage(format!(
-            "{} holds {} runs already: go on with --resume, or choose another --out",
+            "{} has {} runs already: continue with --resume, or choose another --out",
             store.folder().display(),
             done.len()
         )));
@@ -43,7 +43,7 @@ pub(super) fn run(
     wan::enter_user_namespace().map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
     let host = Host::read();
     if host.debug_build {
-        say!("farhaul: a debug build: these figures are not worth keeping");
+        errln!("farhaul: a debug build: these figures are not worth keeping");
     }
     store.prepare(&host).map_err(unkept)?;
     let program = env::current_exe().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
@@ -83,7 +83,7 @@ fn line_of(run: &Run) -> String {
     )
 }
 
-/// The tables, or all there is for programs.
+/// The tables, or all data for programs.
 pub(super) fn report(place: &Where, csv: bool, json: bool) -> Result<(), Failure> {
     let runs: Vec<Run> = place.latest()?;
     if json {

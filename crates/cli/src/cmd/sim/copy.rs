@@ -26,7 +26,7 @@ use crate::{
 
 const SHARE: &str = "copy";
 
-/// What a copy of `source` over the paths of `scenario` comes to: to a folder that is removed afterwards.
+/// Simulates a copy of `source` over the paths of `scenario`, to a folder that is removed afterwards.
 pub(super) fn run(
     source: &Path,
     scenario: &Scenario,
@@ -34,7 +34,7 @@ pub(super) fn run(
 ) -> Result<(SimReport, Outcome), Failure> {
     let cannot = |e: &dyn std::fmt::Display| {
         Failure::new(Exit::DestError, format!("no folder for the copy: {e}"))
-            .fix("it is made where TMPDIR says, and takes as much room as the source")
+            .fix("it is created in TMPDIR, and takes as much space as the source")
     };
     let folder = tempfile::tempdir().map_err(|e| cannot(&e))?;
     let share = Share::open(SHARE, folder.path(), Access::ReadWrite).map_err(|e| cannot(&e))?;
@@ -73,7 +73,7 @@ pub(super) fn run(
     }
     let outcome = handle.outcome().ok_or_else(|| {
         let text = format!("it is not over after {} s of virtual time", report.seconds);
-        Failure::new(Exit::Limit, text).fix("give it more with --secs")
+        Failure::new(Exit::Limit, text).fix("allow more time with --secs")
     })?;
     Ok((report, outcome))
 }

@@ -1,5 +1,5 @@
-//! `farhaul sim run FILE.toml`: what does a scenario file come to? Every case with every seed, a table,
-//! and whether it came out as the file expects.
+//! `farhaul sim run FILE.toml`: what are the results of a scenario file? Every case with every seed, a table,
+//! and whether expectations are met.
 
 mod report;
 
@@ -37,27 +37,26 @@ pub(crate) struct Args {
     /// Runs at once [default: one per core]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
-    /// Keep what every run came to in a folder per scenario here, and do not make again what is there
-    /// already
+    /// Store results of every run in a folder per scenario here, and do not repeat stored runs
     #[arg(long, value_name = "FOLDER", conflicts_with = "out")]
     keep: Option<PathBuf>,
     /// Write a report, and a CSV per flow, below this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Also write the packets that enter this link, as pcapng; NAME:back is the way back and
-    /// nic:HOST an interface
+    /// Also write the packets that enter this link, as pcapng; NAME:back is the return direction and nic:HOST
+    /// an interface
     #[arg(long, value_name = "LINK", requires = "out")]
     pcap: Vec<String>,
     /// Also write the events of every flow's sender, as qlog in JSON-SEQ
     #[arg(long, requires = "out")]
     qlog: bool,
-    /// Fail if a file's expectation does not hold
+    /// Fail if an expectation of a file is not met
     #[arg(long)]
     check: bool,
     /// One JSON object instead of text
     #[arg(long, short = 'J')]
     json: bool,
-    /// Only what was expected and what came out, as tables in Markdown
+    /// Only expectations and results, as tables in Markdown
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
 }
@@ -104,7 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     });
     if !passed {
         let text = format!(
-            "{} of {} expectations do not hold",
+            "{} of {} expectations are not met",
             tally.deviate,
             tally.judged()
         );
@@ -157,7 +156,7 @@ fn simulate(file: &File, args: &Args, several: bool) -> Result<Summary, Failure>
     let shown = io::stderr().is_terminal();
     let progress = |done: &Done<'_>| {
         if shown {
-            say!(
+            errln!(
                 "{}/{} {}: {}, seed {}",
                 done.ended,
                 done.runs,

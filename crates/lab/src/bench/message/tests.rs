@@ -176,7 +176,7 @@ proptest! {
 }
 
 #[test]
-fn a_length_is_not_believed() {
+fn a_length_is_not_trusted() {
     let huge = u32::MAX.to_be_bytes();
     assert_eq!(inbox(&huge).take(), Err(BadMessage::TooLong(u32::MAX)));
     assert!(matches!(

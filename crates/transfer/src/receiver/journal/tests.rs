@@ -146,7 +146,7 @@ fn after_a_failed_sync_nothing_from_before_is_trusted() {
 }
 
 #[test]
-fn what_a_killed_run_named_is_unsure_until_a_run_has_looked_at_it() {
+fn what_a_killed_run_named_is_unsure_until_a_run_has_checked_it() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = confine::open_root(tmp.path()).unwrap();
     let open = || Journal::open(&dir, [1; 8]).unwrap();
@@ -173,7 +173,7 @@ fn what_a_killed_run_named_is_unsure_until_a_run_has_looked_at_it() {
 }
 
 #[test]
-fn of_too_many_names_all_are_meant() {
+fn too_many_names_select_all() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = confine::open_root(tmp.path()).unwrap();
     let open = || Journal::open(&dir, [1; 8]).unwrap();
@@ -222,7 +222,7 @@ fn no_more_is_claimed_of_a_part_than_it_may_store() {
 }
 
 #[test]
-fn who_does_not_ask_for_syncs_leaves_no_journal_of_what_was_not_synced() {
+fn a_run_without_sync_leaves_no_journal_of_unsynced_names() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = confine::open_root(tmp.path()).unwrap();
     let open = || Journal::open_with(&dir, [1; 8], ANY).unwrap();

@@ -26,7 +26,7 @@ fn two_files_listed_by_one_name_are_not_mixed() {
 }
 
 #[test]
-fn names_that_a_directory_does_not_tell_apart_are_told() {
+fn names_that_a_directory_does_not_distinguish_are_reported() {
     for (folds, failed) in [(false, 0), (true, 2)] {
         let tmp = tempfile::tempdir().unwrap();
         let mut receiver = receiver(tmp.path(), RULES).unwrap();
@@ -76,7 +76,7 @@ fn the_state_of_this_transfer_is_not_received_by_any_spelling() {
 }
 
 #[test]
-fn what_may_not_be_on_the_disk_and_may_not_be_replaced_is_told() {
+fn what_may_not_be_on_the_disk_and_may_not_be_replaced_is_reported() {
     let tmp = tempfile::tempdir().unwrap();
     let files = [("a", 5000)];
     let disk = Broken { all: true, ..GOOD };

@@ -107,7 +107,7 @@ fn what_a_killed_run_named_and_the_disk_has_is_not_sent_again() {
 }
 
 #[test]
-fn what_a_killed_run_lost_and_may_not_be_replaced_is_told() {
+fn what_a_killed_run_lost_and_may_not_be_replaced_is_reported() {
     let tmp = tempfile::tempdir().unwrap();
     killed(tmp.path());
     if !reads_directly(tmp.path()) {

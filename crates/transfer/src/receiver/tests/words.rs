@@ -11,7 +11,7 @@ fn root_of(file: u64, bytes: &[u8]) -> Message {
 }
 
 #[test]
-fn the_root_that_is_told_is_the_one_that_was_checked() {
+fn the_reported_root_is_the_one_that_was_checked() {
     for size in [0, 5000, 3 << 20] {
         let tmp = tempfile::tempdir().unwrap();
         let mut receiver = receiver(tmp.path(), SYNCED).unwrap();
@@ -43,7 +43,7 @@ fn the_root_that_is_told_is_the_one_that_was_checked() {
 }
 
 #[test]
-fn the_root_of_a_file_that_did_not_get_its_name_is_not_told() {
+fn the_root_of_a_file_without_its_name_is_not_reported() {
     let tmp = tempfile::tempdir().unwrap();
     let disk = Broken {
         files: true,

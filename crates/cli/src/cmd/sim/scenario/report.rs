@@ -1,5 +1,5 @@
-//! How is told what a scenario came to? Every case with its flows and links, and what was expected
-//! beside what came out; as text, or as tables for a page.
+//! How are results of a scenario printed? Every case with its flows and links, and expectations beside
+//! results; as text, or as tables for a page.
 
 use std::fmt;
 
@@ -132,7 +132,7 @@ fn bounds(verdict: &Verdict) -> String {
 fn word(verdict: &Verdict) -> String {
     match (verdict.holds, &verdict.known) {
         (Some(true), None) => "holds".into(),
-        (Some(true), Some(_)) => "holds, though it was known not to".into(),
+        (Some(true), Some(_)) => "met, though a deviation was known".into(),
         (Some(false), None) => "DEVIATES".into(),
         (Some(false), Some(why)) => format!("known deviation: {why}"),
         (None, _) => match (verdict.ours, verdict.paper) {
@@ -143,7 +143,7 @@ fn word(verdict: &Verdict) -> String {
     }
 }
 
-/// What was expected and what came out, a table per file.
+/// Expectations and results, a table per file.
 pub(super) fn markdown(file: &File, summary: &Summary) {
     out::line(format!("\n### {}\n", file.about));
     if summary.verdicts.is_empty() {
@@ -171,7 +171,7 @@ pub(super) fn markdown(file: &File, summary: &Summary) {
     out::line(format!("\n{tally}."));
 }
 
-/// How many expectations came out how. What is known to deviate is counted apart, never as held.
+/// Number of expectations by result. Known deviations are counted separately, never as met.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     hold: usize,
@@ -204,7 +204,7 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} hold, {} deviate, {} known deviations, {} only compared, {} were not run",
+            "{} met, {} deviate, {} known deviations, {} only compared, {} were not run",
             self.hold, self.deviate, self.known, self.compared, self.not_run
         )
     }

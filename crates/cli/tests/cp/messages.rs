@@ -4,10 +4,10 @@ use std::{fs, process::Stdio};
 
 use serde_json::Value;
 
-use crate::place::{Place, code, said};
+use crate::place::{Place, code, printed};
 
 #[test]
-fn a_changed_key_and_a_client_that_is_refused_are_told_apart() {
+fn a_changed_key_and_a_refused_client_are_distinguished() {
     let place = Place::new();
     fs::write(place.path("f"), "content").unwrap();
     let shut = place.serve(&[]);
@@ -16,10 +16,10 @@ fn a_changed_key_and_a_client_that_is_refused_are_told_apart() {
     let trust = |key: &str| assert_eq!(code(&place.run(&["key", "trust", &shut.at, key])), 0);
     trust(other.trim());
     let out = place.run(&["cp", "f", &shut.to("")]);
-    let text = said(&out);
+    let text = printed(&out);
     assert_eq!(code(&out), 15, "{text}");
     assert!(
-        text.contains("another key") && text.contains("pose"),
+        text.contains("another key") && text.contains("impersonate"),
         "{text}"
     );
     assert!(
@@ -29,10 +29,10 @@ fn a_changed_key_and_a_client_that_is_refused_are_told_apart() {
     trust(&shut.key);
     for more in [&[][..], &["--trust-any"]] {
         let out = place.run(&[&["cp"][..], more, &["f", &shut.to("")]].concat());
-        let text = said(&out);
+        let text = printed(&out);
         assert_eq!(code(&out), 15, "{text}");
         assert!(
-            text.contains("does not let you in: give your key"),
+            text.contains("does not accept your key: give your key"),
             "{text}"
         );
         assert!(
@@ -43,11 +43,11 @@ fn a_changed_key_and_a_client_that_is_refused_are_told_apart() {
 }
 
 #[test]
-fn advice_about_another_key_file_leaves_the_users_own_alone() {
+fn advice_about_another_key_file_does_not_touch_the_users_own() {
     let place = Place::new();
     fs::write(place.path("f"), "content").unwrap();
     let out = place.run(&["key", "gen"]);
-    assert_eq!(code(&out), 0, "{}", said(&out));
+    assert_eq!(code(&out), 0, "{}", printed(&out));
     let own = fs::read(place.path("config/farhaul/id")).unwrap();
     for bad in ["f", "share", "/dev/null", "none"] {
         let commands = [
@@ -56,19 +56,23 @@ fn advice_about_another_key_file_leaves_the_users_own_alone() {
             &["key", "show", bad],
         ];
         for args in commands {
-            let text = said(&place.run(args));
+            let text = printed(&place.run(args));
             assert!(text.contains("key gen --out FILE"), "{args:?}: {text}");
             assert!(!text.contains("--force"), "{args:?}: {text}");
         }
     }
     for there in ["share", "/dev/null"] {
         let out = place.run(&["key", "gen", "--force", "--out", there]);
-        assert_eq!(code(&out), 10, "{there}: {}", said(&out));
-        assert!(said(&out).contains("not a regular file"), "{}", said(&out));
+        assert_eq!(code(&out), 10, "{there}: {}", printed(&out));
+        assert!(
+            printed(&out).contains("not a regular file"),
+            "{}",
+            printed(&out)
+        );
     }
     assert_eq!(fs::read(place.path("config/farhaul/id")).unwrap(), own);
     fs::write(place.path("config/farhaul/id"), "broken").unwrap();
-    let text = said(&place.run(&["cp", "f", "h::s/"]));
+    let text = printed(&place.run(&["cp", "f", "h::s/"]));
     assert!(text.contains("key gen --force"), "{text}");
 }
 
@@ -110,15 +114,15 @@ fn a_failure_has_its_sentence_and_its_fix_for_programs_too() {
         let (error, fix) = (error.unwrap(), fix.unwrap());
         assert!(!fix.is_empty() && error.ends_with(fix), "{args:?}: {error}");
         assert!(
-            said(&out).contains(error),
+            printed(&out).contains(error),
             "{args:?}: {error}: {}",
-            said(&out)
+            printed(&out)
         );
     }
 }
 
 #[test]
-fn warnings_are_said_of_a_copy_that_fails_too() {
+fn warnings_are_printed_for_a_copy_that_fails_too() {
     let place = Place::new();
     fs::create_dir_all(place.path("in")).unwrap();
     fs::write(place.path("in/f"), "content").unwrap();
@@ -128,18 +132,18 @@ fn warnings_are_said_of_a_copy_that_fails_too() {
     assert!(made.unwrap().success());
     let server = place.serve(&["--allow", "any"]);
     let out = place.run(&["cp", "--trust-any", "in", &server.to("")]);
-    assert_eq!(code(&out), 5, "{}", said(&out));
+    assert_eq!(code(&out), 5, "{}", printed(&out));
     assert!(
-        said(&out).contains("farhaul: warning: out: "),
+        printed(&out).contains("farhaul: warning: out: "),
         "{}",
-        said(&out)
+        printed(&out)
     );
     let out = place.run(&["cp", "--trust-any", "-q", "in", &server.to("")]);
-    assert!(!said(&out).contains("warning"), "{}", said(&out));
+    assert!(!printed(&out).contains("warning"), "{}", printed(&out));
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_wherever_it_is_written() {
+fn invalid_values_are_refused_in_every_form() {
     let place = Place::new();
     fs::write(place.path("patterns"), "# fine\n\n*.tmp\n[a\n").unwrap();
     fs::write(place.path("f"), "content").unwrap();
@@ -150,8 +154,8 @@ fn what_cannot_be_meant_is_refused_wherever_it_is_written() {
         (["--exclude-from", "patterns"], "patterns:4"),
     ] {
         let out = place.run(&[&["cp"][..], &more, &["f", "h::s/"]].concat());
-        assert_eq!(code(&out), 2, "{more:?}: {}", said(&out));
-        assert!(said(&out).contains(what), "{more:?}: {}", said(&out));
+        assert_eq!(code(&out), 2, "{more:?}: {}", printed(&out));
+        assert!(printed(&out).contains(what), "{more:?}: {}", printed(&out));
     }
     for (name, value, exit) in [
         ("FARHAUL_CP_BOGUS", "1", 10),
@@ -165,11 +169,11 @@ fn what_cannot_be_meant_is_refused_wherever_it_is_written() {
         let mut command = place.command(&["config", "check"]);
         let child = command.env(name, value).stdout(Stdio::null()).spawn();
         let out = child.unwrap().wait_with_output().unwrap();
-        assert_eq!(code(&out), exit, "{name}: {}", said(&out));
+        assert_eq!(code(&out), exit, "{name}: {}", printed(&out));
         assert!(
-            exit == 0 || said(&out).contains(name),
+            exit == 0 || printed(&out).contains(name),
             "{name}: {}",
-            said(&out)
+            printed(&out)
         );
     }
 }
