@@ -8,6 +8,7 @@ use std::{ops::Range, time::Duration};
 use super::offer::Offer;
 use crate::{
     codec::{DecodeError, Reader},
+    loss::Ranges,
     protocol::CloseReason,
     recv::{Arrival, Gaps},
     shell::Incoming,
@@ -16,33 +17,58 @@ use crate::{
 };
 
 /// Separate gaps.
-const MAX_GAPS: usize = 65_536;
+pub(super) const MAX_GAPS: usize = 65_536;
 /// Nothing new has come of a file for so long: it is given up.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Bytes of a unit's number.
 pub const NUMBER: usize = 8;
 
 #[derive(Debug)]
-struct File {
+pub(super) struct File {
     offer: Offer,
     /// One past the last that is to arrive.
-    end: u64,
-    gaps: Gaps,
+    pub(super) end: u64,
+    pub(super) gaps: Gaps,
     /// Bytes that are to arrive.
     left: u64,
     /// When something new came last, and when the end was asked for as nothing did.
     heard: Instant,
     tail: Option<Instant>,
+    /// Asked for, and [believed](Fetch::expire) lost.
+    pub(super) lost: Ranges,
+    /// A unit that was [asked for](Fetch::ask) once, and when: its answer tells the round-trip time.
+    pub(super) timed: Option<(u64, Instant)>,
+}
+
+/// What has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Units of the files there were, again ones too.
+    pub came: u64,
+    /// Units that were not there when a later one came.
+    pub missed: u64,
+    /// UDP payload of those that came.
+    pub bytes: u64,
+}
+
+impl Tally {
+    /// What has come since it was `before`.
+    pub const fn since(self, before: Self) -> Self {
+        Self {
+            came: self.came - before.came,
+            missed: self.missed - before.missed,
+            bytes: self.bytes - before.bytes,
+        }
+    }
 }
 
 /// A receiver's files, one at a time.
 #[derive(Debug, Default)]
 pub struct Fetch {
-    file: Option<File>,
+    pub(super) file: Option<File>,
     /// Number of the next file's first unit.
-    next: u64,
-    came: u64,
-    missed: u64,
+    pub(super) next: u64,
+    tally: Tally,
     placed: u64,
     again: u64,
 }
@@ -59,6 +85,8 @@ impl Fetch {
             left: offer.layout.len(),
             heard: now,
             tail: None,
+            lost: Ranges::default(),
+            timed: None,
             offer,
         });
         Ok(())
@@ -86,7 +114,8 @@ impl Fetch {
         if data.len == 0 || data.len != file.offer.layout.packet_len(n) {
             return Err(DecodeError::Malformed("a unit of another length"));
         }
-        self.came += 1;
+        self.tally.came += 1;
+        self.tally.bytes += u64::from(datagram.wire);
         let fits = file.gaps.count() < MAX_GAPS || number == file.gaps.prefix();
         if number >= file.end || !fits {
             return Ok(Arrival::Beyond);
@@ -97,7 +126,7 @@ impl Fetch {
             return Ok(Arrival::Again);
         }
         file.heard = now;
-        self.missed += skipped;
+        self.tally.missed += skipped;
         self.placed += u64::from(data.len);
         file.left -= u64::from(data.len);
         file.offer.layout.place(n, data.at, place);
@@ -121,6 +150,9 @@ impl Fetch {
         let gone = missing.chain([behind]).map(|r| of(r.end) - of(r.start));
         file.left = file.left.saturating_sub(gone.sum());
         file.gaps.give_up(beyond);
+        file.gaps.forget_oldest_filled();
+        file.lost.remove(end..u64::MAX);
+        file.timed.take_if(|(timed, _)| *timed >= end);
         file.end = end;
         Ok(())
     }
@@ -198,63 +230,6 @@ impl Fetch {
         ranges
     }
 
-    /// One past the highest unit that came or was asked for.
-    pub fn reached(&self) -> u64 {
-        let file = self.file.as_ref();
-        file.map_or(self.next, |file| file.gaps.next())
-    }
-
-    /// Units that were asked for and have not come.
-    pub fn left(&self) -> u64 {
-        let file = self.file.as_ref();
-        file.map_or(0, |file| file.gaps.missing())
-    }
-
-    /// Asks for what comes behind all that was asked for, at most `most` units.
-    pub fn ask_onwards(&mut self, now: Instant, most: u64) -> Option<Range<u64>> {
-        let file = self.file.as_mut()?;
-        let start = file.gaps.next();
-        let end = file.end.min(start.saturating_add(most));
-        if start >= end || file.gaps.count() >= MAX_GAPS {
-            return None;
-        }
-        file.gaps.miss_below(end);
-        let asked = file.gaps.take_fresh()?;
-        file.gaps.on_reported(now, asked.clone());
-        Some(asked)
-    }
-
-    /// `range` is asked for again.
-    pub fn ask_again(&mut self, now: Instant, range: Range<u64>) {
-        if let Some(file) = &mut self.file {
-            file.gaps.on_reported(now, range);
-        }
-    }
-
-    /// When the oldest request was made of which something was missing when it was [settled](Self::settle).
-    pub fn asked_at(&self) -> Option<Instant> {
-        self.file.as_ref()?.gaps.due(Duration::ZERO)
-    }
-
-    /// Forgets the oldest requests, as far as they are answered.
-    pub fn settle(&mut self) {
-        if let Some(file) = &mut self.file {
-            file.gaps.forget_oldest_filled();
-        }
-    }
-
-    /// Takes a range that was asked for `patience` ago or earlier; some of it may have come since.
-    pub fn take_due(&mut self, now: Instant, patience: Duration) -> Option<Range<u64>> {
-        let file = self.file.as_mut()?;
-        file.gaps.take_due(now, patience)
-    }
-
-    /// What is missing of `range`.
-    pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-        let file = self.file.iter();
-        file.flat_map(move |file| file.gaps.within(range.clone()))
-    }
-
     /// The file is over: the number of its first unit.
     pub fn finish(&mut self) -> Option<u64> {
         let file = self.file.take()?;
@@ -262,14 +237,9 @@ impl Fetch {
         Some(file.offer.first)
     }
 
-    /// Units that came, again ones too.
-    pub const fn came(&self) -> u64 {
-        self.came
-    }
-
-    /// Units that were not there when a later one came.
-    pub const fn missed(&self) -> u64 {
-        self.missed
+    /// What has come of all files.
+    pub const fn tally(&self) -> Tally {
+        self.tally
     }
 
     /// Bytes that were placed.

@@ -184,22 +184,23 @@ impl Source {
             let again = file.reached.clamp(start, end) - start;
             self.stats.packets_lost += again.min(new);
         }
-        self.offered = None;
+        (self.offered, self.silent) = (None, None);
         Ok(())
+    }
+
+    /// No unit leaves faster.
+    pub const fn most(&self) -> Rate {
+        self.commanded.most()
     }
 
     /// The receiver wants this rate, or as much as may be; returns what it is.
     pub fn command(&mut self, rate: Rate) -> Rate {
+        self.silent = None;
         self.commanded.set(rate);
         self.commanded.rate()
     }
 
-    /// The receiver says that something has come.
-    pub const fn heard(&mut self) {
-        self.silent = None;
-    }
-
-    /// Since when units leave and nothing is [heard](Self::heard) of any.
+    /// Since when units leave and the receiver says nothing of any.
     pub const fn silent_since(&self) -> Option<Instant> {
         self.silent
     }
@@ -286,7 +287,7 @@ impl Source {
         self.stats.data_acked += bytes;
         self.next = end;
         self.cut = false;
-        (self.file, self.offered) = (None, None);
+        (self.file, self.offered, self.silent) = (None, None, None);
         Ok(())
     }
 

@@ -35,6 +35,11 @@ impl Commanded {
         self.rate
     }
 
+    /// The highest that it may be.
+    pub const fn most(&self) -> Rate {
+        self.most
+    }
+
     fn quantum(&self) -> u64 {
         self.rate.bytes_in(QUANTUM).max(1)
     }

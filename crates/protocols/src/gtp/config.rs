@@ -7,7 +7,7 @@ use farhaul_core::{
     units::Rate,
 };
 
-use super::{Group, GtpMachine};
+use super::{Group, GtpMachine, GtpStyle};
 
 /// What the protocol says of itself.
 pub static DESCRIPTOR: Descriptor = Descriptor {
@@ -55,6 +55,6 @@ pub fn server(config: &Config, group: &Group) -> Gtp {
     group.set_capacity(config.capacity.max(LEAST_RATE));
     let group = group.clone();
     Endpoint::new(&DESCRIPTOR, config.mtu, move || {
-        GtpMachine::new(&group, most)
+        GtpMachine::new(GtpStyle::new(&group, most))
     })
 }

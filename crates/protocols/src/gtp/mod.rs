@@ -3,8 +3,8 @@
 //!
 //! - formats: [`wire`]; choices: [`Config`]; endpoints: [`client`], [`server`]
 //! - what a receiving host shares: [`Group`], [`shares`]
-//! - inside: `machine` (both halves of a session), `recv` (the receiving one), `law` (the rate of one flow); offers,
-//!   units and requests are [`farhaul_core::pull`]'s
+//! - inside: `recv` (the receiving half of a session), `law` (the rate of one flow); offers, units, requests and the
+//!   rest of a session are [`farhaul_core::pull`]'s
 //!
 //! Source: Wu, Chien, `CCGrid`, 2004, as its abstract has it; the flow's law from the demonstration of it in the
 //! composable UDT of 2005. `docs/protocols/gtp.md` says what is known, derived and chosen.
@@ -14,11 +14,10 @@ pub mod wire;
 mod config;
 mod group;
 mod law;
-mod machine;
 mod recv;
 
 pub use self::{
     config::{Config, DESCRIPTOR, Gtp, client, server},
     group::{Group, shares},
-    machine::GtpMachine,
+    recv::{GtpMachine, GtpStyle},
 };

@@ -1,14 +1,12 @@
 //! The receiving half: a file that is offered is asked for as soon as the group has something to give, and from then on
-//! a rate each two round trips, and what is missing.
-//!
-//! Invariants: one file at a time; at most [`MAX_RANGES`] ranges are asked for at a time.
+//! a rate each two round trips, and what is missing. The sender does as it is told.
 
 use std::time::Duration;
 
 use farhaul_core::{
-    codec::DecodeError,
+    codec::{DecodeError, NoRoom, Reader, Writer},
     protocol::CloseReason,
-    pull::{Fetch, LEAST_RATE, MAX_RANGES, Offer},
+    pull::{Ends, Fetch, HEADS, LEAST_RATE, PullMachine, Source, Style, Tally},
     shell::Incoming,
     store::Extent,
     time::Instant,
@@ -18,7 +16,7 @@ use farhaul_core::{
 use super::{
     group::{Group, Member},
     law::Law,
-    wire::{Command, Message},
+    wire::{Command, Request},
 };
 
 /// Between two rates at least.
@@ -26,16 +24,10 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// Units of an interval that is judged, at the rate asked for.
 const FEW: u64 = 4;
 /// IP (version 4) and UDP before a datagram's bytes.
-pub(super) const OVERHEAD: u32 = 28;
+const OVERHEAD: u32 = 28;
 
-/// What had come when an interval began.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    at: Instant,
-    bytes: u64,
-    came: u64,
-    missed: u64,
-}
+/// GTP in a session.
+pub type GtpMachine = PullMachine<GtpStyle>;
 
 /// While a file comes.
 #[derive(Debug)]
@@ -43,206 +35,166 @@ struct Going {
     member: Member,
     /// Once it was asked for.
     law: Option<Law>,
-    /// The interval began; none before the first unit.
-    mark: Option<Mark>,
-    /// The next look.
-    look: Instant,
+    /// The interval began, and what had come by then; none before the first unit.
+    mark: Option<(Instant, Tally)>,
     /// The sender is to be told the rate.
     command: bool,
 }
 
-/// The receiving half of a session.
+/// What is GTP's own in a session.
 #[derive(Debug)]
-pub(super) struct Receiver {
+pub struct GtpStyle {
     group: Group,
-    fetch: Fetch,
+    most: Rate,
     interval: Duration,
-    rtt: Duration,
-    /// Bytes of units that came, with all that was around them.
-    bytes: u64,
-    datagram: u32,
-    /// What the store takes.
-    free: u64,
-    number: u64,
+    /// Commands given, and the newest that was obeyed.
+    given: u64,
+    obeyed: u64,
     going: Option<Going>,
-    failed: Option<CloseReason>,
 }
 
-impl Receiver {
-    pub(super) fn new(group: &Group) -> Self {
+impl GtpStyle {
+    pub(super) fn new(group: &Group, most: Rate) -> Self {
         Self {
             group: group.clone(),
-            fetch: Fetch::default(),
+            most,
             interval: INTERVAL,
-            rtt: Duration::ZERO,
-            bytes: 0,
-            datagram: 1,
-            free: u64::MAX,
-            number: 0,
+            given: 0,
+            obeyed: 0,
             going: None,
-            failed: None,
         }
-    }
-
-    pub(super) fn open(&mut self, datagram: u32, rtt: Duration) {
-        (self.datagram, self.rtt) = (datagram, rtt);
-        self.interval = INTERVAL.max(rtt * 2);
-    }
-
-    /// The peer offers a file.
-    pub(super) fn on_offer(&mut self, now: Instant, offer: Offer) -> Result<(), DecodeError> {
-        self.fetch.on_offer(now, offer)?;
-        let member = self.group.join(self.rtt);
-        if self.group.is_crowded() {
-            let text = "more flows than this host's capacity can serve";
-            self.failed = Some(CloseReason::Starved(text.into()));
-            return Ok(());
-        }
-        self.going = Some(Going {
-            member,
-            law: None,
-            mark: None,
-            look: now,
-            command: false,
-        });
-        Ok(())
-    }
-
-    /// Who leaves makes room at once.
-    pub(super) fn on_close(&mut self) {
-        self.going = None;
-    }
-
-    pub(super) fn on_cut(&mut self, end: u64) -> Result<(), DecodeError> {
-        self.fetch.on_cut(end)
-    }
-
-    pub(super) fn on_datagram(
-        &mut self,
-        now: Instant,
-        datagram: &Incoming<'_>,
-        place: &mut Vec<Extent>,
-    ) -> Result<(), DecodeError> {
-        if self
-            .going
-            .as_ref()
-            .is_some_and(|going| going.mark.is_none())
-        {
-            let mark = self.mark(now);
-            self.going
-                .iter_mut()
-                .for_each(|going| going.mark = Some(mark));
-        }
-        self.fetch.on_unit(now, datagram, place)?;
-        self.bytes += u64::from(datagram.wire + OVERHEAD);
-        Ok(())
-    }
-
-    const fn mark(&self, now: Instant) -> Mark {
-        Mark {
-            at: now,
-            bytes: self.bytes,
-            came: self.fetch.came(),
-            missed: self.fetch.missed(),
-        }
-    }
-
-    /// Lets `say` tell what the peer is to know on the channel.
-    pub(super) fn report(&mut self, now: Instant, mut say: impl FnMut(&Message)) {
-        if self.fetch.is_complete() {
-            self.on_close();
-            if let Some(first) = self.fetch.finish() {
-                say(&Message::Close(first));
-            }
-        }
-        if self.going.as_ref().is_some_and(|going| going.look <= now) {
-            self.look(now, &mut say);
-        }
-    }
-
-    fn look(&mut self, now: Instant, say: &mut impl FnMut(&Message)) {
-        let mark = self.mark(now);
-        if self.free < self.datagram.into() {
-            // Who waits for the disk does not wait for the network.
-            self.fetch.excuse(now);
-        }
-        let Some(going) = &mut self.going else {
-            return;
-        };
-        let mut ranges = Vec::new();
-        if let Some(law) = &mut going.law {
-            going.look = now + self.interval;
-            // Of fewer units than these nothing can be told: the interval goes on.
-            let enough = |from: &Mark| {
-                let bytes = law.rate().bytes_in(now.since(from.at));
-                bytes / u64::from(self.datagram) >= FEW
-            };
-            let before = going.mark.as_mut().filter(|from| enough(from));
-            let before = before.map(|before| std::mem::replace(before, mark));
-            // The first is not whole; and silence has reasons of its own, for which the file is given up at last.
-            let whole = |from: &Mark| now.since(from.at) >= self.interval && mark.came > from.came;
-            let whole = before.filter(whole);
-            let demand = whole.map(|from| {
-                let (came, missed) = (mark.came - from.came, mark.missed - from.missed);
-                #[expect(clippy::cast_precision_loss, reason = "a share")]
-                let loss = missed as f64 / (came + missed).max(1) as f64;
-                let rate = Rate::of(mark.bytes - from.bytes, now.since(from.at));
-                law.on_interval(rate, loss)
-            });
-            let (target, _) = going.member.visit(now, demand);
-            law.on_target(target);
-            let gap = law.rate().time_for(2 * u64::from(self.datagram));
-            let repair = self.rtt + self.interval;
-            ranges = self.fetch.missing(now, (repair, repair + gap), MAX_RANGES);
-            going.command = ranges.is_empty();
-        } else {
-            // spec: gtp §1.2
-            self.fetch.excuse(now);
-            let (target, capacity) = going.member.visit(now, None);
-            if target >= LEAST_RATE {
-                going.law = Some(Law::new(target, capacity));
-                ranges.extend(self.fetch.whole());
-            }
-            going.look = now + self.interval / 2;
-        }
-        if !ranges.is_empty() {
-            let command = self.command();
-            say(&Message::Request(command, ranges));
-        }
-        self.failed = self.fetch.failure(now);
-    }
-
-    /// So much can be placed.
-    pub(super) const fn set_free(&mut self, free: u64) {
-        self.free = free;
     }
 
     fn command(&mut self) -> Command {
-        self.number += 1;
+        self.given += 1;
         let law = self.going.as_ref().and_then(|going| going.law.as_ref());
         Command {
-            number: self.number,
+            number: self.given,
             rate: law.map_or(LEAST_RATE, Law::rate),
         }
     }
 
-    /// The rate, if the sender is to be told of it now.
-    pub(super) fn take_command(&mut self) -> Option<Command> {
-        let going = self.going.as_mut()?;
-        std::mem::take(&mut going.command).then(|| self.command())
+    fn obey(&mut self, source: &mut Source, command: Command) {
+        // Datagrams overtake each other, and what is said on the channel.
+        if command.number > self.obeyed {
+            self.obeyed = command.number;
+            source.command(command.rate);
+        }
+    }
+}
+
+impl Style for GtpStyle {
+    type Words = Request;
+
+    fn source(&self) -> Source {
+        Source::new(self.most, OVERHEAD + HEADS)
     }
 
-    /// The next look.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.going.as_ref().map(|going| going.look)
+    fn open(&mut self, rtt: Duration) {
+        self.interval = INTERVAL.max(rtt * 2);
     }
 
-    pub(super) fn failure(&self) -> Option<CloseReason> {
-        self.failed.clone()
+    fn on_offer(&mut self, now: Instant, ends: &mut Ends, _most: Rate) {
+        let member = self.group.join(ends.rtt);
+        if self.group.is_crowded() {
+            let text = "more flows than this host's capacity can serve";
+            return ends.fail(CloseReason::Starved(text.into()));
+        }
+        ends.look = Some(now);
+        self.going = Some(Going {
+            member,
+            law: None,
+            mark: None,
+            command: false,
+        });
     }
 
-    /// Units that came more than once.
-    pub(super) const fn duplicates(&self) -> u64 {
-        self.fetch.again()
+    fn on_words(
+        &mut self,
+        _now: Instant,
+        ends: &mut Ends,
+        request: Request,
+    ) -> Result<(), DecodeError> {
+        let mut ranges = request.ranges.iter();
+        ranges.try_for_each(|range| ends.source.ask(range))?;
+        self.obey(&mut ends.source, request.command);
+        Ok(())
+    }
+
+    fn on_ask(&mut self, source: &mut Source, bytes: &[u8]) -> Result<(), DecodeError> {
+        self.obey(source, Command::take(&mut Reader::new(bytes))?);
+        Ok(())
+    }
+
+    fn ask(&mut self, _now: Instant, _ends: &mut Ends, w: &mut Writer<'_>) -> Result<bool, NoRoom> {
+        let going = self.going.as_mut();
+        let due = going.is_some_and(|going| std::mem::take(&mut going.command));
+        if due {
+            self.command().put(w)?;
+        }
+        Ok(due)
+    }
+
+    fn on_unit(
+        &mut self,
+        now: Instant,
+        fetch: &mut Fetch,
+        unit: &Incoming<'_>,
+        place: &mut Vec<Extent>,
+    ) -> Result<(), DecodeError> {
+        if let Some(going) = &mut self.going {
+            going.mark.get_or_insert((now, fetch.tally()));
+        }
+        fetch.on_unit(now, unit, place).map(|_| ())
+    }
+
+    fn look(&mut self, now: Instant, ends: &mut Ends) {
+        let tally = ends.fetch.tally();
+        let Some(going) = &mut self.going else {
+            return;
+        };
+        let ranges = if let Some(law) = &mut going.law {
+            let demand = going.mark.as_mut().and_then(|mark| {
+                let (from, before) = *mark;
+                let (time, seen) = (now.since(from), tally.since(before));
+                // Of fewer units than these nothing can be told: the interval goes on.
+                if law.rate().bytes_in(time) / u64::from(ends.datagram) < FEW {
+                    return None;
+                }
+                *mark = (now, tally);
+                // The first is not whole; and silence has reasons of its own, for which the file is given up at last.
+                if time < self.interval || seen.came == 0 {
+                    return None;
+                }
+                #[expect(clippy::cast_precision_loss, reason = "a share")]
+                let loss = seen.missed as f64 / (seen.came + seen.missed) as f64;
+                let bytes = seen.bytes + seen.came * u64::from(OVERHEAD);
+                Some(law.on_interval(Rate::of(bytes, time), loss))
+            });
+            let (target, _) = going.member.visit(now, demand);
+            law.on_target(target);
+            ends.look = Some(now + self.interval);
+            let missing = ends.missing(now, law.rate(), self.interval);
+            going.command = missing.is_empty();
+            missing
+        } else {
+            // spec: gtp §1.2
+            ends.fetch.excuse(now);
+            ends.look = Some(now + self.interval / 2);
+            let (target, capacity) = going.member.visit(now, None);
+            let given = target >= LEAST_RATE;
+            going.law = given.then(|| Law::new(target, capacity));
+            let whole = ends.fetch.whole().filter(|_| given);
+            whole.into_iter().collect()
+        };
+        if !ranges.is_empty() {
+            let command = self.command();
+            ends.say(&Request { command, ranges });
+        }
+    }
+
+    /// Who leaves makes room at once.
+    fn on_end(&mut self) {
+        self.going = None;
     }
 }

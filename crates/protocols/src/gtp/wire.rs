@@ -7,15 +7,15 @@
 use std::ops::Range;
 
 use farhaul_core::{
-    codec::{DecodeError, NoRoom, Reader, Writer, whole},
-    pull::{Offer, decode_ranges, decode_rate, encode_ranges},
+    codec::{DecodeError, NoRoom, Reader, Writer},
+    pull::{self, Words, decode_ranges, decode_rate, encode_ranges, put},
     units::Rate,
 };
 
-/// Bytes before a unit's data.
-pub const HEADER: usize = farhaul_core::pull::NUMBER;
 /// Type of the datagram with a rate.
-pub const COMMAND: u8 = 0x49;
+pub const COMMAND: u8 = pull::ASK;
+/// Type of a request.
+const REQUEST: u8 = 2;
 
 /// A rate that the receiver wants, of packets with their IP and UDP headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,57 +43,34 @@ impl Command {
 }
 
 /// One message on the control channel.
+pub type Message = pull::Message<Request>;
+
+/// A request for units, at a rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
-    /// A file.
-    Offer(Offer),
-    /// Units that are to come, at this rate.
-    Request(Command, Vec<Range<u64>>),
-    /// All of the file that begins there is here.
-    Close(u64),
-    /// The file ends before this number.
-    Cut(u64),
+pub struct Request {
+    /// The rate.
+    pub command: Command,
+    /// Which units.
+    pub ranges: Vec<Range<u64>>,
 }
 
-const OFFER: u8 = 1;
-const REQUEST: u8 = 2;
-const CLOSE: u8 = 3;
-const CUT: u8 = 4;
+impl Words for Request {
+    const KINDS: [u8; 3] = [1, 3, 4];
 
-impl Message {
-    /// The first message in `bytes` and its length; none if it is not all there.
-    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, DecodeError> {
-        whole(bytes, Self::read)
-    }
-
-    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match r.u8()? {
-            OFFER => Self::Offer(Offer::decode(r)?),
-            REQUEST => Self::Request(Command::take(r)?, decode_ranges(r)?),
-            CLOSE => Self::Close(r.u64()?),
-            CUT => Self::Cut(r.u64()?),
-            _ => return Err(DecodeError::Malformed("type of a message")),
+    fn read(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        if kind != REQUEST {
+            return Err(DecodeError::Malformed("type of a message"));
+        }
+        Ok(Self {
+            command: Command::take(r)?,
+            ranges: decode_ranges(r)?,
         })
     }
 
-    /// Appends it.
-    pub fn encode(&self, into: &mut Vec<u8>) {
-        let mut put = |kind, words: &[u64]| {
-            into.push(kind);
-            into.extend(words.iter().flat_map(|w| w.to_be_bytes()));
-        };
-        match self {
-            Self::Offer(offer) => {
-                put(OFFER, &[]);
-                offer.encode(into);
-            }
-            Self::Request(command, ranges) => {
-                put(REQUEST, &[command.number, command.rate.bps()]);
-                encode_ranges(ranges, into);
-            }
-            Self::Close(first) => put(CLOSE, &[*first]),
-            Self::Cut(end) => put(CUT, &[*end]),
-        }
+    fn encode(&self, into: &mut Vec<u8>) {
+        let Command { number, rate } = self.command;
+        put(REQUEST, &[number, rate.bps()], into);
+        encode_ranges(&self.ranges, into);
     }
 }
 

@@ -8,7 +8,7 @@ use farhaul_core::{
     units::Rate,
 };
 
-use super::MtpMachine;
+use super::{MtpMachine, MtpStyle};
 
 /// The model, by the favoured reading of what was measured.
 pub static FIRST: Descriptor = Descriptor {
@@ -69,5 +69,7 @@ pub fn client(descriptor: &'static Descriptor, config: &Config) -> Mtp {
 /// An endpoint that also accepts them.
 pub fn server(descriptor: &'static Descriptor, config: &Config) -> Mtp {
     let config = *config;
-    Endpoint::new(descriptor, config.mtu, move || MtpMachine::new(&config))
+    Endpoint::new(descriptor, config.mtu, move || {
+        MtpMachine::new(MtpStyle::new(&config))
+    })
 }

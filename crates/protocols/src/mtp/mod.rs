@@ -3,19 +3,18 @@
 //! claims of patents and manuals, and is fitted to what Kachan and Siemens measured of it in 2014.
 //!
 //! - formats: [`wire`]; choices: [`Config`]; endpoints: [`client`], [`server`]
-//! - inside: `machine` (both halves of a session), `recv` (the receiving one, with the host of the time), `window`
-//!   (how many units may be in transit); offers, units and what is in transit are [`farhaul_core::pull`]'s
+//! - inside: `recv` (the receiving half of a session, with the host of the time), `window` (how many units may be in
+//!   transit); offers, units, what is in transit and the rest of a session are [`farhaul_core::pull`]'s
 //!
 //! `docs/protocols/mtp.md` says what is known, inferred and chosen.
 
 pub mod wire;
 
 mod config;
-mod machine;
 mod recv;
 mod window;
 
 pub use self::{
     config::{Config, FIRST, Mtp, SECOND, client, server},
-    machine::MtpMachine,
+    recv::{MtpMachine, MtpStyle},
 };

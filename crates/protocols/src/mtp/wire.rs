@@ -9,14 +9,12 @@
 use std::ops::Range;
 
 use farhaul_core::{
-    codec::{DecodeError, NoRoom, Reader, Writer, whole},
-    pull::Offer,
+    codec::{DecodeError, NoRoom, Reader, Writer},
+    pull::{self, Words},
 };
 
-/// Bytes before a unit's data.
-pub const HEADER: usize = farhaul_core::pull::NUMBER;
 /// Type of a request.
-pub const REQUEST: u8 = 0x49;
+pub const REQUEST: u8 = pull::ASK;
 /// Bytes of a request: with type, id and the headers of UDP, IP and Ethernet 94. Chosen, between the 80 and the 156 that
 /// can be derived from what was measured.
 pub const REQUEST_LEN: usize = 47;
@@ -59,53 +57,23 @@ impl Request {
 }
 
 /// One message on the control channel.
+pub type Message = pull::Message<NoWords>;
+
+/// Nothing is said there but what each such protocol says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
-    /// A file.
-    Offer(Offer),
-    /// All of the file that begins there is here.
-    End(u64),
-    /// The file ends before this number.
-    Cut(u64),
-}
+pub enum NoWords {}
 
-const OFFER: u8 = 1;
-const END: u8 = 2;
-const CUT: u8 = 3;
-
-impl Message {
-    /// The first message in `bytes` and its length; none if it is not all there.
-    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, DecodeError> {
-        whole(bytes, Self::read)
-    }
-
-    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match r.u8()? {
-            OFFER => Self::Offer(Offer::decode(r)?),
-            END => Self::End(r.u64()?),
-            CUT => Self::Cut(r.u64()?),
-            _ => return Err(DecodeError::Malformed("type of a message")),
-        })
-    }
-
-    /// Appends it.
-    pub fn encode(&self, into: &mut Vec<u8>) {
-        let (kind, number) = match self {
-            Self::Offer(offer) => {
-                into.push(OFFER);
-                return offer.encode(into);
-            }
-            Self::End(first) => (END, first),
-            Self::Cut(end) => (CUT, end),
-        };
-        into.push(kind);
-        into.extend(number.to_be_bytes());
-    }
+impl Words for NoWords {
+    const KINDS: [u8; 3] = [1, 2, 3];
 }
 
 #[cfg(test)]
 mod tests {
-    use farhaul_core::layout::{Layout, Run};
+    use farhaul_core::{
+        layout::{Layout, Run},
+        pull::Offer,
+        units::Rate,
+    };
     use proptest::prelude::*;
 
     use super::*;
@@ -140,7 +108,8 @@ mod tests {
             len: 250
         }));
         let (mut bytes, offer) = (Vec::new(), Offer { first: 0, layout });
-        let messages = [Message::Offer(offer), Message::End(1), Message::Cut(2)];
+        let offer = Message::Offer(Rate::UNLIMITED, offer);
+        let messages = [offer, Message::Done(1), Message::Cut(2)];
         for message in &messages {
             message.encode(&mut bytes);
         }

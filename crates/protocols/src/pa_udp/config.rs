@@ -7,7 +7,7 @@ use farhaul_core::{
     units::Rate,
 };
 
-use super::PaUdpMachine;
+use super::{PaUdpMachine, PaUdpStyle};
 
 /// What the protocol says of itself.
 pub static DESCRIPTOR: Descriptor = Descriptor {
@@ -56,6 +56,6 @@ pub fn server(config: &Config) -> PaUdp {
     let most = config.max_rate.unwrap_or(Rate::UNLIMITED).min(link);
     let most = most.max(LEAST_RATE);
     Endpoint::new(&DESCRIPTOR, config.mtu, move || {
-        PaUdpMachine::new(link, most)
+        PaUdpMachine::new(PaUdpStyle::new(link, most))
     })
 }

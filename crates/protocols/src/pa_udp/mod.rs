@@ -2,8 +2,8 @@
 //! its memory is full when the last byte arrives, and not before.
 //!
 //! - formats: [`wire`]; choices: [`Config`]; endpoints: [`client`], [`server`]
-//! - inside: `machine` (both halves of a session), `recv` (the receiving one), `law` (its rate); offers, units and
-//!   requests are [`farhaul_core::pull`]'s
+//! - inside: `recv` (the receiving half of a session), `law` (its rate); offers, units, requests and the rest of a
+//!   session are [`farhaul_core::pull`]'s
 //!
 //! Source: Eckart, He, Wu, IPDPS, 2008; Eckart, He, Wu, Xie, IEEE TPDS, 2010, as others describe them: no program and
 //! no format was found. `docs/protocols/pa-udp.md` says what is known, derived and chosen.
@@ -12,11 +12,10 @@ pub mod wire;
 
 mod config;
 mod law;
-mod machine;
 mod recv;
 
 pub use self::{
     config::{Config, DESCRIPTOR, PaUdp, client, server},
     law::rate,
-    machine::PaUdpMachine,
+    recv::{PaUdpMachine, PaUdpStyle},
 };

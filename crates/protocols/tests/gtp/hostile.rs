@@ -10,7 +10,7 @@ use farhaul_core::{
     shell::frame::Frame,
     units::Rate,
 };
-use farhaul_protocols::gtp::wire::{COMMAND, Command, Message};
+use farhaul_protocols::gtp::wire::{COMMAND, Command, Message, Request};
 use farhaul_testkit::{Fate, Pair, Side};
 
 use crate::kit::{ms, open};
@@ -62,13 +62,17 @@ fn what_is_said_out_of_turn_ends_the_session_with_words() {
         number: 1,
         rate: Rate::mbit(1),
     };
+    let request = Request {
+        command,
+        ranges: vec![0..1, 2..3],
+    };
     for (message, words) in [
         (
-            Message::Offer(Offer { first: 1, layout }),
+            Message::Offer(Rate::UNLIMITED, Offer { first: 1, layout }),
             "an offer out of turn",
         ),
-        (Message::Request(command, vec![0..1, 2..3]), "no file"),
-        (Message::Close(0), "no file"),
+        (Message::Own(request), "no file"),
+        (Message::Done(0), "no file"),
         (Message::Cut(0), "no file"),
     ] {
         let reason = said(&message);

@@ -96,7 +96,7 @@ fn repairs_go_first_and_are_asked_for_again_after_a_pause() {
             assert_eq!(come(&mut fetch, &bytes, &mut place), Ok(Arrival::New));
         }
     }
-    assert_eq!((fetch.missed(), fetch.file()), (1, Some((0, 35))));
+    assert_eq!((fetch.tally().missed, fetch.file()), (1, Some((0, 35))));
     assert_eq!(missing(&mut fetch, 0), [(1, 2)]);
     assert!(missing(&mut fetch, 29).is_empty());
     assert_eq!(missing(&mut fetch, 30), [(1, 2)]);

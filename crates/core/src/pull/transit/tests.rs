@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     datagram::Ecn,
     layout::{Layout, Run},
+    pull::Offer,
 };
 
 const PATIENCE: Duration = Duration::from_millis(30);
@@ -14,7 +15,7 @@ fn at(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }
 
-fn new(units: u64) -> Transit {
+fn new(units: u64) -> Fetch {
     let mut layout = Layout::new(10);
     let len = units * 10;
     assert!(layout.push(Run {
@@ -22,14 +23,14 @@ fn new(units: u64) -> Transit {
         offset: 0,
         len
     }));
-    let mut transit = Transit::default();
+    let mut transit = Fetch::default();
     let offer = Offer { first: 0, layout };
     transit.on_offer(at(0), offer).unwrap();
     transit
 }
 
 fn come(
-    transit: &mut Transit,
+    transit: &mut Fetch,
     now: Instant,
     number: u64,
 ) -> Result<(Arrival, Option<Duration>), DecodeError> {
@@ -41,7 +42,7 @@ fn come(
         wire: 18,
         ecn: Ecn::NotEct,
     };
-    transit.on_unit(now, &datagram, &mut Vec::new())
+    transit.on_answer(now, &datagram, &mut Vec::new())
 }
 
 #[test]
@@ -56,21 +57,22 @@ fn what_is_believed_lost_leaves_the_window_and_is_asked_for_first() {
         come(&mut transit, at(9), 8).is_err(),
         "it was not asked for"
     );
-    assert_eq!((transit.units(), transit.asked_at()), (6, Some(at(0))));
+    assert_eq!((transit.in_transit(), transit.asked_at()), (6, Some(at(0))));
     assert_eq!(transit.expire(at(29), PATIENCE), 0);
     assert_eq!(transit.expire(at(30), PATIENCE), 2, "two runs of one unit");
-    assert_eq!((transit.units(), transit.asked_at()), (4, Some(at(1))));
+    assert_eq!((transit.in_transit(), transit.asked_at()), (4, Some(at(1))));
     assert_eq!(transit.ask(at(30), 9), Some(1..2));
     assert_eq!(transit.ask(at(30), 9), Some(3..4));
     assert_eq!(transit.ask(at(30), 9), Some(8..17), "the window moves on");
     assert_eq!(come(&mut transit, at(31), 1), Ok((Arrival::New, None)));
     assert_eq!(come(&mut transit, at(31), 1), Ok((Arrival::Again, None)));
     transit.on_cut(9).unwrap();
-    assert_eq!((transit.units(), transit.has_more()), (6, false));
+    assert_eq!((transit.in_transit(), transit.has_more()), (6, false));
     for n in [3, 4, 5, 6, 7, 8] {
-        assert_eq!(transit.finish(), None);
+        assert!(!transit.is_complete());
         assert_eq!(come(&mut transit, at(33), n).unwrap().0, Arrival::New);
     }
+    assert!(transit.is_complete());
     assert_eq!((transit.finish(), transit.finish()), (Some(0), None));
 }
 
@@ -127,13 +129,13 @@ proptest! {
                 Unit::Asked(at) => Some(*at),
                 _ => None,
             }).collect();
-            prop_assert_eq!(transit.units(), asked.len() as u64);
+            prop_assert_eq!(transit.in_transit(), asked.len() as u64);
             prop_assert_eq!(transit.asked_at(), asked.iter().min().copied());
             let lost = twin.values().any(|unit| *unit == Unit::Lost);
             prop_assert_eq!(transit.has_more(), lost || (twin.len() as u64) < units);
         }
         let here = |unit: &Unit| *unit == Unit::Here;
         let all = twin.len() as u64 == units && twin.values().all(here);
-        prop_assert_eq!(transit.finish().is_some(), all);
+        prop_assert_eq!(transit.is_complete(), all);
     }
 }

@@ -1,4 +1,7 @@
-use farhaul_core::layout::{Layout, Run};
+use farhaul_core::{
+    layout::{Layout, Run},
+    pull::Offer,
+};
 
 use super::*;
 
@@ -23,15 +26,18 @@ fn messages_are_as_they_are_described() {
     };
     for (message, hex) in [
         (
-            Message::Offer(Offer { first: 5, layout }),
+            Message::Offer(Rate::UNLIMITED, Offer { first: 5, layout }),
             "01 0000000000000005 000005b3 00000001 00000001 0000000000000002 0000000000000bb8",
         ),
         (
-            Message::Request(command, vec![5..6, 7..9]),
+            Message::Own(Request {
+                command,
+                ranges: vec![5..6, 7..9],
+            }),
             "02 0000000000000003 0000000000f42400 \
              0002 0000000000000005 0000000000000005 0000000000000007 0000000000000008",
         ),
-        (Message::Close(5), "03 0000000000000005"),
+        (Message::Done(5), "03 0000000000000005"),
         (Message::Cut(7), "04 0000000000000007"),
     ] {
         let mut bytes = Vec::new();

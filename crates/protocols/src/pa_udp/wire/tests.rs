@@ -1,4 +1,7 @@
-use farhaul_core::layout::{Layout, Run};
+use farhaul_core::{
+    layout::{Layout, Run},
+    pull::Offer,
+};
 
 use super::*;
 
@@ -26,16 +29,19 @@ fn messages_are_as_they_are_described() {
              00000001 0000000000000002 0000000000000bb8",
         ),
         (
-            Message::Start(5, mbit, 0x1000),
+            Message::Own(Said::Start(5, mbit, 0x1000)),
             "02 0000000000000005 0000000000f42400 0000000000001000",
         ),
-        (Message::Go(5, mbit), "03 0000000000000005 0000000000f42400"),
         (
-            Message::Rate(mbit, 9),
+            Message::Own(Said::Go(5, mbit)),
+            "03 0000000000000005 0000000000f42400",
+        ),
+        (
+            Message::Own(Said::Rate(mbit, 9)),
             "04 0000000000f42400 0000000000000009",
         ),
         (
-            Message::Missing(vec![5..6, 7..9]),
+            Message::Own(Said::Missing(vec![5..6, 7..9])),
             "05 0002 0000000000000005 0000000000000005 0000000000000007 0000000000000008",
         ),
         (Message::Done(5), "06 0000000000000005"),

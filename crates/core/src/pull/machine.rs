@@ -1,0 +1,340 @@
+//! What is the same in every session in which nothing leaves that its receiver did not ask for? Files are offered,
+//! units of them are asked for and come, a file that is here is over, and one of which nothing comes ends the session.
+//! What is left to a protocol is a [`Style`]: what its receiver asks for, and when, and how that looks.
+//!
+//! Invariants: one file at a time each way; what is said next waits until what was said has left.
+
+use std::{ops::Range, time::Duration};
+
+use super::{Fetch, MAX_RANGES, Message, NUMBER, Source, Words};
+use crate::{
+    codec::{DecodeError, NoRoom, Writer},
+    protocol::CloseReason,
+    send::Permit,
+    session::earliest,
+    shell::{HEAD, Incoming, Machine, Messages, Packet},
+    stats::{Stats, Why},
+    store::{Extent, ObjectId, Sink},
+    time::Instant,
+    units::Rate,
+};
+
+/// Bytes before a unit's in its datagram, without a control lane and with one.
+pub const HEADS: u32 = 13;
+const BESIDE: u32 = 8;
+const _: () = assert!(HEADS as usize == HEAD + NUMBER && BESIDE as usize == NUMBER);
+/// Type of a datagram in which a receiver asks.
+pub const ASK: u8 = 0x49;
+
+/// A protocol's part of it.
+pub trait Style: Send + 'static {
+    /// What it says on the control channel.
+    type Words: Words;
+    /// It has a control lane.
+    const LANE: bool = false;
+
+    /// What sends.
+    fn source(&self) -> Source;
+
+    /// Units may pass; an answer takes `rtt`.
+    fn open(&mut self, rtt: Duration);
+
+    /// What the store can take was looked at.
+    fn on_sink(&mut self, _ends: &Ends) {}
+
+    /// The peer offers a file, which it is able to send at `most`.
+    fn on_offer(&mut self, now: Instant, ends: &mut Ends, most: Rate);
+
+    /// The peer says something.
+    fn on_words(
+        &mut self,
+        _now: Instant,
+        _ends: &mut Ends,
+        _words: Self::Words,
+    ) -> Result<(), DecodeError> {
+        Ok(())
+    }
+
+    /// The peer asks in a datagram.
+    fn on_ask(&mut self, _source: &mut Source, _bytes: &[u8]) -> Result<(), DecodeError> {
+        Err(DecodeError::Malformed("type of a datagram"))
+    }
+
+    /// Asks in a datagram; false if nothing is to be asked for.
+    fn ask(
+        &mut self,
+        _now: Instant,
+        _ends: &mut Ends,
+        _w: &mut Writer<'_>,
+    ) -> Result<bool, NoRoom> {
+        Ok(false)
+    }
+
+    /// A unit.
+    fn on_unit(
+        &mut self,
+        now: Instant,
+        fetch: &mut Fetch,
+        unit: &Incoming<'_>,
+        place: &mut Vec<Extent>,
+    ) -> Result<(), DecodeError> {
+        fetch.on_unit(now, unit, place).map(|_| ())
+    }
+
+    /// The time has come for the [look](Ends::look) at what came.
+    fn look(&mut self, _now: Instant, _ends: &mut Ends) {}
+
+    /// The file of which all is here is over.
+    fn is_over(&mut self, _ends: &Ends) -> bool {
+        true
+    }
+
+    /// No file comes any more.
+    fn on_end(&mut self) {}
+
+    /// When to call [`Self::on_timer`], besides.
+    fn deadline(&self, _ends: &Ends) -> Option<Instant> {
+        None
+    }
+
+    /// A deadline passed.
+    fn on_timer(&mut self, _now: Instant, _ends: &mut Ends) {}
+}
+
+/// Both halves of a session.
+#[derive(Debug)]
+pub struct Ends {
+    /// What sends.
+    pub source: Source,
+    /// What receives.
+    pub fetch: Fetch,
+    /// When to look next at what came of the file.
+    pub look: Option<Instant>,
+    /// What the store can take.
+    pub sink: Sink,
+    /// When that was.
+    pub sink_at: Instant,
+    /// UDP payload of a full datagram.
+    pub datagram: u32,
+    /// A round trip, at the opening.
+    pub rtt: Duration,
+    messages: Messages,
+    failed: Option<CloseReason>,
+}
+
+impl Ends {
+    /// Says something to the peer.
+    pub fn say(&mut self, words: &impl Words) {
+        words.encode(self.messages.more());
+    }
+
+    /// No more fits the store.
+    pub fn is_full(&self) -> bool {
+        self.sink.free < self.datagram.into()
+    }
+
+    /// What is to be asked for now of a sender that keeps to `rate`, by one that looks after each `interval`: what is
+    /// missing; and what is and was asked for when an answer could have been seen by now.
+    pub fn missing(&mut self, now: Instant, rate: Rate, interval: Duration) -> Vec<Range<u64>> {
+        let repair = self.rtt + interval;
+        let gap = rate.time_for(2 * u64::from(self.datagram));
+        let pauses = (repair, repair + gap);
+        self.fetch.missing(now, pauses, MAX_RANGES)
+    }
+
+    /// The session must end.
+    pub fn fail(&mut self, reason: CloseReason) {
+        self.failed.get_or_insert(reason);
+    }
+}
+
+/// A session whose receivers ask.
+#[derive(Debug)]
+pub struct PullMachine<S> {
+    style: S,
+    ends: Ends,
+}
+
+impl<S: Style> PullMachine<S> {
+    /// In the style of a protocol.
+    pub fn new(style: S) -> Self {
+        Self {
+            ends: Ends {
+                source: style.source(),
+                fetch: Fetch::default(),
+                look: None,
+                sink: Sink::ENDLESS,
+                sink_at: Instant::EPOCH,
+                datagram: 1,
+                rtt: Duration::ZERO,
+                messages: Messages::default(),
+                failed: None,
+            },
+            style,
+        }
+    }
+
+    /// Says what is due.
+    fn compose(&mut self, now: Instant) {
+        let (style, ends) = (&mut self.style, &mut self.ends);
+        if ends.look.is_some_and(|at| at <= now) {
+            style.look(now, ends);
+        }
+        let over = ends.fetch.is_complete() && style.is_over(ends);
+        let over = over.then(|| ends.fetch.finish()).flatten();
+        if over.is_some() {
+            ends.look = None;
+            style.on_end();
+        }
+        let most = ends.source.most();
+        let said: [Option<Message<S::Words>>; 3] = [
+            over.map(Message::Done),
+            ends.source.take_cut().map(Message::Cut),
+            ends.source
+                .announce(now)
+                .map(|offer| Message::Offer(most, offer.clone())),
+        ];
+        for message in said.into_iter().flatten() {
+            message.encode(ends.messages.more());
+        }
+    }
+}
+
+impl<S: Style> Machine for PullMachine<S> {
+    const HEADER: usize = NUMBER;
+
+    fn open(&mut self, _now: Instant, datagram: u32, rtt: Duration) {
+        let heads = if S::LANE { BESIDE } else { HEADS };
+        self.ends.source.set_payload(datagram.saturating_sub(heads));
+        (self.ends.datagram, self.ends.rtt) = (datagram, rtt);
+        self.style.open(rtt);
+    }
+
+    fn on_datagram(
+        &mut self,
+        now: Instant,
+        datagram: &Incoming<'_>,
+        place: &mut Vec<Extent>,
+    ) -> Result<(), DecodeError> {
+        if S::LANE || datagram.kind == Self::DATA {
+            let fetch = &mut self.ends.fetch;
+            self.style.on_unit(now, fetch, datagram, place)
+        } else if datagram.kind == ASK {
+            let source = &mut self.ends.source;
+            self.style.on_ask(source, datagram.bytes)
+        } else {
+            Err(DecodeError::Malformed("type of a datagram"))
+        }
+    }
+
+    fn on_control(&mut self, now: Instant, bytes: &[u8]) -> Result<usize, DecodeError> {
+        let Some((message, len)) = Message::decode(bytes)? else {
+            return Ok(0);
+        };
+        let ends = &mut self.ends;
+        match message {
+            Message::Offer(most, offer) => {
+                ends.fetch.on_offer(now, offer)?;
+                self.style.on_offer(now, ends, most);
+            }
+            Message::Done(first) => ends.source.on_done(first)?,
+            Message::Cut(end) => ends.fetch.on_cut(end)?,
+            Message::Own(words) => self.style.on_words(now, ends, words)?,
+        }
+        Ok(len)
+    }
+
+    fn poll_control(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
+        if self.ends.messages.is_empty() {
+            self.compose(now);
+        }
+        self.ends.messages.leave(room, into);
+    }
+
+    fn poll_datagram(&mut self, now: Instant, w: &mut Writer<'_>) -> Result<Option<u8>, NoRoom> {
+        let asks = self.style.ask(now, &mut self.ends, w)?;
+        Ok(asks.then_some(ASK))
+    }
+
+    fn on_sink(&mut self, now: Instant, sink: Sink) {
+        (self.ends.sink, self.ends.sink_at) = (sink, now);
+        if self.ends.is_full() {
+            // Who waits for the disk does not wait for the network.
+            self.ends.fetch.excuse(now);
+        }
+        self.style.on_sink(&self.ends);
+    }
+
+    fn permit(&mut self, now: Instant) -> Permit {
+        self.ends.source.permit(now)
+    }
+
+    fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
+        self.ends.source.write(now, packet)
+    }
+
+    fn batch_sent(&mut self, now: Instant, _bytes: u64) {
+        self.ends.source.batch_sent(now);
+    }
+
+    fn deadline(&self) -> Option<(Instant, Why)> {
+        let ends = &self.ends;
+        // What has not left has to be taken before there is more to say.
+        let look = ends.look.filter(|_| ends.messages.is_empty());
+        let given_up = ends.fetch.gives_up_at();
+        let given_up = given_up.filter(|_| ends.failed.is_none());
+        let receives = [look, given_up, self.style.deadline(ends)];
+        let receives = receives.into_iter().flatten().min();
+        earliest([
+            ends.source.deadline(),
+            receives.map(|at| (at, Why::Feedback)),
+        ])
+    }
+
+    fn on_timer(&mut self, now: Instant) {
+        self.ends.source.on_timer(now);
+        self.style.on_timer(now, &mut self.ends);
+        if let Some(reason) = self.ends.fetch.failure(now) {
+            self.ends.fail(reason);
+        }
+    }
+
+    fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
+        self.ends.source.push(object, offset, len);
+    }
+
+    fn unsent(&self) -> u64 {
+        self.ends.source.unsent()
+    }
+
+    fn cancel_unsent(&mut self) {
+        self.ends.source.cancel_unsent();
+    }
+
+    fn is_delivered(&self) -> bool {
+        self.ends.source.is_idle()
+    }
+
+    fn blocked_since(&self) -> Option<Instant> {
+        self.ends.source.silent_since()
+    }
+
+    fn on_close(&mut self) {
+        self.ends.look = None;
+        self.style.on_end();
+    }
+
+    fn failure(&self) -> Option<CloseReason> {
+        let failed = || self.ends.failed.clone();
+        self.ends.source.failure().or_else(failed)
+    }
+
+    fn fill_stats(&self, stats: &mut Stats) {
+        self.ends.source.fill_stats(stats);
+        stats.dropped_duplicate = self.ends.fetch.again();
+        stats.datagram_size = self.ends.datagram;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! What do the two ends say to each other on the control channel? That there is a file, that all of it is here, that it
+//! ends early; the rest is a protocol's. A message is one byte of type, which the protocol chooses, and what follows,
+//! big-endian. Whatever decodes is bounded.
+
+use super::offer::{Offer, decode_rate};
+use crate::{
+    codec::{DecodeError, Reader, whole},
+    units::Rate,
+};
+
+/// What a protocol says besides.
+pub trait Words: Sized {
+    /// Types of an offer, of an end and of a cut.
+    const KINDS: [u8; 3];
+    /// An offer begins with what its sender is able to send at.
+    const RATED: bool = false;
+
+    /// Reads what follows the type.
+    fn read(_kind: u8, _r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Err(DecodeError::Malformed("type of a message"))
+    }
+
+    /// Appends it, with its type.
+    fn encode(&self, _into: &mut Vec<u8>) {}
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message<W> {
+    /// A file, and what its sender is able to send at, if that is said.
+    Offer(Rate, Offer),
+    /// All of the file that begins there is here.
+    Done(u64),
+    /// The file ends before this number.
+    Cut(u64),
+    /// One of the protocol's own.
+    Own(W),
+}
+
+impl<W: Words> Message<W> {
+    /// The first message in `bytes` and its length; none if it is not all there.
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, DecodeError> {
+        whole(bytes, Self::read)
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let kind = r.u8()?;
+        Ok(match W::KINDS.iter().position(|known| *known == kind) {
+            Some(0) if W::RATED => Self::Offer(decode_rate(r)?, Offer::decode(r)?),
+            Some(0) => Self::Offer(Rate::UNLIMITED, Offer::decode(r)?),
+            Some(1) => Self::Done(r.u64()?),
+            Some(_) => Self::Cut(r.u64()?),
+            None => Self::Own(W::read(kind, r)?),
+        })
+    }
+
+    /// Appends it.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        let [offered, done, cut] = W::KINDS;
+        match self {
+            Self::Offer(most, offer) => {
+                let most = [most.bps()];
+                put(offered, if W::RATED { &most } else { &[] }, into);
+                offer.encode(into);
+            }
+            Self::Done(first) => put(done, &[*first], into),
+            Self::Cut(end) => put(cut, &[*end], into),
+            Self::Own(words) => words.encode(into),
+        }
+    }
+}
+
+/// Appends a type and numbers, 8 bytes each.
+pub fn put(kind: u8, numbers: &[u64], into: &mut Vec<u8>) {
+    into.push(kind);
+    into.extend(numbers.iter().flat_map(|n| n.to_be_bytes()));
+}
