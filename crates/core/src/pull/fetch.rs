@@ -53,6 +53,7 @@ pub struct Tally {
 
 impl Tally {
     /// What has come since it was `before`.
+    #[must_use]
     pub const fn since(self, before: Self) -> Self {
         Self {
             came: self.came - before.came,
