@@ -2,6 +2,8 @@
 //! source when it is sent, again when it is repaired, and placed where it belongs on arrival; so a
 //! session keeps no copy of what it sends. Calls are per batch: one per up to 64 segments.
 
+use crate::codec::DecodeError;
+
 /// Names one run of bytes within a session; its meaning is the application's.
 pub type ObjectId = u32;
 
@@ -19,6 +21,18 @@ pub struct Extent {
 }
 
 impl Extent {
+    /// `len` bytes found at `at`; an error if no object has them.
+    pub fn new(object: ObjectId, offset: u64, len: usize, at: usize) -> Result<Self, DecodeError> {
+        const BAD: DecodeError = DecodeError::Malformed("data");
+        offset.checked_add(len as u64).ok_or(BAD)?;
+        Ok(Self {
+            object,
+            offset,
+            len: u32::try_from(len).map_err(|_| BAD)?,
+            at: u32::try_from(at).map_err(|_| BAD)?,
+        })
+    }
+
     /// The extent's place in the batch's buffer.
     pub const fn range(&self) -> std::ops::Range<usize> {
         self.at as usize..self.at as usize + self.len as usize

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::loss::Ranges;
+use crate::{codec::NoRoom, loss::Ranges, send::STREAM, shell::Packet, store::ObjectId};
 
 /// Bytes that may be on their way or unread.
 pub const WINDOW: u64 = 4 << 20;
@@ -67,6 +67,12 @@ impl Outgoing {
         self.start += n;
     }
 
+    /// Everything below `end` has been acknowledged by a peer that does so only when it is as good as read.
+    pub fn on_taken(&mut self, end: u64) {
+        self.on_acked(end);
+        self.on_credit(end);
+    }
+
     /// Bytes written and not acknowledged.
     pub fn pending(&self) -> usize {
         self.bytes.len()
@@ -76,6 +82,22 @@ impl Outgoing {
     pub fn copy(&self, offset: u64, into: &mut [u8]) {
         let at = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
         copy(&self.bytes, at, into);
+    }
+
+    /// Writes data into a packet, behind its header: a queued piece, or what the store is to fill in.
+    pub fn fill(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        len: u32,
+        packet: &mut Packet<'_>,
+    ) -> Result<(), NoRoom> {
+        if object == STREAM {
+            self.copy(offset, packet.header().reserve(len as usize)?);
+        } else {
+            packet.data(object, offset, len);
+        }
+        Ok(())
     }
 }
 

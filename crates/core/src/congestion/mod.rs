@@ -75,7 +75,7 @@ pub struct TxSnapshot {
 }
 
 /// What the receiver measured of the path, in protocols whose receivers do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverRates {
     /// How fast data arrives.
     pub arrival: Rate,

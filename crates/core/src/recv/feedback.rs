@@ -62,7 +62,7 @@ impl Schedule {
         } else {
             now + self.interval
         };
-        self.due = Some(self.due.map_or(due, |d| d.min(due)));
+        self.hurry(due);
     }
 
     /// The interval requested.
@@ -75,12 +75,20 @@ impl Schedule {
         self.due
     }
 
+    /// Feedback is due at `at` at the latest, whatever came.
+    pub fn hurry(&mut self, at: Instant) {
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
     /// Feedback was sent.
     pub fn reset(&mut self, now: Instant) {
         self.patient_until = now + self.interval / 4;
-        self.due = None;
-        self.packets = 0;
-        self.holes = 0;
+        self.clear();
+    }
+
+    /// All is told, and holes hurry the next feedback from now on.
+    pub const fn clear(&mut self) {
+        (self.due, self.packets, self.holes) = (None, 0, 0);
     }
 }
 

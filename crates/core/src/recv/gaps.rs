@@ -54,13 +54,27 @@ impl Gaps {
 
     /// Packet `number` arrived, of which no more than `window` from the first missing one on are under way.
     pub fn on_packet_within(&mut self, number: u64, window: u64) -> Arrival {
+        let seen = self.sees(number, window);
+        if seen == Arrival::New {
+            self.on_packet(number);
+        }
+        seen
+    }
+
+    /// What packet `number` would be there.
+    pub fn sees(&self, number: u64, window: u64) -> Arrival {
         if number >= self.prefix().saturating_add(window) {
             Arrival::Beyond
-        } else if self.on_packet(number) {
+        } else if number >= self.next || self.missing.containing(number).is_some() {
             Arrival::New
         } else {
             Arrival::Again
         }
+    }
+
+    /// What arrived beyond [`Self::prefix`].
+    pub fn ahead(&self) -> impl Iterator<Item = Range<u64>> {
+        self.missing.gaps(self.prefix()..self.next)
     }
 
     /// The packets below `number` have been sent: those that did not come are missing.
@@ -162,12 +176,51 @@ impl Gaps {
             if let Some(first) = first {
                 let end = first.end.min(first.start.saturating_add(most));
                 if end < found.end {
-                    self.put_back(end..found.end);
+                    self.fresh.push_front(end..found.end);
                 }
                 self.on_reported(now, first.start..end);
                 return Some(first.start..end);
             }
         }
+    }
+
+    /// What a report of at most `most` missing packets says: those of one gap that was never reported, or of all that
+    /// were `pause` ago. They count as reported now; without room what is due waits as if it never had been.
+    pub fn report(&mut self, now: Instant, pause: Duration, mut most: u64) -> Vec<Range<u64>> {
+        let mut told = Vec::new();
+        if most == 0 && self.fresh.is_empty() {
+            while let Some(gap) = self.take_due(now, pause) {
+                self.fresh.extend(self.missing.within(gap));
+            }
+        }
+        while most > 0 {
+            let fresh = self.fresh.pop_front_if(|_| told.is_empty());
+            let is_fresh = fresh.is_some();
+            let Some(gap) = fresh.or_else(|| self.take_due(now, pause)) else {
+                break;
+            };
+            let mut reached = gap.end;
+            for part in self.missing.within(gap.clone()) {
+                reached = part.end.min(part.start.saturating_add(most));
+                most -= reached - part.start;
+                told.push(part.start..reached);
+                if most == 0 {
+                    break;
+                }
+            }
+            match reached..gap.end {
+                rest if most > 0 || rest.is_empty() => {}
+                rest if is_fresh => self.fresh.push_front(rest),
+                // As long ago as what was due.
+                rest => self.reported.push_front((now.earlier_by(pause), rest)),
+            }
+            if is_fresh && !told.is_empty() {
+                break;
+            }
+        }
+        self.reported
+            .extend(told.iter().map(|gap| (now, gap.clone())));
+        told
     }
 
     /// What is still missing of `range`.
@@ -179,99 +232,7 @@ impl Gaps {
     pub fn on_reported(&mut self, now: Instant, range: Range<u64>) {
         self.reported.push_back((now, range));
     }
-
-    /// `range` could not be reported: it goes first next time.
-    pub fn put_back(&mut self, range: Range<u64>) {
-        self.fresh.push_front(range);
-    }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const PAUSE: Duration = Duration::from_millis(30);
-
-    #[test]
-    fn gaps_that_were_filled_unreported_are_forgotten() {
-        let mut gaps = Gaps::new(0);
-        for pair in 0..100_000 {
-            assert!(gaps.on_packet(2 * pair + 1) && gaps.on_packet(2 * pair));
-        }
-        assert!(gaps.fresh.len() <= SPARE + 3, "{}", gaps.fresh.len());
-        assert!(gaps.is_complete());
-    }
-
-    /// One gap that is told of packet by packet, and not filled: what comes behind it stays cheap.
-    #[test]
-    fn a_gap_told_of_in_pieces_is_not_looked_through_again_and_again() {
-        let mut gaps = Gaps::new(0);
-        gaps.on_packet(50_000);
-        let now = Instant::EPOCH;
-        while gaps.next_report(now, Some(PAUSE), 1).is_some() {}
-        let mut sweeps = 0;
-        for number in 25_001..50_000 {
-            let before = gaps.sweep_at;
-            gaps.on_packet(2 * number);
-            sweeps += u32::from(gaps.sweep_at != before);
-        }
-        assert!(sweeps <= 2, "{sweeps}");
-    }
-
-    proptest! {
-        /// A naive receiver knows what came; each missing packet is told of at once, and again after
-        /// each pause for as long as it is missing.
-        #[test]
-        fn every_missing_packet_is_told_of_in_time(
-            steps in proptest::collection::vec((0_u64..60, 0_u8..6), 1..300),
-            most in prop_oneof![1_u64..5, Just(u64::MAX)],
-        ) {
-            let (mut gaps, mut came, mut end) = (Gaps::new(100), BTreeSet::new(), 100_u64);
-            let mut told: Vec<(u64, Instant)> = Vec::new();
-            for (i, (x, op)) in steps.into_iter().enumerate() {
-                let now = Instant::from_nanos(10_000_000 * i as u64);
-                let number = (end + 5).saturating_sub(x).max(100);
-                match op {
-                    0 => {
-                        gaps.give_up(number..number + 4);
-                        came.extend((number..number + 4).filter(|n| *n < end));
-                    }
-                    1 => {
-                        gaps.miss_below(number);
-                        end = end.max(number);
-                    }
-                    _ => {
-                        prop_assert_eq!(gaps.on_packet(number), came.insert(number));
-                        end = end.max(number + 1);
-                    }
-                }
-                let missing: Vec<u64> = (100..end).filter(|n| !came.contains(n)).collect();
-                prop_assert_eq!(gaps.prefix(), missing.first().copied().unwrap_or(end));
-                prop_assert_eq!(gaps.is_complete(), missing.is_empty());
-                prop_assert_eq!(gaps.next(), end);
-                prop_assert_eq!(gaps.missing(), missing.len() as u64);
-                gaps.forget_oldest_filled();
-                let mut fresh = true;
-                while let Some(part) = gaps.next_report(now, (!fresh).then_some(PAUSE), most) {
-                    prop_assert!(part.end - part.start <= most);
-                    let again = part.clone().filter(|n| told.iter().any(|(m, _)| m == n)).count();
-                    prop_assert!(!fresh || again == 0);
-                    told.extend(part.map(|n| (n, now)));
-                    fresh &= gaps.has_fresh();
-                }
-                while let Some(part) = gaps.next_report(now, Some(PAUSE), most) {
-                    told.extend(part.map(|n| (n, now)));
-                }
-                prop_assert!(!gaps.has_fresh());
-                for n in missing {
-                    let last = told.iter().rev().find(|(m, _)| *m == n).map(|(_, at)| *at);
-                    prop_assert!(last.is_some_and(|at| now.since(at) < PAUSE), "{n} at {now:?}");
-                }
-            }
-        }
-    }
-}
+mod tests;

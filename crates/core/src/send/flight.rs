@@ -374,7 +374,20 @@ impl<X: Copy + Default> Flight<X> {
 
     /// Believes the packets of `range` lost: they are to be sent again under their numbers.
     pub fn mark_lost(&mut self, range: Range<u64>, lost: &mut Lost) {
+        self.mark_lost_if(range, lost, |_| true);
+    }
+
+    /// Believes those packets of `range` lost that `are`.
+    pub fn mark_lost_if(
+        &mut self,
+        range: Range<u64>,
+        lost: &mut Lost,
+        are: impl Fn(&Sent<X>) -> bool,
+    ) {
         for number in range {
+            if !self.log.get(number).is_some_and(&are) {
+                continue;
+            }
             if let Some(sent) = self.take_off(number) {
                 self.count_lost(number, &sent, lost);
             }

@@ -1,14 +1,17 @@
 //! How does a sender go on that numbers its packets and may have a window of them under way? What was lost goes first,
-//! the smallest number first; then new packets, as far as the window and the law go. When what is lost is the
-//! protocol's.
+//! the smallest number first; then new packets, as far as the window and the law go: of the ordered stream, then of
+//! objects. When what is lost is the protocol's.
 
 use std::{ops::Range, time::Duration};
 
-use super::{Acked, Flight, Lost, Outbox, Permit, Piece, Signals};
+use super::{Acked, Flight, Lost, Outbox, Permit, Piece, STREAM, Sent, Signals, State};
 use crate::{
+    codec::NoRoom,
     congestion::CongestionController,
+    shell::Packet,
     stats::{Stats, Why},
     store::ObjectId,
+    stream::Outgoing,
     time::Instant,
     units::Rate,
 };
@@ -18,6 +21,7 @@ pub struct Line {
     /// What is under way.
     pub flight: Flight<Piece>,
     out: Outbox,
+    stream: Outgoing,
     /// Packets from the first that is not acknowledged on.
     window: u64,
 }
@@ -30,6 +34,7 @@ impl Line {
         Self {
             flight,
             out: Outbox::default(),
+            stream: Outgoing::default(),
             window: 0,
         }
     }
@@ -51,7 +56,31 @@ impl Line {
         self.out.push(object, offset, len);
     }
 
-    /// Bytes queued and not sent once.
+    /// Queues bytes of the ordered stream.
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.stream.write(bytes);
+        self.queue_stream();
+    }
+
+    /// Queues as much of it as may be under way.
+    fn queue_stream(&mut self) {
+        while let Some((offset, len)) = self.stream.take_queueable() {
+            self.out.push(STREAM, offset, len);
+        }
+    }
+
+    /// Bytes written and not acknowledged.
+    pub fn unwritten(&self) -> usize {
+        self.stream.pending()
+    }
+
+    /// Writes the data of a packet that leaves.
+    pub fn fill(&self, piece: Piece, packet: &mut Packet<'_>) -> Result<(), NoRoom> {
+        self.stream
+            .fill(piece.object, piece.offset, piece.len, packet)
+    }
+
+    /// Bytes of objects queued and not sent once.
     pub const fn unsent(&self) -> u64 {
         self.out.unsent()
     }
@@ -68,7 +97,12 @@ impl Line {
 
     /// Everything given has been acknowledged.
     pub fn is_idle(&self) -> bool {
-        self.is_clear() && self.out.is_empty()
+        self.is_clear() && self.has_nothing()
+    }
+
+    /// Nothing waits to be sent or acknowledged but what is under way of objects.
+    pub fn has_nothing(&self) -> bool {
+        self.out.is_empty() && self.unwritten() == 0
     }
 
     /// May a new packet leave, as far as windows go?
@@ -106,13 +140,19 @@ impl Line {
         self.flight.batch_sent(now, bytes, self.out.is_empty());
     }
 
-    /// What is before `next` has arrived; the law is told with what else is known.
+    /// What is before `next` has arrived, and of the stream is as good as read; the law is told with what else is known.
     pub fn ack_below(&mut self, now: Instant, next: u64, signals: Signals) {
-        let (mut acked, mut data) = (Acked::default(), 0);
+        let (mut acked, mut data, mut stream) = (Acked::default(), 0, 0);
         self.flight.ack_below(next, &mut acked, |sent| {
-            data += u64::from(sent.content.len);
+            let (piece, len) = (sent.content, u64::from(sent.content.len));
+            data += len;
+            if piece.object == STREAM {
+                stream = piece.offset + len;
+            }
         });
         self.flight.count.data_acked += data;
+        self.stream.on_taken(stream);
+        self.queue_stream();
         let signals = Signals {
             round_start: self.flight.round(next - 1),
             app_limited: self.out.is_empty(),
@@ -121,12 +161,18 @@ impl Line {
         self.flight.tell_acks(now, &acked, signals);
     }
 
-    /// These are lost, as far as they are under way.
-    pub fn mark_lost(&mut self, now: Instant, ranges: impl IntoIterator<Item = Range<u64>>) {
+    /// Those are lost of `ranges` that are not known to have arrived, but for what left again less than `trip` ago.
+    pub fn mark_lost(
+        &mut self,
+        now: Instant,
+        trip: Duration,
+        ranges: impl IntoIterator<Item = Range<u64>>,
+    ) {
         let before = self.flight.count.in_flight;
         let mut lost = Lost::default();
+        let is_lost = |sent: &Sent<Piece>| sent.state != State::Acked && sent.is_settled(now, trip);
         for range in ranges {
-            self.flight.mark_lost(range, &mut lost);
+            self.flight.mark_lost_if(range, &mut lost, is_lost);
         }
         if let Some((_, last)) = lost.span() {
             self.flight.tell_losses(now, before, &lost, last);
@@ -139,3 +185,6 @@ impl Line {
         stats.peer_window = Some(self.window * u64::from(stats.datagram_size));
     }
 }
+
+#[cfg(test)]
+mod tests;

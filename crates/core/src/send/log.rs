@@ -1,6 +1,8 @@
 //! What was sent, and what became of it? A ring indexed by packet number: O(1) look-up, one record per
 //! packet in flight, grown by doubling.
 
+use std::time::Duration;
+
 use crate::time::Instant;
 
 /// What became of a packet.
@@ -37,6 +39,13 @@ pub struct Sent<X> {
     pub state: State,
     /// It left more than once.
     pub resent: bool,
+}
+
+impl<X> Sent<X> {
+    /// It did not leave again less than `trip` ago: whoever misses it may know of all times that it left.
+    pub fn is_settled(&self, now: Instant, trip: Duration) -> bool {
+        !self.resent || now.since(self.at) >= trip
+    }
 }
 
 impl<X: Default> Sent<X> {

@@ -37,15 +37,9 @@ impl Incoming<'_> {
         object: ObjectId,
         offset: u64,
     ) -> Result<Extent, DecodeError> {
-        const BAD: DecodeError = DecodeError::Malformed("data");
-        let len = self.bytes.len().checked_sub(header).ok_or(BAD)?;
-        offset.checked_add(len as u64).ok_or(BAD)?;
-        Ok(Extent {
-            object,
-            offset,
-            len: u32::try_from(len).map_err(|_| BAD)?,
-            at: u32::try_from(self.at + header).map_err(|_| BAD)?,
-        })
+        let len = self.bytes.len().checked_sub(header);
+        let len = len.ok_or(DecodeError::Malformed("data"))?;
+        Extent::new(object, offset, len, self.at + header)
     }
 }
 

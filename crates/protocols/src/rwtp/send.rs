@@ -129,11 +129,7 @@ impl Sender {
         self.owed = self.owed.saturating_add(self.blocked);
         self.pay(now);
         let srtt = self.line.flight.path.srtt;
-        let under_way = |at: Instant| now.since(at) < srtt;
-        let sent = self.line.flight.log().get(number);
-        if sent.is_some_and(|sent| !(sent.resent && under_way(sent.at))) {
-            self.line.mark_lost(now, Some(number..number + 1));
-        }
+        self.line.mark_lost(now, srtt, Some(number..number + 1));
         Ok(())
     }
 
@@ -165,9 +161,9 @@ impl Sender {
             self.line.flight.log().first(),
             self.line.flight.log().next(),
         );
-        self.line.mark_lost(now, Some(first..first + 1));
-        self.line
-            .mark_lost(now, Some(self.highest.max(first)..next));
+        for range in [first..first + 1, self.highest.max(first)..next] {
+            self.line.mark_lost(now, Duration::ZERO, Some(range));
+        }
         self.line.flight.count.timeouts += 1;
     }
 

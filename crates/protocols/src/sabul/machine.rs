@@ -112,7 +112,7 @@ impl Machine for SabulMachine {
         let Some((number, piece)) = self.sender.line.next_packet(packet.room()) else {
             return false;
         };
-        packet.record(seq::wrap(number), piece);
+        packet.record(seq::Number::wrap(number), piece);
         self.sender.sent(now, number, piece, packet.wire());
         true
     }

@@ -10,7 +10,7 @@
 //! since the last, signals for a second after it; a gap is told again on its own time and not at the
 //! next of a 20 ms timer's.
 
-use std::{collections::VecDeque, ops::Range, time::Duration};
+use std::time::Duration;
 
 use farhaul_core::{
     recv::{Arrival, Gaps},
@@ -71,7 +71,7 @@ impl Receiver {
 
     /// A packet with this number on the wire, the last of a run of data or not.
     pub(super) fn on_packet(&mut self, now: Instant, sequence: u32, last: bool) -> Arrival {
-        let number = seq::expand(sequence, self.gaps.prefix());
+        let number = seq::Number::expand(sequence, self.gaps.prefix());
         self.last_packet = now;
         self.counted = self.counted.saturating_add(1);
         self.syn_at.get_or_insert(now + SYN);
@@ -109,43 +109,17 @@ impl Receiver {
 
     /// False if not everything fitted.
     fn report_gaps(&mut self, now: Instant, most: usize, into: &mut Vec<u8>) -> bool {
-        while let Some(gap) = self.gaps.take_fresh() {
-            // One report for each gap, unless it is too long for one.
-            let still = self.gaps.within(gap).collect();
-            if !self.put_gaps(now, still, most, into) {
-                return false;
-            }
-        }
-        let mut again = VecDeque::new();
-        while let Some(gap) = self.gaps.take_due(now, self.repeat) {
-            again.extend(self.gaps.within(gap));
-        }
-        self.put_gaps(now, again, most, into)
-    }
-
-    /// Writes reports of `gaps`; false if not everything fitted.
-    fn put_gaps(
-        &mut self,
-        now: Instant,
-        mut gaps: VecDeque<Range<u64>>,
-        most: usize,
-        into: &mut Vec<u8>,
-    ) -> bool {
-        while !gaps.is_empty() {
+        loop {
+            // One report for each new gap, unless it is too long for one.
             let room = most.saturating_sub(into.len() + 8) / 4;
-            let now_told = split(&mut gaps, room.min(MAX_LOSSES) as u64);
-            if now_told.is_empty() {
-                gaps.into_iter()
-                    .rev()
-                    .for_each(|gap| self.gaps.put_back(gap));
-                return false;
+            let told = self
+                .gaps
+                .report(now, self.repeat, room.min(MAX_LOSSES) as u64);
+            if told.is_empty() {
+                return !self.gaps.has_fresh();
             }
-            put_losses(into, now_told.iter().cloned().flatten().map(seq::wrap));
-            for gap in now_told {
-                self.gaps.on_reported(now, gap);
-            }
+            put_losses(into, told.into_iter().flatten().map(seq::Number::wrap));
         }
-        true
     }
 
     /// Acknowledgement and signal, if they are due; false if they did not fit.
@@ -157,7 +131,7 @@ impl Receiver {
             }
             self.ack_at = None;
             self.acked = self.gaps.prefix();
-            Message::Ack(seq::wrap(self.acked)).encode(into);
+            Message::Ack(seq::Number::wrap(self.acked)).encode(into);
         }
         if due(self.syn_at) {
             if into.len() + 8 > most {
@@ -169,22 +143,6 @@ impl Receiver {
         }
         true
     }
-}
-
-/// Takes the first `most` numbers of `gaps`.
-fn split(gaps: &mut VecDeque<Range<u64>>, mut most: u64) -> Vec<Range<u64>> {
-    let mut taken = Vec::new();
-    while most > 0
-        && let Some(gap) = gaps.pop_front()
-    {
-        let end = gap.end.min(gap.start + most);
-        most -= end - gap.start;
-        taken.push(gap.start..end);
-        if end < gap.end {
-            gaps.push_front(end..gap.end);
-        }
-    }
-    taken
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ impl Sender {
     /// Everything before `sequence` has arrived.
     pub(super) fn on_ack(&mut self, now: Instant, sequence: u32) -> Result<(), DecodeError> {
         let log = self.line.flight.log();
-        let next = seq::expand(sequence, log.first());
+        let next = seq::Number::expand(sequence, log.first());
         if next > log.next() {
             return Err(DecodeError::Malformed(
                 "an acknowledgement of packets never sent",
@@ -106,13 +106,16 @@ impl Sender {
             self.line.flight.log().first(),
             self.line.flight.log().next(),
         );
-        let mut numbers = losses.iter().map(|word| seq::expand(word, first));
+        let mut numbers = losses.iter().map(|word| seq::Number::expand(word, first));
         if numbers.any(|number| number >= next) {
             return Err(DecodeError::Malformed("a report of packets never sent"));
         }
-        let numbers = losses.iter().map(|word| seq::expand(word, first));
-        self.line
-            .mark_lost(now, numbers.map(|number| number..number + 1));
+        let numbers = losses.iter().map(|word| seq::Number::expand(word, first));
+        self.line.mark_lost(
+            now,
+            Duration::ZERO,
+            numbers.map(|number| number..number + 1),
+        );
         Ok(())
     }
 
@@ -142,7 +145,7 @@ impl Sender {
         }
         self.heard_at = now;
         let all = self.line.flight.log().first()..self.line.flight.log().next();
-        self.line.mark_lost(now, [all]);
+        self.line.mark_lost(now, Duration::ZERO, [all]);
         self.backoff += 1;
         self.line.flight.on_silence(now, self.backoff);
     }

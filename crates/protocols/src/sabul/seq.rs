@@ -11,14 +11,5 @@ pub const HALF: u32 = MODULUS / 2;
 /// The 64-bit number of the first packet, 0 on the wire; older ones are not negative.
 pub const FIRST: u64 = MODULUS as u64;
 
-type Number = Wrap<{ MODULUS as u64 }>;
-
-/// What crosses the wire.
-pub const fn wrap(number: u64) -> u32 {
-    Number::wrap(number)
-}
-
-/// The number nearest to `near` that is `wire` on the wire.
-pub const fn expand(wire: u32, near: u64) -> u64 {
-    Number::expand(wire, near)
-}
+/// What crosses the wire of such a number.
+pub type Number = Wrap<{ MODULUS as u64 }>;

@@ -2,12 +2,15 @@
 //! address, the minute and a secret, and remembers nothing. libudt's own has no secret and refuses
 //! the minute before; any number does, since clients only echo it.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
-use farhaul_core::{cookie, time::Instant};
+use farhaul_core::{
+    cookie,
+    time::{Instant, nanos},
+};
 
 /// How long one epoch lasts; a cookie is good in its own and the next.
-const EPOCH_NANOS: u64 = 60_000_000_000;
+const EPOCH: Duration = Duration::from_mins(1);
 
 /// Makes and checks cookies.
 #[derive(Clone, Copy, Debug)]
@@ -19,28 +22,23 @@ impl Cookies {
         Self(key.map_or_else(cookie::Cookies::default, cookie::Cookies::with_key))
     }
 
-    fn of(self, epoch: u64, peer: SocketAddr, id: u32) -> u32 {
+    /// The cookie for a client.
+    pub(super) fn give(self, now: Instant, peer: SocketAddr, id: u32) -> u32 {
+        let epoch = now.as_nanos() / nanos(EPOCH);
         let whole = self.0.of((epoch, peer, id));
         // 0 means that there is none.
         u32::try_from(whole >> 32).unwrap_or(1).max(1)
     }
 
-    /// The cookie for a client.
-    pub(super) fn give(self, now: Instant, peer: SocketAddr, id: u32) -> u32 {
-        self.of(now.as_nanos() / EPOCH_NANOS, peer, id)
-    }
-
     /// True if `cookie` was given to this client in this epoch or the one before.
     pub(super) fn accepts(self, now: Instant, peer: SocketAddr, id: u32, cookie: u32) -> bool {
-        let epoch = now.as_nanos() / EPOCH_NANOS;
-        cookie == self.of(epoch, peer, id) || epoch > 0 && cookie == self.of(epoch - 1, peer, id)
+        let mut epochs = [now, now.earlier_by(EPOCH)].into_iter();
+        epochs.any(|at| self.give(at, peer, id) == cookie)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

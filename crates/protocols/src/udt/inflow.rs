@@ -11,9 +11,9 @@ mod messages;
 use std::ops::Range;
 
 use farhaul_core::{
-    codec::{NoRoom, Reader, Writer},
+    codec::{DecodeError, Reader},
     send::STREAM,
-    store::{Extent, ObjectId},
+    store::Extent,
     stream::{Incoming, WINDOW},
 };
 
@@ -28,7 +28,7 @@ const LIMIT: u64 = 4 * WINDOW;
 /// What a packet was good for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// Bytes to be placed; `at` is counted from the start of the payload.
+    /// Bytes to be placed.
     pub(super) extent: Option<Extent>,
     /// There is more to read.
     pub(super) readable: bool,
@@ -54,15 +54,16 @@ impl Inflow {
         }
     }
 
-    /// Takes the payload of packet `number`, which has not been taken before.
+    /// Takes the payload, at `at` in the batch, of packet `number`, which has not been taken before.
     pub(super) fn take(
         &mut self,
         number: u64,
         header: &DataHeader,
         payload: &[u8],
-    ) -> Result<Taken, &'static str> {
+        at: usize,
+    ) -> Result<Taken, DecodeError> {
         match self {
-            Self::Records(stream, _) => take_record(stream, payload),
+            Self::Records(stream, _) => take_record(stream, payload, at),
             Self::Ordered(messages) => Ok(Taken {
                 extent: None,
                 readable: messages.take(number, header, payload)?,
@@ -98,47 +99,35 @@ impl Inflow {
     }
 }
 
-/// Writes the head of a record.
-pub(super) fn put_record(w: &mut Writer<'_>, object: ObjectId, offset: u64) -> Result<(), NoRoom> {
-    w.u32(object)?;
-    w.u64(offset)
-}
-
-fn take_record(stream: &mut Incoming, payload: &[u8]) -> Result<Taken, &'static str> {
+/// Takes a record, found at `at`.
+fn take_record(stream: &mut Incoming, payload: &[u8], at: usize) -> Result<Taken, DecodeError> {
     let mut r = Reader::new(payload);
     let (Ok(object), Ok(offset)) = (r.u32(), r.u64()) else {
-        return Err("a packet that is no record");
+        return Err(DecodeError::Malformed("packet that is no record"));
     };
-    let len = u32::try_from(r.rest().len()).unwrap_or(u32::MAX);
-    if offset.checked_add(len.into()).is_none() {
-        return Err("a record beyond any object");
-    }
+    let extent = Extent::new(object, offset, r.rest().len(), at + RECORD)?;
     let mut taken = Taken {
-        data: len.into(),
+        data: extent.len.into(),
         ..Taken::default()
     };
     if object != STREAM {
-        let at = u32::try_from(RECORD).unwrap_or(u32::MAX);
-        taken.extent = Some(Extent {
-            object,
-            offset,
-            len,
-            at,
-        });
+        taken.extent = Some(extent);
     } else if offset < stream.read_to() {
-        return Err("a piece of the stream once more");
+        return Err(DecodeError::Malformed("piece of the stream, once more"));
     } else {
-        let inserted = stream.insert(offset, r.rest());
-        taken.readable = inserted.ok_or("more of the stream than was asked for")?;
+        const MORE: DecodeError = DecodeError::Malformed("more of the stream than was asked for");
+        taken.readable = stream.insert(offset, r.rest()).ok_or(MORE)?;
     }
     Ok(taken)
 }
 
 #[cfg(test)]
 mod tests {
+    use farhaul_core::store::ObjectId;
+
     use super::*;
 
-    fn take(inflow: &mut Inflow, payload: &[u8]) -> Result<Taken, &'static str> {
+    fn take(inflow: &mut Inflow, payload: &[u8]) -> Result<Taken, DecodeError> {
         let header = DataHeader {
             seq: 0,
             first: true,
@@ -148,14 +137,11 @@ mod tests {
             timestamp: 0,
             to: 0,
         };
-        inflow.take(0, &header, payload)
+        inflow.take(0, &header, payload, 0)
     }
 
     fn record(object: ObjectId, offset: u64, data: &[u8]) -> Vec<u8> {
-        let mut out = vec![0; RECORD];
-        put_record(&mut Writer::new(&mut out), object, offset).unwrap();
-        out.extend(data);
-        out
+        [&object.to_be_bytes(), &offset.to_be_bytes()[..], data].concat()
     }
 
     #[test]

@@ -10,7 +10,7 @@ use farhaul_core::time::Instant;
 
 use super::{
     seq,
-    wire::{Handshake, Request, SocketType, VERSION},
+    wire::{Handshake, Request},
 };
 
 const AGAIN: Duration = Duration::from_millis(250);
@@ -92,11 +92,8 @@ impl Opening {
             self.step = Step::Ask;
         }
         self.due = now + AGAIN;
-        self.asked = match self.asked {
-            // Asked again: the answer may be to either.
-            Some(_) => None,
-            None => Some(now),
-        };
+        // Asked again: the answer may be to either.
+        self.asked = self.asked.xor(Some(now));
         let mut ask = self.ours;
         let to;
         (ask.request, to, ask.cookie, ask.mss) = match self.step {
@@ -191,11 +188,6 @@ pub(super) fn agree(ours: &Handshake, theirs: &Handshake) -> Option<Agreed> {
         mss: ours.mss.min(theirs.mss),
         window: theirs.window.min(MAX_WINDOW),
     })
-}
-
-/// True if the peer speaks this version and kind of socket.
-pub(super) fn is_compatible(theirs: &Handshake, socket: SocketType) -> bool {
-    theirs.version == VERSION && theirs.socket == socket
 }
 
 #[cfg(test)]

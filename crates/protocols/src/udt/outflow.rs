@@ -3,10 +3,12 @@
 //! [`Framing`]'s: as records the written bytes go first; in a stream, and as messages, everything goes
 //! in the order of the calls.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 use farhaul_core::{
+    codec::NoRoom,
     send::STREAM,
+    shell::Packet,
     store::ObjectId,
     stream::{Outgoing, WINDOW},
     time::Instant,
@@ -14,7 +16,7 @@ use farhaul_core::{
 
 use super::{Framing, seq};
 
-/// What one packet carries.
+/// What one packet carries, or what waits to be cut into such pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Piece {
     /// An object, or [`STREAM`] for written bytes.
@@ -30,20 +32,12 @@ pub(super) struct Piece {
     pub(super) expires: Option<Instant>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    object: ObjectId,
-    offset: u64,
-    len: u64,
-    begun: bool,
-    expires: Option<Instant>,
-}
-
 /// Data waiting to be sent for the first time.
 #[derive(Debug)]
 pub(super) struct Outflow {
     framing: Framing,
-    runs: VecDeque<Run>,
+    /// The next piece of each run, and bytes to its end.
+    runs: VecDeque<(Piece, u64)>,
     /// Object bytes in the runs.
     unsent: u64,
     stream: Outgoing,
@@ -63,13 +57,6 @@ impl Outflow {
             unsent: 0,
             stream,
             message: 0,
-        }
-    }
-
-    const fn terms(&self) -> (Option<Duration>, bool) {
-        match self.framing {
-            Framing::Messages { ttl, in_order } => (ttl, in_order),
-            Framing::Records | Framing::Stream => (None, false),
         }
     }
 
@@ -93,31 +80,31 @@ impl Outflow {
     }
 
     fn queue(&mut self, now: Instant, object: ObjectId, offset: u64, len: u64) {
-        let records = self.framing == Framing::Records;
-        let first = records && object == STREAM;
         let runs = &mut self.runs;
-        let near = if first {
+        let mut run = Piece {
+            object,
+            offset,
+            first: true,
+            ..Piece::default()
+        };
+        if let Framing::Messages { ttl, in_order } = self.framing {
+            (run.expires, run.in_order) = (ttl.map(|ttl| now + ttl), in_order);
+        }
+        if self.framing != Framing::Records {
+            return runs.push_back((run, len));
+        }
+        let stream = object == STREAM;
+        let near = if stream {
             runs.front_mut()
         } else {
             runs.back_mut()
         };
-        if let Some(run) = near.filter(|_| records)
-            && (run.object, run.offset + run.len) == (object, offset)
-        {
-            run.len += len;
-            return;
-        }
-        let run = Run {
-            object,
-            offset,
-            len,
-            begun: false,
-            expires: self.terms().0.map(|ttl| now + ttl),
-        };
-        if first {
-            self.runs.push_front(run);
-        } else {
-            self.runs.push_back(run);
+        match near {
+            Some((near, rest)) if (near.object, near.offset + *rest) == (object, offset) => {
+                *rest += len;
+            }
+            _ if stream => runs.push_front((run, len)),
+            _ => runs.push_back((run, len)),
         }
     }
 
@@ -133,33 +120,26 @@ impl Outflow {
 
     /// Takes the next piece of at most `max` bytes.
     pub(super) fn next(&mut self, max: u32) -> Option<Piece> {
-        let (_, in_order) = self.terms();
         let alone = self.framing == Framing::Records;
-        let run = self.runs.front_mut()?;
-        let len = u32::try_from(run.len).map_or(max, |len| len.min(max));
-        let last = u64::from(len) == run.len;
-        let mut piece = Piece {
-            object: run.object,
-            offset: run.offset,
-            len,
-            first: alone || !run.begun,
-            last: alone || last,
-            in_order,
-            message: self.message,
-            expires: run.expires,
-        };
-        run.begun = true;
-        run.offset += u64::from(len);
-        run.len -= u64::from(len);
-        if piece.object != STREAM {
-            self.unsent -= u64::from(len);
+        let (run, rest) = self.runs.front_mut()?;
+        if run.first {
+            self.message = seq::next_message(self.message);
         }
-        if last {
+        let len = u32::try_from(*rest).map_or(max, |rest| rest.min(max));
+        let mut piece = Piece {
+            len,
+            message: self.message,
+            ..*run
+        };
+        run.first = alone;
+        run.offset += u64::from(len);
+        *rest -= u64::from(len);
+        piece.last = alone || *rest == 0;
+        if *rest == 0 {
             self.runs.pop_front();
         }
-        if piece.first {
-            self.message = seq::next_message(self.message);
-            piece.message = self.message;
+        if piece.object != STREAM {
+            self.unsent -= u64::from(len);
         }
         Some(piece)
     }
@@ -167,33 +147,32 @@ impl Outflow {
     /// The rest of a message that is given up will not be sent.
     pub(super) fn give_up(&mut self, message: u32) {
         if self.message == message
-            && let Some(run) = self.runs.pop_front_if(|run| run.begun)
+            && let Some((run, rest)) = self.runs.pop_front_if(|(run, _)| !run.first)
             && run.object != STREAM
         {
-            self.unsent -= run.len;
+            self.unsent -= rest;
         }
     }
 
     /// A piece was acknowledged, in order: written bytes up to its end are forgotten.
     pub(super) fn retire(&mut self, now: Instant, piece: &Piece) {
         if piece.object == STREAM {
-            let end = piece.offset + u64::from(piece.len);
-            self.stream.on_acked(end);
-            self.stream.on_credit(end);
+            self.stream.on_taken(piece.offset + u64::from(piece.len));
             self.queue_stream(now);
         }
     }
 
     /// Everything sent has been acknowledged: what was given up in between is forgotten too.
     pub(super) fn settle(&mut self) {
-        let waits = self.runs.iter().find(|run| run.object == STREAM);
-        let end = waits.map_or(u64::MAX, |run| run.offset);
-        self.stream.on_acked(end);
+        let waits = self.runs.iter().find(|(run, _)| run.object == STREAM);
+        self.stream
+            .on_acked(waits.map_or(u64::MAX, |(run, _)| run.offset));
     }
 
-    /// Copies written bytes of a piece that is not acknowledged.
-    pub(super) fn copy(&self, offset: u64, into: &mut [u8]) {
-        self.stream.copy(offset, into);
+    /// Writes the data of a piece that is not acknowledged.
+    pub(super) fn fill(&self, piece: Piece, packet: &mut Packet<'_>) -> Result<(), NoRoom> {
+        self.stream
+            .fill(piece.object, piece.offset, piece.len, packet)
     }
 
     pub(super) const fn unsent(&self) -> u64 {
@@ -209,14 +188,16 @@ impl Outflow {
     pub(super) fn cancel_unsent(&mut self) {
         let messages = matches!(self.framing, Framing::Messages { .. });
         self.runs
-            .retain(|run| run.object == STREAM || messages && run.begun);
-        let objects = self.runs.iter().filter(|run| run.object != STREAM);
-        self.unsent = objects.map(|run| run.len).sum();
+            .retain(|(run, _)| run.object == STREAM || messages && !run.first);
+        let objects = self.runs.iter().filter(|(run, _)| run.object != STREAM);
+        self.unsent = objects.map(|(_, rest)| rest).sum();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     type Drained = (ObjectId, u64, u32, (bool, bool), u32);
@@ -265,7 +246,7 @@ mod tests {
             ]
         );
         let mut copied = [0; 3];
-        out.copy(4, &mut copied);
+        out.stream.copy(4, &mut copied);
         assert_eq!(&copied, b"end");
         out.settle();
         assert!(out.is_empty());
@@ -290,7 +271,7 @@ mod tests {
         let second = out.next(100).unwrap();
         assert_eq!((second.offset, second.len, second.message), (250, 50, 2));
         let mut copied = [0; 50];
-        out.copy(250, &mut copied);
+        out.stream.copy(250, &mut copied);
         assert_eq!(copied, [2; 50]);
     }
 

@@ -16,7 +16,7 @@ use farhaul_core::{
 use super::{
     Behaviour, Framing, UdtConfig,
     cookie::Cookies,
-    opening::{Agreed, agree, is_compatible},
+    opening::{Agreed, agree},
     seq,
     session::UdtConnection,
     wire::{
@@ -154,8 +154,8 @@ impl Udt {
             return answer(theirs.id, *known, reply);
         }
         let mut ours = self.ours(rng, from, JUMBO_MSS, Request::RESPONSE);
-        let agreed = agree(&ours, theirs).filter(|_| is_compatible(theirs, self.socket()));
-        let Some(agreed) = agreed else {
+        let compatible = theirs.version == VERSION && theirs.socket == self.socket();
+        let Some(agreed) = agree(&ours, theirs).filter(|_| compatible) else {
             let request = Request::REJECTED;
             return answer(theirs.id, Handshake { request, ..*theirs }, reply);
         };
@@ -172,12 +172,8 @@ impl Udt {
 /// Answers statelessly.
 fn answer(to: u32, answer: Handshake, reply: &mut Vec<u8>) -> Accepted {
     let mut bytes = [0; 64];
-    if Control::Handshake(answer)
-        .encode(to, &mut Writer::new(&mut bytes))
-        .is_err()
-    {
-        return Accepted::Drop;
-    }
+    let answer = Control::Handshake(answer).encode(to, &mut Writer::new(&mut bytes));
+    answer.expect("a handshake takes 64 bytes");
     reply.extend_from_slice(&bytes);
     Accepted::Reply
 }

@@ -114,7 +114,7 @@ impl Receiver {
         len: usize,
         window: u64,
     ) -> Option<u64> {
-        let number = seq::expand(seq, self.gaps.next());
+        let number = seq::Number::expand(seq, self.gaps.next());
         if number >= self.reported.full.saturating_add(window) {
             return None;
         }
@@ -135,8 +135,8 @@ impl Receiver {
     /// The peer gives up `first..=last`; returns what is not waited for any more. Of several the last
     /// one is left out: libudt names one too many, and a packet of the next message is not given up.
     pub(super) fn on_drop(&mut self, first: u32, last: u32, window: u64) -> Option<Range<u64>> {
-        let first = seq::expand(first, self.gaps.next());
-        let last = seq::expand(last, self.gaps.next());
+        let first = seq::Number::expand(first, self.gaps.next());
+        let last = seq::Number::expand(last, self.gaps.next());
         if last >= self.reported.full.saturating_add(window) {
             return None;
         }
@@ -187,7 +187,7 @@ impl Receiver {
             Behaviour::Libudt => at.max(self.arrived_at + LAZY),
             Behaviour::Fixed => at,
         });
-        let nak = self.gaps.due(rtt::patience(rtt) + SYN);
+        let nak = self.pause(rtt).and_then(|pause| self.gaps.due(pause));
         [ack, nak].into_iter().flatten().min()
     }
 
@@ -206,7 +206,7 @@ impl Receiver {
             self.lights = self.since_full / LIGHT;
             if prefix > self.reported.any || self.behaviour == Behaviour::Libudt {
                 self.reported.any = prefix;
-                let next = seq::wrap(prefix);
+                let next = seq::Number::wrap(prefix);
                 return Some(Control::Ack {
                     number: 0,
                     next,
@@ -237,7 +237,7 @@ impl Receiver {
         });
         Control::Ack {
             number: reported.number,
-            next: seq::wrap(prefix),
+            next: seq::Number::wrap(prefix),
             state: Some(AckState {
                 rtt_us,
                 var_us,
@@ -247,23 +247,25 @@ impl Receiver {
         }
     }
 
+    /// After how long a hole is reported again; libudt does so never.
+    fn pause(&self, rtt: &Rtt) -> Option<Duration> {
+        (self.behaviour == Behaviour::Fixed).then(|| rtt::patience(rtt) + SYN)
+    }
+
     /// Writes what is missing and has not been reported, or not for long, into `list`; returns its length.
     pub(super) fn nak(&mut self, now: Instant, rtt: &Rtt, list: &mut [u8; MAX_NAK]) -> usize {
-        let (gaps, pause) = (&mut self.gaps, rtt::patience(rtt) + SYN);
-        let next = || gaps.take_due(now, pause).or_else(|| gaps.take_fresh());
+        let pause = self.pause(rtt);
+        let next = || self.gaps.next_report(now, pause, u64::MAX);
         let mut due: Vec<_> = std::iter::from_fn(next).take(MAX_NAK / 8).collect();
         due.sort_unstable_by_key(|range| range.start);
         let mut w = Writer::new(list);
-        for range in due {
-            for run in self.gaps.within(range).collect::<Vec<_>>() {
-                let (first, last) = (seq::wrap(run.start), seq::wrap(run.end - 1));
-                if put_run(&mut w, first, last).is_err() {
-                    // Reported with the next list.
-                    self.gaps.put_back(run);
-                } else if self.behaviour == Behaviour::Fixed {
-                    self.gaps.on_reported(now, run);
-                }
-            }
+        for run in due {
+            put_run(
+                &mut w,
+                seq::Number::wrap(run.start),
+                seq::Number::wrap(run.end - 1),
+            )
+            .expect("a run takes 8 bytes at most");
         }
         w.len()
     }

@@ -32,7 +32,7 @@ pub(super) const SYN: Duration = Duration::from_millis(10);
 type Sent = farhaul_core::send::Sent<Piece>;
 
 /// Silence and overdue repairs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Clocks {
     progress_at: Instant,
     backoff: u32,
@@ -84,17 +84,12 @@ impl Sender {
             pair_due: false,
             peer_window: 0,
             confirmed: 0,
-            rates: ReceiverRates {
-                arrival: Rate::ZERO,
-                capacity: None,
-            },
+            rates: ReceiverRates::default(),
             pending: Acked::default(),
             clocks: Clocks {
                 progress_at: now,
-                backoff: 0,
-                reported_below: 0,
                 stride: 1,
-                overdue: 0,
+                ..Clocks::default()
             },
             given_up: VecDeque::new(),
         }

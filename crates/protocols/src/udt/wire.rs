@@ -171,7 +171,7 @@ fn control(kind: u32, info: u32, mut r: Reader<'_>) -> Result<Control<'_>, Decod
         6 => Control::Ack2 { number: info },
         7 => {
             let [first, last] = r.words()?;
-            if (first | last) & CONTROL != 0 || super::seq::distance(first, last) < 0 {
+            if (first | last) & CONTROL != 0 || super::seq::Number::distance(first, last) < 0 {
                 return Err(DecodeError::Malformed("drop range"));
             }
             let message = info & super::seq::MAX_MESSAGE;

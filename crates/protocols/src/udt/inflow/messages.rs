@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use farhaul_core::recv::Slots;
+use farhaul_core::{codec::DecodeError, recv::Slots};
 
 use crate::udt::wire::DataHeader;
 
@@ -38,12 +38,12 @@ impl Messages {
         number: u64,
         header: &DataHeader,
         payload: &[u8],
-    ) -> Result<bool, &'static str> {
+    ) -> Result<bool, DecodeError> {
+        const LARGE: DecodeError = DecodeError::Malformed("a message larger than the buffer");
         if payload.len() > self.payload {
-            return Err("a packet longer than was agreed");
+            return Err(DecodeError::Malformed("a packet longer than was agreed"));
         }
-        let index = self.slots.index(number);
-        let index = index.ok_or("a message larger than the buffer")?;
+        let index = self.slots.index(number).ok_or(LARGE)?;
         let before = self.ready.len();
         let alone = header.first && header.last;
         if index == 0 && self.slots.len() <= 1 && (!self.whole || alone) {

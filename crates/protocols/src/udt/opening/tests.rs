@@ -1,6 +1,7 @@
 //! Openings, side by side and against nonsense.
 
 use super::*;
+use crate::udt::wire::{SocketType, VERSION};
 
 fn ours(request: Request) -> Handshake {
     Handshake {

@@ -12,7 +12,7 @@ use farhaul_core::{
     units::Rate,
 };
 
-use super::{Behaviour, Sender, Sent};
+use super::{Behaviour, Sender};
 use crate::udt::{
     seq,
     wire::{AckState, LossList},
@@ -27,7 +27,7 @@ impl Sender {
         state: Option<&AckState>,
     ) -> Result<(), DecodeError> {
         let Range { start: first, end } = self.outstanding();
-        let next = seq::expand(next, first);
+        let next = seq::Number::expand(next, first);
         if next > end {
             return Err(DecodeError::Malformed(
                 "acknowledgement of what was never sent",
@@ -119,15 +119,13 @@ impl Sender {
 
     fn tell_law(&mut self, now: Instant, sample: Option<Duration>) {
         let pending = std::mem::take(&mut self.pending);
-        let Some(newest) = pending.newest else {
-            return;
-        };
+        let newest = pending.newest.map_or(0, |newest| newest.number);
         let arrived = (now.as_nanos() / 1_000, self.flight.count.delivered);
         let signals = Signals {
             rtt: sample,
             rate: self.flight.sample(&pending, arrived, self.rtt.smoothed()),
             receiver: Some(self.rates),
-            round_start: self.flight.round(newest.number),
+            round_start: self.flight.round(newest),
             app_limited: !self.out.is_ready(),
             ..Signals::default()
         };
@@ -145,8 +143,8 @@ impl Sender {
         let (mut lost, mut span) = (Lost::default(), None);
         let mut floor = outstanding.start;
         for (first, last) in losses.runs() {
-            let last = seq::expand(last, outstanding.start);
-            let first = seq::expand(first, outstanding.start).max(floor);
+            let last = seq::Number::expand(last, outstanding.start);
+            let first = seq::Number::expand(first, outstanding.start).max(floor);
             if last >= outstanding.end {
                 return Err(DecodeError::Malformed("report of what was never sent"));
             }
@@ -188,11 +186,7 @@ impl Sender {
     /// Not what was sent again less than a round trip ago: the report left before that arrived.
     fn lose_settled(&mut self, now: Instant, range: Range<u64>, lost: &mut Lost) {
         let trip = self.least_rtt();
-        for number in range {
-            let fresh = |sent: &Sent| sent.resent && now.since(sent.at) < trip;
-            if !self.get(number).is_some_and(fresh) {
-                self.flight.mark_lost(number..number + 1, lost);
-            }
-        }
+        self.flight
+            .mark_lost_if(range, lost, |sent| sent.is_settled(now, trip));
     }
 }

@@ -90,14 +90,11 @@ impl Sender {
         }
         self.clocks.overdue = first;
         self.mark(first..first + 1);
-        for number in first + 1..first + self.clocks.stride {
-            let Some(sent) = self.get(number) else {
-                return;
-            };
-            if sent.state == State::Outstanding && self.is_overdue(sent, now) {
-                self.mark(number..number + 1);
-            }
-        }
+        let (others, patience) = (first + 1..first + self.clocks.stride, self.patience());
+        let overdue =
+            |sent: &Sent| sent.state == State::Outstanding && now.since(sent.at) >= patience;
+        self.flight
+            .mark_lost_if(others, &mut Lost::default(), overdue);
     }
 
     /// When the fixed sender repeats.
@@ -113,12 +110,9 @@ impl Sender {
     }
 
     fn repeat(&mut self, now: Instant) {
-        let Range {
-            start: first,
-            end: next,
-        } = self.outstanding();
-        self.mark(first..first + 1);
-        self.mark(next - 1..next);
+        let Range { start, end } = self.outstanding();
+        self.mark(start..start + 1);
+        self.mark(end - 1..end);
         self.clocks.progress_at = now;
         self.clocks.backoff += 1;
         if self.clocks.backoff > 1 {

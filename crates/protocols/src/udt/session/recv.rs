@@ -7,7 +7,6 @@ use farhaul_core::{
     protocol::CloseReason,
     session::AppSide,
     shell::{Refusal, SessionState},
-    store::Extent,
     text,
     time::Instant,
 };
@@ -90,16 +89,10 @@ impl UdtConnection {
             state.app.stats.dropped_duplicate += 1;
             return Ok(());
         };
-        let taken = link.inflow.take(number, header, payload);
-        let taken = taken.map_err(|bad| Refusal::End(CloseReason::Protocol(bad.into())))?;
+        let taken = link.inflow.take(number, header, payload, at + HEADER);
+        let taken = taken.map_err(violation)?;
         state.app.stats.data_received += taken.data;
-        if let Some(extent) = taken.extent {
-            let at = u32::try_from(at + HEADER).unwrap_or(u32::MAX);
-            state.extents.push(Extent {
-                at: at + extent.at,
-                ..extent
-            });
-        }
+        state.extents.extend(taken.extent);
         if taken.readable {
             state.app.readable();
         }

@@ -1,12 +1,11 @@
 //! What leaves next? Handshakes, answers and feedback, one packet each; then data, in batches that
 //! share one system call.
 
-use farhaul_core::{codec::NoRoom, send::STREAM, shell::Packet, time::Instant};
+use farhaul_core::{codec::NoRoom, shell::Packet, time::Instant};
 
 use super::UdtConnection;
 use crate::udt::{
     Framing,
-    inflow::put_record,
     outflow::Piece,
     recv::MAX_NAK,
     seq,
@@ -42,7 +41,7 @@ impl UdtConnection {
             if first < last {
                 self.sender.given_up.push_front((message, last, last));
             }
-            let [first, last] = [first, last].map(seq::wrap);
+            let [first, last] = [first, last].map(seq::Number::wrap);
             let drop = Control::Drop {
                 message,
                 first,
@@ -64,7 +63,7 @@ impl UdtConnection {
         let records = self.config.framing == Framing::Records;
         let micros = now.since(self.started).as_micros();
         let header = DataHeader {
-            seq: seq::wrap(number),
+            seq: seq::Number::wrap(number),
             first: piece.first,
             last: piece.last,
             in_order: piece.in_order,
@@ -75,16 +74,11 @@ impl UdtConnection {
         };
         header.encode(packet.header())?;
         if records {
-            put_record(packet.header(), piece.object, piece.offset)?;
+            packet.header().u32(piece.object)?;
+            packet.header().u64(piece.offset)?;
         } else {
             packet.is_read();
         }
-        if piece.object == STREAM {
-            let data = packet.header().reserve(piece.len as usize)?;
-            self.sender.out.copy(piece.offset, data);
-        } else {
-            packet.data(piece.object, piece.offset, piece.len);
-        }
-        Ok(())
+        self.sender.out.fill(piece, packet)
     }
 }

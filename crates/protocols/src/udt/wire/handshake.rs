@@ -81,8 +81,7 @@ impl Handshake {
         if r.rest().len() != BODY {
             return Err(DecodeError::Malformed("length of a handshake"));
         }
-        let [version, socket, isn, mss, window] = r.words()?;
-        let [request, id, cookie] = r.words()?;
+        let [version, socket, isn, mss, window, request, id, cookie] = r.words()?;
         Ok(Self {
             version,
             socket: SocketType(socket),

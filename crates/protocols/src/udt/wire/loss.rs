@@ -28,7 +28,7 @@ impl<'a> LossList<'a> {
                 let last = words
                     .next()
                     .ok_or(DecodeError::Malformed("open loss run"))?;
-                if last & RUN != 0 || seq::distance(word & !RUN, last) < 0 {
+                if last & RUN != 0 || seq::Number::distance(word & !RUN, last) < 0 {
                     return Err(DecodeError::Malformed("reversed loss run"));
                 }
             }
