@@ -102,17 +102,12 @@ impl Protocol for Rudp {
         datagram: &[u8],
         _reply: &mut Vec<u8>,
     ) -> Accepted {
-        match Segment::decode(datagram) {
-            Ok(Segment {
-                kind: Kind::Syn(_),
-                acked: None,
-                ..
-            }) if self.accepts => {
-                let mtu = self.config.mtu;
-                let (id, session) = self.session((now, rng), from, mtu, false);
-                Accepted::Session(id, session)
-            }
-            _ => Accepted::Drop,
+        let segment = Segment::decode(datagram).ok();
+        let asks = segment.is_some_and(|s| matches!(s.kind, Kind::Syn(_)) && s.acked.is_none());
+        if !(asks && self.accepts) {
+            return Accepted::Drop;
         }
+        let (id, session) = self.session((now, rng), from, self.config.mtu, false);
+        Accepted::Session(id, session)
     }
 }

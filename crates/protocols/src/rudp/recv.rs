@@ -5,22 +5,29 @@
 
 // spec: rudp §3
 
-use std::time::Duration;
-
 use farhaul_core::{
+    codec::DecodeError,
     loss::Ranges,
-    recv::{Arrival, Gaps},
+    protocol::CloseReason,
+    recv::{Arrival, Gaps, Schedule},
+    send::STREAM,
+    seq::Wrap,
+    shell::{Record, Refusal, SessionState},
+    store::Extent,
     stream::Incoming,
     time::Instant,
 };
 
 use super::{
     config::Agreed,
-    wire::{Kind, MOST_NAMED, Numbers},
+    send::AROUND,
+    wire::{HEAD, Kind, MOST_NAMED, low},
 };
 
-/// Numbers after which one may be that of another segment again.
-const TURN: u64 = 256;
+/// The full numbers of segments with data.
+pub(super) type Full = Wrap<{ 1 << 32 }>;
+/// Numbers after which one may be that of another segment again; a first one's place among numbers that do not wrap.
+pub(super) const TURN: u64 = 256;
 
 /// The receiving half of a session.
 #[derive(Debug)]
@@ -30,31 +37,22 @@ pub(super) struct Receiver {
     nulls: Ranges,
     pub(super) stream: Incoming,
     window: u64,
-    ack_delay: Duration,
-    ack_every: u32,
-    eak_after: u32,
-    /// Segments since the last acknowledgement, and those of them that were out of order.
-    came: u32,
-    out_of_order: u32,
-    /// The next acknowledgement leaves then.
-    ack_at: Option<Instant>,
+    /// When the next acknowledgement leaves. Its holes are segments that came out of order.
+    acks: Schedule,
     named: [u8; MOST_NAMED],
 }
 
 impl Receiver {
     /// The peer's first segment had the number before `first`; `window` are taken.
     pub(super) fn new(first: u64, window: u64, agreed: &Agreed) -> Self {
+        let mut acks = Schedule::new(agreed.ack_delay, agreed.eak_after);
+        acks.set_packets(Some(agreed.ack_every));
         Self {
             gaps: Gaps::new(first),
             nulls: Ranges::default(),
             stream: Incoming::default(),
             window,
-            ack_delay: agreed.ack_delay,
-            ack_every: agreed.ack_every,
-            eak_after: agreed.eak_after,
-            came: 0,
-            out_of_order: 0,
-            ack_at: None,
+            acks,
             named: [0; MOST_NAMED],
         }
     }
@@ -65,114 +63,107 @@ impl Receiver {
     }
 
     /// The last number that came in order, as an acknowledgement has it.
-    #[expect(clippy::cast_possible_truncation, reason = "less than 256")]
     pub(super) fn acked(&self) -> u8 {
-        Numbers::wrap(self.next() - 1) as u8
+        low(self.next() - 1)
     }
 
-    /// One past the highest number that came.
-    pub(super) const fn reached(&self) -> u64 {
-        self.gaps.next()
-    }
-
-    /// What a segment with this number would be.
-    pub(super) fn sees(&self, number: u64) -> Arrival {
-        if number >= self.next().saturating_add(self.window) {
-            return Arrival::Beyond;
+    /// A segment with data, which is at `at` in its batch.
+    pub(super) fn on_data(
+        &mut self,
+        now: Instant,
+        state: &mut SessionState,
+        (number, segment): (u8, &[u8]),
+        at: usize,
+    ) -> Result<(), Refusal> {
+        let record = Record::decode(&segment[HEAD..])?;
+        let data = segment.get(AROUND..).filter(|data| !data.is_empty());
+        let data = data.ok_or(DecodeError::Malformed("data"))?;
+        let extent = Extent::new(record.object, record.offset, data.len(), at + AROUND)?;
+        let full = Full::expand(record.number, self.gaps.next());
+        if low(full) != number {
+            return Err(DecodeError::Malformed("number of a segment").into());
         }
-        let missing = self.gaps.within(number..number + 1).next().is_some();
-        if number >= self.gaps.next() || missing {
-            Arrival::New
+        let taken = match self.gaps.sees(full, self.window) {
+            Arrival::Beyond => return Err(Refusal::Drop),
+            Arrival::Again if self.nulls.containing(full).is_some() => {
+                let text = "data with the number of a null segment".into();
+                return Err(Refusal::End(CloseReason::Protocol(text)));
+            }
+            Arrival::Again => {
+                state.app.stats.dropped_duplicate += 1;
+                true
+            }
+            Arrival::New if record.object == STREAM => {
+                let inserted = self.stream.insert(record.offset, data);
+                if inserted == Some(true) {
+                    state.app.readable();
+                }
+                state.app.stats.dropped_full += u64::from(inserted.is_none());
+                inserted.is_some()
+            }
+            Arrival::New => state.place(extent),
+        };
+        if taken {
+            self.on_segment(now, full);
         } else {
-            Arrival::Again
+            // As if it had not come; the sender hears that somebody is there.
+            self.ack_by(now + self.acks.interval());
         }
+        Ok(())
     }
 
     /// A segment with this number came, which is not beyond the window.
-    pub(super) fn on_segment(&mut self, now: Instant, number: u64) {
+    fn on_segment(&mut self, now: Instant, number: u64) {
         let before = self.next();
         self.gaps.on_packet(number);
-        self.came += 1;
-        let ahead = self.gaps.prefix() == before;
-        self.out_of_order += u32::from(ahead && number > before);
+        let ahead = number > before && self.next() == before;
         // A gap is closed: the sender waits for nothing else.
-        let closed = self.gaps.prefix() > number + 1;
-        let due = self.came >= self.ack_every || self.out_of_order >= self.eak_after;
-        self.ack_by(if due || closed {
-            now
-        } else {
-            now + self.ack_delay
-        });
+        let closed = self.next() > number + 1;
+        self.acks.on_packet(now, ahead.into(), closed);
     }
 
-    /// The null segment with the expected number came.
-    pub(super) fn on_null(&mut self, now: Instant, number: u64) {
-        self.nulls.remove(0..number.saturating_sub(TURN));
-        self.nulls.insert(number..number + 1);
-        self.on_segment(now, number);
-    }
-
-    /// The segment with this number was a null segment.
-    pub(super) fn is_null(&self, number: u64) -> bool {
-        self.nulls.containing(number).is_some()
-    }
-
-    /// What came has no room and counts as if it had not; the sender hears that somebody is there.
-    pub(super) fn ack_later(&mut self, now: Instant) {
-        self.ack_by(now + self.ack_delay);
-    }
-
-    fn ack_by(&mut self, at: Instant) {
-        self.ack_at = Some(self.ack_at.map_or(at, |due| due.min(at)));
-    }
-
-    /// The peer is to be acknowledged at once.
-    pub(super) fn ack_now(&mut self, now: Instant) {
+    /// A null segment: none but the one with the expected number is taken.
+    pub(super) fn on_null(&mut self, now: Instant, number: u8) {
+        let next = self.next();
+        if number == low(next) {
+            self.nulls.remove(0..next.saturating_sub(TURN));
+            self.nulls.insert(next..next + 1);
+            self.on_segment(now, next);
+        }
         self.ack_by(now);
+    }
+
+    /// The peer is to be acknowledged then at the latest.
+    pub(super) fn ack_by(&mut self, at: Instant) {
+        self.acks.hurry(at);
     }
 
     /// When something is to be said.
     pub(super) const fn deadline(&self) -> Option<Instant> {
-        self.ack_at
+        self.acks.due()
     }
 
     /// An acknowledgement leaves with a segment of data.
     pub(super) fn told(&mut self) {
         // Nothing but an acknowledgement of its own names segments.
         if self.gaps.is_complete() {
-            (self.came, self.out_of_order, self.ack_at) = (0, 0, None);
+            self.acks.clear();
         }
     }
 
     /// The acknowledgement that is due.
     pub(super) fn take_ack(&mut self, now: Instant) -> Option<Kind<'_>> {
-        self.ack_at.filter(|at| *at <= now)?;
-        (self.came, self.out_of_order, self.ack_at) = (0, 0, None);
-        if self.gaps.is_complete() {
-            return Some(Kind::Ack);
+        self.deadline().filter(|at| *at <= now)?;
+        self.acks.clear();
+        let mut count = 0;
+        for (place, number) in self.named.iter_mut().zip(self.gaps.ahead().flatten()) {
+            *place = low(number);
+            count += 1;
         }
-        let (mut count, mut at) = (0, self.gaps.prefix());
-        for gap in self.gaps.within(at..self.gaps.next()) {
-            for number in at..gap.start {
-                count = name(&mut self.named, count, number);
-            }
-            at = gap.end;
-        }
-        for number in at..self.gaps.next() {
-            count = name(&mut self.named, count, number);
-        }
-        Some(Kind::Eak(&self.named[..count]))
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "less than 256")]
-fn name(named: &mut [u8; MOST_NAMED], count: usize, number: u64) -> usize {
-    match named.get_mut(count) {
-        Some(place) => {
-            *place = Numbers::wrap(number) as u8;
-            count + 1
-        }
-        None => count,
+        Some(match &self.named[..count] {
+            [] => Kind::Ack,
+            named => Kind::Eak(named),
+        })
     }
 }
 
@@ -219,7 +210,7 @@ mod tests {
         receiver.on_segment(at(2), 304);
         assert_eq!(receiver.take_ack(at(2)), Some(Kind::Eak(&[45, 47, 48])));
         assert_eq!(receiver.acked(), 43);
-        let seen = [299, 300, 301, 302, 305, 319, 320].map(|n| receiver.sees(n));
+        let seen = [299, 300, 301, 302, 305, 319, 320].map(|n| receiver.gaps.sees(n, 20));
         let (new, again) = (Arrival::New, Arrival::Again);
         assert_eq!(seen, [again, new, again, new, new, new, Arrival::Beyond]);
         receiver.on_segment(at(3), 300);

@@ -9,17 +9,19 @@ use std::time::Duration;
 
 use farhaul_congestion::Fixed;
 use farhaul_core::{
-    send::{Acked, Flight, Lost, Outbox, Permit, Piece, STREAM, Sent, Signals, State},
+    send::{Acked, Line, Lost, Permit, Piece, Signals},
     session::earliest,
     shell::Record,
     stats::{Stats, Why},
-    store::ObjectId,
-    stream::Outgoing,
     time::Instant,
     units::{Rate, Size},
 };
 
-use super::{config::Agreed, wire::HEAD};
+use super::{
+    config::Agreed,
+    connection::Begun,
+    wire::{HEAD, low},
+};
 
 /// Sent back to back.
 const QUANTUM: Size = Size::from_bytes(64 << 10);
@@ -27,222 +29,128 @@ const QUANTUM: Size = Size::from_bytes(64 << 10);
 const MOST: Rate = Rate::gbit(100);
 /// While a null segment is unacknowledged no more may be: nothing but its low byte tells it from others.
 const BESIDE_NULL: u64 = 128;
+/// Bytes of a segment around its data.
+pub(super) const AROUND: usize = HEAD + Record::LEN;
 
 /// The sending half of a session.
 pub(super) struct Sender {
-    /// A piece of no bytes is a null segment.
-    flight: Flight<Piece>,
-    out: Outbox,
-    stream: Outgoing,
-    agreed: Option<Agreed>,
-    rtt: Duration,
+    pub(super) client: bool,
+    /// A piece of no bytes is a null segment, which leaves alone: the first of those under way.
+    pub(super) line: Line,
+    /// Once the peer has been heard.
+    pub(super) agreed: Option<Agreed>,
     /// The timer of retransmissions runs since then, and has run out so often in a row.
     timed: Option<Instant>,
     timeouts: u32,
     /// The last segment with a number left then.
     spoke: Instant,
     null_due: bool,
-    /// A null segment is unacknowledged.
-    null: Option<u64>,
 }
 
 impl Sender {
     /// Segments are numbered from `first`.
-    pub(super) fn new(first: u64, max_rate: Option<Rate>) -> Self {
-        let rate = max_rate.map_or(MOST, |rate| rate.min(MOST));
+    pub(super) fn new(first: u64, begun: &Begun) -> Self {
+        let rate = begun.max_rate.map_or(MOST, |rate| rate.min(MOST));
         let law = Box::new(Fixed::new(rate, QUANTUM));
-        let mut flight = Flight::keeping(law, Rate::UNLIMITED);
-        flight.begin_at(first);
+        let interval = Duration::from_millis(begun.syn.ack_delay.into());
+        let mut line = Line::new(law, Rate::UNLIMITED, interval);
+        line.flight.begin_at(first);
         Self {
-            flight,
-            out: Outbox::default(),
-            stream: Outgoing::default(),
+            client: begun.client,
+            line,
             agreed: None,
-            rtt: Duration::ZERO,
             timed: None,
             timeouts: 0,
             spoke: Instant::EPOCH,
             null_due: false,
-            null: None,
         }
     }
 
-    pub(super) fn open(&mut self, now: Instant, agreed: Agreed, rtt: Duration) {
-        self.rtt = rtt;
+    /// The opening took `rtt` to be answered.
+    pub(super) fn open(&mut self, now: Instant, rtt: Duration) {
         self.spoke = now;
-        self.flight.path.datagram = agreed.datagram.into();
-        (self.flight.path.srtt, self.flight.path.min_rtt) = (rtt, rtt);
-        self.flight.start(now);
-        self.agreed = Some(agreed);
+        let datagram = self.agreed.map_or(0, |agreed| agreed.datagram);
+        self.line.open(now, datagram.into(), rtt);
+        self.line.set_window(self.window());
     }
 
-    pub(super) fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
-        self.out.push(object, offset, len);
-    }
-
-    pub(super) fn write(&mut self, bytes: &[u8]) {
-        self.stream.write(bytes);
-        self.queue();
-    }
-
-    fn queue(&mut self) {
-        while let Some((offset, len)) = self.stream.take_queueable() {
-            self.out.push(STREAM, offset, len);
-        }
-    }
-
-    /// Copies bytes of the stream.
-    pub(super) fn copy(&self, offset: u64, into: &mut [u8]) {
-        self.stream.copy(offset, into);
+    fn window(&self) -> u64 {
+        self.agreed.map_or(0, |agreed| agreed.window)
     }
 
     /// How long the opening took to be answered.
     pub(super) const fn rtt(&self) -> Duration {
-        self.rtt
-    }
-
-    pub(super) const fn unsent(&self) -> u64 {
-        self.out.unsent()
-    }
-
-    pub(super) fn cancel_unsent(&mut self) {
-        self.out.cancel_unsent();
-    }
-
-    pub(super) fn unwritten(&self) -> usize {
-        self.stream.pending()
+        self.line.flight.path.srtt
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        // A null segment carries nothing; it leaves alone.
-        let quiet = self.flight.log().len() == u64::from(self.null.is_some());
-        quiet && self.out.is_empty() && self.stream.pending() == 0
+        let log = self.line.flight.log();
+        let first = log.get(log.first());
+        // A null segment carries nothing.
+        let null = first.is_some_and(|sent| sent.content.len == 0);
+        log.len() == u64::from(null) && self.line.has_nothing()
     }
 
     /// The number that the next new segment gets.
     pub(super) const fn next(&self) -> u64 {
-        self.flight.log().next()
-    }
-
-    fn may_send_new(&self) -> Result<(), Why> {
-        let window = self.agreed.map_or(0, |agreed| agreed.window);
-        let most = window.min(self.null.map_or(window, |_| BESIDE_NULL));
-        if self.out.is_empty() && !self.null_due {
-            Err(Why::Application)
-        } else if self.flight.log().len() >= most {
-            Err(Why::Peer)
-        } else {
-            Ok(())
-        }
+        self.line.flight.log().next()
     }
 
     pub(super) fn permit(&mut self, now: Instant) -> Permit {
-        self.flight.permit(now, self.may_send_new())
+        if self.null_due {
+            return self.line.flight.permit(now, Ok(()));
+        }
+        self.line.permit(now)
     }
 
     /// What goes next: its number and what it carries.
     pub(super) fn next_segment(&mut self, room: u32) -> Option<(u64, Piece)> {
-        if let Some(lost) = self.flight.next_lost() {
-            return Some(lost);
-        }
-        self.may_send_new().ok()?;
-        if let Some(piece) = self.out.next(room) {
-            return Some((self.next(), piece));
-        }
-        self.null_due.then(|| (self.next(), Piece::default()))
+        let null = self.null_due.then(|| (self.next(), Piece::default()));
+        self.line.next_packet(room).or(null)
     }
 
     /// It leaves, with so many bytes.
     pub(super) fn sent(&mut self, now: Instant, number: u64, piece: Piece, wire: u32) {
-        let len = if piece.object == STREAM { 0 } else { piece.len };
         self.spoke = now;
         self.null_due = false;
-        if piece.len == 0 && number == self.next() {
-            self.null = Some(number);
+        if piece.len == 0 {
+            self.line.set_window(self.window().min(BESIDE_NULL));
         }
         self.timed.get_or_insert(now);
-        self.flight.send(now, number, piece, (len, wire));
+        self.line.sent(now, number, piece, wire);
     }
 
-    pub(super) fn batch_sent(&mut self, now: Instant, bytes: u64) {
-        let idle = self.out.is_empty();
-        self.flight.batch_sent(now, bytes, idle);
+    /// One past the number whose low byte this is, counted from the last that was acknowledged; none, if that is it, or
+    /// one that was never sent.
+    fn end_of(&self, number: u8) -> Option<u64> {
+        let first = self.line.flight.log().first();
+        let end = first + u64::from(number.wrapping_sub(low(first - 1)));
+        (first < end && end <= self.next()).then_some(end)
     }
 
-    /// One past the number whose low byte this is, counted from the last that was acknowledged; none, if that was
-    /// never sent.
-    #[expect(clippy::cast_possible_truncation, reason = "the low byte is meant")]
-    fn end_of(&self, low: u8) -> Option<u64> {
-        let first = self.flight.log().first();
-        let end = first + u64::from(low.wrapping_sub((first - 1) as u8));
-        (end <= self.next()).then_some(end)
-    }
-
-    /// All up to the number with this low byte came; returns whether that is news.
-    pub(super) fn on_ack(&mut self, now: Instant, low: u8) -> bool {
-        let first = self.flight.log().first();
-        let Some(end) = self.end_of(low).filter(|end| *end > first) else {
-            return false;
+    /// All up to the number with this low byte came.
+    pub(super) fn on_ack(&mut self, now: Instant, number: u8) {
+        let Some(end) = self.end_of(number) else {
+            return;
         };
-        let (mut acked, mut data, mut stream) = (Acked::default(), 0, None);
-        self.flight.ack_below(end, &mut acked, |sent| {
-            let piece = &sent.content;
-            if piece.object == STREAM && piece.len > 0 {
-                stream = Some(piece.offset + u64::from(piece.len));
-            } else {
-                data += u64::from(piece.len);
-            }
-        });
-        if let Some(end) = stream {
-            self.stream.on_acked(end);
-            // What came and is not read soon is not acknowledged: so what was is as good as read.
-            self.stream.on_credit(end);
-            self.queue();
-        }
-        self.null.take_if(|null| *null < end);
-        self.flight.count.data_acked += data;
-        let signals = Signals {
-            round_start: self.flight.round(end - 1),
-            app_limited: self.out.is_empty(),
-            ..Signals::default()
-        };
-        self.flight.tell_acks(now, &acked, signals);
+        self.line.ack_below(now, end, Signals::default());
+        self.line.set_window(self.window());
         self.timeouts = 0;
-        self.timed = (!self.flight.log().is_empty()).then_some(now);
-        true
+        self.timed = (!self.line.is_clear()).then_some(now);
     }
 
     /// These came out of order: what is missing before the last of them is sent again.
     pub(super) fn on_named(&mut self, now: Instant, named: &[u8]) {
-        let (mut acked, mut highest) = (Acked::default(), self.flight.log().first());
-        for low in named {
-            if let Some(end) = self
-                .end_of(*low)
-                .filter(|end| *end > self.flight.log().first())
-            {
-                self.flight.ack(end - 1, &mut acked);
+        let first = self.line.flight.log().first();
+        let (mut acked, mut highest) = (Acked::default(), first);
+        for number in named {
+            if let Some(end) = self.end_of(*number) {
+                self.line.flight.ack(end - 1, &mut acked);
                 highest = highest.max(end - 1);
             }
         }
-        self.flight.tell_acks(now, &acked, Signals::default());
-        let rtt = self.rtt;
-        self.lose(now, highest, |resent, at| !resent || now.since(at) >= rtt);
-    }
-
-    /// Those before `end` are to be sent again that did not come, if `which` says so.
-    fn lose(&mut self, now: Instant, end: u64, which: impl Fn(bool, Instant) -> bool) {
-        let before = self.flight.count.in_flight;
-        let mut lost = Lost::default();
-        for number in self.flight.log().first()..end {
-            let is_lost =
-                |sent: &Sent<Piece>| sent.state != State::Acked && which(sent.resent, sent.at);
-            if self.flight.log().get(number).is_some_and(is_lost) {
-                self.flight.mark_lost(number..number + 1, &mut lost);
-            }
-        }
-        if let Some((_, last)) = lost.span() {
-            self.flight.tell_losses(now, before, &lost, last);
-        }
+        self.line.flight.tell_acks(now, &acked, Signals::default());
+        self.line.mark_lost(now, self.rtt(), Some(first..highest));
     }
 
     fn times_out_at(&self) -> Option<Instant> {
@@ -252,46 +160,40 @@ impl Sender {
 
     /// When a null segment leaves, if it is this end that sends them.
     fn null_at(&self) -> Option<Instant> {
-        let null = self.agreed?.null;
-        let idle = self.flight.log().is_empty() && self.out.is_empty() && !self.null_due;
-        idle.then(|| self.spoke + null)
+        let idle = self.client && self.line.is_idle() && !self.null_due;
+        Some(self.spoke + self.agreed?.null).filter(|_| idle)
     }
 
     /// False, if the peer has to be given up.
-    pub(super) fn on_timer(&mut self, now: Instant, client: bool) -> bool {
-        self.null_due |= client && self.null_at().is_some_and(|at| at <= now);
+    pub(super) fn on_timer(&mut self, now: Instant) -> bool {
+        self.null_due |= self.null_at().is_some_and(|at| at <= now);
         if self.times_out_at().is_none_or(|at| at > now) {
             return true;
         }
         self.timed = Some(now);
         self.timeouts += 1;
-        self.flight.on_silence(now, self.timeouts);
+        self.line.flight.on_silence(now, self.timeouts);
         // The first of all, even if it was named: the peer may have forgotten it.
-        let (first, next) = (self.flight.log().first(), self.next());
-        let mut lost = Lost::default();
-        self.flight.mark_lost(first..first + 1, &mut lost);
-        self.lose(now, next, |_, _| true);
+        let (first, next) = (self.line.flight.log().first(), self.next());
+        self.line
+            .flight
+            .mark_lost(first..first + 1, &mut Lost::default());
+        self.line.mark_lost(now, Duration::ZERO, Some(first..next));
         let retries = self.agreed.map_or(0, |agreed| agreed.retries);
         retries == 0 || self.timeouts <= retries.into()
     }
 
-    pub(super) fn deadline(&self, client: bool) -> Option<(Instant, Why)> {
-        let null = self.null_at().filter(|_| client);
+    pub(super) fn deadline(&self) -> Option<(Instant, Why)> {
         earliest([
             self.times_out_at().map(|at| (at, Why::Repair)),
-            self.flight.deadline(),
-            null.map(|at| (at, Why::Liveness)),
+            self.line.flight.deadline(),
+            self.null_at().map(|at| (at, Why::Liveness)),
         ])
     }
 
     pub(super) fn fill_stats(&self, stats: &mut Stats) {
-        self.flight.fill_stats(stats);
-        let window = self.agreed.map(|agreed| agreed.window);
-        stats.peer_window = window.map(|window| window * u64::from(stats.datagram_size));
-        stats.rtt_min = Some(self.rtt).filter(|rtt| !rtt.is_zero());
+        self.line.fill_stats(stats);
+        stats.rtt_min = (self.spoke > Instant::EPOCH).then(|| self.rtt());
         stats.rtt_smoothed = stats.rtt_min;
     }
 }
-
-/// Bytes of a segment around its data.
-pub(super) const AROUND: usize = HEAD + Record::LEN;

@@ -8,13 +8,13 @@
 
 // spec: rudp §2
 
-use farhaul_core::{
-    codec::{DecodeError, NoRoom, Reader, Writer, internet_checksum},
-    seq::Wrap,
-};
+use farhaul_core::codec::{DecodeError, NoRoom, Reader, Writer, internet_checksum};
 
-/// Numbers of segments.
-pub type Numbers = Wrap<256>;
+/// What a header has of a segment's number.
+#[expect(clippy::cast_possible_truncation, reason = "the low byte is meant")]
+pub const fn low(number: u64) -> u8 {
+    number as u8
+}
 
 /// A segment synchronises numbers: the first of a connection.
 pub const SYN: u8 = 0x80;
