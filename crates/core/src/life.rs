@@ -43,7 +43,7 @@ pub struct Life<F> {
 }
 
 impl<F: Clone> Life<F> {
-    /// Alive; over after `idle` of silence.
+    /// Alive; over after `idle` of silence, or, if that is endless, not by itself.
     pub const fn new(now: Instant, idle: Duration) -> Self {
         Self {
             state: State::Open,
@@ -143,7 +143,7 @@ impl<F: Clone> Life<F> {
 
     /// True if the peer is to be asked now whether it is there.
     pub fn ping(&mut self, now: Instant) -> bool {
-        let due = now >= self.ping_at();
+        let due = self.idle < Duration::MAX && now >= self.ping_at();
         if due {
             self.pinged = now;
         }
@@ -158,6 +158,7 @@ impl<F: Clone> Life<F> {
     /// When there is something to do without being asked.
     pub fn deadline(&self) -> Option<(Instant, Why)> {
         let at = match &self.state {
+            State::Open if self.idle == Duration::MAX => return None,
             State::Open => self.idle_at().min(self.ping_at()),
             State::Closing { again, until, .. } => *again.min(until),
             State::Over => return None,

@@ -367,7 +367,7 @@ fn after_rounds_of_which_nothing_arrives_it_rests_ever_longer() {
         assert!(matches!(machine.permit(now), Permit::Send { .. }));
         for _ in 0..200 {
             let (mut bytes, mut extents) = ([0; 4], Vec::new());
-            let mut packet = Packet::new(Writer::new(&mut bytes), (0, 0), 10, &mut extents);
+            let mut packet = Packet::new(Writer::new(&mut bytes), 0, 10, &mut extents);
             assert!(machine.next_packet(now, &mut packet));
         }
         assert_eq!(machine.permit(now), Permit::Hold(Why::Peer));

@@ -1,6 +1,6 @@
-//! What is the same in sessions of protocols (udt4, rudp) that have packets, opening and close of their own?
-//! Datagrams in and out in batches, the store, counters and events, the application's side and the end.
-//! What is left to the protocol is a [`Connection`]; a [`Carrier`] makes a session of it.
+//! What is the same in all sessions that are not sealed? Datagrams in and out in batches, the store, counters and
+//! events, silence, the application's side and the end. What is left to the protocol (tcp, udt4, rudp; the shell's
+//! [opening and channel](super::Shell) for all others) is a [`Connection`]; a [`Carrier`] makes a session of it.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -8,14 +8,15 @@ use super::{batch, machine::Packet};
 use crate::{
     closing::Closing,
     codec::{DecodeError, NoRoom, Writer},
+    control::{Control, Token},
     datagram::{Ecn, Received, Transmit, TxBuf},
     life::Life,
     live::Alive,
     protocol::{CloseReason, Event, Session, Turn},
     send::Permit,
-    session::AppSide,
+    session::{AppSide, earliest},
     stats::{Stats, Why},
-    store::{Extent, ObjectId},
+    store::{Extent, ObjectId, Sink},
     time::Instant,
 };
 
@@ -45,26 +46,39 @@ pub struct SessionState {
     pub app: AppSide,
     /// What is to be placed of the batch that arrives, or filled in of the one that leaves.
     pub extents: Vec<Extent>,
+    /// The mark of the batch that arrives.
+    pub ecn: Ecn,
+    /// The mark with which data leave.
+    pub mark: Ecn,
+    /// Now.
+    pub now: Instant,
     /// Bytes that the store can still take of the batch that arrives.
-    free: u64,
-    now: Instant,
+    pub(super) free: u64,
     /// Kept as long as the session lives, so that its factory can tell.
     #[expect(dead_code, reason = "held, not read")]
     alive: Alive,
 }
 
 impl SessionState {
-    /// A session with `peer`. Silence is the connection's to notice.
+    /// A session with `peer`. Silence is the connection's to notice, at least until it is [open](Self::opened).
     pub fn new(now: Instant, peer: SocketAddr, alive: Alive) -> Self {
         Self {
             peer,
             life: Life::new(now, Duration::MAX),
             app: AppSide::default(),
             extents: Vec::new(),
-            free: 0,
+            ecn: Ecn::NotEct,
+            mark: Ecn::NotEct,
             now,
+            free: 0,
             alive,
         }
+    }
+
+    /// The session is open; it ends after `idle` of silence, in which the peer is [asked](Connection::ask).
+    pub fn opened(&mut self, idle: Duration) {
+        self.life = Life::new(self.now, idle);
+        self.app.connected(None);
     }
 
     /// Has `extent` placed; false, and it is counted, if the store has no room: it is as if it had not come.
@@ -72,43 +86,57 @@ impl SessionState {
         let len = u64::from(extent.len);
         let fits = len <= self.free;
         if fits {
-            self.free -= len;
-            self.app.stats.data_received += len;
             self.extents.push(extent);
+            self.placed(len);
         } else {
             self.app.stats.dropped_full += 1;
         }
         fits
     }
 
-    fn sent(&mut self, out: &TxBuf) -> Transmit {
+    /// So many bytes of extents are to be placed.
+    pub(super) const fn placed(&mut self, len: u64) {
+        self.free = self.free.saturating_sub(len);
+        self.app.stats.data_received += len;
+    }
+
+    fn sent(&mut self, out: &TxBuf, ecn: Ecn) -> Transmit {
         self.app.sent(out);
-        Transmit {
-            to: self.peer,
-            ecn: Ecn::NotEct,
-        }
+        let to = self.peer;
+        Transmit { to, ecn }
     }
 }
 
 /// A protocol's part of a session. It may be told anything by the peer.
 pub trait Connection: Send + 'static {
-    /// Bytes of the longest packet without data.
-    const CONTROL: usize;
+    /// Bytes of the longest packet that is written alone.
+    fn control(&self) -> usize;
 
     /// UDP payload of a full datagram, and how much of a data packet comes before its data.
     fn shape(&self) -> (usize, usize);
 
+    /// What the store can take: before each batch that arrived, and whenever something may leave.
+    fn on_sink(&mut self, _now: Instant, _sink: Sink) {}
+
     /// A datagram, at `at` in its batch; adds what is to be placed.
     fn on_datagram(
         &mut self,
-        now: Instant,
+        turn: &mut Turn<'_>,
         state: &mut SessionState,
         datagram: &[u8],
         at: usize,
     ) -> Result<(), Refusal>;
 
+    /// A datagram of the peer's came after the end.
+    fn on_late(&mut self, _now: Instant, _life: &mut Life<Closing>, _datagram: &[u8]) {}
+
     /// All of a batch were taken.
     fn batch_received(&mut self, _now: Instant) {}
+
+    /// Writes a batch of packets without data, equal in length, if any are due; false if not.
+    fn poll_answers(&mut self, _state: &mut SessionState, _out: &mut TxBuf) -> bool {
+        false
+    }
 
     /// Writes one packet without data, if one is due; false if not.
     fn poll_control(
@@ -118,18 +146,28 @@ pub trait Connection: Send + 'static {
         w: &mut Writer<'_>,
     ) -> Result<bool, NoRoom>;
 
-    /// Begins the end in `state`; the peer is told of `reason` if it should and can be.
-    fn close(&mut self, now: Instant, state: &mut Life<Closing>, reason: &CloseReason);
+    /// The same, of what is due only if no data leave.
+    fn poll_idle(&mut self, _now: Instant, _w: &mut Writer<'_>) -> Result<bool, NoRoom> {
+        Ok(false)
+    }
+
+    /// Begins the end in `life`; the peer is told of `reason` if it should and can be.
+    fn close(&mut self, now: Instant, life: &mut Life<Closing>, reason: &CloseReason);
+
+    /// The peer is told in a datagram, and not over the control lane.
+    fn closes_in_datagrams(&self) -> bool {
+        true
+    }
 
     /// Writes what tells the peer.
-    fn write_close(&mut self, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom>;
+    fn tell(&mut self, now: Instant, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom>;
 
     /// May data leave?
     fn permit(&mut self, now: Instant) -> Permit;
 
-    /// The next packet belongs into the same batch, whatever was allowed.
-    fn extends_batch(&self) -> bool {
-        false
+    /// The next packet belongs into the same batch, of which `sent` bytes are written and so many are `allowed`.
+    fn extends_batch(&self, sent: u64, allowed: u64) -> bool {
+        sent < allowed
     }
 
     /// Writes the next packet; false if none may leave.
@@ -143,6 +181,9 @@ pub trait Connection: Send + 'static {
 
     /// The deadline passed; why the session must end, if it must.
     fn on_timer(&mut self, now: Instant) -> Result<(), CloseReason>;
+
+    /// Nothing was heard for a while: the peer is to be asked whether it is there.
+    fn ask(&mut self) {}
 
     /// Why the session must end: its law has failed.
     fn failure(&self) -> Option<CloseReason>;
@@ -161,6 +202,19 @@ pub trait Connection: Send + 'static {
     fn read(&mut self, into: &mut Vec<u8>);
     /// All that was given is acknowledged.
     fn is_delivered(&self) -> bool;
+
+    /// What joins its datagrams to its control lane, if it is a client's and has one.
+    fn token(&self) -> Option<Token> {
+        None
+    }
+
+    /// Something happened on the lane; why the session must end, if it must.
+    fn on_lane(&mut self, _: &mut SessionState, _: Control<'_>) -> Result<(), CloseReason> {
+        Ok(())
+    }
+
+    /// Appends what is to leave on the lane, at most `room` bytes.
+    fn poll_lane(&mut self, _: &mut SessionState, _room: usize, _into: &mut Vec<u8>) {}
 
     /// Whether "port unreachable" may mean that the peer has yet to start.
     fn ignores_port_unreachable(&self) -> bool {
@@ -196,35 +250,53 @@ impl<C: Connection> Carrier<C> {
         self.state.app.settle(self.connection.is_delivered());
     }
 
+    /// The same, and ends the session if it must.
+    fn settle_or_fail(&mut self, done: Result<(), CloseReason>) {
+        self.settle();
+        if let Err(reason) = done {
+            self.fail(self.state.now, reason);
+        }
+    }
+
     /// A datagram that `write` fills, if it writes anything.
     fn single(
         &mut self,
         out: &mut TxBuf,
         write: impl FnOnce(&mut Self, &mut Writer<'_>) -> Result<bool, NoRoom>,
     ) -> Option<Transmit> {
-        out.begin(C::CONTROL);
+        out.begin(self.connection.control());
         let mut w = Writer::new(out.next_segment());
         if write(self, &mut w) != Ok(true) {
             return None;
         }
         let len = w.len();
         out.commit(len, len);
-        Some(self.state.sent(out))
+        Some(self.state.sent(out, Ecn::NotEct))
     }
 
-    /// A packet without data.
+    /// Packets without data.
     fn control(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
-        if let Some(close) = self.state.life.take_closing() {
+        if self.connection.closes_in_datagrams()
+            && let Some(close) = self.state.life.take_closing()
+        {
             return self.single(out, |this, w| {
-                this.connection.write_close(&close, w).map(|()| true)
+                this.connection.tell(now, &close, w).map(|()| true)
             });
         }
         if !self.state.life.is_open() {
             return None;
         }
+        if self.connection.poll_answers(&mut self.state, out) {
+            return Some(self.state.sent(out, Ecn::NotEct));
+        }
         self.single(out, |this, w| {
             this.connection.poll_control(now, &mut this.state, w)
         })
+    }
+
+    /// A packet that is due only if no data leave.
+    fn idle(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
+        self.single(out, |this, w| this.connection.poll_idle(now, w))
     }
 
     /// A batch of data, if it may leave.
@@ -234,17 +306,17 @@ impl<C: Connection> Carrier<C> {
             Permit::Send { bytes } => bytes,
             Permit::Hold(why) => {
                 self.state.app.hold(now, why);
-                return None;
+                return self.idle(now, out);
             }
         };
         let (datagram, header) = self.connection.shape();
         let (connection, extents) = (&mut self.connection, &mut self.state.extents);
-        let sent = batch::compose((&[], header, datagram), out, extents, |packet, sent| {
-            (sent < bytes || connection.extends_batch()) && connection.next_packet(now, packet)
+        let sent = batch::compose((header, datagram), out, extents, |packet, sent| {
+            connection.extends_batch(sent, bytes) && connection.next_packet(now, packet)
         });
         if sent == 0 {
             // What was to leave was given up: what is said of it comes first.
-            return self.control(now, out);
+            return self.control(now, out).or_else(|| self.idle(now, out));
         }
         // What was written alone needs no store.
         if !self.state.extents.is_empty()
@@ -255,7 +327,7 @@ impl<C: Connection> Carrier<C> {
         }
         self.connection.batch_sent(now, sent);
         self.state.app.stats.held.set(now, None);
-        Some(self.state.sent(out))
+        Some(self.state.sent(out, self.state.mark))
     }
 }
 
@@ -263,54 +335,67 @@ impl<C: Connection> Session for Carrier<C> {
     fn handle_datagrams(&mut self, turn: &mut Turn<'_>, batch: Received<'_>) {
         let (now, state) = (turn.now, &mut self.state);
         state.now = now;
-        if !state.life.is_open() {
-            return;
-        }
-        if batch.from != state.peer {
-            state.app.stats.dropped_malformed += 1;
-            return;
-        }
-        state.extents.clear();
-        state.free = turn.store.sink().free;
         let segment = batch.segment.max(1);
-        for (i, datagram) in batch.bytes.chunks(segment).enumerate() {
-            let at = i * segment;
-            let taken = self
-                .connection
-                .on_datagram(now, &mut self.state, datagram, at);
-            if taken == Err(Refusal::Drop) {
-                self.state.app.stats.dropped_malformed += 1;
-                continue;
+        let datagrams = batch.bytes.chunks(segment);
+        if batch.from != state.peer {
+            state.app.stats.dropped_malformed += datagrams.len() as u64;
+            return;
+        }
+        if !state.life.is_open() {
+            datagrams.for_each(|late| self.connection.on_late(now, &mut state.life, late));
+            return;
+        }
+        let sink = turn.store.sink();
+        self.connection.on_sink(now, sink);
+        state.extents.clear();
+        state.free = sink.free;
+        state.ecn = batch.ecn;
+        let mut done = Ok(());
+        for (i, datagram) in datagrams.enumerate() {
+            let (state, at) = (&mut self.state, i * segment);
+            match self.connection.on_datagram(turn, state, datagram, at) {
+                Ok(()) => state.life.on_heard(now),
+                Err(Refusal::End(reason)) => done = Err(reason),
+                Err(Refusal::Drop) => {
+                    state.app.stats.dropped_malformed += 1;
+                    continue;
+                }
             }
-            self.state.app.received(datagram.len());
-            if let Err(Refusal::End(reason)) = taken {
-                // What it acknowledged with that counts.
-                self.settle();
-                self.fail(now, reason);
-                return;
+            state.app.received(datagram.len());
+            if done.is_err() {
+                break;
             }
         }
+        // What came before the end counts.
         self.connection.batch_received(now);
         if !self.state.extents.is_empty()
             && let Err(error) = turn.store.place(&self.state.extents, batch.bytes)
         {
-            self.fail(now, CloseReason::Store(error.0));
+            done = Err(CloseReason::Store(error.0));
         }
-        self.settle();
+        self.settle_or_fail(done);
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
-        self.state.now = turn.now;
-        self.state.life.on_timeout(turn.now);
-        if self.state.life.is_open()
-            && let Err(reason) = self.connection.on_timer(turn.now)
-        {
-            self.fail(turn.now, reason);
+        let (now, state) = (turn.now, &mut self.state);
+        state.now = now;
+        state.life.on_timeout(now);
+        if !state.life.is_open() {
+            return;
         }
+        let mut done = Err(CloseReason::TimedOut);
+        if now < state.life.idle_at() {
+            if state.life.ping(now) {
+                self.connection.ask();
+            }
+            done = self.connection.on_timer(now);
+        }
+        self.settle_or_fail(done);
     }
 
     fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
         self.state.now = turn.now;
+        self.connection.on_sink(turn.now, turn.store.sink());
         if let Some(reason) = self.connection.failure() {
             self.fail(turn.now, reason);
         }
@@ -322,10 +407,11 @@ impl<C: Connection> Session for Carrier<C> {
     }
 
     fn poll_timeout(&self) -> Option<(Instant, Why)> {
-        if self.state.life.is_open() {
-            return self.connection.deadline();
-        }
-        self.state.life.deadline()
+        let own = self.connection.deadline();
+        earliest([
+            self.state.life.deadline(),
+            own.filter(|_| self.state.life.is_open()),
+        ])
     }
 
     fn poll_event(&mut self) -> Option<Event> {
@@ -365,6 +451,22 @@ impl<C: Connection> Session for Carrier<C> {
         self.connection.ignores_port_unreachable()
     }
 
+    fn control_token(&self) -> Option<Token> {
+        self.connection.token()
+    }
+
+    fn handle_control(&mut self, turn: &mut Turn<'_>, control: Control<'_>) {
+        self.state.now = turn.now;
+        let done = self.connection.on_lane(&mut self.state, control);
+        self.settle_or_fail(done);
+    }
+
+    fn poll_control(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
+        self.state.now = now;
+        self.connection.poll_lane(&mut self.state, room, into);
+        self.settle();
+    }
+
     fn close(&mut self, now: Instant, code: u32, text: &str) {
         let text = text.to_owned();
         self.fail(now, CloseReason::Local { code, text });
@@ -380,3 +482,6 @@ impl<C: Connection> Session for Carrier<C> {
         stats
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,14 +7,14 @@
 use std::time::Duration;
 
 use super::{
-    frame::{Frame, HEADER, MAX_FRAME, MAX_GREETING, MAX_TEXT},
+    carrier::{Refusal, SessionState},
+    frame::{Frame, HEADER, MAX_FRAME},
     inband::InBand,
     machine::Machine,
-    session::Shell,
+    session::{Shell, closed},
 };
 use crate::{
     codec::{DecodeError, NoRoom, Writer},
-    control::Control,
     protocol::CloseReason,
     time::Instant,
 };
@@ -27,12 +27,10 @@ const READY_AGAIN: Duration = Duration::from_millis(250);
 /// A control lane.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    open: bool,
-    gone: bool,
+    pub(super) open: bool,
+    pub(super) gone: bool,
     /// Confirmations owed to datagrams that join.
     pub(super) joins_owed: u32,
-    /// Bytes that are not a whole frame yet.
-    kept: Vec<u8>,
 }
 
 /// The control channel in datagrams.
@@ -41,7 +39,6 @@ pub(super) struct Datagrams {
     bytes: InBand,
     /// A client says `READY` again then, until it hears something else.
     ready_at: Option<Instant>,
-    kept: Vec<u8>,
 }
 
 impl Datagrams {
@@ -71,7 +68,6 @@ impl Channel {
             Self::InBand(Datagrams {
                 bytes: InBand::new(Duration::from_millis(100)),
                 ready_at: None,
-                kept: Vec::new(),
             })
         }
     }
@@ -129,98 +125,62 @@ impl Channel {
 }
 
 impl<M: Machine> Shell<M> {
-    /// Something happened on the lane.
-    pub(super) fn on_lane(&mut self, now: Instant, control: Control<'_>) {
-        let Channel::Lane(lane) = &mut self.channel else {
-            return;
+    /// A piece of the channel came in a datagram.
+    pub(super) fn on_channel(
+        &mut self,
+        state: &mut SessionState,
+        bytes: &[u8],
+    ) -> Result<(), Refusal> {
+        // Nothing comes before the opening is over.
+        let (Channel::InBand(channel), None) = (&mut self.channel, &self.opening) else {
+            return Err(Refusal::Drop);
         };
-        match control {
-            Control::Opened => {
-                lane.open = true;
-                self.on_lane_opened(now);
-            }
-            Control::Closed(why) => {
-                lane.gone = true;
-                self.fail(now, CloseReason::Lane(why.to_owned()));
-                self.life.end();
-            }
-            Control::Bytes(_) if !self.life.is_open() => {}
-            Control::Bytes(bytes) => {
-                let mut kept = std::mem::take(&mut lane.kept);
-                kept.extend(bytes);
-                self.life.on_heard(now);
-                self.app.stats.wire_received += bytes.len() as u64;
-                let kept = self.on_frames(now, kept);
-                if let Channel::Lane(lane) = &mut self.channel {
-                    lane.kept = kept;
-                }
-            }
-        }
+        channel.ready_at = None;
+        let news = channel.bytes.on_datagram(state.now, bytes)?;
+        self.on_frames(state, news).map_err(Refusal::End)
     }
 
-    /// A piece of the channel came in a datagram.
-    pub(super) fn on_channel(&mut self, now: Instant, bytes: &[u8]) -> Result<(), DecodeError> {
-        let Channel::InBand(channel) = &mut self.channel else {
-            return Err(DecodeError::Malformed("control channel"));
+    /// Bytes of frames came.
+    pub(super) fn on_frames(
+        &mut self,
+        state: &mut SessionState,
+        news: &[u8],
+    ) -> Result<(), CloseReason> {
+        let mut bytes = std::mem::take(&mut self.kept);
+        bytes.extend(news);
+        let place = match self.ends.token {
+            Some(_) => "on the control connection (TCP): ",
+            None => "",
         };
-        if self.opening.is_some() {
-            return Err(DecodeError::Malformed("control before the opening"));
-        }
-        channel.ready_at = None;
-        let news = channel.bytes.on_datagram(now, bytes)?;
-        if !news.is_empty() {
-            let mut kept = std::mem::take(&mut channel.kept);
-            kept.extend(news);
-            let kept = self.on_frames(now, kept);
-            if let Channel::InBand(channel) = &mut self.channel {
-                channel.kept = kept;
+        let violated = |error| CloseReason::Protocol(format!("{place}{error}"));
+        let mut used = 0;
+        while let Some((frame, n)) = Frame::decode(&bytes[used..]).map_err(violated)? {
+            if let Frame::Close(code, text) = frame {
+                return Err(closed(code, text));
             }
+            self.on_frame(state, frame).map_err(violated)?;
+            used += n;
         }
+        bytes.drain(..used);
+        self.kept = bytes;
         Ok(())
     }
 
-    /// Takes the whole frames off `bytes` and gives back the rest.
-    fn on_frames(&mut self, now: Instant, mut bytes: Vec<u8>) -> Vec<u8> {
-        let mut used = 0;
-        while self.life.is_open() {
-            let taken = match Frame::decode(&bytes[used..]) {
-                Ok(None) => break,
-                Ok(Some((frame, n))) => self.on_frame(now, frame).map(|()| n),
-                Err(error) => Err(error),
-            };
-            match taken {
-                Ok(n) => used += n,
-                Err(error) => self.violated(now, &error),
-            }
-        }
-        bytes.drain(..used);
-        if !self.life.is_open() {
-            // Of a session that ends nothing is read any more.
-            return Vec::new();
-        }
-        self.settle();
-        bytes
-    }
-
-    fn on_frame(&mut self, now: Instant, frame: Frame<'_>) -> Result<(), DecodeError> {
+    fn on_frame(&mut self, state: &mut SessionState, frame: Frame<'_>) -> Result<(), DecodeError> {
         match frame {
-            Frame::Hello(datagram, greeting) => self.agree(now, datagram, greeting),
-            Frame::Ready => self.on_ready(now),
-            Frame::Close(code, text) => {
-                self.on_close(now, code, text);
-                Ok(())
-            }
+            Frame::Hello(datagram, greeting) => self.agree(state.now, datagram, greeting),
+            Frame::Ready => self.on_ready(state),
             _ if self.opening.is_some() => Err(DecodeError::Malformed(
                 "a message before the opening was over",
             )),
             Frame::Control(bytes) => {
-                self.app.stats.feedback_received += bytes.len() as u64;
+                state.app.stats.feedback_received += bytes.len() as u64;
                 self.control.extend(bytes);
-                self.on_control(now)
+                self.on_control(state.now)
             }
             Frame::Stream(bytes) => {
                 self.stream.on_bytes(bytes)?;
-                self.app.readable();
+                state.app.readable();
                 Ok(())
             }
             Frame::Credit(read) => self.stream.on_credit(read),
@@ -228,7 +188,7 @@ impl<M: Machine> Shell<M> {
                 self.signs.answer = true;
                 Ok(())
             }
-            Frame::Pong => Ok(()),
+            Frame::Pong | Frame::Close(..) => Ok(()),
         }
     }
 
@@ -248,48 +208,23 @@ impl<M: Machine> Shell<M> {
         Ok(())
     }
 
-    /// Appends what is to leave on the lane, at most `room` bytes.
-    pub(super) fn poll_lane(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
-        let Channel::Lane(lane) = &mut self.channel else {
-            return;
-        };
-        if !lane.open || lane.gone {
-            return;
-        }
-        let (before, most) = (into.len(), into.len() + room);
-        if self.life.is_open() {
-            if self.greets() && room >= HEADER + 2 + MAX_GREETING {
-                let greeting = self.own_greeting(now);
-                Frame::Hello(self.datagram, &greeting).encode(into);
-            }
-            if self.becomes_ready() {
-                Frame::Ready.encode(into);
-            }
-            if self.is_open() {
-                self.poll_frames(now, most.saturating_sub(into.len()), into);
-            }
-        } else if room >= HEADER + 4 + MAX_TEXT
-            && let Some((code, text)) = self.life.take_closing()
-        {
-            let end = text.floor_char_boundary(MAX_TEXT);
-            Frame::Close(code, &text.as_bytes()[..end]).encode(into);
-        }
-        self.app.stats.wire_sent += (into.len() - before) as u64;
-        self.settle();
-    }
-
     /// Appends frames of an open session, at most `room` bytes.
-    fn poll_frames(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
+    pub(super) fn poll_frames(
+        &mut self,
+        state: &mut SessionState,
+        room: usize,
+        into: &mut Vec<u8>,
+    ) {
         let most = into.len() + room;
         loop {
             let body = most.saturating_sub(into.len() + HEADER).min(MAX_FRAME);
             let mut control = Vec::new();
-            self.machine.poll_control(now, body, &mut control);
+            self.machine.poll_control(state.now, body, &mut control);
             if control.is_empty() {
                 break;
             }
             debug_assert!(control.len() <= body, "no more than there is room for");
-            self.app.stats.feedback_sent += control.len() as u64;
+            state.app.stats.feedback_sent += control.len() as u64;
             Frame::Control(&control).encode(into);
         }
         self.stream.poll(most.saturating_sub(into.len()), into);
@@ -305,7 +240,7 @@ impl<M: Machine> Shell<M> {
     }
 
     /// Gives the channel in datagrams what waits for it.
-    pub(super) fn pump(&mut self, now: Instant) {
+    pub(super) fn pump(&mut self, state: &mut SessionState) {
         let Channel::InBand(channel) = &self.channel else {
             return;
         };
@@ -313,7 +248,7 @@ impl<M: Machine> Shell<M> {
         let room = channel.bytes.room();
         let room = if room < HEADER + MAX_FRAME { 0 } else { room };
         let mut frames = Vec::new();
-        self.poll_frames(now, room, &mut frames);
+        self.poll_frames(state, room, &mut frames);
         if let Channel::InBand(channel) = &mut self.channel
             && !frames.is_empty()
         {

@@ -4,6 +4,7 @@
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use super::{
+    carrier::{Carrier, SessionState},
     datagram::{self, HELLO, Join},
     machine::Machine,
     session::{Ends, Shell},
@@ -95,18 +96,17 @@ impl<M: Machine> Endpoint<M> {
         let alive = self.live.enter(id, ());
         let ends = Ends {
             id,
-            peer,
             client,
             token,
             nonce,
-            alive,
         };
         let datagram = mtu.min(self.mtu).saturating_sub(overhead(peer));
         let datagram = datagram.min(self.limits.datagram);
         let datagram = u16::try_from(datagram).unwrap_or(u16::MAX);
         let machine = (self.make)();
-        let session = Shell::new(machine, ends, self.limits, now, datagram);
-        (id, Box::new(session))
+        let shell = Shell::new(machine, ends, self.limits, now, datagram);
+        let state = SessionState::new(now, peer, alive);
+        (id, Box::new(Carrier::new(shell, state)))
     }
 
     const fn count_id(&mut self) -> u64 {

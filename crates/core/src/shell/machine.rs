@@ -47,8 +47,6 @@ impl Incoming<'_> {
 #[derive(Debug)]
 pub struct Packet<'a> {
     header: Writer<'a>,
-    /// Bytes of the shell's head.
-    head: usize,
     /// Bytes before the header in the batch's buffer.
     at: usize,
     room: u32,
@@ -61,13 +59,12 @@ pub struct Packet<'a> {
 impl<'a> Packet<'a> {
     pub(crate) const fn new(
         header: Writer<'a>,
-        (head, at): (usize, usize),
+        at: usize,
         room: u32,
         extents: &'a mut Vec<Extent>,
     ) -> Self {
         Self {
             header,
-            head,
             at,
             room,
             len: 0,
@@ -81,7 +78,7 @@ impl<'a> Packet<'a> {
         self.room - self.len
     }
 
-    /// Where the header goes: exactly [`Machine::HEADER`] bytes, before the data.
+    /// Where the header goes, before the data: of a machine's packets exactly [`Machine::HEADER`] bytes more.
     pub const fn header(&mut self) -> &mut Writer<'a> {
         &mut self.header
     }
@@ -119,8 +116,7 @@ impl<'a> Packet<'a> {
 
     /// UDP payload bytes so far.
     pub fn wire(&self) -> u32 {
-        let heads = u32::try_from(self.head + self.header.len()).unwrap_or(u32::MAX);
-        heads + self.len
+        u32::try_from(self.header.len()).unwrap_or(u32::MAX) + self.len
     }
 
     /// The peer's session reads the data, rather than placing it.
@@ -131,7 +127,7 @@ impl<'a> Packet<'a> {
     /// Bytes that mean something to the protocols.
     pub(super) const fn solid(&self) -> usize {
         let data = if self.read { self.len as usize } else { 0 };
-        self.head + self.header.len() + data
+        self.header.len() + data
     }
 }
 

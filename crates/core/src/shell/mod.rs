@@ -1,7 +1,8 @@
-//! What is the same in sessions that are not sealed? The opening, which shows that a client is where
-//! it says; a control channel, over TCP or in datagrams, and on it an ordered stream; keep-alive, idle
-//! time and close; batches, the store, counters and events. What is left to a protocol is a [`Machine`]:
-//! its packets, its feedback, its law. An [`Endpoint`] makes a protocol of it.
+//! What is the same in sessions that are not sealed? Batches, the store, counters and events, idle time and the
+//! end, which a [`Carrier`] has; and, where no format of another program's is spoken, the opening, which shows
+//! that a client is where it says; a control channel, over TCP or in datagrams, and on it an ordered stream,
+//! keep-alive and close, which the [`Shell`] has. What is left to a protocol is a [`Machine`]: its packets, its
+//! feedback, its law. An [`Endpoint`] makes a protocol of it.
 //!
 //! - what a machine writes: [`Machine`], [`Packet`], [`Incoming`]; ready for it: [`Messages`]
 //! - on the control channel: [`frame`]; in datagrams: `datagram`

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use super::{
+    carrier::SessionState,
     channel::Channel,
     datagram::{self, HEAD, HELLO, Join, READY, WELCOME},
     frame::MAX_GREETING,
@@ -17,7 +18,7 @@ use super::{
     session::Shell,
 };
 use crate::{
-    codec::{DecodeError, Writer},
+    codec::{DecodeError, NoRoom, Writer},
     protocol::CloseReason,
     time::Instant,
 };
@@ -131,20 +132,20 @@ impl<M: Machine> Shell<M> {
     }
 
     /// The session is open.
-    fn opened(&mut self) {
+    fn opened(&mut self, state: &mut SessionState) {
         self.opening = None;
-        self.app.connected(None);
+        state.opened(self.limits.idle);
     }
 
     /// The client has said what shows that it is there.
-    pub(super) fn on_ready(&mut self, now: Instant) -> Result<(), DecodeError> {
+    pub(super) fn on_ready(&mut self, state: &mut SessionState) -> Result<(), DecodeError> {
         let opening = self.opening.as_ref();
         let asked = opening.filter(|o| o.greeted && !self.ends.client);
         let Some(asked) = asked.and_then(|o| o.asked) else {
             return Err(DecodeError::Malformed("ready, out of turn"));
         };
-        self.begin(now, now.since(asked).max(LEAST_RTT));
-        self.opened();
+        self.begin(state.now, state.now.since(asked).max(LEAST_RTT));
+        self.opened(state);
         Ok(())
     }
 
@@ -165,11 +166,11 @@ impl<M: Machine> Shell<M> {
     }
 
     /// A client knows the listener's greeting and that datagrams pass: true once, and it is open.
-    pub(super) fn becomes_ready(&mut self) -> bool {
+    pub(super) fn becomes_ready(&mut self, state: &mut SessionState) -> bool {
         let opening = self.opening.as_ref();
         let ready = self.ends.client && opening.is_some_and(|o| o.greeted && o.joined);
         if ready {
-            self.opened();
+            self.opened(state);
         }
         ready
     }
@@ -220,7 +221,7 @@ impl<M: Machine> Shell<M> {
     /// A datagram of the opening came, without a lane.
     pub(super) fn on_greeting(
         &mut self,
-        now: Instant,
+        state: &mut SessionState,
         kind: u8,
         body: &[u8],
     ) -> Result<(), DecodeError> {
@@ -229,7 +230,7 @@ impl<M: Machine> Shell<M> {
             (HELLO, false) => {
                 if self.opening.as_ref().is_some_and(|o| !o.greeted) {
                     let (datagram, greeting) = datagram::hello(body)?;
-                    self.agree(now, datagram, greeting)?;
+                    self.agree(state.now, datagram, greeting)?;
                 }
                 if let Some(opening) = &mut self.opening {
                     let len = HEAD + body.len();
@@ -244,17 +245,17 @@ impl<M: Machine> Shell<M> {
             (WELCOME, true) if self.opening.is_some() => {
                 let (nonce, hello) = body.split_first_chunk::<8>().ok_or(TURN)?;
                 let (datagram, greeting) = datagram::hello(hello)?;
-                self.agree(now, datagram, greeting)?;
+                self.agree(state.now, datagram, greeting)?;
                 self.ends.nonce = *nonce;
-                self.channel.says_ready(now);
-                self.opened();
+                self.channel.says_ready(state.now);
+                self.opened(state);
                 Ok(())
             }
             (WELCOME, true) => Ok(()),
             (READY, false) if body == self.ends.nonce => {
                 self.channel.answer();
                 if self.opening.is_some() {
-                    self.on_ready(now)?;
+                    self.on_ready(state)?;
                 }
                 Ok(())
             }
@@ -286,17 +287,17 @@ impl<M: Machine> Shell<M> {
         now: Instant,
         kind: u8,
         w: &mut Writer<'_>,
-    ) -> Option<()> {
+    ) -> Result<bool, NoRoom> {
         if kind != HELLO {
-            w.put(&self.ends.nonce).ok()?;
+            w.put(&self.ends.nonce)?;
         }
         if kind != READY {
             let greeting = self.own_greeting(now);
-            w.u16(self.datagram).ok()?;
-            w.put(&greeting).ok()?;
+            w.u16(self.datagram)?;
+            w.put(&greeting)?;
         }
         // Whoever asked may be somebody else than the one who is answered.
         let asked = self.opening.as_ref().map_or(0, |o| o.asked_len);
-        (kind != WELCOME || w.len() <= MOST_ANSWERED * asked).then_some(())
+        Ok(kind != WELCOME || w.len() <= MOST_ANSWERED * asked)
     }
 }

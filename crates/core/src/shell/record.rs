@@ -85,7 +85,7 @@ mod tests {
             len: 3,
             repair: false,
         };
-        Packet::new(header, (0, 0), 9, &mut extents).record(1, piece);
+        Packet::new(header, 0, 9, &mut extents).record(1, piece);
         assert_eq!(
             bytes[..16],
             [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3]

@@ -1,49 +1,42 @@
-//! What is one connection? An opening, a control channel with the ordered stream on it, a [`Machine`]'s
-//! data, and an end. `opening` and `channel` have the first two; this file holds the state, the
-//! datagrams, the clock and the application's side.
+//! What is one connection of the shell? An opening, a control channel with the ordered stream on it, and a [`Machine`]'s
+//! data: the part of a [`Carrier`](super::Carrier)'s session that is the shell's. `opening` and `channel` have the
+//! first two; this file holds the state, the datagrams, the clock and the application's side.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use super::{
-    Limits, batch,
+    Limits,
+    carrier::{Connection, Refusal, SessionState},
     channel::Channel,
     datagram::{self, CHANNEL, CLOSE, HEAD, HELLO, Join, READY, WELCOME, write_head},
-    frame::MAX_TEXT,
-    machine::{Incoming, Machine},
+    frame::{Frame, HEADER, MAX_GREETING, MAX_TEXT},
+    machine::{Incoming, Machine, Packet},
     opening::Opening,
     stream::Stream,
 };
 use crate::{
-    codec::{DecodeError, Reader, Writer},
+    closing::{Cause, Closing},
+    codec::{DecodeError, NoRoom, Reader, Writer},
     control::{Control, Token},
-    datagram::{Ecn, Received, Transmit, TxBuf},
     life::Life,
-    live::Alive,
-    protocol::{CloseReason, Event, Session, Turn},
+    protocol::{CloseReason, Turn},
     send::{Permit, STREAM},
-    session::{AppSide, earliest},
+    session::earliest,
     stats::{Stats, Why},
-    store::{Extent, ObjectId},
+    store::{ObjectId, Sink},
     text,
     time::Instant,
 };
 
-/// Code and text of a close.
-pub(super) type Closing = (u32, String);
-
-/// Who this end and the peer are.
+/// Who this end is.
 #[derive(Debug)]
 pub(super) struct Ends {
     pub(super) id: u64,
-    pub(super) peer: SocketAddr,
     pub(super) client: bool,
     /// What joins the control lane; none without one.
     pub(super) token: Option<Token>,
     /// What a client has to say to show that it is at its address.
     pub(super) nonce: [u8; 8],
-    /// Kept as long as the session lives, so that its endpoint can tell.
-    #[expect(dead_code, reason = "held, not read")]
-    pub(super) alive: Alive,
 }
 
 /// Signs of life that are due.
@@ -53,7 +46,7 @@ pub(super) struct Signs {
     pub(super) answer: bool,
 }
 
-/// A session around a [`Machine`].
+/// A session's part around a [`Machine`].
 pub struct Shell<M> {
     pub(super) machine: M,
     pub(super) ends: Ends,
@@ -61,18 +54,21 @@ pub struct Shell<M> {
     pub(super) channel: Channel,
     /// Until the session is open.
     pub(super) opening: Option<Opening>,
-    pub(super) life: Life<Closing>,
     pub(super) signs: Signs,
     pub(super) stream: Stream,
+    /// Bytes on the channel that are not a whole frame yet.
+    pub(super) kept: Vec<u8>,
     /// The machine's control messages that are not all there.
     pub(super) control: Vec<u8>,
     /// UDP payload of a full datagram.
     pub(super) datagram: u16,
     pub(super) rtt: Duration,
-    extents: Vec<Extent>,
-    /// Bytes that the store can still take of the batch that arrived.
-    free: u64,
-    pub(super) app: AppSide,
+}
+
+/// The peer closes.
+pub(super) fn closed(code: u32, words: &[u8]) -> CloseReason {
+    let text = text::shown(words);
+    CloseReason::Peer { code, text }
 }
 
 impl<M: Machine> Shell<M> {
@@ -82,112 +78,32 @@ impl<M: Machine> Shell<M> {
             limits,
             channel: Channel::new(ends.token.is_some()),
             opening: Some(Opening::new(now, ends.client && ends.token.is_none())),
-            life: Life::new(now, limits.idle),
             signs: Signs::default(),
             stream: Stream::default(),
+            kept: Vec::new(),
             control: Vec::new(),
             datagram,
             rtt: Duration::ZERO,
-            extents: Vec::new(),
-            free: 0,
-            app: AppSide::default(),
             ends,
         }
     }
 
-    /// The session is open and not ending.
-    pub(super) fn is_open(&self) -> bool {
-        self.opening.is_none() && self.life.is_open()
-    }
-
-    /// Bytes of the shell before those of the machine.
-    pub(super) const fn head_len(&self) -> usize {
+    /// Bytes before those of the machine.
+    const fn head_len(&self) -> usize {
         if self.ends.token.is_some() { 0 } else { HEAD }
     }
 
-    /// Ends the session for `reason`; the peer is told if it can be.
-    pub(super) fn fail(&mut self, now: Instant, reason: CloseReason) {
-        if !self.life.is_open() {
-            return;
-        }
-        let closing = match &reason {
-            CloseReason::Local { code, text } => Some((*code, text.clone())),
-            CloseReason::Peer { .. } | CloseReason::TimedOut | CloseReason::NoAnswer => None,
-            other => Some((u32::MAX, other.to_string())),
-        };
-        // Without a lane a client has not shown that it is there before the session is open.
-        let proven = self.ends.client || self.ends.token.is_some();
-        let known = self.opening.as_ref();
-        let known = known.is_none_or(|opening| opening.greeted && proven);
-        let reachable = known && !self.channel.is_gone();
-        self.life
-            .close(now, closing.filter(|_| reachable), self.rtt);
-        self.machine.on_close();
-        self.app.close(now, reason);
-    }
-
-    pub(super) fn violated(&mut self, now: Instant, error: &DecodeError) {
-        let lane = self.ends.token.is_some();
-        let place = if lane {
-            "on the control connection (TCP): "
-        } else {
-            ""
-        };
-        self.fail(now, CloseReason::Protocol(format!("{place}{error}")));
-    }
-
-    /// The peer closes.
-    pub(super) fn on_close(&mut self, now: Instant, code: u32, words: &[u8]) {
-        let text = text::shown(words);
-        self.fail(now, CloseReason::Peer { code, text });
-        self.life.end();
-    }
-
-    /// Tells the application when all it gave has arrived.
-    pub(super) fn settle(&mut self) {
-        let done = self.machine.is_delivered() && self.stream.unwritten() == 0;
-        self.app.settle(done && self.is_open());
-    }
-
-    /// One datagram, at `at` in its batch.
-    fn on_datagram(
-        &mut self,
-        now: Instant,
-        bytes: &[u8],
-        at: usize,
-        ecn: Ecn,
-    ) -> Result<(), DecodeError> {
-        if self.ends.token.is_some() {
-            return match Join::decode(bytes) {
-                Some(join) => self.on_join(join),
-                None => self.on_data(now, 0, bytes, (at, ecn)),
-            };
-        }
-        let Some((kind, _)) = datagram::head(bytes).filter(|(_, id)| *id == self.ends.id) else {
-            return Err(DecodeError::Malformed("head"));
-        };
-        let body = &bytes[HEAD..];
-        match kind {
-            HELLO | WELCOME | READY => self.on_greeting(now, kind, body),
-            CHANNEL => self.on_channel(now, body),
-            CLOSE => {
-                let mut r = Reader::new(body);
-                let code = r.u32()?;
-                let words = r.rest();
-                self.on_close(now, code, &words[..words.len().min(MAX_TEXT)]);
-                Ok(())
-            }
-            kind => self.on_data(now, kind, bytes, (at, ecn)),
-        }
+    /// Writes them.
+    fn put_head(&self, kind: u8, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.put(&write_head(kind, self.ends.id)[..self.head_len()])
     }
 
     /// A datagram of the machine.
     fn on_data(
         &mut self,
-        now: Instant,
+        state: &mut SessionState,
         kind: u8,
-        bytes: &[u8],
-        (at, ecn): (usize, Ecn),
+        (bytes, at): (&[u8], usize),
     ) -> Result<(), DecodeError> {
         // A listener's peer may send before its lane has said that it is ready.
         let lane = self.ends.token.is_some();
@@ -198,162 +114,43 @@ impl<M: Machine> Shell<M> {
         if bytes.len() > usize::from(self.datagram) {
             return Err(DecodeError::Malformed("a datagram longer than agreed"));
         }
-        let head = self.head_len();
         // It may carry as many bytes as it has.
-        if (lane || kind == M::DATA) && bytes.len() as u64 > self.free {
-            self.app.stats.dropped_full += 1;
+        if (lane || kind == M::DATA) && bytes.len() as u64 > state.free {
+            state.app.stats.dropped_full += 1;
             return Ok(());
         }
+        let head = self.head_len();
         let incoming = Incoming {
             kind,
             bytes: &bytes[head..],
             at: at + head,
             wire: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-            ecn,
+            ecn: state.ecn,
         };
-        let before = self.extents.len();
+        let before = state.extents.len();
         self.machine
-            .on_datagram(now, &incoming, &mut self.extents)?;
-        if self.extents[before..].iter().any(|e| e.object == STREAM) {
-            self.extents.truncate(before);
+            .on_datagram(state.now, &incoming, &mut state.extents)?;
+        let new = &state.extents[before..];
+        if new.iter().any(|e| e.object == STREAM) {
+            state.extents.truncate(before);
             return Err(DecodeError::Malformed("object"));
         }
-        let new = self.extents[before..].iter();
-        let new = new.map(|e| u64::from(e.len)).sum::<u64>();
-        self.app.stats.data_received += new;
-        self.free = self.free.saturating_sub(new);
+        state.placed(new.iter().map(|e| u64::from(e.len)).sum());
         Ok(())
     }
 
-    /// A datagram that `write` fills behind the head, if it writes anything.
-    fn single(
-        &mut self,
-        kind: u8,
-        size: usize,
-        out: &mut TxBuf,
-        write: impl FnOnce(&mut Self, &mut Writer<'_>) -> Option<()>,
-    ) -> Option<Transmit> {
-        out.begin(size);
-        let head = write_head(kind, self.ends.id);
-        let mut w = Writer::new(out.next_segment());
-        w.put(&head[..self.head_len()]).ok()?;
-        write(self, &mut w)?;
-        let len = w.len();
-        out.commit(len, len);
-        Some(self.count(out))
-    }
-
-    fn count(&mut self, out: &TxBuf) -> Transmit {
-        self.app.sent(out);
-        Transmit {
-            to: self.ends.peer,
-            ecn: Ecn::NotEct,
-        }
-    }
-
-    /// What is said in datagrams and is not data.
-    fn small(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
-        if let Channel::InBand(_) = self.channel
-            && let Some((code, text)) = self.life.take_closing()
-        {
-            return self.single(CLOSE, HEAD + 4 + MAX_TEXT, out, |_, w| {
-                let end = text.floor_char_boundary(MAX_TEXT);
-                w.u32(code).ok()?;
-                w.put(&text.as_bytes()[..end]).ok()
-            });
-        }
-        if !self.life.is_open() {
-            return None;
-        }
-        if let Some(join) = self.take_join(now) {
-            return self.single(0, datagram::JOIN, out, |_, w| w.put(&join.encode()).ok());
-        }
-        let size = usize::from(self.datagram);
-        if let Some(kind) = self.greeting_due(now) {
-            return self.single(kind, size, out, |this, w| this.write_greeting(now, kind, w));
-        }
-        if !self.is_open() {
-            self.app.hold(now, Why::Handshake);
-            return None;
-        }
-        self.pump(now);
-        if let Channel::InBand(channel) = &mut self.channel
-            && channel.is_due()
-        {
-            return self.single(CHANNEL, size, out, |this, w| match &mut this.channel {
-                Channel::InBand(channel) => channel.write(now, w).ok()?.then_some(()),
-                Channel::Lane(_) => None,
-            });
-        }
-        self.feedback(now, size, out)
-    }
-
     /// A datagram of the machine without data.
-    fn feedback(&mut self, now: Instant, size: usize, out: &mut TxBuf) -> Option<Transmit> {
-        let mut kind = None;
-        let transmit = self.single(0, size, out, |this, w| {
-            kind = this.machine.poll_datagram(now, w).ok()?;
-            kind.map(|_| ())
-        });
-        if let (Some(kind), Some(_)) = (kind, &transmit) {
-            if self.head_len() > 0 {
-                out.raw()[0] = kind;
-            }
-            self.app.stats.feedback_sent += out.bytes().len() as u64;
-        }
-        transmit
-    }
-
-    /// A batch of data, if it may leave.
-    fn data(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
-        let now = turn.now;
-        let bytes = match self.machine.permit(now) {
-            Permit::Send { bytes } => bytes,
-            Permit::Hold(why) => {
-                self.app.hold(now, why);
-                return None;
-            }
+    fn feedback(&mut self, state: &mut SessionState, w: &mut Writer<'_>) -> Result<bool, NoRoom> {
+        let rest = w.unwritten().get_mut(self.head_len()..);
+        let mut body = Writer::new(rest.ok_or(NoRoom)?);
+        let Some(kind) = self.machine.poll_datagram(state.now, &mut body)? else {
+            return Ok(false);
         };
-        let head = write_head(M::DATA, self.ends.id);
-        let datagram = usize::from(self.datagram);
-        let shape = (&head[..self.head_len()], M::HEADER, datagram);
-        let machine = &mut self.machine;
-        let sent = batch::compose(shape, out, &mut self.extents, |packet, sent| {
-            (sent == 0 || sent + datagram as u64 <= bytes) && machine.next_packet(now, packet)
-        });
-        if sent == 0 {
-            return None;
-        }
-        self.machine.batch_sent(now, sent);
-        self.app.stats.held.set(now, None);
-        if let Err(error) = turn.store.fill(&self.extents, out.raw()) {
-            self.fail(now, CloseReason::Store(error.0));
-            return self.small(now, out);
-        }
-        Some(self.count(out))
-    }
-
-    /// Silence that means an end.
-    fn on_silence(&mut self, now: Instant) {
-        if let Some(opening) = &self.opening {
-            if now >= opening.started + self.limits.answer {
-                let reason = self.unopened();
-                self.fail(now, reason);
-            }
-            return;
-        }
-        if now >= self.life.idle_at() {
-            self.fail(now, CloseReason::TimedOut);
-        } else if self.blocked_at().is_some_and(|at| at <= now) {
-            let text = format!(
-                "no datagram has reached the peer for {} s, although the control connection (TCP) works: \
-                 something on the way blocks UDP",
-                self.limits.blocked.as_secs()
-            );
-            self.fail(now, CloseReason::Lane(text));
-        } else {
-            self.signs.ask |= self.life.ping(now);
-        }
+        let len = body.len();
+        self.put_head(kind, w)?;
+        w.reserve(len)?;
+        state.app.stats.feedback_sent += w.len() as u64;
+        Ok(true)
     }
 
     /// When the lane works and datagrams do not for too long.
@@ -364,93 +161,175 @@ impl<M: Machine> Shell<M> {
     }
 }
 
-impl<M: Machine> Session for Shell<M> {
-    fn handle_datagrams(&mut self, turn: &mut Turn<'_>, batch: Received<'_>) {
-        if !self.life.is_open() {
-            if matches!(self.channel, Channel::InBand(_)) && batch.from == self.ends.peer {
-                self.life.repeat(turn.now);
-            }
-            return;
+impl<M: Machine> Connection for Shell<M> {
+    fn control(&self) -> usize {
+        self.datagram.into()
+    }
+
+    fn shape(&self) -> (usize, usize) {
+        (self.datagram.into(), self.head_len() + M::HEADER)
+    }
+
+    fn on_sink(&mut self, now: Instant, sink: Sink) {
+        self.machine.on_sink(now, sink);
+    }
+
+    fn on_datagram(
+        &mut self,
+        _turn: &mut Turn<'_>,
+        state: &mut SessionState,
+        bytes: &[u8],
+        at: usize,
+    ) -> Result<(), Refusal> {
+        if self.ends.token.is_some() {
+            let taken = match Join::decode(bytes) {
+                Some(join) => self.on_join(join),
+                None => self.on_data(state, 0, (bytes, at)),
+            };
+            return taken.map_err(Into::into);
         }
-        self.extents.clear();
-        let sink = turn.store.sink();
-        self.free = sink.free;
-        self.machine.on_sink(turn.now, sink);
-        let segment = batch.segment.max(1);
-        for (i, datagram) in batch.bytes.chunks(segment).enumerate() {
-            let known = batch.from == self.ends.peer;
-            let heard = known
-                && self
-                    .on_datagram(turn.now, datagram, i * segment, batch.ecn)
-                    .is_ok();
-            if heard {
-                self.life.on_heard(turn.now);
-                self.app.received(datagram.len());
-            } else {
-                self.app.stats.dropped_malformed += 1;
+        let Some((kind, _)) = datagram::head(bytes).filter(|(_, id)| *id == self.ends.id) else {
+            return Err(Refusal::Drop);
+        };
+        let body = &bytes[HEAD..];
+        match kind {
+            HELLO | WELCOME | READY => self.on_greeting(state, kind, body)?,
+            CHANNEL => self.on_channel(state, body)?,
+            CLOSE => {
+                let mut r = Reader::new(body);
+                let code = r.u32()?;
+                let words = r.rest();
+                let words = &words[..words.len().min(MAX_TEXT)];
+                return Err(Refusal::End(closed(code, words)));
             }
+            kind => self.on_data(state, kind, (bytes, at))?,
         }
-        if !self.extents.is_empty()
-            && let Err(error) = turn.store.place(&self.extents, batch.bytes)
+        Ok(())
+    }
+
+    fn on_late(&mut self, now: Instant, life: &mut Life<Closing>, _bytes: &[u8]) {
+        if self.closes_in_datagrams() {
+            life.repeat(now);
+        }
+    }
+
+    fn poll_control(
+        &mut self,
+        now: Instant,
+        state: &mut SessionState,
+        w: &mut Writer<'_>,
+    ) -> Result<bool, NoRoom> {
+        if let Some(join) = self.take_join(now) {
+            return w.put(&join.encode()).map(|()| true);
+        }
+        if let Some(kind) = self.greeting_due(now) {
+            self.put_head(kind, w)?;
+            return self.write_greeting(now, kind, w);
+        }
+        if self.opening.is_some() {
+            return Ok(false);
+        }
+        self.pump(state);
+        if let Channel::InBand(channel) = &mut self.channel
+            && channel.is_due()
         {
-            self.fail(turn.now, CloseReason::Store(error.0));
+            w.put(&write_head(CHANNEL, self.ends.id))?;
+            return channel.write(now, w);
         }
-        self.settle();
+        self.feedback(state, w)
     }
 
-    fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
-        let now = turn.now;
-        self.life.on_timeout(now);
-        if !self.life.is_open() {
-            return;
-        }
-        if self.opening.is_none() {
-            self.machine.on_timer(now);
-            self.channel.on_timer(now);
-        }
-        self.on_silence(now);
-        self.settle();
+    fn close(&mut self, now: Instant, life: &mut Life<Closing>, reason: &CloseReason) {
+        let (code, text) = match reason {
+            CloseReason::Local { code, text } => (*code, text.clone()),
+            other => (u32::MAX, other.to_string()),
+        };
+        // Without a lane a client has not shown that it is there before the session is open.
+        let proven = self.ends.client || self.ends.token.is_some();
+        let known = self.opening.as_ref();
+        let known = known.is_none_or(|opening| opening.greeted && proven);
+        let unheard = matches!(
+            reason,
+            CloseReason::Peer { .. } | CloseReason::TimedOut | CloseReason::NoAnswer
+        );
+        let told = known && !unheard && !self.channel.is_gone();
+        let cause = Cause::Application;
+        let closing = told.then_some(Closing { cause, code, text });
+        life.close(now, closing, self.rtt);
+        self.machine.on_close();
     }
 
-    fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
-        self.machine.on_sink(turn.now, turn.store.sink());
-        if let Some(reason) = self.machine.failure() {
-            self.fail(turn.now, reason);
-        }
-        if let Some(transmit) = self.small(turn.now, out) {
-            return Some(transmit);
-        }
-        if self.is_open() {
-            return self.data(turn, out);
-        }
-        None
+    fn closes_in_datagrams(&self) -> bool {
+        self.ends.token.is_none()
     }
 
-    fn poll_timeout(&self) -> Option<(Instant, Why)> {
-        if !self.life.is_open() {
-            return self.life.deadline();
+    fn tell(&mut self, _: Instant, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        self.put_head(CLOSE, w)?;
+        w.u32(close.code)?;
+        let end = close.text.floor_char_boundary(MAX_TEXT.min(w.room()));
+        w.put(&close.text.as_bytes()[..end])
+    }
+
+    fn permit(&mut self, now: Instant) -> Permit {
+        if self.opening.is_some() {
+            return Permit::Hold(Why::Handshake);
         }
+        self.machine.permit(now)
+    }
+
+    fn extends_batch(&self, sent: u64, allowed: u64) -> bool {
+        sent == 0 || sent + u64::from(self.datagram) <= allowed
+    }
+
+    fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
+        self.put_head(M::DATA, packet.header()).is_ok() && self.machine.next_packet(now, packet)
+    }
+
+    fn batch_sent(&mut self, now: Instant, bytes: u64) {
+        self.machine.batch_sent(now, bytes);
+    }
+
+    fn deadline(&self) -> Option<(Instant, Why)> {
         if let Some(opening) = &self.opening {
             let again = opening.again.map(|at| (at, Why::Handshake));
             let end = opening.started + self.limits.answer;
             return earliest([again, Some((end, Why::Liveness))]);
         }
         earliest([
-            self.life.deadline(),
             self.blocked_at().map(|at| (at, Why::Liveness)),
             self.channel.deadline().map(|at| (at, Why::Repair)),
             self.machine.deadline(),
         ])
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
-        self.app.poll_event()
+    fn on_timer(&mut self, now: Instant) -> Result<(), CloseReason> {
+        if let Some(opening) = &self.opening {
+            let late = now >= opening.started + self.limits.answer;
+            return if late { Err(self.unopened()) } else { Ok(()) };
+        }
+        self.machine.on_timer(now);
+        self.channel.on_timer(now);
+        if self.blocked_at().is_some_and(|at| at <= now) {
+            let text = format!(
+                "no datagram has reached the peer for {} s, although the control connection (TCP) works: \
+                 something on the way blocks UDP",
+                self.limits.blocked.as_secs()
+            );
+            return Err(CloseReason::Lane(text));
+        }
+        Ok(())
     }
 
-    fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
-        if self.app.give(object, len) {
-            self.machine.send(object, offset, len);
-        }
+    fn ask(&mut self) {
+        self.signs.ask = true;
+    }
+
+    fn failure(&self) -> Option<CloseReason> {
+        self.machine.failure()
+    }
+
+    fn send(&mut self, _now: Instant, object: ObjectId, offset: u64, len: u64) {
+        self.machine.send(object, offset, len);
     }
 
     fn unsent(&self) -> u64 {
@@ -459,13 +338,10 @@ impl<M: Machine> Session for Shell<M> {
 
     fn cancel_unsent(&mut self) {
         self.machine.cancel_unsent();
-        self.settle();
     }
 
-    fn write(&mut self, bytes: &[u8]) {
-        if self.app.write(bytes) {
-            self.stream.write(bytes);
-        }
+    fn write(&mut self, _now: Instant, bytes: &[u8]) {
+        self.stream.write(bytes);
     }
 
     fn unwritten(&self) -> usize {
@@ -476,34 +352,77 @@ impl<M: Machine> Session for Shell<M> {
         self.stream.read(into);
     }
 
-    fn control_token(&self) -> Option<Token> {
+    fn is_delivered(&self) -> bool {
+        self.opening.is_none() && self.machine.is_delivered() && self.stream.unwritten() == 0
+    }
+
+    fn token(&self) -> Option<Token> {
         self.ends.token.filter(|_| self.ends.client)
     }
 
-    fn handle_control(&mut self, turn: &mut Turn<'_>, control: Control<'_>) {
-        self.on_lane(turn.now, control);
+    fn on_lane(
+        &mut self,
+        state: &mut SessionState,
+        control: Control<'_>,
+    ) -> Result<(), CloseReason> {
+        let Channel::Lane(lane) = &mut self.channel else {
+            return Ok(());
+        };
+        match control {
+            Control::Opened => {
+                lane.open = true;
+                self.on_lane_opened(state.now);
+            }
+            Control::Closed(why) => {
+                lane.gone = true;
+                // Nobody can be told any more.
+                if !state.life.is_open() {
+                    state.life.end();
+                }
+                return Err(CloseReason::Lane(why.to_owned()));
+            }
+            Control::Bytes(_) if !state.life.is_open() => {}
+            Control::Bytes(bytes) => {
+                state.life.on_heard(state.now);
+                state.app.stats.wire_received += bytes.len() as u64;
+                self.on_frames(state, bytes)?;
+            }
+        }
+        Ok(())
     }
 
-    fn poll_control(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
-        self.poll_lane(now, room, into);
+    fn poll_lane(&mut self, state: &mut SessionState, room: usize, into: &mut Vec<u8>) {
+        let Channel::Lane(lane) = &mut self.channel else {
+            return;
+        };
+        if !lane.open || lane.gone {
+            return;
+        }
+        let (before, most) = (into.len(), into.len() + room);
+        if state.life.is_open() {
+            if self.greets() && room >= HEADER + 2 + MAX_GREETING {
+                let greeting = self.own_greeting(state.now);
+                Frame::Hello(self.datagram, &greeting).encode(into);
+            }
+            if self.becomes_ready(state) {
+                Frame::Ready.encode(into);
+            }
+            if self.opening.is_none() {
+                self.poll_frames(state, most.saturating_sub(into.len()), into);
+            }
+        } else if room >= HEADER + 4 + MAX_TEXT
+            && let Some(close) = state.life.take_closing()
+        {
+            let end = close.text.floor_char_boundary(MAX_TEXT);
+            Frame::Close(close.code, &close.text.as_bytes()[..end]).encode(into);
+        }
+        state.app.stats.wire_sent += (into.len() - before) as u64;
     }
 
-    fn close(&mut self, now: Instant, code: u32, text: &str) {
-        let text = text.to_owned();
-        self.fail(now, CloseReason::Local { code, text });
-    }
-
-    fn is_closed(&self) -> bool {
-        self.life.is_over()
-    }
-
-    fn stats(&self) -> Stats {
-        let mut stats = self.app.stats;
-        self.machine.fill_stats(&mut stats);
-        stats.rtt_min = stats
-            .rtt_min
-            .or(Some(self.rtt).filter(|rtt| !rtt.is_zero()));
+    fn fill_stats(&self, stats: &mut Stats) {
+        self.machine.fill_stats(stats);
+        let shown = Some(self.rtt).filter(|rtt| !rtt.is_zero());
+        stats.rtt_min = stats.rtt_min.or(shown);
         stats.rtt_smoothed = stats.rtt_smoothed.or(stats.rtt_min);
-        stats
     }
 }

@@ -9,7 +9,7 @@ use farhaul_core::{
     closing::{Cause, Closing},
     codec::{DecodeError, NoRoom, Writer},
     life::Life,
-    protocol::CloseReason,
+    protocol::{CloseReason, Turn},
     send::{Permit, Piece},
     session::earliest,
     shell::{self, Packet, Record, Refusal},
@@ -182,7 +182,9 @@ impl Connection {
 }
 
 impl shell::Connection for Connection {
-    const CONTROL: usize = 255;
+    fn control(&self) -> usize {
+        255
+    }
 
     fn shape(&self) -> (usize, usize) {
         let agreed = self.sender.agreed;
@@ -192,12 +194,13 @@ impl shell::Connection for Connection {
 
     fn on_datagram(
         &mut self,
-        now: Instant,
+        turn: &mut Turn<'_>,
         state: &mut State,
         datagram: &[u8],
         at: usize,
     ) -> Result<(), Refusal> {
         const FIRST: DecodeError = DecodeError::Malformed("a segment before the first");
+        let now = turn.now;
         let segment = Segment::decode(datagram)?;
         if datagram.len() > usize::from(self.syn.segment) {
             return Err(DecodeError::Malformed("a segment longer than was said").into());
@@ -261,7 +264,7 @@ impl shell::Connection for Connection {
         life.close(now, closing, self.sender.rtt());
     }
 
-    fn write_close(&mut self, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn tell(&mut self, _: Instant, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         let mut reset = self.header(Kind::Rst, self.sender.next());
         // What a peer's fault ends is not acknowledged.
         reset.acked = reset

@@ -12,7 +12,7 @@ use farhaul_core::{
     codec::{NoRoom, Writer},
     congestion::CongestionController,
     life::Life,
-    protocol::CloseReason,
+    protocol::{CloseReason, Turn},
     send::Permit,
     session::{AppSide, earliest},
     shell::{Connection, Packet, Refusal, SessionState},
@@ -151,7 +151,9 @@ impl UdtConnection {
 }
 
 impl Connection for UdtConnection {
-    const CONTROL: usize = HEADER + MAX_NAK;
+    fn control(&self) -> usize {
+        HEADER + MAX_NAK
+    }
 
     fn shape(&self) -> (usize, usize) {
         let record = match self.config.framing {
@@ -164,11 +166,12 @@ impl Connection for UdtConnection {
 
     fn on_datagram(
         &mut self,
-        now: Instant,
+        turn: &mut Turn<'_>,
         state: &mut SessionState,
         datagram: &[u8],
         at: usize,
     ) -> Result<(), Refusal> {
+        let now = turn.now;
         match decode(datagram)? {
             Wire::Data(header, payload) if header.to == self.ours.id => {
                 self.meet_early(now, &mut state.app);
@@ -228,7 +231,7 @@ impl Connection for UdtConnection {
         }
     }
 
-    fn write_close(&mut self, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn tell(&mut self, _: Instant, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         let code = match close.cause {
             Cause::Application => close.code,
             _ => u32::MAX,
@@ -256,8 +259,8 @@ impl Connection for UdtConnection {
         self.sender.permit(now)
     }
 
-    fn extends_batch(&self) -> bool {
-        self.sender.is_pair_due()
+    fn extends_batch(&self, sent: u64, allowed: u64) -> bool {
+        sent < allowed || self.sender.is_pair_due()
     }
 
     fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {

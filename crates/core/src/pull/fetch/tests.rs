@@ -24,7 +24,7 @@ fn new_source() -> Source {
 /// The next unit's number and bytes.
 fn unit(source: &mut Source) -> Option<(u64, Vec<u8>)> {
     let (mut bytes, mut extents) = ([0; NUMBER], Vec::new());
-    let mut packet = Packet::new(Writer::new(&mut bytes), (0, 0), PAYLOAD, &mut extents);
+    let mut packet = Packet::new(Writer::new(&mut bytes), 0, PAYLOAD, &mut extents);
     if !source.write(at(0), &mut packet) {
         return None;
     }
