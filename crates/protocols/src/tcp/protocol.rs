@@ -11,13 +11,14 @@ use farhaul_core::{
     live::LiveIds,
     protocol::{Accepted, Descriptor, Protocol, Provenance, Route, Session},
     rng::Rng,
+    shell::{Carrier, SessionState},
     time::Instant,
 };
 
 use super::{
     Config,
     receiver::Receiver,
-    session::{Ends, TcpSession},
+    session::TcpConnection,
     stamp,
     wire::{self, Header, Hello, LEAST_DATAGRAM, MAX_HEADER, Open, Stamps, flag},
 };
@@ -94,14 +95,8 @@ impl Tcp {
         }
     }
 
-    fn enter(&mut self, local: u32, remote: u32, peer: SocketAddr) -> Ends {
-        let alive = self.live.enter(local, ());
-        Ends {
-            local,
-            remote,
-            peer,
-            alive,
-        }
+    fn enter(&mut self, now: Instant, local: u32, peer: SocketAddr) -> SessionState {
+        SessionState::new(now, peer, self.live.enter(local, ()))
     }
 
     /// UDP payload of the longest packet to `peer`.
@@ -167,9 +162,10 @@ impl Tcp {
             return None;
         }
         let datagram = self.longest(from, open.hello);
-        let ends = self.enter(id, open.hello.from, from);
-        let config = self.config.clone();
-        let session = TcpSession::new(now, config, ends, (iss, datagram), Some(&open));
+        let mut state = self.enter(now, id, from);
+        let connection = TcpConnection::new(now, self.config.clone(), id, (iss, datagram));
+        let connection = connection.answering(&mut state, &open);
+        let session = Carrier::new(connection, state);
         Some(Accepted::Session(id.into(), Box::new(session)))
     }
 }
@@ -222,11 +218,11 @@ impl Protocol for Tcp {
         interface_mtu: Option<u32>,
     ) -> (u64, Box<dyn Session>) {
         let id = self.live.fresh(rng);
-        let ends = self.enter(id, 0, to);
+        let state = self.enter(now, id, to);
         let datagram = self.datagram(to, interface_mtu);
         let config = self.config.clone();
-        let session = TcpSession::new(now, config, ends, (number(rng), datagram), None);
-        (id.into(), Box::new(session))
+        let connection = TcpConnection::new(now, config, id, (number(rng), datagram));
+        (id.into(), Box::new(Carrier::new(connection, state)))
     }
 
     fn accept(

@@ -76,7 +76,8 @@ impl Sender {
         let (flight, window) = (self.in_flight(), self.window());
         // Windows are counted in whole segments, to the nearest.
         let fit = (window.saturating_add(datagram / 2).saturating_sub(flight) / datagram)
-            .max(u64::from(flight == 0));
+            .max(u64::from(flight == 0))
+            .min(self.config.burst as u64);
         if fit == 0 {
             return Permit::Hold(Why::Window);
         }

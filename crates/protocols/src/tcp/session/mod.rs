@@ -1,21 +1,23 @@
-//! What is one connection? Sender and receiver joined by sequence numbers, an ordered stream and a
-//! life. `send` writes what leaves, `recv` takes what arrives.
+//! What is one connection? Sender and receiver joined by sequence numbers, and an ordered stream: the part of a
+//! [`Carrier`](farhaul_core::shell::Carrier)'s session that is TCP's. `send` writes what leaves, `recv` takes what
+//! arrives; this file holds the state, the clock and the application's side.
 
 mod recv;
 mod send;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{mem, time::Duration};
 
 use farhaul_core::{
     closing::Closing,
-    datagram::{MAX_SEGMENTS, Received, Transmit, TxBuf},
+    codec::{DecodeError, NoRoom, Writer},
+    datagram::{Ecn, TxBuf},
     life::Life,
-    live::Alive,
-    protocol::{CloseReason, Event, Session, Turn},
-    send::STREAM,
-    session::{AppSide, earliest},
+    protocol::{CloseReason, Turn},
+    send::{Permit, STREAM},
+    session::earliest,
+    shell::{Connection, Packet, Refusal, SessionState},
     stats::{Stats, Why},
-    store::{Extent, ObjectId},
+    store::ObjectId,
     stream::{Incoming, Outgoing},
     time::Instant,
 };
@@ -24,7 +26,7 @@ use super::{
     Config,
     receiver::Receiver,
     sender::Sender,
-    wire::{Hello, Open, Sequence},
+    wire::{Close, Header, Hello, MAX_HEADER, MAX_TEXT, Open, Sequence, flag},
 };
 
 /// Silence that ends a connection (keep-alives: RFC 9293 §3.8.4).
@@ -34,18 +36,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause before a SYN is repeated (RFC 6298 §2.1); doubled each time.
 const SYN_RTO: Duration = Duration::from_secs(1);
 
-/// Who this is and who the peer is.
-#[derive(Debug)]
-pub(super) struct Ends {
-    pub(super) local: u32,
-    /// 0 until the peer has said.
-    pub(super) remote: u32,
-    pub(super) peer: SocketAddr,
-    /// Kept as long as the session lives, so that its factory can tell.
-    #[expect(dead_code, reason = "held, not read")]
-    pub(super) alive: Alive,
-}
-
 /// Sequence numbers and window shifts of both directions.
 #[derive(Clone, Copy, Debug)]
 struct Numbers {
@@ -53,8 +43,6 @@ struct Numbers {
     peer: Sequence,
     own_shift: u8,
     peer_shift: u8,
-    /// Both ends use marks.
-    ecn: bool,
 }
 
 /// The client's part of the handshake that is not over.
@@ -69,10 +57,12 @@ struct SynState {
     open: Option<Open>,
 }
 
-/// A TCP session.
-pub(super) struct TcpSession {
+/// TCP's part of a session.
+pub(super) struct TcpConnection {
     config: Config,
-    ends: Ends,
+    local: u32,
+    /// 0 until the peer has said.
+    remote: u32,
     iss: u32,
     datagram: u32,
     syn: Option<SynState>,
@@ -81,101 +71,74 @@ pub(super) struct TcpSession {
     receiver: Receiver,
     out: Outgoing,
     inc: Incoming,
-    life: Life<Closing>,
-    /// Of the batch in hand, to be filled or placed; kept, for it is long and batches are short.
-    extents: Vec<Extent>,
+    /// Of the segments of the batch that leaves.
+    header: Header,
     /// A segment that asks the peer where it stands is to be sent.
     ask: bool,
-    app: AppSide,
 }
 
-impl TcpSession {
-    /// A client, or a server's end for one that proved `open`; it starts after `iss` and sends datagrams of up
-    /// to `datagram` bytes.
+impl TcpConnection {
+    /// A client whose id is `local`; it starts after `iss` and sends datagrams of up to `datagram` bytes.
     pub(super) fn new(
         now: Instant,
         config: Config,
-        ends: Ends,
+        local: u32,
         (iss, datagram): (u32, u32),
-        open: Option<&Open>,
     ) -> Self {
-        let syn = SynState {
-            started: now,
-            again: now,
-            pause: SYN_RTO,
-            tries: 0,
-            open: None,
-        };
-        let mut session = Self {
-            ends,
+        Self {
+            local,
+            remote: 0,
             iss,
             datagram,
-            syn: open.is_none().then_some(syn),
+            syn: Some(SynState {
+                started: now,
+                again: now,
+                pause: SYN_RTO,
+                tries: 0,
+                open: None,
+            }),
             numbers: None,
             sender: Sender::new(config.clone()),
             receiver: Receiver::new(config.receiver),
             out: Outgoing::default(),
             inc: Incoming::default(),
-            life: Life::new(now, IDLE),
-            extents: Vec::with_capacity(MAX_SEGMENTS),
+            header: Header::default(),
             ask: false,
-            app: AppSide::default(),
             config,
-        };
-        if let Some(open) = open {
-            session.establish(now, open.hello, open.iss, open.ecn, None);
         }
-        session
     }
 
-    /// The peer said `hello` and starts after `peer_iss`.
+    /// A server's end for one that proved `open`.
+    pub(super) fn answering(mut self, state: &mut SessionState, open: &Open) -> Self {
+        self.syn = None;
+        self.establish(state, open.hello, (open.iss, open.ecn), None);
+        self
+    }
+
+    /// The peer said `hello`, starts after `peer_iss` and understands marks or not.
     fn establish(
         &mut self,
-        now: Instant,
+        state: &mut SessionState,
         hello: Hello,
-        peer_iss: u32,
-        ecn: bool,
+        (peer_iss, ecn): (u32, bool),
         rtt: Option<Duration>,
     ) {
         let datagram = self.datagram.min(u32::from(hello.mss));
         let sack = hello.sack && self.config.sack();
         self.datagram = datagram;
-        self.ends.remote = hello.from;
+        self.remote = hello.from;
         self.receiver.start(datagram, sack);
         self.numbers = Some(Numbers {
             own: Sequence::new(self.iss),
             peer: Sequence::new(peer_iss),
             own_shift: self.receiver.window.shift(),
             peer_shift: hello.shift,
-            ecn: ecn && self.config.ecn,
         });
-        self.sender.start(now, datagram, sack, rtt);
-        self.app.connected(None);
-    }
-
-    /// Ends the session for `reason`; the peer is notified if it can be.
-    fn fail(&mut self, now: Instant, reason: CloseReason) {
-        if !self.life.is_open() {
-            return;
+        self.sender.start(state.now, datagram, sack, rtt);
+        if ecn && self.config.ecn {
+            state.mark = Ecn::Ect0;
         }
-        let close_frame = Closing::of(&reason).filter(|_| self.numbers.is_some());
-        self.close_with(now, close_frame, reason);
-    }
-
-    fn close_with(&mut self, now: Instant, close_frame: Option<Closing>, reason: CloseReason) {
-        self.life.close(now, close_frame, self.sender.srtt());
-        self.sender.governor.tell(now, |law| law.on_close(now));
-        self.app.close(now, reason);
-    }
-
-    /// Reads off what an acknowledgement or a timeout decided.
-    fn settle(&mut self) {
-        if self.out.pending() > 0 {
-            self.out.on_acked(self.sender.stream_acked);
-            self.out.on_credit(self.sender.stream_acked);
-            self.pump_stream();
-        }
-        self.app.settle(self.sender.is_idle());
+        state.opened(IDLE);
     }
 
     /// Gives the sender what may be under way of the stream.
@@ -192,43 +155,142 @@ impl TcpSession {
     }
 }
 
-impl Session for TcpSession {
-    fn handle_datagrams(&mut self, turn: &mut Turn<'_>, batch: Received<'_>) {
-        self.receive(turn, &batch);
+impl Connection for TcpConnection {
+    fn control(&self) -> usize {
+        MAX_HEADER + MAX_TEXT
     }
 
-    fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
-        let now = turn.now;
-        self.life.on_timeout(now);
-        if !self.life.is_open() {
+    fn shape(&self) -> (usize, usize) {
+        let datagram = self.sender.path.datagram as usize;
+        (datagram, self.header.encoded_len())
+    }
+
+    fn on_datagram(
+        &mut self,
+        turn: &mut Turn<'_>,
+        state: &mut SessionState,
+        bytes: &[u8],
+        at: usize,
+    ) -> Result<(), Refusal> {
+        let (header, len) = Header::decode(bytes)?;
+        if header.has(flag::SYN) {
+            return Ok(self.on_syn_ack(state, &header)?);
+        }
+        let Some(numbers) = self.numbers else {
+            return Err(DecodeError::Malformed("data before the handshake").into());
+        };
+        let payload = &bytes[len..];
+        let reason = self.end(&header, payload)?;
+        let seq = numbers.peer.unwrap(header.seq, self.receiver.next);
+        if seq.is_none() && !payload.is_empty() {
+            return Err(DecodeError::Malformed("sequence number").into());
+        }
+        // The peer is there, and knows that this side is.
+        self.syn = None;
+        if let Some(reason) = reason {
+            return Err(Refusal::End(reason));
+        }
+        self.on_segment(turn, state, (&header, seq), (at + len, payload))?;
+        if header.has(flag::ACK) {
+            self.on_ack(state, &numbers, &header, payload.is_empty())?;
+        }
+        Ok(())
+    }
+
+    fn on_late(&mut self, now: Instant, life: &mut Life<Closing>, bytes: &[u8]) {
+        let Ok((header, len)) = Header::decode(bytes) else {
             return;
+        };
+        match self.end(&header, &bytes[len..]) {
+            Ok(Some(_)) => life.end(),
+            Ok(None) if !header.has(flag::SYN) => life.repeat(now),
+            _ => {}
         }
-        if self.unanswered_at().is_some_and(|at| at <= now) {
-            self.fail(now, CloseReason::NoAnswer);
-        }
-        if self.numbers.is_none() || !self.life.is_open() {
-            return;
-        }
-        if now >= self.life.idle_at() {
-            return self.fail(now, CloseReason::TimedOut);
-        }
-        self.ask |= self.life.ping(now);
-        self.sender.on_timeout(now);
-        self.receiver.on_timeout(now);
-        self.settle();
     }
 
-    fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
-        if let Some(text) = self.sender.governor.failure() {
-            self.fail(turn.now, CloseReason::Internal(text));
+    fn batch_received(&mut self, _now: Instant) {
+        self.receiver.batch_ends();
+        if self.out.pending() > 0 {
+            self.out.on_acked(self.sender.stream_acked);
+            self.out.on_credit(self.sender.stream_acked);
+            self.pump_stream();
         }
-        self.transmit(turn, out)
     }
 
-    fn poll_timeout(&self) -> Option<(Instant, Why)> {
-        if !self.life.is_open() {
-            return self.life.deadline();
+    fn poll_answers(&mut self, state: &mut SessionState, out: &mut TxBuf) -> bool {
+        self.write_answers(state, out).is_some()
+    }
+
+    fn poll_control(
+        &mut self,
+        now: Instant,
+        _: &mut SessionState,
+        w: &mut Writer<'_>,
+    ) -> Result<bool, NoRoom> {
+        let due = self.numbers.is_none() && self.syn_sent(now);
+        if due {
+            self.write_syn(now, w)?;
         }
+        Ok(due)
+    }
+
+    /// An old sequence number and nothing else: the peer answers where it stands.
+    fn poll_idle(&mut self, now: Instant, w: &mut Writer<'_>) -> Result<bool, NoRoom> {
+        let due = self.numbers.is_some() && self.syn_sent(now) | mem::take(&mut self.ask);
+        if due {
+            let answer = self.receiver.piggyback();
+            let mut header = self.header(now, self.sender.board.una(), &answer);
+            header.seq = header.seq.wrapping_sub(1);
+            header.encode(w)?;
+        }
+        Ok(due)
+    }
+
+    fn close(&mut self, now: Instant, life: &mut Life<Closing>, reason: &CloseReason) {
+        let asked = matches!(reason, CloseReason::Peer { .. } | CloseReason::Denied(_));
+        let closing = match asked {
+            true => Some(Closing::answer()),
+            false => Closing::of(reason).filter(|_| self.numbers.is_some()),
+        };
+        life.close(now, closing, self.sender.srtt());
+        if asked {
+            life.answer_close(now);
+        }
+        self.sender.governor.tell(now, |law| law.on_close(now));
+    }
+
+    fn tell(&mut self, now: Instant, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let answer = self.receiver.piggyback();
+        let end = close.text.floor_char_boundary(MAX_TEXT);
+        let (cause, code) = (close.cause, close.code);
+        let mut header = self.header(now, self.sender.board.nxt(), &answer);
+        header.flags |= flag::FIN;
+        header.close = Some(Close { cause, code });
+        header.encode(w)?;
+        w.put(&close.text.as_bytes()[..end])
+    }
+
+    fn permit(&mut self, now: Instant) -> Permit {
+        if self.numbers.is_none() {
+            return Permit::Hold(Why::Handshake);
+        }
+        let permit = self.sender.permit(now);
+        if matches!(permit, Permit::Send { .. }) {
+            self.begin_batch(now);
+        }
+        permit
+    }
+
+    fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
+        self.write_segment(now, packet).is_some()
+    }
+
+    fn batch_sent(&mut self, now: Instant, bytes: u64) {
+        self.sender.batch_sent(now, bytes);
+        self.syn_sent(now);
+    }
+
+    fn deadline(&self) -> Option<(Instant, Why)> {
         let again = self.syn.map(|syn| syn.again);
         let syn = again.into_iter().chain(self.unanswered_at()).min();
         let syn = syn.map(|at| (at, Why::Handshake));
@@ -236,21 +298,33 @@ impl Session for TcpSession {
             return syn;
         }
         earliest([
-            self.life.deadline(),
             syn,
             self.sender.next_timeout(),
             self.receiver.next_timeout(),
         ])
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
-        self.app.poll_event()
+    fn on_timer(&mut self, now: Instant) -> Result<(), CloseReason> {
+        if self.unanswered_at().is_some_and(|at| at <= now) {
+            return Err(CloseReason::NoAnswer);
+        }
+        if self.numbers.is_some() {
+            self.sender.on_timeout(now);
+            self.receiver.on_timeout(now);
+        }
+        Ok(())
     }
 
-    fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
-        if self.app.give(object, len) {
-            self.sender.outbox.push(object, offset, len);
-        }
+    fn ask(&mut self) {
+        self.ask = true;
+    }
+
+    fn failure(&self) -> Option<CloseReason> {
+        self.sender.governor.failure().map(CloseReason::Internal)
+    }
+
+    fn send(&mut self, _now: Instant, object: ObjectId, offset: u64, len: u64) {
+        self.sender.outbox.push(object, offset, len);
     }
 
     fn unsent(&self) -> u64 {
@@ -261,11 +335,9 @@ impl Session for TcpSession {
         self.sender.outbox.cancel_unsent();
     }
 
-    fn write(&mut self, bytes: &[u8]) {
-        if self.app.write(bytes) {
-            self.out.write(bytes);
-            self.pump_stream();
-        }
+    fn write(&mut self, _now: Instant, bytes: &[u8]) {
+        self.out.write(bytes);
+        self.pump_stream();
     }
 
     fn unwritten(&self) -> usize {
@@ -277,22 +349,15 @@ impl Session for TcpSession {
         self.receiver.on_read(self.inc.unread());
     }
 
-    fn close(&mut self, now: Instant, code: u32, text: &str) {
-        let text = text.to_owned();
-        self.fail(now, CloseReason::Local { code, text });
+    fn is_delivered(&self) -> bool {
+        self.sender.is_idle()
     }
 
-    fn is_closed(&self) -> bool {
-        self.life.is_over()
-    }
-
-    fn stats(&self) -> Stats {
-        let mut stats = self.app.stats;
-        self.sender.fill_stats(&mut stats);
+    fn fill_stats(&self, stats: &mut Stats) {
+        self.sender.fill_stats(stats);
         if self.numbers.is_none() {
             stats.datagram_size = self.datagram;
         }
         stats.dropped_duplicate = self.receiver.duplicates;
-        stats
     }
 }

@@ -1,20 +1,19 @@
-//! What arrived? Each segment is read, its acknowledgement given to the sender, its payload placed
-//! where it belongs, its sequence numbers given to the receiver. One call to the store per batch.
-
-use std::mem;
+//! What arrived? Each segment's acknowledgement is given to the sender, its payload placed
+//! where it belongs, its sequence numbers given to the receiver.
 
 use farhaul_core::{
-    closing::{Closing, reported},
+    closing::reported,
     codec::DecodeError,
-    datagram::{Ecn, Received},
+    datagram::Ecn,
     protocol::{CloseReason, Turn},
     send::STREAM,
+    shell::SessionState,
     store::Extent,
     text,
     time::Instant,
 };
 
-use super::TcpSession;
+use super::{Numbers, TcpConnection};
 use crate::tcp::{
     receiver::{Arrival, Verdict},
     sender::Acknowledgement,
@@ -22,105 +21,55 @@ use crate::tcp::{
     wire::{Header, Hello, Place, flag},
 };
 
-impl TcpSession {
-    pub(super) fn receive(&mut self, turn: &mut Turn<'_>, batch: &Received<'_>) {
-        let mut placing = mem::take(&mut self.extents);
-        for (i, bytes) in batch.bytes.chunks(batch.segment).enumerate() {
-            let at = i * batch.segment;
-            match self.segment(turn, batch.ecn, (at, bytes), &mut placing) {
-                Ok(()) => {}
-                Err(_) => self.app.stats.dropped_malformed += 1,
-            }
-        }
-        if !placing.is_empty()
-            && let Err(error) = turn.store.place(&placing, batch.bytes)
-        {
-            self.fail(turn.now, CloseReason::Store(error.0));
-        }
-        placing.clear();
-        self.extents = placing;
-        if self.life.is_open() {
-            self.receiver.batch_ends();
-            self.settle();
-        }
+fn arrival(now: Instant, header: &Header, ecn: Ecn, seq: u64, len: usize) -> Arrival {
+    let stamps = header.stamps;
+    let echo = stamps.map(|s| s.echo).filter(|echo| *echo != 0);
+    Arrival {
+        seq,
+        len: u32::try_from(len).unwrap_or(u32::MAX),
+        stamp: stamps.map(|s| s.value),
+        rtt_us: echo
+            .map(|echo| u32::try_from(since_stamp(now, echo).as_micros()).unwrap_or(u32::MAX)),
+        ecn,
+        reduced: header.has(flag::CWR),
     }
+}
 
-    fn segment(
+impl TcpConnection {
+    /// A segment without SYN and FIN; its sequence number may be the one before the first.
+    pub(super) fn on_segment(
         &mut self,
         turn: &mut Turn<'_>,
-        ecn: Ecn,
-        (at, bytes): (usize, &[u8]),
-        placing: &mut Vec<Extent>,
+        state: &mut SessionState,
+        (header, seq): (&Header, Option<u64>),
+        (at, payload): (usize, &[u8]),
     ) -> Result<(), DecodeError> {
-        let (header, len) = Header::decode(bytes)?;
-        let now = turn.now;
-        if header.has(flag::SYN) {
-            return self.on_syn_ack(now, &header);
-        }
-        let Some(numbers) = self.numbers else {
-            return Err(DecodeError::Malformed("data before the handshake"));
-        };
-        let payload = &bytes[len..];
-        let seq = numbers.peer.unwrap(header.seq, self.receiver.next);
-        if seq.is_none() && !(payload.is_empty() && self.life.is_open()) {
-            return Err(DecodeError::Malformed("sequence number"));
-        }
         // The number before the first is that of the SYN: as old as can be.
         let (old, seq) = (seq.is_none(), seq.unwrap_or(0));
-        if header.has(flag::FIN) {
-            return self.on_fin(now, &header, seq, payload);
+        let arrival = arrival(turn.now, header, state.ecn, seq, payload.len());
+        if !payload.is_empty() {
+            return self.payload(turn, state, (arrival, header.place), (at, payload));
         }
-        if !self.life.is_open() {
-            self.life.repeat(now);
-            return Ok(());
-        }
-        // The peer is there, and knows that this side is.
-        self.syn = None;
-        self.life.on_heard(now);
-        self.app.received(bytes.len());
-        let arrival = Self::arrival(now, &header, ecn, seq, payload.len());
-        if payload.is_empty() {
-            self.receiver.on_stamp(seq, arrival.stamp);
-            // An old number asks where this side stands (RFC 9293 §3.8.4, §3.8.6.1).
-            if old || seq < self.receiver.next || header.open.is_some() {
-                self.receiver.asked();
-            }
-        } else {
-            self.payload(turn, &header, arrival, (at + len, payload), placing)?;
-        }
-        if header.has(flag::ACK) {
-            self.on_ack(now, &header, payload.is_empty())?;
+        self.receiver.on_stamp(seq, arrival.stamp);
+        // An old number asks where this side stands (RFC 9293 §3.8.4, §3.8.6.1).
+        if old || seq < self.receiver.next || header.open.is_some() {
+            self.receiver.asked();
         }
         Ok(())
     }
 
-    fn arrival(now: Instant, header: &Header, ecn: Ecn, seq: u64, len: usize) -> Arrival {
-        let stamps = header.stamps;
-        let echo = stamps.map(|s| s.echo).filter(|echo| *echo != 0);
-        Arrival {
-            seq,
-            len: u32::try_from(len).unwrap_or(u32::MAX),
-            stamp: stamps.map(|s| s.value),
-            rtt_us: echo
-                .map(|echo| u32::try_from(since_stamp(now, echo).as_micros()).unwrap_or(u32::MAX)),
-            ecn,
-            reduced: header.has(flag::CWR),
-        }
-    }
-
+    /// Puts the payload where it belongs, unless it is known or there is no room for it.
     fn payload(
         &mut self,
         turn: &mut Turn<'_>,
-        header: &Header,
-        arrival: Arrival,
+        state: &mut SessionState,
+        (arrival, place): (Arrival, Option<Place>),
         (at, payload): (usize, &[u8]),
-        placing: &mut Vec<Extent>,
     ) -> Result<(), DecodeError> {
-        let place = header
-            .place
-            .filter(|p| p.offset.checked_add(payload.len() as u64).is_some())
+        let len = payload.len() as u64;
+        let place = place
+            .filter(|p| p.offset.checked_add(len).is_some())
             .ok_or(DecodeError::Malformed("data without a place"))?;
-        self.app.stats.data_received += payload.len() as u64;
         match self.receiver.judge(&arrival, turn.rng) {
             Verdict::Refuse => {
                 // RFC 9293 §3.10.7.4: what cannot be taken is answered all the same.
@@ -129,9 +78,25 @@ impl TcpSession {
                 }
                 return Ok(());
             }
-            Verdict::Known => {}
+            Verdict::Known => state.app.stats.data_received += len,
+            Verdict::Take if place.object == STREAM => {
+                let Some(news) = self.inc.insert(place.offset, payload) else {
+                    return Ok(());
+                };
+                if news {
+                    state.app.readable();
+                }
+                state.app.stats.data_received += len;
+                self.receiver.window.set_unread(self.inc.unread());
+            }
             Verdict::Take => {
-                if !self.take(place, (at, payload), placing) {
+                let fits = state.place(Extent {
+                    object: place.object,
+                    offset: place.offset,
+                    len: arrival.len,
+                    at: u32::try_from(at).unwrap_or(u32::MAX),
+                });
+                if !fits {
                     return Ok(());
                 }
             }
@@ -140,36 +105,13 @@ impl TcpSession {
         Ok(())
     }
 
-    /// Puts the payload where it belongs; false if there is no room for it.
-    fn take(
+    pub(super) fn on_ack(
         &mut self,
-        place: Place,
-        (at, payload): (usize, &[u8]),
-        placing: &mut Vec<Extent>,
-    ) -> bool {
-        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        if place.object == STREAM {
-            match self.inc.insert(place.offset, payload) {
-                Some(true) => self.app.readable(),
-                Some(false) => {}
-                None => return false,
-            }
-            self.receiver.window.set_unread(self.inc.unread());
-        } else {
-            placing.push(Extent {
-                object: place.object,
-                offset: place.offset,
-                len,
-                at: u32::try_from(at).unwrap_or(u32::MAX),
-            });
-        }
-        true
-    }
-
-    fn on_ack(&mut self, now: Instant, header: &Header, pure: bool) -> Result<(), DecodeError> {
-        let Some(numbers) = self.numbers else {
-            return Ok(());
-        };
+        state: &mut SessionState,
+        numbers: &Numbers,
+        header: &Header,
+        pure: bool,
+    ) -> Result<(), DecodeError> {
         let bad = DecodeError::Malformed("acknowledgement number");
         let una = self.sender.board.una();
         let ack = numbers.own.unwrap(header.ack, una).ok_or(bad)?;
@@ -193,16 +135,21 @@ impl TcpSession {
         let within = second.start <= first.start && first.end <= second.end;
         news.duplicate = !first.is_empty() && (first.end <= ack || within);
         if pure {
-            self.app.stats.feedback_received += header.encoded_len() as u64;
+            state.app.stats.feedback_received += header.encoded_len() as u64;
         }
-        self.sender.on_ack(now, &news)
+        self.sender.on_ack(state.now, &news)
     }
 
     /// The server answered.
-    fn on_syn_ack(&mut self, now: Instant, header: &Header) -> Result<(), DecodeError> {
+    pub(super) fn on_syn_ack(
+        &mut self,
+        state: &mut SessionState,
+        header: &Header,
+    ) -> Result<(), DecodeError> {
+        let now = state.now;
         let Some(syn) = &mut self.syn else {
             // Our answer to it was lost.
-            self.ask = self.life.is_open() && self.numbers.is_some();
+            self.ask = self.numbers.is_some();
             return Ok(());
         };
         let hello = header.hello.filter(Hello::is_sane);
@@ -220,9 +167,8 @@ impl TcpSession {
             None => (syn.tries == 1).then(|| now.since(syn.started)),
         };
         syn.open = Some(open);
-        let ecn = header.has(flag::ECE);
-        self.life.on_heard(now);
-        self.establish(now, hello, header.seq, ecn, rtt);
+        let theirs = (header.seq, header.has(flag::ECE));
+        self.establish(state, hello, theirs, rtt);
         self.sender.grant(u64::from(header.window));
         let pause = self.sender.rto();
         if let Some(syn) = &mut self.syn {
@@ -231,28 +177,24 @@ impl TcpSession {
         Ok(())
     }
 
-    fn on_fin(
-        &mut self,
-        now: Instant,
+    /// Why the peer ends the connection, if it does.
+    pub(super) fn end(
+        &self,
         header: &Header,
-        seq: u64,
         words: &[u8],
-    ) -> Result<(), DecodeError> {
-        let close = header
-            .close
-            .ok_or(DecodeError::Malformed("FIN without a reason"))?;
+    ) -> Result<Option<CloseReason>, DecodeError> {
+        let Some(numbers) = self.numbers.filter(|_| header.has(flag::FIN)) else {
+            return Ok(None);
+        };
+        let no_reason = DecodeError::Malformed("FIN without a reason");
+        let close = header.close.ok_or(no_reason)?;
         // Only who follows the connection can end it (RFC 5961 §3).
-        if seq < self.receiver.next || seq > self.receiver.window.announced() {
+        let taken = self.receiver.next..=self.receiver.window.announced();
+        let seq = numbers.peer.unwrap(header.seq, self.receiver.next);
+        if !seq.is_some_and(|seq| taken.contains(&seq)) {
             return Err(DecodeError::Malformed("FIN outside the window"));
         }
-        self.syn = None;
-        if self.life.is_open() {
-            let reason = reported(close.cause, close.code, text::shown(words));
-            self.close_with(now, Some(Closing::answer()), reason);
-            self.life.answer_close(now);
-        } else {
-            self.life.end();
-        }
-        Ok(())
+        let text = text::shown(words);
+        Ok(Some(reported(close.cause, close.code, text)))
     }
 }

@@ -1,104 +1,49 @@
-//! What leaves, in which order? A close, the handshake, acknowledgements, a question to a
-//! silent peer, then data: one permit and one call to the store for a whole batch.
-
-use std::mem;
+//! What leaves? Acknowledgements that tell of holes alone; others wait for data to ride on.
 
 use farhaul_core::{
-    closing::Closing,
-    codec::Writer,
-    datagram::{Ecn, Transmit, TxBuf},
-    protocol::{CloseReason, Turn},
-    send::{Permit, STREAM},
-    stats::Why,
-    store::Extent,
+    codec::{NoRoom, Writer},
+    datagram::TxBuf,
+    send::STREAM,
+    shell::{Packet, SessionState},
     time::Instant,
 };
 
-use super::TcpSession;
+use super::TcpConnection;
 use crate::tcp::{
     protocol::syn,
     receiver::Answer,
-    scoreboard::Segment,
     stamp,
-    wire::{Close, Header, MAX_HEADER, MAX_TEXT, Place, Sacks, Stamps, flag},
+    wire::{Header, MAX_HEADER, Place, Sacks, Stamps, flag},
 };
 
-/// The next segment of a batch: `header` and `payload`.
-fn write(header: &Header, payload: &[u8], out: &mut TxBuf) {
-    let mut w = Writer::new(out.next_segment());
-    let written = header.encode(&mut w).and_then(|()| w.put(payload));
-    written.expect("the batch was begun for that length");
-    let len = w.len();
-    out.commit(len, len);
-}
-
-impl TcpSession {
-    pub(super) fn transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
-        let now = turn.now;
-        if let Some(close_frame) = self.life.take_closing() {
-            return Some(self.send_close(now, &close_frame, out));
-        }
-        if !self.life.is_open() {
-            return None;
-        }
-        if self.numbers.is_none() {
-            self.app.hold(now, Why::Handshake);
-            return self.send_syn(now, out);
-        }
-        self.ask |= self.sender.window_probe(now);
-        self.data_first(turn, out)
-    }
-
-    /// Acknowledgements that tell of holes go alone; others wait for data to ride on.
-    fn data_first(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
-        let now = turn.now;
-        if let Some(transmit) = self.answers(now, out) {
-            return Some(transmit);
-        }
-        let sent = self.data(turn, out);
-        if sent.is_some() {
-            return sent;
-        }
-        let again = self.syn.is_some_and(|syn| syn.again <= now);
-        (self.ask || again).then(|| self.question(now, out))
-    }
-
-    /// A segment of `header` and `payload` alone.
-    fn single(&mut self, header: &Header, payload: &[u8], out: &mut TxBuf) -> Transmit {
-        let len = header.encoded_len() + payload.len();
-        out.begin(len);
-        write(header, payload, out);
-        self.sent(Ecn::NotEct, out)
-    }
-
-    fn sent(&mut self, ecn: Ecn, out: &TxBuf) -> Transmit {
-        self.app.sent(out);
-        let to = self.ends.peer;
-        Transmit { to, ecn }
-    }
-
-    fn send_syn(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
-        self.syn.filter(|syn| syn.again <= now)?;
-        self.syn_sent(now);
-        let ecn = if self.config.ecn {
-            flag::ECE | flag::CWR
-        } else {
-            0
-        };
+impl TcpConnection {
+    pub(super) fn write_syn(&self, now: Instant, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         let stamps = Stamps {
             value: stamp(now),
             echo: 0,
         };
-        let ends = (self.ends.local, self.datagram);
-        let header = Header {
-            flags: flag::SYN | ecn,
-            ..syn(&self.config, &self.receiver, ends, (self.iss, Some(stamps)))
+        let ends = (self.local, self.datagram);
+        let mut header = syn(&self.config, &self.receiver, ends, (self.iss, Some(stamps)));
+        if self.config.ecn {
+            header.flags |= flag::ECE | flag::CWR;
+        }
+        header.encode(w)
+    }
+
+    /// What is repeated until the server is heard leaves now, if it is due; again after a pause.
+    pub(super) fn syn_sent(&mut self, now: Instant) -> bool {
+        let due = self.syn.as_mut().filter(|syn| syn.again <= now);
+        let Some(syn) = due else {
+            return false;
         };
-        Some(self.single(&header, &[], out))
+        syn.tries += 1;
+        syn.again = now + syn.pause;
+        syn.pause *= 2;
+        true
     }
 
     /// The header of a segment that starts at `seq` and carries `answer`.
-    fn header(&self, now: Instant, seq: u64, answer: &Answer) -> Header {
+    pub(super) fn header(&self, now: Instant, seq: u64, answer: &Answer) -> Header {
         let Some(numbers) = &self.numbers else {
             return Header::default();
         };
@@ -110,7 +55,7 @@ impl TcpSession {
         }
         Header {
             flags: flag::ACK | if answer.echo { flag::ECE } else { 0 },
-            to: self.ends.remote,
+            to: self.remote,
             seq: numbers.own.wrap(seq),
             ack: numbers.peer.wrap(answer.ack),
             window: u16::try_from(window).unwrap_or(u16::MAX),
@@ -124,138 +69,71 @@ impl TcpSession {
         }
     }
 
-    fn send_close(&mut self, now: Instant, close_frame: &Closing, out: &mut TxBuf) -> Transmit {
-        let answer = self.receiver.piggyback();
-        let end = close_frame.text.floor_char_boundary(MAX_TEXT);
-        let mut header = self.header(now, self.sender.board.nxt(), &answer);
-        header.flags |= flag::FIN;
-        header.close = Some(Close {
-            cause: close_frame.cause,
-            code: close_frame.code,
-        });
-        self.single(&header, &close_frame.text.as_bytes()[..end], out)
-    }
-
     /// Acknowledgements, as many of one length as there are.
-    fn answers(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
+    pub(super) fn write_answers(
+        &mut self,
+        state: &mut SessionState,
+        out: &mut TxBuf,
+    ) -> Option<()> {
+        let now = state.now;
+        self.numbers?;
+        self.ask |= self.sender.window_probe(now);
         let mut answer = self.receiver.take_answer(now)?;
-        let mut header = self.header(now, self.sender.board.nxt(), &answer);
-        let fit = out.begin(header.encoded_len());
-        write(&header, &[], out);
-        while out.count() < fit
-            && let Some(next) = self.receiver.take_like(&answer)
-        {
-            answer = next;
-            header = self.header(now, self.sender.board.nxt(), &answer);
-            write(&header, &[], out);
-        }
-        self.app.stats.feedback_sent += out.bytes().len() as u64;
-        self.syn_sent(now);
-        Some(self.sent(Ecn::NotEct, out))
-    }
-
-    /// What is repeated until the server is heard leaves now; again after a pause.
-    fn syn_sent(&mut self, now: Instant) {
-        if let Some(syn) = self.syn.as_mut().filter(|syn| syn.again <= now) {
-            syn.tries += 1;
-            syn.again = now + syn.pause;
-            syn.pause *= 2;
-        }
-    }
-
-    /// An old sequence number and nothing else: the peer answers where it stands.
-    fn question(&mut self, now: Instant, out: &mut TxBuf) -> Transmit {
-        self.ask = false;
-        self.syn_sent(now);
-        let answer = self.receiver.piggyback();
-        let mut header = self.header(now, self.sender.board.una(), &answer);
-        header.seq = header.seq.wrapping_sub(1);
-        self.single(&header, &[], out)
-    }
-
-    fn data(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
-        let now = turn.now;
-        let bytes = match self.sender.permit(now) {
-            Permit::Send { bytes } => bytes,
-            Permit::Hold(why) => {
-                self.app.hold(now, why);
-                return None;
+        let mut fit = 0;
+        loop {
+            let header = self.header(now, self.sender.board.nxt(), &answer);
+            if fit == 0 {
+                fit = out.begin(header.encoded_len());
             }
-        };
-        self.compose(now, bytes, out);
-        if out.count() == 0 {
-            return None;
+            let mut w = Writer::new(out.next_segment());
+            header
+                .encode(&mut w)
+                .expect("the batch was begun for that length");
+            let len = w.len();
+            out.commit(len, len);
+            let next = (out.count() < fit).then(|| self.receiver.take_like(&answer));
+            let Some(next) = next.flatten() else {
+                break;
+            };
+            answer = next;
         }
-        if !self.extents.is_empty()
-            && let Err(error) = turn.store.fill(&self.extents, out.raw())
-        {
-            self.extents.clear();
-            self.fail(now, CloseReason::Store(error.0));
-            let close_frame = self.life.take_closing()?;
-            return Some(self.send_close(now, &close_frame, out));
-        }
-        self.extents.clear();
-        self.sender.batch_sent(now, out.bytes().len() as u64);
-        self.app.stats.held.set(now, None);
+        state.app.stats.feedback_sent += out.bytes().len() as u64;
         self.syn_sent(now);
-        let marks = self.numbers.is_some_and(|n| n.ecn);
-        Some(self.sent(if marks { Ecn::Ect0 } else { Ecn::NotEct }, out))
+        Some(())
     }
 
-    /// Writes the headers of up to `bytes` of segments, and the stream's bytes.
-    fn compose(&mut self, now: Instant, bytes: u64, out: &mut TxBuf) {
-        let Some(numbers) = self.numbers else {
-            return;
-        };
-        let size = self.sender.path.datagram as usize;
+    /// What is the same in all segments of a batch of data.
+    pub(super) fn begin_batch(&mut self, now: Instant) {
         let answer = self.receiver.piggyback();
-        let mut header = self.header(now, 0, &answer);
-        header.place = Some(Place {
+        self.header = self.header(now, 0, &answer);
+        self.header.place = Some(Place {
             object: 0,
             offset: 0,
         });
-        if mem::take(&mut self.sender.marks.reduced) {
-            header.flags |= flag::CWR;
-        }
-        let solid = header.encoded_len();
-        let room = u32::try_from(size.saturating_sub(solid)).unwrap_or(u32::MAX);
-        let fit = out.begin(size).min(self.config.burst);
-        let fit = fit.min(usize::try_from(bytes).unwrap_or(usize::MAX) / size.max(1));
-        while out.count() < fit
-            && let Some(segment) = self.sender.next(now, room, stamp(now))
-        {
-            header.seq = numbers.own.wrap(segment.seq);
-            self.write_data(&mut header, &segment, out);
-            header.flags &= !flag::CWR;
-            if segment.len < room {
-                break;
-            }
+        if std::mem::take(&mut self.sender.marks.reduced) {
+            self.header.flags |= flag::CWR;
         }
     }
 
-    fn write_data(&mut self, header: &mut Header, piece: &Segment, out: &mut TxBuf) {
-        header.place = Some(Place {
+    /// A segment of it, if one may leave.
+    pub(super) fn write_segment(&mut self, now: Instant, packet: &mut Packet<'_>) -> Option<()> {
+        const FITS: &str = "a header fits any datagram";
+        let numbers = self.numbers?;
+        let piece = self.sender.next(now, packet.room(), stamp(now))?;
+        self.header.seq = numbers.own.wrap(piece.seq);
+        self.header.place = Some(Place {
             object: piece.object,
             offset: piece.offset,
         });
-        let start = out.next_at();
-        let segment = out.next_segment();
-        let mut w = Writer::new(segment);
-        header.encode(&mut w).expect("a header fits any datagram");
-        let solid = w.len();
-        let len = solid + piece.len as usize;
+        self.header.encode(packet.header()).expect(FITS);
+        self.header.flags &= !flag::CWR;
         if piece.object == STREAM {
-            self.out.copy(piece.offset, &mut segment[solid..len]);
-            out.commit(len, len);
+            let into = packet.header().reserve(piece.len as usize);
+            self.out.copy(piece.offset, into.expect(FITS));
         } else {
-            self.extents.push(Extent {
-                object: piece.object,
-                offset: piece.offset,
-                len: piece.len,
-                at: u32::try_from(start + solid).unwrap_or(u32::MAX),
-            });
-            out.commit(len, solid);
+            packet.data(piece.object, piece.offset, piece.len);
         }
+        Some(())
     }
 }
 
