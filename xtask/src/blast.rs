@@ -95,7 +95,9 @@ fn measure(path: &Emulated, runs: usize) -> Result<Vec<String>, String> {
             ));
         }
     }
-    println!("\n| session | asked | best half second, Gbit/s | CPU %/Gbps, sender / receiver | late |");
+    println!(
+        "\n| session | asked | best half second, Gbit/s | CPU %/Gbps, sender / receiver | late |"
+    );
     println!("|---|--:|--:|--:|--:|");
     for (protocol, asked) in SESSIONS {
         let mut figures = [const { Vec::new() }; 3];

@@ -2,8 +2,6 @@
 //! rate was then; who was kept from sending catches up a few milliseconds. A gap is counted from when a packet was
 //! due and not from when it left: so what it costs to send one is in it, and need not be measured.
 
-use std::time::Duration;
-
 use super::{Pacer, Permit, QUANTUM};
 use crate::{stats::Why, time::Instant, units::Rate};
 
@@ -69,6 +67,8 @@ impl Commanded {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

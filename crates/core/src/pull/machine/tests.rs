@@ -123,7 +123,7 @@ fn pass(
 /// The next unit, if one leaves.
 fn unit(now: Instant, from: &mut PullMachine<Plain>) -> Option<Vec<u8>> {
     let (mut bytes, mut extents) = ([0; NUMBER], Vec::new());
-    let mut packet = Packet::new(Writer::new(&mut bytes), (0, 0), PAYLOAD, &mut extents);
+    let mut packet = Packet::new(Writer::new(&mut bytes), 0, PAYLOAD, &mut extents);
     from.next_packet(now, &mut packet).then(|| {
         let len = extents.iter().map(|e| e.len as usize).sum::<usize>();
         let mut datagram = bytes.to_vec();

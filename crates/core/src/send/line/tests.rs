@@ -173,7 +173,7 @@ fn send(line: &mut Line, twin: &mut Twin, now: Instant, room: u32) -> Result<boo
     };
     let (mut buffer, mut extents) = (vec![0; piece.len as usize], Vec::new());
     let writer = Writer::new(&mut buffer);
-    let mut packet = crate::shell::Packet::new(writer, (0, 0), piece.len, &mut extents);
+    let mut packet = crate::shell::Packet::new(writer, 0, piece.len, &mut extents);
     line.fill(piece, &mut packet).unwrap();
     if piece.object == STREAM {
         let bytes = (piece.offset..).map(byte).take(buffer.len());
