@@ -192,9 +192,22 @@ pub enum ParameterError {
         /// All names.
         known: String,
     },
-    /// A parameter without `=`, or given twice.
-    #[error("'{0}': write each parameter once, as name=value, separated by commas")]
-    Malformed(String),
+    /// A parameter without `=`.
+    #[error("{owner}: '{setting}' has no value: write name=value, separated by commas")]
+    NoValue {
+        /// The law or protocol.
+        owner: &'static str,
+        /// As given.
+        setting: String,
+    },
+    /// A parameter given twice.
+    #[error("{owner}: {name} is given twice")]
+    Twice {
+        /// The law or protocol.
+        owner: &'static str,
+        /// The parameter.
+        name: &'static str,
+    },
     /// Not what the parameter takes.
     #[error("{owner}: {name} is {expected}, not '{value}'")]
     BadValue {
@@ -224,7 +237,7 @@ impl Values {
         for setting in settings.split(',').filter(|s| !s.trim().is_empty()) {
             let (name, value) = parse_setting(owner, parameters, setting)?;
             if given.iter().any(|(known, _)| *known == name) {
-                return Err(ParameterError::Malformed(settings.into()));
+                return Err(ParameterError::Twice { owner, name });
             }
             given.push((name, value));
         }
@@ -250,7 +263,10 @@ fn parse_setting(
 ) -> Result<(&'static str, Value), ParameterError> {
     let (name, value) = setting
         .split_once('=')
-        .ok_or_else(|| ParameterError::Malformed(setting.into()))?;
+        .ok_or_else(|| ParameterError::NoValue {
+            owner,
+            setting: setting.trim().into(),
+        })?;
     let (name, value) = (name.trim(), value.trim());
     let names = || parameters.iter().map(|p| p.name);
     let parameter =

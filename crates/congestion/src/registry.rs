@@ -308,7 +308,7 @@ mod tests {
             ),
             (
                 "reno:beta",
-                "'beta': write each parameter once, as name=value, separated by commas",
+                "reno: 'beta' has no value: write name=value, separated by commas",
             ),
         ] {
             let error = lookup(spec).unwrap_err().to_string();
@@ -319,6 +319,7 @@ mod tests {
             };
             assert_eq!(error, format!("{message}{names}"));
         }
-        assert!(lookup("reno:beta=0.5,beta=0.6").is_err());
+        let twice = lookup("reno:beta=0.5,beta=0.6").unwrap_err();
+        assert_eq!(twice.to_string(), "reno: beta is given twice");
     }
 }

@@ -14,7 +14,8 @@ use crate::{rounds::Rounds, window::Window};
 /// What to do with an acknowledgement during slow start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Start {
-    /// Add this share of the acknowledged bytes; above 0, at most 1.
+    /// Add this share of the acknowledged bytes: above 0, and 1 doubles the window in a round trip. More than 1 is taken
+    /// as it is (TCP Hybla needs it).
     Grow(f64),
     /// The path is full: the law takes over.
     Leave,

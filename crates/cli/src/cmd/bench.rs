@@ -276,6 +276,11 @@ impl Client {
         if !self.interval.is_zero() && self.interval < Duration::from_millis(10) {
             return Err(Failure::usage("-i takes 0 or at least 10ms"));
         }
+        if self.reverse && self.how.cc.is_some() {
+            return Err(Failure::usage(
+                "with -R the server sends, by the law that `farhaul bench serve` was given: set --cc there",
+            ));
+        }
         Ok(Spec {
             limit,
             reverse: self.reverse,
