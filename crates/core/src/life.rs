@@ -38,16 +38,19 @@ enum State<F> {
 pub struct Life<F> {
     state: State<F>,
     idle: Duration,
+    /// Of silence, after which the peer is asked, and a third of that.
+    pauses: (Duration, Duration),
     heard: Instant,
     pinged: Instant,
 }
 
 impl<F: Clone> Life<F> {
     /// Alive; over after `idle` of silence, or, if that is endless, not by itself.
-    pub const fn new(now: Instant, idle: Duration) -> Self {
+    pub fn new(now: Instant, idle: Duration) -> Self {
         Self {
             state: State::Open,
             idle,
+            pauses: pauses(idle),
             heard: now,
             pinged: now,
         }
@@ -57,6 +60,7 @@ impl<F: Clone> Life<F> {
     pub fn limit_idle(&mut self, peer: Duration) {
         let floor = Duration::from_secs(1);
         self.idle = self.idle.min(peer.max(floor));
+        self.pauses = pauses(self.idle);
     }
 
     /// Something authentic arrived.
@@ -137,8 +141,8 @@ impl<F: Clone> Life<F> {
 
     /// The peer is asked whether it is there at this time, if nothing is heard before.
     fn ping_at(&self) -> Instant {
-        let pause = KEEP_ALIVE.min(self.idle / 3);
-        (self.heard + pause).max(self.pinged + pause / 3)
+        let (pause, again) = self.pauses;
+        (self.heard + pause).max(self.pinged + again)
     }
 
     /// True if the peer is to be asked now whether it is there.
@@ -185,6 +189,12 @@ impl<F: Clone> Life<F> {
             *again = now + *pause;
         }
     }
+}
+
+/// Divided once, for deadlines are asked for with each batch.
+fn pauses(idle: Duration) -> (Duration, Duration) {
+    let pause = KEEP_ALIVE.min(idle / 3);
+    (pause, pause / 3)
 }
 
 #[cfg(test)]

@@ -100,7 +100,7 @@ impl Line {
         self.is_clear() && self.has_nothing()
     }
 
-    /// Nothing waits to be sent or acknowledged but what is under way of objects.
+    /// Nothing waits to leave, and all that was written is acknowledged.
     pub fn has_nothing(&self) -> bool {
         self.out.is_empty() && self.unwritten() == 0
     }

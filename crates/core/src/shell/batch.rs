@@ -2,11 +2,32 @@
 //! but for the last.
 
 use super::machine::Packet;
-use crate::{codec::Writer, datagram::TxBuf, store::Extent};
+use crate::{
+    codec::{NoRoom, Writer},
+    datagram::TxBuf,
+    store::Extent,
+};
+
+/// A batch of one packet of up to `size` bytes that `write` writes; false if it does not.
+pub(super) fn single(
+    size: usize,
+    out: &mut TxBuf,
+    write: impl FnOnce(&mut Writer<'_>) -> Result<bool, NoRoom>,
+) -> bool {
+    out.begin(size);
+    let mut w = Writer::new(out.next_segment());
+    let written = write(&mut w) == Ok(true);
+    let len = w.len();
+    if written {
+        out.commit(len, len);
+    }
+    written
+}
 
 /// Has `next` write packets of up to `datagram` bytes, with `header` bytes before their data,
 /// until the batch is full or it writes no more; it is told how many bytes were written before. Returns how many were
 /// in the end. What the store is to fill in is in `extents`.
+#[inline]
 pub(super) fn compose(
     (header, datagram): (usize, usize),
     out: &mut TxBuf,

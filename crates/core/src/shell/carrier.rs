@@ -16,7 +16,7 @@ use crate::{
     send::Permit,
     session::{AppSide, earliest},
     stats::{Stats, Why},
-    store::{Extent, ObjectId, Sink},
+    store::{Extent, ObjectId, Store},
     time::Instant,
 };
 
@@ -82,6 +82,7 @@ impl SessionState {
     }
 
     /// Has `extent` placed; false, and it is counted, if the store has no room: it is as if it had not come.
+    #[inline]
     pub fn place(&mut self, extent: Extent) -> bool {
         let len = u64::from(extent.len);
         let fits = len <= self.free;
@@ -100,6 +101,7 @@ impl SessionState {
         self.app.stats.data_received += len;
     }
 
+    #[inline]
     fn sent(&mut self, out: &TxBuf, ecn: Ecn) -> Transmit {
         self.app.sent(out);
         let to = self.peer;
@@ -115,8 +117,8 @@ pub trait Connection: Send + 'static {
     /// UDP payload of a full datagram, and how much of a data packet comes before its data.
     fn shape(&self) -> (usize, usize);
 
-    /// What the store can take: before each batch that arrived, and whenever something may leave.
-    fn on_sink(&mut self, _now: Instant, _sink: Sink) {}
+    /// It may ask what the store can take: before each batch that arrived, and whenever something may leave.
+    fn on_store(&mut self, _now: Instant, _store: &dyn Store) {}
 
     /// A datagram, at `at` in its batch; adds what is to be placed.
     fn on_datagram(
@@ -133,22 +135,25 @@ pub trait Connection: Send + 'static {
     /// All of a batch were taken.
     fn batch_received(&mut self, _now: Instant) {}
 
-    /// Writes a batch of packets without data, equal in length, if any are due; false if not.
-    fn poll_answers(&mut self, _state: &mut SessionState, _out: &mut TxBuf) -> bool {
-        false
-    }
-
     /// Writes one packet without data, if one is due; false if not.
     fn poll_control(
         &mut self,
-        now: Instant,
-        state: &mut SessionState,
-        w: &mut Writer<'_>,
-    ) -> Result<bool, NoRoom>;
+        _now: Instant,
+        _state: &mut SessionState,
+        _w: &mut Writer<'_>,
+    ) -> Result<bool, NoRoom> {
+        Ok(false)
+    }
+
+    /// The same, of packets of equal length at once.
+    fn poll_controls(&mut self, state: &mut SessionState, out: &mut TxBuf) -> bool {
+        let now = state.now;
+        batch::single(self.control(), out, |w| self.poll_control(now, state, w))
+    }
 
     /// The same, of what is due only if no data leave.
-    fn poll_idle(&mut self, _now: Instant, _w: &mut Writer<'_>) -> Result<bool, NoRoom> {
-        Ok(false)
+    fn poll_idle(&mut self, _now: Instant, _out: &mut TxBuf) -> bool {
+        false
     }
 
     /// Begins the end in `life`; the peer is told of `reason` if it should and can be.
@@ -258,45 +263,27 @@ impl<C: Connection> Carrier<C> {
         }
     }
 
-    /// A datagram that `write` fills, if it writes anything.
-    fn single(
-        &mut self,
-        out: &mut TxBuf,
-        write: impl FnOnce(&mut Self, &mut Writer<'_>) -> Result<bool, NoRoom>,
-    ) -> Option<Transmit> {
-        out.begin(self.connection.control());
-        let mut w = Writer::new(out.next_segment());
-        if write(self, &mut w) != Ok(true) {
-            return None;
-        }
-        let len = w.len();
-        out.commit(len, len);
-        Some(self.state.sent(out, Ecn::NotEct))
-    }
-
     /// Packets without data.
+    #[inline]
     fn control(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
-        if self.connection.closes_in_datagrams()
-            && let Some(close) = self.state.life.take_closing()
-        {
-            return self.single(out, |this, w| {
-                this.connection.tell(now, &close, w).map(|()| true)
-            });
-        }
-        if !self.state.life.is_open() {
-            return None;
-        }
-        if self.connection.poll_answers(&mut self.state, out) {
-            return Some(self.state.sent(out, Ecn::NotEct));
-        }
-        self.single(out, |this, w| {
-            this.connection.poll_control(now, &mut this.state, w)
-        })
+        let written = if self.state.life.is_open() {
+            self.connection.poll_controls(&mut self.state, out)
+        } else if self.connection.closes_in_datagrams() {
+            let close = self.state.life.take_closing()?;
+            let size = self.connection.control();
+            batch::single(size, out, |w| {
+                self.connection.tell(now, &close, w).map(|()| true)
+            })
+        } else {
+            false
+        };
+        written.then(|| self.state.sent(out, Ecn::NotEct))
     }
 
-    /// A packet that is due only if no data leave.
+    /// What is due only if no data leave.
     fn idle(&mut self, now: Instant, out: &mut TxBuf) -> Option<Transmit> {
-        self.single(out, |this, w| this.connection.poll_idle(now, w))
+        let written = self.connection.poll_idle(now, out);
+        written.then(|| self.state.sent(out, Ecn::NotEct))
     }
 
     /// A batch of data, if it may leave.
@@ -345,10 +332,9 @@ impl<C: Connection> Session for Carrier<C> {
             datagrams.for_each(|late| self.connection.on_late(now, &mut state.life, late));
             return;
         }
-        let sink = turn.store.sink();
-        self.connection.on_sink(now, sink);
+        self.connection.on_store(now, turn.store);
         state.extents.clear();
-        state.free = sink.free;
+        state.free = turn.store.sink().free;
         state.ecn = batch.ecn;
         let mut done = Ok(());
         for (i, datagram) in datagrams.enumerate() {
@@ -395,7 +381,7 @@ impl<C: Connection> Session for Carrier<C> {
 
     fn poll_transmit(&mut self, turn: &mut Turn<'_>, out: &mut TxBuf) -> Option<Transmit> {
         self.state.now = turn.now;
-        self.connection.on_sink(turn.now, turn.store.sink());
+        self.connection.on_store(turn.now, turn.store);
         if let Some(reason) = self.connection.failure() {
             self.fail(turn.now, reason);
         }

@@ -84,6 +84,7 @@ impl<'a> Packet<'a> {
     }
 
     /// Appends `len` bytes of `object` from `offset`, at most [`Self::room`].
+    #[inline]
     pub fn data(&mut self, object: ObjectId, offset: u64, len: u32) {
         let len = len.min(self.room());
         let at = self.at + self.header.len() + self.len as usize;
@@ -115,6 +116,7 @@ impl<'a> Packet<'a> {
     }
 
     /// UDP payload bytes so far.
+    #[inline]
     pub fn wire(&self) -> u32 {
         u32::try_from(self.header.len()).unwrap_or(u32::MAX) + self.len
     }
@@ -125,6 +127,7 @@ impl<'a> Packet<'a> {
     }
 
     /// Bytes that mean something to the protocols.
+    #[inline]
     pub(super) const fn solid(&self) -> usize {
         let data = if self.read { self.len as usize } else { 0 };
         self.header.len() + data

@@ -23,7 +23,7 @@ use crate::{
     send::{Permit, STREAM},
     session::earliest,
     stats::{Stats, Why},
-    store::{ObjectId, Sink},
+    store::{ObjectId, Store},
     text,
     time::Instant,
 };
@@ -170,8 +170,8 @@ impl<M: Machine> Connection for Shell<M> {
         (self.datagram.into(), self.head_len() + M::HEADER)
     }
 
-    fn on_sink(&mut self, now: Instant, sink: Sink) {
-        self.machine.on_sink(now, sink);
+    fn on_store(&mut self, now: Instant, store: &dyn Store) {
+        self.machine.on_sink(now, store.sink());
     }
 
     fn on_datagram(

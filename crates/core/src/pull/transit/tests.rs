@@ -68,11 +68,8 @@ fn what_is_believed_lost_leaves_the_window_and_is_asked_for_first() {
     assert_eq!(come(&mut transit, at(31), 1), Ok((Arrival::Again, None)));
     transit.on_cut(9).unwrap();
     assert_eq!((transit.in_transit(), transit.has_more()), (6, false));
-    for n in [3, 4, 5, 6, 7, 8] {
-        assert!(!transit.is_complete());
-        assert_eq!(come(&mut transit, at(33), n).unwrap().0, Arrival::New);
-    }
-    assert!(transit.is_complete());
+    let rest = (3..9).map(|n| come(&mut transit, at(33), n).unwrap().0);
+    assert!(rest.eq([Arrival::New; 6]) && transit.is_complete());
     assert_eq!((transit.finish(), transit.finish()), (Some(0), None));
 }
 

@@ -244,6 +244,7 @@ impl Receiver {
     }
 
     /// The next acknowledgement to send on its own.
+    #[inline]
     pub(super) fn take_answer(&mut self, now: Instant) -> Option<Answer> {
         if self.acks.expired(now) {
             let answer = self.current(true);

@@ -22,6 +22,7 @@ use farhaul_core::{
     time::Instant,
 };
 
+use self::send::write;
 use super::{
     Config,
     receiver::Receiver,
@@ -165,6 +166,7 @@ impl Connection for TcpConnection {
         (datagram, self.header.encoded_len())
     }
 
+    #[inline]
     fn on_datagram(
         &mut self,
         turn: &mut Turn<'_>,
@@ -180,16 +182,17 @@ impl Connection for TcpConnection {
             return Err(DecodeError::Malformed("data before the handshake").into());
         };
         let payload = &bytes[len..];
-        let reason = self.end(&header, payload)?;
+        if header.has(flag::FIN) {
+            let reason = self.end(&header, payload)?;
+            self.syn = None;
+            return Err(Refusal::End(reason));
+        }
         let seq = numbers.peer.unwrap(header.seq, self.receiver.next);
         if seq.is_none() && !payload.is_empty() {
             return Err(DecodeError::Malformed("sequence number").into());
         }
         // The peer is there, and knows that this side is.
         self.syn = None;
-        if let Some(reason) = reason {
-            return Err(Refusal::End(reason));
-        }
         self.on_segment(turn, state, (&header, seq), (at + len, payload))?;
         if header.has(flag::ACK) {
             self.on_ack(state, &numbers, &header, payload.is_empty())?;
@@ -201,13 +204,14 @@ impl Connection for TcpConnection {
         let Ok((header, len)) = Header::decode(bytes) else {
             return;
         };
-        match self.end(&header, &bytes[len..]) {
-            Ok(Some(_)) => life.end(),
-            Ok(None) if !header.has(flag::SYN) => life.repeat(now),
-            _ => {}
+        if !header.has(flag::FIN) {
+            life.repeat(now);
+        } else if self.end(&header, &bytes[len..]).is_ok() {
+            life.end();
         }
     }
 
+    #[inline]
     fn batch_received(&mut self, _now: Instant) {
         self.receiver.batch_ends();
         if self.out.pending() > 0 {
@@ -217,40 +221,39 @@ impl Connection for TcpConnection {
         }
     }
 
-    fn poll_answers(&mut self, state: &mut SessionState, out: &mut TxBuf) -> bool {
-        self.write_answers(state, out).is_some()
-    }
-
-    fn poll_control(
-        &mut self,
-        now: Instant,
-        _: &mut SessionState,
-        w: &mut Writer<'_>,
-    ) -> Result<bool, NoRoom> {
-        let due = self.numbers.is_none() && self.syn_sent(now);
-        if due {
-            self.write_syn(now, w)?;
+    #[inline]
+    fn poll_controls(&mut self, state: &mut SessionState, out: &mut TxBuf) -> bool {
+        let now = state.now;
+        if self.numbers.is_some() {
+            return self.write_answers(state, out).is_some();
         }
-        Ok(due)
+        let due = self.syn_sent(now);
+        if due {
+            self.write_syn(now, out);
+        }
+        due
     }
 
     /// An old sequence number and nothing else: the peer answers where it stands.
-    fn poll_idle(&mut self, now: Instant, w: &mut Writer<'_>) -> Result<bool, NoRoom> {
+    #[inline]
+    fn poll_idle(&mut self, now: Instant, out: &mut TxBuf) -> bool {
         let due = self.numbers.is_some() && self.syn_sent(now) | mem::take(&mut self.ask);
         if due {
             let answer = self.receiver.piggyback();
             let mut header = self.header(now, self.sender.board.una(), &answer);
             header.seq = header.seq.wrapping_sub(1);
-            header.encode(w)?;
+            out.begin(MAX_HEADER);
+            write(&header, out);
         }
-        Ok(due)
+        due
     }
 
     fn close(&mut self, now: Instant, life: &mut Life<Closing>, reason: &CloseReason) {
         let asked = matches!(reason, CloseReason::Peer { .. } | CloseReason::Denied(_));
-        let closing = match asked {
-            true => Some(Closing::answer()),
-            false => Closing::of(reason).filter(|_| self.numbers.is_some()),
+        let closing = if asked {
+            Some(Closing::answer())
+        } else {
+            Closing::of(reason).filter(|_| self.numbers.is_some())
         };
         life.close(now, closing, self.sender.srtt());
         if asked {
@@ -270,6 +273,7 @@ impl Connection for TcpConnection {
         w.put(&close.text.as_bytes()[..end])
     }
 
+    #[inline]
     fn permit(&mut self, now: Instant) -> Permit {
         if self.numbers.is_none() {
             return Permit::Hold(Why::Handshake);
@@ -281,6 +285,7 @@ impl Connection for TcpConnection {
         permit
     }
 
+    #[inline]
     fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool {
         self.write_segment(now, packet).is_some()
     }
@@ -290,6 +295,7 @@ impl Connection for TcpConnection {
         self.syn_sent(now);
     }
 
+    #[inline]
     fn deadline(&self) -> Option<(Instant, Why)> {
         let again = self.syn.map(|syn| syn.again);
         let syn = again.into_iter().chain(self.unanswered_at()).min();

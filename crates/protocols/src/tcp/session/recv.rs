@@ -37,6 +37,7 @@ fn arrival(now: Instant, header: &Header, ecn: Ecn, seq: u64, len: usize) -> Arr
 
 impl TcpConnection {
     /// A segment without SYN and FIN; its sequence number may be the one before the first.
+    #[inline]
     pub(super) fn on_segment(
         &mut self,
         turn: &mut Turn<'_>,
@@ -105,6 +106,7 @@ impl TcpConnection {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn on_ack(
         &mut self,
         state: &mut SessionState,
@@ -177,24 +179,17 @@ impl TcpConnection {
         Ok(())
     }
 
-    /// Why the peer ends the connection, if it does.
-    pub(super) fn end(
-        &self,
-        header: &Header,
-        words: &[u8],
-    ) -> Result<Option<CloseReason>, DecodeError> {
-        let Some(numbers) = self.numbers.filter(|_| header.has(flag::FIN)) else {
-            return Ok(None);
-        };
+    /// Why the peer ends the connection.
+    pub(super) fn end(&self, header: &Header, words: &[u8]) -> Result<CloseReason, DecodeError> {
         let no_reason = DecodeError::Malformed("FIN without a reason");
         let close = header.close.ok_or(no_reason)?;
         // Only who follows the connection can end it (RFC 5961 §3).
         let taken = self.receiver.next..=self.receiver.window.announced();
-        let seq = numbers.peer.unwrap(header.seq, self.receiver.next);
+        let numbers = self.numbers.as_ref();
+        let seq = numbers.and_then(|n| n.peer.unwrap(header.seq, self.receiver.next));
         if !seq.is_some_and(|seq| taken.contains(&seq)) {
             return Err(DecodeError::Malformed("FIN outside the window"));
         }
-        let text = text::shown(words);
-        Ok(Some(reported(close.cause, close.code, text)))
+        Ok(reported(close.cause, close.code, text::shown(words)))
     }
 }

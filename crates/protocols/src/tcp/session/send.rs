@@ -1,7 +1,7 @@
 //! What leaves? Acknowledgements that tell of holes alone; others wait for data to ride on.
 
 use farhaul_core::{
-    codec::{NoRoom, Writer},
+    codec::Writer,
     datagram::TxBuf,
     send::STREAM,
     shell::{Packet, SessionState},
@@ -16,8 +16,17 @@ use crate::tcp::{
     wire::{Header, MAX_HEADER, Place, Sacks, Stamps, flag},
 };
 
+/// The next segment of a batch, without payload.
+pub(super) fn write(header: &Header, out: &mut TxBuf) {
+    let mut w = Writer::new(out.next_segment());
+    let written = header.encode(&mut w);
+    written.expect("the batch was begun for that length");
+    let len = w.len();
+    out.commit(len, len);
+}
+
 impl TcpConnection {
-    pub(super) fn write_syn(&self, now: Instant, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    pub(super) fn write_syn(&self, now: Instant, out: &mut TxBuf) {
         let stamps = Stamps {
             value: stamp(now),
             echo: 0,
@@ -27,7 +36,8 @@ impl TcpConnection {
         if self.config.ecn {
             header.flags |= flag::ECE | flag::CWR;
         }
-        header.encode(w)
+        out.begin(MAX_HEADER);
+        write(&header, out);
     }
 
     /// What is repeated until the server is heard leaves now, if it is due; again after a pause.
@@ -70,6 +80,7 @@ impl TcpConnection {
     }
 
     /// Acknowledgements, as many of one length as there are.
+    #[inline]
     pub(super) fn write_answers(
         &mut self,
         state: &mut SessionState,
@@ -79,23 +90,15 @@ impl TcpConnection {
         self.numbers?;
         self.ask |= self.sender.window_probe(now);
         let mut answer = self.receiver.take_answer(now)?;
-        let mut fit = 0;
-        loop {
-            let header = self.header(now, self.sender.board.nxt(), &answer);
-            if fit == 0 {
-                fit = out.begin(header.encoded_len());
-            }
-            let mut w = Writer::new(out.next_segment());
-            header
-                .encode(&mut w)
-                .expect("the batch was begun for that length");
-            let len = w.len();
-            out.commit(len, len);
-            let next = (out.count() < fit).then(|| self.receiver.take_like(&answer));
-            let Some(next) = next.flatten() else {
-                break;
-            };
+        let mut header = self.header(now, self.sender.board.nxt(), &answer);
+        let fit = out.begin(header.encoded_len());
+        write(&header, out);
+        while out.count() < fit
+            && let Some(next) = self.receiver.take_like(&answer)
+        {
             answer = next;
+            header = self.header(now, self.sender.board.nxt(), &answer);
+            write(&header, out);
         }
         state.app.stats.feedback_sent += out.bytes().len() as u64;
         self.syn_sent(now);
@@ -103,6 +106,7 @@ impl TcpConnection {
     }
 
     /// What is the same in all segments of a batch of data.
+    #[inline]
     pub(super) fn begin_batch(&mut self, now: Instant) {
         let answer = self.receiver.piggyback();
         self.header = self.header(now, 0, &answer);
@@ -116,6 +120,7 @@ impl TcpConnection {
     }
 
     /// A segment of it, if one may leave.
+    #[inline]
     pub(super) fn write_segment(&mut self, now: Instant, packet: &mut Packet<'_>) -> Option<()> {
         const FITS: &str = "a header fits any datagram";
         let numbers = self.numbers?;
