@@ -33,8 +33,8 @@ fn drain(from: &mut End, to: &mut End, now: Instant, out: &mut TxBuf) {
             return;
         }
         for mut sent in sent {
-            if let Some(mut reply) = to.hear(now, from.address, &mut sent.bytes) {
-                from.hear(now, to.address, &mut reply);
+            if let Some(mut reply) = to.on_datagram(now, from.address, &mut sent.bytes) {
+                from.on_datagram(now, to.address, &mut reply);
             }
         }
     }
@@ -61,7 +61,7 @@ fuzz_target!(|data: &[u8]| {
         let header = Short { phase: i % 7 == 6, to, number };
         header.encode(&mut Writer::new(&mut bytes)).expect("room enough");
         bytes[9..9 + payload.len()].copy_from_slice(payload);
-        server.hear(now, client.address, &mut bytes);
+        server.on_datagram(now, client.address, &mut bytes);
         drain(&mut server, &mut client, now, &mut out);
         now += Duration::from_millis(3);
     }

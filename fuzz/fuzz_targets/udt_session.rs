@@ -47,9 +47,9 @@ fuzz_target!(|data: &[u8]| {
     let (from, mut now): (SocketAddr, _) = ("192.0.2.1:1".parse().expect("an address"), Instant::from_nanos(1 << 40));
     let udt = Box::new(Udt::server(config).expect("a valid configuration"));
     let mut end = Driver::new(udt, ([192, 0, 2, 2], 2).into(), Hollow, Rng::new(1));
-    let reply = end.hear(now, from, &mut hello(Request::CONNECT, 0, socket)).expect("a cookie");
+    let reply = end.on_datagram(now, from, &mut hello(Request::CONNECT, 0, socket)).expect("a cookie");
     let Ok(Packet::Control(_, Control::Handshake(answer))) = decode(&reply) else { panic!("a cookie") };
-    end.hear(now, from, &mut hello(Request::RESPONSE, answer.cookie, socket));
+    end.on_datagram(now, from, &mut hello(Request::RESPONSE, answer.cookie, socket));
     let id = u32::try_from(end.id().expect("a session")).expect("ids have 31 bits").to_be_bytes();
     let mut out = TxBuf::default();
     end.session().send(1, 0, 20_000);

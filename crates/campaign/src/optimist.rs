@@ -189,7 +189,10 @@ impl Lie {
             }
         }
         while let Some((_, mut datagram)) = due(&mut self.to_server, self.now) {
-            if let Some(reply) = self.server.hear(self.now, LIAR.into(), &mut datagram) {
+            if let Some(reply) = self
+                .server
+                .on_datagram(self.now, LIAR.into(), &mut datagram)
+            {
                 self.to_liar.push_back((self.now + self.delay, reply));
             }
         }

@@ -220,7 +220,7 @@ impl Teller for Guarded {
             Input::Sent(now, bytes, path) => self.0.on_sent(*now, *bytes, path),
             Input::Ack(ack) => self.0.on_ack(ack),
             Input::Loss(loss) => self.0.on_loss(loss),
-            Input::Tick(now) => self.0.tell(*now, |law| law.on_tick(*now)),
+            Input::Tick(now) => self.0.notify(*now, |law| law.on_tick(*now)),
         }
         black_box(self.0.allowance());
     }

@@ -213,7 +213,12 @@ impl<S: Store> Driver<S> {
     }
 
     /// A datagram arrives; a stateless answer to it.
-    pub fn hear(&mut self, now: Instant, from: SocketAddr, bytes: &mut [u8]) -> Option<Vec<u8>> {
+    pub fn on_datagram(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        bytes: &mut [u8],
+    ) -> Option<Vec<u8>> {
         match self.admit(now, from, bytes) {
             Admitted::Session => self.feed(now, from, bytes),
             Admitted::Reply(reply) => return Some(reply),

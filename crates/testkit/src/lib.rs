@@ -24,6 +24,6 @@ pub use driver::{Admitted, Driver, Reaction, Sent};
 pub use fake::FakeSession;
 pub use lane::fuzz_lane_session;
 pub use live::{assert_live, seeds};
-pub use pair::{Datagram, Fate, Pair, Said, Side};
+pub use pair::{Datagram, Fate, LaneEvent, Pair, Side};
 pub use pattern::Pattern;
 pub use steady::{Steady, SteadyMachine};

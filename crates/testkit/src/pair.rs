@@ -110,7 +110,7 @@ struct Flying {
 
 /// Events of a control lane: it opens, has bytes, ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum LaneEvent {
     /// It is open.
     Opened,
     /// These bytes.
@@ -122,9 +122,9 @@ pub enum Said {
 /// The control lane between the two: ordered, and as slow as datagrams.
 #[derive(Debug, Default)]
 struct Lane {
-    flying: BTreeMap<(Instant, u64), (Side, Said)>,
+    flying: BTreeMap<(Instant, u64), (Side, LaneEvent)>,
     /// Input for a server without a session.
-    unheard: Vec<Said>,
+    pending: Vec<LaneEvent>,
     ended: [bool; 2],
 }
 
@@ -216,7 +216,7 @@ impl Pair {
         if has_lane(&self.client) {
             // A round trip opens it at the client.
             let due = self.now + 2 * self.delay;
-            self.say(due, Side::Client, Said::Opened);
+            self.inject_event(due, Side::Client, LaneEvent::Opened);
         }
         self.settle(Side::Client);
     }
@@ -362,11 +362,11 @@ impl Pair {
         let ended = &mut self.lane.ended[side as usize];
         let ends = bytes.is_empty() && closed && !std::mem::replace(ended, closed);
         if !bytes.is_empty() {
-            self.say(due, side.other(), Said::Bytes(bytes));
+            self.inject_event(due, side.other(), LaneEvent::Bytes(bytes));
             return true;
         }
         if ends {
-            self.say(due, side.other(), Said::Ended);
+            self.inject_event(due, side.other(), LaneEvent::Ended);
         }
         false
     }
@@ -380,13 +380,13 @@ impl Pair {
     /// One from `from` is there already; a stateless answer to it.
     pub fn intrude(&mut self, to: Side, from: SocketAddr, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
         let now = self.now;
-        let reply = self.node(to).hear(now, from, &mut bytes);
+        let reply = self.node(to).on_datagram(now, from, &mut bytes);
         self.settle(to);
         reply
     }
 
     /// `to` will receive this on its control lane; also for input that no session sends.
-    pub fn say(&mut self, due: Instant, to: Side, said: Said) {
+    pub fn inject_event(&mut self, due: Instant, to: Side, said: LaneEvent) {
         self.serial += 1;
         self.lane.flying.insert((due, self.serial), (to, said));
     }
@@ -399,21 +399,21 @@ impl Pair {
         {
             let (to, said) = entry.remove();
             if self.node(to).session.is_none() {
-                self.lane.unheard.push(said);
+                self.lane.pending.push(said);
                 continue;
             }
-            self.tell(to, &said);
+            self.deliver_event(to, &said);
             self.settle(to);
         }
     }
 
-    fn tell(&mut self, to: Side, said: &Said) {
+    fn deliver_event(&mut self, to: Side, said: &LaneEvent) {
         self.turns += 1;
         let now = self.now;
         let control = match said {
-            Said::Opened => Control::Opened,
-            Said::Bytes(bytes) => Control::Bytes(bytes),
-            Said::Ended => Control::Closed("the peer closed the control connection"),
+            LaneEvent::Opened => Control::Opened,
+            LaneEvent::Bytes(bytes) => Control::Bytes(bytes),
+            LaneEvent::Ended => Control::Closed("the peer closed the control connection"),
         };
         self.node(to).control(now, control);
     }
@@ -534,8 +534,8 @@ impl Pair {
         }
         if is_new && has_lane(node) {
             node.control(now, Control::Opened);
-            for said in std::mem::take(&mut self.lane.unheard) {
-                self.tell(to, &said);
+            for said in std::mem::take(&mut self.lane.pending) {
+                self.deliver_event(to, &said);
             }
         }
         let node = self.node(to);

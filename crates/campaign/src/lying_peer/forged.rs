@@ -7,7 +7,7 @@ use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 
 use farhaul_core::{rng::Rng, units::Rate};
 use farhaul_lab::registry::{Choice, Entry, protocols};
-use farhaul_testkit::{Fate, Pair, Said, Side};
+use farhaul_testkit::{Fate, LaneEvent, Pair, Side};
 
 use super::{ALLOCATED, HEAP, Most};
 
@@ -125,12 +125,12 @@ impl World {
         };
         if self.rng.chance(0.02) {
             let said = if self.rng.chance(0.1) {
-                Said::Ended
+                LaneEvent::Ended
             } else {
-                Said::Bytes(self.invented())
+                LaneEvent::Bytes(self.invented())
             };
             // Only protocols with a control lane hear it.
-            self.pair.say(self.pair.now, to, said);
+            self.pair.inject_event(self.pair.now, to, said);
             return;
         }
         let copies = if self.rng.chance(0.05) { 40 } else { 1 };

@@ -117,19 +117,19 @@ impl World {
             6 | 7 => self.loss(bytes),
             8 => {
                 let backoff = u32::from(bytes.u8());
-                self.law.tell(now, |law| law.on_timeout(now, backoff));
+                self.law.notify(now, |law| law.on_timeout(now, backoff));
             }
-            9 => self.law.tell(now, |law| law.on_undo(now)),
+            9 => self.law.notify(now, |law| law.on_undo(now)),
             10 => {
                 let at = self.law.next_tick().unwrap_or(now).max(now);
                 self.now = at;
-                self.law.tell(at, |law| law.on_tick(at));
+                self.law.notify(at, |law| law.on_tick(at));
             }
             11 => {
                 let idle = bytes.duration();
                 self.now += idle;
                 let now = self.now;
-                self.law.tell(now, |law| law.on_idle_restart(now, idle));
+                self.law.notify(now, |law| law.on_idle_restart(now, idle));
             }
             12 => {
                 let sent = Size::from_bytes(bytes.size());
@@ -140,7 +140,7 @@ impl World {
                 let len = usize::from(bytes.u8()).min(bytes.0.len()).min(MAX_MESSAGE);
                 let (message, rest) = bytes.0.split_at(len);
                 bytes.0 = rest;
-                self.law.tell(now, |law| law.on_message(now, message));
+                self.law.notify(now, |law| law.on_message(now, message));
             }
             14 => {
                 let sharing = Sharing::ALL[usize::from(bytes.u8()) % Sharing::ALL.len()];

@@ -100,7 +100,7 @@ impl Receiver {
     pub fn set_law(&mut self, now: Instant, rtt: Duration, mut law: Box<dyn ReceiverLaw>) {
         law.on_start(now, rtt);
         self.law = Some(law);
-        self.tell(now, |_| {});
+        self.notify(now, |_| {});
     }
 
     /// Routers change the sender's window by `bytes` for the batch that comes next.
@@ -116,7 +116,7 @@ impl Receiver {
                 end: self.arrivals.end(),
                 ..self.arrival
             };
-            self.tell(now, |law| law.on_arrival(&arrival));
+            self.notify(now, |law| law.on_arrival(&arrival));
         }
         self.arrival.packets = 0;
         self.arrival.bytes = 0;
@@ -125,7 +125,7 @@ impl Receiver {
     }
 
     /// Any other event of the law, if there is one.
-    pub fn tell(&mut self, now: Instant, event: impl FnOnce(&mut dyn ReceiverLaw)) {
+    pub fn notify(&mut self, now: Instant, event: impl FnOnce(&mut dyn ReceiverLaw)) {
         if let Some(law) = &mut self.law {
             event(&mut **law);
             let fits = self.mail.ask(|into| law.message(now, into));
@@ -136,7 +136,7 @@ impl Receiver {
     /// The law's timer, if it is due.
     pub fn on_timeout(&mut self, now: Instant) {
         if self.next_tick().is_some_and(|at| at <= now) {
-            self.tell(now, |law| law.on_tick(now));
+            self.notify(now, |law| law.on_tick(now));
         }
     }
 

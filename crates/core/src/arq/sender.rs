@@ -158,7 +158,7 @@ impl Sender {
 
     /// The connection closes.
     pub fn close(&mut self, now: Instant) {
-        self.flight.governor.tell(now, |law| law.on_close(now));
+        self.flight.governor.notify(now, |law| law.on_close(now));
     }
 
     /// Queues `len` bytes of `object` from `offset`.
@@ -426,7 +426,7 @@ impl Sender {
     pub fn on_message(&mut self, now: Instant, bytes: &[u8]) {
         self.flight
             .governor
-            .tell(now, |law| law.on_message(now, bytes));
+            .notify(now, |law| law.on_message(now, bytes));
     }
 
     /// Something of the law waits to be sent.

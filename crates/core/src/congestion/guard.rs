@@ -127,7 +127,7 @@ impl Guard {
     }
 
     /// Any other event.
-    pub fn tell(&mut self, now: Instant, event: impl FnOnce(&mut dyn CongestionController)) {
+    pub fn notify(&mut self, now: Instant, event: impl FnOnce(&mut dyn CongestionController)) {
         event(&mut *self.law);
         self.collect(now);
     }

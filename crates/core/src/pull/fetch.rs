@@ -19,7 +19,7 @@ use crate::{
 /// Separate gaps.
 pub(super) const MAX_GAPS: usize = 65_536;
 /// Nothing new has come of a file for so long: it is given up.
-const SILENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of a unit's number.
 pub const NUMBER: usize = 8;
 
@@ -187,19 +187,19 @@ impl Fetch {
         let file = self.file.as_ref().filter(|_| !self.is_complete())?;
         let text = format!(
             "for {} s nothing has come of what the peer offered: does something on the way block UDP?",
-            SILENCE.as_secs()
+            TIMEOUT.as_secs()
         );
-        (now.since(file.heard) >= SILENCE).then_some(CloseReason::Lane(text))
+        (now.since(file.heard) >= TIMEOUT).then_some(CloseReason::Lane(text))
     }
 
     /// When what is offered and does not come is given up.
     pub fn gives_up_at(&self) -> Option<Instant> {
         let file = self.file.as_ref().filter(|_| !self.is_complete());
-        file.map(|file| file.heard + SILENCE)
+        file.map(|file| file.heard + TIMEOUT)
     }
 
     /// That nothing comes has another reason than that it is lost.
-    pub fn excuse(&mut self, now: Instant) {
+    pub fn restart_timeout(&mut self, now: Instant) {
         if let Some(file) = &mut self.file {
             file.heard = now;
         }

@@ -6,7 +6,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use super::{Fetch, MAX_RANGES, Message, NUMBER, Source, Words};
+use super::{Extension, Fetch, MAX_RANGES, Message, NUMBER, Source};
 use crate::{
     codec::{DecodeError, NoRoom, Writer},
     protocol::CloseReason,
@@ -24,12 +24,12 @@ pub const HEADS: u32 = 13;
 const BESIDE: u32 = 8;
 const _: () = assert!(HEADS as usize == HEAD + NUMBER && BESIDE as usize == NUMBER);
 /// Type of a datagram in which a receiver asks.
-pub const ASK: u8 = 0x49;
+pub const REQUEST: u8 = 0x49;
 
 /// A protocol's part of it.
 pub trait Style: Send + 'static {
     /// What it says on the control channel.
-    type Words: Words;
+    type Extension: Extension;
     /// It has a control lane.
     const LANE: bool = false;
 
@@ -46,17 +46,17 @@ pub trait Style: Send + 'static {
     fn on_offer(&mut self, now: Instant, ends: &mut Ends, most: Rate);
 
     /// The peer says something.
-    fn on_words(
+    fn on_extension(
         &mut self,
         _now: Instant,
         _ends: &mut Ends,
-        _words: Self::Words,
+        _words: Self::Extension,
     ) -> Result<(), DecodeError> {
         Ok(())
     }
 
     /// The peer asks in a datagram.
-    fn on_ask(&mut self, _source: &mut Source, _bytes: &[u8]) -> Result<(), DecodeError> {
+    fn on_request(&mut self, _source: &mut Source, _bytes: &[u8]) -> Result<(), DecodeError> {
         Err(DecodeError::Malformed("type of a datagram"))
     }
 
@@ -82,7 +82,7 @@ pub trait Style: Send + 'static {
     }
 
     /// The time has come for the [look](Ends::look) at what came.
-    fn look(&mut self, _now: Instant, _ends: &mut Ends) {}
+    fn on_check(&mut self, _now: Instant, _ends: &mut Ends) {}
 
     /// The file of which all is here is over.
     fn is_over(&mut self, _ends: &Ends) -> bool {
@@ -109,7 +109,7 @@ pub struct Ends {
     /// What receives.
     pub fetch: Fetch,
     /// When to look next at what came of the file.
-    pub look: Option<Instant>,
+    pub check_at: Option<Instant>,
     /// What the store can take.
     pub sink: Sink,
     /// When that was.
@@ -124,8 +124,8 @@ pub struct Ends {
 
 impl Ends {
     /// Says something to the peer.
-    pub fn say(&mut self, words: &impl Words) {
-        words.encode(self.messages.more());
+    pub fn send(&mut self, message: &impl Extension) {
+        message.encode(self.messages.more());
     }
 
     /// No more fits the store.
@@ -162,7 +162,7 @@ impl<S: Style> PullMachine<S> {
             ends: Ends {
                 source: style.source(),
                 fetch: Fetch::default(),
-                look: None,
+                check_at: None,
                 sink: Sink::ENDLESS,
                 sink_at: Instant::EPOCH,
                 datagram: 1,
@@ -177,17 +177,17 @@ impl<S: Style> PullMachine<S> {
     /// Says what is due.
     fn compose(&mut self, now: Instant) {
         let (style, ends) = (&mut self.style, &mut self.ends);
-        if ends.look.is_some_and(|at| at <= now) {
-            style.look(now, ends);
+        if ends.check_at.is_some_and(|at| at <= now) {
+            style.on_check(now, ends);
         }
         let over = ends.fetch.is_complete() && style.is_over(ends);
         let over = over.then(|| ends.fetch.finish()).flatten();
         if over.is_some() {
-            ends.look = None;
+            ends.check_at = None;
             style.on_end();
         }
         let most = ends.source.most();
-        let said: [Option<Message<S::Words>>; 3] = [
+        let said: [Option<Message<S::Extension>>; 3] = [
             over.map(Message::Done),
             ends.source.take_cut().map(Message::Cut),
             ends.source
@@ -219,9 +219,9 @@ impl<S: Style> Machine for PullMachine<S> {
         if S::LANE || datagram.kind == Self::DATA {
             let fetch = &mut self.ends.fetch;
             self.style.on_unit(now, fetch, datagram, place)
-        } else if datagram.kind == ASK {
+        } else if datagram.kind == REQUEST {
             let source = &mut self.ends.source;
-            self.style.on_ask(source, datagram.bytes)
+            self.style.on_request(source, datagram.bytes)
         } else {
             Err(DecodeError::Malformed("type of a datagram"))
         }
@@ -239,7 +239,7 @@ impl<S: Style> Machine for PullMachine<S> {
             }
             Message::Done(first) => ends.source.on_done(first)?,
             Message::Cut(end) => ends.fetch.on_cut(end)?,
-            Message::Own(words) => self.style.on_words(now, ends, words)?,
+            Message::Own(words) => self.style.on_extension(now, ends, words)?,
         }
         Ok(len)
     }
@@ -253,14 +253,14 @@ impl<S: Style> Machine for PullMachine<S> {
 
     fn poll_datagram(&mut self, now: Instant, w: &mut Writer<'_>) -> Result<Option<u8>, NoRoom> {
         let asks = self.style.ask(now, &mut self.ends, w)?;
-        Ok(asks.then_some(ASK))
+        Ok(asks.then_some(REQUEST))
     }
 
     fn on_sink(&mut self, now: Instant, sink: Sink) {
         (self.ends.sink, self.ends.sink_at) = (sink, now);
         if self.ends.is_full() {
             // Who waits for the disk does not wait for the network.
-            self.ends.fetch.excuse(now);
+            self.ends.fetch.restart_timeout(now);
         }
         self.style.on_sink(&self.ends);
     }
@@ -280,7 +280,7 @@ impl<S: Style> Machine for PullMachine<S> {
     fn deadline(&self) -> Option<(Instant, Why)> {
         let ends = &self.ends;
         // What has not left has to be taken before there is more to say.
-        let look = ends.look.filter(|_| ends.messages.is_empty());
+        let look = ends.check_at.filter(|_| ends.messages.is_empty());
         let given_up = ends.fetch.gives_up_at();
         let given_up = given_up.filter(|_| ends.failed.is_none());
         let receives = [look, given_up, self.style.deadline(ends)];
@@ -320,7 +320,7 @@ impl<S: Style> Machine for PullMachine<S> {
     }
 
     fn on_close(&mut self) {
-        self.ends.look = None;
+        self.ends.check_at = None;
         self.style.on_end();
     }
 

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// What a protocol says besides.
-pub trait Words: Sized {
+pub trait Extension: Sized {
     /// Types of an offer, of an end and of a cut.
     const KINDS: [u8; 3];
     /// An offer begins with what its sender is able to send at.
@@ -37,7 +37,7 @@ pub enum Message<W> {
     Own(W),
 }
 
-impl<W: Words> Message<W> {
+impl<W: Extension> Message<W> {
     /// The first message in `bytes` and its length; none if it is not all there.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, DecodeError> {
         whole(bytes, Self::read)

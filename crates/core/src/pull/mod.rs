@@ -20,8 +20,8 @@ mod wanted;
 
 pub use self::{
     fetch::{Fetch, NUMBER, Tally},
-    machine::{ASK, Ends, HEADS, PullMachine, Style},
-    message::{Message, Words, put},
+    machine::{Ends, HEADS, PullMachine, REQUEST, Style},
+    message::{Extension, Message, put},
     offer::{LEAST_RATE, MAX_RANGES, Offer, decode_ranges, decode_rate, encode_ranges},
     source::Source,
     supply::{Step, Supply},

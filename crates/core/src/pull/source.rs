@@ -24,7 +24,7 @@ use crate::{
 /// Separate ranges that wait; what finds no room has to be asked for again.
 const MAX_ASKED: usize = 65_536;
 /// An offer is answered in this time.
-const PATIENCE: Duration = Duration::from_mins(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Bytes of a file at most, so that an endless sender's can be told.
 const MAX_FILE: u64 = 1 << 48;
 
@@ -224,17 +224,17 @@ impl Source {
     /// When more may, or an offer has waited for too long.
     pub fn deadline(&self) -> Option<(Instant, Why)> {
         let wake = self.commanded.wake().filter(|_| self.has_units());
-        let answer = self.offered.map(|at| (at + PATIENCE, Why::Liveness));
+        let answer = self.offered.map(|at| (at + ANSWER_TIMEOUT, Why::Liveness));
         let wake = wake.map(|at| (at, Why::Pacing));
         earliest([wake, answer])
     }
 
     /// The deadline passed.
     pub fn on_timer(&mut self, now: Instant) {
-        if self.offered.is_some_and(|at| now >= at + PATIENCE) {
+        if self.offered.is_some_and(|at| now >= at + ANSWER_TIMEOUT) {
             let text = format!(
                 "for {} s the peer has not answered what was offered to it",
-                PATIENCE.as_secs()
+                ANSWER_TIMEOUT.as_secs()
             );
             self.failed = Some(CloseReason::Lane(text));
         }

@@ -63,7 +63,7 @@ impl<M> Supply<M> {
     }
 
     /// A message takes its place in the line; false if too many wait.
-    pub fn tell(&mut self, message: M) -> bool {
+    pub fn push_message(&mut self, message: M) -> bool {
         self.queue(Asked::Message(message))
     }
 
@@ -114,7 +114,10 @@ mod tests {
         let mut supply = Supply::new(3, 2);
         assert_eq!(supply.step(), Step::Next(0));
         assert!(!supply.ask(1), "never sent");
-        assert!(supply.ask(0) && supply.tell('m') && !supply.ask(0), "full");
+        assert!(
+            supply.ask(0) && supply.push_message('m') && !supply.ask(0),
+            "full"
+        );
         let steps: Vec<_> = (0..5).map(|_| supply.step()).collect();
         let (last, message) = (Step::Last(2), Step::Message('m'));
         assert_eq!(steps, [Step::Repair(0), message, Step::Next(1), last, last]);
@@ -141,7 +144,7 @@ mod tests {
                     }
                     3 => {
                         let may = line.len() < 8;
-                        prop_assert_eq!(supply.tell(n), may);
+                        prop_assert_eq!(supply.push_message(n), may);
                         if may {
                             line.push(Step::Message(n));
                         }

@@ -74,13 +74,13 @@ impl Fetch {
         Some(range)
     }
 
-    /// Believes lost what was asked for `patience` ago; returns in how many runs.
-    pub fn expire(&mut self, now: Instant, patience: Duration) -> u64 {
+    /// Believes lost what was asked for `timeout` ago; returns in how many runs.
+    pub fn expire(&mut self, now: Instant, timeout: Duration) -> u64 {
         let mut runs = 0;
         let Some(file) = &mut self.file else {
             return runs;
         };
-        while let Some(range) = file.gaps.take_due(now, patience) {
+        while let Some(range) = file.gaps.take_due(now, timeout) {
             for run in file.gaps.within(range) {
                 runs += 1;
                 file.timed.take_if(|(timed, _)| run.contains(timed));

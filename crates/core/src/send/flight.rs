@@ -254,7 +254,7 @@ impl<X: Copy + Default> Flight<X> {
         {
             let idle = now.since(since);
             self.governor
-                .tell(now, |law| law.on_idle_restart(now, idle));
+                .notify(now, |law| law.on_idle_restart(now, idle));
         }
         self.count.in_flight += u64::from(wire);
     }
@@ -542,7 +542,8 @@ impl<X: Copy + Default> Flight<X> {
     /// Nothing was heard for too long, for the `backoff`th time in a row.
     pub fn on_silence(&mut self, now: Instant, backoff: u32) {
         self.count.timeouts += 1;
-        self.governor.tell(now, |law| law.on_timeout(now, backoff));
+        self.governor
+            .notify(now, |law| law.on_timeout(now, backoff));
     }
 
     /// Forgets decided packets below `keep`.

@@ -106,7 +106,7 @@ impl Governor {
     /// Gives the law its tick, if it is due.
     pub fn on_timer(&mut self, now: Instant) {
         if self.next_tick().is_some_and(|at| at <= now) {
-            self.tell(now, |law| law.on_tick(now));
+            self.notify(now, |law| law.on_tick(now));
         }
     }
 

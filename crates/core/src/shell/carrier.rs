@@ -165,7 +165,12 @@ pub trait Connection: Send + 'static {
     }
 
     /// Writes what tells the peer.
-    fn tell(&mut self, now: Instant, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom>;
+    fn write_close(
+        &mut self,
+        now: Instant,
+        close: &Closing,
+        w: &mut Writer<'_>,
+    ) -> Result<(), NoRoom>;
 
     /// May data leave?
     fn permit(&mut self, now: Instant) -> Permit;
@@ -272,7 +277,7 @@ impl<C: Connection> Carrier<C> {
             let close = self.state.life.take_closing()?;
             let size = self.connection.control();
             batch::single(size, out, |w| {
-                self.connection.tell(now, &close, w).map(|()| true)
+                self.connection.write_close(now, &close, w).map(|()| true)
             })
         } else {
             false

@@ -263,7 +263,12 @@ impl<M: Machine> Connection for Shell<M> {
         self.ends.token.is_none()
     }
 
-    fn tell(&mut self, _: Instant, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn write_close(
+        &mut self,
+        _: Instant,
+        close: &Closing,
+        w: &mut Writer<'_>,
+    ) -> Result<(), NoRoom> {
         self.put_head(CLOSE, w)?;
         w.u32(close.code)?;
         let end = close.text.floor_char_boundary(MAX_TEXT.min(w.room()));

@@ -234,7 +234,7 @@ impl HaulSession {
     fn close_with(&mut self, now: Instant, close_frame: Option<Closing>, reason: CloseReason) {
         self.life.close(now, close_frame, self.rtt());
         self.sender.close(now);
-        self.receiver.tell(now, |law| law.on_close(now));
+        self.receiver.notify(now, |law| law.on_close(now));
         self.app.close(now, reason);
     }
 

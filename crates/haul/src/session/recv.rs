@@ -274,7 +274,7 @@ impl HaulSession {
                 .on_ack_frequency((packets > 0).then_some(packets)),
             Frame::Message { up: true, bytes } => self.sender.on_message(now, bytes),
             Frame::Message { up: false, bytes } => {
-                self.receiver.tell(now, |law| law.on_message(now, bytes));
+                self.receiver.notify(now, |law| law.on_message(now, bytes));
             }
             Frame::Want { behind } => self.receiver.on_want(now, number.saturating_sub(behind)),
             // A peer that pings may be waiting for space in its window.

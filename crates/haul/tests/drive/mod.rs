@@ -236,7 +236,7 @@ impl World {
             return;
         }
         end.heard += 1;
-        match end.at.hear(self.now, from, &mut bytes) {
+        match end.at.on_datagram(self.now, from, &mut bytes) {
             Some(reply) => self.launch(1 - to, reply),
             None => self.settle(to),
         }

@@ -10,7 +10,7 @@ use farhaul_core::{rounds::Judged, units::Rate};
 const FASTER: f64 = 1.05;
 const PERSISTENT: f64 = 0.7;
 /// Segments in a row with more loss than is tolerated that make it persistent.
-const PATIENCE: u32 = 3;
+const PERSISTENT_AFTER: u32 = 3;
 /// The rate is never less than the highest through this.
 const SPAN: f64 = 100.0;
 /// Nor less than this, unless that is so low.
@@ -56,7 +56,7 @@ impl Law {
         } else {
             self.bad += 1;
             self.since = next;
-            if self.bad >= PATIENCE {
+            if self.bad >= PERSISTENT_AFTER {
                 PERSISTENT
             } else {
                 1.0 - loss

@@ -84,7 +84,7 @@ impl GtpStyle {
 }
 
 impl Style for GtpStyle {
-    type Words = Request;
+    type Extension = Request;
 
     fn source(&self) -> Source {
         Source::new(self.most, OVERHEAD + HEADS)
@@ -100,7 +100,7 @@ impl Style for GtpStyle {
             let text = "more flows than this host's capacity can serve";
             return ends.fail(CloseReason::Starved(text.into()));
         }
-        ends.look = Some(now);
+        ends.check_at = Some(now);
         self.going = Some(Going {
             member,
             law: None,
@@ -109,7 +109,7 @@ impl Style for GtpStyle {
         });
     }
 
-    fn on_words(
+    fn on_extension(
         &mut self,
         _now: Instant,
         ends: &mut Ends,
@@ -121,7 +121,7 @@ impl Style for GtpStyle {
         Ok(())
     }
 
-    fn on_ask(&mut self, source: &mut Source, bytes: &[u8]) -> Result<(), DecodeError> {
+    fn on_request(&mut self, source: &mut Source, bytes: &[u8]) -> Result<(), DecodeError> {
         self.obey(source, Command::take(&mut Reader::new(bytes))?);
         Ok(())
     }
@@ -148,7 +148,7 @@ impl Style for GtpStyle {
         fetch.on_unit(now, unit, place).map(|_| ())
     }
 
-    fn look(&mut self, now: Instant, ends: &mut Ends) {
+    fn on_check(&mut self, now: Instant, ends: &mut Ends) {
         let tally = ends.fetch.tally();
         let Some(going) = &mut self.going else {
             return;
@@ -173,14 +173,14 @@ impl Style for GtpStyle {
             });
             let (target, _) = going.member.visit(now, demand);
             law.on_target(target);
-            ends.look = Some(now + self.interval);
+            ends.check_at = Some(now + self.interval);
             let missing = ends.missing(now, law.rate(), self.interval);
             going.command = missing.is_empty();
             missing
         } else {
             // spec: gtp §1.2
-            ends.fetch.excuse(now);
-            ends.look = Some(now + self.interval / 2);
+            ends.fetch.restart_timeout(now);
+            ends.check_at = Some(now + self.interval / 2);
             let (target, capacity) = going.member.visit(now, None);
             let given = target >= LEAST_RATE;
             going.law = given.then(|| Law::new(target, capacity));
@@ -189,7 +189,7 @@ impl Style for GtpStyle {
         };
         if !ranges.is_empty() {
             let command = self.command();
-            ends.say(&Request { command, ranges });
+            ends.send(&Request { command, ranges });
         }
     }
 

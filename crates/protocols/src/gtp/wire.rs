@@ -8,12 +8,12 @@ use std::ops::Range;
 
 use farhaul_core::{
     codec::{DecodeError, NoRoom, Reader, Writer},
-    pull::{self, Words, decode_ranges, decode_rate, encode_ranges, put},
+    pull::{self, Extension, decode_ranges, decode_rate, encode_ranges, put},
     units::Rate,
 };
 
 /// Type of the datagram with a rate.
-pub const COMMAND: u8 = pull::ASK;
+pub const COMMAND: u8 = pull::REQUEST;
 /// Type of a request.
 const REQUEST: u8 = 2;
 
@@ -54,7 +54,7 @@ pub struct Request {
     pub ranges: Vec<Range<u64>>,
 }
 
-impl Words for Request {
+impl Extension for Request {
     const KINDS: [u8; 3] = [1, 3, 4];
 
     fn read(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {

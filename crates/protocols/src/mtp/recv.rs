@@ -21,15 +21,15 @@ use farhaul_core::{
 use super::{
     config::Config,
     window::Window,
-    wire::{NoWords, Request},
+    wire::{NoExtension, Request},
 };
 
 /// A unit is not believed lost earlier than so long after its time.
-const LEAST_PATIENCE: Duration = Duration::from_millis(200);
+const MIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// Patience doubles so often while nothing comes.
 const MOST_DOUBLED: u32 = 6;
 /// A full store is looked at so often.
-const LOOK: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// A host that was called late does at once what it had time for.
 const LAG: Duration = Duration::from_millis(1);
 
@@ -56,7 +56,7 @@ pub struct MtpStyle {
     rtt: Rtt,
     host: Host,
     /// Times in a row that units were believed lost, and none came.
-    silences: u32,
+    timeouts: u32,
     doubles_at: Instant,
     number: u32,
 }
@@ -68,15 +68,15 @@ impl MtpStyle {
             window: Window::new(config.window, config.tolerated),
             rtt: Rtt::new(Duration::ZERO),
             host: Host::default(),
-            silences: 0,
+            timeouts: 0,
             doubles_at: Instant::EPOCH,
             number: 0,
         }
     }
 
     /// How long a unit is waited for.
-    fn patience(&self) -> Duration {
-        self.rtt.timeout(LEAST_PATIENCE) * (1 << self.silences.min(MOST_DOUBLED))
+    fn timeout(&self) -> Duration {
+        self.rtt.timeout(MIN_TIMEOUT) * (1 << self.timeouts.min(MOST_DOUBLED))
     }
 
     /// Units that the next request asks for, if one may leave.
@@ -92,7 +92,7 @@ impl MtpStyle {
 }
 
 impl Style for MtpStyle {
-    type Words = NoWords;
+    type Extension = NoExtension;
 
     fn source(&self) -> Source {
         let most = self.config.max_rate.unwrap_or(Rate::UNLIMITED);
@@ -109,7 +109,7 @@ impl Style for MtpStyle {
         self.window.begin(now);
     }
 
-    fn on_ask(&mut self, source: &mut Source, bytes: &[u8]) -> Result<(), DecodeError> {
+    fn on_request(&mut self, source: &mut Source, bytes: &[u8]) -> Result<(), DecodeError> {
         source.ask(&Request::decode(bytes)?.units)
     }
 
@@ -139,7 +139,7 @@ impl Style for MtpStyle {
             self.rtt.update(now, rtt);
         }
         if arrival == Arrival::New {
-            self.silences = 0;
+            self.timeouts = 0;
             self.window.on_unit();
             self.window.adjust(now, self.rtt.smoothed());
         }
@@ -149,21 +149,21 @@ impl Style for MtpStyle {
     /// When something is to be asked for, or is not waited for any more.
     fn deadline(&self, ends: &Ends) -> Option<Instant> {
         let now = ends.sink_at;
-        let lost = ends.fetch.asked_at().map(|at| at + self.patience());
+        let lost = ends.fetch.asked_at().map(|at| at + self.timeout());
         let asks = match self.portion(ends, now) {
             Some(_) => Some(self.host.free_at),
-            None if ends.fetch.has_more() && !ends.sink.is_endless() => Some(now + LOOK),
+            None if ends.fetch.has_more() && !ends.sink.is_endless() => Some(now + CHECK_INTERVAL),
             None => self.window.small_at().filter(|at| *at > now),
         };
         lost.into_iter().chain(asks).min()
     }
 
     fn on_timer(&mut self, now: Instant, ends: &mut Ends) {
-        let runs = ends.fetch.expire(now, self.patience());
+        let runs = ends.fetch.expire(now, self.timeout());
         if runs > 0 {
             if self.doubles_at <= now {
-                self.silences += 1;
-                self.doubles_at = now + self.patience();
+                self.timeouts += 1;
+                self.doubles_at = now + self.timeout();
             }
             let rtt = self.rtt.smoothed();
             self.window.on_loss(now, rtt, runs);

@@ -10,11 +10,11 @@ use std::ops::Range;
 
 use farhaul_core::{
     codec::{DecodeError, NoRoom, Reader, Writer},
-    pull::{self, Words},
+    pull::{self, Extension},
 };
 
 /// Type of a request.
-pub const REQUEST: u8 = pull::ASK;
+pub const REQUEST: u8 = pull::REQUEST;
 /// Bytes of a request: with type, id and the headers of UDP, IP and Ethernet 94. Chosen, between the 80 and the 156 that
 /// can be derived from what was measured.
 pub const REQUEST_LEN: usize = 47;
@@ -57,13 +57,13 @@ impl Request {
 }
 
 /// One message on the control channel.
-pub type Message = pull::Message<NoWords>;
+pub type Message = pull::Message<NoExtension>;
 
 /// Nothing is said there but what each such protocol says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoWords {}
+pub enum NoExtension {}
 
-impl Words for NoWords {
+impl Extension for NoExtension {
     const KINDS: [u8; 3] = [1, 2, 3];
 }
 

@@ -16,7 +16,7 @@ use farhaul_core::{
 
 use super::{
     law::{Law, Seen},
-    wire::Said,
+    wire::Signal,
 };
 
 /// Between two looks at least.
@@ -70,13 +70,13 @@ impl PaUdpStyle {
         rate: Rate,
     ) -> Result<(), DecodeError> {
         let offered = ends.fetch.file().map(|(first, _)| first);
-        if ends.look.is_some() || offered != Some(first) {
+        if ends.check_at.is_some() || offered != Some(first) {
             return Err(DecodeError::Malformed(
                 "the beginning of a file, out of turn",
             ));
         }
         self.law.keeps_to(rate);
-        ends.look = Some(now + self.period);
+        ends.check_at = Some(now + self.period);
         self.seen = ends.fetch.tally();
         self.told = (now, self.seen.came);
         self.moved = (now, ends.sink.drained);
@@ -85,7 +85,7 @@ impl PaUdpStyle {
 }
 
 impl Style for PaUdpStyle {
-    type Words = Said;
+    type Extension = Signal;
     const LANE: bool = true;
 
     fn source(&self) -> Source {
@@ -107,20 +107,25 @@ impl Style for PaUdpStyle {
     fn on_offer(&mut self, now: Instant, ends: &mut Ends, most: Rate) {
         if let Some((first, bytes)) = ends.fetch.file() {
             let rate = self.law.begin(now, ends.sink, bytes, most.min(self.link));
-            ends.say(&Said::Start(first, rate, ends.sink.free));
+            ends.send(&Signal::Start(first, rate, ends.sink.free));
         }
     }
 
-    fn on_words(&mut self, now: Instant, ends: &mut Ends, said: Said) -> Result<(), DecodeError> {
-        match said {
-            Said::Start(first, rate, _) => {
+    fn on_extension(
+        &mut self,
+        now: Instant,
+        ends: &mut Ends,
+        signal: Signal,
+    ) -> Result<(), DecodeError> {
+        match signal {
+            Signal::Start(first, rate, _) => {
                 ends.source.ask_all(first)?;
                 let rate = ends.source.command(rate);
-                ends.say(&Said::Go(first, rate));
+                ends.send(&Signal::Go(first, rate));
             }
-            Said::Go(first, rate) => self.on_go(now, ends, first, rate)?,
-            Said::Rate(rate, _) => _ = ends.source.command(rate),
-            Said::Missing(ranges) => {
+            Signal::Go(first, rate) => self.on_go(now, ends, first, rate)?,
+            Signal::Rate(rate, _) => _ = ends.source.command(rate),
+            Signal::Missing(ranges) => {
                 let mut ranges = ranges.iter();
                 ranges.try_for_each(|range| ends.source.ask(range))?;
             }
@@ -128,7 +133,7 @@ impl Style for PaUdpStyle {
         Ok(())
     }
 
-    fn look(&mut self, now: Instant, ends: &mut Ends) {
+    fn on_check(&mut self, now: Instant, ends: &mut Ends) {
         let Some((_, left)) = ends.fetch.file() else {
             return;
         };
@@ -141,20 +146,20 @@ impl Style for PaUdpStyle {
             missed: since.missed,
             gaps: ends.fetch.has_gaps(),
         };
-        ends.look = Some(now + self.period);
+        ends.check_at = Some(now + self.period);
         let news = self.law.tick(now, seen).is_some();
         let (told, count) = self.told;
         let quiet = now.since(told) >= PROGRESS && (tally.came > count || ends.is_full());
         if news || quiet {
             self.told = (now, tally.came);
-            ends.say(&Said::Rate(self.law.rate(), tally.came));
+            ends.send(&Signal::Rate(self.law.rate(), tally.came));
         }
         if self.moved.1 != ends.sink.drained || self.waiting == 0 {
             self.moved = (now, ends.sink.drained);
         }
         let missing = ends.missing(now, self.law.rate(), self.period);
         if !missing.is_empty() {
-            ends.say(&Said::Missing(missing));
+            ends.send(&Signal::Missing(missing));
         }
         if now.since(self.moved.0) >= STARVED {
             let text = format!("the store has taken nothing for {} s", STARVED.as_secs());
@@ -164,6 +169,6 @@ impl Style for PaUdpStyle {
 
     /// The store has written all of it, what was placed since it was seen too.
     fn is_over(&mut self, ends: &Ends) -> bool {
-        ends.look.is_some() && self.backlog.waiting(ends.sink, ends.fetch.placed()) == 0
+        ends.check_at.is_some() && self.backlog.waiting(ends.sink, ends.fetch.placed()) == 0
     }
 }

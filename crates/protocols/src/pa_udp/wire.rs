@@ -7,16 +7,16 @@ use std::ops::Range;
 
 use farhaul_core::{
     codec::{DecodeError, Reader},
-    pull::{self, Words, decode_ranges, decode_rate, encode_ranges, put},
+    pull::{self, Extension, decode_ranges, decode_rate, encode_ranges, put},
     units::Rate,
 };
 
 /// One message.
-pub type Message = pull::Message<Said>;
+pub type Message = pull::Message<Signal>;
 
 /// What is said besides offers, ends and cuts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum Signal {
     /// The receiver of the file that begins at the first number is ready for this rate; so many bytes are free.
     Start(u64, Rate, u64),
     /// It comes, at this rate.
@@ -32,7 +32,7 @@ const GO: u8 = 3;
 const RATE: u8 = 4;
 const MISSING: u8 = 5;
 
-impl Words for Said {
+impl Extension for Signal {
     const KINDS: [u8; 3] = [1, 6, 7];
     const RATED: bool = true;
 

@@ -104,7 +104,7 @@ pub(super) struct Agreed {
 const LEAST_SEGMENT: u16 = 64;
 /// The least of the timers, as ports have it, and the longest silence of a client.
 const LEAST_TIMER: u16 = 100;
-const LONGEST_SILENCE: u16 = 10_000;
+const MAX_IDLE: u16 = 10_000;
 const _: () = assert!(LEAST_SEGMENT as usize > HEAD + 16);
 
 /// What two ends make of each other's words, of which the client's timers and counters count; none, if they cannot.
@@ -120,7 +120,7 @@ pub(super) fn agree(ours: &Syn, theirs: &Syn, client: bool) -> Option<Agreed> {
         ack_delay: time(asked.ack_delay),
         ack_every: asked.ack_every.max(1).into(),
         eak_after: asked.eak_after.max(1).into(),
-        null: time(asked.null.min(LONGEST_SILENCE)),
+        null: time(asked.null.min(MAX_IDLE)),
     })
 }
 

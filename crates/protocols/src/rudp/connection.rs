@@ -264,7 +264,12 @@ impl shell::Connection for Connection {
         life.close(now, closing, self.sender.rtt());
     }
 
-    fn tell(&mut self, _: Instant, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn write_close(
+        &mut self,
+        _: Instant,
+        close: &Closing,
+        w: &mut Writer<'_>,
+    ) -> Result<(), NoRoom> {
         let mut reset = self.header(Kind::Rst, self.sender.next());
         // What a peer's fault ends is not acknowledged.
         reset.acked = reset
@@ -288,7 +293,7 @@ impl shell::Connection for Connection {
             .expect("a packet holds its segment");
         self.sender.sent(now, number, piece, packet.wire());
         if let Some(receiver) = &mut self.receiver {
-            receiver.told();
+            receiver.on_ack_sent();
         }
         true
     }

@@ -144,7 +144,7 @@ impl Receiver {
     }
 
     /// An acknowledgement leaves with a segment of data.
-    pub(super) fn told(&mut self) {
+    pub(super) fn on_ack_sent(&mut self) {
         // Nothing but an acknowledgement of its own names segments.
         if self.gaps.is_complete() {
             self.acks.clear();
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(receiver.take_ack(at(305)), Some(Kind::Ack));
         assert_eq!(receiver.acked(), 47, "303 of 256");
         receiver.on_segment(at(400), 304);
-        receiver.told();
+        receiver.on_ack_sent();
         assert_eq!(receiver.deadline(), None, "it went with data");
     }
 
@@ -205,7 +205,7 @@ mod tests {
             receiver.on_segment(at(1), number);
             assert_eq!(receiver.take_ack(at(1)), None);
         }
-        receiver.told();
+        receiver.on_ack_sent();
         assert_eq!(receiver.deadline(), Some(at(301)), "data name nothing");
         receiver.on_segment(at(2), 304);
         assert_eq!(receiver.take_ack(at(2)), Some(Kind::Eak(&[45, 47, 48])));

@@ -29,7 +29,7 @@ const LONGEST: Duration = Duration::from_micros(9_500);
 /// The rest of the tick.
 const REST: Duration = Duration::from_micros(500);
 /// Silence after which what nobody spoke of is sent again: two round trips and this.
-const SILENCE: Duration = Duration::from_millis(100);
+const NO_FEEDBACK: Duration = Duration::from_millis(100);
 
 /// The sending half of a session.
 pub(super) struct Sender {
@@ -145,8 +145,8 @@ impl Sender {
     }
 
     fn silence_at(&self) -> Option<Instant> {
-        let patience = self.line.flight.path.srtt * 2 + SILENCE;
-        (!self.line.is_clear()).then(|| self.news_at + patience)
+        let timeout = self.line.flight.path.srtt * 2 + NO_FEEDBACK;
+        (!self.line.is_clear()).then(|| self.news_at + timeout)
     }
 
     /// Without news: what is at the end may be lost, with nothing behind it that would show it; and so may what

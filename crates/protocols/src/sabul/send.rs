@@ -129,7 +129,7 @@ impl Sender {
         self.line
             .flight
             .governor
-            .tell(now, |law| law.on_message(now, SABUL_SIGNAL));
+            .notify(now, |law| law.on_message(now, SABUL_SIGNAL));
     }
 
     /// Why the session must end, if the law has failed.
@@ -151,8 +151,8 @@ impl Sender {
     }
 
     fn expiry(&self) -> Option<Instant> {
-        let patience = EXPIRY.max(self.line.flight.path.srtt * 3);
-        (!self.line.is_clear()).then(|| self.heard_at + patience)
+        let timeout = EXPIRY.max(self.line.flight.path.srtt * 3);
+        (!self.line.is_clear()).then(|| self.heard_at + timeout)
     }
 
     /// Since when packets leave and none arrives.

@@ -14,7 +14,7 @@ use super::wire::{HEADER, Parameters, WHOLE};
 /// The longest gap that reports lead to, microseconds.
 const LONGEST: f64 = 10_000.0;
 /// What a sender believes that hears nothing.
-pub const SILENCE: u32 = WHOLE;
+pub const NO_FEEDBACK: u32 = WHOLE;
 /// An error rate of [`WHOLE`] is worth so much of the share of requests.
 const WORTH: f64 = 50_000.0;
 /// What of the error rate is the one before.
@@ -159,11 +159,11 @@ mod tests {
     #[test]
     fn the_gap_stays_within_its_bounds() {
         let mut gap = Gap::new(1_000, 8_000_000, Rate::UNLIMITED);
-        (0..100_000).for_each(|_| _ = gap.on_errors(SILENCE, &Parameters::default()));
+        (0..100_000).for_each(|_| _ = gap.on_errors(NO_FEEDBACK, &Parameters::default()));
         assert_eq!(gap.get(), Duration::from_millis(10));
         // One that is slower anyway is not made faster by that.
         let mut slow = Gap::new(1_000, 8_000, Rate::UNLIMITED);
-        slow.on_errors(SILENCE, &Parameters::default());
+        slow.on_errors(NO_FEEDBACK, &Parameters::default());
         assert_eq!(slow.get(), Duration::from_secs(1));
     }
 

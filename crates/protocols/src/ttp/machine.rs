@@ -19,7 +19,7 @@ use farhaul_core::{
 use super::{
     message::{self, Message, put_feedback, put_go},
     protocol::Loss,
-    recv::{Receiver, Said},
+    recv::{Output, Receiver},
     send::Sender,
     wire::{HEADER, Parameters, REVISION},
 };
@@ -42,13 +42,13 @@ impl TtpMachine {
         wanted: Parameters,
         loss: Loss,
         max_rate: Option<Rate>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Self {
         Self {
             wanted,
             block: 1,
-            sender: Sender::new(max_rate.unwrap_or(Rate::UNLIMITED), patience),
-            receiver: Receiver::new(wanted, loss, patience * LONGER),
+            sender: Sender::new(max_rate.unwrap_or(Rate::UNLIMITED), timeout),
+            receiver: Receiver::new(wanted, loss, timeout * LONGER),
             messages: Messages::default(),
         }
     }
@@ -102,11 +102,11 @@ impl Machine for TtpMachine {
     fn poll_control(&mut self, now: Instant, room: usize, into: &mut Vec<u8>) {
         let (receiver, sender) = (&mut self.receiver, &mut self.sender);
         self.messages.poll(room, into, |bytes| {
-            receiver.say(now, |said| match said {
-                Said::Go => put_go(bytes),
-                Said::Feedback(feedback) => put_feedback(bytes, feedback),
+            receiver.poll_output(now, |said| match said {
+                Output::Go => put_go(bytes),
+                Output::Feedback(feedback) => put_feedback(bytes, feedback),
             });
-            sender.say(now, bytes);
+            sender.poll_output(now, bytes);
         });
     }
 

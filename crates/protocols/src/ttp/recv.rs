@@ -26,7 +26,7 @@ use farhaul_core::{
 use super::{
     law::Errors,
     protocol::Loss,
-    wire::{BlockHeader, Feedback, HEADER, Kind, Parameters, Tell},
+    wire::{BlockHeader, Feedback, FeedbackKind, HEADER, Kind, Parameters},
 };
 
 /// Missing blocks that are noted.
@@ -65,7 +65,7 @@ struct File {
 
 /// What a receiver says.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Said {
+pub(super) enum Output {
     /// Let the file come.
     Go,
     Feedback(Feedback),
@@ -87,7 +87,7 @@ struct Due {
 pub(super) struct Receiver {
     wanted: Parameters,
     loss: Loss,
-    patience: Duration,
+    timeout: Duration,
     block: u32,
     /// The number of the file's first block is one more.
     base: u32,
@@ -97,11 +97,11 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) fn new(wanted: Parameters, loss: Loss, patience: Duration) -> Self {
+    pub(super) fn new(wanted: Parameters, loss: Loss, timeout: Duration) -> Self {
         Self {
             wanted,
             loss,
-            patience,
+            timeout,
             block: 1,
             base: 0,
             file: None,
@@ -232,17 +232,17 @@ impl Receiver {
     }
 
     /// What the peer is to know.
-    pub(super) fn say(&mut self, now: Instant, mut say: impl FnMut(Said)) {
+    pub(super) fn poll_output(&mut self, now: Instant, mut say: impl FnMut(Output)) {
         let on_wire = self.units_in(Duration::from_millis(500));
         let Some(file) = &mut self.file else {
             return;
         };
         let due = std::mem::take(&mut file.due);
         if due.go {
-            say(Said::Go);
+            say(Output::Go);
         }
         if let Some(without) = due.stop {
-            say(feedback(Tell::Stop, without, 0));
+            say(feedback(FeedbackKind::Stop, without, 0));
             self.base = self.base.wrapping_add(file.blocks);
             self.file = None;
             return;
@@ -261,17 +261,17 @@ impl Receiver {
         };
         if requested < TOO_MANY {
             for unit in file.wanted.asked() {
-                say(feedback(Tell::Retransmit, number(*unit), 0));
+                say(feedback(FeedbackKind::Retransmit, number(*unit), 0));
             }
         } else if let Some(first) = file.wanted.first_missing() {
-            say(feedback(Tell::Restart, number(first), 0));
+            say(feedback(FeedbackKind::Restart, number(first), 0));
             let head = file.wanted.next();
             file.back = Some((head, head.saturating_add(on_wire)));
             file.wanted.rewind(first);
         }
         if due.report {
             let errors = file.errors.on_interval(requested as u64, file.came);
-            say(feedback(Tell::ErrorRate, 0, errors));
+            say(feedback(FeedbackKind::ErrorRate, 0, errors));
             file.came = 0;
             file.reported = now;
         }
@@ -279,7 +279,7 @@ impl Receiver {
 
     pub(super) fn deadline(&self) -> Option<(Instant, Why)> {
         let file = self.file.as_ref()?;
-        Some((file.heard + self.patience, Why::Liveness))
+        Some((file.heard + self.timeout, Why::Liveness))
     }
 
     pub(super) fn on_timer(&mut self, now: Instant) {
@@ -287,7 +287,7 @@ impl Receiver {
             let text = format!(
                 "for {} s nothing has come of what the peer announced, although the control connection \
                  (TCP) works: does something on the way block UDP?",
-                self.patience.as_secs()
+                self.timeout.as_secs()
             );
             self.failed = Some(CloseReason::Lane(text));
         }
@@ -333,9 +333,9 @@ impl File {
     }
 }
 
-const fn feedback(tell: Tell, block: u32, error_rate: u32) -> Said {
-    Said::Feedback(Feedback {
-        tell,
+const fn feedback(kind: FeedbackKind, block: u32, error_rate: u32) -> Output {
+    Output::Feedback(Feedback {
+        kind,
         block,
         error_rate,
     })

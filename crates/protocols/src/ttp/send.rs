@@ -23,10 +23,10 @@ use farhaul_core::{
 };
 
 use super::{
-    law::{Gap, SILENCE},
+    law::{Gap, NO_FEEDBACK},
     message::{put_cut, put_file},
     protocol::LEAST_RATE,
-    wire::{BlockHeader, Feedback, HEADER, Kind, Parameters, Tell},
+    wire::{BlockHeader, Feedback, FeedbackKind, HEADER, Kind, Parameters},
 };
 
 /// Requests that wait.
@@ -40,7 +40,7 @@ const LAST_WAIT: u32 = 10;
 
 /// Feedback that takes effect in its turn.
 #[derive(Clone, Copy, Debug)]
-enum Told {
+enum Deferred {
     /// This unit is next.
     From(u64),
     Errors(u32),
@@ -52,7 +52,7 @@ struct File {
     layout: Layout,
     /// Less than those of the layout once it was cut.
     bytes: u64,
-    supply: Supply<Told>,
+    supply: Supply<Deferred>,
     /// The peer lets it come.
     goes: bool,
     gap: Gap,
@@ -71,7 +71,7 @@ pub(super) struct Sender {
     /// How the peer wants it.
     wanted: Parameters,
     max_rate: Rate,
-    patience: Duration,
+    timeout: Duration,
     block: u32,
     out: Outbox,
     file: Option<File>,
@@ -83,11 +83,11 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(max_rate: Rate, patience: Duration) -> Self {
+    pub(super) fn new(max_rate: Rate, timeout: Duration) -> Self {
         Self {
             wanted: Parameters::default(),
             max_rate,
-            patience,
+            timeout,
             block: 1,
             out: Outbox::default(),
             file: None,
@@ -146,7 +146,7 @@ impl Sender {
     }
 
     /// Appends what the peer is to know.
-    pub(super) fn say(&mut self, now: Instant, into: &mut Vec<u8>) {
+    pub(super) fn poll_output(&mut self, now: Instant, into: &mut Vec<u8>) {
         if let Some(file) = self.file.as_ref().filter(|_| self.cut) {
             put_cut(into, self.base.wrapping_add(word(file.supply.units())));
             self.cut = false;
@@ -205,19 +205,24 @@ impl Sender {
         file.slots = 0;
         let unit = u64::from(feedback.block.wrapping_sub(self.base).wrapping_sub(1));
         let sent = unit < file.supply.reached();
-        match feedback.tell {
-            Tell::Retransmit | Tell::Restart if !sent => {
+        match feedback.kind {
+            FeedbackKind::Retransmit | FeedbackKind::Restart if !sent => {
                 return Err(DecodeError::Malformed("request for a block never sent"));
             }
             // A request that finds no room is made again.
-            Tell::Retransmit => {
+            FeedbackKind::Retransmit => {
                 self.stats.packets_lost += 1;
                 file.supply.ask(unit);
             }
-            // As the original has it, the block itself is not sent.
-            Tell::Restart => _ = file.supply.tell(Told::From(unit + 1)),
-            Tell::ErrorRate => _ = file.supply.tell(Told::Errors(feedback.error_rate)),
-            Tell::Stop => return self.on_stop(feedback.block),
+            // As the original has it, the block itself is not sent. What finds no room comes again.
+            FeedbackKind::Restart => {
+                file.supply.push_message(Deferred::From(unit + 1));
+            }
+            FeedbackKind::ErrorRate => {
+                let errors = Deferred::Errors(feedback.error_rate);
+                file.supply.push_message(errors);
+            }
+            FeedbackKind::Stop => return self.on_stop(feedback.block),
         }
         Ok(())
     }
@@ -268,11 +273,11 @@ impl Sender {
             file.slot(now, &self.wanted, &mut self.stats);
             let sent = file.supply.reached();
             let (unit, kind) = match file.supply.step() {
-                Step::Message(Told::From(unit)) => {
+                Step::Message(Deferred::From(unit)) => {
                     file.supply.rewind(unit);
                     continue;
                 }
-                Step::Message(Told::Errors(errors)) => {
+                Step::Message(Deferred::Errors(errors)) => {
                     let bad = file.gap.on_errors(errors, &self.wanted);
                     self.stats.episodes += u64::from(bad);
                     continue;
@@ -308,16 +313,16 @@ impl Sender {
         Some(if file.goes {
             (file.debt.wake(file.gap.get()), Why::Pacing)
         } else {
-            (file.heard + self.patience, Why::Liveness)
+            (file.heard + self.timeout, Why::Liveness)
         })
     }
 
     pub(super) fn on_timer(&mut self, now: Instant) {
         let waits = self.file.as_ref().filter(|file| !file.goes);
-        if waits.is_some_and(|file| now >= file.heard + self.patience) {
+        if waits.is_some_and(|file| now >= file.heard + self.timeout) {
             let text = format!(
                 "for {} s the peer has not let come what was announced to it",
-                self.patience.as_secs()
+                self.timeout.as_secs()
             );
             self.failed = Some(CloseReason::Lane(text));
         }
@@ -351,7 +356,7 @@ impl File {
         self.slots = self.slots.saturating_add(1);
         let (slots, pause) = SILENT;
         if self.slots > slots && now >= self.heard.max(self.silent) + pause {
-            self.gap.on_errors(SILENCE, wanted);
+            self.gap.on_errors(NO_FEEDBACK, wanted);
             self.slots = 0;
             self.silent = now;
             stats.timeouts += 1;

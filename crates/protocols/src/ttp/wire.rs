@@ -301,7 +301,7 @@ impl BlockHeader {
 
 /// What a client tells the server while blocks come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tell {
+pub enum FeedbackKind {
     /// 0: send the block again.
     Retransmit,
     /// 1: go back to the block.
@@ -316,7 +316,7 @@ pub enum Tell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
     /// What it says.
-    pub tell: Tell,
+    pub kind: FeedbackKind,
     /// Of which block.
     pub block: u32,
     /// Of [`WHOLE`].
@@ -327,15 +327,15 @@ impl Feedback {
     /// Reads it; the two bytes between, which a compiler put there, may be anything.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
-        let tell = match (r.u16()?, r.u16()?) {
-            (0, _) => Tell::Retransmit,
-            (1, _) => Tell::Restart,
-            (2, _) => Tell::Stop,
-            (3, _) => Tell::ErrorRate,
+        let kind = match (r.u16()?, r.u16()?) {
+            (0, _) => FeedbackKind::Retransmit,
+            (1, _) => FeedbackKind::Restart,
+            (2, _) => FeedbackKind::Stop,
+            (3, _) => FeedbackKind::ErrorRate,
             _ => return Err(DecodeError::Malformed("type of feedback")),
         };
         Ok(Self {
-            tell,
+            kind,
             block: r.u32()?,
             error_rate: r.u32()?,
         })
@@ -343,11 +343,11 @@ impl Feedback {
 
     /// Appends it.
     pub fn encode(&self, into: &mut Vec<u8>) {
-        let kind: u16 = match self.tell {
-            Tell::Retransmit => 0,
-            Tell::Restart => 1,
-            Tell::Stop => 2,
-            Tell::ErrorRate => 3,
+        let kind: u16 = match self.kind {
+            FeedbackKind::Retransmit => 0,
+            FeedbackKind::Restart => 1,
+            FeedbackKind::Stop => 2,
+            FeedbackKind::ErrorRate => 3,
         };
         into.extend(kind.to_be_bytes());
         into.extend([0; 2]);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use farhaul_core::{path::Rtt, time::Instant};
 
-use super::{Behaviour, rtt::patience, send::SYN};
+use super::{Behaviour, rtt::timeout, send::SYN};
 
 /// Expirations after which libudt gives up, and the least time the last one took.
 const LAST: u32 = 16;
@@ -24,7 +24,7 @@ const NEVER_LONGER: Duration = Duration::from_secs(46);
 
 /// Silence that the fixed session bears.
 fn gone(rtt: &Rtt) -> Duration {
-    (patience(rtt) * 4).clamp(GONE, NEVER_LONGER)
+    (timeout(rtt) * 4).clamp(GONE, NEVER_LONGER)
 }
 
 /// What the timer says.
@@ -68,11 +68,11 @@ impl Liveness {
     pub(super) fn deadline(&self, rtt: &Rtt) -> Instant {
         match self.behaviour {
             Behaviour::Libudt => {
-                let answer = patience(rtt) * self.expired + SYN;
+                let answer = timeout(rtt) * self.expired + SYN;
                 self.heard + answer.max(UNIT * self.expired)
             }
             Behaviour::Fixed => {
-                let pause = (patience(rtt) + SYN * 2).max(KEEP_ALIVE).min(NEVER_LONGER);
+                let pause = (timeout(rtt) + SYN * 2).max(KEEP_ALIVE).min(NEVER_LONGER);
                 (self.heard + gone(rtt)).min(self.sent + pause * self.expired)
             }
         }

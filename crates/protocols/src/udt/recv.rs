@@ -172,7 +172,7 @@ impl Receiver {
             Some(timer)
         } else if prefix > self.reported.confirmed {
             let since = self.reported.long_at.unwrap_or(self.reported.at);
-            Some(timer.max(since + rtt::patience(rtt)))
+            Some(timer.max(since + rtt::timeout(rtt)))
         } else {
             None
         }
@@ -249,7 +249,7 @@ impl Receiver {
 
     /// After how long a hole is reported again; libudt does so never.
     fn pause(&self, rtt: &Rtt) -> Option<Duration> {
-        (self.behaviour == Behaviour::Fixed).then(|| rtt::patience(rtt) + SYN)
+        (self.behaviour == Behaviour::Fixed).then(|| rtt::timeout(rtt) + SYN)
     }
 
     /// Writes what is missing and has not been reported, or not for long, into `list`; returns its length.

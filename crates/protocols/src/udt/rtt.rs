@@ -21,7 +21,7 @@ pub(super) fn guess(behaviour: Behaviour, handshake: Option<Duration>) -> Rtt {
 const GUESS: Duration = Duration::from_millis(100);
 
 /// RTT + 4 variations: how long an answer may take.
-pub(super) fn patience(rtt: &Rtt) -> Duration {
+pub(super) fn timeout(rtt: &Rtt) -> Duration {
     rtt.smoothed() + rtt.variation() * 4
 }
 

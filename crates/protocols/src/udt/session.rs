@@ -231,7 +231,12 @@ impl Connection for UdtConnection {
         }
     }
 
-    fn tell(&mut self, _: Instant, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn write_close(
+        &mut self,
+        _: Instant,
+        close: &Closing,
+        w: &mut Writer<'_>,
+    ) -> Result<(), NoRoom> {
         let code = match close.cause {
             Cause::Application => close.code,
             _ => u32::MAX,

@@ -9,7 +9,7 @@ use farhaul_core::{
     shell::frame::Frame,
 };
 use farhaul_protocols::fobs::wire::Message;
-use farhaul_testkit::{Fate, Pair, Said, Side};
+use farhaul_testkit::{Fate, LaneEvent, Pair, Side};
 
 use crate::kit::{greedy, ms, open, segments};
 
@@ -21,7 +21,7 @@ fn say(pair: &mut Pair, to: Side, messages: &[Message]) {
     let mut bytes = Vec::new();
     Frame::Control(&said).encode(&mut bytes);
     let now = pair.now;
-    pair.say(now, to, Said::Bytes(bytes));
+    pair.inject_event(now, to, LaneEvent::Bytes(bytes));
 }
 
 fn chunk(first: u32, len: u64) -> Message {

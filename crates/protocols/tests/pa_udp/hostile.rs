@@ -8,7 +8,7 @@ use farhaul_core::{
     pull::Offer,
     units::Rate,
 };
-use farhaul_protocols::pa_udp::wire::{Message, Said};
+use farhaul_protocols::pa_udp::wire::{Message, Signal};
 use farhaul_testkit::{Fate, Side};
 
 use crate::kit::{ms, open, say};
@@ -29,18 +29,18 @@ fn offer(first: u64, len: u64) -> Message {
 fn what_is_said_out_of_turn_ends_the_session_with_words() {
     for (said, words) in [
         (
-            vec![Message::Own(Said::Start(0, RATE, 0))],
+            vec![Message::Own(Signal::Start(0, RATE, 0))],
             "nobody asked for",
         ),
-        (vec![Message::Own(Said::Go(0, RATE))], "out of turn"),
+        (vec![Message::Own(Signal::Go(0, RATE))], "out of turn"),
         (vec![offer(0, 500), offer(1, 500)], "an offer out of turn"),
         (vec![offer(3, 500)], "an offer out of turn"),
         (
-            vec![offer(0, 500), Message::Own(Said::Go(1, RATE))],
+            vec![offer(0, 500), Message::Own(Signal::Go(1, RATE))],
             "out of turn",
         ),
         (
-            vec![Message::Own(Said::Missing(vec![0..1, 2..3]))],
+            vec![Message::Own(Signal::Missing(vec![0..1, 2..3]))],
             "no file",
         ),
         (vec![Message::Done(0)], "no file"),
@@ -62,9 +62,9 @@ fn what_is_said_out_of_turn_ends_the_session_with_words() {
 #[test]
 fn a_sender_believes_nothing_of_what_it_did_not_offer() {
     for (message, words) in [
-        (Message::Own(Said::Start(0, RATE, 0)), "nobody asked for"),
+        (Message::Own(Signal::Start(0, RATE, 0)), "nobody asked for"),
         (
-            Message::Own(Said::Missing(vec![0..1, 683..685])),
+            Message::Own(Signal::Missing(vec![0..1, 683..685])),
             "not in the file",
         ),
         (Message::Done(0), "not over"),
@@ -100,7 +100,7 @@ fn units_of_no_file_are_counted_and_left() {
 fn who_never_answers_an_offer_or_never_sends_what_was_offered_is_left() {
     let mut pair = open();
     say(&mut pair, Side::Server, &offer(0, 500));
-    say(&mut pair, Side::Server, &Message::Own(Said::Go(0, RATE)));
+    say(&mut pair, Side::Server, &Message::Own(Signal::Go(0, RATE)));
     // The client hears an answer to what it did not offer.
     let reason = pair.end(Side::Client, Duration::from_secs(1));
     assert!(matches!(reason, CloseReason::Protocol(_)), "{reason:?}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use farhaul_core::{protocol::Protocol, shell::frame::Frame, units::Rate};
 use farhaul_protocols::pa_udp::{Config, client, server, wire::Message};
-use farhaul_testkit::{Pair, Said, Side};
+use farhaul_testkit::{LaneEvent, Pair, Side};
 
 pub(crate) const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -36,5 +36,5 @@ pub(crate) fn say(pair: &mut Pair, to: Side, message: &Message) {
     message.encode(&mut words);
     Frame::Control(&words).encode(&mut bytes);
     let now = pair.now;
-    pair.say(now, to, Said::Bytes(bytes));
+    pair.inject_event(now, to, LaneEvent::Bytes(bytes));
 }

@@ -8,7 +8,7 @@ use farhaul_core::{
     shell::frame::Frame,
 };
 use farhaul_protocols::rbudp::wire::Message;
-use farhaul_testkit::{Fate, Pair, Said, Side};
+use farhaul_testkit::{Fate, LaneEvent, Pair, Side};
 
 use crate::kit::{config, ms, open};
 
@@ -16,7 +16,7 @@ fn say(pair: &mut Pair, to: Side, message: &[u8]) {
     let mut bytes = Vec::new();
     Frame::Control(message).encode(&mut bytes);
     let now = pair.now;
-    pair.say(now, to, Said::Bytes(bytes));
+    pair.inject_event(now, to, LaneEvent::Bytes(bytes));
 }
 
 fn message(message: &Message) -> Vec<u8> {

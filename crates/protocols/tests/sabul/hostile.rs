@@ -13,7 +13,7 @@ use farhaul_protocols::sabul::{
     Config, client, server,
     wire::{Message, put_losses},
 };
-use farhaul_testkit::{Fate, Pair, Said, Side};
+use farhaul_testkit::{Fate, LaneEvent, Pair, Side};
 
 use crate::ends::{config, ms, open, pair};
 
@@ -31,7 +31,7 @@ fn frame(frame: Frame<'_>) -> Vec<u8> {
 
 fn say(pair: &mut Pair, to: Side, bytes: Vec<u8>) {
     let now = pair.now;
-    pair.say(now, to, Said::Bytes(bytes));
+    pair.inject_event(now, to, LaneEvent::Bytes(bytes));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_control_lane_that_is_cut_in_mid_transfer_ends_the_session_there() {
         pair.offer(Side::Client, 1 << 30);
         pair.run(ms(300), |_| false);
         let now = pair.now;
-        pair.say(now, side, Said::Ended);
+        pair.inject_event(now, side, LaneEvent::Ended);
         let reason = pair.end(side, ms(50));
         assert!(
             matches!(&reason, CloseReason::Lane(text) if text.contains("closed")),

@@ -1,7 +1,7 @@
 //! Are the published numbers what a session does? Gaps, ramp, restart, loss that is borne, collapse.
 
 use farhaul_core::{rng::Rng, units::Rate};
-use farhaul_protocols::ttp::wire::{Kind, Tell};
+use farhaul_protocols::ttp::wire::{FeedbackKind, Kind};
 use farhaul_testkit::{Fate, Pair, Side};
 
 use crate::{
@@ -67,7 +67,7 @@ fn errors_of_twenty_per_cent_make_the_gap_half_a_per_cent_longer() {
         Fate::Deliver
     });
     pair.pass(ms(10));
-    feedback(&mut pair, Tell::ErrorRate, 0, 20_000);
+    feedback(&mut pair, FeedbackKind::ErrorRate, 0, 20_000);
     pair.pass(ms(40));
     let left = log.take();
     let gap = left[9].at.since(left[8].at);
@@ -87,8 +87,8 @@ fn after_a_restart_at_b_the_next_block_is_the_one_behind_it() {
         noted.note(Side::Client, d);
         Fate::Deliver
     });
-    feedback(&mut pair, Tell::Retransmit, 9, 0);
-    feedback(&mut pair, Tell::Restart, 7, 0);
+    feedback(&mut pair, FeedbackKind::Retransmit, 9, 0);
+    feedback(&mut pair, FeedbackKind::Restart, 7, 0);
     pair.pass(ms(20));
     let left: Vec<_> = log.take().iter().map(|l| (l.block, l.kind)).collect();
     let expected = [(9, Kind::Repair), (8, Kind::Original), (9, Kind::Original)];

@@ -7,9 +7,9 @@ use farhaul_core::{
 };
 use farhaul_protocols::ttp::{
     Config, server,
-    wire::{BlockHeader, Feedback, FileInfo, Kind, Parameters, REVISION, Tell},
+    wire::{BlockHeader, Feedback, FeedbackKind, FileInfo, Kind, Parameters, REVISION},
 };
-use farhaul_testkit::{Fate, Pair, Said, Side};
+use farhaul_testkit::{Fate, LaneEvent, Pair, Side};
 
 use crate::ends::{BLOCK, config, ms, opened, pair, secs};
 
@@ -28,14 +28,14 @@ fn control(pair: &mut Pair, bytes: &[u8]) {
         Frame::Control(part).encode(&mut framed);
     }
     let now = pair.now;
-    pair.say(now, Side::Client, Said::Bytes(framed));
+    pair.inject_event(now, Side::Client, LaneEvent::Bytes(framed));
 }
 
 /// The client gets feedback.
-pub(crate) fn feedback(pair: &mut Pair, tell: Tell, block: u32, error_rate: u32) {
+pub(crate) fn feedback(pair: &mut Pair, kind: FeedbackKind, block: u32, error_rate: u32) {
     let mut bytes = vec![3];
     let feedback = Feedback {
-        tell,
+        kind,
         block,
         error_rate,
     };
@@ -156,10 +156,10 @@ fn files_that_cannot_be_are_refused() {
 #[test]
 fn feedback_on_what_was_never_sent_is_refused() {
     for (tell, number, words) in [
-        (Tell::Retransmit, 5_000, "never sent"),
-        (Tell::Retransmit, 0, "never sent"),
-        (Tell::Restart, u32::MAX, "never sent"),
-        (Tell::Stop, 0, "before the last block"),
+        (FeedbackKind::Retransmit, 5_000, "never sent"),
+        (FeedbackKind::Retransmit, 0, "never sent"),
+        (FeedbackKind::Restart, u32::MAX, "never sent"),
+        (FeedbackKind::Stop, 0, "before the last block"),
     ] {
         let mut pair = let_come(&config(10_000_000), 1 << 30);
         feedback(&mut pair, tell, number, 0);
@@ -206,7 +206,7 @@ fn a_flood_of_requests_is_bounded_and_served_at_the_rate() {
     for _ in 0..100_000 {
         flood.push(3);
         let request = Feedback {
-            tell: Tell::Retransmit,
+            kind: FeedbackKind::Retransmit,
             block: 1,
             error_rate: 0,
         };
@@ -221,7 +221,7 @@ fn a_flood_of_requests_is_bounded_and_served_at_the_rate() {
         "3 ms each"
     );
     // Errors beyond all bounds are believed to be many.
-    feedback(&mut pair, Tell::ErrorRate, 0, u32::MAX);
+    feedback(&mut pair, FeedbackKind::ErrorRate, 0, u32::MAX);
     pair.pass(secs(70));
 }
 
@@ -291,7 +291,7 @@ fn an_announcement_that_is_never_let_come_ends() {
         let mut ping = Vec::new();
         Frame::Ping.encode(&mut ping);
         let now = pair.now;
-        pair.say(now, Side::Client, Said::Bytes(ping));
+        pair.inject_event(now, Side::Client, LaneEvent::Bytes(ping));
         pair.pass(secs(5));
     }
     let reason = pair.end(Side::Client, ms(50));
@@ -307,7 +307,7 @@ fn an_announcement_that_is_never_let_come_ends() {
         let mut ping = Vec::new();
         Frame::Ping.encode(&mut ping);
         let now = pair.now;
-        pair.say(now, Side::Client, Said::Bytes(ping));
+        pair.inject_event(now, Side::Client, LaneEvent::Bytes(ping));
         pair.pass(secs(5));
     }
     let reason = pair.end(Side::Client, ms(50));
@@ -367,7 +367,7 @@ fn a_greeting_of_another_revision_or_of_nonsense_is_refused() {
         pair.connect(Some(1_500));
         pair.run(ms(25), |_| false);
         let now = pair.now;
-        pair.say(now, Side::Client, Said::Bytes(bytes));
+        pair.inject_event(now, Side::Client, LaneEvent::Bytes(bytes));
         let reason = pair.end(Side::Client, ms(50));
         assert!(
             matches!(&reason, CloseReason::Protocol(text) if text.contains(words)),

@@ -76,7 +76,10 @@ fn accepted(config: UdtConfig) -> End {
     let mut end = End::new(Udt::server(config));
     let ask = |h| bytes(0, &Control::Handshake(h));
     let mut first = ask(hello(Request::CONNECT, 0));
-    let reply = end.at.hear(end.now, peer(), &mut first).expect("a cookie");
+    let reply = end
+        .at
+        .on_datagram(end.now, peer(), &mut first)
+        .expect("a cookie");
     let cookie = handshake(&reply).cookie;
     let again = ask(hello(Request::RESPONSE, cookie));
     let admitted = end.at.admit(end.now, peer(), &again);
@@ -104,14 +107,14 @@ impl End {
         said.into_iter().map(|sent| sent.bytes).collect()
     }
 
-    fn hear(&mut self, from: SocketAddr, bytes: &mut [u8]) -> Vec<Vec<u8>> {
+    fn on_datagram(&mut self, from: SocketAddr, bytes: &mut [u8]) -> Vec<Vec<u8>> {
         self.at.feed(self.now, from, bytes);
         self.drain()
     }
 
     fn control(&mut self, control: &Control<'_>) -> Vec<Vec<u8>> {
         let mut datagram = bytes(self.id, control);
-        self.hear(peer(), &mut datagram)
+        self.on_datagram(peer(), &mut datagram)
     }
 
     fn data(&mut self, seq: u32, payload: &[u8]) -> Vec<Vec<u8>> {
@@ -129,7 +132,7 @@ impl End {
             .encode(&mut Writer::new(&mut datagram))
             .expect("room enough");
         datagram[16..].copy_from_slice(payload);
-        self.hear(peer(), &mut datagram)
+        self.on_datagram(peer(), &mut datagram)
     }
 
     fn delivered(&mut self) -> bool {
@@ -169,8 +172,8 @@ fn an_equal_may_send_packets_as_large_as_it_was_told_first() {
             &Control::Handshake(theirs(Request::RESPONSE)),
         ));
         let half = both.len() / 2;
-        end.hear(peer(), &mut both[..half]);
-        end.hear(peer(), &mut both[half..]);
+        end.on_datagram(peer(), &mut both[..half]);
+        end.on_datagram(peer(), &mut both[half..]);
         end.id = ours.id;
         let large = ours.mss as usize - 28 - 16;
         end.data(ISN, &vec![7; large]);
@@ -312,20 +315,20 @@ fn reversed_ranges_oversize_and_spoofed_datagrams_change_nothing() {
         let mut reversed = bytes(end.id, &Control::KeepAlive);
         reversed[1] = 3;
         reversed.splice(16.., [0x80, 0, 0, 9, 0, 0, 0, 1]);
-        assert!(end.hear(peer(), &mut reversed).is_empty());
+        assert!(end.on_datagram(peer(), &mut reversed).is_empty());
         assert!(
             end.data(ISN, &[0; 1_457]).is_empty(),
             "longer than was agreed"
         );
         let mut spoofed = bytes(end.id, &Control::Shutdown(&[]));
         let other = "192.0.2.9:9000".parse().unwrap();
-        assert!(end.hear(other, &mut spoofed).is_empty());
+        assert!(end.on_datagram(other, &mut spoofed).is_empty());
         assert!(
             end.data(ISN + 200_000, &[0; 20]).is_empty(),
             "beyond the window"
         );
         for runt in 0..16 {
-            end.hear(peer(), &mut vec![0x80; runt]);
+            end.on_datagram(peer(), &mut vec![0x80; runt]);
         }
         assert!(end.closed().is_none());
         assert!(end.at.session().stats().dropped_malformed >= 3);
@@ -384,7 +387,7 @@ proptest! {
                 .chain(words.into_iter().map(near))
                 .flat_map(u32::to_be_bytes)
                 .collect();
-            end.hear(peer(), &mut datagram);
+            end.on_datagram(peer(), &mut datagram);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// How long a peer may leave packets out of its reports, beside three round trips.
-const PATIENCE: Duration = Duration::from_millis(500);
+const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Feedback is not requested more often.
 const LEAST_INTERVAL: Duration = Duration::from_micros(100);
 
@@ -143,7 +143,7 @@ impl Sender {
         let coverage = &mut self.coverage;
         let known = coverage.end.max(self.flight.log().first());
         let stuck_since = *coverage.stuck_since.get_or_insert(now);
-        if report.from <= known || now.since(stuck_since) > srtt * 3 + PATIENCE {
+        if report.from <= known || now.since(stuck_since) > srtt * 3 + REPORT_TIMEOUT {
             // A peer that does not tell of some packets, though asked, does not keep their records here
             // for ever: they count as told missing.
             coverage.end = known.max(report.largest + 1);
@@ -233,7 +233,7 @@ impl Sender {
             let step = (self.path.rtt.min() / 8).max(Duration::from_micros(500));
             let widest = self.srtt();
             self.coverage.reorder_window = (self.coverage.reorder_window + step).min(widest);
-            self.flight.governor.tell(now, |law| law.on_undo(now));
+            self.flight.governor.notify(now, |law| law.on_undo(now));
         }
         let largest = self.coverage.largest_acked.unwrap_or(report.largest);
         let round_start = self.flight.round(largest);

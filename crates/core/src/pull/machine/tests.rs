@@ -30,7 +30,7 @@ struct Plain {
 #[derive(Clone, Debug, PartialEq)]
 struct Wants(Vec<Range<u64>>);
 
-impl Words for Wants {
+impl Extension for Wants {
     const KINDS: [u8; 3] = [10, 11, 12];
     const RATED: bool = true;
 
@@ -47,7 +47,7 @@ impl Words for Wants {
 }
 
 impl Style for Plain {
-    type Words = Wants;
+    type Extension = Wants;
 
     fn source(&self) -> Source {
         let mut source = Source::new(Rate::mbit(10), 0);
@@ -59,11 +59,11 @@ impl Style for Plain {
 
     fn on_offer(&mut self, now: Instant, ends: &mut Ends, most: Rate) {
         assert_eq!(most, Rate::mbit(10));
-        ends.look = Some(now);
+        ends.check_at = Some(now);
         self.asked = false;
     }
 
-    fn on_words(
+    fn on_extension(
         &mut self,
         _now: Instant,
         ends: &mut Ends,
@@ -72,16 +72,16 @@ impl Style for Plain {
         words.0.iter().try_for_each(|range| ends.source.ask(range))
     }
 
-    fn look(&mut self, now: Instant, ends: &mut Ends) {
+    fn on_check(&mut self, now: Instant, ends: &mut Ends) {
         self.looks += 1;
-        ends.look = Some(now + EACH);
+        ends.check_at = Some(now + EACH);
         let whole = ends.fetch.whole().filter(|_| !self.asked);
         let mut wants: Vec<_> = whole.into_iter().collect();
         if std::mem::replace(&mut self.asked, true) {
             wants = ends.missing(now, Rate::UNLIMITED, EACH);
         }
         if !wants.is_empty() {
-            ends.say(&Wants(wants));
+            ends.send(&Wants(wants));
         }
     }
 
@@ -187,10 +187,10 @@ fn a_file_is_over_when_all_is_here_and_the_protocol_says_so() {
         come(&mut b, at(1), DATA, &bytes, &mut Vec::new()).unwrap();
     }
     pass(at(1), &mut b, &mut a, &mut pipe, 99);
-    assert!(!a.is_delivered() && b.style.ends == 0 && b.ends.look.is_some());
+    assert!(!a.is_delivered() && b.style.ends == 0 && b.ends.check_at.is_some());
     b.style.waits = false;
     pass(at(2), &mut b, &mut a, &mut pipe, 99);
-    assert!(a.is_delivered() && b.style.ends == 1 && b.ends.look.is_none());
+    assert!(a.is_delivered() && b.style.ends == 1 && b.ends.check_at.is_none());
     assert_eq!(b.deadline(), None);
 }
 
@@ -213,7 +213,7 @@ fn a_file_of_which_nothing_comes_is_given_up_unless_the_store_is_full() {
         "the first counts"
     );
     b.on_close();
-    assert_eq!((b.ends.look, b.style.ends), (None, 1));
+    assert_eq!((b.ends.check_at, b.style.ends), (None, 1));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn datagrams_of_no_known_type_are_refused() {
     pass(at(0), &mut b, &mut a, &mut Vec::new(), 99);
     let bytes = unit(at(1), &mut a).unwrap();
     let mut place = Vec::new();
-    for kind in [0, ASK, DATA - 1] {
+    for kind in [0, REQUEST, DATA - 1] {
         assert!(come(&mut b, at(1), kind, &bytes, &mut place).is_err());
     }
     assert!(place.is_empty());

@@ -9,7 +9,7 @@ use crate::{
     pull::Offer,
 };
 
-const PATIENCE: Duration = Duration::from_millis(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(30);
 
 fn at(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
@@ -58,8 +58,12 @@ fn what_is_believed_lost_leaves_the_window_and_is_asked_for_first() {
         "it was not asked for"
     );
     assert_eq!((transit.in_transit(), transit.asked_at()), (6, Some(at(0))));
-    assert_eq!(transit.expire(at(29), PATIENCE), 0);
-    assert_eq!(transit.expire(at(30), PATIENCE), 2, "two runs of one unit");
+    assert_eq!(transit.expire(at(29), ANSWER_TIMEOUT), 0);
+    assert_eq!(
+        transit.expire(at(30), ANSWER_TIMEOUT),
+        2,
+        "two runs of one unit"
+    );
     assert_eq!((transit.in_transit(), transit.asked_at()), (4, Some(at(1))));
     assert_eq!(transit.ask(at(30), 9), Some(1..2));
     assert_eq!(transit.ask(at(30), 9), Some(3..4));
@@ -106,10 +110,10 @@ proptest! {
                 }
                 3 => {
                     let late = |unit: &Unit| {
-                        matches!(unit, Unit::Asked(at) if now.since(*at) >= PATIENCE)
+                        matches!(unit, Unit::Asked(at) if now.since(*at) >= ANSWER_TIMEOUT)
                     };
                     let some = twin.values().any(late);
-                    prop_assert_eq!(transit.expire(now, PATIENCE) > 0, some);
+                    prop_assert_eq!(transit.expire(now, ANSWER_TIMEOUT) > 0, some);
                     twin.values_mut().filter(|unit| late(unit)).for_each(|unit| *unit = Unit::Lost);
                 }
                 _ => {

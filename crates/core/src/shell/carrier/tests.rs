@@ -132,7 +132,12 @@ impl Connection for Fake {
         life.close(now, Closing::of(reason), Duration::from_millis(10));
     }
 
-    fn tell(&mut self, _: Instant, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn write_close(
+        &mut self,
+        _: Instant,
+        close: &Closing,
+        w: &mut Writer<'_>,
+    ) -> Result<(), NoRoom> {
         w.put(b"end")?;
         w.u32(close.code)
     }

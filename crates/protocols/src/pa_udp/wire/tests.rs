@@ -29,19 +29,19 @@ fn messages_are_as_they_are_described() {
              00000001 0000000000000002 0000000000000bb8",
         ),
         (
-            Message::Own(Said::Start(5, mbit, 0x1000)),
+            Message::Own(Signal::Start(5, mbit, 0x1000)),
             "02 0000000000000005 0000000000f42400 0000000000001000",
         ),
         (
-            Message::Own(Said::Go(5, mbit)),
+            Message::Own(Signal::Go(5, mbit)),
             "03 0000000000000005 0000000000f42400",
         ),
         (
-            Message::Own(Said::Rate(mbit, 9)),
+            Message::Own(Signal::Rate(mbit, 9)),
             "04 0000000000f42400 0000000000000009",
         ),
         (
-            Message::Own(Said::Missing(vec![5..6, 7..9])),
+            Message::Own(Signal::Missing(vec![5..6, 7..9])),
             "05 0002 0000000000000005 0000000000000005 0000000000000007 0000000000000008",
         ),
         (Message::Done(5), "06 0000000000000005"),

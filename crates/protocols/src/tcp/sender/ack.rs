@@ -231,7 +231,7 @@ impl Sender {
         }
         self.episode.undone();
         self.duplicates = 0;
-        self.governor.tell(now, |law| law.on_undo(now));
+        self.governor.notify(now, |law| law.on_undo(now));
     }
 
     /// Without SACK (RFC 6582): the third duplicate, or a partial acknowledgement, means that the

@@ -135,7 +135,7 @@ impl Sender {
                 self.episode.restart(cap);
             }
             self.governor
-                .tell(now, |law| law.on_idle_restart(now, idle));
+                .notify(now, |law| law.on_idle_restart(now, idle));
         }
     }
 

@@ -114,7 +114,8 @@ impl Sender {
         self.timers.pto = None;
         self.timers.reorder = None;
         let backoff = self.timers.backoff;
-        self.governor.tell(now, |law| law.on_timeout(now, backoff));
+        self.governor
+            .notify(now, |law| law.on_timeout(now, backoff));
         self.timers.rto = Some(now + self.rto());
     }
 

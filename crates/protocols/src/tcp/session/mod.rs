@@ -33,7 +33,7 @@ use super::{
 /// Silence that ends a connection (keep-alives: RFC 9293 §3.8.4).
 const IDLE: Duration = Duration::from_mins(1);
 /// How long a client asks before it gives up.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SYN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before a SYN is repeated (RFC 6298 §2.1); doubled each time.
 const SYN_RTO: Duration = Duration::from_secs(1);
 
@@ -152,7 +152,7 @@ impl TcpConnection {
     /// The server has not answered until then.
     fn unanswered_at(&self) -> Option<Instant> {
         let syn = self.syn.filter(|syn| syn.open.is_none())?;
-        Some(syn.started + PATIENCE)
+        Some(syn.started + SYN_TIMEOUT)
     }
 }
 
@@ -259,10 +259,15 @@ impl Connection for TcpConnection {
         if asked {
             life.answer_close(now);
         }
-        self.sender.governor.tell(now, |law| law.on_close(now));
+        self.sender.governor.notify(now, |law| law.on_close(now));
     }
 
-    fn tell(&mut self, now: Instant, close: &Closing, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn write_close(
+        &mut self,
+        now: Instant,
+        close: &Closing,
+        w: &mut Writer<'_>,
+    ) -> Result<(), NoRoom> {
         let answer = self.receiver.piggyback();
         let end = close.text.floor_char_boundary(MAX_TEXT);
         let (cause, code) = (close.cause, close.code);

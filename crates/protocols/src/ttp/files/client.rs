@@ -10,7 +10,7 @@ use farhaul_core::{
 use super::{MAX_LIST, layout, take};
 use crate::ttp::{
     protocol::Loss,
-    recv::{Receiver, Said},
+    recv::{Output, Receiver},
     wire::{
         CHALLENGE, FILE_INFO, FileInfo, GOT, NameCount, Parameters, REVISION, Request, Verdict,
         answer, directory, directory_strings, strings,
@@ -62,7 +62,7 @@ pub struct FileClient {
     wanted: Parameters,
     /// Where blocks are taken.
     port: u16,
-    patience: Duration,
+    timeout: Duration,
     state: State,
     /// What is asked before the server can be: the request, and what it waits for.
     first: Option<(Vec<u8>, State)>,
@@ -72,14 +72,14 @@ pub struct FileClient {
 }
 
 impl FileClient {
-    /// Wants files so; gives up one of which nothing comes for `patience`.
-    pub fn new(secret: &[u8], wanted: Parameters, patience: Duration) -> Self {
+    /// Wants files so; gives up one of which nothing comes for `timeout`.
+    pub fn new(secret: &[u8], wanted: Parameters, timeout: Duration) -> Self {
         Self {
             secret: secret.to_vec(),
-            receiver: Receiver::new(wanted, Loss::Repaired, patience),
+            receiver: Receiver::new(wanted, Loss::Repaired, timeout),
             wanted,
             port: 0,
-            patience,
+            timeout,
             state: State::Revision,
             first: None,
             kept: Vec::new(),
@@ -134,7 +134,7 @@ impl FileClient {
                 },
                 state => match take(&mut self.kept, state.wants()) {
                     None => break,
-                    Some(words) => self.on_words(now, &words)?,
+                    Some(words) => self.on_message(now, &words)?,
                 },
             };
             if news.is_some() {
@@ -148,7 +148,7 @@ impl FileClient {
         Ok(None)
     }
 
-    fn on_words(&mut self, now: Instant, words: &[u8]) -> Result<Option<News>, DecodeError> {
+    fn on_message(&mut self, now: Instant, words: &[u8]) -> Result<Option<News>, DecodeError> {
         match self.state {
             State::Revision => {
                 if words != REVISION.to_be_bytes() {
@@ -212,7 +212,7 @@ impl FileClient {
             return Err(DecodeError::Malformed("size of a block"));
         }
         let layout = layout(info.size, info.block_size)?;
-        self.receiver = Receiver::new(self.wanted, Loss::Repaired, self.patience);
+        self.receiver = Receiver::new(self.wanted, Loss::Repaired, self.timeout);
         self.receiver.open(info.block_size);
         self.receiver.on_file(now, layout, info.blocks)?;
         if info.blocks == 0 {
@@ -274,9 +274,9 @@ impl FileClient {
     /// Appends what is to leave over TCP.
     pub fn poll_control(&mut self, now: Instant, into: &mut Vec<u8>) {
         let (out, port) = (&mut self.out, self.port);
-        self.receiver.say(now, |said| match said {
-            Said::Go => out.extend(port.to_be_bytes()),
-            Said::Feedback(feedback) => feedback.encode(out),
+        self.receiver.poll_output(now, |said| match said {
+            Output::Go => out.extend(port.to_be_bytes()),
+            Output::Feedback(feedback) => feedback.encode(out),
         });
         into.append(out);
     }

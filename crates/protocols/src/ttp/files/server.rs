@@ -9,8 +9,8 @@ use crate::ttp::{
     protocol::LEAST_RATE,
     send::Sender,
     wire::{
-        BlockHeader, CHALLENGE, FEEDBACK, Feedback, GOT, MAX_LINE, NameCount, PARAMETERS,
-        Parameters, REVISION, Request, Tell, Verdict, answer, put_directory,
+        BlockHeader, CHALLENGE, FEEDBACK, Feedback, FeedbackKind, GOT, MAX_LINE, NameCount,
+        PARAMETERS, Parameters, REVISION, Request, Verdict, answer, put_directory,
     },
 };
 
@@ -58,7 +58,7 @@ pub struct FileServer {
     secret: Vec<u8>,
     challenge: [u8; CHALLENGE],
     max_rate: Rate,
-    patience: Duration,
+    timeout: Duration,
     /// Seconds since 1970, said of each file.
     epoch: u32,
     state: State,
@@ -70,21 +70,21 @@ pub struct FileServer {
 }
 
 impl FileServer {
-    /// For a client that knows `secret`; a file without feedback for `patience` is given up.
+    /// For a client that knows `secret`; a file without feedback for `timeout` is given up.
     pub fn new(
         secret: &[u8],
         challenge: [u8; CHALLENGE],
-        (max_rate, patience): (Rate, Duration),
+        (max_rate, timeout): (Rate, Duration),
         epoch: u32,
     ) -> Self {
         Self {
             secret: secret.to_vec(),
             challenge,
             max_rate,
-            patience,
+            timeout,
             epoch,
             state: State::Revision,
-            sender: Sender::new(max_rate, patience),
+            sender: Sender::new(max_rate, timeout),
             block: 1,
             kept: Vec::new(),
             names: Vec::new(),
@@ -113,7 +113,7 @@ impl FileServer {
                 },
                 state => match take(&mut self.kept, state.wants()) {
                     None => break,
-                    Some(words) => self.on_words(now, &words)?,
+                    Some(words) => self.on_message(now, &words)?,
                 },
             };
             if asked.is_some() {
@@ -126,7 +126,7 @@ impl FileServer {
         Ok(None)
     }
 
-    fn on_words(&mut self, now: Instant, words: &[u8]) -> Result<Option<Asked>, DecodeError> {
+    fn on_message(&mut self, now: Instant, words: &[u8]) -> Result<Option<Asked>, DecodeError> {
         match self.state {
             State::Revision => {
                 if words != REVISION.to_be_bytes() {
@@ -174,7 +174,7 @@ impl FileServer {
                 let feedback = Feedback::decode(words)?;
                 if !self.sender.is_idle() {
                     self.sender.on_feedback(now, feedback)?;
-                } else if feedback.tell != Tell::Stop {
+                } else if feedback.kind != FeedbackKind::Stop {
                     return Err(DecodeError::Malformed("feedback on a file without blocks"));
                 }
                 if self.sender.is_idle() {
@@ -197,7 +197,7 @@ impl FileServer {
         let layout = layout(size, block)?;
         info(&layout, self.epoch).encode(&mut self.out);
         self.block = block;
-        self.sender = Sender::new(self.max_rate, self.patience);
+        self.sender = Sender::new(self.max_rate, self.timeout);
         self.sender.set_wanted(wanted);
         self.sender.open(block);
         self.sender.push(0, 0, size);
@@ -282,7 +282,7 @@ impl FileServer {
     /// For so long nothing was heard of blocks that leave.
     pub fn is_abandoned(&self, now: Instant) -> bool {
         let since = self.sender.blocked_since();
-        since.is_some_and(|since| now.since(since) >= self.patience)
+        since.is_some_and(|since| now.since(since) >= self.timeout)
     }
 }
 

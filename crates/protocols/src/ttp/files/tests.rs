@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::ttp::wire::{CHALLENGE, HEADER, Parameters, Request, SECRET, Verdict, put_directory};
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 const STEP: Duration = Duration::from_micros(500);
 
 struct Pair {
@@ -31,15 +31,15 @@ fn wanted(block_size: u32) -> Parameters {
 }
 
 fn server(secret: &[u8]) -> FileServer {
-    FileServer::new(secret, [7; CHALLENGE], (Rate::UNLIMITED, PATIENCE), 1)
+    FileServer::new(secret, [7; CHALLENGE], (Rate::UNLIMITED, TIMEOUT), 1)
 }
 
 impl Pair {
     fn new(secret: &[u8], block: u32, loss: f64) -> Self {
         Self {
-            now: Instant::EPOCH + PATIENCE,
+            now: Instant::EPOCH + TIMEOUT,
             server: server(SECRET),
-            client: FileClient::new(secret, wanted(block), PATIENCE),
+            client: FileClient::new(secret, wanted(block), TIMEOUT),
             rng: Rng::new(3),
             loss,
             got: Vec::new(),
@@ -271,7 +271,7 @@ proptest! {
                 Asked::Stopped | Asked::Denied => break,
             }
         }
-        let mut client = FileClient::new(SECRET, wanted(20), PATIENCE);
+        let mut client = FileClient::new(SECRET, wanted(20), TIMEOUT);
         let mut opening = crate::ttp::wire::REVISION.to_be_bytes().to_vec();
         opening.extend([7; CHALLENGE]);
         opening.push(0);

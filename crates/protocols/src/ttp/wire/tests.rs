@@ -102,15 +102,30 @@ fn blocks_and_feedback() {
         assert_eq!(out.to_vec(), bytes);
     }
     assert!(BlockHeader::decode(&hex("00000001 0050")).is_err());
-    for (bytes, tell, block, error_rate) in [
-        ("0000 0000 00000007 00000000", Tell::Retransmit, 7, 0),
-        ("0001 0000 00000400 00000000", Tell::Restart, 1_024, 0),
-        ("0002 0000 00000000 00000000", Tell::Stop, 0, 0),
-        ("0003 0000 00000000 00001d9f", Tell::ErrorRate, 0, 7_583),
+    for (bytes, kind, block, error_rate) in [
+        (
+            "0000 0000 00000007 00000000",
+            FeedbackKind::Retransmit,
+            7,
+            0,
+        ),
+        (
+            "0001 0000 00000400 00000000",
+            FeedbackKind::Restart,
+            1_024,
+            0,
+        ),
+        ("0002 0000 00000000 00000000", FeedbackKind::Stop, 0, 0),
+        (
+            "0003 0000 00000000 00001d9f",
+            FeedbackKind::ErrorRate,
+            0,
+            7_583,
+        ),
     ] {
         let bytes = hex(bytes);
         let feedback = Feedback {
-            tell,
+            kind,
             block,
             error_rate,
         };

@@ -22,12 +22,12 @@ const GROWTH: u64 = 8;
 
 impl Sender {
     /// How long an answer takes at most.
-    fn patience(&self) -> Duration {
-        rtt::patience(&self.rtt) + SYN
+    fn timeout(&self) -> Duration {
+        rtt::timeout(&self.rtt) + SYN
     }
 
     fn is_overdue(&self, sent: &Sent, now: Instant) -> bool {
-        now.since(sent.at) >= self.patience()
+        now.since(sent.at) >= self.timeout()
     }
 
     /// The packets of `range` are sent again; the law is not told.
@@ -61,7 +61,7 @@ impl Sender {
         let Range { start, end } = self.outstanding();
         let (first, newest) = (self.get(start)?, self.get(end - 1)?);
         let flows = !newest.resent && newest.at > first.at;
-        let due = first.at + self.patience();
+        let due = first.at + self.timeout();
         // Even if it seemed to have arrived, for a report of what came after it did not name it: the
         // report that did was lost.
         (flows && first.state != State::Lost).then_some(due)
@@ -90,9 +90,9 @@ impl Sender {
         }
         self.clocks.overdue = first;
         self.mark(first..first + 1);
-        let (others, patience) = (first + 1..first + self.clocks.stride, self.patience());
+        let (others, timeout) = (first + 1..first + self.clocks.stride, self.timeout());
         let overdue =
-            |sent: &Sent| sent.state == State::Outstanding && now.since(sent.at) >= patience;
+            |sent: &Sent| sent.state == State::Outstanding && now.since(sent.at) >= timeout;
         self.flight
             .mark_lost_if(others, &mut Lost::default(), overdue);
     }
@@ -105,7 +105,7 @@ impl Sender {
         let Range { start, end } = self.outstanding();
         let (first, newest) = (self.get(start)?, self.get(end - 1)?);
         let since = self.clocks.progress_at.max(first.at).max(newest.at);
-        let pause = (self.patience() + SYN) * (1 << self.clocks.backoff.min(MAX_BACKOFF));
+        let pause = (self.timeout() + SYN) * (1 << self.clocks.backoff.min(MAX_BACKOFF));
         Some(since + pause.min(MAX_PAUSE.max(self.rtt.smoothed() * 2)))
     }
 
