@@ -42,11 +42,11 @@ pub enum CloseReason {
         /// For people.
         text: String,
     },
-    /// Nothing was heard for the idle time.
+    /// The idle timeout expired: nothing was received (RFC 9000 §10.1).
     TimedOut,
-    /// The peer never answered at all.
+    /// The handshake timed out without any reply from the peer.
     NoAnswer,
-    /// The peer answered, but the handshake was not finished in time.
+    /// The peer replied, but the handshake did not complete in time.
     Unfinished,
     /// No common protocol version.
     Version(String),
@@ -58,11 +58,11 @@ pub enum CloseReason {
     Protocol(String),
     /// The application's store failed.
     Store(String),
-    /// The peer's store has taken nothing for too long.
+    /// The peer's store accepted no data for too long.
     Starved(String),
-    /// One of the session's two lanes, datagrams and control, does not work while the other does.
+    /// Either the datagrams or the control lane fail while the other works.
     Lane(String),
-    /// A fault of this program, in this session alone.
+    /// Internal error in this session.
     Internal(String),
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for CloseReason {
     }
 }
 
-/// What a session tells its application.
+/// Events that a session reports to its application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The handshake is done and the peer authenticated; its public key if it has one.
@@ -126,7 +126,7 @@ pub trait Session: Send {
     /// Bytes given to [`Self::send`] that have not been sent once.
     fn unsent(&self) -> u64;
 
-    /// Forgets what was given to [`Self::send`] and not sent yet.
+    /// Discards data queued with [`Self::send`] that was never sent.
     fn cancel_unsent(&mut self);
 
     /// Appends to the ordered byte stream to the peer.
@@ -135,53 +135,53 @@ pub trait Session: Send {
     /// Bytes given to [`Self::write`] that have not been acknowledged.
     fn unwritten(&self) -> usize;
 
-    /// Appends what has arrived on the ordered stream to `into`.
+    /// Moves the data received on the ordered stream to the end of `into`.
     fn read(&mut self, into: &mut Vec<u8>);
 
-    /// Sends no faster than `max_rate` from now on, and claims this much of shared links; false, and
+    /// Limits the sending rate to `max_rate` and sets the share of contended links to claim; false, and
     /// nothing is changed, if this session cannot.
     fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {
         max_rate == Rate::UNLIMITED && sharing == Sharing::Fair
     }
 
-    /// Whether "port unreachable" may mean that the peer has yet to start, so that a client asks on
-    /// until the session itself gives up. Otherwise a few such answers are believed.
+    /// Whether ICMP "port unreachable" is ignored, as the peer may not have started yet: a client retransmits
+    /// until its handshake times out. Otherwise a few such errors end the session.
     fn ignores_port_unreachable(&self) -> bool {
         false
     }
 
-    /// What joins this session's datagrams to its control lane: a client's, if its protocol
+    /// Token that associates this session's datagrams with its control lane: a client's, if its protocol
     /// ([`Descriptor::control_lane`]) has one.
     fn control_token(&self) -> Option<Token> {
         None
     }
 
-    /// Something happened on the control lane.
+    /// Handles an event of the control lane: opened, data, closed.
     fn handle_control(&mut self, _turn: &mut Turn<'_>, _control: Control<'_>) {}
 
-    /// Appends what is to leave on the control lane, at most `room` bytes; asked after every turn
-    /// while the lane is open. Nothing appended: nothing waits, or it does not fit.
+    /// Appends data to send on the control lane, at most `room` bytes; called after every turn
+    /// while the lane is open. Appends nothing if nothing is pending or it does not fit.
     fn poll_control(&mut self, _now: Instant, _room: usize, _into: &mut Vec<u8>) {}
 
-    /// What the next batch's segments travel with where routers read it: in the simulator alone.
+    /// Congestion header (XCP) of the next batch's segments; only the simulator has routers that read it.
     fn congestion_header(&self) -> Option<CongestionHeader> {
         None
     }
 
-    /// Routers change the window of the peer, which sent the datagrams handled next, by `bytes`.
+    /// Routers (XCP) granted `bytes` of window change to the peer in the datagrams handled next.
     fn on_granted(&mut self, _bytes: f64) {}
 
     /// Ends the session: tells the peer `code` and `text`. Data in flight is abandoned.
     fn close(&mut self, now: Instant, code: u32, text: &str);
 
-    /// True when the session needs no more turns.
+    /// True once the session is closed and can be dropped.
     fn is_closed(&self) -> bool;
 
     /// Counters.
     fn stats(&self) -> Stats;
 }
 
-/// How a protocol's facts are known.
+/// What an implementation is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provenance {
     /// From a written specification.
@@ -206,14 +206,14 @@ impl Provenance {
     }
 }
 
-/// What a protocol says of itself.
+/// Static description of a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor {
-    /// The name by which it is chosen.
+    /// Name used on the command line.
     pub name: &'static str,
     /// One line.
     pub summary: &'static str,
-    /// How its facts are known.
+    /// What the implementation is based on.
     pub provenance: Provenance,
     /// Paper, RFC or document.
     pub citation: &'static str,
@@ -230,7 +230,7 @@ pub struct Descriptor {
 pub enum Route {
     /// To the session with this id.
     Known(u64),
-    /// To the session whose peer it came from, or to none yet: the protocol's packets do not say.
+    /// To the session of its source address, or a new one: the packets carry no session id.
     Peer,
     /// To no session yet; see [`Protocol::accept`].
     New,
@@ -250,25 +250,25 @@ pub enum Accepted {
 
 /// A factory of sessions; one per endpoint.
 pub trait Protocol: Send {
-    /// What it says of itself.
+    /// Static description of the protocol.
     fn descriptor(&self) -> &'static Descriptor;
 
     /// Where a datagram belongs, from its first bytes.
     fn route(&self, datagram: &[u8]) -> Route;
 
-    /// Tells the id of the session that a datagram is addressed to, wherever its bytes say so. Where one
-    /// peer's sessions may share an address, this tells them apart.
+    /// Function that extracts the destination session id from a datagram, if the format has one. Where one
+    /// peer's sessions share an address and port, this distinguishes them.
     fn destination(&self) -> fn(&[u8]) -> Option<u64> {
         |_| None
     }
 
-    /// The token by which a first datagram asks to join a control lane; [`Self::accept`] is then asked
-    /// only if a lane with that token waits.
+    /// Control lane token in a client's first datagram; [`Self::accept`] is then called
+    /// only if a lane with that token is open.
     fn control_token(&self, _datagram: &[u8]) -> Option<Token> {
         None
     }
 
-    /// Opens a session to `to`; `interface_mtu` is the IP MTU of the way out, if known.
+    /// Opens a session to `to`; `interface_mtu` is the IP MTU of the outgoing interface, if known.
     fn connect(
         &mut self,
         now: Instant,

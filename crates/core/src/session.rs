@@ -12,7 +12,7 @@ use crate::{
     time::Instant,
 };
 
-/// The application's side of a session.
+/// Events, delivery state and counters that a session keeps for its application.
 #[derive(Debug, Default)]
 pub struct AppSide {
     /// Counters.
@@ -36,7 +36,7 @@ impl AppSide {
         }
     }
 
-    /// The application gives `len` bytes of `object`, or of the stream; false if they are not taken.
+    /// Registers `len` bytes of `object` for delivery tracking; false if they are rejected.
     pub const fn give(&mut self, object: ObjectId, len: u64) -> bool {
         // The last object number is the stream's.
         let taken = object != STREAM && len > 0 && !self.closed;
@@ -44,19 +44,19 @@ impl AppSide {
         taken
     }
 
-    /// The application writes `bytes` to the stream; false if they are not taken.
+    /// Registers `bytes` of the stream for delivery tracking; false if they are rejected.
     pub const fn write(&mut self, bytes: &[u8]) -> bool {
         self.give(0, bytes.len() as u64)
     }
 
-    /// Reports that all that was given has arrived, once it is `done`.
+    /// Emits [`Event::Delivered`], once, if everything registered is acknowledged (`done`).
     pub fn settle(&mut self, done: bool) {
         if done && !self.closed && std::mem::take(&mut self.undelivered) {
             self.events.push_back(Event::Delivered);
         }
     }
 
-    /// The session ends for `reason`; false if it had ended before.
+    /// Marks the session closed for `reason`; false if it already was.
     pub fn close(&mut self, now: Instant, reason: CloseReason) -> bool {
         if self.closed {
             return false;
@@ -67,12 +67,12 @@ impl AppSide {
         true
     }
 
-    /// Data is held back for `why`.
+    /// Records that sending is blocked by `why`.
     pub fn hold(&mut self, now: Instant, why: Why) {
         self.stats.held.set(now, Some(why));
     }
 
-    /// The batch in `out` left.
+    /// Counts the batch in `out` as sent.
     pub fn sent(&mut self, out: &TxBuf) {
         self.stats.wire_sent += out.bytes().len() as u64;
         self.stats.datagrams_sent += out.count() as u64;
@@ -90,7 +90,7 @@ impl AppSide {
     }
 }
 
-/// The first of `deadlines`, of equal ones the first named.
+/// The earliest of `deadlines`; of equal ones the one listed first.
 #[inline]
 pub fn earliest<const N: usize>(deadlines: [Option<(Instant, Why)>; N]) -> Option<(Instant, Why)> {
     let mut first: Option<(Instant, Why)> = None;

@@ -4,7 +4,7 @@
 
 use crate::codec::DecodeError;
 
-/// Names one run of bytes within a session; its meaning is the application's.
+/// Identifies a sequence of bytes within a session; the application assigns its meaning.
 pub type ObjectId = u32;
 
 /// `len` bytes of `object` from `offset`, found at `at` in the batch's buffer.
@@ -44,29 +44,29 @@ impl Extent {
     }
 }
 
-/// What a store can take, and what has left it.
+/// Free space of a store, and bytes that it has finished with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sink {
     /// Bytes that can be placed now.
     pub free: u64,
-    /// Bytes that were placed and wait for nothing any more, ever: written, or given up.
+    /// Cumulative bytes placed that have since been written or discarded.
     pub drained: u64,
 }
 
 impl Sink {
-    /// Nothing ever waits: everything can be placed, and all that was has left.
+    /// Unlimited space and no queue: the store exerts no back-pressure.
     pub const ENDLESS: Self = Self {
         free: u64::MAX,
         drained: u64::MAX,
     };
 
-    /// Nothing ever waits here.
+    /// True if the store exerts no back-pressure.
     pub const fn is_endless(&self) -> bool {
         self.free == u64::MAX
     }
 }
 
-/// What of the bytes placed waits in the store.
+/// Tracks how many of the bytes placed the store has not finished with.
 #[derive(Clone, Debug, Default)]
 pub struct Backlog {
     /// What the store had written, and what had been placed, when it was seen first.
@@ -74,7 +74,7 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Bytes that wait of `placed`, which were placed so far by who asks.
+    /// Bytes queued in the store, of the caller's cumulative `placed` bytes.
     pub fn waiting(&mut self, sink: Sink, placed: u64) -> u64 {
         if sink.is_endless() {
             self.origin = None;
@@ -95,13 +95,13 @@ pub trait Store {
     /// Fills each extent's place in `batch` with the object's bytes.
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError>;
 
-    /// Takes each extent's bytes from `batch`. The same bytes may be placed more than once. It never
-    /// waits; more than is [free](Sink::free) is an error.
+    /// Stores each extent's bytes from `batch`. The same bytes may be placed more than once. Must not
+    /// block; placing more than is [free](Sink::free) is an error.
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError>;
 
-    /// What can be placed now, and what has left. Sessions drop what does not fit as if it had not come; haul
-    /// tells the sender, which keeps to what is drained. On a socket of its own what does not fit waits where
-    /// it arrived. A store around another has to ask that one.
+    /// Free space and drained bytes. Sessions drop what does not fit, as if it had been lost; haul
+    /// advertises it to the sender as credit. On a socket of its own, data that does not fit stays in the
+    /// socket buffer. A store that wraps another must forward this call.
     fn sink(&self) -> Sink {
         Sink::ENDLESS
     }

@@ -1,4 +1,4 @@
-//! The skeleton behind any wire format: a [`Wire`] is all that a protocol of this kind writes.
+//! How does a wire format become an ARQ protocol? A [`Wire`] is all that a protocol of this kind implements.
 
 use std::{marker::PhantomData, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
 const STATE: u8 = 0x45;
 const REPORT: u8 = 0x46;
 
-/// What precedes the payload.
+/// Header of a data packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHead {
     /// Packet number.
@@ -28,19 +28,19 @@ pub struct DataHead {
     pub offset: u64,
 }
 
-/// What a receiver should know of the sender.
+/// Sender state that is sent to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderState {
-    /// Packets below are decided.
+    /// All packets below are acknowledged or declared lost.
     pub settled: u64,
-    /// Wanted time between reports.
+    /// Requested interval between reports.
     pub interval: Duration,
-    /// Nothing is known of the packets from here on: a report is requested.
+    /// Requests a report on the packets from this number on.
     pub want: Option<u64>,
 }
 
-/// A wire format: three bodies, each behind the shell's head. Decoders take what anybody may have
-/// written.
+/// A wire format: three bodies, each after the shell's header. Decoders have to accept any
+/// input.
 pub trait Wire: Send + 'static {
     /// Bytes of a data head.
     const DATA_HEAD: usize;
@@ -59,7 +59,7 @@ pub trait Wire: Send + 'static {
     fn take_state(r: &mut Reader<'_>) -> Result<SenderState, DecodeError>;
 }
 
-/// Both halves of the skeleton, speaking `W`.
+/// Sender and receiver of the ARQ in wire format `W`.
 pub struct ArqMachine<W> {
     sender: Sender,
     receiver: Receiver,
@@ -67,7 +67,7 @@ pub struct ArqMachine<W> {
     wire: PhantomData<fn() -> W>,
 }
 
-/// The protocol that speaks `W`: sessions governed by what `law` makes, in packets of up to `mtu` bytes.
+/// The protocol with wire format `W`: sessions with laws made by `law`, in packets of up to `mtu` bytes.
 pub fn endpoint<W: Wire>(
     descriptor: &'static Descriptor,
     law: impl Fn() -> Box<dyn CongestionController> + Send + Sync + 'static,

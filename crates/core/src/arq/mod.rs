@@ -1,6 +1,6 @@
-//! Skeleton A: numbered packets, range-coded feedback, selective repair. The two halves know no wire
-//! format: a personality writes the headers and decodes the feedback, the skeleton keeps the books.
-//! It, and never the personality, owns initial pacing, repair of repairs and tail probes.
+//! Selective-repeat ARQ: numbered packets, range-coded feedback, selective repair. The two halves know no wire
+//! format: a protocol writes the headers and decodes the feedback, this module tracks sent packets.
+//! Initial pacing, repair of repairs and tail probes are done here, never by the protocol.
 
 mod machine;
 mod receiver;
@@ -24,9 +24,9 @@ pub enum Content {
     Copy(u64),
     /// A path MTU probe: its loss is no sign of congestion and is not repaired.
     Probe,
-    /// Small frames that want an acknowledgement; whoever wrote them repeats them.
+    /// Small ack-eliciting frames, which their writer repeats.
     Other,
-    /// Feedback alone: never acknowledged, never lost.
+    /// Feedback alone: not ack-eliciting and not in flight.
     #[default]
     Quiet,
 }
@@ -43,14 +43,14 @@ struct Packet {
     covered: bool,
 }
 
-/// What a receiver tells: the fate of every packet in `from..=largest`, and how fast data arrives.
+/// Acknowledgement report: the state of every packet in `from..=largest`, and receive counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// First packet it tells of.
+    /// First packet covered.
     pub from: u64,
-    /// Last packet it tells of; it arrived.
+    /// Last packet covered; it was received.
     pub largest: u64,
-    /// µs since `largest` arrived; [`Self::NO_DELAY`] if that says nothing of the rtt.
+    /// Ack delay of `largest`, µs; [`Self::NO_DELAY`] if it gives no rtt sample.
     pub delay_us: u64,
     /// Receiver's clock when the newest packet arrived, µs.
     pub arrived_us: u64,
@@ -58,7 +58,7 @@ pub struct Report {
     pub bytes: u64,
     /// Packets received so far that carried "congestion experienced".
     pub ce: u64,
-    /// Bytes that the receiver's store can take; endless if not said.
+    /// Receive credit: free space of the receiver's store, bytes; unlimited if absent.
     pub room: Option<u64>,
     /// Arrived, missing, arrived ... counts downwards from `largest`, all at least 1.
     pub runs: Vec<u64>,

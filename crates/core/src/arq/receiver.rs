@@ -1,6 +1,6 @@
-//! The receiving half: packet numbers in, reports out. Each number is told of in `REPEATS`
+//! The receiving half: packet numbers in, reports out. Each number is covered by `REPEATS`
 //! consecutive reports, so that a lost report costs nothing and a hole a bounded number of bytes;
-//! what falls through is asked for by the sender.
+//! the sender requests a report on what no report has covered.
 
 use std::{ops::Range, time::Duration};
 
@@ -25,7 +25,7 @@ struct Room {
     most: u64,
 }
 
-/// Receiver side of the skeleton.
+/// Receiving half of the ARQ.
 #[derive(Default)]
 pub struct Receiver {
     law: Option<Box<dyn ReceiverLaw>>,
@@ -96,19 +96,19 @@ impl Receiver {
         true
     }
 
-    /// From here on `law` decides with the sender's half.
+    /// Installs the receiving half of the congestion law.
     pub fn set_law(&mut self, now: Instant, rtt: Duration, mut law: Box<dyn ReceiverLaw>) {
         law.on_start(now, rtt);
         self.law = Some(law);
         self.notify(now, |_| {});
     }
 
-    /// Routers change the sender's window by `bytes` for the batch that comes next.
+    /// Window change that routers (XCP) grant the sender with the next batch.
     pub const fn on_granted(&mut self, bytes: f64) {
         self.arrival.granted = Some(bytes);
     }
 
-    /// A batch of datagrams has been noted.
+    /// All datagrams of a batch have been recorded.
     pub fn batch_received(&mut self, now: Instant) {
         if self.law.is_some() && self.arrival.packets > 0 {
             let arrival = Arrival {
@@ -145,12 +145,12 @@ impl Receiver {
         self.law.as_ref().and_then(|law| law.next_tick())
     }
 
-    /// What the law says to the sender's half.
+    /// Outgoing messages to the law's sending half.
     pub const fn mail(&mut self) -> &mut Mail {
         &mut self.mail
     }
 
-    /// Something of the law waits to be sent.
+    /// True if messages of the law wait to be sent.
     pub fn has_mail(&self) -> bool {
         !self.mail.is_empty()
     }
@@ -171,15 +171,15 @@ impl Receiver {
         Some(due.max(self.budget.ready_at()))
     }
 
-    /// The store has less room than half, as far as the sender knows: it wants to hear of more.
+    /// True if the advertised credit is at most half, so that the sender waits for an update.
     pub fn is_room_awaited(&self) -> bool {
         self.room
             .told
             .is_some_and(|told| told <= self.room.most / 2)
     }
 
-    /// The store can take `bytes` now. Nobody may be sending: of much more room than the sender knows of
-    /// it is told all the same.
+    /// Sets the free space of the store. If it is much more than advertised, a report is due even if
+    /// nothing is being received.
     pub fn on_room(&mut self, now: Instant, bytes: u64) {
         let room = &mut self.room;
         room.now = (bytes < u64::MAX).then_some(bytes);
@@ -190,10 +190,10 @@ impl Receiver {
         }
     }
 
-    /// An authenticated packet of `wire` bytes must be dropped, as there is no room for what it carries.
-    /// The sender hears of the room, and of the packet nothing. False, and nothing comes of it, if it was
-    /// seen, settled, too far ahead, or not above all that were refused: then anybody may have sent it
-    /// once more.
+    /// Drops an authenticated packet of `wire` bytes, for whose data the store has no room.
+    /// A report advertises the credit and does not acknowledge the packet. False, without effect, if it was
+    /// seen, settled, too far ahead, or not above all that were refused: it may be a
+    /// replay.
     pub fn refuse(&mut self, now: Instant, number: u64, wire: u32) -> bool {
         if number < self.refused || !self.arrivals.is_new(number) {
             return false;
@@ -214,8 +214,8 @@ impl Receiver {
         self.arrivals.end()
     }
 
-    /// What to say now; starts the next interval. What does not fit is told in the reports that
-    /// follow, in turn with those of the last intervals.
+    /// Makes the report that is due and starts the next interval. What does not fit goes into the reports that
+    /// follow, alternating with those on the last intervals.
     pub fn report(&mut self, now: Instant) -> Option<&Report> {
         self.schedule.reset(now);
         let newest_at = self.newest_at?;
@@ -290,13 +290,13 @@ impl Receiver {
         });
     }
 
-    /// The sender has decided everything below `settled` and requests feedback every `interval`.
+    /// All below `settled` is acknowledged or declared lost; the sender requests feedback every `interval`.
     pub fn on_state(&mut self, settled: u64, interval: Duration) {
         self.arrivals.settle(settled);
         self.schedule.set_interval(interval);
     }
 
-    /// The sender has heard nothing of the packets from `from` on.
+    /// The sender requests a report on the packets from `from` on.
     pub fn on_want(&mut self, now: Instant, from: u64) {
         // The last intervals are told of in any case.
         let recent = self.told[0];

@@ -1,4 +1,4 @@
-//! The sending half: asks the law what may leave, keeps the record of what left, and turns reports
+//! The sending half: asks the law what may be sent, records sent packets, and turns reports
 //! into acknowledgements, losses, samples and repairs.
 
 mod report;
@@ -79,7 +79,7 @@ struct Change {
     lost: Lost,
 }
 
-/// Sender side of the skeleton.
+/// Sending half of the ARQ.
 pub struct Sender {
     flight: Flight<Packet>,
     outbox: Outbox,
@@ -118,8 +118,8 @@ impl Sender {
         }
     }
 
-    /// Never faster than `max_rate` from now on, besides what it was made with; and this much of
-    /// shared links. False, and nothing is changed, if the law cannot.
+    /// Lowers the rate limit to `max_rate` and sets the share of contended links to claim.
+    /// False, and nothing is changed, if the law does not support it.
     pub fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {
         self.flight.governor.govern(max_rate, sharing)
     }
@@ -148,7 +148,7 @@ impl Sender {
         self.path.rtt = rtt;
     }
 
-    /// The path itself changed: measures start again from `rtt`.
+    /// The path changed: estimators restart from `rtt`.
     pub fn reset_path(&mut self, now: Instant, rtt: Duration) {
         self.path.queue = QueueDelay::default();
         self.path.drain = DrainEstimate::default();
@@ -166,12 +166,12 @@ impl Sender {
         self.outbox.push(object, offset, len);
     }
 
-    /// New object bytes not sent once.
+    /// Object bytes queued and never sent.
     pub fn unsent(&self) -> u64 {
         self.outbox.unsent()
     }
 
-    /// Forgets new object data not sent once.
+    /// Discards object data queued and never sent.
     pub fn cancel_unsent(&mut self) {
         self.outbox.cancel_unsent();
     }
@@ -181,7 +181,7 @@ impl Sender {
         self.outbox.is_empty() && self.outstanding == 0
     }
 
-    /// May anything leave at `now`?
+    /// Whether anything may be sent at `now`.
     pub fn permit(&mut self, now: Instant) -> Permit {
         let permit = if self.is_full() {
             Permit::Hold(Why::Peer)
@@ -236,12 +236,12 @@ impl Sender {
         self.path.credit.pace() < self.law().allowance().rate
     }
 
-    /// Something waits for room in the peer's store.
+    /// True if sending is blocked by the peer's store.
     pub fn is_starved(&self) -> bool {
         self.is_store_full() && self.outbox.has_objects()
     }
 
-    /// Something that the peer's store has to take waits, or is on its way.
+    /// True if object data is queued or in flight.
     pub fn owes_objects(&self) -> bool {
         self.outbox.has_objects() || self.outstanding > 0
     }
@@ -260,7 +260,7 @@ impl Sender {
         self.outbox.is_empty() || self.granted() < self.window() || self.is_paced_by_store()
     }
 
-    /// Object and offset of what goes next.
+    /// Object and offset of the data that is sent next.
     pub fn peek(&self) -> Option<(ObjectId, u64)> {
         let tail = || self.tail().map(|(_, piece)| (piece.object, piece.offset));
         self.outbox.peek().or_else(tail)
@@ -275,7 +275,7 @@ impl Sender {
         )
     }
 
-    /// Takes up to `max` bytes of what goes next.
+    /// Takes up to `max` bytes of the data that is sent next.
     pub fn next_piece(&mut self, max: u32) -> Option<Piece> {
         if !self.outbox.is_empty() {
             return self.outbox.next(max);
@@ -301,8 +301,8 @@ impl Sender {
         self.flight.begin_at(number);
     }
 
-    /// Leaves out the next packet number. Whoever reports on it has not seen what it reports on, as an
-    /// optimistic acknowledger would (RFC 9000 §21.4).
+    /// Skips the next packet number. A peer that acknowledges it has not received it: an
+    /// optimistic ACK attack (RFC 9000 §21.4).
     pub fn skip(&mut self) {
         self.make_room();
         self.flight.skip();
@@ -366,7 +366,7 @@ impl Sender {
         content
     }
 
-    /// A batch of `bytes` left.
+    /// A batch of `bytes` was sent.
     pub fn batch_sent(&mut self, now: Instant, bytes: u64) {
         let limited = self.is_limited_elsewhere();
         self.flight.batch_sent(now, bytes, limited);
@@ -382,7 +382,7 @@ impl Sender {
         self.probe_results.pop_front()
     }
 
-    /// Everything below is decided: the receiver need not mention it again.
+    /// All packets below are acknowledged or declared lost: reports need not cover them.
     pub fn settled(&self) -> u64 {
         self.flight.log().first()
     }
@@ -392,27 +392,27 @@ impl Sender {
         self.flight.path.feedback_interval
     }
 
-    /// The receiver should hear [`Self::settled`] and [`Self::interval`].
+    /// True if [`Self::settled`] and [`Self::interval`] are to be sent to the receiver.
     pub fn state_due(&self) -> bool {
         self.coverage.state_due
     }
 
-    /// It was told.
+    /// The state was sent.
     pub fn state_sent(&mut self) {
         self.coverage.state_due = false;
     }
 
-    /// Nothing is known of the packets from here on: ask. Given once per reason.
+    /// Takes a pending report request: the first packet that it covers. Given once per reason.
     pub fn take_want(&mut self) -> Option<u64> {
         self.coverage.want.take()
     }
 
-    /// A want waits to be sent.
+    /// True if a report request waits to be sent.
     pub fn want_due(&self) -> bool {
         self.coverage.want.is_some()
     }
 
-    /// What routers are told with each datagram of the next batch.
+    /// Congestion header (XCP) of each datagram of the next batch.
     pub fn congestion_header(&self) -> Option<CongestionHeader> {
         self.law().congestion_header()
     }
@@ -422,19 +422,19 @@ impl Sender {
         self.law().feedback_request().packets
     }
 
-    /// The law's receiving half said something.
+    /// Handles a message of the law's receiving half.
     pub fn on_message(&mut self, now: Instant, bytes: &[u8]) {
         self.flight
             .governor
             .notify(now, |law| law.on_message(now, bytes));
     }
 
-    /// Something of the law waits to be sent.
+    /// True if messages of the law wait to be sent.
     pub fn has_mail(&self) -> bool {
         self.flight.governor.has_mail()
     }
 
-    /// What the law says to its receiving half.
+    /// Outgoing messages to the law's receiving half.
     pub fn mail(&mut self) -> &mut Mail {
         self.flight.governor.mail()
     }
@@ -457,12 +457,12 @@ impl Sender {
         self.path.rtt.smoothed()
     }
 
-    /// Why the session must end, if the law has failed.
+    /// Reason to close the session, if the law has failed.
     pub fn failure(&self) -> Option<String> {
         self.flight.governor.failure()
     }
 
-    /// The law, for a look inside.
+    /// The law, for inspection.
     pub fn law(&self) -> &dyn CongestionController {
         self.flight.governor.law()
     }

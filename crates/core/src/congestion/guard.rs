@@ -1,4 +1,4 @@
-//! What if a law is wrong? A rate or window that cannot be is replaced by the last good one, and the
+//! What if a law is wrong? An invalid rate or window is replaced by the last valid one, and the
 //! fault is counted and named; a law that goes on so has [failed](Guard::failure), which ends the
 //! session with its name. The guard also remembers the answers, so that the law is asked once per event
 //! and not once per packet.
@@ -15,12 +15,12 @@ use crate::{
 const MOST_RATE: Rate = Rate::gbit(100_000);
 /// No path is longer: 100 Tbit/s times 20 s, bytes.
 const MOST_WINDOW: Size = Size::from_bytes(250_000_000_000_000);
-/// Answers that cannot be after which a law has failed.
+/// Invalid answers after which a law has failed.
 const MAX_FAULTS: u64 = 100;
 /// No law means less.
 const LEAST_RATE: Rate = Rate::from_bps(100);
 
-/// A law behind its guard.
+/// A law whose answers are validated.
 pub struct Guard {
     law: Box<dyn CongestionController>,
     allowance: Allowance,
@@ -65,12 +65,12 @@ impl Guard {
         self.allowance
     }
 
-    /// When the law wants its tick.
+    /// When the law's timer expires.
     pub const fn next_tick(&self) -> Option<Instant> {
         self.next_tick
     }
 
-    /// The silence after which the law wants to be told of a timeout.
+    /// The law's own timeout, if it has one.
     pub const fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
@@ -80,12 +80,12 @@ impl Guard {
         &*self.law
     }
 
-    /// How often the law answered what cannot be, and the last of it in words.
+    /// Number of invalid answers, and a description of the last.
     pub const fn faults(&self) -> (u64, Option<&'static str>) {
         (self.faults, self.fault)
     }
 
-    /// Why the session must end, if the law has failed.
+    /// Reason to close the session, if the law has failed.
     pub fn failure(&self) -> Option<String> {
         let fault = self.fault.filter(|_| self.faults >= MAX_FAULTS)?;
         let name = self.law.name();
@@ -94,7 +94,7 @@ impl Guard {
         ))
     }
 
-    /// Claims this much of shared links, if the law can.
+    /// Sets the share of contended links to claim; false if the law does not support it.
     pub fn set_sharing(&mut self, sharing: Sharing) -> bool {
         self.law.set_sharing(sharing)
     }
@@ -132,12 +132,12 @@ impl Guard {
         self.collect(now);
     }
 
-    /// Something of the law waits to be sent.
+    /// True if messages of the law wait to be sent.
     pub fn has_mail(&self) -> bool {
         !self.mail.is_empty()
     }
 
-    /// What the law has to say to its receiving half.
+    /// Outgoing messages to the law's receiving half.
     pub const fn mail(&mut self) -> &mut Mail {
         &mut self.mail
     }

@@ -1,4 +1,4 @@
-//! What do the halves of a law have to say to each other? A few messages wait until a datagram takes
+//! How do the halves of a law exchange messages? A few messages wait until a datagram takes
 //! them; if none does, the oldest are forgotten.
 
 use std::collections::VecDeque;

@@ -58,7 +58,7 @@ impl Default for PathView {
     }
 }
 
-/// What was so when a packet left, frozen then and handed back with its fate. Packets of one batch
+/// Sender state when a packet was sent, returned with its acknowledgement or loss. Packets of one batch
 /// share one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxSnapshot {
@@ -74,7 +74,7 @@ pub struct TxSnapshot {
     pub app_limited: bool,
 }
 
-/// What the receiver measured of the path, in protocols whose receivers do.
+/// Path measurements of the receiver, in protocols that have them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverRates {
     /// How fast data arrives.
@@ -175,7 +175,7 @@ pub struct CcState {
     pub bandwidth: Option<Rate>,
 }
 
-/// How often the sender would like to hear; asked of the receiver in band.
+/// Requested feedback frequency (like QUIC's `ACK_FREQUENCY`), sent to the receiver in band.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedbackRequest {
     /// At the latest after this time (`None`: the engine chooses).
@@ -184,7 +184,7 @@ pub struct FeedbackRequest {
     pub packets: Option<u32>,
 }
 
-/// Which goes first: what was lost, or what was never sent?
+/// Whether repairs are sent before new data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RepairOrder {
     /// Repairs at once.
@@ -199,7 +199,7 @@ pub trait CongestionController: Send {
     /// The name by which it is chosen.
     fn name(&self) -> &'static str;
 
-    /// Claims this much of shared links from now on; false if the law knows but one way.
+    /// Sets the share of contended links to claim; false if the law does not support it.
     fn set_sharing(&mut self, sharing: Sharing) -> bool {
         sharing == Sharing::Fair
     }
@@ -226,27 +226,27 @@ pub trait CongestionController: Send {
     /// The losses of the last episode proved spurious.
     fn on_undo(&mut self, _now: Instant) {}
 
-    /// There is something to send again after `idle` with nothing in flight.
+    /// Sending resumes after `idle` with nothing in flight.
     fn on_idle_restart(&mut self, _now: Instant, _idle: Duration) {}
 
-    /// The receiving half that this law wants at the other end; the connection does not open if that
-    /// end does not have it.
+    /// Receiving half that this law requires at the peer; the handshake fails if the peer
+    /// does not have it.
     fn receiver(&self) -> Option<&'static str> {
         None
     }
 
-    /// The receiving half of the law said something; see [`Self::message`].
+    /// Handles a message of the law's receiving half; see [`Self::message`].
     fn on_message(&mut self, _now: Instant, _bytes: &[u8]) {}
 
-    /// Something to say to the receiving half of the law: appended to `into`, at most
-    /// [`MAX_MESSAGE`] bytes. Asked after every event; messages are sealed, small, unordered and may
+    /// Writes a message to the law's receiving half: appended to `into`, at most
+    /// [`MAX_MESSAGE`] bytes. Called after every event; messages are sealed, small, unordered and may
     /// be lost.
     fn message(&mut self, _now: Instant, _into: &mut Vec<u8>) {}
 
     /// The law's own timer.
     fn on_tick(&mut self, _now: Instant) {}
 
-    /// When [`Self::on_tick`] is wanted.
+    /// When to call [`Self::on_tick`].
     fn next_tick(&self) -> Option<Instant> {
         None
     }
@@ -268,14 +268,14 @@ pub trait CongestionController: Send {
         None
     }
 
-    /// What routers are told with each datagram of a batch, for a law that lives by their answer; asked
-    /// once per batch. Only the simulator has such routers: a law that says something here is refused
+    /// Congestion header of each datagram of a batch, for laws with router feedback (XCP); called
+    /// once per batch. Only the simulator has such routers: a law that returns one is refused
     /// on real sockets.
     fn congestion_header(&self) -> Option<CongestionHeader> {
         None
     }
 
-    /// Which goes first.
+    /// Order of repairs and new data.
     fn repair_order(&self) -> RepairOrder {
         RepairOrder::First
     }
@@ -283,12 +283,12 @@ pub trait CongestionController: Send {
     /// What may be sent now.
     fn allowance(&self) -> Allowance;
 
-    /// What went wrong inside, in a few words, if something did; given once.
+    /// Takes a short description of an internal fault, if there was one.
     fn fault(&mut self) -> Option<&'static str> {
         None
     }
 
-    /// A look inside.
+    /// Internals, for traces and plots.
     fn observe(&self) -> CcState {
         CcState::default()
     }

@@ -15,7 +15,7 @@ use crate::time::Instant;
 pub struct Arrival {
     /// Now.
     pub now: Instant,
-    /// Datagrams that want an acknowledgement.
+    /// Ack-eliciting datagrams.
     pub packets: u32,
     /// Their wire bytes.
     pub bytes: u64,
@@ -40,18 +40,18 @@ pub trait ReceiverLaw: Send {
     /// Once per received batch.
     fn on_arrival(&mut self, arrival: &Arrival);
 
-    /// The sending half said something.
+    /// Handles a message of the law's sending half.
     fn on_message(&mut self, _now: Instant, _bytes: &[u8]) {}
 
     /// The timer.
     fn on_tick(&mut self, _now: Instant) {}
 
-    /// When [`Self::on_tick`] is wanted.
+    /// When to call [`Self::on_tick`].
     fn next_tick(&self) -> Option<Instant> {
         None
     }
 
-    /// Something to say to the sending half: appended to `into`, at most
+    /// Writes a message to the law's sending half: appended to `into`, at most
     /// [`MAX_MESSAGE`](super::MAX_MESSAGE) bytes. Asked after every event; it leaves at once and may
     /// be lost.
     fn message(&mut self, _now: Instant, _into: &mut Vec<u8>) {}

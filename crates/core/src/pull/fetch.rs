@@ -1,5 +1,5 @@
-//! What does a receiver have that asks for ranges? One file at a time: units are placed as they come; what a later
-//! one shows to be missing is asked for, and again after a pause for as long as it is.
+//! What is the state of a receiver that requests ranges? One file at a time: units are placed on arrival; those a later
+//! unit shows to be missing are requested, and again after a pause as long as they are.
 //!
 //! Invariant: no more than [`MAX_GAPS`] separate gaps; a unit that might make one more is left, as if it were lost.
 
@@ -40,19 +40,19 @@ pub(super) struct File {
     pub(super) timed: Option<(u64, Instant)>,
 }
 
-/// What has come.
+/// Reception counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Units of the files there were, again ones too.
+    /// Units received, duplicates included.
     pub came: u64,
-    /// Units that were not there when a later one came.
+    /// Units found missing when a later one arrived.
     pub missed: u64,
-    /// UDP payload of those that came.
+    /// UDP payload bytes of the units received.
     pub bytes: u64,
 }
 
 impl Tally {
-    /// What has come since it was `before`.
+    /// Difference to the earlier snapshot `before`.
     #[must_use]
     pub const fn since(self, before: Self) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Tally {
     }
 }
 
-/// A receiver's files, one at a time.
+/// State of a receiver that requests ranges; one file at a time.
 #[derive(Debug, Default)]
 pub struct Fetch {
     pub(super) file: Option<File>,
@@ -93,7 +93,7 @@ impl Fetch {
         Ok(())
     }
 
-    /// A unit, its number first.
+    /// Handles a unit, which begins with its number.
     pub fn on_unit(
         &mut self,
         now: Instant,
@@ -134,7 +134,7 @@ impl Fetch {
         Ok(Arrival::New)
     }
 
-    /// The file ends before this number.
+    /// The sender truncated the file: it ends before number `end`.
     pub fn on_cut(&mut self, end: u64) -> Result<(), DecodeError> {
         let file = self.file.as_mut();
         let file = file.filter(|f| (f.offer.first..f.end).contains(&end));
@@ -158,31 +158,31 @@ impl Fetch {
         Ok(())
     }
 
-    /// The file, if there is one: the number of its first unit, and the bytes of it that are to come.
+    /// The current file, if any: number of its first unit, and bytes still missing.
     pub fn file(&self) -> Option<(u64, u64)> {
         self.file.as_ref().map(|file| (file.offer.first, file.left))
     }
 
-    /// All its units, unless it has none.
+    /// Range of all units of the file, unless it has none.
     pub fn whole(&self) -> Option<Range<u64>> {
         let file = self.file.as_ref();
         let whole = file.map(|file| file.offer.first..file.end);
         whole.filter(|whole| !whole.is_empty())
     }
 
-    /// All of the file is here.
+    /// True if the file is complete.
     pub fn is_complete(&self) -> bool {
         let file = self.file.as_ref();
         file.is_some_and(|f| f.gaps.is_complete() && f.gaps.next() >= f.end)
     }
 
-    /// Something is known to be missing.
+    /// True if there are known gaps.
     pub fn has_gaps(&self) -> bool {
         let file = self.file.as_ref();
         file.is_some_and(|file| !file.gaps.is_complete())
     }
 
-    /// What is offered and does not come is given up, with these words.
+    /// Reason to close the session if nothing of an offered file arrived for too long.
     pub fn failure(&self, now: Instant) -> Option<CloseReason> {
         let file = self.file.as_ref().filter(|_| !self.is_complete())?;
         let text = format!(
@@ -192,21 +192,21 @@ impl Fetch {
         (now.since(file.heard) >= TIMEOUT).then_some(CloseReason::Lane(text))
     }
 
-    /// When what is offered and does not come is given up.
+    /// When [`Self::failure`] reports a timeout.
     pub fn gives_up_at(&self) -> Option<Instant> {
         let file = self.file.as_ref().filter(|_| !self.is_complete());
         file.map(|file| file.heard + TIMEOUT)
     }
 
-    /// That nothing comes has another reason than that it is lost.
+    /// Restarts the timeout: reception has paused for another reason than loss.
     pub fn restart_timeout(&mut self, now: Instant) {
         if let Some(file) = &mut self.file {
             file.heard = now;
         }
     }
 
-    /// What is to be asked for now, at most `most` ranges: what was never, and what was `pause` ago. If nothing new
-    /// has come for longer than `quiet`, all behind the highest that has may be missing, too.
+    /// At most `most` ranges to request now: those never requested, and those requested `pause` ago. If nothing new
+    /// arrived for longer than `quiet`, everything beyond the highest unit received is included.
     pub fn missing(
         &mut self,
         now: Instant,
@@ -231,24 +231,24 @@ impl Fetch {
         ranges
     }
 
-    /// The file is over: the number of its first unit.
+    /// Ends the file; returns the number of its first unit.
     pub fn finish(&mut self) -> Option<u64> {
         let file = self.file.take()?;
         self.next = file.offer.end();
         Some(file.offer.first)
     }
 
-    /// What has come of all files.
+    /// Counters over all files.
     pub const fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Bytes that were placed.
+    /// Bytes placed in the store.
     pub const fn placed(&self) -> u64 {
         self.placed
     }
 
-    /// Units that were there when they came.
+    /// Duplicate units received.
     pub const fn again(&self) -> u64 {
         self.again
     }

@@ -1,8 +1,8 @@
-//! What is the same in every session in which nothing leaves that its receiver did not ask for? Files are offered,
-//! units of them are asked for and come, a file that is here is over, and one of which nothing comes ends the session.
-//! What is left to a protocol is a [`Style`]: what its receiver asks for, and when, and how that looks.
+//! What do all receiver-driven (pull) sessions have in common? The sender offers a file, the receiver requests its
+//! units, a complete file is confirmed, and one of which nothing arrives for too long ends the session.
+//! A protocol implements [`Style`]: what its receiver requests, when, and in which format.
 //!
-//! Invariants: one file at a time each way; what is said next waits until what was said has left.
+//! Invariants: one file at a time each way; messages are composed only once the previous ones were sent.
 
 use std::{ops::Range, time::Duration};
 
@@ -19,33 +19,33 @@ use crate::{
     units::Rate,
 };
 
-/// Bytes before a unit's in its datagram, without a control lane and with one.
+/// Header bytes of a unit's datagram, without a control lane and with one.
 pub const HEADS: u32 = 13;
 const BESIDE: u32 = 8;
 const _: () = assert!(HEADS as usize == HEAD + NUMBER && BESIDE as usize == NUMBER);
-/// Type of a datagram in which a receiver asks.
+/// Type of a request datagram.
 pub const REQUEST: u8 = 0x49;
 
-/// A protocol's part of it.
+/// The protocol-specific part of a pull session.
 pub trait Style: Send + 'static {
-    /// What it says on the control channel.
+    /// Its own messages on the control channel.
     type Extension: Extension;
-    /// It has a control lane.
+    /// Whether it has a control lane; has to equal the descriptor's `control_lane`.
     const LANE: bool = false;
 
     /// What sends.
     fn source(&self) -> Source;
 
-    /// Units may pass; an answer takes `rtt`.
+    /// The handshake is done; `rtt` as measured.
     fn open(&mut self, rtt: Duration);
 
-    /// What the store can take was looked at.
+    /// The store's free space (`sink`) was updated.
     fn on_sink(&mut self, _ends: &Ends) {}
 
-    /// The peer offers a file, which it is able to send at `most`.
+    /// The peer offers a file and can send at up to `most`.
     fn on_offer(&mut self, now: Instant, ends: &mut Ends, most: Rate);
 
-    /// The peer says something.
+    /// Handles one of the protocol's own control messages.
     fn on_extension(
         &mut self,
         _now: Instant,
@@ -55,12 +55,12 @@ pub trait Style: Send + 'static {
         Ok(())
     }
 
-    /// The peer asks in a datagram.
+    /// Handles a request datagram.
     fn on_request(&mut self, _source: &mut Source, _bytes: &[u8]) -> Result<(), DecodeError> {
         Err(DecodeError::Malformed("type of a datagram"))
     }
 
-    /// Asks in a datagram; false if nothing is to be asked for.
+    /// Writes a request datagram; false if there is nothing to request.
     fn ask(
         &mut self,
         _now: Instant,
@@ -70,7 +70,7 @@ pub trait Style: Send + 'static {
         Ok(false)
     }
 
-    /// A unit.
+    /// Handles a received unit.
     fn on_unit(
         &mut self,
         now: Instant,
@@ -81,23 +81,23 @@ pub trait Style: Send + 'static {
         fetch.on_unit(now, unit, place).map(|_| ())
     }
 
-    /// The time has come for the [look](Ends::look) at what came.
+    /// The time [`Ends::check_at`] was reached: evaluate what was received.
     fn on_check(&mut self, _now: Instant, _ends: &mut Ends) {}
 
-    /// The file of which all is here is over.
+    /// Whether a completely received file may be confirmed now.
     fn is_over(&mut self, _ends: &Ends) -> bool {
         true
     }
 
-    /// No file comes any more.
+    /// The file is finished, or the session closed.
     fn on_end(&mut self) {}
 
-    /// When to call [`Self::on_timer`], besides.
+    /// A further deadline for [`Self::on_timer`].
     fn deadline(&self, _ends: &Ends) -> Option<Instant> {
         None
     }
 
-    /// A deadline passed.
+    /// A deadline expired.
     fn on_timer(&mut self, _now: Instant, _ends: &mut Ends) {}
 }
 
@@ -108,33 +108,33 @@ pub struct Ends {
     pub source: Source,
     /// What receives.
     pub fetch: Fetch,
-    /// When to look next at what came of the file.
+    /// When to evaluate next what was received of the file ([`Style::on_check`]).
     pub check_at: Option<Instant>,
     /// What the store can take.
     pub sink: Sink,
-    /// When that was.
+    /// When `sink` was updated last.
     pub sink_at: Instant,
     /// UDP payload of a full datagram.
     pub datagram: u32,
-    /// A round trip, at the opening.
+    /// Round-trip time of the handshake.
     pub rtt: Duration,
     messages: Messages,
     failed: Option<CloseReason>,
 }
 
 impl Ends {
-    /// Says something to the peer.
+    /// Queues a control message to the peer.
     pub fn send(&mut self, message: &impl Extension) {
         message.encode(self.messages.more());
     }
 
-    /// No more fits the store.
+    /// True if the store has no room for another datagram.
     pub fn is_full(&self) -> bool {
         self.sink.free < self.datagram.into()
     }
 
-    /// What is to be asked for now of a sender that keeps to `rate`, by one that looks after each `interval`: what is
-    /// missing; and what is and was asked for when an answer could have been seen by now.
+    /// Ranges to request now from a sender at `rate`, if checked every `interval`: newly missing units, and
+    /// those still missing whose last request should have been answered by now.
     pub fn missing(&mut self, now: Instant, rate: Rate, interval: Duration) -> Vec<Range<u64>> {
         let repair = self.rtt + interval;
         let gap = rate.time_for(2 * u64::from(self.datagram));
@@ -142,13 +142,13 @@ impl Ends {
         self.fetch.missing(now, pauses, MAX_RANGES)
     }
 
-    /// The session must end.
+    /// Closes the session for `reason`, unless it already failed.
     pub fn fail(&mut self, reason: CloseReason) {
         self.failed.get_or_insert(reason);
     }
 }
 
-/// A session whose receivers ask.
+/// The [`Machine`] of a receiver-driven session.
 #[derive(Debug)]
 pub struct PullMachine<S> {
     style: S,
@@ -156,7 +156,7 @@ pub struct PullMachine<S> {
 }
 
 impl<S: Style> PullMachine<S> {
-    /// In the style of a protocol.
+    /// A machine with the protocol part `style`.
     pub fn new(style: S) -> Self {
         Self {
             ends: Ends {

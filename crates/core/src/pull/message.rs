@@ -8,11 +8,11 @@ use crate::{
     units::Rate,
 };
 
-/// What a protocol says besides.
+/// A protocol's own control messages.
 pub trait Extension: Sized {
-    /// Types of an offer, of an end and of a cut.
+    /// Type bytes of `Offer`, `Done` and `Cut`.
     const KINDS: [u8; 3];
-    /// An offer begins with what its sender is able to send at.
+    /// Whether an offer carries the sender's maximum rate.
     const RATED: bool = false;
 
     /// Reads what follows the type.
@@ -27,11 +27,11 @@ pub trait Extension: Sized {
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<W> {
-    /// A file, and what its sender is able to send at, if that is said.
+    /// A file, and the sender's maximum rate if the format carries it.
     Offer(Rate, Offer),
-    /// All of the file that begins there is here.
+    /// The file whose first unit has this number is complete.
     Done(u64),
-    /// The file ends before this number.
+    /// The file is truncated before this number.
     Cut(u64),
     /// One of the protocol's own.
     Own(W),

@@ -12,9 +12,9 @@ use crate::{
 
 /// Ranges in a message at most.
 pub const MAX_RANGES: usize = 4_096;
-/// Nobody asks to be sent to more slowly.
+/// Lowest rate that a receiver may request.
 pub const LEAST_RATE: Rate = Rate::from_bps(64_000);
-/// No unit has this number.
+/// Unit numbers are below this.
 const NUMBERS: u64 = 1 << 62;
 
 /// A file.

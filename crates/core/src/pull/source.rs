@@ -1,6 +1,6 @@
-//! What does a sender do whose receiver asks for ranges? What is queued is offered as a file of units; of it
-//! those leave that were asked for, at the rate that was, the lowest first, once for each time: so repairs go before
-//! what was never sent. What is asked for and waits already is not sent twice.
+//! What does the sender of a pull protocol do? It offers queued data as a file of units and sends those that
+//! were requested, at the requested rate, lowest number first, once per request: so repairs go before
+//! new units. A unit that is requested again while it is queued is sent once.
 //!
 //! Invariants: no unit beyond the file is asked for; no more than [`MAX_ASKED`] separate ranges wait.
 
@@ -48,7 +48,7 @@ impl File {
     }
 }
 
-/// A sender's files, one at a time.
+/// Sender of a pull protocol; one file at a time.
 #[derive(Debug)]
 pub struct Source {
     /// The rate at which units leave.
@@ -72,7 +72,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Nothing to send, and never faster than `most`; the rate counts a unit's bytes and so many `around` them.
+    /// An idle sender, limited to `most`; the rate counts a unit's bytes and `around` bytes of headers.
     pub fn new(most: Rate, around: u32) -> Self {
         Self {
             commanded: Commanded::new(most),
@@ -90,7 +90,7 @@ impl Source {
         }
     }
 
-    /// Units of files to come have so many bytes.
+    /// Sets the payload of units of future files.
     pub const fn set_payload(&mut self, payload: u32) {
         self.payload = payload;
     }
@@ -100,14 +100,14 @@ impl Source {
         self.out.push(object, offset, len);
     }
 
-    /// Bytes that never left.
+    /// Bytes queued and never sent.
     pub fn unsent(&self) -> u64 {
         let file = self.file.as_ref();
         let behind = file.map_or(0, |f| f.bytes(f.end) - f.bytes(f.reached));
         self.out.unsent().saturating_add(behind)
     }
 
-    /// Forgets what never left: a file of which something did ends there.
+    /// Discards data never sent; a partly sent file is truncated.
     pub fn cancel_unsent(&mut self) {
         self.out.cancel_unsent();
         self.file.take_if(|file| !file.announced);
@@ -118,12 +118,12 @@ impl Source {
         }
     }
 
-    /// Nothing is queued or under way.
+    /// True if nothing is queued or in flight.
     pub fn is_idle(&self) -> bool {
         self.file.is_none() && self.out.is_empty()
     }
 
-    /// A file that the receiver is to be told of.
+    /// The next offer to send, if one is due.
     pub fn announce(&mut self, now: Instant) -> Option<&Offer> {
         if self.file.is_none() && !self.out.is_empty() {
             let layout = Layout::gather(&mut self.out, self.payload, MAX_FILE, MAX_RUNS);
@@ -144,7 +144,7 @@ impl Source {
         Some(&file.offer)
     }
 
-    /// The file was cut: it ends before this number.
+    /// Takes the end of a truncated file, which the receiver has to be sent.
     pub fn take_cut(&mut self) -> Option<u64> {
         let file = self.file.as_ref().filter(|_| self.cut)?;
         self.cut = false;
@@ -156,7 +156,7 @@ impl Source {
         file.ok_or(DecodeError::Malformed("a message on no file"))
     }
 
-    /// All units of the file that begins at `first` are asked for, as the answer to its offer.
+    /// The receiver accepts the offer of the file at `first` by requesting all its units.
     pub fn ask_all(&mut self, first: u64) -> Result<(), DecodeError> {
         let offered = self.offered.take();
         offered.ok_or(DecodeError::Malformed("an answer that nobody asked for"))?;
@@ -168,7 +168,7 @@ impl Source {
         Ok(())
     }
 
-    /// The units with these numbers are asked for.
+    /// Handles a request for the units of `range`.
     pub fn ask(&mut self, range: &Range<u64>) -> Result<(), DecodeError> {
         let file = self.announced()?;
         if range.start < file.offer.first || range.end > file.offer.end() {
@@ -188,19 +188,19 @@ impl Source {
         Ok(())
     }
 
-    /// No unit leaves faster.
+    /// Maximum sending rate.
     pub const fn most(&self) -> Rate {
         self.commanded.most()
     }
 
-    /// The receiver wants this rate, or as much as may be; returns what it is.
+    /// Sets the rate that the receiver requests, capped at [`Self::most`]; returns the result.
     pub fn command(&mut self, rate: Rate) -> Rate {
         self.silent = None;
         self.commanded.set(rate);
         self.commanded.rate()
     }
 
-    /// Since when units leave and the receiver says nothing of any.
+    /// Since when units have been sent without any response from the receiver.
     pub const fn silent_since(&self) -> Option<Instant> {
         self.silent
     }
@@ -210,7 +210,7 @@ impl Source {
         file.is_some_and(|file| !file.asked.is_empty())
     }
 
-    /// May units leave?
+    /// Whether units may be sent now.
     pub fn permit(&self, now: Instant) -> Permit {
         if self.has_units() {
             self.commanded.permit(now)
@@ -221,7 +221,7 @@ impl Source {
         }
     }
 
-    /// When more may, or an offer has waited for too long.
+    /// When sending may resume, or an unanswered offer times out.
     pub fn deadline(&self) -> Option<(Instant, Why)> {
         let wake = self.commanded.wake().filter(|_| self.has_units());
         let answer = self.offered.map(|at| (at + ANSWER_TIMEOUT, Why::Liveness));
@@ -229,7 +229,7 @@ impl Source {
         earliest([wake, answer])
     }
 
-    /// The deadline passed.
+    /// The deadline expired.
     pub fn on_timer(&mut self, now: Instant) {
         if self.offered.is_some_and(|at| now >= at + ANSWER_TIMEOUT) {
             let text = format!(
@@ -240,12 +240,12 @@ impl Source {
         }
     }
 
-    /// An offer was not answered.
+    /// Reason to close the session: an offer was not answered in time.
     pub fn failure(&self) -> Option<CloseReason> {
         self.failed.clone()
     }
 
-    /// The units written last left.
+    /// The units written since the last call were sent.
     pub fn batch_sent(&mut self, now: Instant) {
         self.commanded.charge(now, std::mem::take(&mut self.batch));
     }

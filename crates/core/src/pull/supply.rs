@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// What is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<M> {
-    /// A unit that was asked for.
+    /// A requested unit: a retransmission.
     Repair(u64),
     /// The unit at the cursor.
     Next(u64),
@@ -52,17 +52,17 @@ impl<M> Supply<M> {
         self.units
     }
 
-    /// So many units from the first were sent.
+    /// One past the highest unit sent.
     pub const fn reached(&self) -> u64 {
         self.reached
     }
 
-    /// The receiver asks for a unit; false if that was never sent, or too many wait.
+    /// Queues a retransmission; false if the unit was never sent or the queue is full.
     pub fn ask(&mut self, unit: u64) -> bool {
         unit < self.reached && self.queue(Asked::Unit(unit))
     }
 
-    /// A message takes its place in the line; false if too many wait.
+    /// Queues a message in order with the requests; false if the queue is full.
     pub fn push_message(&mut self, message: M) -> bool {
         self.queue(Asked::Message(message))
     }
@@ -75,12 +75,12 @@ impl<M> Supply<M> {
         room
     }
 
-    /// The cursor goes to `unit`, but not beyond what was sent.
+    /// Moves the cursor to `unit`, at most to the end of what was sent.
     pub fn rewind(&mut self, unit: u64) {
         self.cursor = unit.min(self.reached);
     }
 
-    /// There are no units beyond those sent, of which there is at least one.
+    /// Truncates to the units already sent, but at least one.
     pub fn cut(&mut self) {
         self.units = self.units.min(self.reached.max(1));
     }

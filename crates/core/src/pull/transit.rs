@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Fetch {
-    /// A unit that has to have been asked for: what it was, and the round-trip time if it tells it.
+    /// Handles a requested unit: whether it is new, and a round-trip time sample if there is one.
     pub fn on_answer(
         &mut self,
         now: Instant,
@@ -46,13 +46,13 @@ impl Fetch {
         file.map_or(0, |f| f.gaps.missing() - f.lost.total())
     }
 
-    /// There is more to ask for.
+    /// True if more units can be requested.
     pub fn has_more(&self) -> bool {
         let file = self.file.as_ref();
         file.is_some_and(|f| !f.lost.is_empty() || f.gaps.next() < f.end)
     }
 
-    /// Asks for at most `most` units in a row: those believed lost first.
+    /// Requests at most `most` consecutive units: those declared lost first.
     pub fn ask(&mut self, now: Instant, most: u64) -> Option<Range<u64>> {
         let file = self.file.as_mut().filter(|_| most > 0)?;
         let up_to = |start: u64, end: u64| start..end.min(start.saturating_add(most));
@@ -74,7 +74,7 @@ impl Fetch {
         Some(range)
     }
 
-    /// Believes lost what was asked for `timeout` ago; returns in how many runs.
+    /// Declares lost what was requested `timeout` ago; returns the number of contiguous ranges.
     pub fn expire(&mut self, now: Instant, timeout: Duration) -> u64 {
         let mut runs = 0;
         let Some(file) = &mut self.file else {
@@ -91,7 +91,7 @@ impl Fetch {
         runs
     }
 
-    /// When the oldest request was made that waits for an answer.
+    /// Time of the oldest unanswered request.
     pub fn asked_at(&self) -> Option<Instant> {
         self.file.as_ref()?.gaps.due(Duration::ZERO)
     }

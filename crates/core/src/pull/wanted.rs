@@ -9,7 +9,7 @@ use crate::{
     recv::Arrival,
 };
 
-/// The units of a receiver.
+/// Received units, and a bounded list of those found missing.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     units: u64,
@@ -47,7 +47,7 @@ impl Wanted {
         self.units
     }
 
-    /// Units that are neither here nor given up.
+    /// Units neither received nor given up.
     pub const fn left(&self) -> u64 {
         self.left
     }
@@ -68,7 +68,7 @@ impl Wanted {
         (self.left > 0).then_some(base)
     }
 
-    /// A unit came.
+    /// Records a received unit.
     pub fn on_unit(&mut self, unit: u64) -> Arrival {
         if unit >= self.units {
             return Arrival::Beyond;
@@ -115,7 +115,7 @@ impl Wanted {
         }
     }
 
-    /// Forgets what is noted and has come.
+    /// Removes list entries that have arrived since.
     pub fn sweep(&mut self) {
         let (got, units) = (&self.got, self.units);
         self.asked
@@ -136,7 +136,7 @@ impl Wanted {
             .sum()
     }
 
-    /// Nobody waits for units below `unit` any more; how many were missing.
+    /// Gives up the units below `unit`; returns how many were missing.
     pub fn give_up_below(&mut self, unit: u64) -> u64 {
         let end = unit.min(self.units);
         let lost = self.missing(0..end);
@@ -146,7 +146,7 @@ impl Wanted {
         lost
     }
 
-    /// There are only `units` after all.
+    /// Truncates the total to `units`.
     pub fn cut(&mut self, units: u64) {
         self.left -= self.missing(units..self.units);
         self.units = self.units.min(units);

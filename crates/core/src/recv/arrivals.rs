@@ -35,7 +35,7 @@ impl Arrivals {
         self.seen.base()
     }
 
-    /// The peer has decided everything below `number`.
+    /// All packets below `number` are acknowledged or declared lost at the peer.
     pub fn settle(&mut self, number: u64) {
         self.seen.advance(number.min(self.seen.end()));
     }

@@ -1,4 +1,4 @@
-//! When does the receiver speak? Time-based: the first packet worth acknowledging starts the clock;
+//! When does the receiver send feedback? Time-based: the first ack-eliciting packet starts the timer;
 //! after the interval the sender requested, or earlier when many holes have opened, feedback is due.
 //! It waits while its [`Budget`] is spent.
 
@@ -75,7 +75,7 @@ impl Schedule {
         self.due
     }
 
-    /// Feedback is due at `at` at the latest, whatever came.
+    /// Makes feedback due at `at` at the latest.
     pub fn hurry(&mut self, at: Instant) {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
@@ -86,7 +86,7 @@ impl Schedule {
         self.clear();
     }
 
-    /// All is told, and holes hurry the next feedback from now on.
+    /// Everything is reported, and gaps may hasten the next feedback again.
     pub const fn clear(&mut self) {
         (self.due, self.packets, self.holes) = (None, 0, 0);
     }

@@ -1,4 +1,4 @@
-//! Which packets are missing, and of which has the sender been told? Numbers in, ranges out: first
+//! Which packets are missing, and which of them were reported? Numbers in, ranges out: first
 //! those that were never reported, then those that were and are still missing after a pause. What is
 //! reported when, and how it looks, is the protocol's.
 
@@ -9,14 +9,14 @@ use crate::{loss::Ranges, time::Instant};
 /// Filled gaps that may wait beside as many as were open when they were looked through last.
 const SPARE: usize = 256;
 
-/// What a packet, or a unit, was.
+/// Classification of a received packet or unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// New.
     New,
-    /// It was there, or nobody waits for it any more.
+    /// Duplicate, or given up.
     Again,
-    /// There is none of that number, or none that may be under way.
+    /// Beyond the last number or the window.
     Beyond,
 }
 
@@ -42,7 +42,7 @@ impl Gaps {
         }
     }
 
-    /// Packet `number` arrived; false if it had before, or nobody waits for it.
+    /// Records packet `number`; false if it is a duplicate or was given up.
     pub fn on_packet(&mut self, number: u64) -> bool {
         if number < self.next {
             return self.missing.remove(number..number + 1) > 0;
@@ -52,7 +52,7 @@ impl Gaps {
         true
     }
 
-    /// Packet `number` arrived, of which no more than `window` from the first missing one on are under way.
+    /// Records packet `number` if it is within `window` packets of the first missing one.
     pub fn on_packet_within(&mut self, number: u64, window: u64) -> Arrival {
         let seen = self.sees(number, window);
         if seen == Arrival::New {
@@ -61,7 +61,7 @@ impl Gaps {
         seen
     }
 
-    /// What packet `number` would be there.
+    /// Classifies packet `number` without recording it.
     pub fn sees(&self, number: u64, window: u64) -> Arrival {
         if number >= self.prefix().saturating_add(window) {
             Arrival::Beyond
@@ -77,7 +77,7 @@ impl Gaps {
         self.missing.gaps(self.prefix()..self.next)
     }
 
-    /// The packets below `number` have been sent: those that did not come are missing.
+    /// Packets below `number` were sent: marks those not received as missing.
     pub fn miss_below(&mut self, number: u64) {
         let gap = self.next..number;
         if !gap.is_empty() {
@@ -101,7 +101,7 @@ impl Gaps {
         self.sweep_at = 2 * (self.fresh.len() + self.reported.len()) + SPARE;
     }
 
-    /// Nobody waits for the packets of `range` any more.
+    /// Gives up the packets of `range`.
     pub fn give_up(&mut self, range: Range<u64>) {
         self.missing.remove(range);
     }
@@ -131,7 +131,7 @@ impl Gaps {
         self.missing.total()
     }
 
-    /// Forgets what was reported first and has come since.
+    /// Removes the oldest reported gaps that have been filled.
     pub fn forget_oldest_filled(&mut self) {
         while let Some((_, range)) = self.reported.front()
             && self.missing.within(range.clone()).next().is_none()
@@ -140,7 +140,7 @@ impl Gaps {
         }
     }
 
-    /// Something was never reported.
+    /// True if there are gaps never reported.
     pub fn has_fresh(&self) -> bool {
         !self.fresh.is_empty()
     }

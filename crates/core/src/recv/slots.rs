@@ -1,4 +1,4 @@
-//! Which packets arrived and cannot be handed on yet? Each by its number, with what is to be known of it, its
+//! Which packets were received out of order? A reorder buffer: each by its number, with metadata, its
 //! bytes in a chunk. Slots are counted from the first number that was not handed on.
 //!
 //! Invariant: memory for bytes grows with what arrived, and nothing is kept beyond the limit.
@@ -14,7 +14,7 @@ enum Slot<T> {
     Done,
 }
 
-/// Packets that wait for others.
+/// Reorder buffer.
 #[derive(Debug)]
 pub struct Slots<T> {
     payload: usize,
@@ -96,7 +96,7 @@ impl<T: Copy> Slots<T> {
         }
     }
 
-    /// Nobody waits for the packet any more; `index` is within the limit.
+    /// Releases the packet's slot; `index` is within the limit.
     pub fn finish(&mut self, index: usize) {
         self.reach(index);
         if let Slot::Here(_, chunk, _) = self.waiting[index] {
@@ -105,7 +105,7 @@ impl<T: Copy> Slots<T> {
         self.waiting[index] = Slot::Done;
     }
 
-    /// Forgets the slots at the front for which nobody waits.
+    /// Removes released slots at the front.
     pub fn trim(&mut self) {
         let done = |slot: &mut Slot<T>| matches!(slot, Slot::Done);
         while self.waiting.pop_front_if(done).is_some() {

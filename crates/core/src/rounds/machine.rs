@@ -20,16 +20,16 @@ use crate::{
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// What one end says to the other.
+/// Control messages between the two ends.
 #[derive(Debug)]
 pub enum RoundMessage<'a> {
-    /// The block that begins at this number is waited for.
+    /// The receiver is ready for the block that begins at this number.
     Ready(u32),
-    /// Nobody need wait for the rest of it.
+    /// The block is truncated: the rest will not be sent.
     Cut(u32),
-    /// It is on its way.
+    /// Announces a block.
     Block(u32, &'a Layout),
-    /// So many packets left in this round of the block: what has arrived?
+    /// End of a round of the block: requests a report.
     Asked {
         /// The block's first number.
         first: u32,
@@ -38,11 +38,11 @@ pub enum RoundMessage<'a> {
         /// Packets.
         sent: u64,
     },
-    /// What has arrived.
+    /// Reports which packets were received.
     Report(Report),
 }
 
-/// A protocol's part of it.
+/// The protocol-specific part of a session that sends in rounds.
 pub trait Style: Send + 'static {
     /// Bytes before a packet's data.
     const HEADER: usize;
@@ -50,29 +50,29 @@ pub trait Style: Send + 'static {
     /// What sends.
     fn sender(&self) -> RoundSender;
 
-    /// The number of a packet that arrived.
+    /// Decodes the number of a received packet.
     fn number(bytes: &[u8]) -> Result<u32, DecodeError>;
 
-    /// Writes what is before a packet's data.
+    /// Writes the header of a data packet.
     fn head(leaving: &Leaving<'_>, w: &mut Writer<'_>) -> Result<(), NoRoom>;
 
-    /// Bytes of data in a packet that takes at most `most`.
+    /// Payload bytes per packet, at most `most`.
     fn payload(&self, most: u32) -> u32 {
         most
     }
 
-    /// How long after a round was over its packets may still come.
+    /// How long to wait for late packets after the end of a round.
     fn grace(&self, _rtt: Duration) -> Duration {
         Duration::ZERO
     }
 
-    /// The rate of data at which the next round leaves, in packets with `payload` bytes of it.
+    /// Payload rate of the next round, in packets of `payload` bytes.
     fn rate(&self, payload: u32) -> Rate;
 
-    /// Appends the message that says `word`.
+    /// Encodes `message`, appended to `into`.
     fn encode(&self, message: RoundMessage<'_>, into: &mut Vec<u8>);
 
-    /// The messages not understood yet; returns how many bytes the first has, 0 if it is not all there.
+    /// Parses the first buffered message; returns its length, 0 if it is incomplete.
     fn on_control(
         &mut self,
         now: Instant,
@@ -88,12 +88,12 @@ pub struct Ends {
     pub sender: RoundSender,
     /// What receives.
     pub receiver: RoundReceiver,
-    /// Blocks whose sender is to be told that they are waited for.
+    /// Blocks for which `Ready` is to be sent.
     ready: Vec<u32>,
 }
 
 impl Ends {
-    /// The peer tells of a block: see [`RoundReceiver::on_block`].
+    /// The peer announces a block: see [`RoundReceiver::on_block`].
     pub fn on_block(
         &mut self,
         first: u32,
@@ -105,7 +105,7 @@ impl Ends {
         Ok(())
     }
 
-    /// The peer says that a block is not to be waited for.
+    /// The peer truncated a block.
     pub fn on_cut(&mut self, first: u32) {
         self.receiver.on_cut(first);
         self.ready.retain(|ready| *ready != first);
@@ -127,7 +127,7 @@ impl Ends {
     }
 }
 
-/// A session in rounds.
+/// The [`Machine`] of a session that sends in rounds.
 #[derive(Debug)]
 pub struct RoundMachine<S> {
     style: S,
@@ -141,7 +141,7 @@ pub struct RoundMachine<S> {
 }
 
 impl<S: Style> RoundMachine<S> {
-    /// In the style of a protocol.
+    /// A machine with the protocol part `style`.
     pub fn new(style: S) -> Self {
         Self {
             ends: Ends {

@@ -32,18 +32,18 @@ struct Block {
     asked: Option<(u32, u64, Instant)>,
 }
 
-/// What a packet was.
+/// Classification of a received packet.
 #[derive(Debug)]
 pub enum Arrived<'a> {
     /// New: of this layout, at this place.
     New(&'a Layout, u64),
-    /// Here before.
+    /// Duplicate.
     Again,
-    /// Of no block that is on its way: late, of one that is over.
+    /// Of no current block: a late packet of a finished one.
     Stale,
 }
 
-/// What is there of a block.
+/// Which packets of a block were received.
 #[derive(Debug)]
 pub struct Report {
     /// The block's first number.
@@ -69,7 +69,7 @@ pub struct RoundReceiver {
 }
 
 impl RoundReceiver {
-    /// Packets may come so long after their round was over.
+    /// Sets how long to wait for late packets after the end of a round.
     pub const fn set_grace(&mut self, grace: Duration) {
         self.grace = grace;
     }
@@ -110,7 +110,7 @@ impl RoundReceiver {
         Ok(())
     }
 
-    /// A block is not to be waited for.
+    /// The sender truncated the block: it is no longer received.
     pub fn on_cut(&mut self, first: u32) {
         self.blocks.retain(|block| block.first != first);
     }
@@ -155,12 +155,12 @@ impl RoundReceiver {
         self.dropped
     }
 
-    /// The block that begins at `first` is waited for.
+    /// True if the block at `first` is being received.
     pub fn awaits(&self, first: u32) -> bool {
         self.blocks.iter().any(|block| block.first == first)
     }
 
-    /// The sender asks for a report of the block that begins at `first`, after the `sent` packets of `round`.
+    /// Handles a request to report on the block at `first`, after the `sent` packets of `round`.
     /// What is not answered is asked with the next round, too.
     pub fn on_question(
         &mut self,
@@ -180,7 +180,7 @@ impl RoundReceiver {
         }
     }
 
-    /// Blocks on their way.
+    /// Number of blocks being received.
     pub fn blocks_kept(&self) -> usize {
         self.blocks.len()
     }
@@ -190,7 +190,7 @@ impl RoundReceiver {
         self.blocks.iter().filter_map(Block::due).min()
     }
 
-    /// A report that is due. With the report of all of its packets a block is over.
+    /// Takes a report that is due. A complete block is finished with its report.
     pub fn report(&mut self, now: Instant) -> Option<Report> {
         let is_due = |block: &Block| block.due().is_some_and(|at| at <= now);
         let i = self.blocks.iter().position(is_due)?;

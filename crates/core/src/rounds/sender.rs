@@ -17,7 +17,7 @@ use crate::{
     time::Instant,
 };
 
-/// What is a round?
+/// How packets are grouped into rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounds {
     /// What was reported missing, then what has not left yet, so many packets at most. The receiver is asked
@@ -30,7 +30,7 @@ pub enum Rounds {
 /// A round of so many packets does not come to nothing by chance.
 const MANY: u64 = 100;
 
-/// What was judged with a report.
+/// Loss of the rounds that a report covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
     /// The last of its rounds, counted from the first of all blocks.
@@ -41,14 +41,14 @@ pub struct Judged {
     pub missing: u64,
 }
 
-/// A packet that leaves.
+/// A packet to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving<'a> {
     /// Its number.
     pub number: u32,
     /// Its block's layout.
     pub layout: &'a Layout,
-    /// Its place in it.
+    /// Its index within the block.
     pub n: u64,
     /// The block's round.
     pub round: u32,
@@ -56,7 +56,7 @@ pub struct Leaving<'a> {
     pub serial: u64,
 }
 
-/// What a sender counts.
+/// Sender counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Bytes sent for the first time.
@@ -69,9 +69,9 @@ pub struct Counts {
     pub acked: u64,
     /// Packets that were sent and are missing.
     pub lost: u64,
-    /// Rounds of which the receiver has told.
+    /// Rounds that the receiver has reported on.
     pub rounds: u64,
-    /// Bytes that left in rounds of which it has not.
+    /// Bytes sent in rounds not yet reported on.
     pub in_flight: u64,
 }
 
@@ -112,7 +112,7 @@ pub struct RoundSender {
 }
 
 impl RoundSender {
-    /// Blocks of up to `block` bytes, so many at once as `window` says.
+    /// Blocks of up to `block` bytes, at most `window` of them in flight.
     pub fn new(block: u64, window: usize) -> Self {
         Self {
             waiting: Outbox::default(),
@@ -130,7 +130,7 @@ impl RoundSender {
         }
     }
 
-    /// With other rounds than the whole of what is missing.
+    /// Sets how packets are grouped into rounds.
     #[must_use]
     pub const fn with_rounds(mut self, rounds: Rounds) -> Self {
         self.rounds = rounds;
@@ -143,7 +143,7 @@ impl RoundSender {
         self.next = first;
     }
 
-    /// Packets of blocks to come hold `payload` bytes.
+    /// Sets the payload of packets of future blocks.
     pub const fn set_payload(&mut self, payload: u32) {
         self.payload = payload;
     }
@@ -153,7 +153,7 @@ impl RoundSender {
         self.waiting.push(object, offset, len);
     }
 
-    /// Bytes that have not left once.
+    /// Bytes queued and never sent.
     pub fn unsent(&self) -> u64 {
         let left = self.blocks.iter().map(|block| {
             let left = block.end.saturating_sub(block.fresh);
@@ -162,7 +162,7 @@ impl RoundSender {
         self.waiting.unsent().saturating_add(left.sum())
     }
 
-    /// Forgets what has not left once: a block of which some has is cut short.
+    /// Discards data never sent; a partly sent block is truncated.
     pub fn cancel_unsent(&mut self) {
         self.waiting.cancel_unsent();
         let (cut, rounds) = (&mut self.cut, self.rounds);
@@ -189,7 +189,7 @@ impl RoundSender {
         }
     }
 
-    /// A block that its receiver need not wait for any more: its first number.
+    /// Takes the first number of a truncated block, which the receiver has to be sent.
     pub fn take_cut(&mut self) -> Option<u32> {
         self.cut.pop_front()
     }
@@ -204,7 +204,7 @@ impl RoundSender {
         self.counts
     }
 
-    /// Rounds of many packets, one after the other, of which the receiver says that nothing arrived.
+    /// Consecutive large rounds of which nothing arrived.
     pub const fn fruitless(&self) -> u32 {
         self.fruitless
     }
@@ -238,7 +238,7 @@ impl RoundSender {
         self.next = next;
     }
 
-    /// A block of which the receiver must be told before its packets leave: its first number and layout.
+    /// The next block to announce before its packets are sent: its first number and layout.
     pub fn announce(&mut self) -> Option<(u32, &Layout)> {
         if self.blocks.iter().all(|block| block.phase != Phase::New) {
             self.begin();
@@ -248,7 +248,7 @@ impl RoundSender {
         Some((block.first, &block.layout))
     }
 
-    /// The receiver waits for the block that begins at `first`, which may have been cut short meanwhile.
+    /// The receiver is ready for the block at `first`, which may have been truncated meanwhile.
     pub fn on_ready(&mut self, first: u32) {
         let announced = |b: &&mut Block| b.first == first && b.phase == Phase::Announced;
         if let Some(block) = self.blocks.iter_mut().find(announced) {
@@ -256,13 +256,13 @@ impl RoundSender {
         }
     }
 
-    /// Packets may leave.
+    /// True if there are packets to send.
     pub fn has_packets(&self) -> bool {
         let mut sendable = self.blocks.iter().take(self.window);
         sendable.any(|block| block.has_packets(self.rounds))
     }
 
-    /// Something is on its way, or waits for the receiver.
+    /// True if blocks are in flight or wait for the receiver.
     pub fn is_waiting(&self) -> bool {
         !self.blocks.is_empty()
     }
@@ -298,8 +298,8 @@ impl RoundSender {
         })
     }
 
-    /// A round of which the receiver must be asked: the block's first number, the round, and how many
-    /// packets left in it.
+    /// The next finished round to request a report of: the block's first number, the round, and how many
+    /// packets were sent in it.
     pub fn ask(&mut self, now: Instant) -> Option<(u32, u32, u64)> {
         for block in &mut self.blocks {
             if std::mem::take(&mut block.unasked) {
@@ -329,7 +329,7 @@ impl RoundSender {
         Some(block.layout.packets())
     }
 
-    /// The receiver says, unasked, that it has all of the block that begins at `first`, which may be over.
+    /// Unsolicited report that the block at `first` is complete; it may be finished already.
     pub fn on_completed(&mut self, first: u32) -> Result<(), DecodeError> {
         let Some(packets) = self.packets(first) else {
             return Ok(());
@@ -339,7 +339,7 @@ impl RoundSender {
         self.on_report(first, None, all).map(|_| ())
     }
 
-    /// The receiver says, asked for the rounds up to `through` or unasked, what it has of the block that
+    /// Handles a report on rounds up to `through`, or an unsolicited one (`None`), for the block that
     /// begins at `first`.
     pub fn on_report(
         &mut self,

@@ -5,7 +5,7 @@
 use super::{Pacer, Permit, QUANTUM};
 use crate::{stats::Why, time::Instant, units::Rate};
 
-/// A rate that somebody else decides.
+/// A pacer whose rate the peer sets.
 #[derive(Clone, Debug)]
 pub struct Commanded {
     rate: Rate,
@@ -14,7 +14,7 @@ pub struct Commanded {
 }
 
 impl Commanded {
-    /// Nothing leaves faster than `most`, and nothing at all before a rate is [set](Self::set).
+    /// Limited to `most`; sends nothing until a rate is [set](Self::set).
     pub const fn new(most: Rate) -> Self {
         Self {
             rate: Rate::ZERO,
@@ -23,7 +23,7 @@ impl Commanded {
         }
     }
 
-    /// The rate from now on.
+    /// Sets the rate, capped at [`Self::most`].
     pub fn set(&mut self, rate: Rate) {
         self.rate = rate.min(self.most);
     }
@@ -33,7 +33,7 @@ impl Commanded {
         self.rate
     }
 
-    /// The highest that it may be.
+    /// Maximum rate.
     pub const fn most(&self) -> Rate {
         self.most
     }
@@ -42,7 +42,7 @@ impl Commanded {
         self.rate.bytes_in(QUANTUM).max(1)
     }
 
-    /// May packets leave at `now`?
+    /// Whether packets may be sent at `now`.
     pub fn permit(&self, now: Instant) -> Permit {
         if self.rate == Rate::ZERO {
             return Permit::Hold(Why::Peer);
@@ -53,12 +53,12 @@ impl Commanded {
         }
     }
 
-    /// So many bytes left, as the rate counts them.
+    /// Charges `bytes` sent, as the rate counts them.
     pub fn charge(&mut self, now: Instant, bytes: u64) {
         self.pacer.charge(now, bytes, self.rate);
     }
 
-    /// When more may leave.
+    /// When more may be sent.
     pub fn wake(&self) -> Option<Instant> {
         let wake = self.pacer.wake(self.rate, self.quantum());
         wake.filter(|_| self.rate > Rate::ZERO)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::QUANTUM;
 use crate::time::{Instant, nanos};
 
-/// Slots a gap apart.
+/// Inter-packet gap timer that makes up for oversleeping.
 #[derive(Clone, Copy, Debug)]
 pub struct Debt {
     /// Owed, ns; below zero: so late.
@@ -52,7 +52,7 @@ impl Debt {
         self.next = now + unsigned(self.owed);
     }
 
-    /// The most that was ever owed.
+    /// Longest wait that was ever owed.
     pub fn most(&self) -> Duration {
         unsigned(self.most)
     }

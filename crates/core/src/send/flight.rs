@@ -1,4 +1,4 @@
-//! What is on its way, and what does the congestion law learn of it? Records of packets by number, the
+//! Which packets are in flight, and what does the congestion law learn of them? Records of packets by number, the
 //! counters of a sender, rounds and episodes of loss, and the one place where a law's events are made.
 //!
 //! A protocol whose repairs get new numbers [`push`](Flight::push)es them, and records of what is decided
@@ -21,7 +21,7 @@ use crate::{
     units::{Rate, Size},
 };
 
-/// What a sender counts. "Wire" bytes are UDP payload.
+/// Sender counters. "Wire" bytes are UDP payload.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     /// Wire bytes, repairs included.
@@ -51,7 +51,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Adds what both count.
+    /// Copies them into `stats`.
     pub const fn fill_stats(&self, stats: &mut Stats) {
         stats.data_sent = self.data_sent;
         stats.repaired = self.repaired;
@@ -65,20 +65,20 @@ impl Counters {
     }
 }
 
-/// The newest packet that an acknowledgement tells of.
+/// The newest packet acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub struct Newest {
     /// Its number.
     pub number: u64,
-    /// When it left last.
+    /// When it was last sent.
     pub at: Instant,
-    /// It left more than once.
+    /// It was retransmitted.
     pub resent: bool,
     sent_bytes_low: u32,
     batch: u32,
 }
 
-/// Acknowledgements that the law has not heard of.
+/// Acknowledgements not yet passed to the congestion law.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Acked {
     /// Wire bytes.
@@ -92,7 +92,7 @@ pub struct Acked {
     in_flight_before: u64,
 }
 
-/// Losses that the law has not heard of.
+/// Losses not yet passed to the congestion law.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lost {
     /// Wire bytes.
@@ -104,12 +104,12 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// Numbers of the first and of the last that was noticed.
+    /// Numbers of the first and the last packet declared lost.
     pub fn span(&self) -> Option<(u64, u64)> {
         self.ends.map(|[first, last]| (first.0, last.0))
     }
 
-    /// Packet `number` is among them.
+    /// Adds packet `number`.
     pub fn add<X>(&mut self, number: u64, sent: &Sent<X>) {
         self.bytes += u64::from(sent.wire);
         self.packets += 1;
@@ -119,12 +119,12 @@ impl Lost {
     }
 }
 
-/// What came with acknowledgements.
+/// Samples taken with acknowledgements.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Signals {
     /// A round-trip time.
     pub rtt: Option<Duration>,
-    /// Queueing on the way.
+    /// Queueing delay on the path.
     pub queue_delay: Option<Duration>,
     /// The delivery rate.
     pub rate: Option<RateSample>,
@@ -138,9 +138,9 @@ pub struct Signals {
     pub app_limited: bool,
 }
 
-/// A sender's packets, counters and law.
+/// Sent-packet records, counters and congestion state of a sender.
 pub struct Flight<X> {
-    /// What may leave.
+    /// Congestion control and pacing.
     pub governor: Governor,
     /// The path, for the law; `in_flight` is filled in.
     pub path: PathView,
@@ -221,7 +221,7 @@ impl<X: Copy + Default> Flight<X> {
         self.log.get_mut(number)
     }
 
-    /// Leaves out the next packet number.
+    /// Skips the next packet number.
     pub fn skip(&mut self) {
         self.log.skip();
     }
@@ -259,7 +259,7 @@ impl<X: Copy + Default> Flight<X> {
         self.count.in_flight += u64::from(wire);
     }
 
-    /// Packet `number` leaves again under its number.
+    /// Retransmits packet `number` under the same number.
     pub fn resend(&mut self, now: Instant, number: u64) {
         let batch = self.snapshots.next();
         let Some(sent) = self.log.get_mut(number) else {
@@ -275,8 +275,8 @@ impl<X: Copy + Default> Flight<X> {
         }
     }
 
-    /// Packet `number` leaves with `data` bytes of data in `wire`: the next one, or under its number one that was
-    /// lost.
+    /// Records packet `number` as sent, with `data` bytes of data in `wire`: the next one, or a
+    /// retransmission.
     pub fn send(&mut self, now: Instant, number: u64, content: X, (data, wire): (u32, u32)) {
         if number < self.log.next() {
             self.resend(now, number);
@@ -288,7 +288,7 @@ impl<X: Copy + Default> Flight<X> {
         }
     }
 
-    /// A batch of `bytes` left.
+    /// A batch of `bytes` was sent.
     pub fn batch_sent(&mut self, now: Instant, bytes: u64, app_limited: bool) {
         self.paced = false;
         self.governor.charge(now, bytes);
@@ -304,7 +304,7 @@ impl<X: Copy + Default> Flight<X> {
         self.governor.on_sent(now, Size::from_bytes(bytes), &view);
     }
 
-    /// Packet `number` arrived; its record as it was before, unless that is known already.
+    /// Marks packet `number` acknowledged; returns its previous record unless it already was.
     pub fn ack(&mut self, number: u64, acked: &mut Acked) -> Option<Sent<X>> {
         let sent = self.log.get_mut(number)?;
         let before = *sent;
@@ -339,7 +339,7 @@ impl<X: Copy + Default> Flight<X> {
         Some(before)
     }
 
-    /// Everything before `end` arrived; `each` is given every record that is forgotten.
+    /// Cumulative acknowledgement up to `end`; `each` is called with every record removed.
     pub fn ack_below(&mut self, end: u64, acked: &mut Acked, mut each: impl FnMut(&Sent<X>)) {
         self.marked.remove(0..end);
         for number in self.log.first()..end.min(self.log.next()) {
@@ -372,12 +372,12 @@ impl<X: Copy + Default> Flight<X> {
         lost.add(number, sent);
     }
 
-    /// Believes the packets of `range` lost: they are to be sent again under their numbers.
+    /// Declares the packets of `range` lost and queues them for retransmission.
     pub fn mark_lost(&mut self, range: Range<u64>, lost: &mut Lost) {
         self.mark_lost_if(range, lost, |_| true);
     }
 
-    /// Believes those packets of `range` lost that `are`.
+    /// Like [`Self::mark_lost`], for those packets for which `are` holds.
     pub fn mark_lost_if(
         &mut self,
         range: Range<u64>,
@@ -399,12 +399,12 @@ impl<X: Copy + Default> Flight<X> {
         }
     }
 
-    /// Something is to be sent again under its number.
+    /// True if packets are queued for retransmission.
     pub fn has_lost(&self) -> bool {
         !self.marked.is_empty()
     }
 
-    /// Takes the smallest number that is to be sent again.
+    /// Takes the lowest number queued for retransmission.
     pub fn next_lost(&mut self) -> Option<(u64, X)> {
         while let Some(number) = self.marked.pop_first() {
             if let Some(sent) = self.log.get(number) {
@@ -414,13 +414,13 @@ impl<X: Copy + Default> Flight<X> {
         None
     }
 
-    /// Nothing more is to be sent again of `range`.
+    /// Removes `range` from the retransmission queue.
     pub fn unmark(&mut self, range: Range<u64>) {
         self.marked.remove(range);
     }
 
-    /// May anything leave at `now`, if `new` data may as far as the peer is concerned? What is sent again
-    /// is held up by the pace alone: it may be what everything waits for.
+    /// Whether anything may be sent at `now`; `new` says whether new data may. Retransmissions are
+    /// limited by pacing alone: everything else may depend on them.
     pub fn permit(&mut self, now: Instant, new: Result<(), Why>) -> Permit {
         let permit = match new {
             Err(why) if !self.has_lost() => Permit::Hold(why),
@@ -430,7 +430,7 @@ impl<X: Copy + Default> Flight<X> {
         permit
     }
 
-    /// When the pace lets more leave, if that is what it waits for, or the law's timer is due.
+    /// When pacing permits the next packet, if it is the limit, or the law's timer expires.
     pub fn deadline(&self) -> Option<(Instant, Why)> {
         let pacing = self.paced.then(|| self.governor.wake()).flatten();
         let tick = self.governor.next_tick();
@@ -440,7 +440,7 @@ impl<X: Copy + Default> Flight<X> {
         ])
     }
 
-    /// Does one more full packet fit the law's window, of which `used` bytes are taken?
+    /// Whether one more full packet fits the congestion window, of which `used` bytes are taken.
     pub fn fits(&self, used: u64) -> Result<(), Why> {
         let datagram = u64::from(self.path.datagram);
         let window = self.governor.allowance().window.bytes().max(datagram);
@@ -474,7 +474,7 @@ impl<X: Copy + Default> Flight<X> {
         self.delivery.update(progress, window)
     }
 
-    /// The packets below `newest` were told of: does a round begin?
+    /// Packets up to `newest` were acknowledged: whether this begins a new round trip.
     pub fn round(&mut self, newest: u64) -> bool {
         let start = newest >= self.round_end;
         if start {
@@ -484,7 +484,7 @@ impl<X: Copy + Default> Flight<X> {
         start
     }
 
-    /// Tells the law of `lost`, before which `in_flight` bytes were; packet `number` decides whether an
+    /// Reports `lost` to the law, with the `in_flight` bytes before; packet `number` decides whether a loss
     /// episode begins.
     pub fn tell_losses(&mut self, now: Instant, in_flight: u64, lost: &Lost, number: u64) {
         let Some([first, last]) = lost.ends else {
@@ -510,7 +510,7 @@ impl<X: Copy + Default> Flight<X> {
         });
     }
 
-    /// Tells the law of `acked`.
+    /// Reports `acked` to the law.
     pub fn tell_acks(&mut self, now: Instant, acked: &Acked, signals: Signals) {
         if acked.packets > 0 {
             let path = self.view();
@@ -539,14 +539,14 @@ impl<X: Copy + Default> Flight<X> {
         self.snapshots.trim(self.log.first());
     }
 
-    /// Nothing was heard for too long, for the `backoff`th time in a row.
+    /// The retransmission timeout expired, for the `backoff`th time in a row.
     pub fn on_silence(&mut self, now: Instant, backoff: u32) {
         self.count.timeouts += 1;
         self.governor
             .notify(now, |law| law.on_timeout(now, backoff));
     }
 
-    /// Forgets decided packets below `keep`.
+    /// Removes records of acknowledged and lost packets below `keep`.
     pub fn trim(&mut self, keep: u64) {
         self.log.trim(keep);
     }

@@ -14,7 +14,7 @@ use crate::{
     units::Rate,
 };
 
-/// A congestion law with its pacer.
+/// A congestion law with its pacer and rate limits.
 pub struct Governor {
     guard: Guard,
     pacer: Pacer,
@@ -37,15 +37,15 @@ impl Governor {
         }
     }
 
-    /// Paced by what user and peer allow alone, unless `paced` by the law too.
+    /// Sets whether the law's rate is paced too, beside the limits of user and peer.
     #[must_use]
     pub const fn with_pacing(mut self, paced: bool) -> Self {
         self.paced = paced;
         self
     }
 
-    /// Never faster than `max_rate` from now on, besides what it was made with; and this much of
-    /// shared links. False, and nothing is changed, if the law cannot.
+    /// Lowers the rate limit to `max_rate` and sets the share of contended links to claim.
+    /// False, and nothing is changed, if the law does not support it.
     pub fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {
         let can = self.guard.set_sharing(sharing);
         if can {
@@ -54,7 +54,7 @@ impl Governor {
         can
     }
 
-    /// The peer takes no more than `rate` now.
+    /// Sets the rate limit of the peer.
     pub const fn set_taken(&mut self, rate: Rate) {
         self.taken = rate;
     }
@@ -77,7 +77,7 @@ impl Governor {
         (rate, allowance.quantum.bytes())
     }
 
-    /// What pacing alone says at `now`.
+    /// What pacing alone permits at `now`.
     pub fn pace(&self, now: Instant) -> Permit {
         let (rate, quantum) = self.pacing();
         match self.pacer.grant(now, rate, quantum) {
@@ -86,18 +86,18 @@ impl Governor {
         }
     }
 
-    /// `bytes` left.
+    /// Charges `bytes` sent.
     pub fn charge(&mut self, now: Instant, bytes: u64) {
         let (rate, _) = self.pacing();
         self.pacer.charge(now, bytes, rate);
     }
 
-    /// Nothing leaves for `time` more than pacing has it.
+    /// Delays the next departure by `time`.
     pub fn delay(&mut self, now: Instant, time: Duration) {
         self.pacer.delay(now, time);
     }
 
-    /// When pacing lets the next batch go.
+    /// When pacing permits the next batch.
     pub fn wake(&self) -> Option<Instant> {
         let (rate, quantum) = self.pacing();
         self.pacer.wake(rate, quantum)

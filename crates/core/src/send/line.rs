@@ -16,9 +16,9 @@ use crate::{
     units::Rate,
 };
 
-/// What waits, and what is under way.
+/// Send queue and packets in flight, with a window in packets.
 pub struct Line {
-    /// What is under way.
+    /// Packets in flight.
     pub flight: Flight<Piece>,
     out: Outbox,
     stream: Outgoing,
@@ -39,14 +39,14 @@ impl Line {
         }
     }
 
-    /// Packets of `datagram` bytes; there and back takes `rtt`. The law begins, or begins anew.
+    /// Starts or restarts the law, with packets of `datagram` bytes and round-trip time `rtt`.
     pub fn open(&mut self, now: Instant, datagram: u32, rtt: Duration) {
         let path = &mut self.flight.path;
         (path.datagram, path.srtt, path.min_rtt) = (datagram, rtt, rtt);
         self.flight.start(now);
     }
 
-    /// The peer takes so many unacknowledged packets.
+    /// Sets the peer's window, in unacknowledged packets.
     pub const fn set_window(&mut self, packets: u64) {
         self.window = packets;
     }
@@ -80,17 +80,17 @@ impl Line {
             .fill(piece.object, piece.offset, piece.len, packet)
     }
 
-    /// Bytes of objects queued and not sent once.
+    /// Bytes of objects queued and never sent.
     pub const fn unsent(&self) -> u64 {
         self.out.unsent()
     }
 
-    /// Forgets them.
+    /// Discards object data queued and never sent.
     pub fn cancel_unsent(&mut self) {
         self.out.cancel_unsent();
     }
 
-    /// Nothing is under way.
+    /// True if nothing is in flight.
     pub fn is_clear(&self) -> bool {
         self.flight.log().is_empty()
     }
@@ -100,7 +100,7 @@ impl Line {
         self.is_clear() && self.has_nothing()
     }
 
-    /// Nothing waits to leave, and all that was written is acknowledged.
+    /// True if nothing is queued and the stream is acknowledged.
     pub fn has_nothing(&self) -> bool {
         self.out.is_empty() && self.unwritten() == 0
     }
@@ -121,7 +121,7 @@ impl Line {
         self.flight.permit(now, self.may_send_new())
     }
 
-    /// What goes next: its number and what it carries.
+    /// The next packet to send: its number and its data.
     pub fn next_packet(&mut self, room: u32) -> Option<(u64, Piece)> {
         if let Some(lost) = self.flight.next_lost() {
             return Some(lost);
@@ -130,17 +130,17 @@ impl Line {
         Some((self.flight.log().next(), self.out.next(room)?))
     }
 
-    /// It leaves, in `wire` bytes.
+    /// Records a packet of `wire` bytes as sent.
     pub fn sent(&mut self, now: Instant, number: u64, piece: Piece, wire: u32) {
         self.flight.send(now, number, piece, (piece.len, wire));
     }
 
-    /// A batch of `bytes` left.
+    /// A batch of `bytes` was sent.
     pub fn batch_sent(&mut self, now: Instant, bytes: u64) {
         self.flight.batch_sent(now, bytes, self.out.is_empty());
     }
 
-    /// What is before `next` has arrived, and of the stream is as good as read; the law is told with what else is known.
+    /// Cumulative acknowledgement up to `next`; stream data counts as read. The law receives it with `signals`.
     pub fn ack_below(&mut self, now: Instant, next: u64, signals: Signals) {
         let (mut acked, mut data, mut stream) = (Acked::default(), 0, 0);
         self.flight.ack_below(next, &mut acked, |sent| {
@@ -161,7 +161,7 @@ impl Line {
         self.flight.tell_acks(now, &acked, signals);
     }
 
-    /// Those are lost of `ranges` that are not known to have arrived, but for what left again less than `trip` ago.
+    /// Declares unacknowledged packets of `ranges` lost, except those retransmitted less than `trip` ago.
     pub fn mark_lost(
         &mut self,
         now: Instant,

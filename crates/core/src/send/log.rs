@@ -1,48 +1,48 @@
-//! What was sent, and what became of it? A ring indexed by packet number: O(1) look-up, one record per
+//! What was sent, and in which state is it? A ring indexed by packet number: O(1) look-up, one record per
 //! packet in flight, grown by doubling.
 
 use std::time::Duration;
 
 use crate::time::Instant;
 
-/// What became of a packet.
+/// State of a sent packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Unknown.
+    /// In flight.
     Outstanding,
-    /// It arrived.
+    /// Acknowledged.
     Acked,
-    /// It is believed lost.
+    /// Declared lost.
     Lost,
-    /// It is believed lost, and a copy of its piece is on its way.
+    /// Declared lost, with a copy of its data in flight.
     Copied,
-    /// Nobody asks.
+    /// Not tracked: neither in flight nor acknowledged.
     Quiet,
-    /// The number was left out: who says that it arrived lies.
+    /// Skipped number: a peer that acknowledges it violates the protocol.
     Skipped,
 }
 
 /// One packet's record.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent<X> {
-    /// When it left last.
+    /// When it was last sent.
     pub at: Instant,
     /// What it carried.
     pub content: X,
-    /// Bytes sent up to and including it when it left first, low 32 bits.
+    /// Bytes sent up to and including its first transmission, low 32 bits.
     pub sent_bytes_low: u32,
     /// Its last batch, low 32 bits ([`Snapshots`](super::Snapshots)).
     pub batch: u32,
     /// UDP payload bytes.
     pub wire: u16,
-    /// What became of it.
+    /// Its state.
     pub state: State,
-    /// It left more than once.
+    /// It was retransmitted.
     pub resent: bool,
 }
 
 impl<X> Sent<X> {
-    /// It did not leave again less than `trip` ago: whoever misses it may know of all times that it left.
+    /// False if it was retransmitted less than `trip` ago: a loss report may refer to the copy before.
     pub fn is_settled(&self, now: Instant, trip: Duration) -> bool {
         !self.resent || now.since(self.at) >= trip
     }
@@ -102,7 +102,7 @@ impl<X: Copy + Default> SentLog<X> {
         self.next == self.first
     }
 
-    /// Leaves out the next number.
+    /// Skips the next number.
     pub fn skip(&mut self) {
         self.push(Sent {
             state: State::Skipped,

@@ -37,7 +37,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Nothing yet; repairs will go in this order.
+    /// An empty queue that sends repairs in this order.
     pub fn new(order: RepairOrder) -> Self {
         Self {
             order,
@@ -145,7 +145,7 @@ impl Outbox {
         !self.stream.is_empty()
     }
 
-    /// Something waits that the peer's store has to take.
+    /// True if object data is queued.
     pub fn has_objects(&self) -> bool {
         !self.repairs.is_empty() || !self.fresh.is_empty()
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{time::Instant, units::Rate};
 
-/// Spreads departures over time.
+/// Paces departures.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     next: Option<Instant>,
@@ -39,13 +39,13 @@ impl Pacer {
             .map(|next| next + rate.time_for(quantum).min(Self::MAX_LAG))
     }
 
-    /// `bytes` left.
+    /// Charges `bytes` sent.
     pub fn charge(&mut self, now: Instant, bytes: u64, rate: Rate) {
         let from = self.next.unwrap_or(now).max(now.earlier_by(Self::MAX_LAG));
         self.next = Some(from + rate.time_for(bytes));
     }
 
-    /// Nothing leaves for `time` more than is waited for anyway.
+    /// Delays the next departure by `time`.
     pub fn delay(&mut self, now: Instant, time: Duration) {
         let from = self.next.unwrap_or(now).max(now.earlier_by(Self::MAX_LAG));
         self.next = Some(from + time);

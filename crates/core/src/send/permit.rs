@@ -1,9 +1,9 @@
-//! May I send, how much, and if not, why not? The only place that says yes or no.
+//! May a sender with a window send now, how much, and if not, why not? The window, the peer's grant, then pacing.
 
 use super::Governor;
 use crate::{stats::Why, time::Instant};
 
-/// The answer.
+/// Whether, and how much, may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permit {
     /// Not now.
@@ -15,21 +15,21 @@ pub enum Permit {
     },
 }
 
-/// What a sender has and wants.
+/// Input of [`Governor::permit`].
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
     /// Wire bytes in flight.
     pub in_flight: u64,
-    /// Wire bytes that may be, as far as the peer is concerned.
+    /// Wire bytes in flight that the peer permits.
     pub granted: u64,
     /// Something waits to be sent.
     pub has_data: bool,
-    /// Packets that may leave regardless of window and pacing (probes after a timeout).
+    /// Packets that may be sent regardless of window and pacing (probes after a timeout).
     pub probes: u32,
 }
 
 impl Governor {
-    /// May anything leave at `now`?
+    /// Whether anything may be sent at `now`.
     pub fn permit(&self, now: Instant, demand: Demand) -> Permit {
         let Demand {
             in_flight,

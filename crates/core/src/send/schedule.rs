@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{send::Permit, stats::Why, time::Instant, units::Rate};
 
-/// Equal packets, equally spaced from a beginning.
+/// Fixed-rate schedule of equal packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     rate: Rate,
@@ -35,12 +35,12 @@ impl Schedule {
         self.rate
     }
 
-    /// Nothing is to be sent: what is sent next begins a schedule of its own.
+    /// Pauses: the next packet begins a new schedule.
     pub const fn stop(&mut self) {
         self.began = None;
     }
 
-    /// May packets leave at `now`, each of `wire` bytes?
+    /// Whether packets of `wire` bytes each may be sent at `now`.
     pub fn permit(&mut self, now: Instant, wire: u32) -> Permit {
         if self.began.is_none() {
             (self.began, self.sent) = (Some(now), 0);
@@ -62,7 +62,7 @@ impl Schedule {
         (elapsed / u64::from(self.packet.max(1))).saturating_add(1)
     }
 
-    /// A packet left.
+    /// Counts a packet as sent.
     pub const fn charge(&mut self) {
         self.sent += 1;
     }

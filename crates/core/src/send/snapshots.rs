@@ -33,7 +33,7 @@ impl Snapshots {
         self.batches.push_back((end, snapshot));
     }
 
-    /// What was so when `batch` left; of what was forgotten the oldest that is kept speaks.
+    /// Snapshot of `batch`; the oldest one kept, if that of `batch` was removed.
     pub fn get(&self, batch: u32) -> Option<TxSnapshot> {
         let at = batch.wrapping_sub(self.first);
         let at = if at > u32::MAX / 2 { 0 } else { at };

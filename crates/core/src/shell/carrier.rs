@@ -1,6 +1,6 @@
-//! What is the same in all sessions that are not sealed? Datagrams in and out in batches, the store, counters and
-//! events, silence, the application's side and the end. What is left to the protocol (tcp, udt4, rudp; the shell's
-//! [opening and channel](super::Shell) for all others) is a [`Connection`]; a [`Carrier`] makes a session of it.
+//! What do all unencrypted sessions have in common? Datagrams in and out in batches, the store, counters and
+//! events, idle timeout, the application's calls and the close. The protocol's part (tcp, udt4, rudp; the shell's
+//! [handshake and channel](super::Shell) for all others) is a [`Connection`]; a [`Carrier`] makes a session of it.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -20,12 +20,12 @@ use crate::{
     time::Instant,
 };
 
-/// Why a datagram is not taken.
+/// Why a datagram is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is dropped, and counted.
+    /// Drop it and count it as malformed.
     Drop,
-    /// The session ends: it says so, or no honest peer says this.
+    /// Close the session: the datagram is a close or a protocol violation.
     End(CloseReason),
 }
 
@@ -35,32 +35,32 @@ impl From<DecodeError> for Refusal {
     }
 }
 
-/// What a session keeps whatever its protocol.
+/// Session state common to all protocols.
 #[derive(Debug)]
 pub struct SessionState {
-    /// Where the peer is.
+    /// Address of the peer.
     pub peer: SocketAddr,
-    /// Whether the session lives, ends or is over.
+    /// Lifecycle: open, closing or closed.
     pub life: Life<Closing>,
     /// Events and counters.
     pub app: AppSide,
-    /// What is to be placed of the batch that arrives, or filled in of the one that leaves.
+    /// Extents to place from the batch being received, or to fill in the batch being sent.
     pub extents: Vec<Extent>,
-    /// The mark of the batch that arrives.
+    /// ECN codepoint of the batch being received.
     pub ecn: Ecn,
-    /// The mark with which data leave.
+    /// ECN codepoint set on outgoing data.
     pub mark: Ecn,
     /// Now.
     pub now: Instant,
-    /// Bytes that the store can still take of the batch that arrives.
+    /// Free space left in the store for the batch being received.
     pub(super) free: u64,
-    /// Kept as long as the session lives, so that its factory can tell.
+    /// Held as long as the session exists, so that its endpoint knows which ids are live.
     #[expect(dead_code, reason = "held, not read")]
     alive: Alive,
 }
 
 impl SessionState {
-    /// A session with `peer`. Silence is the connection's to notice, at least until it is [open](Self::opened).
+    /// A session with `peer`. It has no idle timeout until it is [open](Self::opened).
     pub fn new(now: Instant, peer: SocketAddr, alive: Alive) -> Self {
         Self {
             peer,
@@ -75,13 +75,13 @@ impl SessionState {
         }
     }
 
-    /// The session is open; it ends after `idle` of silence, in which the peer is [asked](Connection::ask).
+    /// The handshake is done: idle timeout `idle`, before which [keep-alives](Connection::ask) are sent.
     pub fn opened(&mut self, idle: Duration) {
         self.life = Life::new(self.now, idle);
         self.app.connected(None);
     }
 
-    /// Has `extent` placed; false, and it is counted, if the store has no room: it is as if it had not come.
+    /// Queues `extent` for placement; false, and counted in `dropped_full`, if the store has no room for it.
     #[inline]
     pub fn place(&mut self, extent: Extent) -> bool {
         let len = u64::from(extent.len);
@@ -109,18 +109,18 @@ impl SessionState {
     }
 }
 
-/// A protocol's part of a session. It may be told anything by the peer.
+/// The protocol-specific part of a session. Input from the peer is untrusted.
 pub trait Connection: Send + 'static {
-    /// Bytes of the longest packet that is written alone.
+    /// Largest control packet, bytes.
     fn control(&self) -> usize;
 
-    /// UDP payload of a full datagram, and how much of a data packet comes before its data.
+    /// UDP payload of a full datagram, and header bytes of a data packet.
     fn shape(&self) -> (usize, usize);
 
-    /// It may ask what the store can take: before each batch that arrived, and whenever something may leave.
+    /// Lets it query the store's free space; called before each received batch and each attempt to send.
     fn on_store(&mut self, _now: Instant, _store: &dyn Store) {}
 
-    /// A datagram, at `at` in its batch; adds what is to be placed.
+    /// Handles a datagram at offset `at` of its batch; queues in `state` what is to be placed.
     fn on_datagram(
         &mut self,
         turn: &mut Turn<'_>,
@@ -129,13 +129,13 @@ pub trait Connection: Send + 'static {
         at: usize,
     ) -> Result<(), Refusal>;
 
-    /// A datagram of the peer's came after the end.
+    /// A datagram from the peer was received after the close.
     fn on_late(&mut self, _now: Instant, _life: &mut Life<Closing>, _datagram: &[u8]) {}
 
-    /// All of a batch were taken.
+    /// All datagrams of a batch have been handled.
     fn batch_received(&mut self, _now: Instant) {}
 
-    /// Writes one packet without data, if one is due; false if not.
+    /// Writes one control packet, if one is due; false if not.
     fn poll_control(
         &mut self,
         _now: Instant,
@@ -145,26 +145,26 @@ pub trait Connection: Send + 'static {
         Ok(false)
     }
 
-    /// The same, of packets of equal length at once.
+    /// Writes a batch of control packets of equal length; by default one packet.
     fn poll_controls(&mut self, state: &mut SessionState, out: &mut TxBuf) -> bool {
         let now = state.now;
         batch::single(self.control(), out, |w| self.poll_control(now, state, w))
     }
 
-    /// The same, of what is due only if no data leave.
+    /// Writes control packets that are due only if no data is sent.
     fn poll_idle(&mut self, _now: Instant, _out: &mut TxBuf) -> bool {
         false
     }
 
-    /// Begins the end in `life`; the peer is told of `reason` if it should and can be.
+    /// Starts closing in `life`; a close with `reason` is sent to the peer where possible.
     fn close(&mut self, now: Instant, life: &mut Life<Closing>, reason: &CloseReason);
 
-    /// The peer is told in a datagram, and not over the control lane.
+    /// Whether the close is sent in a datagram rather than over the control lane.
     fn closes_in_datagrams(&self) -> bool {
         true
     }
 
-    /// Writes what tells the peer.
+    /// Writes the close packet.
     fn write_close(
         &mut self,
         now: Instant,
@@ -172,61 +172,61 @@ pub trait Connection: Send + 'static {
         w: &mut Writer<'_>,
     ) -> Result<(), NoRoom>;
 
-    /// May data leave?
+    /// Whether data may be sent now.
     fn permit(&mut self, now: Instant) -> Permit;
 
-    /// The next packet belongs into the same batch, of which `sent` bytes are written and so many are `allowed`.
+    /// Whether another packet may join the batch, of which `sent` bytes are written and `allowed` permitted.
     fn extends_batch(&self, sent: u64, allowed: u64) -> bool {
         sent < allowed
     }
 
-    /// Writes the next packet; false if none may leave.
+    /// Writes the next data packet; false if none may be sent.
     fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool;
 
-    /// The packets written last left, `bytes` in all.
+    /// The packets written since the last call were sent, `bytes` in total.
     fn batch_sent(&mut self, now: Instant, bytes: u64);
 
     /// When to call [`Self::on_timer`], and why.
     fn deadline(&self) -> Option<(Instant, Why)>;
 
-    /// The deadline passed; why the session must end, if it must.
+    /// The deadline expired; an error closes the session.
     fn on_timer(&mut self, now: Instant) -> Result<(), CloseReason>;
 
-    /// Nothing was heard for a while: the peer is to be asked whether it is there.
+    /// Nothing was received for a while: a keep-alive is to be sent.
     fn ask(&mut self) {}
 
-    /// Why the session must end: its law has failed.
+    /// Reason to close the session: the congestion law failed.
     fn failure(&self) -> Option<CloseReason>;
 
     /// Queues data of an object, or bytes.
     fn send(&mut self, now: Instant, object: ObjectId, offset: u64, len: u64);
-    /// Bytes of objects queued and not sent once.
+    /// Bytes of objects queued and never sent.
     fn unsent(&self) -> u64;
-    /// Forgets them.
+    /// Discards object data queued and never sent.
     fn cancel_unsent(&mut self);
     /// Appends to the ordered stream.
     fn write(&mut self, now: Instant, bytes: &[u8]);
-    /// Bytes of it that are not acknowledged.
+    /// Bytes of the ordered stream not yet acknowledged.
     fn unwritten(&self) -> usize;
-    /// Appends what arrived of it.
+    /// Appends received data of the ordered stream.
     fn read(&mut self, into: &mut Vec<u8>);
-    /// All that was given is acknowledged.
+    /// Everything queued and written has been acknowledged.
     fn is_delivered(&self) -> bool;
 
-    /// What joins its datagrams to its control lane, if it is a client's and has one.
+    /// Token that associates a client's datagrams with its control lane, if it has one.
     fn token(&self) -> Option<Token> {
         None
     }
 
-    /// Something happened on the lane; why the session must end, if it must.
+    /// Handles an event of the control lane; an error closes the session.
     fn on_lane(&mut self, _: &mut SessionState, _: Control<'_>) -> Result<(), CloseReason> {
         Ok(())
     }
 
-    /// Appends what is to leave on the lane, at most `room` bytes.
+    /// Appends data to send on the control lane, at most `room` bytes.
     fn poll_lane(&mut self, _: &mut SessionState, _room: usize, _into: &mut Vec<u8>) {}
 
-    /// Whether "port unreachable" may mean that the peer has yet to start.
+    /// Whether ICMP "port unreachable" is ignored, as the peer may not have started yet.
     fn ignores_port_unreachable(&self) -> bool {
         false
     }

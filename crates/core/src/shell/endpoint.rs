@@ -1,5 +1,5 @@
 //! How does a machine become a protocol? An endpoint draws ids and tokens, makes sessions for clients
-//! and listeners, and says where datagrams belong.
+//! and listeners, and routes datagrams to them.
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -18,16 +18,16 @@ use crate::{
     time::Instant,
 };
 
-/// How long a session bears what.
+/// Timeouts and datagram size of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The opening is done in this time.
+    /// Handshake timeout.
     pub answer: Duration,
-    /// Something is heard in this time.
+    /// Idle timeout: the session closes if nothing is received for so long.
     pub idle: Duration,
-    /// With a control lane, some of the datagrams arrive in this time.
+    /// With a control lane: the session closes if no datagram arrives for so long.
     pub blocked: Duration,
-    /// No datagram has more bytes of UDP payload.
+    /// Largest UDP payload of a datagram.
     pub datagram: u32,
 }
 
@@ -42,7 +42,7 @@ impl Default for Limits {
     }
 }
 
-/// A protocol whose sessions have an `M` each.
+/// A protocol with one [`Machine`] per session.
 pub struct Endpoint<M> {
     descriptor: &'static Descriptor,
     make: Arc<dyn Fn() -> M + Send + Sync>,
@@ -54,7 +54,7 @@ pub struct Endpoint<M> {
 }
 
 impl<M: Machine> Endpoint<M> {
-    /// Sessions around what `make` makes, in packets of up to `mtu` bytes with their IP headers. Both ends
+    /// `make` constructs each session's machine; packets have up to `mtu` bytes, IP header included. Both ends
     /// need the same descriptor.
     pub fn new(
         descriptor: &'static Descriptor,
@@ -79,7 +79,7 @@ impl<M: Machine> Endpoint<M> {
         self
     }
 
-    /// Does not answer those who ask.
+    /// Does not accept incoming sessions.
     #[must_use]
     pub const fn client_only(mut self) -> Self {
         self.accepts = false;

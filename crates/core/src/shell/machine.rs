@@ -1,5 +1,5 @@
-//! What does a protocol write that is built on the [shell](super)? A [`Machine`]: which packet goes next
-//! and what it says, what arriving packets mean, and what is said about them.
+//! What does a protocol on the [shell](super) implement? A [`Machine`]: which packet is sent next
+//! and in which format, how received packets are handled, and which feedback is sent.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use crate::{
     time::Instant,
 };
 
-/// A datagram of the machine's that arrived.
+/// A received datagram of the protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'a> {
-    /// Its type; 0 on sessions with a control lane, whose datagrams have no type.
+    /// Datagram type; 0 on sessions with a control lane, whose datagrams have no type byte.
     pub kind: u8,
-    /// What follows the shell's head.
+    /// Payload after the shell's header.
     pub bytes: &'a [u8],
-    /// Place of `bytes` in the batch.
+    /// Offset of `bytes` within the batch.
     pub at: usize,
     /// UDP payload bytes.
     pub wire: u32,
-    /// Its mark.
+    /// ECN codepoint it was received with.
     pub ecn: Ecn,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Packet<'a> {
         self.room - self.len
     }
 
-    /// Where the header goes, before the data: of a machine's packets exactly [`Machine::HEADER`] bytes more.
+    /// Writer for the header, before the data; a machine must write exactly [`Machine::HEADER`] bytes.
     pub const fn header(&mut self) -> &mut Writer<'a> {
         &mut self.header
     }
@@ -97,7 +97,7 @@ impl<'a> Packet<'a> {
         self.len += len;
     }
 
-    /// Appends packet `n` of `layout`; how many bytes it has.
+    /// Appends the data of packet `n` of `layout`; returns its length.
     pub fn unit(&mut self, layout: &Layout, n: u64) -> u64 {
         let before = self.len;
         for piece in layout.pieces(n) {
@@ -106,7 +106,7 @@ impl<'a> Packet<'a> {
         (self.len - before).into()
     }
 
-    /// Fills what is left of the room with zeros.
+    /// Pads the rest of the packet with zeros.
     pub fn pad(&mut self) {
         let rest = self.len as usize..self.room as usize;
         if let Some(rest) = self.header.unwritten().get_mut(rest) {
@@ -121,7 +121,7 @@ impl<'a> Packet<'a> {
         u32::try_from(self.header.len()).unwrap_or(u32::MAX) + self.len
     }
 
-    /// The peer's session reads the data, rather than placing it.
+    /// Marks the data as parsed by the peer's session, so that a simulator has to carry its bytes.
     pub const fn is_read(&mut self) {
         self.read = true;
     }
@@ -134,8 +134,8 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// A protocol's part of a session. It may be told anything by the peer; what it says is at most what it
-/// was given room for.
+/// The protocol-specific part of a session. Input from the peer is untrusted; output must fit the space
+/// provided.
 pub trait Machine: Send + 'static {
     /// Type of a data packet on sessions without a control lane.
     const DATA: u8 = 0x48;
@@ -151,11 +151,11 @@ pub trait Machine: Send + 'static {
         Ok(())
     }
 
-    /// Datagrams may pass, with up to `datagram` bytes of UDP payload; an answer takes `rtt`. A listener is
-    /// told twice: at first, when it may receive, `rtt` is zero.
+    /// Datagrams may be received, with up to `datagram` bytes of UDP payload; `rtt` as measured. A listener is
+    /// called twice: first, when it may only receive, with a zero `rtt`.
     fn open(&mut self, now: Instant, datagram: u32, rtt: Duration);
 
-    /// A datagram; adds what is to be placed.
+    /// Handles a datagram; appends the extents to be placed.
     fn on_datagram(
         &mut self,
         now: Instant,
@@ -163,65 +163,65 @@ pub trait Machine: Send + 'static {
         place: &mut Vec<Extent>,
     ) -> Result<(), DecodeError>;
 
-    /// The control messages not understood yet; returns how many bytes were, 0 if the first message is
-    /// not all there.
+    /// Parses buffered control messages; returns the number of bytes consumed, 0 if the first message is
+    /// incomplete.
     fn on_control(&mut self, _now: Instant, _bytes: &[u8]) -> Result<usize, DecodeError> {
         Err(DecodeError::Malformed("control message"))
     }
 
-    /// Appends control messages, at most `room` bytes; none: nothing is due, or it does not fit.
+    /// Appends control messages, at most `room` bytes; nothing if none is due or it does not fit.
     fn poll_control(&mut self, _now: Instant, _room: usize, _into: &mut Vec<u8>) {}
 
     /// Writes one datagram without data and returns its type, if one is due. One that does not fit is not
-    /// sent; what it should have said is the machine's to say again.
+    /// sent; the machine has to repeat its content.
     fn poll_datagram(&mut self, _now: Instant, _w: &mut Writer<'_>) -> Result<Option<u8>, NoRoom> {
         Ok(None)
     }
 
-    /// What the store can take and what has left it: before each batch that arrived, and whenever something
-    /// may leave.
+    /// Free space and drained bytes of the store; called before each received batch and before each attempt
+    /// to send.
     fn on_sink(&mut self, _now: Instant, _sink: Sink) {}
 
-    /// May data leave?
+    /// Whether data may be sent now.
     fn permit(&mut self, now: Instant) -> Permit;
 
-    /// Writes the next packet; false if none may leave.
+    /// Writes the next data packet; false if none may be sent.
     fn next_packet(&mut self, now: Instant, packet: &mut Packet<'_>) -> bool;
 
-    /// The packets written last left, `bytes` in all.
+    /// The packets written since the last call were sent, `bytes` in total.
     fn batch_sent(&mut self, _now: Instant, _bytes: u64) {}
 
     /// When to call [`Self::on_timer`], and why.
     fn deadline(&self) -> Option<(Instant, Why)>;
 
-    /// The deadline passed.
+    /// The deadline expired.
     fn on_timer(&mut self, _now: Instant) {}
 
     /// Queues data.
     fn send(&mut self, object: ObjectId, offset: u64, len: u64);
 
-    /// Bytes queued and not sent once.
+    /// Bytes queued and never sent.
     fn unsent(&self) -> u64;
 
-    /// Forgets them.
+    /// Discards data queued and never sent.
     fn cancel_unsent(&mut self);
 
-    /// All that was queued is acknowledged.
+    /// Everything queued has been acknowledged.
     fn is_delivered(&self) -> bool;
 
-    /// Since when packets leave and none arrives, as far as the peer says.
+    /// Since when packets have been sent and none reported as received.
     fn blocked_since(&self) -> Option<Instant> {
         None
     }
 
-    /// The session ends: nothing more is received or sent. It may be kept for a while.
+    /// The session is closed: nothing more is received or sent, though it may linger.
     fn on_close(&mut self) {}
 
-    /// Why the session must end: its law has failed, or the peer does not do its part.
+    /// Reason to close the session: the congestion law failed, or the peer makes no progress.
     fn failure(&self) -> Option<CloseReason> {
         None
     }
 
-    /// Adds its counters.
+    /// Adds its counters to `stats`.
     fn fill_stats(&self, stats: &mut Stats);
 }

@@ -1,7 +1,7 @@
-//! What of a machine's control messages has not left? They leave as far as there is room, a message in parts if need
-//! be; what is composed next waits until all of it has.
+//! Which control messages of a machine are still to be sent? They are sent as space permits, in parts if need
+//! be; new ones are composed only once all have been sent.
 
-/// Control messages on their way out.
+/// Send buffer of control messages.
 #[derive(Clone, Debug, Default)]
 pub struct Messages {
     bytes: Vec<u8>,
@@ -10,12 +10,12 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Everything has left.
+    /// True if everything has been sent.
     pub fn is_empty(&self) -> bool {
         self.left == self.bytes.len()
     }
 
-    /// Where messages are appended.
+    /// The buffer to append messages to.
     pub fn more(&mut self) -> &mut Vec<u8> {
         if self.is_empty() {
             self.bytes.clear();
@@ -24,7 +24,7 @@ impl Messages {
         &mut self.bytes
     }
 
-    /// Lets up to `room` bytes leave.
+    /// Moves up to `room` bytes to `into`.
     pub fn leave(&mut self, room: usize, into: &mut Vec<u8>) {
         let rest = &self.bytes[self.left..];
         let rest = &rest[..rest.len().min(room)];
@@ -32,7 +32,7 @@ impl Messages {
         self.left += rest.len();
     }
 
-    /// The same, of what `compose` writes if nothing waits.
+    /// Like [`Self::leave`]; calls `compose` first if the buffer is empty.
     pub fn poll(&mut self, room: usize, into: &mut Vec<u8>, compose: impl FnOnce(&mut Vec<u8>)) {
         if self.is_empty() {
             compose(self.more());

@@ -1,15 +1,15 @@
-//! What is the same in sessions that are not sealed? Batches, the store, counters and events, idle time and the
-//! end, which a [`Carrier`] has; and, where no format of another program's is spoken, the opening, which shows
-//! that a client is where it says; a control channel, over TCP or in datagrams, and on it an ordered stream,
-//! keep-alive and close, which the [`Shell`] has. What is left to a protocol is a [`Machine`]: its packets, its
-//! feedback, its law. An [`Endpoint`] makes a protocol of it.
+//! What do unencrypted sessions have in common? A [`Carrier`] handles batches, the store, counters and events, the
+//! idle timeout and the close. For protocols that define no handshake of their own the [`Shell`] adds one, which
+//! validates the client's address, and a control channel, over TCP or in datagrams, with an ordered stream,
+//! keep-alive and close. A protocol on the shell implements [`Machine`]: its packets, its
+//! feedback, its congestion law. An [`Endpoint`] makes a `Protocol` of it.
 //!
-//! - what a machine writes: [`Machine`], [`Packet`], [`Incoming`]; ready for it: [`Messages`]
+//! - to implement: [`Machine`], with [`Packet`], [`Incoming`]; a send buffer for control messages: [`Messages`]
 //! - on the control channel: [`frame`]; in datagrams: `datagram`
 //! - inside: `session`, `opening`, `channel`, `inband` (the channel in datagrams), `stream`, `batch`
 //! - protocols with packets, opening and close of their own: [`Connection`], [`Carrier`]
 //!
-//! Nothing is encrypted or authenticated: whoever reads a session's datagrams can speak for its ends.
+//! Nothing is encrypted or authenticated: an on-path attacker can impersonate either end.
 
 mod batch;
 mod carrier;

@@ -1,4 +1,4 @@
-//! Where do the data of a packet belong that says so itself? Behind a number of the protocol's the object (4 bytes) and
+//! What is the header of a self-describing data packet? A sequence number (4 bytes), the object (4) and
 //! the offset (8) of its first byte; big-endian.
 
 use super::{Incoming, Packet};
@@ -8,19 +8,19 @@ use crate::{
     store::{Extent, ObjectId},
 };
 
-/// What is before such data.
+/// Header of a self-describing data packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The packet's number, as the protocol counts.
+    /// Packet number on the wire.
     pub number: u32,
-    /// Whose data follow.
+    /// Object that the data belongs to.
     pub object: ObjectId,
-    /// From where.
+    /// Offset of its first byte in the object.
     pub offset: u64,
 }
 
 impl Record {
-    /// Its bytes.
+    /// Length in bytes.
     pub const LEN: usize = 16;
 
     /// Reads it.
@@ -42,7 +42,7 @@ impl Record {
 }
 
 impl Incoming<'_> {
-    /// The number of a packet of this kind, and its data, which are not empty.
+    /// Decodes a packet with a [`Record`] header: its number, and its data, which is not empty.
     pub fn record(&self) -> Result<(u32, Extent), DecodeError> {
         let record = Record::decode(self.bytes)?;
         let extent = self.extent(Record::LEN, record.object, record.offset)?;
@@ -54,7 +54,7 @@ impl Incoming<'_> {
 }
 
 impl Packet<'_> {
-    /// Writes a packet of this kind.
+    /// Writes a [`Record`] header and the data of `piece`.
     ///
     /// # Panics
     /// If the machine's header is shorter than [`Record::LEN`].
