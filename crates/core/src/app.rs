@@ -10,13 +10,13 @@ use crate::{
 
 /// An application on one session.
 pub trait App: Store + Send {
-    /// The session has something to tell.
+    /// The session emitted an event.
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session);
 
     /// Called after every turn of the session, when woken, and at [`Self::next_wake`].
     fn poll(&mut self, now: Instant, session: &mut dyn Session);
 
-    /// When [`Self::poll`] is wanted at the latest.
+    /// Latest time at which to call [`Self::poll`].
     fn next_wake(&self) -> Option<Instant> {
         None
     }

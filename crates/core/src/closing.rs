@@ -1,4 +1,4 @@
-//! What is a peer told at the end, and what does its application learn of it?
+//! What does a close frame carry, and what does the peer's application see of it?
 
 use crate::protocol::CloseReason;
 
@@ -9,10 +9,10 @@ pub const CODE_PROTOCOL: u32 = u32::MAX - 1;
 /// The code the application sees when the peer's store failed.
 pub const CODE_STORE: u32 = u32::MAX;
 
-/// Why a session is closed, as the peer is told.
+/// Why a session is closed, as sent to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The application asked for it.
+    /// Closed by the application.
     Application,
     /// The peer's identity was refused.
     Auth,
@@ -22,10 +22,10 @@ pub enum Cause {
     Store,
 }
 
-/// What the peer is told.
+/// Content of a close frame.
 #[derive(Clone, Debug)]
 pub struct Closing {
-    /// Who wanted it.
+    /// Cause of the close.
     pub cause: Cause,
     /// Application code.
     pub code: u32,
@@ -43,7 +43,7 @@ impl Closing {
         }
     }
 
-    /// What the peer is told when this side closes for `reason`; nothing if nobody would hear it.
+    /// Close frame to send when this side closes for `reason`; none if the peer could not receive it.
     pub fn of(reason: &CloseReason) -> Option<Self> {
         let (cause, code, text) = match reason {
             CloseReason::Local { code, text } => (Cause::Application, *code, text),

@@ -1,5 +1,5 @@
 //! What if a protocol's feedback travels on a TCP connection beside its datagrams? Then its sessions
-//! have a *control lane*: a reliable, ordered stream of bytes each way, which the world carries: a real
+//! have a *control lane*: a reliable, ordered stream of bytes each way, which the runtime carries: a real
 //! TCP connection on real sockets, a modelled one in the simulator. SABUL, RBUDP, Tsunami and their kin
 //! need it; who does not, pays nothing.
 //!
@@ -61,14 +61,14 @@ pub fn read_preamble(bytes: &[u8; PREAMBLE]) -> Option<Token> {
     (*magic == MAGIC).then_some(Token(token))
 }
 
-/// What a world tells a session of its control lane.
+/// Event of a session's control lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control<'a> {
-    /// It is there; [`poll_control`](crate::protocol::Session::poll_control) will be asked from now on.
+    /// It is open; [`poll_control`](crate::protocol::Session::poll_control) is called from now on.
     Opened,
     /// The next bytes from the peer, cut anywhere.
     Bytes(&'a [u8]),
-    /// It is over, for this reason: nothing more comes, and nothing more leaves.
+    /// It is closed, for this reason: nothing more is received or sent.
     Closed(&'a str),
 }
 

@@ -18,7 +18,7 @@ impl Cookies {
         Self { key }
     }
 
-    /// The cookie for `said`.
+    /// The cookie for the handshake data `said`.
     pub fn of(&self, said: impl Hash) -> u64 {
         let [low, high] = self.key;
         let mut hasher = SipHasher24::new_with_keys(low, high);

@@ -59,7 +59,7 @@ pub struct CongestionHeader {
     pub window: Size,
     /// The sender's rtt, with the time that feedback waits.
     pub rtt: Duration,
-    /// Bytes by which the window is to change: what the sender asks for, or less by a router.
+    /// Window change, bytes: as requested by the sender, or lowered by a router.
     pub feedback: f64,
     /// A router has written it; without, it means nothing.
     pub written: bool,
@@ -83,7 +83,7 @@ pub struct Received<'a> {
     pub ecn: Ecn,
     /// Stride in bytes; at least 1.
     pub segment: usize,
-    /// How long they lay in the host before the driver fetched them; zero where nobody knows.
+    /// Time spent in the host's receive queue; zero where unknown.
     pub waited: Duration,
     /// The datagrams; opened in place.
     pub bytes: &'a mut [u8],

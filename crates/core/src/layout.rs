@@ -9,7 +9,7 @@ use crate::{
     store::{Extent, ObjectId},
 };
 
-/// Runs that are told of together, at most.
+/// Maximum number of runs in one announcement.
 pub const MAX_RUNS: usize = 4_096;
 /// Bytes of a run on the wire.
 const RUN: usize = 20;

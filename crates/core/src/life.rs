@@ -1,9 +1,9 @@
-//! Is a session alive, ending or over? Silence ends it, after the peer was asked whether it is there; a close
-//! is told to the peer and told again in answer to whatever still arrives, until the peer confirms or
-//! a few round trips have passed. What the close frame says (`F`) is the protocol's.
+//! Is a session open, closing or closed? An idle timeout ends it, after keep-alives; a close
+//! is sent to the peer and repeated in answer to whatever still arrives, until the peer confirms or
+//! a few round trips have passed. The content of the close frame (`F`) is the protocol's.
 //!
 //! What arrives after the close is answered at most once a round trip and eight times in all:
-//! whoever sends it may be anybody.
+//! its source address may be forged.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{stats::Why, time::Instant};
 const MAX_LINGER: Duration = Duration::from_secs(3);
 /// Closes sent in answer to what arrives after the first.
 const MAX_ANSWERS: u8 = 8;
-/// Silence after which the peer is asked whether it is there.
+/// Idle time after which a keep-alive is sent.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub struct Life<F> {
 }
 
 impl<F: Clone> Life<F> {
-    /// Alive; over after `idle` of silence, or, if that is endless, not by itself.
+    /// Open, with the idle timeout `idle`; none if that is [`Duration::MAX`].
     pub fn new(now: Instant, idle: Duration) -> Self {
         Self {
             state: State::Open,
@@ -56,14 +56,14 @@ impl<F: Clone> Life<F> {
         }
     }
 
-    /// The peer bears no more silence than `peer`; at least a second is borne whatever it says.
+    /// Lowers the idle timeout to the `peer`'s, but not below one second.
     pub fn limit_idle(&mut self, peer: Duration) {
         let floor = Duration::from_secs(1);
         self.idle = self.idle.min(peer.max(floor));
         self.pauses = pauses(self.idle);
     }
 
-    /// Something authentic arrived.
+    /// An authentic datagram was received.
     pub const fn on_heard(&mut self, now: Instant) {
         self.heard = now;
     }
@@ -73,7 +73,7 @@ impl<F: Clone> Life<F> {
         matches!(self.state, State::Open)
     }
 
-    /// Nothing more leaves.
+    /// Closed: nothing more is sent.
     pub const fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
@@ -83,7 +83,7 @@ impl<F: Clone> Life<F> {
         self.state = State::Over;
     }
 
-    /// Ends, after the peer was told if there is what to tell.
+    /// Starts closing: sends `close_frame` if there is one, else ends at once.
     pub fn close(&mut self, now: Instant, close_frame: Option<F>, rtt: Duration) {
         let Some(close_frame) = close_frame else {
             return self.end();
@@ -139,13 +139,13 @@ impl<F: Clone> Life<F> {
         }
     }
 
-    /// The peer is asked whether it is there at this time, if nothing is heard before.
+    /// When a keep-alive is due, if nothing is received before.
     fn ping_at(&self) -> Instant {
         let (pause, again) = self.pauses;
         (self.heard + pause).max(self.pinged + again)
     }
 
-    /// True if the peer is to be asked now whether it is there.
+    /// True if a keep-alive is to be sent now.
     pub fn ping(&mut self, now: Instant) -> bool {
         let due = self.idle < Duration::MAX && now >= self.ping_at();
         if due {
@@ -154,12 +154,12 @@ impl<F: Clone> Life<F> {
         due
     }
 
-    /// The connection is lost at this time.
+    /// When the idle timeout expires.
     pub fn idle_at(&self) -> Instant {
         self.heard + self.idle
     }
 
-    /// When there is something to do without being asked.
+    /// When [`Self::on_timeout`] is due.
     pub fn deadline(&self) -> Option<(Instant, Why)> {
         let at = match &self.state {
             State::Open if self.idle == Duration::MAX => return None,

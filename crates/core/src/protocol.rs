@@ -28,7 +28,7 @@ pub struct Turn<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// This side closed it; the peer was told the code.
+    /// This side closed it; the code was sent to the peer.
     Local {
         /// Application code; 0 is success.
         code: u32,

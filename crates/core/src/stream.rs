@@ -9,7 +9,7 @@ use crate::{codec::NoRoom, loss::Ranges, send::STREAM, shell::Packet, store::Obj
 
 /// Bytes that may be on their way or unread.
 pub const WINDOW: u64 = 4 << 20;
-/// Bytes read after which the peer is told.
+/// Bytes read after which credit is sent.
 const CREDIT_STEP: u64 = WINDOW / 4;
 /// Separate runs that may wait to be joined.
 const MAX_RUNS: usize = 8_192;
@@ -25,7 +25,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Appends to what leaves.
+    /// Appends to the send buffer.
     pub fn write(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
@@ -184,7 +184,7 @@ impl Incoming {
         Some(self.have.prefix() > before)
     }
 
-    /// Appends what is there in order.
+    /// Appends the data available in order.
     pub fn read(&mut self, into: &mut Vec<u8>) {
         let n = usize::try_from(self.unread()).unwrap_or_default();
         into.extend(self.bytes.drain(..n));
@@ -196,12 +196,12 @@ impl Incoming {
         !self.have.is_empty()
     }
 
-    /// The peer should be told that it may send more.
+    /// True if a credit update is due.
     pub const fn credit_due(&self) -> bool {
         self.read - self.told >= CREDIT_STEP
     }
 
-    /// What to tell.
+    /// Takes the credit to send.
     pub fn credit(&mut self) -> u64 {
         self.told = self.read;
         self.read

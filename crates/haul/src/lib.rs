@@ -7,7 +7,7 @@
 //! - [`wire`]: bytes to fields and back, without state
 //! - `crypto`: the handshake and packet keys behind one trait, sealed (TLS) or plain (simulator)
 //! - `handshake`, `seal`, `stream`, `mtu`, `path`, `closing`: the pieces of a session; `session` joins
-//!   them with the [`arq`](farhaul_core::arq) skeleton
+//!   them with the [`arq`](farhaul_core::arq) machinery
 //!
 //! Invariants: no input causes a panic, or an allocation sized by a peer alone; a packet number is sealed
 //! once per key; data is acknowledged only after the store took it or the session is closing.

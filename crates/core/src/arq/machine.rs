@@ -7,6 +7,7 @@ use crate::{
     codec::{DecodeError, NoRoom, Reader, Writer},
     congestion::CongestionController,
     protocol::{CloseReason, Descriptor},
+    session::earliest,
     shell::{Endpoint, Incoming, Machine, Packet},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
@@ -196,10 +197,7 @@ impl<W: Wire> Machine for ArqMachine<W> {
 
     fn deadline(&self) -> Option<(Instant, Why)> {
         let feedback = self.receiver.feedback_due().map(|at| (at, Why::Feedback));
-        match (self.sender.next_timeout(), feedback) {
-            (Some(a), Some(b)) if b.0 < a.0 => Some(b),
-            (a, b) => a.or(b),
-        }
+        earliest([self.sender.next_timeout(), feedback])
     }
 
     fn send(&mut self, object: ObjectId, offset: u64, len: u64) {

@@ -12,7 +12,7 @@ use crate::{
     time::Instant,
 };
 
-/// Consecutive reports that tell of the same packet.
+/// Consecutive reports that cover the same packet.
 const REPEATS: usize = 3;
 /// The most run values in a report.
 const MAX_RUNS: usize = 1_200;
@@ -140,7 +140,7 @@ impl Receiver {
         }
     }
 
-    /// When the law wants its tick.
+    /// When the law's timer expires.
     pub fn next_tick(&self) -> Option<Instant> {
         self.law.as_ref().and_then(|law| law.next_tick())
     }
@@ -160,7 +160,7 @@ impl Receiver {
         self.faults
     }
 
-    /// Feedback is requested after so many packets, too.
+    /// The sender requests feedback after this many packets, too.
     pub fn on_ack_frequency(&mut self, packets: Option<u32>) {
         self.schedule.set_packets(packets);
     }
@@ -204,7 +204,7 @@ impl Receiver {
         true
     }
 
-    /// A report left in a datagram of `bytes`.
+    /// A report was sent in a datagram of `bytes`.
     pub fn feedback_sent(&mut self, now: Instant, bytes: usize) {
         self.budget.spend(now, bytes);
     }

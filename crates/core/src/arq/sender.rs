@@ -41,7 +41,7 @@ struct Path {
 
 /// The most packets of which records are kept: 56 MiB of them.
 const MAX_RECORDS: u64 = 1 << 20;
-/// Records that data leaves to small frames.
+/// Records reserved for small frames.
 const SPARE: u64 = 1 << 12;
 
 /// What reports have told so far.
@@ -209,7 +209,7 @@ impl Sender {
         }
     }
 
-    /// What may be in flight when that leaves that goes next: the stream is for no store.
+    /// Bytes that may be in flight with the next data: the stream needs no room in the store.
     fn granted_next(&self) -> u64 {
         if self.outbox.has_stream() {
             return self.path.drain.granted();
@@ -227,7 +227,7 @@ impl Sender {
         self.path.drain.granted().min(self.path.credit.granted())
     }
 
-    /// The peer's store is full: nothing may leave before there is room.
+    /// True if the peer's store is full: no object data may be sent.
     fn is_store_full(&self) -> bool {
         self.path.credit.granted() < u64::from(self.datagram())
     }

@@ -75,7 +75,7 @@ impl Guard {
         self.timeout
     }
 
-    /// The law itself, to ask what is asked rarely.
+    /// The law itself, for rare queries.
     pub fn law(&self) -> &dyn CongestionController {
         &*self.law
     }
@@ -106,7 +106,7 @@ impl Guard {
         self.refresh();
     }
 
-    /// A batch left.
+    /// A batch was sent.
     pub fn on_sent(&mut self, now: Instant, bytes: Size, path: &PathView) {
         self.law.on_sent(now, bytes, path);
         self.refresh();
@@ -203,7 +203,7 @@ impl Guard {
         }
     }
 
-    /// Ten datagrams per rtt, for a law that never said anything possible.
+    /// Ten datagrams per rtt, for a law that never gave a valid answer.
     fn cautious(&self) -> Allowance {
         let window = 10 * u64::from(self.datagram);
         Allowance {

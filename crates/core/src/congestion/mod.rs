@@ -1,5 +1,5 @@
-//! What does a congestion law see, and what may it say? It is called once per feedback packet with
-//! everything that packet told, losses before acknowledgements, and answers with an [`Allowance`].
+//! What is the input of a congestion law, and what its output? It is called once per feedback packet with
+//! everything that packet reported, losses before acknowledgements, and returns an [`Allowance`].
 //! Sequence bookkeeping, loss detection, rtt, pacing and liveness are the engine's, never the law's.
 
 mod guard;
@@ -62,7 +62,7 @@ impl Default for PathView {
 /// share one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxSnapshot {
-    /// When it left.
+    /// When it was sent.
     pub sent_at: Instant,
     /// Bytes in flight, its batch included.
     pub in_flight: Size,
@@ -180,7 +180,7 @@ pub struct CcState {
 pub struct FeedbackRequest {
     /// At the latest after this time (`None`: the engine chooses).
     pub interval: Option<Duration>,
-    /// And at the latest after so many packets (`None`: by time alone).
+    /// And at the latest after this many packets (`None`: by time alone).
     pub packets: Option<u32>,
 }
 

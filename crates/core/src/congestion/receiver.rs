@@ -1,4 +1,4 @@
-//! What may a law do where the data arrives? Protocols whose receivers decide (a rate asked for, a
+//! What may a law do at the receiver? Protocols whose receivers decide (a rate requested, a
 //! credit granted, a share of what several flows may use) have a second half there: it sees what
 //! arrives, has timers of its own, and talks with the sending half by small sealed messages. The sender
 //! asks for it by name when the connection opens.
@@ -31,7 +31,7 @@ pub struct Arrival {
 
 /// The receiving half of a law.
 pub trait ReceiverLaw: Send {
-    /// The name by which a sender asks for it.
+    /// Name by which a sender requests it.
     fn name(&self) -> &'static str;
 
     /// The connection opened; `rtt` as the handshake showed it.
@@ -52,7 +52,7 @@ pub trait ReceiverLaw: Send {
     }
 
     /// Writes a message to the law's sending half: appended to `into`, at most
-    /// [`MAX_MESSAGE`](super::MAX_MESSAGE) bytes. Asked after every event; it leaves at once and may
+    /// [`MAX_MESSAGE`](super::MAX_MESSAGE) bytes. Called after every event; it is sent at once and may
     /// be lost.
     fn message(&mut self, _now: Instant, _into: &mut Vec<u8>) {}
 

@@ -2,10 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
-/// A claim to a shared link. All of them use a link that nobody else wants in full.
+/// Share of a contended link to claim. An uncontended link is used in full with any of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// What nobody else wants.
+    /// Only capacity that no other flow uses (scavenger, like LEDBAT).
     Low,
     /// As much as each of the others.
     #[default]

@@ -18,7 +18,7 @@ use crate::{
 
 /// Separate gaps.
 pub(super) const MAX_GAPS: usize = 65_536;
-/// Nothing new has come of a file for so long: it is given up.
+/// A file of which nothing new arrives for this long is given up.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of a unit's number.
 pub const NUMBER: usize = 8;
@@ -36,7 +36,7 @@ pub(super) struct File {
     tail: Option<Instant>,
     /// Asked for, and [believed](Fetch::expire) lost.
     pub(super) lost: Ranges,
-    /// A unit that was [asked for](Fetch::ask) once, and when: its answer tells the round-trip time.
+    /// A unit [requested](Fetch::ask) once, and when: its arrival gives a round-trip time sample.
     pub(super) timed: Option<(u64, Instant)>,
 }
 

@@ -202,6 +202,7 @@ impl<S: Style> PullMachine<S> {
 
 impl<S: Style> Machine for PullMachine<S> {
     const HEADER: usize = NUMBER;
+    const LANE: Option<bool> = Some(S::LANE);
 
     fn open(&mut self, _now: Instant, datagram: u32, rtt: Duration) {
         let heads = if S::LANE { BESIDE } else { HEADS };

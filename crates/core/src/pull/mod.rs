@@ -1,13 +1,13 @@
-//! What do protocols share in which the receiver asks? Runs of bytes as one line of equal units
+//! What do receiver-driven (pull) protocols share? Runs of bytes as one sequence of equal units
 //! ([`Layout`](crate::layout::Layout)); at the receiver what has come and what is asked for ([`Wanted`]); at the sender what goes
 //! next: what was asked for first, then onwards from a cursor that can be set back ([`Supply`]). When to
-//! ask, how it looks and how fast units leave is the protocol's.
+//! request, in which format, and the sending rate are the protocol's.
 //!
-//! Where nothing leaves that was not asked for, a sender is a [`Source`] and a receiver a [`Fetch`], which may ask for no
+//! Where only requested units are sent, the sender is a [`Source`] and the receiver a [`Fetch`], which may request no
 //! more at a time than a window takes; what passes between them is an [`Offer`] and ranges of units. A session of both but
 //! for what its receiver asks for and when, which is a [`Style`], is a [`PullMachine`].
 //!
-//! Invariant: nothing here grows with what a peer says beyond the limits given when it is made.
+//! Invariant: a peer cannot make anything here grow beyond the limits given at construction.
 
 mod fetch;
 mod machine;

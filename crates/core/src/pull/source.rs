@@ -2,7 +2,7 @@
 //! were requested, at the requested rate, lowest number first, once per request: so repairs go before
 //! new units. A unit that is requested again while it is queued is sent once.
 //!
-//! Invariants: no unit beyond the file is asked for; no more than [`MAX_ASKED`] separate ranges wait.
+//! Invariants: requests beyond the file are rejected; at most [`MAX_ASKED`] separate ranges are queued.
 
 use std::{ops::Range, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
     units::Rate,
 };
 
-/// Separate ranges that wait; what finds no room has to be asked for again.
+/// Separate ranges queued; what does not fit has to be requested again.
 const MAX_ASKED: usize = 65_536;
 /// An offer is answered in this time.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);

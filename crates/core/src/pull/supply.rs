@@ -1,4 +1,4 @@
-//! What does a sender send whose receiver asks? What it was asked for first, in the order asked; else the
+//! What does the sender of Tsunami's kind send next? Requested units first, in the order requested; else the
 //! unit at the cursor, and at the end the last one again and again, until it is told to stop. The receiver
 //! may set the cursor back. Other messages wait in the same line, so that they take effect in their turn.
 

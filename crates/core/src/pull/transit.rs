@@ -1,8 +1,8 @@
-//! Which units are in transit to a receiver that owns the window? A unit is from when it is asked for until it comes
-//! or is believed lost; then it waits to be asked for again, before any that never was. Only how many they are is
+//! Which units are in transit to a receiver that owns the window? A unit is from its request until it arrives
+//! or is declared lost; then it is requested again, before any new one. Only their number is
 //! bounded, and not how far they lie apart, so that the window moves on while a hole is open.
 //!
-//! Invariant: units asked for are here, in transit, or believed lost; none comes that was not asked for.
+//! Invariant: units requested are received, in transit, or declared lost; unrequested ones are rejected.
 
 use std::{ops::Range, time::Duration};
 

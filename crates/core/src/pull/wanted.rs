@@ -25,7 +25,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// The most units that can be told apart.
+    /// Maximum number of units.
     pub const MAX_UNITS: u64 = Bitmap::MAX_SPAN;
 
     /// None of `units` has come, of which there are at most [`Self::MAX_UNITS`]; at most `most` are noted

@@ -1,4 +1,4 @@
-//! How much may be on its way to a store that is full? Reports tell the room that is left there. While
+//! How much may be in flight to a store that is full? Reports carry its free space. While
 //! half of it is free the store keeps up and grants everything. From then on what may be in flight is
 //! what it drains in a round trip, and the room beyond half, or less what that lacks: so half of it is
 //! kept filled, whatever the path holds. What a store drains shows while something waits in it; one that

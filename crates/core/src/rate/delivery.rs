@@ -1,4 +1,4 @@
-//! How fast does the path deliver? Each feedback packet tells the receiver's byte count and clock;
+//! How fast does the path deliver? Each feedback packet carries the receiver's byte count and clock;
 //! the sample is the difference to a feedback packet about one rtt older, over the longer of the time
 //! it took to arrive and the time it took to send, so that neither a burst at the receiver nor one at
 //! the sender looks like bandwidth.
@@ -14,7 +14,7 @@ pub struct Progress {
     pub arrived_us: u64,
     /// Wire bytes received so far.
     pub bytes: u64,
-    /// When the newest packet it tells of was sent.
+    /// When the newest packet it covers was sent.
     pub sent: Instant,
     /// Bytes sent up to that packet.
     pub sent_bytes: u64,
@@ -40,7 +40,7 @@ impl Delivery {
         self.app_limited_below = next;
     }
 
-    /// Takes the progress told by a feedback packet; gives a sample over about `window`.
+    /// Takes the progress reported by a feedback packet; returns a sample over about `window`.
     pub fn update(&mut self, progress: Progress, window: Duration) -> Option<RateSample> {
         if self.history.back().is_some_and(|last| {
             progress.arrived_us <= last.arrived_us || progress.packet <= last.packet

@@ -17,7 +17,7 @@ const GROWTH: u64 = 8;
 /// The least grant, in datagrams.
 const LEAST: u64 = 16;
 
-/// What a report says of the host that made it.
+/// Receive state of the reporting host.
 #[derive(Clone, Copy, Debug)]
 pub struct Drained {
     /// When it was made, by the receiver's clock, µs.
@@ -68,7 +68,7 @@ pub struct DrainEstimate {
 }
 
 impl DrainEstimate {
-    /// Takes what a report says, newer than all before.
+    /// Handles a report newer than all before.
     pub fn update(&mut self, taken: Drained, way: &RatePath) {
         let begins = |since_us| Round {
             since_us,

@@ -1,4 +1,4 @@
-//! What can be told of the packets that arrived? Packet numbers seen, and the range-coded summary of
+//! How are received packets reported? Packet numbers seen, and the range-coded summary of
 //! them: alternating runs of arrived and missing numbers, from the highest downwards.
 
 use crate::loss::{Bitmap, Insert};
@@ -41,7 +41,7 @@ impl Arrivals {
     }
 
     /// Writes the runs of `from..=last` into `runs`: arrived, missing, arrived ... downwards, at most
-    /// `limit` values. Returns the lowest number told of. `last` must have arrived.
+    /// `limit` values. Returns the lowest number covered. `last` must have arrived.
     pub fn runs(&self, from: u64, last: u64, limit: usize, runs: &mut Vec<u64>) -> u64 {
         runs.clear();
         let mut next = last + 1;

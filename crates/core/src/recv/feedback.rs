@@ -124,7 +124,7 @@ impl Budget {
         self.full_at.earlier_by(Self::PAUSE * (Self::BURST - 1))
     }
 
-    /// A datagram of `bytes` left.
+    /// A datagram of `bytes` was sent.
     pub fn spend(&mut self, now: Instant, bytes: usize) {
         if self.balance > 0 {
             let cost = i64::try_from(bytes).unwrap_or(i64::MAX).saturating_mul(100);

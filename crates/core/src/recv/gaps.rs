@@ -184,7 +184,7 @@ impl Gaps {
         }
     }
 
-    /// What a report of at most `most` missing packets says: those of one gap that was never reported, or of all that
+    /// Makes a report of at most `most` missing packets: those of one gap never reported, or of all that
     /// were `pause` ago. They count as reported now; without room what is due waits as if it never had been.
     pub fn report(&mut self, now: Instant, pause: Duration, mut most: u64) -> Vec<Range<u64>> {
         let mut told = Vec::new();

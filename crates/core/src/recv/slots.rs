@@ -44,7 +44,7 @@ impl<T: Copy> Slots<T> {
         self.base
     }
 
-    /// Slots up to the highest number that is here.
+    /// Slots up to the highest number received.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -80,7 +80,7 @@ impl<T: Copy> Slots<T> {
         self.waiting[index] = Slot::Here(note, chunk, len);
     }
 
-    /// What is known of the packet, if it is here.
+    /// Metadata of the packet, if it was received.
     pub fn get(&self, index: usize) -> Option<&T> {
         match self.waiting.get(index)? {
             Slot::Here(note, ..) => Some(note),

@@ -11,11 +11,11 @@ use crate::{
 /// Where a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The receiver is to be told of it.
+    /// Not yet announced.
     New,
-    /// The receiver was told, and is not known to wait for it.
+    /// Announced; the receiver is not known to be ready.
     Announced,
-    /// Packets may leave.
+    /// The receiver is ready: packets may be sent.
     Ready,
 }
 

@@ -1,5 +1,5 @@
-//! What is the same in every session that sends in rounds? A schedule of packets, blocks that are announced and asked
-//! about, reports. What is left to a protocol is a [`Style`]: its formats and its rate.
+//! What do all sessions that send in rounds have in common? A schedule of packets, blocks that are announced and
+//! reported on. A protocol implements [`Style`]: its formats and its rate.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     layout::Layout,
     send::{Permit, Schedule},
     session::earliest,
-    shell::{Incoming, Machine, Messages, Packet},
+    shell::{HEAD, Incoming, Machine, Messages, Packet},
     stats::{Stats, Why},
     store::{Extent, ObjectId},
     time::Instant,
@@ -46,6 +46,8 @@ pub enum RoundMessage<'a> {
 pub trait Style: Send + 'static {
     /// Bytes before a packet's data.
     const HEADER: usize;
+    /// The descriptor has a control lane.
+    const LANE: bool = false;
 
     /// What sends.
     fn sender(&self) -> RoundSender;
@@ -157,9 +159,10 @@ impl<S: Style> RoundMachine<S> {
         }
     }
 
-    /// Bytes of UDP payload in a full packet.
-    fn wire(&self) -> u32 {
-        self.payload + u32::try_from(S::HEADER).unwrap_or(u32::MAX)
+    /// Bytes of a datagram before its data.
+    fn heads() -> u32 {
+        let head = if S::LANE { 0 } else { HEAD };
+        u32::try_from(head + S::HEADER).unwrap_or(u32::MAX)
     }
 
     fn schedule(&self) -> Schedule {
@@ -169,10 +172,11 @@ impl<S: Style> RoundMachine<S> {
 
 impl<S: Style> Machine for RoundMachine<S> {
     const HEADER: usize = S::HEADER;
+    const LANE: Option<bool> = Some(S::LANE);
 
     fn open(&mut self, _now: Instant, datagram: u32, rtt: Duration) {
-        let header = u32::try_from(S::HEADER).unwrap_or(u32::MAX);
-        self.payload = self.style.payload(datagram.saturating_sub(header).max(1));
+        let room = datagram.saturating_sub(Self::heads()).max(1);
+        self.payload = self.style.payload(room);
         self.ends.sender.set_payload(self.payload);
         self.ends.receiver.set_grace(self.style.grace(rtt));
         self.schedule = self.schedule();
@@ -184,6 +188,9 @@ impl<S: Style> Machine for RoundMachine<S> {
         datagram: &Incoming<'_>,
         place: &mut Vec<Extent>,
     ) -> Result<(), DecodeError> {
+        if !S::LANE && datagram.kind != Self::DATA {
+            return Err(DecodeError::Malformed("type of a datagram"));
+        }
         let number = S::number(datagram.bytes)?;
         let receiver = &mut self.ends.receiver;
         receiver.on_datagram(number, datagram, S::HEADER, place)
@@ -213,7 +220,7 @@ impl<S: Style> Machine for RoundMachine<S> {
             return Permit::Hold(Why::Pacing);
         }
         if self.ends.sender.has_packets() {
-            return self.schedule.permit(now, self.wire());
+            return self.schedule.permit(now, self.payload + Self::heads());
         }
         // What comes next has a schedule of its own.
         self.schedule.stop();
@@ -276,7 +283,7 @@ impl<S: Style> Machine for RoundMachine<S> {
     fn fill_stats(&self, stats: &mut Stats) {
         self.ends.sender.counts().fill_stats(stats);
         stats.pacing_rate = self.style.rate(self.payload);
-        stats.datagram_size = self.wire();
+        stats.datagram_size = self.payload + Self::heads();
         stats.dropped_duplicate = self.ends.receiver.dropped();
     }
 }

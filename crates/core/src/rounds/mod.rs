@@ -9,7 +9,7 @@
 //! - a session but for its formats and its rate, which are a [`Style`]: [`RoundMachine`]
 //!
 //! Packets of all blocks are counted in one space of [`NUMBERS`] that wraps: a block has those from its
-//! first on. So a late packet of a block that is over is told from one of the next.
+//! first on. So a late packet of a finished block is not mistaken for one of the next.
 
 mod block;
 mod machine;

@@ -48,7 +48,7 @@ pub enum Arrived<'a> {
 pub struct Report {
     /// The block's first number.
     pub first: u32,
-    /// The last round of which the sender asked; none if the report is made unasked.
+    /// The last round that the sender requested a report on; none if the report is unsolicited.
     pub through: Option<u32>,
     /// The block's packets.
     pub packets: u64,
@@ -115,7 +115,7 @@ impl RoundReceiver {
         self.blocks.retain(|block| block.first != first);
     }
 
-    /// The packet with this number and so many bytes of data arrived.
+    /// Handles a packet with this number and `len` bytes of data.
     pub fn on_packet(&mut self, number: u32, len: u32) -> Result<Arrived<'_>, DecodeError> {
         let mut blocks = self.blocks.iter_mut();
         let Some((block, n)) = blocks.find_map(|b| b.place(number).map(|n| (b, n))) else {
@@ -161,7 +161,7 @@ impl RoundReceiver {
     }
 
     /// Handles a request to report on the block at `first`, after the `sent` packets of `round`.
-    /// What is not answered is asked with the next round, too.
+    /// A request not yet answered is superseded by that of the next round.
     pub fn on_question(
         &mut self,
         now: Instant,

@@ -20,10 +20,10 @@ use crate::{
 /// How packets are grouped into rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounds {
-    /// What was reported missing, then what has not left yet, so many packets at most. The receiver is asked
+    /// Packets reported missing, then new ones, at most this many. The receiver is asked
     /// for a report; the next round begins as soon as there is something for it.
     Reported(u64),
-    /// All that is not known to have arrived, over and over. Reports come unasked.
+    /// All packets not known to have arrived, repeatedly. Reports are unsolicited.
     Unreported,
 }
 
@@ -316,7 +316,7 @@ impl RoundSender {
         None
     }
 
-    /// Packets of the block that begins at `first`, if its receiver was asked.
+    /// Packets of the block at `first`, if a report on it was requested.
     pub fn asked(&self, first: u32) -> Option<u64> {
         let block = self.blocks.iter().find(|block| block.first == first)?;
         let asked = block.over.front().is_some_and(|round| round.asked);

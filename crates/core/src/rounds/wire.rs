@@ -1,4 +1,4 @@
-//! How does a sender tell of a block? Its bytes (8), those of a packet (4), and its runs; big-endian. Whatever decodes
+//! How is a block announced? Its bytes (8), those of a packet (4), and its runs; big-endian. Whatever decodes
 //! is within the limits of [rounds](super).
 
 use super::MAX_PACKETS;

@@ -1,4 +1,4 @@
-//! When may the next packet leave of a sender that was told its rate? A gap after the one before, whatever the
+//! When may a sender whose rate the peer sets send its next packet? A gap after the one before, whatever the
 //! rate was then; who was kept from sending catches up a few milliseconds. A gap is counted from when a packet was
 //! due and not from when it left: so what it costs to send one is in it, and need not be measured.
 

@@ -1,4 +1,4 @@
-//! When is the next slot, if each is to come a gap after the one before and what sleep got wrong is made
+//! When is the next slot, if each follows a gap after the one before and errors of sleep are made
 //! up for? Time owed is summed: a slot adds the gap and takes off what has passed since the slot before;
 //! what is owed then is waited for. A late sender so sends at once until it is on time again.
 //!
@@ -37,12 +37,12 @@ impl Debt {
         }
     }
 
-    /// The next slot has come.
+    /// True if the next slot is due.
     pub fn is_due(&self, now: Instant) -> bool {
         self.next <= now
     }
 
-    /// A slot is used; the next comes `gap` later.
+    /// Uses a slot; the next is `gap` later.
     pub fn slot(&mut self, now: Instant, gap: Duration) {
         let passed = self.last.map_or(0, |last| signed(now.since(last)));
         let change = signed(gap) - passed;
@@ -57,9 +57,10 @@ impl Debt {
         unsigned(self.most)
     }
 
-    /// Waits for so long beside what is owed.
+    /// Delays the next slot by `more`, which does not count as lateness.
     pub fn wait(&mut self, more: Duration) {
         self.next += more;
+        self.last = self.last.map(|last| last + more);
     }
 
     /// When to wake up: the next slot, put off by as many whole gaps as fit into 250 us, whose slots are then
@@ -148,6 +149,24 @@ mod tests {
             now = if wake <= now { now } else { wake + 60 };
         }
         assert!(sent.abs_diff(50_000) <= 20, "{sent}");
+    }
+
+    #[test]
+    fn what_was_waited_for_is_not_made_up_for() {
+        let (mut debt, gap) = (Debt::new(LAG), us(18));
+        let mut now = at(1_000);
+        for _ in 0..200 {
+            debt.slot(now, gap);
+            debt.wait(gap * 10);
+            now = debt.wake(gap);
+        }
+        let mut burst = 0;
+        while debt.is_due(now) {
+            debt.slot(now, gap);
+            burst += 1;
+        }
+        // What the last wake put off, and no more.
+        assert!((1..=15).contains(&burst), "{burst}");
     }
 
     proptest! {

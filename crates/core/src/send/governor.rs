@@ -1,4 +1,4 @@
-//! How much may leave, and when? The congestion law behind its guard, the pacer, and the rate that the
+//! How much may be sent, and when? The congestion law behind its guard, the pacer, and the rate that the
 //! user allows at most.
 
 use std::{

@@ -1,6 +1,6 @@
-//! How does a sender go on that numbers its packets and may have a window of them under way? What was lost goes first,
+//! What does a sender with a window in packets send next? Lost packets first,
 //! the smallest number first; then new packets, as far as the window and the law go: of the ordered stream, then of
-//! objects. When what is lost is the protocol's.
+//! objects. The protocol decides which packets are lost, and when.
 
 use std::{ops::Range, time::Duration};
 
@@ -74,7 +74,7 @@ impl Line {
         self.stream.pending()
     }
 
-    /// Writes the data of a packet that leaves.
+    /// Writes the data of a packet to send.
     pub fn fill(&self, piece: Piece, packet: &mut Packet<'_>) -> Result<(), NoRoom> {
         self.stream
             .fill(piece.object, piece.offset, piece.len, packet)
@@ -105,7 +105,7 @@ impl Line {
         self.out.is_empty() && self.unwritten() == 0
     }
 
-    /// May a new packet leave, as far as windows go?
+    /// Whether the windows permit a new packet.
     fn may_send_new(&self) -> Result<(), Why> {
         if self.out.is_empty() {
             Err(Why::Application)
@@ -116,7 +116,7 @@ impl Line {
         }
     }
 
-    /// May anything leave at `now`?
+    /// Whether anything may be sent at `now`.
     pub fn permit(&mut self, now: Instant) -> Permit {
         self.flight.permit(now, self.may_send_new())
     }

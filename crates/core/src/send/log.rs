@@ -172,7 +172,7 @@ impl<X: Copy + Default> SentLog<X> {
     }
 
     /// If the ring is full, forgets decided records at the front, but none of numbers that were left out:
-    /// whoever reports on them must be found out.
+    /// a peer that acknowledges one has to be detected.
     pub fn make_room(&mut self) {
         if !self.is_full() {
             return;

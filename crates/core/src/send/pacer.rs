@@ -1,4 +1,4 @@
-//! When may the next batch leave? Deadlines are absolute: a batch of `b` bytes moves the next
+//! When may the next batch be sent? Deadlines are absolute: a batch of `b` bytes moves the next
 //! departure by `b / rate`. A sender that was kept from running may catch up a bounded lag; one that
 //! runs on time is woken once per quantum rather than once per batch.
 
@@ -21,7 +21,7 @@ impl Pacer {
         Self { next: None }
     }
 
-    /// Bytes that may leave at `now`, or `None` if it is too early.
+    /// Bytes that may be sent at `now`, or `None` if it is too early.
     pub fn grant(&self, now: Instant, rate: Rate, quantum: u64) -> Option<u64> {
         let Some(next) = self.next.filter(|_| rate != Rate::UNLIMITED) else {
             return Some(u64::MAX);

@@ -1,8 +1,9 @@
-//! When may the next packet of a schedule leave? Packet `i` is due `i` gaps after the first, however late
-//! those before it left: who was kept from sending catches up without a bound (RBUDP).
+//! When may the next packet of a schedule be sent? Packet `i` is due `i` gaps after the first, however late
+//! those before it were sent: a delayed sender catches up without a bound (RBUDP).
 
 use std::time::Duration;
 
+use super::QUANTUM;
 use crate::{send::Permit, stats::Why, time::Instant, units::Rate};
 
 /// Fixed-rate schedule of equal packets.
@@ -15,9 +16,6 @@ pub struct Schedule {
     began: Option<Instant>,
     sent: u64,
 }
-
-/// Packets that may leave together, so that the sender is not woken for each.
-const QUANTUM: Duration = Duration::from_micros(250);
 
 impl Schedule {
     /// Packets of `packet` bytes at `rate`.

@@ -1,4 +1,4 @@
-//! What was so when a packet left? One record per batch, found by the batch's number, which each packet
+//! What was the sender's state when a packet was sent? One record per batch, by the batch number that each packet
 //! keeps.
 
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ impl Snapshots {
         self.first.wrapping_add(self.batches.len() as u32)
     }
 
-    /// A batch left, and the next new packet's number is `end`.
+    /// A batch was sent, and the next new packet's number is `end`.
     pub fn push(&mut self, end: u64, snapshot: TxSnapshot) {
         if self.batches.len() == MOST {
             self.forget_first();
@@ -41,7 +41,7 @@ impl Snapshots {
         self.batches.get(at).map(|(_, snapshot)| *snapshot)
     }
 
-    /// Forgets batches in which no packet from `first` on can have left.
+    /// Removes batches that hold no packet from `first` on.
     pub fn trim(&mut self, first: u64) {
         while self.batches.front().is_some_and(|(end, _)| *end <= first) {
             self.forget_first();

@@ -1,4 +1,4 @@
-//! What datagrams are the shell's own? With a control lane two, of 20 bytes: a word that no protocol
+//! Which datagrams does the shell define? With a control lane two, of 20 bytes: a word that no protocol
 //! uses as a sequence number, and the token that joins datagrams and lane. Without, all datagrams
 //! begin with a type and the session's id in four bytes, and the machine's types are [`MACHINE`].
 
@@ -9,11 +9,11 @@ use crate::{
     control::Token,
 };
 
-/// A client asks: UDP payload of a full datagram (2 bytes), greeting.
+/// Client hello: UDP payload of a full datagram (2 bytes), greeting.
 pub(super) const HELLO: u8 = 0x40;
-/// The answer: the same, and before it 8 bytes that the client has to say.
+/// Listener's answer: the same, preceded by a nonce of 8 bytes that the client has to return.
 pub(super) const WELCOME: u8 = 0x41;
-/// The client says them: it is where it says that it is.
+/// The client returns the nonce, which validates its address.
 pub(super) const READY: u8 = 0x42;
 /// A piece of the control channel.
 pub(super) const CHANNEL: u8 = 0x43;
@@ -45,9 +45,9 @@ pub(super) fn write_head(kind: u8, id: u64) -> [u8; HEAD] {
 /// What joins datagrams to a control lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Join {
-    /// "My control lane said this token."
+    /// Request: the sender's control lane carries this token.
     Asked(Token),
-    /// "I have it."
+    /// Confirmation of the token.
     Confirmed(Token),
 }
 

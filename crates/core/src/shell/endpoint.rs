@@ -56,11 +56,20 @@ pub struct Endpoint<M> {
 impl<M: Machine> Endpoint<M> {
     /// `make` constructs each session's machine; packets have up to `mtu` bytes, IP header included. Both ends
     /// need the same descriptor.
+    ///
+    /// # Panics
+    /// If the machine needs a control lane and the descriptor has none, or the other way round ([`Machine::LANE`]).
     pub fn new(
         descriptor: &'static Descriptor,
         mtu: u32,
         make: impl Fn() -> M + Send + Sync + 'static,
     ) -> Self {
+        let lane = descriptor.control_lane;
+        assert!(
+            M::LANE.is_none_or(|needed| needed == lane),
+            "protocol '{}': its descriptor says control_lane: {lane}, its machine is made for the opposite",
+            descriptor.name
+        );
         Self {
             descriptor,
             make: Arc::new(make),

@@ -1,4 +1,4 @@
-//! What do both ends say on the control channel? Frames: a type (1 byte), the length of the body
+//! What is the format of the control channel? Frames: a type (1 byte), the length of the body
 //! (3 bytes, big-endian), the body. Numbers are big-endian.
 //!
 //! Decoding never panics and allocates nothing; no frame is longer than [`MAX_FRAME`].

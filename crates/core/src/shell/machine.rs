@@ -141,6 +141,8 @@ pub trait Machine: Send + 'static {
     const DATA: u8 = 0x48;
     /// Bytes of a data packet between the shell's head and its data.
     const HEADER: usize;
+    /// Whether it works only with a control lane, or only without one.
+    const LANE: Option<bool> = None;
 
     /// Appends what the peer must know before the session opens, at most
     /// [`MAX_GREETING`](super::MAX_GREETING) bytes.

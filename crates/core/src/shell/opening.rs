@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | client | frame `Hello`; `Join` until it is confirmed | `HELLO` until `WELCOME` comes |
 //! | listener | frame `Hello`; confirms | `WELCOME` for each `HELLO` |
-//! | client | frame `Ready` | `READY` until anything else comes |
+//! | client | frame `Ready` | `READY` until a `CHANNEL` datagram comes |
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use crate::{
 const AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(250)];
 /// A smaller full datagram than this is not agreed to.
 const LEAST_DATAGRAM: u16 = 64;
-/// An answer is at most so many times as long as what it answers.
+/// Anti-amplification limit: an answer is at most this many times as long as its request.
 const MOST_ANSWERED: usize = 3;
 /// The least rtt that an opening is believed to have shown.
 const LEAST_RTT: Duration = Duration::from_micros(100);
@@ -37,15 +37,15 @@ const LEAST_RTT: Duration = Duration::from_micros(100);
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) started: Instant,
-    /// The control lane is there.
+    /// The control lane is open.
     pub(super) lane: bool,
     /// The peer's datagrams come (client: and its own arrive).
     joined: bool,
-    /// The peer's greeting is here.
+    /// The peer's greeting was received.
     pub(super) greeted: bool,
     /// The own greeting left then.
     asked: Option<Instant>,
-    /// When a datagram of the opening leaves again.
+    /// When a handshake datagram is retransmitted.
     pub(super) again: Option<Instant>,
     pause: Duration,
     /// Answers owed, and the length of what they answer.
@@ -68,7 +68,7 @@ impl Opening {
         }
     }
 
-    /// Something leaves that is repeated.
+    /// Schedules the next retransmission.
     fn repeat(&mut self, now: Instant) {
         self.again = Some(now + self.pause);
         self.pause = (self.pause * 2).min(AGAIN[1]);
@@ -137,7 +137,7 @@ impl<M: Machine> Shell<M> {
         state.opened(self.limits.idle);
     }
 
-    /// The client has said what shows that it is there.
+    /// The client has returned the nonce or the token: its address is validated.
     pub(super) fn on_ready(&mut self, state: &mut SessionState) -> Result<(), DecodeError> {
         let opening = self.opening.as_ref();
         let asked = opening.filter(|o| o.greeted && !self.ends.client);

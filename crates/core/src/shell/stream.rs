@@ -8,7 +8,7 @@ use crate::codec::DecodeError;
 
 /// Bytes that may be under way or unread.
 const WINDOW: u32 = 1 << 20;
-/// Bytes read after which the peer is told.
+/// Bytes read after which credit is sent.
 const CREDIT_STEP: u32 = WINDOW / 4;
 
 /// Both directions of the stream. Counts are modulo 2^32.

@@ -1,5 +1,5 @@
 //! What is one connection? The pieces joined: handshake, keys, the [`arq`](farhaul_core::arq)
-//! skeleton's two halves, stream, mtu search, path and life. `send` writes what leaves, `recv` takes
+//! two halves of `arq`, stream, mtu search, path and life. `send` writes what leaves, `recv` takes
 //! what arrives; this file holds the state, the clock and the application's side.
 
 mod recv;

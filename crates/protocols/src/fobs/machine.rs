@@ -69,6 +69,7 @@ impl FobsStyle {
 
 impl Style for FobsStyle {
     const HEADER: usize = HEADER;
+    const LANE: bool = true;
 
     fn sender(&self) -> RoundSender {
         RoundSender::new(self.chunk, WINDOW).with_rounds(match self.mode {

@@ -52,12 +52,12 @@ impl Header {
     }
 }
 
-/// What is said over TCP, with the number of the chunk's first packet.
+/// Control messages over TCP, with the number of the chunk's first packet.
 #[derive(Clone, Debug)]
 pub enum Message {
     /// A chunk is on its way; reports are made after so many new packets, or when one is asked for.
     Chunk(u32, Option<u32>, Layout),
-    /// So many packets left in this segment of the chunk.
+    /// End of a segment of the chunk: packets sent in it.
     EndOfSegment {
         /// The chunk's first number.
         first: u32,
@@ -72,7 +72,7 @@ pub enum Message {
     Ack(u32, Bitmap),
     /// All of it has.
     Completed(u32),
-    /// The chunk was cut short: nobody waits for the rest of it.
+    /// The chunk was truncated: the rest will not be sent.
     Cut(u32),
     /// The receiver waits for the chunk's packets.
     Ready(u32),

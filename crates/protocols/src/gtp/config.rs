@@ -9,7 +9,7 @@ use farhaul_core::{
 
 use super::{Group, GtpMachine, GtpStyle};
 
-/// What the protocol says of itself.
+/// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     name: "gtp",
     summary: "the Group Transport Protocol: the receiver asks, and shares its link among all who send to it",
@@ -23,7 +23,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 /// How an endpoint behaves.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What the receiving host takes in, counted in packets with IP and UDP headers.
+    /// Capacity of the receiving host, IP and UDP headers included.
     pub capacity: Rate,
     /// Never send faster.
     pub max_rate: Option<Rate>,
@@ -41,15 +41,15 @@ impl Default for Config {
     }
 }
 
-/// An endpoint that speaks it.
+/// A GTP endpoint.
 pub type Gtp = Endpoint<GtpMachine>;
 
-/// An endpoint that opens sessions; what they receive, they share among themselves.
+/// A client; its sessions share one receiving group.
 pub fn client(config: &Config) -> Gtp {
     server(config, &Group::default()).client_only()
 }
 
-/// An endpoint that also accepts them. All that are given the same `group` receive at one host.
+/// A server. Endpoints given the same `group` share the capacity of one host.
 pub fn server(config: &Config, group: &Group) -> Gtp {
     let most = config.max_rate.unwrap_or(Rate::UNLIMITED).max(LEAST_RATE);
     group.set_capacity(config.capacity.max(LEAST_RATE));

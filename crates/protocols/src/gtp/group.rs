@@ -96,7 +96,7 @@ impl State {
     }
 }
 
-/// What the sessions that receive at one host share.
+/// Capacity shared by the sessions that receive at one host.
 #[derive(Clone, Debug)]
 pub struct Group(Arc<Mutex<State>>);
 
@@ -118,7 +118,7 @@ impl Group {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the host takes in.
+    /// Sets the capacity of the host.
     pub fn set_capacity(&self, capacity: Rate) {
         let mut state = self.lock();
         state.stale |= state.capacity != capacity;

@@ -17,10 +17,10 @@ pub const COMMAND: u8 = pull::REQUEST;
 /// Type of a request.
 const REQUEST: u8 = 2;
 
-/// A rate that the receiver wants, of packets with their IP and UDP headers.
+/// Rate requested by the receiver, IP and UDP headers included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Rises with each.
+    /// Sequence number of the command.
     pub number: u64,
     /// The rate.
     pub rate: Rate,

@@ -10,7 +10,7 @@ use farhaul_core::{
 
 use super::{MtpMachine, MtpStyle};
 
-/// The model, by the favoured reading of what was measured.
+/// The model, by the preferred reading of the measurements.
 pub static FIRST: Descriptor = Descriptor {
     name: "mtp",
     summary: "a model of MTP/IP: the receiver asks for each piece and owns the window; not the vendor's protocol",
@@ -58,7 +58,7 @@ impl Default for Config {
     }
 }
 
-/// An endpoint that speaks it.
+/// An MTP endpoint.
 pub type Mtp = Endpoint<MtpMachine>;
 
 /// An endpoint that opens sessions.

@@ -48,7 +48,7 @@ impl Host {
 /// MTP's model in a session.
 pub type MtpMachine = PullMachine<MtpStyle>;
 
-/// What is its own in a session.
+/// MTP's part of a pull session.
 #[derive(Debug)]
 pub struct MtpStyle {
     config: Config,

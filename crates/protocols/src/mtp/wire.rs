@@ -24,7 +24,7 @@ pub const MOST_ANSWERED: u16 = 64;
 /// A request for units in a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Rises with each; nothing depends on it.
+    /// Sequence number; not evaluated.
     pub number: u32,
     /// Which units, at least one and at most [`MOST_ANSWERED`].
     pub units: Range<u64>,
@@ -59,7 +59,7 @@ impl Request {
 /// One message on the control channel.
 pub type Message = pull::Message<NoExtension>;
 
-/// Nothing is said there but what each such protocol says.
+/// No messages beyond those common to pull protocols.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoExtension {}
 

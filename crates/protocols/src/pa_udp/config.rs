@@ -9,7 +9,7 @@ use farhaul_core::{
 
 use super::{PaUdpMachine, PaUdpStyle};
 
-/// What the protocol says of itself.
+/// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     name: "pa-udp",
     summary: "Performance-Adaptive UDP: the rate follows the receiver's disk and free memory, told over TCP",
@@ -24,7 +24,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 /// How an endpoint behaves.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What the link carries, in bytes of data per time: sent at where the receiver's disk is no limit.
+    /// Payload rate of the link: the sending rate while the receiver's disk is not the limit.
     pub link: Rate,
     /// Never send faster.
     pub max_rate: Option<Rate>,
@@ -42,7 +42,7 @@ impl Default for Config {
     }
 }
 
-/// An endpoint that speaks it.
+/// A PA-UDP endpoint.
 pub type PaUdp = Endpoint<PaUdpMachine>;
 
 /// An endpoint that opens sessions.

@@ -14,14 +14,14 @@ use farhaul_core::{
 /// One message.
 pub type Message = pull::Message<Signal>;
 
-/// What is said besides offers, ends and cuts.
+/// Messages beyond `Offer`, `Done` and `Cut`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// The receiver of the file that begins at the first number is ready for this rate; so many bytes are free.
     Start(u64, Rate, u64),
-    /// It comes, at this rate.
+    /// The offer is accepted, at this rate.
     Go(u64, Rate),
-    /// The rate from now on, and how many units have come.
+    /// New rate, and number of units received.
     Rate(Rate, u64),
     /// Units that are missing.
     Missing(Vec<Range<u64>>),

@@ -32,6 +32,7 @@ fn asked(sender: &RoundSender, first: u32) -> Result<u64, DecodeError> {
 
 impl Style for Config {
     const HEADER: usize = HEADER;
+    const LANE: bool = true;
 
     fn sender(&self) -> RoundSender {
         RoundSender::new(self.block, self.window)

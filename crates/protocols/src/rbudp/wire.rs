@@ -81,14 +81,14 @@ pub fn decode_report(bytes: &[u8], packets: u64) -> Result<Bitmap, DecodeError> 
     }
 }
 
-/// What ends of farhaul say to each other: the original's words, and which block they are about.
+/// Messages between farhaul ends: the original's, with the block they refer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// A block is on its way, its packets numbered from the first number on.
     Block(u32, Layout),
     /// The receiver waits for the block's packets.
     Ready(u32),
-    /// So many packets left in this round of the block.
+    /// End of a round of the block: packets sent in it.
     Done {
         /// The block's first number.
         first: u32,
@@ -101,7 +101,7 @@ pub enum Message {
     Report(u32),
     /// The packets of the block that have not arrived.
     Missing(u32, Vec<(u32, u32)>),
-    /// The block was cut short: nobody waits for the rest of it.
+    /// The block was truncated: the rest will not be sent.
     Cut(u32),
 }
 

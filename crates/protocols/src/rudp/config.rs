@@ -9,7 +9,7 @@ use farhaul_core::{
 
 use super::wire::{HEAD, Syn, VERSION};
 
-/// What the protocol says of itself.
+/// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     name: "rudp",
     summary: "Reliable UDP: a window of segments with numbers of 8 bits and fixed timers, made for signalling",
@@ -23,19 +23,19 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
 /// How an endpoint behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Segments that may be unacknowledged, at least one: the peer's as it is told, and the own.
+    /// Window advertised to the peer and used for sending, segments; at least one.
     pub window: u8,
-    /// Unacknowledged for so long, everything is sent again. The client's counts, as all that follow.
+    /// Retransmission timeout. The client's value is used, as of all that follow.
     pub retransmit: Duration,
-    /// Times in a row after which the session ends; 0: that has no end.
+    /// Consecutive timeouts after which the session ends; 0: unlimited.
     pub retries: u8,
-    /// An acknowledgement waits so long at most.
+    /// Maximum ack delay.
     pub ack_delay: Duration,
-    /// Segments that one acknowledges.
+    /// Segments per acknowledgement.
     pub ack_every: u8,
-    /// Segments out of order after which they are named.
+    /// Segments out of order after which an EAK is sent.
     pub eak_after: u8,
-    /// A client that has sent nothing for so long sends a null segment.
+    /// Idle time after which a client sends a null segment.
     pub null: Duration,
     /// Never send faster.
     pub max_rate: Option<Rate>,

@@ -18,15 +18,15 @@ pub const fn low(number: u64) -> u8 {
 
 /// A segment synchronises numbers: the first of a connection.
 pub const SYN: u8 = 0x80;
-/// The acknowledged number means something.
+/// The acknowledgement number is valid.
 pub const ACK: u8 = 0x40;
-/// Segments that came out of order are named.
+/// Lists segments received out of order.
 pub const EAK: u8 = 0x20;
-/// The connection ends.
+/// Reset: the connection is closed.
 pub const RST: u8 = 0x10;
 /// A segment without data that has a number.
 pub const NUL: u8 = 0x08;
-/// The checksum is of the data, too.
+/// The checksum covers the data, too.
 pub const CHK: u8 = 0x04;
 /// A connection is handed over.
 pub const TCS: u8 = 0x02;
@@ -41,7 +41,7 @@ pub const MOST_NAMED: usize = 255 - HEAD;
 /// The only version.
 pub const VERSION: u8 = 1;
 
-/// What a SYN says.
+/// Parameters carried by a SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Syn {
     /// [`VERSION`].

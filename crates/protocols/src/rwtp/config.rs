@@ -24,7 +24,7 @@ pub static RWTP: Descriptor = Descriptor {
 /// How an endpoint behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Bytes of UDP payload per time, which nothing changes.
+    /// Fixed rate of UDP payload.
     pub rate: Rate,
     /// Never send faster.
     pub max_rate: Option<Rate>,
@@ -32,7 +32,7 @@ pub struct Config {
     pub buffer: u64,
     /// Largest packet, bytes, IP and UDP included.
     pub mtu: u32,
-    /// Nothing leaves for so long for each missing packet told of: what the original's hosts of 2014 cost it.
+    /// Sending pauses this long per loss report: the cost measured on the original's hosts of 2014.
     pub blocked: Duration,
 }
 
@@ -48,7 +48,7 @@ impl Default for Config {
     }
 }
 
-/// An endpoint that speaks it.
+/// An RWTP endpoint.
 pub type Rwtp = Endpoint<RwtpMachine>;
 
 /// An endpoint that opens sessions.

@@ -16,7 +16,7 @@ pub type Numbers = Wrap<{ 1 << 32 }>;
 
 /// Type of a status.
 pub const STATUS: u8 = 0x44;
-/// Type of the word that a packet is missing.
+/// Type of a loss report.
 pub const LOSS: u8 = 0x45;
 /// Bytes before a packet's data.
 pub const HEADER: usize = Record::LEN;
@@ -25,7 +25,7 @@ pub const STATUS_LEN: usize = 13;
 /// Bytes of the word that a packet is missing: with the others 64.
 pub const LOSS_LEN: usize = 17;
 
-/// What a receiver says every 10 ms.
+/// Status that a receiver sends every 10 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The first packet that is missing, modulo 2^32.

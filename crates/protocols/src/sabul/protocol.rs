@@ -11,7 +11,7 @@ use farhaul_core::{
 use super::{machine::SabulMachine, seq::HALF, wire::Options};
 use crate::config::{ConfigError, sending_law};
 
-/// What the protocol says of itself.
+/// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     name: "sabul",
     summary: "SABUL 2.x: data in datagrams, losses one by one over TCP",

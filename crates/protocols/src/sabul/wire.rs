@@ -32,7 +32,7 @@ pub const fn sequence(number: u32) -> Result<u32, DecodeError> {
     }
 }
 
-/// The ten words with which both ends begin.
+/// Connection parameters exchanged first, ten words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// UDP port of the receiver; 0: where its datagrams come from.
@@ -137,14 +137,14 @@ pub enum Message<'a> {
 pub struct Losses<'a>(&'a [u8]);
 
 impl<'a> Losses<'a> {
-    /// The numbers, in the order told.
+    /// The numbers, in the order reported.
     pub fn iter(&self) -> impl Iterator<Item = u32> + use<'a> {
         let words = self.0.as_chunks::<4>().0.iter();
         words.map(|word| u32::from_be_bytes(*word))
     }
 }
 
-/// Appends a report of the missing `numbers`; at most [`MAX_LOSSES`] are told.
+/// Appends a report of the missing `numbers`, at most [`MAX_LOSSES`].
 pub fn put_losses(into: &mut Vec<u8>, numbers: impl Iterator<Item = u32>) {
     let at = into.len();
     put_words(into, &[2, 0]);

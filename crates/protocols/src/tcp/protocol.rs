@@ -57,7 +57,7 @@ const fn millis(now: Instant) -> u32 {
     (now.as_nanos() / 1_000_000) as u32
 }
 
-/// What TCP says of itself.
+/// Descriptor of TCP.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     name: "tcp",
     summary: "TCP over UDP as the kernel does it: SACK, RACK-TLP, PRR, delayed ACKs, any law",
@@ -68,7 +68,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor {
     multiplexed: false,
 };
 
-/// An endpoint that speaks TCP over datagrams.
+/// An endpoint of TCP over datagrams.
 pub struct Tcp {
     config: Config,
     /// Only listeners have them.

@@ -67,7 +67,7 @@ mod kind {
 pub struct Stamps {
     /// When this segment was sent.
     pub value: u32,
-    /// What the peer's segment said that this one acknowledges; 0 if none.
+    /// Timestamp echo reply (RFC 7323); 0 if none.
     pub echo: u32,
 }
 
@@ -83,7 +83,7 @@ pub struct Place {
 /// What an end announces in its SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hello {
-    /// Connection id under which it wants to be addressed; not 0.
+    /// Connection id to be used as its destination; not 0.
     pub from: u32,
     /// The longest datagram it takes, UDP payload bytes.
     pub mss: u16,
@@ -106,7 +106,7 @@ impl Hello {
 pub struct Open {
     /// The client's hello.
     pub hello: Hello,
-    /// The client understands and wants marks (RFC 3168).
+    /// The client supports ECN (RFC 3168).
     pub ecn: bool,
     /// The client's initial sequence number.
     pub iss: u32,

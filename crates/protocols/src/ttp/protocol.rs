@@ -13,7 +13,7 @@ use super::{
     wire::{HEADER, Parameters, WHOLE},
 };
 
-/// What the protocol says of itself.
+/// Descriptor of the protocol.
 pub static DESCRIPTOR: Descriptor = Descriptor {
     name: "ttp",
     summary: "the Tsunami UDP protocol 1.1: a set rate, the receiver asks for what is missing over TCP",
@@ -32,7 +32,7 @@ pub(super) const LEAST_RATE: u32 = 200;
 /// What a receiver does about blocks that are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// It asks until they have come.
+    /// Missing blocks are requested until they arrive.
     Repaired,
     /// It asks for those that are not older than this at the target rate, and for none if it is zero.
     Borne(Duration),
@@ -45,7 +45,7 @@ pub struct Config {
     pub wanted: Parameters,
     /// What it does about loss.
     pub loss: Loss,
-    /// Never send faster, whatever the peer wants.
+    /// Maximum sending rate, whatever the peer requests.
     pub max_rate: Option<Rate>,
     /// Largest packet, bytes, IP and UDP included, 128 to 65,535.
     pub mtu: u32,
@@ -81,7 +81,7 @@ pub enum ConfigError {
     Range(&'static str),
 }
 
-/// An endpoint that speaks it.
+/// A Tsunami endpoint.
 pub type Ttp = Endpoint<TtpMachine>;
 
 /// An endpoint that opens sessions.

@@ -9,7 +9,7 @@
 use farhaul_core::codec::{DecodeError, NoRoom, Reader, Writer};
 use md5::{Digest, Md5};
 
-/// What both say first.
+/// Protocol revision, which both ends send first.
 pub const REVISION: u32 = 0x2006_1025;
 /// Where a server listens, and where a client takes datagrams.
 pub const PORT: u16 = 46_224;
@@ -27,7 +27,7 @@ pub const FILE_INFO: usize = 20;
 pub const FEEDBACK: usize = 12;
 /// The longest request.
 pub const MAX_LINE: usize = 1_024;
-/// Feedback speaks of shares of this: 100 %.
+/// Error rates in feedback are fractions of this: 100 %.
 pub const WHOLE: u32 = 100_000;
 /// What a client says when it has the count of a list, and when it has the list.
 pub const GOT: [&[u8; 8]; 2] = [b"got size", b"got list"];
@@ -81,7 +81,7 @@ impl Verdict {
     }
 }
 
-/// What a client asks for, in a line.
+/// A client's request line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// A file of this name.
@@ -139,7 +139,7 @@ impl Ratio {
     }
 }
 
-/// How a client wants a file.
+/// Transfer parameters that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// Bytes of a block.
@@ -169,7 +169,7 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// Reads them; what nobody can want is refused.
+    /// Reads them; values out of range are rejected.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let parameters = Self {
@@ -215,7 +215,7 @@ fn ratio(r: &mut Reader<'_>) -> Result<Ratio, DecodeError> {
     })
 }
 
-/// What a server says of the file.
+/// File information sent by a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileInfo {
     /// Bytes.
@@ -259,7 +259,7 @@ impl FileInfo {
 pub enum Kind {
     /// `O`: the next.
     Original,
-    /// `R`: one that was asked for.
+    /// `R`: a retransmission.
     Repair,
     /// `X`: the last.
     Last,
@@ -299,7 +299,7 @@ impl BlockHeader {
     }
 }
 
-/// What a client tells the server while blocks come.
+/// Feedback from the client during a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedbackKind {
     /// 0: send the block again.

@@ -51,7 +51,7 @@ const V6_MORE: u32 = 20;
 /// A connection accepted: who asked, with what numbers.
 type Asked = (SocketAddr, u32, u32);
 
-/// An endpoint that speaks UDT.
+/// A UDT endpoint.
 pub struct Udt {
     config: Arc<UdtConfig>,
     law: Factory,

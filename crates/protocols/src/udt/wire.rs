@@ -21,7 +21,7 @@ pub use self::{
 pub const HEADER: usize = 16;
 /// Bytes of IPv4 and UDP headers, which the negotiated packet size (MSS) includes, for IPv6 too.
 pub const OVERHEAD: u32 = 28;
-/// The bit that tells control packets.
+/// The bit that marks control packets.
 const CONTROL: u32 = 1 << 31;
 /// Type of user-defined control packets.
 const USER: u32 = 0x7fff;
@@ -57,7 +57,7 @@ impl DataHeader {
     }
 }
 
-/// What a full acknowledgement says beside its number.
+/// Fields of a full acknowledgement besides its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckState {
     /// The receiver's smoothed round-trip time, µs.

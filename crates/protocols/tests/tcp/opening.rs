@@ -1,6 +1,6 @@
 //! How does a connection begin and end?
 
-use std::time::Duration;
+use std::{cell::Cell, rc::Rc, time::Duration};
 
 use farhaul_core::{
     codec::Writer,
@@ -109,6 +109,37 @@ fn an_answer_with_an_mss_that_no_path_has_is_no_answer() {
     let ended = |p: &mut farhaul_testkit::Pair| !p.client.events.is_empty();
     assert!(pair.run(Duration::from_mins(1), ended));
     assert_eq!(pair.client.events, [Event::Closed(CloseReason::NoAnswer)]);
+}
+
+/// RFC 9293 §3.10.7.3: who knows no number of the connection shows nothing by a SYN.
+#[test]
+fn forged_syns_do_not_keep_a_connection_whose_peer_is_gone() {
+    let to = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&to);
+    let mut pair = pair("", ms(10)).with_script(move |d| {
+        let (header, _) = Header::decode(d.bytes).expect("sessions send what they can read");
+        if d.from == Side::Server && header.to != 0 {
+            seen.set(header.to);
+        }
+        Fate::Deliver
+    });
+    open(&mut pair);
+    offer(&mut pair, 10_000);
+    deliver(&mut pair, Duration::from_secs(5));
+    pair.set_script(|_| Fate::Drop);
+    let (mut header, _) = Header::decode(&syn(9)).expect("a SYN");
+    header.to = to.get();
+    let mut forged = vec![0; header.encoded_len()];
+    let written = header.encode(&mut Writer::new(&mut forged));
+    written.expect("it has the header's length");
+    for _ in 0..6 {
+        pair.pass(Duration::from_secs(20));
+        if pair.client.session.is_some() {
+            pair.inject(Side::Client, forged.clone());
+        }
+    }
+    let last = pair.client.events.last();
+    assert_eq!(last, Some(&Event::Closed(CloseReason::TimedOut)));
 }
 
 fn syn(from: u32) -> Vec<u8> {

@@ -357,3 +357,21 @@ fn both_directions_and_the_stream_share_a_connection() {
         assert_eq!(node.stream, b"words, in order");
     }
 }
+
+/// A store that has no space is no dead path: what it drops is answered, so that the sender goes on asking.
+#[test]
+fn a_full_store_delays_a_transfer_and_does_not_end_it() {
+    let mut pair = pair("", ms(10));
+    open(&mut pair);
+    pair.server.store.room = Some(0);
+    let before = stats(&mut pair, Side::Client).datagrams_received;
+    offer(&mut pair, 20_000);
+    pair.pass(Duration::from_secs(30));
+    let stuck = stats(&mut pair, Side::Client);
+    assert!(stuck.timeouts >= 3, "{}", stuck.timeouts);
+    assert!(stuck.datagrams_received - before >= stuck.timeouts);
+    pair.pass(Duration::from_mins(3));
+    pair.server.store.room = None;
+    deliver(&mut pair, Duration::from_mins(2));
+    assert!(pair.server.store.has(1, 20_000));
+}

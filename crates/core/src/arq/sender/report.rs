@@ -1,4 +1,4 @@
-//! What does a report change? Arrivals, then losses, then samples; the law hears losses first, then
+//! What does a report change? Arrivals, then losses, then samples; the law is given losses first, then
 //! acknowledgements, both of one report together.
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::{
     units::Rate,
 };
 
-/// How long a peer may leave packets out of its reports, beside three round trips.
+/// Besides three round trips, how long a peer's reports may omit packets.
 const REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Feedback is not requested more often.
 const LEAST_INTERVAL: Duration = Duration::from_micros(100);
@@ -157,7 +157,7 @@ impl Sender {
         coverage.state_due = true;
     }
 
-    /// Decides what was told missing: lost once overtaken by enough packets and time.
+    /// Declares reported gaps lost, once overtaken by enough packets and time.
     fn find_losses(&mut self, now: Instant, lost: &mut Lost) {
         let Some(largest) = self.coverage.largest_acked else {
             return;
@@ -311,7 +311,7 @@ impl Sender {
         self.path.drain.update(taken(report), &way);
     }
 
-    /// Whoever catches up does not say when that was.
+    /// A report of the backlog carries no time of arrival.
     fn measure_room(&mut self, report: &Report, before: u64) {
         if report.delay_us != Report::NO_DELAY {
             let way = self.way(before);

@@ -1,12 +1,12 @@
-//! What if nothing is heard? The oldest packets are sent again, beyond the window, further and further
-//! apart but never more than a second; and what is unknown is asked for.
+//! What if no feedback arrives? The oldest packets are sent again, beyond the window, further and further
+//! apart but never more than a second; and a report on unknown packets is requested.
 
 use std::time::Duration;
 
 use super::{Content, Lost, MAX_TIMEOUT, MOST_PROBES, PROBES, Sender};
 use crate::{send::State, session::earliest, stats::Why, time::Instant};
 
-/// The shortest silence that a law can ask to be told of.
+/// The shortest timeout that a law can set.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(1);
 
 impl Sender {

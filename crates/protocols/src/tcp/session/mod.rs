@@ -215,8 +215,7 @@ impl Connection for TcpConnection {
     fn batch_received(&mut self, _now: Instant) {
         self.receiver.batch_ends();
         if self.out.pending() > 0 {
-            self.out.on_acked(self.sender.stream_acked);
-            self.out.on_credit(self.sender.stream_acked);
+            self.out.on_taken(self.sender.stream_acked);
             self.pump_stream();
         }
     }

@@ -98,6 +98,10 @@ impl TcpConnection {
                     at: u32::try_from(at).unwrap_or(u32::MAX),
                 });
                 if !fits {
+                    // One answer for what is dropped: the peer must not take a slow disk for a dead path.
+                    if arrival.seq <= self.receiver.next {
+                        self.receiver.asked();
+                    }
                     return Ok(());
                 }
             }
@@ -149,6 +153,10 @@ impl TcpConnection {
         header: &Header,
     ) -> Result<(), DecodeError> {
         let now = state.now;
+        // RFC 9293 §3.10.7.3: nothing else shows that the peer answers this connection's SYN.
+        if !header.has(flag::ACK) || header.ack != self.iss.wrapping_add(1) {
+            return Err(DecodeError::Malformed("SYN without an acknowledgement"));
+        }
         let Some(syn) = &mut self.syn else {
             // Our answer to it was lost.
             self.ask = self.numbers.is_some();
@@ -158,8 +166,7 @@ impl TcpConnection {
         let (Some(hello), Some(open)) = (hello, header.open) else {
             return Err(DecodeError::Malformed("SYN without its options"));
         };
-        let ours = header.has(flag::ACK) && header.ack == self.iss.wrapping_add(1);
-        if !ours || self.numbers.is_some() {
+        if self.numbers.is_some() {
             return Ok(());
         }
         let stamps = header.stamps.filter(|s| s.echo != 0);

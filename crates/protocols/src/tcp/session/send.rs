@@ -3,7 +3,6 @@
 use farhaul_core::{
     codec::Writer,
     datagram::TxBuf,
-    send::STREAM,
     shell::{Packet, SessionState},
     time::Instant,
 };
@@ -132,12 +131,8 @@ impl TcpConnection {
         });
         self.header.encode(packet.header()).expect(FITS);
         self.header.flags &= !flag::CWR;
-        if piece.object == STREAM {
-            let into = packet.header().reserve(piece.len as usize);
-            self.out.copy(piece.offset, into.expect(FITS));
-        } else {
-            packet.data(piece.object, piece.offset, piece.len);
-        }
+        let filled = self.out.fill(piece.object, piece.offset, piece.len, packet);
+        filled.expect(FITS);
         Some(())
     }
 }
