@@ -1,4 +1,4 @@
-//! farhaul with one protocol more, in all its commands:
+//! farhaul with two protocols more, in all its commands:
 //!
 //! ```sh
 //! cargo run --release -p my-protocol -- sim --protocol tiny --rtt 100ms --loss 1%
@@ -10,5 +10,9 @@ use std::process::ExitCode;
 use farhaul::Extras;
 
 fn main() -> ExitCode {
-    farhaul::main(Extras::new().protocol(my_protocol::entry()))
+    farhaul::main(
+        Extras::new()
+            .protocol(my_protocol::entry())
+            .protocol(my_protocol::blast()),
+    )
 }

@@ -16,11 +16,23 @@ fn every_command_knows_it_by_name() {
         assert!(output.status.success(), "{words:?}: {said}{complained}");
         said
     };
-    assert!(run(&["protocols"]).contains("tiny"));
+    let listed = run(&["protocols"]);
+    assert!(listed.contains("tiny") && listed.contains("blast"));
     let path = [
         "--rate", "50Mbit", "--rtt", "20ms", "--loss", "1%", "--secs", "3",
     ];
     assert!(run(&[&["sim", "--protocol", "tiny"], &path[..]].concat()).contains("tiny"));
+    let blast = run(&[
+        &["sim", "--protocol", "blast:rate=40Mbit", "--json"],
+        &path[..],
+    ]
+    .concat());
+    let goodput = blast.split("\"goodput_bits_per_second\": ").nth(1);
+    let goodput = goodput.and_then(|rest| rest.split([',', '\n']).next()?.parse::<f64>().ok());
+    assert!(
+        goodput.is_some_and(|g| g > 35e6),
+        "{goodput:?} of 40 Mbit/s"
+    );
     let mut server = program();
     server.args([
         "bench",
