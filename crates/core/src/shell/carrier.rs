@@ -81,16 +81,22 @@ impl SessionState {
         self.app.connected(None);
     }
 
-    /// Queues `extent` for placement; false, and counted in `dropped_full`, if the store has no room for it.
+    /// Reserves `len` bytes of the store's free space; false, and counted in `dropped_full`, if there are fewer.
+    #[inline]
+    pub fn reserve(&mut self, len: u64) -> bool {
+        let left = self.free.checked_sub(len);
+        self.free = left.unwrap_or(self.free);
+        self.app.stats.dropped_full += u64::from(left.is_none());
+        left.is_some()
+    }
+
+    /// Queues `extent` for placement, if [`Self::reserve`] allows it.
     #[inline]
     pub fn place(&mut self, extent: Extent) -> bool {
-        let len = u64::from(extent.len);
-        let fits = len <= self.free;
+        let fits = self.reserve(extent.len.into());
         if fits {
+            self.app.stats.data_received += u64::from(extent.len);
             self.extents.push(extent);
-            self.placed(len);
-        } else {
-            self.app.stats.dropped_full += 1;
         }
         fits
     }

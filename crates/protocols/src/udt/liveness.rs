@@ -66,14 +66,12 @@ impl Liveness {
     }
 
     pub(super) fn deadline(&self, rtt: &Rtt) -> Instant {
+        let n = self.expired;
         match self.behaviour {
-            Behaviour::Libudt => {
-                let answer = timeout(rtt) * self.expired + SYN;
-                self.heard + answer.max(UNIT * self.expired)
-            }
+            Behaviour::Libudt => self.heard + (timeout(rtt) * n + SYN).max(UNIT * n),
             Behaviour::Fixed => {
                 let pause = (timeout(rtt) + SYN * 2).max(KEEP_ALIVE).min(NEVER_LONGER);
-                (self.heard + gone(rtt)).min(self.sent + pause * self.expired)
+                (self.heard + gone(rtt)).min(self.sent + pause * n)
             }
         }
     }
@@ -91,8 +89,7 @@ impl Liveness {
             return Some(Silence::Dead);
         }
         let n = self.expired;
-        self.expired += 1;
-        self.sent = now;
+        (self.expired, self.sent) = (n + 1, now);
         if self.behaviour == Behaviour::Libudt {
             self.heard = now;
         }

@@ -25,7 +25,5 @@ mod rtt;
 mod send;
 mod session;
 
-pub use self::{
-    config::{Behaviour, Framing, UdtConfig},
-    protocol::Udt,
-};
+pub use config::{Behaviour, Framing, UdtConfig};
+pub use protocol::Udt;

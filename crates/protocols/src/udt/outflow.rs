@@ -94,12 +94,9 @@ impl Outflow {
             return runs.push_back((run, len));
         }
         let stream = object == STREAM;
-        let near = if stream {
-            runs.front_mut()
-        } else {
-            runs.back_mut()
-        };
-        match near {
+        let last = runs.len().saturating_sub(1);
+        let near = if stream { 0 } else { last };
+        match runs.get_mut(near) {
             Some((near, rest)) if (near.object, near.offset + *rest) == (object, offset) => {
                 *rest += len;
             }

@@ -20,11 +20,7 @@ pub type Number = Wrap<{ 1 << 31 }>;
 
 /// The message number after `message`.
 pub const fn next_message(message: u32) -> u32 {
-    if message + 1 >= MAX_MESSAGE {
-        1
-    } else {
-        message + 1
-    }
+    message % (MAX_MESSAGE - 1) + 1
 }
 
 #[cfg(test)]

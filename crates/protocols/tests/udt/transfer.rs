@@ -1,7 +1,9 @@
 //! Does everything arrive, once, in order where there is one?
 
+use std::time::Duration;
+
 use farhaul_protocols::udt::{Behaviour, Framing};
-use farhaul_testkit::{Fate, Pair, assert_live, seeds};
+use farhaul_testkit::{Fate, Pair, Side, assert_live, seeds};
 
 use super::{LIMIT, MANNERS, config, ends, ms, pair};
 
@@ -163,4 +165,21 @@ fn a_burst_of_lost_repairs_takes_a_few_round_trips() {
     pair.until(LIMIT, |p| p.client.delivered());
     let took = pair.now - start;
     assert!(took < ms(2_000), "{took:?}");
+}
+
+#[test]
+fn a_full_store_delays_a_transfer_and_does_not_end_it() {
+    for behaviour in MANNERS {
+        let mut pair = pair(&config(behaviour, Framing::Records), ms(5));
+        pair.connect(Some(1_500));
+        pair.until(LIMIT, |p| p.client.connected() && p.server.connected());
+        pair.server.store.room = Some(5_000);
+        pair.client.session().send(1, 0, 50_000);
+        pair.settle(Side::Client);
+        pair.pass(Duration::from_mins(1));
+        assert!(pair.server.session().stats().dropped_full > 0);
+        pair.server.store.room = None;
+        pair.until(LIMIT, |p| p.client.delivered());
+        assert!(pair.server.store.has(1, 50_000));
+    }
 }

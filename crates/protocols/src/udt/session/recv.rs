@@ -85,6 +85,9 @@ impl UdtConnection {
         let link = link.ok_or(Refusal::Drop)?;
         self.arrived += 1;
         let window = link.inflow.room(link.receiver.prefix()).max(2);
+        if !state.reserve(payload.len() as u64) {
+            return Ok(());
+        }
         let Some(number) = link.receiver.on_data(now, header.seq, len, window) else {
             state.app.stats.dropped_duplicate += 1;
             return Ok(());
