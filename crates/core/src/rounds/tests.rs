@@ -315,6 +315,7 @@ struct Plain;
 
 impl Style for Plain {
     const HEADER: usize = 4;
+    const LANE: bool = true;
 
     fn sender(&self) -> RoundSender {
         RoundSender::new(1 << 20, 1)

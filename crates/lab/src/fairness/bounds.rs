@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(bad.deviations.len(), 3);
         assert_eq!(
             bad.deviations[0],
-            "haul, 2 flows: jain: 0.940, at least 0.95 owed"
+            "haul, 2 flows: jain: 0.940, at least 0.95 required"
         );
     }
 
