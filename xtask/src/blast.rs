@@ -1,12 +1,13 @@
-//! Do RBUDP and Tsunami carry on real sockets what they owe? `cargo xtask blast-bench` measures their programs
-//! (`farhaul compat`: whole commands, from the start to the file's name) beside what the original ones carried,
-//! and their sessions (`farhaul bench`) beside the rate that is asked for, over the emulator at MTU 9000.
-//! What is owed and missed ends it with an error; a run in which the emulator was late is marked.
+//! Do RBUDP and Tsunami reach on real sockets what is required of them? `cargo xtask blast-bench` measures their programs
+//! (`farhaul compat`: whole commands, from the start to the file's name) beside what the original ones reached,
+//! and their sessions (`farhaul bench`) beside the rate that is requested, over the emulator at MTU 9000.
+//! A requirement that is missed ends it with an error; a run in which the emulator was late is marked.
 
 use std::{
     fs::{self, File},
     io::{self, Read as _},
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use crate::{
@@ -16,11 +17,11 @@ use crate::{
 
 /// Of a core per Gbit/s, per cent: the best that is published.
 const CPU: f64 = 9.2;
-/// Of the rate asked for.
+/// Of the rate requested.
 const SHARE: f64 = 0.9;
 
-/// A whole command: who, how many MiB, path, rate asked for, Gbit/s of the original program (measured on two cores
-/// over this emulator), and how many times that is owed.
+/// A whole command: who, how many MiB, path, rate requested, Gbit/s of the original program (measured on two cores
+/// over this emulator), and how many times that is required.
 type Whole = (
     &'static str,
     u64,
@@ -38,8 +39,8 @@ const WHOLE: [Whole; 6] = [
     ("ttp", 1_024, "50ms", "0.1%", "4Gbit", 1.76, 1.3),
     ("ttp", 1_024, "100ms", "1%", "2Gbit", 1.12, 1.3),
 ];
-/// A session at 0 ms and 0 %: which, and Gbit/s asked for. What Tsunami sends for 5 s is one file with its ramp:
-/// the best half second counts.
+/// A session at 0 ms and 0 %: which, and Gbit/s requested. Each file of Tsunami begins with a ramp, so that the best
+/// half second counts.
 const SESSIONS: [(&str, f64); 5] = [
     ("rbudp-best:rate=2Gbit", 2.0),
     ("rbudp-best:rate=5Gbit", 5.0),
@@ -59,7 +60,12 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
             .ok_or(vec![format!("{runs}: give the number of runs of each row")])?,
         _ => return Err(vec!["usage: cargo xtask blast-bench [RUNS]".into()]),
     };
-    let missed = Emulated::build(root, "blast-bench").and_then(|path| measure(&path, runs));
+    let missed = Emulated::build(root, "blast-bench").and_then(|path| {
+        let scratch = scratch(&path)?;
+        let missed = measure(&path, &scratch, runs);
+        let failed = |e: io::Error| format!("{}: {e}", scratch.display());
+        fs::remove_dir_all(&scratch).map_err(failed).and(missed)
+    });
     let missed = missed.map_err(|text| vec![text])?;
     if missed.is_empty() {
         Ok(())
@@ -68,35 +74,35 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
     }
 }
 
-/// Prints each row; those that owe more.
+/// Prints each row; returns the requirements that are missed.
 #[expect(clippy::print_stdout, reason = "the table is the result")]
-fn measure(path: &Emulated, runs: usize) -> Result<Vec<String>, String> {
+fn measure(path: &Emulated, scratch: &Path, runs: usize) -> Result<Vec<String>, String> {
     let mut missed = Vec::new();
     println!(
-        "| program | RTT | loss | asked | Gbit/s, median of {runs} | original | owed | late |"
+        "| program | RTT | loss | requested | Gbit/s, median of {runs} | original | required | late |"
     );
     println!("|---|--:|--:|--:|--:|--:|--:|--:|");
     for whole in WHOLE {
         let (who, mib, rtt, loss, asked, original, times) = whole;
-        let source = source(path, mib)?;
+        let source = source(scratch, mib)?;
         let (mut all, mut late) = (Vec::new(), 0);
         for _ in 0..runs {
             let (gbps, was_late) = command(path, &whole, &source)?;
             all.push(gbps);
             late += usize::from(was_late);
         }
-        let (gbps, owed) = (median(all), original * times);
+        let (gbps, required) = (median(all), original * times);
         println!(
-            "| compat {who} | {rtt} | {loss} | {asked} | {gbps:.2} | {original} | {owed:.2} | {late} |"
+            "| compat {who} | {rtt} | {loss} | {asked} | {gbps:.2} | {original} | {required:.2} | {late} |"
         );
-        if gbps < owed {
+        if gbps < required {
             missed.push(format!(
-                "compat {who} at {rtt}, {loss}: {gbps:.2} of {owed:.2} Gbit/s"
+                "compat {who} at {rtt}, {loss}: {gbps:.2} of {required:.2} Gbit/s"
             ));
         }
     }
     println!(
-        "\n| session | asked | best half second, Gbit/s | CPU %/Gbps, sender / receiver | late |"
+        "\n| session | requested | best half second, Gbit/s | CPU %/Gbps, sender / receiver | late |"
     );
     println!("|---|--:|--:|--:|--:|");
     for (protocol, asked) in SESSIONS {
@@ -121,17 +127,24 @@ fn measure(path: &Emulated, runs: usize) -> Result<Vec<String>, String> {
     Ok(missed)
 }
 
-/// A file of so many MiB that no two programs can shorten, in memory if there is such a place.
-fn source(path: &Emulated, mib: u64) -> Result<PathBuf, String> {
+/// A new folder for the files, in memory if there is such a place.
+fn scratch(path: &Emulated) -> Result<PathBuf, String> {
     let memory = Path::new("/dev/shm");
-    let folder = if memory.is_dir() {
-        memory.join("farhaul-blast-bench")
+    let place = if memory.is_dir() {
+        memory
     } else {
-        path.folder.clone()
+        &path.folder
     };
+    let folder = place.join(format!("farhaul-blast-bench-{}", std::process::id()));
+    let created = fs::create_dir(&folder);
+    created.map_err(|e| format!("{}: {e}", folder.display()))?;
+    Ok(folder)
+}
+
+/// A file of so many MiB of random bytes.
+fn source(folder: &Path, mib: u64) -> Result<PathBuf, String> {
     let file = folder.join(format!("{mib}.bin"));
     let failed = |e: io::Error| format!("{}: {e}", file.display());
-    fs::create_dir_all(&folder).map_err(failed)?;
     if fs::metadata(&file).map(|m| m.len()).ok() != Some(mib << 20) {
         let random = File::open("/dev/urandom").map_err(failed)?;
         let mut copy = File::create(&file).map_err(failed)?;
@@ -160,21 +173,22 @@ fn command(path: &Emulated, whole: &Whole, source: &Path) -> Result<(f64, bool),
             format!("get 10.99.0.2 d/{mib}.bin {at} --rate {asked} --block 8966"),
         )
     };
-    // Until the far end listens, nobody answers; the time is that of the run which succeeds.
+    // Only a far end that does not listen yet is tried again.
     let near = format!(
-        "for i in $(seq 50); do rm -f {at}; s=$(date +%s%N); {farhaul} compat {who} {near} && \
-         echo $(($(date +%s%N) - s)) && exit; done; exit 1"
+        "for i in $(seq 50); do s=$(date +%s%N); if e=$({farhaul} compat {who} {near} 2>&1); then \
+         echo $(($(date +%s%N) - s)); exit; fi; case $e in *'nobody answers'*) ;; *) break;; esac; done; \
+         echo \"$e\" >&2; exit 1"
     );
     let far = format!("{farhaul} compat {who} {far}");
     let (out, late) = path.run(rtt, loss, &far, &near)?;
-    succeed(std::process::Command::new("cmp").arg(source).arg(&copy))?;
+    succeed(Command::new("cmp").arg(source).arg(&copy))?;
     fs::remove_file(&copy).map_err(|e| format!("{}: {e}", copy.display()))?;
     let text = String::from_utf8_lossy(&out);
-    let nanos: Option<u32> = text.lines().last().and_then(|line| {
+    let micros: Option<u32> = text.lines().last().and_then(|line| {
         let micros: u64 = line.trim().parse::<u64>().ok()? / 1_000;
         u32::try_from(micros).ok()
     });
-    let micros = nanos.ok_or_else(|| format!("no time in {text:?}"))?;
+    let micros = micros.ok_or_else(|| format!("no time in {text:?}"))?;
     let mib = u32::try_from(mib).map_err(|e| e.to_string())?;
     Ok((f64::from(mib) * 1_048.576 * 8.0 / f64::from(micros), late))
 }

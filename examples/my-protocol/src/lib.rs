@@ -1,5 +1,6 @@
-//! A protocol written outside farhaul, with its public interface alone: a wire format of
-//! variable-length numbers over the engine's skeleton, under any congestion law. What it carries,
+//! Two protocols written with farhaul's public interface alone, as from outside. [`blast`] has negative
+//! acknowledgements and is one file. The other is a wire format of
+//! variable-length numbers over the engine's `arq` machinery, under any congestion law. What it carries,
 //! placed in the simulator or on sockets, is in [`tiny`]; its wire format is in [`TinyWire`].
 
 mod blast;

@@ -21,8 +21,8 @@ use crate::{
 
 /// Header bytes of a unit's datagram, without a control lane and with one.
 pub const HEADS: u32 = 13;
-const BESIDE: u32 = 8;
-const _: () = assert!(HEADS as usize == HEAD + NUMBER && BESIDE as usize == NUMBER);
+const HEADS_WITH_LANE: u32 = 8;
+const _: () = assert!(HEADS as usize == HEAD + NUMBER && HEADS_WITH_LANE as usize == NUMBER);
 /// Type of a request datagram.
 pub const REQUEST: u8 = 0x49;
 
@@ -50,7 +50,7 @@ pub trait Style: Send + 'static {
         &mut self,
         _now: Instant,
         _ends: &mut Ends,
-        _words: Self::Extension,
+        _message: Self::Extension,
     ) -> Result<(), DecodeError> {
         Ok(())
     }
@@ -61,7 +61,7 @@ pub trait Style: Send + 'static {
     }
 
     /// Writes a request datagram; false if there is nothing to request.
-    fn ask(
+    fn poll_request(
         &mut self,
         _now: Instant,
         _ends: &mut Ends,
@@ -174,7 +174,7 @@ impl<S: Style> PullMachine<S> {
         }
     }
 
-    /// Says what is due.
+    /// Composes the messages that are due.
     fn compose(&mut self, now: Instant) {
         let (style, ends) = (&mut self.style, &mut self.ends);
         if ends.check_at.is_some_and(|at| at <= now) {
@@ -187,14 +187,14 @@ impl<S: Style> PullMachine<S> {
             style.on_end();
         }
         let most = ends.source.most();
-        let said: [Option<Message<S::Extension>>; 3] = [
+        let due: [Option<Message<S::Extension>>; 3] = [
             over.map(Message::Done),
             ends.source.take_cut().map(Message::Cut),
             ends.source
                 .announce(now)
                 .map(|offer| Message::Offer(most, offer.clone())),
         ];
-        for message in said.into_iter().flatten() {
+        for message in due.into_iter().flatten() {
             message.encode(ends.messages.more());
         }
     }
@@ -205,7 +205,7 @@ impl<S: Style> Machine for PullMachine<S> {
     const LANE: Option<bool> = Some(S::LANE);
 
     fn open(&mut self, _now: Instant, datagram: u32, rtt: Duration) {
-        let heads = if S::LANE { BESIDE } else { HEADS };
+        let heads = if S::LANE { HEADS_WITH_LANE } else { HEADS };
         self.ends.source.set_payload(datagram.saturating_sub(heads));
         (self.ends.datagram, self.ends.rtt) = (datagram, rtt);
         self.style.open(rtt);
@@ -240,7 +240,7 @@ impl<S: Style> Machine for PullMachine<S> {
             }
             Message::Done(first) => ends.source.on_done(first)?,
             Message::Cut(end) => ends.fetch.on_cut(end)?,
-            Message::Own(words) => self.style.on_extension(now, ends, words)?,
+            Message::Own(own) => self.style.on_extension(now, ends, own)?,
         }
         Ok(len)
     }
@@ -253,8 +253,8 @@ impl<S: Style> Machine for PullMachine<S> {
     }
 
     fn poll_datagram(&mut self, now: Instant, w: &mut Writer<'_>) -> Result<Option<u8>, NoRoom> {
-        let asks = self.style.ask(now, &mut self.ends, w)?;
-        Ok(asks.then_some(REQUEST))
+        let written = self.style.poll_request(now, &mut self.ends, w)?;
+        Ok(written.then_some(REQUEST))
     }
 
     fn on_sink(&mut self, now: Instant, sink: Sink) {
@@ -280,11 +280,11 @@ impl<S: Style> Machine for PullMachine<S> {
 
     fn deadline(&self) -> Option<(Instant, Why)> {
         let ends = &self.ends;
-        // What has not left has to be taken before there is more to say.
-        let look = ends.check_at.filter(|_| ends.messages.is_empty());
+        // Nothing is composed while earlier messages wait.
+        let check = ends.check_at.filter(|_| ends.messages.is_empty());
         let given_up = ends.fetch.gives_up_at();
         let given_up = given_up.filter(|_| ends.failed.is_none());
-        let receives = [look, given_up, self.style.deadline(ends)];
+        let receives = [check, given_up, self.style.deadline(ends)];
         let receives = receives.into_iter().flatten().min();
         earliest([
             ends.source.deadline(),

@@ -1,5 +1,5 @@
-//! What do the two ends say to each other on the control channel? That there is a file, that all of it is here, that it
-//! ends early; the rest is a protocol's. A message is one byte of type, which the protocol chooses, and what follows,
+//! Which messages are sent on the control channel? An offer of a file, its confirmation and its truncation; the rest is
+//! a protocol's. A message is one byte of type, which the protocol chooses, and what follows,
 //! big-endian. Whatever decodes is bounded.
 
 use super::offer::{Offer, decode_rate};
@@ -65,7 +65,7 @@ impl<W: Extension> Message<W> {
             }
             Self::Done(first) => put(done, &[*first], into),
             Self::Cut(end) => put(cut, &[*end], into),
-            Self::Own(words) => words.encode(into),
+            Self::Own(own) => own.encode(into),
         }
     }
 }

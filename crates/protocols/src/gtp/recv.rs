@@ -126,7 +126,12 @@ impl Style for GtpStyle {
         Ok(())
     }
 
-    fn ask(&mut self, _now: Instant, _ends: &mut Ends, w: &mut Writer<'_>) -> Result<bool, NoRoom> {
+    fn poll_request(
+        &mut self,
+        _now: Instant,
+        _ends: &mut Ends,
+        w: &mut Writer<'_>,
+    ) -> Result<bool, NoRoom> {
         let going = self.going.as_mut();
         let due = going.is_some_and(|going| std::mem::take(&mut going.command));
         if due {

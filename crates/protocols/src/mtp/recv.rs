@@ -113,7 +113,12 @@ impl Style for MtpStyle {
         source.ask(&Request::decode(bytes)?.units)
     }
 
-    fn ask(&mut self, now: Instant, ends: &mut Ends, w: &mut Writer<'_>) -> Result<bool, NoRoom> {
+    fn poll_request(
+        &mut self,
+        now: Instant,
+        ends: &mut Ends,
+        w: &mut Writer<'_>,
+    ) -> Result<bool, NoRoom> {
         let portion = self.portion(ends, now).filter(|_| self.host.free_at <= now);
         let Some(units) = portion.and_then(|most| ends.fetch.ask(now, most)) else {
             return Ok(false);
