@@ -8,6 +8,7 @@
 //! - [`tcp`], [`iperf`]: the kernel's own transport on the same path
 //! - [`emulated`]: this program at both ends of an emulated network
 //! - [`scenario`]: networks, flows and expectations from a file, simulated over many seeds
+//! - [`plot`], [`report`]: figures, and the page that shows them beside published ones
 //! - [`results`]: the fixed table of cells, kept and quoted
 //! - [`mod@grid`]: named grids of paths: run, kept, shown, checked
 //! - [`fairness`]: every law among itself, against others, and when the path breaks
@@ -25,7 +26,9 @@ pub mod iperf;
 pub mod measure;
 mod nearest;
 mod parallel;
+pub mod plot;
 pub mod registry;
+pub mod report;
 pub mod results;
 pub mod scenario;
 mod starts;

@@ -1,0 +1,129 @@
+//! What is shown of results? A [`Page`] per study: figures with the published figures beside ours, and a
+//! verdict on each published number. It is data; HTML, Markdown, SVG and PNG are made from it.
+
+use crate::plot::Chart;
+
+/// The results of a study.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// Name of the study, as in `farhaul lab run NAME`.
+    pub name: String,
+    /// Heading.
+    pub title: String,
+    /// The paper, with authors and year.
+    pub source: String,
+    /// One paragraph.
+    pub about: String,
+    /// Ways in which the whole study deviates from the paper.
+    pub deviations: Vec<String>,
+    /// One per experiment.
+    pub sections: Vec<Section>,
+    /// Machine, program, times: name and value.
+    pub facts: Vec<(String, String)>,
+    /// While runs are being made.
+    pub progress: Option<Progress>,
+}
+
+/// How far a run of the study is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// Runs that have ended, those stored before included.
+    pub ended: usize,
+    /// All of them.
+    pub runs: usize,
+    /// What is running, and how long the rest will take, in words.
+    pub text: String,
+}
+
+/// One experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Section {
+    /// As in `farhaul lab run NAME/ID`.
+    pub id: String,
+    /// Heading.
+    pub title: String,
+    /// One paragraph.
+    pub about: String,
+    /// In the order of the study.
+    pub figures: Vec<Figure>,
+    /// One per published number, case and world.
+    pub verdicts: Vec<Verdict>,
+    /// Ways in which it deviates from the paper.
+    pub deviations: Vec<String>,
+    /// The command that repeats it.
+    pub repeat: String,
+    /// Runs that are not valid, and parts that were not run, with the reason.
+    pub remarks: Vec<String>,
+}
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Names its files: letters, digits and `-`.
+    pub id: String,
+    /// The paper's figure, as in `Fig. 3`.
+    pub place: String,
+    /// A sentence.
+    pub caption: String,
+    /// The drawing.
+    pub chart: Chart,
+}
+
+/// What became of a published number.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Where it is printed.
+    pub place: String,
+    /// The quantity in words.
+    pub what: String,
+    /// The case, `all` if there is one only.
+    pub case: String,
+    /// `sim` or `emu`.
+    pub backend: &'static str,
+    /// The published number with its unit, and how it is known: printed, derived, assumed, recalled.
+    pub published: String,
+    /// The same kind of number, ours: median.
+    pub ours: String,
+    /// Least to greatest over the seeds.
+    pub range: String,
+    /// What was allowed.
+    pub bounds: String,
+    /// The outcome.
+    pub outcome: Outcome,
+    /// By how much it is missed, why it cannot be compared, why it is known to be missed.
+    pub note: String,
+}
+
+/// The outcome of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// Within the bounds.
+    Met,
+    /// Outside them, and listed as known with a reason.
+    Known,
+    /// Outside them.
+    Missed,
+    /// The model was fitted to this number, so that agreement says nothing.
+    Fitted,
+    /// Shown beside ours without bounds.
+    Shown,
+    /// Measured under conditions that the number does not hold for.
+    NotComparable,
+    /// There is no valid run.
+    NotRun,
+}
+
+impl Outcome {
+    /// As tables name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::Known => "missed, known",
+            Self::Missed => "missed",
+            Self::Fitted => "fitted",
+            Self::Shown => "shown",
+            Self::NotComparable => "not comparable",
+            Self::NotRun => "not run",
+        }
+    }
+}
