@@ -8,9 +8,10 @@ use farhaul_link::{PathConfig, QueueLimit, Step, duration};
 use farhaul_sim::Bursts;
 
 use super::source::{Fields, Placed, Problem, rate};
+use crate::grid::Backend;
 
 /// Keys of the document itself.
-pub(super) const TOP: [&str; 18] = [
+pub(super) const TOP: [&str; 20] = [
     "name",
     "about",
     "source",
@@ -29,6 +30,8 @@ pub(super) const TOP: [&str; 18] = [
     "cross",
     "expect",
     "vary",
+    "backends",
+    "series",
 ];
 const PATH: [&str; 15] = [
     "rate",
@@ -79,6 +82,9 @@ pub(super) struct Frame {
     pub(super) duration: Duration,
     /// First and last.
     pub(super) seeds: (u64, u64),
+    pub(super) backends: Vec<Backend>,
+    /// Between the points that are kept of a run's series.
+    pub(super) series: Option<Duration>,
     pub(super) mtu: u32,
     pub(super) framing: u32,
     pub(super) sample: Duration,
@@ -222,6 +228,8 @@ fn frame(top: &Fields<'_>) -> Result<Frame, Problem> {
         source: text("source")?,
         duration: span.ok_or_else(|| top.problem("duration", NO_DURATION))?,
         seeds: top.parse("seeds", seeds)?.unwrap_or((1, 1)),
+        backends: backends(top)?,
+        series: top.parse("series", positive)?,
         mtu: u32::try_from(mtu).expect("bounded"),
         framing: top.parse("framing", framing)?.unwrap_or(0),
         sample: top.duration("sample")?.unwrap_or(ms(100)),
@@ -230,6 +238,11 @@ fn frame(top: &Fields<'_>) -> Result<Frame, Problem> {
         batch: usize::try_from(batch).expect("bounded"),
         start_spread: top.duration("start_spread")?.unwrap_or_default(),
     })
+}
+
+fn backends(top: &Fields<'_>) -> Result<Vec<Backend>, Problem> {
+    let given = top.each("backends", str::parse)?;
+    Ok(if given.is_empty() { vec![Backend::Sim] } else { given })
 }
 
 const NO_DURATION: &str = "a scenario needs a duration, as in duration = \"60s\"";

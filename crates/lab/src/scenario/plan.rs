@@ -17,7 +17,10 @@ use super::{
     document::{Direction, Document, Ends, Flow, Frame, Queue},
     source::{Case, Placed, Problem, Source, unknown},
 };
-use crate::registry::{self, Choice, ChoiceError, Host};
+use crate::{
+    grid::Backend,
+    registry::{self, Choice, ChoiceError, Host},
+};
 
 /// One flow's name and driver.
 #[derive(Clone, Debug)]
@@ -64,6 +67,10 @@ pub struct Plan {
     pub links: Vec<String>,
     /// Names of the cross traffic.
     pub cross: Vec<String>,
+    /// The world.
+    pub backend: Backend,
+    /// Between the points that are kept of a run's series.
+    pub(super) series: Option<Duration>,
     scenario: Scenario,
     start_spread: Duration,
 }
@@ -81,7 +88,9 @@ impl Plan {
         let drivers = self.drivers.iter();
         let drivers = drivers.map(|d| (&d.protocol, d.law(), d.choice.max_rate));
         let text = format!(
-            "{:?} {:?} {:?}",
+            "{:?} {:?} {:?} {:?} {:?}",
+            self.backend,
+            self.series,
             self.scenario,
             self.start_spread,
             drivers.collect::<Vec<_>>()
@@ -92,7 +101,11 @@ impl Plan {
         format!("{hash:016x}")
     }
 
-    pub(super) fn new(source: &Source<'_>, document: &Document) -> Result<Self, Problem> {
+    pub(super) fn new(
+        source: &Source<'_>,
+        document: &Document,
+        backend: Backend,
+    ) -> Result<Self, Problem> {
         let mut builder = Builder::new(source, document)?;
         let (mut drivers, mut flows) = (Vec::new(), Vec::new());
         for flow in &document.flows {
@@ -119,6 +132,8 @@ impl Plan {
         let forward = configs.pop().expect("a link has two directions");
         Ok(Self {
             case: source.case.clone(),
+            backend,
+            series: frame.series,
             drivers,
             links: builder.names,
             cross: document
