@@ -80,7 +80,7 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
 }
 
 /// How a case is called: its values, in the order of their names.
-pub(crate) fn label(case: &Case) -> String {
+pub fn label(case: &Case) -> String {
     if case.is_empty() {
         return "all".into();
     }

@@ -8,10 +8,10 @@ use farhaul_link::{PathConfig, QueueLimit, Step, duration};
 use farhaul_sim::Bursts;
 
 use super::source::{Fields, Placed, Problem, rate};
-use crate::grid::Backend;
+use crate::{emulated::Program, grid::Backend};
 
 /// Keys of the document itself.
-pub(super) const TOP: [&str; 20] = [
+pub(super) const TOP: [&str; 21] = [
     "name",
     "about",
     "source",
@@ -32,6 +32,7 @@ pub(super) const TOP: [&str; 20] = [
     "vary",
     "backends",
     "series",
+    "program",
 ];
 const PATH: [&str; 15] = [
     "rate",
@@ -68,6 +69,7 @@ const FLOW: [&str; 15] = [
     "count",
     "extra_delay",
 ];
+const PROGRAM: [&str; 6] = ["name", "server", "client", "ready", "goodput", "metrics"];
 const CROSS: [&str; 13] = [
     "name", "from", "path", "reverse", "rate", "packet", "start", "stop", "duration", "on", "off",
     "random", "jitter",
@@ -178,6 +180,7 @@ pub(super) struct Document {
     pub(super) links: Vec<Link>,
     pub(super) flows: Vec<Flow>,
     pub(super) cross: Vec<Cross>,
+    pub(super) programs: Vec<Program>,
 }
 
 impl Document {
@@ -194,6 +197,7 @@ impl Document {
             links: each(&links, |f| link(f, frame.mtu))?,
             flows: each(&top.tables("flow", &FLOW)?, flow)?,
             cross: each(&top.tables("cross", &CROSS)?, |f| cross(f, frame.mtu))?,
+            programs: each(&top.tables("program", &PROGRAM)?, program)?,
             frame,
         };
         for (what, missing) in [
@@ -478,6 +482,27 @@ fn flow(fields: &Fields<'_>) -> Result<Flow, Problem> {
         count: fields.number("count", 1..1_001)?.unwrap_or(1),
         extra_delay: fields.duration("extra_delay")?.unwrap_or_default(),
     })
+}
+
+/// Its commands have placeholders of their own; variables of the scenario are replaced in them as well.
+fn program(fields: &Fields<'_>) -> Result<Program, Problem> {
+    fields.needed("name", "\"srt\"")?;
+    let needed = |key: &str, example: &str| {
+        let text = fields.template(key)?;
+        text.ok_or_else(|| {
+            fields.problem("name", format!("a program needs {key}, as in {key} = {example}"))
+        })
+    };
+    let program = Program {
+        name: fields.needed("name", "\"srt\"")?.value,
+        server: fields.template("server")?,
+        client: needed("client", "\"iperf3 -c {host} -p {port} -J\"")?,
+        ready: fields.template("ready")?,
+        goodput: needed("goodput", "\"json:/end/sum_received/bits_per_second\"")?,
+        metrics: fields.templates("metrics")?,
+    };
+    program.check().map_err(|e| fields.problem("name", e))?;
+    Ok(program)
 }
 
 fn cross(fields: &Fields<'_>, mtu: u32) -> Result<Cross, Problem> {

@@ -4,6 +4,7 @@
 
 mod cases;
 mod document;
+mod emulate;
 mod expect;
 mod measure;
 mod outcome;
@@ -20,7 +21,8 @@ use toml::{Spanned, de::DeTable};
 
 pub use document::seeds;
 pub use expect::{Expectation, Verdict};
-pub(crate) use cases::{fits, label};
+pub use cases::label;
+pub(crate) use cases::fits;
 pub(crate) use expect::window;
 pub(crate) use measure::Term;
 pub use measure::{Costs, Metric, RunReport, exact};

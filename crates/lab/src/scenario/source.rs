@@ -51,6 +51,14 @@ impl Source<'_> {
         }
     }
 
+    /// The text with those of its `{names}` replaced that are variables.
+    fn fill_known(&self, text: &str) -> String {
+        let each = self.case.iter();
+        each.fold(text.into(), |text: String, (name, value)| {
+            text.replace(&format!("{{{name}}}"), value)
+        })
+    }
+
     /// The text with its `{variables}` replaced.
     fn fill(&self, text: &str, span: &Range<usize>) -> Result<String, Problem> {
         let mut filled = String::new();
@@ -164,6 +172,33 @@ impl<'a> Fields<'a> {
     /// The text of `key`.
     pub(crate) fn text(&self, key: &str) -> Result<Option<Placed<String>>, Problem> {
         self.get(key).map(|v| self.scalar(key, v)).transpose()
+    }
+
+    /// The text of `key`, in which only variables of the scenario are replaced.
+    pub(crate) fn template(&self, key: &str) -> Result<Option<String>, Problem> {
+        match self.get(key).map(Spanned::get_ref) {
+            None => Ok(None),
+            Some(DeValue::String(text)) => Ok(Some(self.source.fill_known(text))),
+            Some(_) => Err(self.problem(key, format!("{key} of {} is a text", self.what))),
+        }
+    }
+
+    /// Every key of the table `key` with its text, likewise.
+    pub(crate) fn templates(&self, key: &str) -> Result<BTreeMap<String, String>, Problem> {
+        let shape = || self.problem(key, format!("{key} is a table, as in {{ name = \"value\" }}"));
+        let table = match self.get(key).map(Spanned::get_ref) {
+            None => return Ok(BTreeMap::new()),
+            Some(DeValue::Table(table)) => table,
+            Some(_) => return Err(shape()),
+        };
+        let one = |(name, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| match value.get_ref() {
+            DeValue::String(text) => {
+                let name: &std::borrow::Cow<'_, str> = name.get_ref();
+                Ok((name.to_string(), self.source.fill_known(text)))
+            }
+            _ => Err(shape()),
+        };
+        table.iter().map(one).collect()
     }
 
     /// The text of `key`, which is required; `example` is shown in the error.

@@ -6,6 +6,7 @@
 //! - [`figures`], [`page`](self::Runs::page): what is shown of them
 //! - [`KnownMisses`]: published numbers that are known to be missed, with figure and reason
 
+mod cells;
 mod figures;
 mod known;
 mod library;

@@ -11,7 +11,10 @@ use std::{
     thread,
 };
 
-use farhaul_lab::scenario::{self, Done, File, Output, RunError, Runs, Summary};
+use farhaul_lab::{
+    grid::{Backend, RunStore},
+    scenario::{self, Done, File, Output, RunError, Runs, Summary},
+};
 use farhaul_sim::Error;
 use serde_json::{Value, json};
 
@@ -147,26 +150,29 @@ fn simulate(file: &File, args: &Args, several: bool) -> Result<Summary, Failure>
         traces: args.pcap.clone(),
         events: args.qlog,
     });
+    let keep = args.keep.as_ref();
+    let store = keep.map(|below| RunStore::new(below, &file.name, Backend::Sim));
     let runs = Runs {
         seeds: args.seed.unwrap_or(file.seeds),
         jobs: args.jobs.map_or(cores, NonZeroUsize::get),
         output,
-        keep: args.keep.clone(),
+        store: store.as_ref(),
+        program: Path::new(""),
     };
     let shown = io::stderr().is_terminal();
-    let progress = |done: &Done<'_>| {
+    let mut progress = |done: &Done<'_>| {
         if shown {
             errln!(
                 "{}/{} {}: {}, seed {}",
                 done.ended,
                 done.runs,
                 file.name,
-                done.case,
-                done.seed
+                scenario::label(&done.outcome.case),
+                done.outcome.seed
             );
         }
     };
-    file.run(&runs, &progress).map_err(|error| {
+    let results = file.run(&runs, &mut progress).map_err(|error| {
         let exit = match &error {
             RunError::Write { .. } | RunError::Keep { .. } => Exit::DestError,
             RunError::Sim {
@@ -177,7 +183,8 @@ fn simulate(file: &File, args: &Args, several: bool) -> Result<Summary, Failure>
             _ => Exit::Internal,
         };
         Failure::new(exit, error.to_string())
-    })
+    })?;
+    Ok(file.summary(&results))
 }
 
 fn object(path: &str, file: &File, summary: &Summary) -> Value {
