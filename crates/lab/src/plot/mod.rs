@@ -1,4 +1,25 @@
-//! How is a figure drawn? A [`Chart`] is data: axes, and lines, bars, a heat map or a scatter of points.
+//! How is a figure drawn? A [`Chart`] is data: axes, and lines, bars, a heat map or a scatter of points. [`svg`]
+//! and [`png`] draw it, on any machine: the font is built in. Equal charts give equal bytes.
+
+mod axes;
+mod bars;
+mod heat;
+mod legend;
+mod lines;
+mod paint;
+mod scale;
+mod scene;
+mod style;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use self::{
+    axes::Room,
+    scene::{Anchor, Rect, Scene},
+    style::{BORDER, FAINT, INK, Style},
+};
 
 /// A figure.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,7 +108,7 @@ pub struct Point {
     pub y: f64,
     /// Least and greatest over the seeds, or the bounds of a published figure.
     pub range: Option<(f64, f64)>,
-    /// What a pointer resting on it shows, if anything.
+    /// What a pointer resting on it shows, if anything; in an SVG only.
     pub label: Option<String>,
 }
 
@@ -102,4 +123,97 @@ pub struct Bars {
     pub colour: usize,
     /// One per group; `x` is not used.
     pub values: Vec<Option<Point>>,
+}
+
+/// Why there is no figure.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlotError {
+    /// The size is not possible.
+    #[error("a figure of {0} x {1} pixels: give 160 x 120 to 8000 x 8000")]
+    Size(u32, u32),
+    /// Something could not be drawn.
+    #[error("a figure could not be drawn: {0}")]
+    Draw(String),
+    /// The PNG could not be made.
+    #[error("a figure could not be stored as PNG: {0}")]
+    Encode(#[from] png::EncodingError),
+}
+
+impl PlotError {
+    fn draw(error: &dyn std::fmt::Display) -> Self {
+        Self::Draw(error.to_string())
+    }
+}
+
+/// The chart as SVG for a space of `size` px. It has no size of its own, but a `viewBox`: it scales to the width it
+/// is given, but is laid out for `size`. It has no ids, so several may stand in one page.
+pub fn svg(chart: &Chart, size: (u32, u32)) -> Result<String, PlotError> {
+    paint::svg(&picture(chart, size)?)
+}
+
+/// The chart as PNG of `size` px.
+pub fn png(chart: &Chart, size: (u32, u32)) -> Result<Vec<u8>, PlotError> {
+    paint::png(&picture(chart, size)?)
+}
+
+fn canvas(name: &str, size: (u32, u32)) -> Result<Scene, PlotError> {
+    let (width, height) = size;
+    if !(160..=8_000).contains(&width) || !(120..=8_000).contains(&height) {
+        return Err(PlotError::Size(width, height));
+    }
+    Ok(Scene::new(size, name))
+}
+
+fn picture(chart: &Chart, size: (u32, u32)) -> Result<Scene, PlotError> {
+    let mut scene = canvas(&chart.title, size)?;
+    let style = Style::of(f64::from(size.0));
+    let margin = style.margin;
+    let whole = scene.rect();
+    let area = Rect::new(margin, margin, whole.right - margin, whole.bottom - margin);
+    let area = title(&mut scene, area, &chart.title, &style);
+    let area = legend::draw(&mut scene, area, &chart.body, &style);
+    let drawn = match &chart.body {
+        Body::Lines(lines) => lines::lines(&mut scene, area, chart, lines, Room::default(), &style),
+        Body::Scatter { sets, diagonal } => {
+            lines::scatter(&mut scene, area, chart, (sets, *diagonal), &style)
+        }
+        Body::Bars { groups, series } => {
+            bars::draw(&mut scene, area, chart, (groups, series), &style)
+        }
+        Body::Heat {
+            columns,
+            rows,
+            cells,
+        } => heat::draw(&mut scene, area, chart, (columns, rows, cells), &style),
+    };
+    if !drawn {
+        nothing(&mut scene, area, &style);
+    }
+    Ok(scene)
+}
+
+/// Writes the title on at most two lines; what is left of `area`.
+fn title(scene: &mut Scene, area: Rect, title: &str, style: &Style) -> Rect {
+    let mut y = area.top;
+    for line in text::wrap(title, style.title, area.width(), 2) {
+        scene.text(
+            (area.left, y + style.title),
+            &line,
+            (style.title, INK),
+            Anchor::Start,
+        );
+        y += Style::leading(style.title);
+    }
+    let gap = if y > area.top { 5.0 } else { 0.0 };
+    Rect {
+        top: y + gap,
+        ..area
+    }
+}
+
+fn nothing(scene: &mut Scene, area: Rect, style: &Style) {
+    scene.outline(area, scene::Pen::new(BORDER, 1.0));
+    let (x, y) = area.centre();
+    scene.text((x, y), "no data", (style.label, FAINT), Anchor::Middle);
 }

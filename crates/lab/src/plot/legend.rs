@@ -1,0 +1,192 @@
+//! Which line is which? Beside the plot if there is space, above it otherwise; never on the data.
+
+use super::{
+    Body, Line, Origin,
+    scene::{Anchor, Pen, Rect, Scene},
+    style::{FAINT, INK, Style, colour, faded, mark, tinted},
+    text,
+};
+
+/// An entry.
+struct Key<'a> {
+    name: &'a str,
+    origin: Origin,
+    colour: usize,
+    look: Look,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Look {
+    Line,
+    Mark,
+    Bar,
+}
+
+impl<'a> Key<'a> {
+    fn of(line: &'a Line, look: Look) -> Self {
+        Self {
+            name: &line.name,
+            origin: line.origin,
+            colour: line.colour,
+            look,
+        }
+    }
+}
+
+/// Width of a sample and the gap behind it, px.
+const SAMPLE: f64 = 26.0;
+const GAP: f64 = 5.0;
+/// Between two entries in a row, px.
+const BETWEEN: f64 = 16.0;
+
+fn keys(body: &Body) -> Vec<Key<'_>> {
+    let keys: Vec<Key<'_>> = match body {
+        Body::Lines(lines) => lines.iter().map(|l| Key::of(l, Look::Line)).collect(),
+        Body::Scatter { sets, .. } => sets.iter().map(|l| Key::of(l, Look::Mark)).collect(),
+        Body::Bars { series, .. } => {
+            let keys = series.iter().map(|bars| Key {
+                name: &bars.name,
+                origin: bars.origin,
+                colour: bars.colour,
+                look: Look::Bar,
+            });
+            keys.collect()
+        }
+        Body::Heat { .. } => Vec::new(),
+    };
+    let named = |key: &Key<'_>| !key.name.trim().is_empty();
+    keys.into_iter().filter(named).collect()
+}
+
+/// Draws the legend of `body`; what is left of `area`.
+pub(super) fn draw(scene: &mut Scene, area: Rect, body: &Body, style: &Style) -> Rect {
+    let keys = keys(body);
+    if keys.is_empty() {
+        return area;
+    }
+    let widths = keys.iter().map(|k| text::width(k.name, style.tick));
+    let widest = SAMPLE + GAP + widths.fold(0.0, f64::max);
+    let leading = Style::leading(style.tick) + 2.0;
+    let column = leading * super::scale::to_f64(keys.len());
+    let beside = widest + BETWEEN;
+    if !style.small
+        && keys.len() > 2
+        && beside <= area.width() * 0.3
+        && column <= area.height() * 0.9
+    {
+        let left = area.right - widest;
+        let mut y = area.top + 8.0;
+        for key in &keys {
+            entry(scene, key, (left, y + leading / 2.0), widest, style);
+            y += leading;
+        }
+        return Rect {
+            right: area.right - beside,
+            ..area
+        };
+    }
+    above(scene, area, &keys, leading, style)
+}
+
+/// In rows above the plot, a third of the height at most.
+fn above(scene: &mut Scene, area: Rect, keys: &[Key<'_>], leading: f64, style: &Style) -> Rect {
+    let mut rows: Vec<Vec<(&Key<'_>, f64)>> = vec![Vec::new()];
+    let mut used = 0.0;
+    for key in keys {
+        let wide = (SAMPLE + GAP + text::width(key.name, style.tick)).min(area.width());
+        if used > 0.0 && used + wide > area.width() {
+            rows.push(Vec::new());
+            used = 0.0;
+        }
+        if let Some(row) = rows.last_mut() {
+            row.push((key, wide));
+        }
+        used += wide + BETWEEN;
+    }
+    let mut y = area.top;
+    let mut drawn = 0;
+    for (i, row) in rows.iter().enumerate() {
+        let full = y + 2.0 * leading > area.top + area.height() * 0.4;
+        if full && i + 1 < rows.len() {
+            let text = format!("and {} more", keys.len() - drawn);
+            let at = (area.left, y + leading / 2.0 + style.tick * 0.35);
+            scene.text(at, &text, (style.tick, FAINT), Anchor::Start);
+            y += leading;
+            break;
+        }
+        let mut x = area.left;
+        for (key, wide) in row {
+            entry(scene, key, (x, y + leading / 2.0), *wide, style);
+            x += wide + BETWEEN;
+        }
+        drawn += row.len();
+        y += leading;
+    }
+    Rect {
+        top: y + 5.0,
+        ..area
+    }
+}
+
+fn entry(scene: &mut Scene, key: &Key<'_>, (x, y): (f64, f64), wide: f64, style: &Style) {
+    sample(scene, key, (x, y), style);
+    let at = (x + SAMPLE + GAP, y + style.tick * 0.36);
+    let name = text::fit(
+        &text::plain(key.name),
+        style.tick,
+        wide - SAMPLE - GAP + 0.5,
+    );
+    scene.text(at, &name, (style.tick, INK), Anchor::Start);
+}
+
+fn sample(scene: &mut Scene, key: &Key<'_>, (x, y): (f64, f64), style: &Style) {
+    let ink = colour(key.origin, key.colour);
+    let middle = (x + SAMPLE / 2.0, y);
+    match (key.look, key.origin) {
+        (Look::Bar, Origin::Simulated | Origin::Measured) => {
+            swatch(
+                scene,
+                Rect::new(x + 6.0, y - 5.0, x + SAMPLE - 2.0, y + 5.0),
+                key.origin,
+                key.colour,
+            );
+            return;
+        }
+        (Look::Bar | Look::Line, Origin::Published) => {
+            let band = Rect::new(middle.0 - 4.0, y - 6.0, middle.0 + 4.0, y + 6.0);
+            scene.fill(band, faded(ink, BAND));
+        }
+        (Look::Line, origin) => {
+            let pen = style.line(origin, ink);
+            scene.line(vec![(x, y), (x + SAMPLE, y)], pen);
+        }
+        (Look::Mark, _) => {}
+    }
+    mark(scene, middle, style.mark, key.origin, key.colour);
+}
+
+/// Opacity of a paper's band.
+pub(super) const BAND: f64 = 0.16;
+
+/// A bar.
+pub(super) fn swatch(scene: &mut Scene, rect: Rect, origin: Origin, n: usize) {
+    let ink = colour(origin, n);
+    if origin == Origin::Simulated {
+        scene.fill(rect, ink);
+        return;
+    }
+    let wide = 1.4_f64.min(rect.width() / 3.0);
+    let half = wide / 2.0;
+    scene.fill(rect, tinted(ink, 0.12));
+    let inner = Rect::new(
+        rect.left + half,
+        rect.top + half,
+        rect.right - half,
+        rect.bottom - half,
+    );
+    let pen = Pen {
+        dash: Some(4.0),
+        ..Pen::new(ink, wide)
+    };
+    scene.outline(inner, pen);
+}
