@@ -228,7 +228,7 @@ impl fmt::Display for System {
 fn kernel(protocol: &str, settings: &str, law: Option<&str>) -> Result<System, SystemError> {
     let (first, rest) = settings.split_once(',').unwrap_or((settings, ""));
     let (named, settings) = match first.trim() {
-        first if first.is_empty() || first.contains('=') => (None, settings),
+        first if first.is_empty() || is_setting(first) => (None, settings),
         first => (Some(first), rest),
     };
     if let (Some(_), Some(_)) = (named, law) {
@@ -250,6 +250,12 @@ fn kernel(protocol: &str, settings: &str, law: Option<&str>) -> Result<System, S
             _ => None,
         },
     })
+}
+
+/// `name=value`, which no law is.
+fn is_setting(text: &str) -> bool {
+    text.split_once('=')
+        .is_some_and(|(name, _)| is_name(name.trim()))
 }
 
 fn libudt_of(settings: &str) -> Result<System, SystemError> {
