@@ -18,7 +18,11 @@ fn main() -> io::Result<()> {
     let mut text = String::from("[\n");
     for file in &files {
         let name = file.strip_prefix(&lab).map_err(io::Error::other)?;
-        let _ = writeln!(text, "({:?}, include_str!({file:?})),", name.display().to_string());
+        let _ = writeln!(
+            text,
+            "({:?}, include_str!({file:?})),",
+            name.display().to_string()
+        );
     }
     text.push(']');
     let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("no OUT_DIR"))?;

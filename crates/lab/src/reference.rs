@@ -148,7 +148,10 @@ mod tests {
             ("a,p,q,1,,,bit/s,guessed,", "guessed"),
             ("a,p,q,1,2,3,bit/s,printed,", "low <= value <= high"),
             ("a,p,q,nan,,,bit/s,printed,", "finite"),
-            ("a,p,q,1,,,bit/s,printed,\na,p,q,1,,,bit/s,printed,", "two rows 'a'"),
+            (
+                "a,p,q,1,,,bit/s,printed,\na,p,q,1,,,bit/s,printed,",
+                "two rows 'a'",
+            ),
             ("a,p,q", "k.csv"),
         ] {
             let error = Reference::read("k.csv", &format!("{HEAD}{row}\n")).unwrap_err();

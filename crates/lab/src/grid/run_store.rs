@@ -17,9 +17,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{host::Host, results::Cell};
 
 /// Which world a grid is run in.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
     /// The simulator: virtual time, repeatable.

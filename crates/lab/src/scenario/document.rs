@@ -246,7 +246,11 @@ fn frame(top: &Fields<'_>) -> Result<Frame, Problem> {
 
 fn backends(top: &Fields<'_>) -> Result<Vec<Backend>, Problem> {
     let given = top.each("backends", str::parse)?;
-    Ok(if given.is_empty() { vec![Backend::Sim] } else { given })
+    Ok(if given.is_empty() {
+        vec![Backend::Sim]
+    } else {
+        given
+    })
 }
 
 const NO_DURATION: &str = "a scenario needs a duration, as in duration = \"60s\"";
@@ -490,7 +494,10 @@ fn program(fields: &Fields<'_>) -> Result<Program, Problem> {
     let needed = |key: &str, example: &str| {
         let text = fields.template(key)?;
         text.ok_or_else(|| {
-            fields.problem("name", format!("a program needs {key}, as in {key} = {example}"))
+            fields.problem(
+                "name",
+                format!("a program needs {key}, as in {key} = {example}"),
+            )
         })
     };
     let program = Program {

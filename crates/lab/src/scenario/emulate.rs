@@ -41,7 +41,10 @@ impl File {
             Err(why) => return unmade(format!("skipped: {why}")),
         };
         let full = scenario.forward.rate;
-        let rates: Vec<Rate> = DIVISORS.iter().map(|by| Rate::from_bps(full.bps() / by)).collect();
+        let rates: Vec<Rate> = DIVISORS
+            .iter()
+            .map(|by| Rate::from_bps(full.bps() / by))
+            .collect();
         let at = |rate: Rate| network(&scenario, rate, seed);
         let Attempted { ran, rate, failed } =
             match first_on_time(&rates, ATTEMPTS, &at, &flows, program) {
@@ -63,7 +66,8 @@ impl File {
 /// The network of the case with links of `rate`.
 fn network(scenario: &Scenario, rate: Rate, seed: u64) -> WanConfig {
     let share = |own: Rate| {
-        let of = u128::from(own.bps()) * u128::from(rate.bps()) / u128::from(scenario.forward.rate.bps().max(1));
+        let of = u128::from(own.bps()) * u128::from(rate.bps())
+            / u128::from(scenario.forward.rate.bps().max(1));
         Rate::from_bps(u64::try_from(of).unwrap_or(u64::MAX))
     };
     let (mut forward, mut back) = (scenario.forward.clone(), scenario.back.clone());
@@ -85,11 +89,17 @@ fn network(scenario: &Scenario, rate: Rate, seed: u64) -> WanConfig {
 fn flows(plan: &Plan, scenario: &Scenario) -> Result<Vec<Flow>, String> {
     let mut flows = Vec::new();
     for (driver, config) in plan.drivers.iter().zip(&scenario.flows) {
-        let system = driver.system.clone().ok_or("it was read for the simulator")?;
+        let system = driver
+            .system
+            .clone()
+            .ok_or("it was read for the simulator")?;
         if let Some(why) = system.missing() {
             return Err(why);
         }
-        let end = config.stop.unwrap_or(scenario.duration).min(scenario.duration);
+        let end = config
+            .stop
+            .unwrap_or(scenario.duration)
+            .min(scenario.duration);
         let time = end.saturating_sub(config.start);
         flows.push(Flow {
             start: config.start,
@@ -102,12 +112,17 @@ fn flows(plan: &Plan, scenario: &Scenario) -> Result<Vec<Flow>, String> {
             },
             max_rate: driver.max_rate(),
             interval: plan.series.unwrap_or_default().max(scenario.interval),
-            reverse: config.route.is_some_and(|route| reversed(&scenario.routes[route].forward)),
+            reverse: config
+                .route
+                .is_some_and(|route| reversed(&scenario.routes[route].forward)),
             ..Flow::new(&driver.name, system, time)
         });
     }
     for (name, cross) in plan.cross.iter().zip(&scenario.cross) {
-        let end = cross.stop.unwrap_or(scenario.duration).min(scenario.duration);
+        let end = cross
+            .stop
+            .unwrap_or(scenario.duration)
+            .min(scenario.duration);
         let system = System::Udp {
             rate: cross.rate,
             packet: cross.packet,

@@ -19,8 +19,25 @@ use crate::{
 };
 
 const EXPECT: [&str; 19] = [
-    "metric", "flow", "link", "cross", "during", "when", "over", "spread", "of", "share", "min",
-    "max", "paper", "source", "known", "reference", "within", "experiment", "fitted",
+    "metric",
+    "flow",
+    "link",
+    "cross",
+    "during",
+    "when",
+    "over",
+    "spread",
+    "of",
+    "share",
+    "min",
+    "max",
+    "paper",
+    "source",
+    "known",
+    "reference",
+    "within",
+    "experiment",
+    "fitted",
 ];
 const OVER: [&str; 6] = ["metric", "flow", "link", "cross", "during", "when"];
 
@@ -243,7 +260,10 @@ fn widened(
         (None, None) => Ok((None, None)),
         (Some(share), Some(fact)) => {
             let (low, high) = fact.bounds();
-            Ok((low.map(|x| x - x.abs() * share), high.map(|x| x + x.abs() * share)))
+            Ok((
+                low.map(|x| x - x.abs() * share),
+                high.map(|x| x + x.abs() * share),
+            ))
         }
     }
 }

@@ -213,9 +213,10 @@ impl Term {
             Metric::ReceiverCpu => cost(&|c| c.receiver_cpu),
             Metric::CpuRatio => cost(&|c| Some(c.sender_cpu? / c.receiver_cpu?)),
             Metric::RttP50 => cost(&|c| c.rtt_ms),
-            Metric::Seconds => flows.iter().map(|f| f.completed).try_fold(0.0, |most: f64, time| {
-                time.map(|time| most.max(time))
-            }),
+            Metric::Seconds => flows
+                .iter()
+                .map(|f| f.completed)
+                .try_fold(0.0, |most: f64, time| time.map(|time| most.max(time))),
             Metric::LossOfFlow => {
                 let lost: u64 = flows.iter().map(|f| f.dropped[0]).sum();
                 let sent: u64 = flows.iter().map(|f| f.sender.datagrams_sent).sum();
@@ -359,7 +360,11 @@ impl From<SimReport> for RunReport {
             };
             let (sent, back) = (&flow.sender, &flow.receiver);
             let frames = back.wire_sent + (FRAME + HEADERS) * back.datagrams_sent;
-            let samples = flow.series.iter().filter_map(|p| p.rtt_ms).collect::<Vec<_>>();
+            let samples = flow
+                .series
+                .iter()
+                .filter_map(|p| p.rtt_ms)
+                .collect::<Vec<_>>();
             Costs {
                 feedback_kib_per_gib: per_byte(frames).map(|x| x * exact(1 << 20)),
                 overhead: per_byte(sent.wire_sent + HEADERS * sent.datagrams_sent),

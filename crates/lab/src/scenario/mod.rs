@@ -19,19 +19,19 @@ use std::{collections::BTreeMap, ops::Range};
 
 use toml::{Spanned, de::DeTable};
 
-pub use document::seeds;
-pub use expect::{Expectation, Verdict};
-pub use cases::label;
 pub(crate) use cases::fits;
+pub use cases::label;
+pub use document::seeds;
 pub(crate) use expect::window;
+pub use expect::{Expectation, Verdict};
 pub(crate) use measure::Term;
 pub use measure::{Costs, Metric, RunReport, exact};
-pub(crate) use source::{Fields, Source, unknown};
 pub use outcome::{Columns, FlowOutcome, LinkOutcome, Outcome};
 pub use output::Output;
 pub use plan::{Driver, Plan};
 pub use run::{Done, Results, RunError, Runs};
 pub use source::{Case, Problem};
+pub(crate) use source::{Fields, Source, unknown};
 pub use summary::{CaseSummary, FlowSummary, LinkSummary, Spread, Summary};
 pub use variant::Variant;
 
@@ -97,7 +97,9 @@ impl File {
         let mut frame = None;
         let cases = cases::cases(file, text, &document)?;
         // An expectation may be about cases that this variant leaves out.
-        let known = cases::cases(file, text, &base)?.into_iter().chain(cases.clone());
+        let known = cases::cases(file, text, &base)?
+            .into_iter()
+            .chain(cases.clone());
         let document = Spanned::new(span, document);
         for case in cases {
             let source = Source {

@@ -116,7 +116,10 @@ impl Outcome {
     pub(super) fn new(scenario: &str, plan: &Plan, terms: &[Term], run: &RunReport) -> Self {
         let report = &run.report;
         let series = plan.series.map(|every| {
-            let each = report.flows.iter().map(|flow| columns(flow, every.as_secs_f64()));
+            let each = report
+                .flows
+                .iter()
+                .map(|flow| columns(flow, every.as_secs_f64()));
             each.collect()
         });
         let links = (0..plan.links.len()).map(|number| {
@@ -202,7 +205,9 @@ fn columns(flow: &FlowReport, every: f64) -> Columns {
         }
     }
     let column = |(name, of): &Column| {
-        let values = points.iter().map(|p| of(p).map(|x| (x * 1e3).round() / 1e3));
+        let values = points
+            .iter()
+            .map(|p| of(p).map(|x| (x * 1e3).round() / 1e3));
         ((*name).to_string(), values.collect())
     };
     COLUMNS.iter().map(column).collect()

@@ -134,18 +134,16 @@ impl File {
     }
 
     /// The runs with these seeds that `stored` has, and those without a valid result: plan and seed.
-    pub fn sort_out(
-        &self,
-        seeds: (u64, u64),
-        stored: &[Outcome],
-    ) -> (Results, Vec<(usize, u64)>) {
+    pub fn sort_out(&self, seeds: (u64, u64), stored: &[Outcome]) -> (Results, Vec<(usize, u64)>) {
         let by_key: BTreeMap<_, _> = stored.iter().map(|o| (o.key(), o)).collect();
         let (mut results, mut open) = (Results::default(), Vec::new());
         for (index, plan) in self.plans.iter().enumerate() {
             let fingerprint = plan.fingerprint();
             for seed in seeds.0..=seeds.1 {
                 let key = (plan.backend, self.name.as_str(), &plan.case, seed);
-                let stored = by_key.get(&key).filter(|o| o.answers(&fingerprint, &self.terms));
+                let stored = by_key
+                    .get(&key)
+                    .filter(|o| o.answers(&fingerprint, &self.terms));
                 if stored.is_none_or(|o| o.invalid.is_some()) {
                     open.push((index, seed));
                 }

@@ -185,7 +185,12 @@ impl<'a> Fields<'a> {
 
     /// Every key of the table `key` with its text, likewise.
     pub(crate) fn templates(&self, key: &str) -> Result<BTreeMap<String, String>, Problem> {
-        let shape = || self.problem(key, format!("{key} is a table, as in {{ name = \"value\" }}"));
+        let shape = || {
+            self.problem(
+                key,
+                format!("{key} is a table, as in {{ name = \"value\" }}"),
+            )
+        };
         let table = match self.get(key).map(Spanned::get_ref) {
             None => return Ok(BTreeMap::new()),
             Some(DeValue::Table(table)) => table,

@@ -63,7 +63,10 @@ pub(super) fn of<'a>(
 }
 
 fn find<'t, 'a>(table: &'t DeTable<'a>, key: &str) -> Option<&'t Spanned<DeValue<'a>>> {
-    table.iter().find(|(k, _)| k.get_ref() == key).map(|(_, v)| v)
+    table
+        .iter()
+        .find(|(k, _)| k.get_ref() == key)
+        .map(|(_, v)| v)
 }
 
 fn take<'a>(table: &mut DeTable<'a>, key: &str) -> Option<Spanned<DeValue<'a>>> {

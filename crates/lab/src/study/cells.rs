@@ -10,7 +10,16 @@ impl Runs {
     pub fn cells(&self) -> io::Result<String> {
         let mut table = csv::Writer::from_writer(Vec::new());
         table.write_record([
-            "scenario", "backend", "case", "figure", "runs", "median", "min", "max", "mean", "lowered_to_bits_per_second",
+            "scenario",
+            "backend",
+            "case",
+            "figure",
+            "runs",
+            "median",
+            "min",
+            "max",
+            "mean",
+            "lowered_to_bits_per_second",
         ])?;
         for (part, results) in self.parts.iter().zip(self.results()?) {
             let valid: Vec<&Outcome> = results.outcomes().filter(|o| o.invalid.is_none()).collect();
@@ -37,7 +46,9 @@ impl Runs {
                 }
             }
         }
-        let bytes = table.into_inner().map_err(|e| io::Error::other(e.to_string()))?;
+        let bytes = table
+            .into_inner()
+            .map_err(|e| io::Error::other(e.to_string()))?;
         String::from_utf8(bytes).map_err(io::Error::other)
     }
 

@@ -65,9 +65,14 @@ impl FigurePlan {
 
     fn x_axis(&self, values: &[String]) -> Axis {
         let name = self.x.as_deref().unwrap_or_default();
-        let unit = values.iter().map(|v| numeric(v).map_or("", |(_, unit)| unit));
+        let unit = values
+            .iter()
+            .map(|v| numeric(v).map_or("", |(_, unit)| unit));
         Axis {
-            label: labelled(&short(name).replace('_', " "), unit.last().unwrap_or_default()),
+            label: labelled(
+                &short(name).replace('_', " "),
+                unit.last().unwrap_or_default(),
+            ),
             log: self.log.0,
             range: None,
         }
@@ -87,7 +92,12 @@ impl FigurePlan {
     fn grouped(&self, world: &World<'_>) -> Vec<(String, Vec<(String, Vec<f64>)>)> {
         let words = self.term.to_string();
         let mut lines: Vec<(String, Vec<(String, Vec<f64>)>)> = Vec::new();
-        for plan in world.file.plans.iter().filter(|p| fits(&p.case, &self.when)) {
+        for plan in world
+            .file
+            .plans
+            .iter()
+            .filter(|p| fits(&p.case, &self.when))
+        {
             let value = |name: &Option<String>| {
                 let name = name.as_ref();
                 name.map_or_else(String::new, |name| value(&plan.case, name))
@@ -142,11 +152,14 @@ impl FigurePlan {
                 });
             }
         }
-        let published = self.published(worlds).into_iter().filter_map(|(case, fact)| {
-            let mut point = self.fact(fact)?;
-            point.x = numeric(&value(case, self.x.as_ref()?))?.0;
-            Some(point)
-        });
+        let published = self
+            .published(worlds)
+            .into_iter()
+            .filter_map(|(case, fact)| {
+                let mut point = self.fact(fact)?;
+                point.x = numeric(&value(case, self.x.as_ref()?))?.0;
+                Some(point)
+            });
         push_published(&mut lines, published.collect());
         self.chart(
             self.x_axis(&along),
@@ -163,14 +176,20 @@ impl FigurePlan {
             (Some(low), Some(high)) => Some(f64::midpoint(low, high)),
             (low, high) => low.or(high),
         })?;
-        let range = fact.low.or(fact.high).map(|_| {
-            (low.unwrap_or(y) / divisor, high.unwrap_or(y) / divisor)
-        });
+        let range = fact
+            .low
+            .or(fact.high)
+            .map(|_| (low.unwrap_or(y) / divisor, high.unwrap_or(y) / divisor));
         Some(Point {
             x: 0.0,
             y: y / divisor,
             range,
-            label: Some(format!("{}, {}: {}", fact.place, fact.quantity, fact.words())),
+            label: Some(format!(
+                "{}, {}: {}",
+                fact.place,
+                fact.quantity,
+                fact.words()
+            )),
         })
     }
 
@@ -277,7 +296,9 @@ impl FigurePlan {
                 let point = Point {
                     x: theirs / divisor,
                     y: ours / divisor,
-                    range: verdict.range.map(|(low, high)| (low / divisor, high / divisor)),
+                    range: verdict
+                        .range
+                        .map(|(low, high)| (low / divisor, high / divisor)),
                     label: Some(format!("{}: {}", fact.place, fact.quantity)),
                 };
                 let colour = number(&mut colours, &name);
@@ -312,7 +333,12 @@ impl FigurePlan {
     /// The first valid run of each case over time.
     fn series(&self, world: &World<'_>) -> Chart {
         let mut lines: Vec<Line> = Vec::new();
-        for plan in world.file.plans.iter().filter(|p| fits(&p.case, &self.when)) {
+        for plan in world
+            .file
+            .plans
+            .iter()
+            .filter(|p| fits(&p.case, &self.when))
+        {
             let Some(run) = world.outcomes.iter().find(|o| o.case == plan.case) else {
                 continue;
             };

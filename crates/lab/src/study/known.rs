@@ -60,7 +60,13 @@ impl KnownMisses {
     }
 
     /// The entry for a miss of `scenario`, if there is one that is as bad.
-    pub fn of(&self, scenario: &str, quick: bool, backend: Backend, verdict: &Verdict) -> Option<&KnownMiss> {
+    pub fn of(
+        &self,
+        scenario: &str,
+        quick: bool,
+        backend: Backend,
+        verdict: &Verdict,
+    ) -> Option<&KnownMiss> {
         let entry = self.known.iter().find(|k| {
             k.scenario == scenario
                 && k.quick == quick

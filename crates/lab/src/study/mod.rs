@@ -125,6 +125,3 @@ impl Study {
         of.flat_map(|e| &e.figures)
     }
 }
-
-/// Texts by name, as studies refer to them.
-type Texts = BTreeMap<String, String>;

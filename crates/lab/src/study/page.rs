@@ -99,7 +99,10 @@ impl Runs {
 
     fn repeat(&self, experiment: &Experiment) -> String {
         let quick = if self.choice.quick { " --quick" } else { "" };
-        format!("farhaul lab run {}/{}{quick}", self.study.name, experiment.id)
+        format!(
+            "farhaul lab run {}/{}{quick}",
+            self.study.name, experiment.id
+        )
     }
 }
 
@@ -124,12 +127,20 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
         o.lowered.filter(|_| own)
     });
     let show = |x: f64| verdict.unit.show(x);
-    let entry = known.of(&told.part.file.name, variant.quick, variant.backend, verdict);
+    let entry = known.of(
+        &told.part.file.name,
+        variant.quick,
+        variant.backend,
+        verdict,
+    );
     let (outcome, note) = match (verdict.ours, verdict.holds) {
         (None, _) => (Word::NotRun, String::new()),
         (Some(_), _) if let Some(rate) = lowered.next() => (
             Word::NotComparable,
-            format!("measured over {}, which this machine keeps", crate::Unit::Rate.show(crate::scenario::exact(rate))),
+            format!(
+                "measured over {}, which this machine keeps",
+                crate::Unit::Rate.show(crate::scenario::exact(rate))
+            ),
         ),
         _ if let Some(why) = &verdict.fitted => (Word::Fitted, why.clone()),
         (Some(_), Some(true)) => (Word::Met, String::new()),
@@ -178,7 +189,10 @@ fn by(verdict: &Verdict) -> String {
 }
 
 fn ratio(verdict: &Verdict) -> String {
-    let both = verdict.ours.zip(verdict.paper).filter(|(_, paper)| *paper != 0.0);
+    let both = verdict
+        .ours
+        .zip(verdict.paper)
+        .filter(|(_, paper)| *paper != 0.0);
     both.map_or_else(String::new, |(ours, paper)| {
         format!("{:.2} times the published", ours / paper)
     })
@@ -189,7 +203,11 @@ fn remarks(told: &Told<'_>) -> Vec<String> {
     let backend = told.part.file.variant.backend.name();
     let invalid = told.results.outcomes().filter_map(|o| {
         let why = o.invalid.as_ref()?;
-        Some(format!("{backend}, {}, seed {}: {why}", label(&o.case), o.seed))
+        Some(format!(
+            "{backend}, {}, seed {}: {why}",
+            label(&o.case),
+            o.seed
+        ))
     });
     let mut all: Vec<String> = invalid.collect();
     if told.results.open > 0 {
@@ -205,11 +223,11 @@ fn remarks(told: &Told<'_>) -> Vec<String> {
 /// Machines and programs of the runs; of this machine if there are none.
 fn facts(told: &[Told<'_>]) -> Vec<(String, String)> {
     let runs = || told.iter().flat_map(|t| t.results.outcomes());
-    let mut facts = vec![(
-        "runs".to_string(),
-        format!("{} in all", runs().count()),
-    )];
-    let mut machines: Vec<_> = runs().map(|o| &o.machine).filter(|m| !m.is_null()).collect();
+    let mut facts = vec![("runs".to_string(), format!("{} in all", runs().count()))];
+    let mut machines: Vec<_> = runs()
+        .map(|o| &o.machine)
+        .filter(|m| !m.is_null())
+        .collect();
     machines.dedup();
     let own = serde_json::to_value(Host::read()).unwrap_or_default();
     if machines.is_empty() {

@@ -52,14 +52,17 @@ pub(super) fn study(file: &str, text: &str, library: &Library) -> Result<Study, 
         text,
         case: &none,
     };
-    let document: Spanned<DeTable<'_>> = DeTable::parse(text)
-        .map_err(|e| source.problem(&e.span().unwrap_or(0..0), e.message()))?;
+    let document: Spanned<DeTable<'_>> =
+        DeTable::parse(text).map_err(|e| source.problem(&e.span().unwrap_or(0..0), e.message()))?;
     let top = Fields::new(source, "the study", document.get_ref(), 0..0, &STUDY)?;
     let table = top.needed("reference", "\"kachan-2014.csv\"")?.value;
     let facts = library.text("reference", &table)?;
     let reference = Reference::read(&table, &facts).map_err(StudyError::Reference)?;
     let experiments = top.tables("experiment", &EXPERIMENT)?;
-    let experiments = experiments.iter().map(experiment).collect::<Result<Vec<_>, _>>()?;
+    let experiments = experiments
+        .iter()
+        .map(experiment)
+        .collect::<Result<Vec<_>, _>>()?;
     let text = |key: &str, example: &str| Ok::<_, Problem>(top.needed(key, example)?.value);
     let study = Study {
         name: text("name", "\"kachan-2014\"")?,
@@ -100,20 +103,26 @@ fn id(fields: &Fields<'_>, example: &str) -> Result<String, Problem> {
     let id = fields.needed("id", example)?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if id.value.is_empty() || !id.value.chars().all(plain) || id.value.starts_with('.') {
-        let text = format!("'{}': an id has letters, digits, '-', '_' and '.'", id.value);
+        let text = format!(
+            "'{}': an id has letters, digits, '-', '_' and '.'",
+            id.value
+        );
         return Err(fields.problem("id", text));
     }
     Ok(id.value)
 }
 
 fn experiment(fields: &Fields<'_>) -> Result<Experiment, Problem> {
-    let text = |key: &str| Ok::<_, Problem>(fields.text(key)?.map_or_else(String::new, |t| t.value));
+    let text =
+        |key: &str| Ok::<_, Problem>(fields.text(key)?.map_or_else(String::new, |t| t.value));
     let figures = fields.tables("figure", &FIGURE)?;
     Ok(Experiment {
         id: id(fields, "\"K1\"")?,
         title: fields.needed("title", "\"Rate over loss\"")?.value,
         about: text("about")?,
-        scenario: fields.needed("scenario", "\"kachan-2014/grid.toml\"")?.value,
+        scenario: fields
+            .needed("scenario", "\"kachan-2014/grid.toml\"")?
+            .value,
         deviations: words(fields, "deviations")?,
         figures: figures.iter().map(figure).collect::<Result<_, _>>()?,
     })
@@ -175,7 +184,9 @@ fn shape(text: &str) -> Result<Shape, String> {
     ];
     let found = SHAPES.iter().find(|(name, _)| *name == text);
     let names = SHAPES.iter().map(|(name, _)| *name);
-    found.map(|(_, shape)| *shape).ok_or_else(|| unknown("kind", text, names))
+    found
+        .map(|(_, shape)| *shape)
+        .ok_or_else(|| unknown("kind", text, names))
 }
 
 /// A shown unit, and by how much base units are divided for it.

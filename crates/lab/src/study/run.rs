@@ -116,7 +116,10 @@ impl Runs {
         if !parts.iter().any(|p| p.chosen) {
             let why = if none.is_empty() {
                 let names: Vec<_> = choice.backends.iter().map(|b| b.name()).collect();
-                format!("nothing of it runs in {}: omit --backend", names.join(" or "))
+                format!(
+                    "nothing of it runs in {}: omit --backend",
+                    names.join(" or ")
+                )
             } else {
                 none
             };
@@ -157,7 +160,10 @@ impl Runs {
     }
 
     fn chosen(&self) -> impl Iterator<Item = (usize, &Part)> {
-        self.parts.iter().enumerate().filter(|(_, part)| part.chosen)
+        self.parts
+            .iter()
+            .enumerate()
+            .filter(|(_, part)| part.chosen)
     }
 
     fn seeds(&self, part: &Part) -> (u64, u64) {
@@ -206,7 +212,8 @@ impl Runs {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let text = "another process is writing runs there: wait for it, or choose another --out";
+                let text =
+                    "another process is writing runs there: wait for it, or choose another --out";
                 return Err(io::Error::new(ErrorKind::ResourceBusy, text));
             }
             Err(TryLockError::Error(e)) => return Err(e),
@@ -218,7 +225,10 @@ impl Runs {
 
     /// Makes the runs that are missing; `shown` is called before the first and after each. How many were
     /// made, and those without a valid result.
-    pub fn run(&self, shown: &mut dyn FnMut(&Progress, Option<&Outcome>)) -> Result<(usize, Vec<Outcome>), RunError> {
+    pub fn run(
+        &self,
+        shown: &mut dyn FnMut(&Progress, Option<&Outcome>),
+    ) -> Result<(usize, Vec<Outcome>), RunError> {
         let failed = |error| RunError::Keep {
             folder: self.folder().to_path_buf(),
             error,
@@ -285,12 +295,7 @@ impl Runs {
 }
 
 /// The worlds in which the scenario `name` is run.
-fn worlds(
-    study: &Study,
-    library: &Library,
-    name: &str,
-
-) -> Result<Vec<Backend>, StudyError> {
+fn worlds(study: &Study, library: &Library, name: &str) -> Result<Vec<Backend>, StudyError> {
     // Which worlds it is for is the same whatever it is read as; programs exist in one of them only.
     let variant = Variant {
         backend: Backend::Emu,
@@ -374,7 +379,10 @@ impl Pace {
     }
 
     fn left(&self, part: &Part) -> Option<f64> {
-        let all = self.took.values().fold((0.0, 0.0), |s, t| (s.0 + t.0, s.1 + t.1));
+        let all = self
+            .took
+            .values()
+            .fold((0.0, 0.0), |s, t| (s.0 + t.0, s.1 + t.1));
         if all.1 == 0.0 {
             return None;
         }

@@ -13,7 +13,7 @@ use farhaul_lab::{
     grid::Backend,
     report::{self, Outcome as Word, Page, Verdict},
     scenario::{self, Case, Outcome, RunError},
-    study::{Choice, KnownMisses, Library, Progress, Runs, StudyError},
+    study::{Choice, Experiment, KnownMisses, Library, Progress, Runs, Study, StudyError},
 };
 use farhaul_sim::Error;
 use serde_json::{Value, json};
@@ -75,8 +75,7 @@ impl Which {
             seeds: how.seeds,
             cases: how.cases.clone(),
             jobs: how.jobs.map_or(cores, NonZeroUsize::get),
-            program: env::current_exe()
-                .map_err(|e| Failure::new(Exit::Internal, e.to_string()))?,
+            program: env::current_exe().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?,
         };
         Runs::read(name, choice, &self.out).map_err(unreadable)
     }
@@ -161,7 +160,10 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
         out::json(&object(None));
     } else {
         out::line(format!("{made} runs made; {}", tally(&page)));
-        out::line(format!("page: {}", runs.folder().join("report.html").display()));
+        out::line(format!(
+            "page: {}",
+            runs.folder().join("report.html").display()
+        ));
     }
     Ok(())
 }
@@ -261,7 +263,9 @@ pub(super) fn report(which: &Which, how: &How, csv: bool, json: bool) -> Result<
             "verdicts": verdicts(&page),
         }));
     } else if csv {
-        let text = runs.cells().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+        let text = runs
+            .cells()
+            .map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
         out::line(text.trim_end());
     } else {
         out::line(report::markdown(&page).trim_end());
@@ -304,10 +308,21 @@ pub(super) fn check(
     for v in &missed {
         errln!(
             "{} ({}): {} [{}] is {}, {} published ({}); {}",
-            v.place, v.backend, v.what, v.case, v.ours, v.published, v.bounds, v.note
+            v.place,
+            v.backend,
+            v.what,
+            v.case,
+            v.ours,
+            v.published,
+            v.bounds,
+            v.note
         );
     }
-    let text = format!("{} published numbers are missed; {}", missed.len(), tally(&page));
+    let text = format!(
+        "{} published numbers are missed; {}",
+        missed.len(),
+        tally(&page)
+    );
     let failure = Failure::new(Exit::Threshold, text);
     object["error"] = json!(failure.text);
     object["exit"] = failure.exit.object();
@@ -323,3 +338,36 @@ pub(super) fn setting(text: &str) -> Result<(String, String), String> {
 }
 
 pub(super) use scenario::seeds;
+
+/// Every study of the program.
+pub(super) fn all() -> Result<Vec<Study>, Failure> {
+    let names = Library::names().into_iter();
+    let read = names.map(|name| Ok(Library::find(name)?.0));
+    read.collect::<Result<_, StudyError>>().map_err(unreadable)
+}
+
+/// As `lab list --json` shows them.
+pub(super) fn objects(studies: &[Study]) -> Value {
+    let experiment = |e: &Experiment| json!({ "id": e.id, "title": e.title, "about": e.about });
+    let study = |s: &Study| {
+        json!({
+            "name": s.name, "title": s.title, "source": s.source, "about": s.about,
+            "experiments": s.experiments.iter().map(experiment).collect::<Vec<_>>(),
+        })
+    };
+    studies.iter().map(study).collect()
+}
+
+/// As `lab list` shows them.
+pub(super) fn list(studies: &[Study]) {
+    for study in studies {
+        out::line(format!(
+            "{}: {} ({})",
+            study.name, study.title, study.source
+        ));
+        for experiment in &study.experiments {
+            let name = format!("{}/{}", study.name, experiment.id);
+            out::line(format!("  {name:<24} {}", experiment.title));
+        }
+    }
+}
