@@ -10,13 +10,13 @@ pub enum Unit {
     #[serde(rename = "bit/s")]
     Rate,
     /// Bytes.
-    #[serde(rename = "bytes")]
+    #[serde(rename = "bytes", alias = "byte")]
     Bytes,
     /// A share, 0 to 1.
     #[serde(rename = "share")]
     Share,
     /// A plain number.
-    #[serde(rename = "ratio")]
+    #[serde(rename = "ratio", alias = "count", alias = "packet", alias = "bit")]
     Number,
     /// Seconds.
     #[serde(rename = "s")]
@@ -33,6 +33,12 @@ pub enum Unit {
     /// MHz of processor per Mbit/s.
     #[serde(rename = "MHz/Mbps")]
     MhzPerMbps,
+    /// Hertz.
+    #[serde(rename = "Hz")]
+    Hertz,
+    /// Metres.
+    #[serde(rename = "m")]
+    Metres,
 }
 
 impl Unit {
@@ -67,6 +73,8 @@ impl Unit {
             Self::KibPerGib => ("KiB/GiB", 1.0),
             Self::PercentPerGbps => ("% of a core per Gbit/s", 1.0),
             Self::MhzPerMbps => ("MHz per Mbit/s", 1.0),
+            Self::Hertz => ("MHz", 1e6),
+            Self::Metres => ("km", 1e3),
         }
     }
 
