@@ -435,7 +435,7 @@ fn stored_runs_are_not_repeated_and_give_the_same_results() {
 fn every_stored_scenario_can_be_read() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/scenarios");
     let mut read = 0;
-    for folder in [root.clone(), root.join("iwanaga")] {
+    for folder in [root.clone(), root.join("iwanaga-2010")] {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|e| e == "toml") {
