@@ -1,7 +1,7 @@
 //! What is published? A table per paper, `lab/reference/NAME.csv`: one row for each number, where it is
 //! printed, and whether it is printed there, derived from what is, assumed, or recalled.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -107,6 +107,28 @@ impl Reference {
             }
         }
         Ok(Self { facts })
+    }
+
+    /// That of the study to which the scenario file at `path` belongs: `lab/reference/NAME.csv` of
+    /// `lab/scenarios/NAME/FILE.toml`. Empty if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn beside(path: &Path) -> Result<Self, String> {
+        let folder = path.parent();
+        let table = folder.and_then(|folder| {
+            let name = folder.canonicalize().ok()?.file_name()?.to_os_string();
+            let table = folder.join("../../reference").join(name);
+            Some(table.with_added_extension("csv"))
+        });
+        match table.filter(|table| table.is_file()) {
+            None => Ok(Self::default()),
+            Some(table) => {
+                let name = table.display().to_string();
+                let text = fs::read_to_string(&table).map_err(|e| format!("{name}: {e}"))?;
+                Self::read(&name, &text)
+            }
+        }
     }
 
     /// The row with this id.

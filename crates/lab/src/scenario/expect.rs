@@ -58,8 +58,8 @@ pub struct Expectation {
     /// The variable over which the largest by the smallest is taken.
     spread: Option<String>,
     of: Of,
-    /// At least this share of the seeds must be within the bounds; of all seeds' figure by default.
-    share: Option<f64>,
+    /// From and to which share of the seeds must be within the bounds; of all seeds' figure by default.
+    share: Option<(f64, f64)>,
     min: Option<f64>,
     max: Option<f64>,
     paper: Option<f64>,
@@ -92,6 +92,8 @@ pub struct Verdict {
     pub max: Option<f64>,
     /// Share of the seeds within the bounds, where the expectation is about that.
     pub share: Option<f64>,
+    /// From and to which share is as expected.
+    pub shares: Option<(f64, f64)>,
     /// Whether it is as expected; nothing if it was not run, or is for comparison only.
     pub holds: Option<bool>,
     /// Why it is known not to hold.
@@ -130,8 +132,15 @@ impl Verdict {
             (None, Some(max)) => format!("at most {}", show(max)),
             (None, None) => return String::new(),
         };
-        match self.share {
-            Some(share) => format!("{text} in {:.0} % of the seeds", share * 100.0),
+        let percent = |share: f64| share * 100.0;
+        match self.shares {
+            Some((least, most)) if most >= 1.0 => {
+                format!("{text} in at least {:.0} % of the seeds", percent(least))
+            }
+            Some((least, most)) => {
+                let (least, most) = (percent(least), percent(most));
+                format!("{text} in {least:.0} to {most:.0} % of the seeds")
+            }
             None => text,
         }
     }
@@ -214,7 +223,7 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
         over,
         spread,
         of: of.unwrap_or(Of::Mean),
-        share: fields.share("share")?,
+        share: fields.parse("share", shares)?,
         min,
         max,
         paper,
@@ -357,7 +366,7 @@ impl Expectation {
     /// What it is about: a figure, or two for a ratio.
     pub(super) fn terms(&self) -> impl Iterator<Item = &Term> {
         let all = [Some(&self.term), self.over.as_ref()].into_iter().flatten();
-        all.filter(|term| term.metric != Metric::Log2Error)
+        all.filter(|term| term.metric.whose() != Whose::Nobody)
     }
 
     fn what(&self) -> String {
@@ -383,7 +392,9 @@ impl Expectation {
         let bounded = self.min.is_some() || self.max.is_some();
         let holds = match (ours.filter(|_| bounded), self.share) {
             (None, _) => None,
-            (Some(_), Some(wanted)) => share.map(|share| share >= wanted - 1e-9),
+            (Some(_), Some((least, most))) => {
+                share.map(|share| share >= least - 1e-9 && share <= most + 1e-9)
+            }
             (Some(ours), None) => Some(self.within(ours)),
         };
         Verdict {
@@ -394,6 +405,7 @@ impl Expectation {
             min: self.min,
             max: self.max,
             share: share.filter(|_| self.share.is_some()),
+            shares: self.share,
             holds,
             known: self.known.clone(),
             source: self.source.clone(),
@@ -480,29 +492,73 @@ impl Expectation {
     }
 }
 
+/// `40%` of the seeds or more, or `5%..95%` of them.
+fn shares(text: &str) -> Result<(f64, f64), String> {
+    let share = |text: &str| farhaul_link::share(text).map_err(|e| e.to_string());
+    match text.split_once("..") {
+        None => Ok((share(text)?, 1.0)),
+        Some((least, most)) => match (share(least)?, share(most)?) {
+            (least, most) if least <= most => Ok((least, most)),
+            _ => Err(format!("'{text}' runs backwards")),
+        },
+    }
+}
+
 /// What became of every expectation.
 pub(super) fn judge(
     expectations: &[Expectation],
     plans: &[Plan],
     trials: &[Trial],
 ) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
-    for expectation in expectations {
-        if expectation.term.metric != Metric::Log2Error {
-            verdicts.extend(expectation.verdicts(plans, trials));
-        }
-    }
-    let errors: Vec<f64> = verdicts
+    let of_nobody = |e: &&Expectation| e.term.metric.whose() == Whose::Nobody;
+    let own = expectations.iter().filter(|e| !of_nobody(e));
+    let mut verdicts: Vec<Verdict> = own.flat_map(|e| e.verdicts(plans, trials)).collect();
+    let errors: Vec<Verdict> = expectations
         .iter()
-        .filter_map(|v| Some((v.ours? / v.paper?).log2().abs()))
+        .filter(of_nobody)
+        .map(|expectation| {
+            let upper = error(&expectation.term, &verdicts);
+            let ours = match &expectation.over {
+                None => upper,
+                Some(over) => upper
+                    .zip(error(over, &verdicts))
+                    .map(|(upper, lower)| upper / lower),
+            };
+            let case = &expectation.term.when;
+            expectation.verdict(case, (ours, None), None)
+        })
         .collect();
-    let error = (!errors.is_empty()).then(|| Spread::of(errors).median);
-    for expectation in expectations {
-        if expectation.term.metric == Metric::Log2Error {
-            let mut verdict = expectation.verdict(&Case::new(), (error, None), None);
-            verdict.what = "median |log2(ours / paper)|".into();
-            verdicts.push(verdict);
-        }
-    }
+    verdicts.extend(errors);
     verdicts
+}
+
+/// How far off the published figures of the term's cases are, in doublings: ours, or one constant for all.
+fn error(term: &Term, verdicts: &[Verdict]) -> Option<f64> {
+    let own = verdicts.iter().filter(|v| fits(&v.values, &term.when));
+    let pairs: Vec<(f64, f64)> = own
+        .filter_map(|v| Some((v.ours?, v.paper?)))
+        .filter(|(ours, paper)| *ours > 0.0 && *paper > 0.0)
+        .map(|(ours, paper)| (ours.log2(), paper.log2()))
+        .collect();
+    if pairs.is_empty() {
+        return None;
+    }
+    let median = |errors: Vec<f64>| Spread::of(errors).median;
+    if term.metric == Metric::Log2Error {
+        let errors = pairs.iter().map(|(ours, paper)| (ours - paper).abs());
+        return Some(median(errors.collect()));
+    }
+    // The best is in the middle of two of them.
+    let middles = pairs
+        .iter()
+        .flat_map(|(_, a)| pairs.iter().map(move |(_, b)| f64::midpoint(*a, *b)));
+    let of = |constant: f64| {
+        median(
+            pairs
+                .iter()
+                .map(|(_, paper)| (constant - paper).abs())
+                .collect(),
+        )
+    };
+    middles.map(of).reduce(f64::min)
 }

@@ -27,7 +27,14 @@ pub enum Metric {
     QueueP95,
     Drops,
     Jain,
+    /// Median of |log2(ours / paper)|.
     Log2Error,
+    /// The same of the one constant for which it is least.
+    ConstantLog2Error,
+    FirstRetransmit,
+    FirstDuplicateAck,
+    FirstTimeout,
+    SndNxt,
     SenderCpu,
     ReceiverCpu,
     CpuRatio,
@@ -50,7 +57,7 @@ pub(super) enum Whose {
 }
 
 impl Metric {
-    pub(super) const ALL: [(&'static str, Self); 24] = [
+    pub(super) const ALL: [(&'static str, Self); 29] = [
         ("goodput", Self::Goodput),
         ("feedback", Self::Feedback),
         ("retransmits", Self::Retransmits),
@@ -67,6 +74,11 @@ impl Metric {
         ("drops", Self::Drops),
         ("jain", Self::Jain),
         ("log2_error", Self::Log2Error),
+        ("constant_log2_error", Self::ConstantLog2Error),
+        ("first_retransmit", Self::FirstRetransmit),
+        ("first_duplicate_ack", Self::FirstDuplicateAck),
+        ("first_timeout", Self::FirstTimeout),
+        ("snd_nxt", Self::SndNxt),
         ("sender_cpu", Self::SenderCpu),
         ("receiver_cpu", Self::ReceiverCpu),
         ("cpu_ratio", Self::CpuRatio),
@@ -105,12 +117,16 @@ impl Metric {
             Self::WindowMean
             | Self::WindowMax
             | Self::WindowEnd
+            | Self::SndNxt
             | Self::QueueMean
             | Self::QueueP95 => Unit::Bytes,
             Self::Loss | Self::Utilisation | Self::LossOfFlow => Unit::Share,
             Self::Feedback => Unit::KibPerGib,
             Self::SenderCpu | Self::ReceiverCpu => Unit::PercentPerGbps,
-            Self::Seconds => Unit::Seconds,
+            Self::Seconds
+            | Self::FirstRetransmit
+            | Self::FirstDuplicateAck
+            | Self::FirstTimeout => Unit::Seconds,
             Self::RttP50 => Unit::Millis,
             _ => Unit::Number,
         }
@@ -120,7 +136,7 @@ impl Metric {
         match self {
             Self::Utilisation | Self::QueueMean | Self::QueueP95 | Self::Drops => Whose::Link,
             Self::Loss => Whose::Cross,
-            Self::Log2Error => Whose::Nobody,
+            Self::Log2Error | Self::ConstantLog2Error => Whose::Nobody,
             _ => Whose::Flow,
         }
     }
@@ -138,6 +154,7 @@ impl Metric {
                 | Self::WindowMax
                 | Self::WindowEnd
                 | Self::Jain
+                | Self::SndNxt
                 | Self::Variation
                 | Self::Loss
         )
@@ -240,6 +257,10 @@ impl Term {
             Metric::Retransmits => Some(self.count(&flows, |p| p.retransmits, |s| s.retransmits)),
             Metric::Timeouts => Some(self.count(&flows, |p| p.timeouts, |s| s.timeouts)),
             Metric::Episodes => Some(self.count(&flows, |p| p.episodes, |s| s.episodes)),
+            Metric::SndNxt => Some(self.count(&flows, |p| p.snd_nxt, |s| s.data_sent)),
+            Metric::FirstRetransmit => first(&flows, |p| p.retransmits),
+            Metric::FirstDuplicateAck => first(&flows, |p| p.duplicate_acks),
+            Metric::FirstTimeout => first(&flows, |p| p.timeouts),
             Metric::DuplicateAcks => {
                 Some(self.count(&flows, |p| p.duplicate_acks, |s| s.duplicate_acks))
             }
@@ -377,6 +398,13 @@ impl From<SimReport> for RunReport {
             report,
         }
     }
+}
+
+/// When a counter of the first of these flows left zero, s; the end of its series if it never did.
+fn first(flows: &[&FlowReport], of: fn(&Point) -> u64) -> Option<f64> {
+    let series = &flows.first()?.series;
+    let point = series.iter().find(|p| of(p) > 0).or(series.last());
+    point.map(|p| p.at)
 }
 
 /// The link with this number.

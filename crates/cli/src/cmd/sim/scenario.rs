@@ -13,7 +13,8 @@ use std::{
 
 use farhaul_lab::{
     grid::{Backend, RunStore},
-    scenario::{self, Done, File, Output, RunError, Runs, Summary},
+    reference::Reference,
+    scenario::{self, Done, File, Output, RunError, Runs, Summary, Variant},
 };
 use farhaul_sim::Error;
 use serde_json::{Value, json};
@@ -124,7 +125,9 @@ fn file_at(path: &Path, args: &Args) -> Result<File, Failure> {
         Failure::new(Exit::SourceMissing, text)
     })?;
     let name = path.display().to_string();
-    let file = File::read(&name, &text).map_err(|problem| Failure::usage(problem.to_string()))?;
+    let reference = Reference::beside(path).map_err(Failure::usage)?;
+    let file = File::read_as(&name, &text, Variant::default(), &reference)
+        .map_err(|problem| Failure::usage(problem.to_string()))?;
     let when: BTreeMap<_, _> = args.case.iter().cloned().collect();
     let file = file
         .only(&when)
