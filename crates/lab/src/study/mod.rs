@@ -18,8 +18,6 @@ pub use known::{KnownMiss, KnownMisses};
 pub use library::{Library, StudyError};
 pub use run::{Choice, Progress, Runs};
 
-use std::collections::BTreeMap;
-
 use crate::{
     reference::Reference,
     scenario::{Case, Term},
