@@ -92,18 +92,3 @@ mod tests {
         );
     }
 }
-
-pub struct Attempted {
-    pub ran: FlowsRun,
-    pub rate: Rate,
-    pub failed: Vec<String>,
-}
-pub fn first_on_time(
-    _: &[Rate],
-    _: usize,
-    _: &dyn Fn(Rate) -> WanConfig,
-    _: &[Flow],
-    _: &std::path::Path,
-) -> Result<Attempted, EmulatedRunError> {
-    Err(EmulatedRunError::NoHosts)
-}

@@ -13,6 +13,8 @@ mod library;
 mod page;
 mod read;
 mod run;
+#[cfg(test)]
+mod tests;
 
 pub use known::{KnownMiss, KnownMisses};
 pub use library::{Library, StudyError};

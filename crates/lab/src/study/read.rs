@@ -18,9 +18,9 @@ const STUDY: [&str; 7] = [
     "experiment",
 ];
 const EXPERIMENT: [&str; 6] = ["id", "title", "about", "scenario", "deviations", "figure"];
-const FIGURE: [&str; 13] = [
+const FIGURE: [&str; 14] = [
     "id", "place", "caption", "kind", "metric", "flow", "link", "during", "x", "line", "when",
-    "unit", "log",
+    "unit", "log", "cross",
 ];
 /// Columns of a run's series.
 const COLUMNS: [&str; 10] = [
@@ -161,7 +161,7 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
         shape,
         term: Term {
             metric,
-            name: text("flow")?.or(text("link")?),
+            name: text("flow")?.or(text("link")?).or(text("cross")?),
             during: fields.parse("during", window)?,
             when: Case::new(),
         },
