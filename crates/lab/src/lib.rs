@@ -5,7 +5,7 @@
 //! - [`host`], [`doctor`]: which machine this is, and whether it is fit
 //! - [`mod@visit`]: what the way to a server is like
 //! - [`measure`]: processor time, memory and rtt distributions
-//! - [`tcp`], [`iperf`]: the kernel's own transport on the same path
+//! - [`tcp`], [`iperf`], [`udp`]: the kernel's own transport on the same path, and datagrams beside it
 //! - [`emulated`]: this program at both ends of an emulated network
 //! - [`scenario`]: networks, flows and expectations from a file, simulated over many seeds
 //! - [`plot`], [`report`]: figures, and the page that shows them beside published ones
@@ -35,6 +35,7 @@ mod starts;
 pub mod stopwatch;
 pub mod stream;
 pub mod tcp;
+pub mod udp;
 pub mod utcp;
 pub mod visit;
 
