@@ -73,17 +73,10 @@ impl Place<'_> {
         let at = SocketAddr::from((host, port)).to_string();
         let made = match &flow.system {
             System::Farhaul { protocol, law } => self.farhaul(flow, protocol, law.as_deref(), &at),
-            System::Kernel { law, mtu, driver } => {
-                let usual = if have_iperf3() {
-                    TcpDriver::Iperf3
-                } else {
-                    TcpDriver::Blaster
-                };
-                match driver.unwrap_or(usual) {
-                    TcpDriver::Iperf3 => iperf3(flow, law, *mtu, host, port),
-                    TcpDriver::Blaster => self.blaster(flow, law, *mtu, &at)?,
-                }
-            }
+            System::Kernel { law, mtu, driver } => match driver.unwrap_or_else(|| usual(flow)) {
+                TcpDriver::Iperf3 => iperf3(flow, law, *mtu, host, port),
+                TcpDriver::Blaster => self.blaster(flow, law, *mtu, &at)?,
+            },
             System::Libudt { mss, buffer } => {
                 let mss = mss.unwrap_or(self.network.mtu.min(UDT_MSS));
                 libudt_peer(&libudt::program()?, flow, mss, *buffer, host, port)
@@ -226,6 +219,16 @@ impl Place<'_> {
             bytes: Some(bytes),
             driver: None,
         })
+    }
+}
+
+/// Who drives the kernel's TCP if nobody was named. iperf3 knows more about the path, but ends when its bytes
+/// are written, not when they have arrived.
+fn usual(flow: &Flow) -> TcpDriver {
+    match flow.amount {
+        Amount::Bytes { .. } if flow.max_rate.is_none() => TcpDriver::Blaster,
+        _ if have_iperf3() => TcpDriver::Iperf3,
+        _ => TcpDriver::Blaster,
     }
 }
 

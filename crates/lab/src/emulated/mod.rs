@@ -7,6 +7,7 @@
 mod answer;
 mod commands;
 mod flow;
+mod highest;
 mod libudt;
 mod process;
 mod program;
@@ -23,6 +24,7 @@ use farhaul_emu::wan::{WanConfig, WanError};
 use farhaul_link::{Loss, PathConfig};
 
 pub use flow::{Amount, Flow, FlowResult, FlowsRun};
+pub use highest::{Attempt, Highest, highest_rate, lower_rates};
 pub use program::{PLACEHOLDERS, Program, ProgramError};
 pub use reading::{Reading, ReadingError};
 pub use run::run_flows;

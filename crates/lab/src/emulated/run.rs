@@ -22,12 +22,21 @@ use super::{
 };
 use crate::udp::timespec;
 
-/// How long a server may take until it can be reached.
-const READY: Duration = Duration::from_secs(10);
 /// How often is looked whether it can.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a client may take beyond its time, and a server after its client.
-pub(super) const GRACE: Duration = Duration::from_secs(20);
+/// How long programs may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// A server until it can be reached.
+    ready: Duration,
+    /// A client beyond its time, and a server after its client.
+    grace: Duration,
+}
+
+const PATIENCE: Patience = Patience {
+    ready: Duration::from_secs(10),
+    grace: Duration::from_secs(20),
+};
 
 /// Builds the network, runs the flows on it, and removes it. `program` is the farhaul binary. A flow that fails is
 /// a result; so is a late emulator: see [`FlowsRun::invalid`].
@@ -39,15 +48,15 @@ pub fn run_flows(
     flows: &[Flow],
     program: &Path,
 ) -> Result<FlowsRun, EmulatedRunError> {
-    run_within(network, flows, program, GRACE)
+    run_within(network, flows, program, PATIENCE)
 }
 
-/// The same with another bound for programs that hang.
+/// The same with other bounds for programs that hang.
 pub(super) fn run_within(
     network: &WanConfig,
     flows: &[Flow],
     program: &Path,
-    grace: Duration,
+    patience: Patience,
 ) -> Result<FlowsRun, EmulatedRunError> {
     let folder = memory()?;
     let failed = |e| EmulatedRunError::Start("the flows".into(), e);
@@ -70,7 +79,7 @@ pub(super) fn run_within(
     };
     let mut running = Vec::new();
     for (flow, port) in flows.iter().zip(&ports) {
-        running.push(Running::new(&place, &wan, flow, *port, grace)?);
+        running.push(Running::new(&place, &wan, flow, *port, patience)?);
     }
     for flow in &mut running {
         flow.serve(&mut signals)?;
@@ -118,7 +127,7 @@ struct Running<'a> {
     hosts: [&'a Host; 2],
     server: Option<Process>,
     client: Option<Process>,
-    grace: Duration,
+    patience: Patience,
     /// Nothing more is started.
     over: bool,
     trouble: Option<String>,
@@ -155,7 +164,7 @@ impl<'a> Running<'a> {
         wan: &'a Wan,
         flow: &'a Flow,
         port: u16,
-        grace: Duration,
+        patience: Patience,
     ) -> Result<Self, EmulatedRunError> {
         let mut hosts = [wan.near(), wan.far()];
         if flow.reverse {
@@ -171,7 +180,7 @@ impl<'a> Running<'a> {
             hosts,
             server: None,
             client: None,
-            grace,
+            patience,
             over: false,
             trouble: None,
         })
@@ -195,7 +204,7 @@ impl<'a> Running<'a> {
             }
         };
         let server = self.server.insert(server);
-        for _ in 0..READY.as_millis() / LOOK.as_millis() {
+        for _ in 0..self.patience.ready.as_millis() / LOOK.as_millis() {
             if let Some(signal) = signals.next() {
                 return Err(EmulatedRunError::Interrupted(signal));
             }
@@ -212,12 +221,13 @@ impl<'a> Running<'a> {
             }
         }
         server.end_at(clock::now());
+        let took = self.patience.ready;
         self.fail(|| match ready {
             Ready::Port(port) => format!(
-                "the server does not listen at port {port} after {READY:?}: use {{port}} in its command, or \
+                "the server does not listen at port {port} after {took:?}: use {{port}} in its command, or \
                  name with 'ready' what it prints when it can be reached"
             ),
-            Ready::Text(text) => format!("the server has not printed '{text}' after {READY:?}"),
+            Ready::Text(text) => format!("the server has not printed '{text}' after {took:?}"),
         });
         Ok(())
     }
@@ -245,14 +255,18 @@ impl<'a> Running<'a> {
         {
             // Its own end has the rest of the result.
             let reports = self.commands.server_reports && self.trouble.is_none();
-            let wait = if reports { self.grace } else { Duration::ZERO };
+            let wait = if reports {
+                self.patience.grace
+            } else {
+                Duration::ZERO
+            };
             server.end_at(now + wait);
         }
         Ok(())
     }
 
     fn send(&mut self, now: Instant) {
-        let deadline = now + self.flow.amount.time() + self.grace;
+        let deadline = now + self.flow.amount.time() + self.patience.grace;
         let Some(command) = self.commands.client.take() else {
             return;
         };
@@ -332,3 +346,6 @@ fn play(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
