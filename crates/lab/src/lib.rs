@@ -5,7 +5,7 @@
 //! - [`host`], [`doctor`]: which machine this is, and whether it is fit
 //! - [`mod@visit`]: what the way to a server is like
 //! - [`measure`]: processor time, memory and rtt distributions
-//! - [`tcp`], [`iperf`]: the kernel's own transport on the same path
+//! - [`tcp`], [`iperf`], [`udp`]: the kernel's own transport on the same path, and datagrams beside it
 //! - [`emulated`]: this program at both ends of an emulated network
 //! - [`scenario`]: networks, flows and expectations from a file, simulated over many seeds
 //! - [`mod@study`]: the experiments of a paper, its published numbers ([`reference`]) and figures
@@ -39,6 +39,7 @@ pub mod stream;
 pub mod study;
 pub mod tcp;
 mod unit;
+pub mod udp;
 pub mod utcp;
 pub mod visit;
 

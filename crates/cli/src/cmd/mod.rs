@@ -16,6 +16,7 @@ mod serve;
 mod sim;
 mod tcp;
 mod tree;
+mod udp;
 mod wan;
 
 use clap::Subcommand;
@@ -59,6 +60,9 @@ pub(crate) enum Command {
     /// The kernel's TCP, for comparison
     #[command(name = "_tcp", hide = true, subcommand)]
     Tcp(tcp::Args),
+    /// Datagrams without congestion control, for cross traffic
+    #[command(name = "_udp", hide = true, subcommand)]
+    Udp(udp::Args),
 }
 
 /// Runs a command.
@@ -79,5 +83,6 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Completions(args) => completions::run(&args),
         Command::Far => far::run(),
         Command::Tcp(args) => tcp::run(args),
+        Command::Udp(args) => udp::run(args),
     }
 }
