@@ -9,6 +9,7 @@
 //! - [`emulated`]: this program at both ends of an emulated network
 //! - [`scenario`]: networks, flows and expectations from a file, simulated over many seeds
 //! - [`plot`], [`report`]: figures, and the page that shows them beside published ones
+//! - [`probe`]: what the emulator really does, measured from outside
 //! - [`results`]: the fixed table of cells, kept and quoted
 //! - [`mod@grid`]: named grids of paths: run, kept, shown, checked
 //! - [`fairness`]: every law among itself, against others, and when the path breaks
@@ -27,6 +28,7 @@ pub mod measure;
 mod nearest;
 mod parallel;
 pub mod plot;
+pub mod probe;
 pub mod registry;
 pub mod report;
 pub mod results;

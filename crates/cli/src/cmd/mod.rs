@@ -11,6 +11,7 @@ mod far;
 mod key;
 mod lab;
 mod path;
+mod probe;
 mod protocols;
 mod serve;
 mod sim;
@@ -59,6 +60,9 @@ pub(crate) enum Command {
     /// The kernel's TCP, for comparison
     #[command(name = "_tcp", hide = true, subcommand)]
     Tcp(tcp::Args),
+    /// Measure an emulated network from outside
+    #[command(name = "_probe", hide = true, subcommand)]
+    Probe(probe::Args),
 }
 
 /// Runs a command.
@@ -79,5 +83,6 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Completions(args) => completions::run(&args),
         Command::Far => far::run(),
         Command::Tcp(args) => tcp::run(args),
+        Command::Probe(args) => probe::run(args),
     }
 }
