@@ -11,6 +11,7 @@ mod far;
 mod key;
 mod lab;
 mod path;
+mod probe;
 mod protocols;
 mod serve;
 mod sim;
@@ -63,6 +64,9 @@ pub(crate) enum Command {
     /// Datagrams without congestion control, for cross traffic
     #[command(name = "_udp", hide = true, subcommand)]
     Udp(udp::Args),
+    /// Measure an emulated network from outside
+    #[command(name = "_probe", hide = true, subcommand)]
+    Probe(probe::Args),
 }
 
 /// Runs a command.
@@ -84,5 +88,6 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Far => far::run(),
         Command::Tcp(args) => tcp::run(args),
         Command::Udp(args) => udp::run(args),
+        Command::Probe(args) => probe::run(args),
     }
 }

@@ -24,7 +24,10 @@ fn every_study_can_be_read_as_every_variant() {
                         }
                         Err(e) => panic!("{backend:?}, quick {quick}: {e}"),
                     };
-                    assert!(file.backends.contains(&backend) || backend == Backend::Emu, "{name}");
+                    assert!(
+                        file.backends.contains(&backend) || backend == Backend::Emu,
+                        "{name}"
+                    );
                     assert!(!file.plans.is_empty(), "{name}");
                 }
             }
@@ -38,7 +41,13 @@ fn every_printed_number_is_referred_to_or_described_as_set_up() {
         let mut used = BTreeSet::new();
         for name in study.scenarios(None) {
             let text = library.text("scenarios", name).unwrap();
-            used.extend(study.reference.facts().filter(|f| text.contains(&format!("\"{}\"", f.id))).map(|f| f.id.clone()));
+            used.extend(
+                study
+                    .reference
+                    .facts()
+                    .filter(|f| text.contains(&format!("\"{}\"", f.id)))
+                    .map(|f| f.id.clone()),
+            );
         }
         let unused: Vec<_> = study
             .reference
@@ -46,6 +55,10 @@ fn every_printed_number_is_referred_to_or_described_as_set_up() {
             .filter(|f| f.kind == Kind::Printed && !used.contains(&f.id) && f.note.is_empty())
             .map(|f| f.id.as_str())
             .collect();
-        assert!(unused.is_empty(), "{}: neither judged nor with a note: {unused:?}", study.name);
+        assert!(
+            unused.is_empty(),
+            "{}: neither judged nor with a note: {unused:?}",
+            study.name
+        );
     }
 }
