@@ -127,3 +127,10 @@ impl Outcome {
         }
     }
 }
+
+pub fn write(_: &Page, _: &std::path::Path) -> std::io::Result<()> {
+    Ok(())
+}
+pub fn markdown(_: &Page) -> String {
+    String::new()
+}
