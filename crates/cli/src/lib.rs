@@ -21,6 +21,7 @@ mod config;
 mod examples;
 mod exit;
 mod extras;
+mod figure;
 mod habit;
 mod interrupt;
 mod keys;

@@ -15,7 +15,8 @@ use farhaul_core::{
 };
 use farhaul_io::Buffers;
 use farhaul_lab::{
-    bench::{self, BenchError, Bounds, Limit, Progress, Report, Spec, Target},
+    bench::{self, BenchError, Bounds, Limit, Progress, Report, Sample, Spec, Target},
+    plot::series::Track,
     registry::{self, Choice},
     stopwatch::Stopwatch,
 };
@@ -23,6 +24,7 @@ use serde_json::json;
 
 use crate::{
     exit::{Exit, Failure},
+    figure::Figure,
     interrupt, keys, out,
     place::PORT,
     reach::Unreached,
@@ -111,9 +113,12 @@ struct Client {
     /// Omit this much of the start from the result
     #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
     omit: Duration,
-    /// Interval of reports; 0 for none
-    #[arg(short = 'i', long, value_name = "TIME", default_value = "1", value_parser = seconds, allow_negative_numbers = true)]
-    interval: Duration,
+    /// Interval of reports, and of samples for --plot; 0 for none [default: 1; of samples, 0.1]
+    #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds, allow_negative_numbers = true)]
+    interval: Option<Duration>,
+    /// Draw what arrived and, of a sender here, its window, rtt and losses over time, as FILE.svg or FILE.png
+    #[arg(long, value_name = "FILE")]
+    plot: Option<Figure>,
     /// Measure what the congestion law costs this end; protocol tcp only
     #[arg(long, conflicts_with = "reverse")]
     law_time: bool,
@@ -242,17 +247,53 @@ impl Client {
             stopwatch,
             stop: Some(interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?),
         };
+        if let Some(plot) = &self.plot {
+            plot.check()?;
+        }
         let (quiet, label) = (self.how.json, entry.label(&self.how.protocol));
-        let mut show_progress = |progress| {
-            if !quiet {
-                show_progress(&target, &label, progress);
+        let mut shown = Shown::every(self.reports());
+        let mut samples = Vec::new();
+        let mut show_progress = |progress| match progress {
+            Progress::Sample { lane, sample } => samples.push((lane, sample)),
+            progress if !quiet => {
+                if let Some(progress) = shown.add(progress) {
+                    show_progress(&target, &label, progress);
+                }
             }
+            _ => {}
         };
         let mut make = || made.pop().expect("one was made for each lane");
         let report = bench::run(&target, &spec, &mut make, &mut show_progress)
             .map_err(|e| unreached(&e, target.to).unwrap_or_else(|| failure(&e)))?;
+        let name = format!("{label}, law {law}");
+        let drawn = self.plot.as_ref().map_or(Ok(()), |plot| {
+            plot.save(&name, &tracks(spec.lanes, &report, &samples))
+        });
+        if let Err(failure) = drawn {
+            if !quiet {
+                show(&report, quiet);
+            }
+            let mut object = serde_json::to_value(&report).unwrap_or_default();
+            object["ok"] = false.into();
+            return Err(failure.with_object(object));
+        }
         show(&report, quiet);
         Ok(())
+    }
+
+    /// Interval of what is shown.
+    fn reports(&self) -> Duration {
+        self.interval.unwrap_or(Duration::from_secs(1))
+    }
+
+    /// Interval of what is measured.
+    fn samples(&self) -> Duration {
+        let given = self.interval.filter(|i| !i.is_zero());
+        match given {
+            Some(interval) => interval,
+            None if self.plot.is_some() => Duration::from_millis(100),
+            None => self.reports(),
+        }
     }
 
     fn spec(&self) -> Result<Spec, Failure> {
@@ -273,7 +314,8 @@ impl Client {
                 "-O omits the whole run: make it shorter than -t",
             ));
         }
-        if !self.interval.is_zero() && self.interval < Duration::from_millis(10) {
+        let interval = self.samples();
+        if !interval.is_zero() && interval < Duration::from_millis(10) {
             return Err(Failure::usage("-i takes 0 or at least 10ms"));
         }
         if self.reverse && self.how.cc.is_some() {
@@ -286,11 +328,64 @@ impl Client {
             reverse: self.reverse,
             lanes: self.lanes,
             omit: self.omit,
-            interval: self.interval,
+            interval,
             max_rate: self.how.rate,
             sharing: self.how.policy,
         })
     }
+}
+
+/// Puts intervals together where they are shorter than what is to be shown.
+struct Shown {
+    every: Duration,
+    /// The end of what is shown next.
+    next: Duration,
+    from: Duration,
+    bytes: u64,
+}
+
+impl Shown {
+    /// Every `every`; nothing if that is 0.
+    const fn every(every: Duration) -> Self {
+        Self {
+            every,
+            next: every,
+            from: Duration::ZERO,
+            bytes: 0,
+        }
+    }
+
+    fn add(&mut self, progress: Progress) -> Option<Progress> {
+        let Progress::Interval { to, bytes, .. } = progress else {
+            return Some(progress);
+        };
+        self.bytes += bytes;
+        if self.every.is_zero() || to < self.next {
+            return None;
+        }
+        while self.next <= to {
+            self.next += self.every;
+        }
+        let from = std::mem::replace(&mut self.from, to);
+        let bytes = std::mem::take(&mut self.bytes);
+        Some(Progress::Interval { from, to, bytes })
+    }
+}
+
+/// What is known over time: one track of a single lane, one of all lanes and one of each otherwise.
+fn tracks(lanes: u32, report: &Report, samples: &[(u32, Sample)]) -> Vec<Track> {
+    let lane = |lane: u32, name: &str| {
+        let of = samples.iter().filter(|(l, _)| *l == lane);
+        Track::of_sender(name, of.map(|(_, sample)| sample))
+    };
+    let name = if lanes == 1 { "flow" } else { "all lanes" };
+    let mut all = Track::of_intervals(name, &report.intervals);
+    if lanes == 1 {
+        all.moments.extend(lane(0, name).moments);
+        return vec![all];
+    }
+    let each = (0..lanes).map(|l| lane(l, &format!("lane {l}")));
+    [all].into_iter().chain(each).collect()
 }
 
 fn show_progress(target: &Target, label: &str, progress: Progress) {
@@ -312,6 +407,7 @@ fn show_progress(target: &Target, label: &str, progress: Progress) {
                 rate.to_string()
             ));
         }
+        Progress::Sample { .. } => {}
     }
 }
 
@@ -444,6 +540,26 @@ mod tests {
         let exit = |reason| failure(&BenchError::Closed(reason)).exit;
         assert_eq!(exit(CloseReason::Internal("x".into())), Exit::Internal);
         assert_eq!(exit(CloseReason::TimedOut), Exit::ConnectionLost);
+    }
+
+    #[test]
+    fn short_intervals_are_shown_as_long_ones() {
+        let ms = Duration::from_millis;
+        let interval = |from, to, bytes| Progress::Interval {
+            from: ms(from),
+            to: ms(to),
+            bytes,
+        };
+        let mut shown = Shown::every(ms(1_000));
+        let connected = Progress::Connected(ms(20));
+        assert_eq!(shown.add(connected), Some(connected));
+        assert_eq!(shown.add(interval(0, 501, 5)), None);
+        let first = shown.add(interval(501, 1_002, 6));
+        assert_eq!(first, Some(interval(0, 1_002, 11)));
+        // As long after the beginning, not after the last one.
+        let second = shown.add(interval(1_002, 2_000, 7));
+        assert_eq!(second, Some(interval(1_002, 2_000, 7)));
+        assert_eq!(Shown::every(ms(0)).add(interval(0, 5_000, 1)), None);
     }
 
     #[test]

@@ -7,13 +7,17 @@ mod scenario;
 use std::{path::PathBuf, time::Duration};
 
 use farhaul_core::{protocol::CloseReason, units::Rate};
-use farhaul_lab::registry::{self, Choice};
+use farhaul_lab::{
+    plot::series::Track,
+    registry::{self, Choice},
+};
 use farhaul_sim::{Error, FlowConfig, FlowReport, Scenario, SimReport};
 use serde_json::{Value, json};
 
 use super::path::PathArgs;
 use crate::{
     exit::{Exit, Failure},
+    figure::Figure,
     out,
     typed::{seed, whole},
 };
@@ -57,9 +61,13 @@ pub(crate) struct Args {
     /// Seed of all randomness
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
-    /// Interval of samples of every flow, for --json
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = interval)]
-    interval: Duration,
+    /// Interval of samples of every flow, for --json and --plot [default: none; with --plot, a 300th of
+    /// the time, or 100ms of a copy]
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    interval: Option<Duration>,
+    /// Draw goodput, window, rtt, queue and losses of every flow over time, as FILE.svg or FILE.png
+    #[arg(long, value_name = "FILE")]
+    plot: Option<Figure>,
     /// One JSON object instead of text
     #[arg(long, short = 'J')]
     json: bool,
@@ -108,16 +116,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         forward,
         back,
         flows: (0..args.flows).map(|_| FlowConfig::default()).collect(),
-        duration: Duration::from_secs(args.secs.unwrap_or(if args.source.is_some() {
-            LONGEST
-        } else {
-            30
-        })),
+        duration: args.duration(),
         seed: args.seed,
-        interval: args.interval,
+        interval: args.interval()?,
         interface_mtu: Some(args.mtu),
         ..Scenario::default()
     };
+    if let Some(plot) = &args.plot {
+        plot.check()?;
+    }
     let mut make = |_| {
         let made = "was made a moment ago";
         let client = entry.client(&choice).expect(made);
@@ -152,10 +159,45 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         object["ok"] = false.into();
         return Err(failure.with_object(object));
     }
+    if let Some(plot) = &args.plot {
+        let name = format!("{}, law {law}", entry.label(&args.protocol));
+        if let Err(failure) = plot.save(&name, &tracks(&report)) {
+            object["ok"] = false.into();
+            return Err(failure.with_object(object));
+        }
+    }
     if args.json {
         out::json(&object);
     }
     Ok(())
+}
+
+impl Args {
+    fn duration(&self) -> Duration {
+        let usual = if self.source.is_some() { LONGEST } else { 30 };
+        Duration::from_secs(self.secs.unwrap_or(usual))
+    }
+
+    fn interval(&self) -> Result<Duration, Failure> {
+        let plotted = self.plot.is_some();
+        match self.interval {
+            Some(interval) if plotted && interval.is_zero() => Err(Failure::usage(
+                "--interval 0s leaves nothing to --plot: give a longer one, or omit it",
+            )),
+            Some(interval) => Ok(interval),
+            None if !plotted => Ok(Duration::ZERO),
+            // How long a copy takes is not known.
+            None if self.source.is_some() => Ok(Duration::from_millis(100)),
+            None => Ok(self.duration() / 300),
+        }
+    }
+}
+
+fn tracks(report: &SimReport) -> Vec<Track> {
+    let flows = report.flows.iter().enumerate();
+    flows
+        .map(|(i, flow)| Track::of_flow(&format!("flow {i}"), flow))
+        .collect()
 }
 
 /// What makes a run no result.

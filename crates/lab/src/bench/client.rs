@@ -12,8 +12,8 @@ use farhaul_core::{
 use farhaul_io::{App, Stop};
 
 use super::{
-    BROKEN, Lane, News, Spec,
-    ends::{Meter, Receiving, Sending, Times},
+    BROKEN, Lane, News, Sample, Spec,
+    ends::{Meter, Receiving, Sending, Times, first_after},
     message::{Hello, Inbox, Message, Side, VERSION, send},
     payload,
 };
@@ -30,6 +30,7 @@ pub struct Client {
     inbox: Inbox,
     sending: Option<Sending>,
     receiving: Receiving,
+    next_sample: Option<Instant>,
     mine: Option<Side>,
     reported: bool,
 }
@@ -50,6 +51,7 @@ impl Client {
             inbox: Inbox::default(),
             sending: None,
             receiving: Receiving::default(),
+            next_sample: None,
             mine: None,
             reported: false,
         }
@@ -87,7 +89,25 @@ impl Client {
             self.receiving.begin(now, times);
         } else {
             self.sending = Some(Sending::new(self.spec.limit, started));
+            let interval = Some(self.spec.interval).filter(|i| !i.is_zero());
+            self.next_sample = interval.map(|i| started + i);
         }
+    }
+
+    /// Reports what this end is like at the end of an interval.
+    fn sample(&mut self, now: Instant, session: &dyn Session) {
+        let Some(due) = self.next_sample.filter(|at| now >= *at) else {
+            return;
+        };
+        self.next_sample = Some(first_after(now, due, self.spec.interval));
+        let stats = session.stats();
+        self.notify(News::Sample(Sample {
+            at: now.since(self.started.unwrap_or(now)),
+            window: stats.window,
+            rtt: stats.rtt_smoothed,
+            repaired: stats.repaired,
+            episodes: stats.episodes,
+        }));
     }
 
     fn on_message(&mut self, now: Instant, message: Message, session: &mut dyn Session) {
@@ -198,6 +218,7 @@ impl App for Client {
             return;
         }
         self.meter.sample(now, session);
+        self.sample(now, session);
         if let Some(sending) = &mut self.sending {
             sending.poll(now, session);
             return;
@@ -215,7 +236,10 @@ impl App for Client {
     fn next_wake(&self) -> Option<Instant> {
         match &self.sending {
             _ if self.reported => None,
-            Some(sending) => sending.next_wake(),
+            Some(sending) => [sending.next_wake(), self.next_sample]
+                .into_iter()
+                .flatten()
+                .min(),
             None => self.receiving.next_wake(),
         }
     }

@@ -237,7 +237,7 @@ impl Receiving {
 
 /// The first of the times `due`, `due + interval`, ... that is later than `now`. Not by counting: where a
 /// client's clock began is reported by the client.
-fn first_after(now: Instant, due: Instant, interval: Duration) -> Instant {
+pub(super) fn first_after(now: Instant, due: Instant, interval: Duration) -> Instant {
     let step = nanos(interval).max(1);
     let steps = nanos(now.since(due)) / step + 1;
     due + Duration::from_nanos(steps.saturating_mul(step))

@@ -75,10 +75,27 @@ pub enum News {
     Connected(Duration),
     /// The receiver's progress.
     Mark(Mark),
+    /// This end, which sends, at the end of an interval.
+    Sample(Sample),
     /// The lane is done.
     Finished(Box<Lane>),
     /// The lane failed.
     Failed(CloseReason),
+}
+
+/// A sender at one moment; counts are since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Since the client's first act.
+    pub at: Duration,
+    /// What the law allows in flight, bytes.
+    pub window: u64,
+    /// Smoothed.
+    pub rtt: Option<Duration>,
+    /// Bytes sent again.
+    pub repaired: u64,
+    /// Episodes of loss.
+    pub episodes: u64,
 }
 
 /// What a server reports to its caller.

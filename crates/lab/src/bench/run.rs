@@ -15,7 +15,9 @@ use farhaul_core::{
 };
 use farhaul_io::{App, Buffers, ShardError, Stop, Waker, client, server};
 
-use super::{Bounds, Client, Interval, Lane, LawTime, Mark, News, Report, Served, Server, Spec};
+use super::{
+    Bounds, Client, Interval, Lane, LawTime, Mark, News, Report, Sample, Served, Server, Spec,
+};
 use crate::stopwatch::Stopwatch;
 
 /// Where to, and how.
@@ -69,6 +71,13 @@ pub enum Progress {
         to: Duration,
         /// Bytes that arrived within.
         bytes: u64,
+    },
+    /// A sending lane of this end, at the end of an interval.
+    Sample {
+        /// Which.
+        lane: u32,
+        /// What it was.
+        sample: Sample,
     },
 }
 
@@ -171,6 +180,7 @@ fn gather(
                     tell(interval);
                 }
             }
+            News::Sample(sample) => tell(Progress::Sample { lane, sample }),
             News::Finished(lane) => finished.push(*lane),
             News::Failed(reason) => {
                 failure.get_or_insert(BenchError::Closed(reason));

@@ -90,6 +90,7 @@ fn finished(heard: &Receiver<(u32, News)>) -> (Lane, Vec<Mark>) {
     for (_, news) in heard {
         match news {
             News::Mark(mark) => marks.push(mark),
+            News::Sample(_) => {}
             News::Finished(lane) => return (*lane, marks),
             News::Failed(reason) => panic!("{reason}"),
             News::Connected(took) => assert_eq!(took, Duration::from_millis(20)),

@@ -1,5 +1,6 @@
 //! How is a figure drawn? A [`Chart`] is data: axes, and lines, bars, a heat map or a scatter of points. [`svg`]
-//! and [`png`] draw it, on any machine: the font is built in. Equal charts give equal bytes.
+//! and [`png`] draw it, on any machine: the font is built in. Equal charts give equal bytes. [`series`] draws
+//! flows over time.
 
 mod axes;
 mod bars;
@@ -9,6 +10,7 @@ mod lines;
 mod paint;
 mod scale;
 mod scene;
+pub mod series;
 mod style;
 mod text;
 
@@ -185,7 +187,7 @@ fn picture(chart: &Chart, size: (u32, u32)) -> Result<Scene, PlotError> {
             columns,
             rows,
             cells,
-        } => heat::draw(&mut scene, area, chart, (columns, rows, cells), &style),
+        } => heat::draw(&mut scene, area, chart, (columns, rows), cells, &style),
     };
     if !drawn {
         nothing(&mut scene, area, &style);

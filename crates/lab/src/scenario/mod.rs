@@ -27,7 +27,7 @@ pub use expect::{Expectation, Verdict};
 pub(crate) use measure::Term;
 pub use measure::{Costs, Metric, RunReport, exact};
 pub use outcome::{Columns, FlowOutcome, LinkOutcome, Outcome};
-pub use output::Output;
+pub use output::{Output, Plot};
 pub use plan::{Driver, Plan};
 pub use run::{Done, Results, RunError, Runs};
 pub use source::{Case, Problem};

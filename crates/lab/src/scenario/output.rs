@@ -13,30 +13,75 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{cases::label, plan::Plan, source::Case};
+use crate::plot::series::{self, Format, Track};
 
 /// What to write, and where.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// The folder; made if it is not there.
-    pub dir: PathBuf,
+    /// The folder of reports, tables, traces and events; made if it is not there.
+    pub dir: Option<PathBuf>,
     /// Names of the links whose packets are traced.
     pub traces: Vec<String>,
     /// Whether the events of every flow's client are written.
     pub events: bool,
+    /// A figure of the flows over time.
+    pub plot: Option<Plot>,
+}
+
+/// Where figures go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plot {
+    /// The only run's.
+    File(PathBuf, Format),
+    /// `[CASE/]seed-N/series.svg` below it, for each run.
+    Below(PathBuf),
+}
+
+impl Plot {
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Self::File(path, _) | Self::Below(path) => path,
+        }
+    }
+
+    /// Draws one run.
+    pub(super) fn draw(
+        &self,
+        scenario: &str,
+        plan: &Plan,
+        seed: u64,
+        report: &SimReport,
+    ) -> io::Result<()> {
+        let (path, format) = match self {
+            Self::File(path, format) => (path.clone(), *format),
+            Self::Below(dir) => {
+                let dir = folder(dir, &plan.case, seed)?;
+                (dir.join("series.svg"), Format::Svg)
+            }
+        };
+        let flows = plan.drivers.iter().zip(&report.flows);
+        let tracks: Vec<_> = flows
+            .map(|(driver, flow)| Track::of_flow(&driver.name, flow))
+            .collect();
+        let case = label(&plan.case);
+        let name = [scenario, &case, &format!("seed {seed}")];
+        let name: Vec<_> = name.into_iter().filter(|part| !part.is_empty()).collect();
+        series::save(&path, format, &name.join(", "), &tracks)
+    }
+}
+
+/// The folder of one run, which is made.
+pub(super) fn folder(below: &Path, case: &Case, seed: u64) -> io::Result<PathBuf> {
+    let mut dir = below.to_path_buf();
+    if !case.is_empty() {
+        dir.push(plain(&label(case)));
+    }
+    dir.push(format!("seed-{seed}"));
+    fs::create_dir_all(&dir)?;
+    Ok(dir)
 }
 
 impl Output {
-    /// The folder of one run, which is made.
-    pub(super) fn folder(&self, case: &Case, seed: u64) -> io::Result<PathBuf> {
-        let mut dir = self.dir.clone();
-        if !case.is_empty() {
-            dir.push(plain(&label(case)));
-        }
-        dir.push(format!("seed-{seed}"));
-        fs::create_dir_all(&dir)?;
-        Ok(dir)
-    }
-
     /// The onlookers of one run.
     pub(super) fn observers(&self, dir: &Path, plan: &Plan) -> io::Result<Observers> {
         let mut observers = Observers {

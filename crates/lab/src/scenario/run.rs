@@ -73,7 +73,7 @@ pub enum RunError {
     #[error(transparent)]
     Choice(#[from] ChoiceError),
     /// Results could not be written.
-    #[error("cannot write below {dir}: {error}")]
+    #[error("cannot write {dir}: {error}")]
     Write {
         /// The folder.
         dir: PathBuf,
@@ -246,7 +246,7 @@ impl File {
         let outcome = match plan.backend {
             Backend::Sim => {
                 let report = match &runs.output {
-                    Some(output) => written(plan, seed, output)?,
+                    Some(output) => self.written(plan, seed, output)?,
                     None => simulate(plan, seed, None)?,
                 };
                 Outcome::new(&self.name, plan, &self.terms, &report.into())
@@ -263,14 +263,34 @@ impl File {
             },
         })
     }
+
+    fn written(&self, plan: &Plan, seed: u64, output: &Output) -> Result<SimReport, RunError> {
+        let report = match &output.dir {
+            Some(dir) => recorded(plan, seed, (output, dir))?,
+            None => simulate(plan, seed, None)?,
+        };
+        if let Some(plot) = &output.plot {
+            let drawn = plot.draw(&self.name, plan, seed, &report);
+            drawn.map_err(|error| unwritten(plot.path(), error))?;
+        }
+        Ok(report)
+    }
 }
 
-fn written(plan: &Plan, seed: u64, output: &Output) -> Result<SimReport, RunError> {
-    let failed = |error| RunError::Write {
-        dir: output.dir.clone(),
+fn unwritten(dir: &Path, error: io::Error) -> RunError {
+    RunError::Write {
+        dir: dir.to_path_buf(),
         error,
-    };
-    let dir = output.folder(&plan.case, seed).map_err(failed)?;
+    }
+}
+
+fn recorded(
+    plan: &Plan,
+    seed: u64,
+    (output, dir): (&Output, &Path),
+) -> Result<SimReport, RunError> {
+    let failed = |error| unwritten(dir, error);
+    let dir = output::folder(dir, &plan.case, seed).map_err(failed)?;
     let mut observers = output.observers(&dir, plan).map_err(failed)?;
     let watched = output.events || !output.traces.is_empty();
     let report = simulate(plan, seed, watched.then_some(&mut observers))?;

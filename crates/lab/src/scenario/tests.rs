@@ -352,9 +352,10 @@ fn cases_multiply_and_every_expectation_has_its_verdicts() {
 fn series_traces_and_events_are_written() {
     let dir = tempfile::tempdir().unwrap();
     let output = Output {
-        dir: dir.path().into(),
+        dir: Some(dir.path().into()),
         traces: vec!["line".into()],
         events: true,
+        plot: Some(Plot::Below(dir.path().into())),
     };
     let file = read(VARIED);
     let when = Case::from([
@@ -391,7 +392,13 @@ fn series_traces_and_events_are_written() {
     let column = header.iter().position(|h| *h == "delivered").unwrap();
     let delivered: Vec<u64> = rows.iter().map(|r| r[column].parse().unwrap()).collect();
     assert!(delivered.is_sorted() && delivered[29] > 100_000);
-    for name in ["cross-udp.csv", "b.sqlog", "report.json", "line.pcapng"] {
+    for name in [
+        "cross-udp.csv",
+        "b.sqlog",
+        "report.json",
+        "line.pcapng",
+        "series.svg",
+    ] {
         let size = std::fs::metadata(run.join(name)).unwrap().len();
         assert!(size > 200, "{name}: {size}");
     }

@@ -13,8 +13,9 @@ use std::{
 
 use farhaul_lab::{
     grid::{Backend, RunStore},
+    plot::series::Format,
     reference::Reference,
-    scenario::{self, Done, File, Output, RunError, Runs, Summary, Variant},
+    scenario::{self, Done, File, Output, Plot, RunError, Runs, Summary, Variant},
 };
 use farhaul_sim::Error;
 use serde_json::{Value, json};
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 use self::report::Tally;
 use crate::{
     exit::{Exit, Failure},
+    figure::{file_can_be_written, folder_can_be_written},
     out, read,
 };
 
@@ -47,6 +49,10 @@ pub(crate) struct Args {
     /// Write a report, and a CSV per flow, below this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Draw goodput, window, rtt, queue and losses of every flow over time: of a single run as FILE.svg or
+    /// FILE.png, of several as series.svg in a folder per case and seed below DIR
+    #[arg(long, value_name = "FILE|DIR", conflicts_with = "keep")]
+    plot: Option<PathBuf>,
     /// Also write the packets that enter this link, as pcapng; NAME:back is the return direction and nic:HOST
     /// an interface
     #[arg(long, value_name = "LINK", requires = "out")]
@@ -79,10 +85,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         .iter()
         .map(|path| Ok((path, file_at(path, args)?)))
         .collect::<Result<Vec<_>, Failure>>()?;
+    let plot = plot(args, &files)?;
     let mut objects = Vec::new();
     let mut tally = Tally::default();
     for (path, file) in &files {
-        let summary = simulate(file, args, files.len() > 1)?;
+        let summary = simulate(file, args, plot.as_ref(), files.len() > 1)?;
         tally.add(&summary.verdicts);
         if args.json {
             objects.push(object(&path.display().to_string(), file, &summary));
@@ -142,23 +149,76 @@ fn file_at(path: &Path, args: &Args) -> Result<File, Failure> {
     Ok(file)
 }
 
-fn simulate(file: &File, args: &Args, several: bool) -> Result<Summary, Failure> {
+/// Where figures go, if they can: whatever is wrong is found before the first run.
+fn plot(args: &Args, files: &[(&PathBuf, File)]) -> Result<Option<Plot>, Failure> {
+    let Some(path) = &args.plot else {
+        return Ok(None);
+    };
+    for (name, file) in files {
+        if file.plans.iter().any(|p| p.scenario(1).interval.is_zero()) {
+            let text = format!(
+                "{}: with sample = \"0ms\" there is nothing to plot",
+                name.display()
+            );
+            return Err(Failure::usage(text).fix("give it a time, as sample = \"100ms\""));
+        }
+    }
+    let folder = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let format = if folder {
+        None
+    } else {
+        Format::of(path).map_err(|e| Failure::usage(format!("--plot: {e}, or a folder")))?
+    };
+    let Some(format) = format else {
+        folder_can_be_written(path)?;
+        return Ok(Some(Plot::Below(path.clone())));
+    };
+    let runs = |(_, file): &(&PathBuf, File)| {
+        let (first, last) = args.seed.unwrap_or(file.seeds);
+        (last - first)
+            .saturating_add(1)
+            .saturating_mul(file.plans.len() as u64)
+    };
+    let runs = files.iter().map(runs).fold(0, u64::saturating_add);
+    if runs != 1 {
+        let text = format!("{} is one file, but there are {runs} runs", path.display());
+        let fix = "give --plot a folder, or choose one run with --case and --seed";
+        return Err(Failure::usage(text).fix(fix));
+    }
+    file_can_be_written(path)?;
+    Ok(Some(Plot::File(path.clone(), format)))
+}
+
+fn simulate(
+    file: &File,
+    args: &Args,
+    plot: Option<&Plot>,
+    several: bool,
+) -> Result<Summary, Failure> {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let output = args.out.as_ref().map(|dir| Output {
-        dir: if several {
+    let below = |dir: &PathBuf| {
+        if several {
             dir.join(&file.name)
         } else {
             dir.clone()
-        },
+        }
+    };
+    let output = Output {
+        dir: args.out.as_ref().map(below),
         traces: args.pcap.clone(),
         events: args.qlog,
-    });
+        plot: plot.map(|plot| match plot {
+            Plot::Below(dir) => Plot::Below(below(dir)),
+            Plot::File(..) => plot.clone(),
+        }),
+    };
+    let wanted = output.dir.is_some() || output.plot.is_some();
     let keep = args.keep.as_ref();
     let store = keep.map(|below| RunStore::new(below, &file.name, Backend::Sim));
     let runs = Runs {
         seeds: args.seed.unwrap_or(file.seeds),
         jobs: args.jobs.map_or(cores, NonZeroUsize::get),
-        output,
+        output: wanted.then_some(output),
         store: store.as_ref(),
         program: Path::new(""),
     };
