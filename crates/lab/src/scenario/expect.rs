@@ -14,11 +14,12 @@ use super::{
     summary::Spread,
 };
 use crate::{
+    grid::Backend,
     reference::{Fact, Reference},
     unit::Unit,
 };
 
-const EXPECT: [&str; 19] = [
+const EXPECT: [&str; 22] = [
     "metric",
     "flow",
     "link",
@@ -38,6 +39,9 @@ const EXPECT: [&str; 19] = [
     "within",
     "experiment",
     "fitted",
+    "backend",
+    "across",
+    "passed",
 ];
 const OVER: [&str; 6] = ["metric", "flow", "link", "cross", "during", "when"];
 
@@ -58,6 +62,11 @@ pub struct Expectation {
     /// The variable over which the largest by the smallest is taken.
     spread: Option<String>,
     of: Of,
+    /// The mean over the cases of these variables, of those that reach this goodput.
+    across: Vec<String>,
+    passed: Option<f64>,
+    /// In this world only.
+    backend: Option<Backend>,
     /// From and to which share of the seeds must be within the bounds; of all seeds' figure by default.
     share: Option<(f64, f64)>,
     min: Option<f64>,
@@ -223,6 +232,9 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
         over,
         spread,
         of: of.unwrap_or(Of::Mean),
+        across: across(fields, known)?,
+        passed: fields.parse("passed", |text| Unit::Rate.parse(text))?,
+        backend: fields.parse("backend", str::parse)?,
         share: fields.parse("share", shares)?,
         min,
         max,
@@ -237,6 +249,16 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
         experiment: fields.text("experiment")?.map(|t| t.value),
         fitted: fields.text("fitted")?.map(|t| t.value),
         unit,
+    })
+}
+
+/// The variables over which a mean is taken.
+fn across(fields: &Fields<'_>, known: &Known<'_>) -> Result<Vec<String>, Problem> {
+    let names: BTreeSet<_> = known.cases.iter().flat_map(|c| c.keys()).collect();
+    let names = names.iter().map(|n| n.as_str());
+    fields.each("across", |text| match names.clone().any(|n| n == text) {
+        true => Ok(text.to_string()),
+        false => Err(unknown("variable", text, names.clone())),
     })
 }
 
@@ -377,6 +399,9 @@ impl Expectation {
                 parts.push(format!(" with {}", label(&over.when)));
             }
         }
+        if !self.across.is_empty() {
+            parts.push(format!(", mean over {}", self.across.join(" and ")));
+        }
         if let Some(variable) = &self.spread {
             parts.push(format!(", greatest / smallest over {variable}"));
         }
@@ -458,13 +483,30 @@ impl Expectation {
         })
     }
 
+    /// Whether a case counts for a mean.
+    fn passes(&self, case: &Case, plans: &[Plan], trials: &[Trial]) -> bool {
+        let Some(least) = self.passed else {
+            return true;
+        };
+        let own = trials.iter().filter(|t| plans[t.plan].case == *case);
+        let rates = own.map(|t| {
+            let flows = t.outcome.flows.iter();
+            flows.map(|f| f.goodput_bits_per_second).sum::<f64>()
+        });
+        self.one(&rates.collect::<Vec<_>>())
+            .is_some_and(|rate| rate > least)
+    }
+
     fn verdicts(&self, plans: &[Plan], trials: &[Trial]) -> Vec<Verdict> {
         // By what is left of a case without the variable spread over: the figure of each.
         let mut groups: Vec<(Case, Vec<Vec<f64>>)> = Vec::new();
         for plan in plans.iter().filter(|p| fits(&p.case, &self.term.when)) {
             let mut case = plan.case.clone();
-            if let Some(variable) = &self.spread {
+            for variable in self.spread.iter().chain(&self.across) {
                 case.remove(variable);
+            }
+            if !self.passes(&plan.case, plans, trials) {
+                continue;
             }
             let figures = self.figures(&plan.case, plans, trials);
             match groups.iter_mut().find(|(known, _)| *known == case) {
@@ -473,6 +515,12 @@ impl Expectation {
             }
         }
         let one = |(case, all): (Case, Vec<Vec<f64>>)| {
+            if !self.across.is_empty() {
+                let each: Vec<f64> = all.iter().filter_map(|f| self.one(f)).collect();
+                let spread = Spread::of(each.iter().copied());
+                let range = (!each.is_empty()).then_some((spread.min, spread.max));
+                return self.verdict(&case, (mean(&each), range), None);
+            }
             if self.spread.is_some() {
                 let means: Option<Vec<f64>> = all.iter().map(|f| self.one(f)).collect();
                 let ours = means.filter(|m| m.len() > 1).map(|means| {
@@ -511,10 +559,15 @@ pub(super) fn judge(
     trials: &[Trial],
 ) -> Vec<Verdict> {
     let of_nobody = |e: &&Expectation| e.term.metric.whose() == Whose::Nobody;
-    let own = expectations.iter().filter(|e| !of_nobody(e));
+    let here = |e: &&Expectation| {
+        let mut worlds = plans.iter().map(|p| p.backend);
+        e.backend.is_none_or(|backend| worlds.all(|b| b == backend))
+    };
+    let own = expectations.iter().filter(here).filter(|e| !of_nobody(e));
     let mut verdicts: Vec<Verdict> = own.flat_map(|e| e.verdicts(plans, trials)).collect();
     let errors: Vec<Verdict> = expectations
         .iter()
+        .filter(here)
         .filter(of_nobody)
         .map(|expectation| {
             let upper = error(&expectation.term, &verdicts);
