@@ -83,6 +83,6 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Completions(args) => completions::run(&args),
         Command::Far => far::run(),
         Command::Tcp(args) => tcp::run(args),
-        Command::Udp(args) => udp::run(args),
+        Command::Udp(args) => udp::run(&args),
     }
 }
