@@ -151,7 +151,10 @@ fn farewell(socket: &mut UdpSocket, to: SocketAddr, segment: u32) -> io::Result<
 /// Counts what arrives at `at` until its sender says that it is over, or nothing comes any more; with a series if
 /// `interval` is not zero.
 pub fn serve(at: SocketAddr, interval: Duration) -> io::Result<Received> {
-    let mut socket = UdpSocket::bind(&SocketOptions::new(at))?;
+    take(UdpSocket::bind(&SocketOptions::new(at))?, interval)
+}
+
+fn take(mut socket: UdpSocket, interval: Duration) -> io::Result<Received> {
     let (mut inbox, mut count) = (Inbox::new(), Count::new(interval));
     loop {
         match socket.receive(&mut inbox) {
@@ -285,5 +288,71 @@ pub(crate) fn timespec(d: Duration) -> Timespec {
     Timespec {
         tv_sec: d.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: d.subsec_nanos().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::Ipv4Addr, thread};
+
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_counted_at_both_ends() {
+        let free = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = free.local_addr().unwrap();
+        drop(free);
+        let (ready, bound) = std::sync::mpsc::channel();
+        let server = thread::spawn(move || {
+            let socket = UdpSocket::bind(&SocketOptions::new(at)).unwrap();
+            ready.send(()).unwrap();
+            take(socket, Duration::from_millis(20))
+        });
+        bound.recv().unwrap();
+        let sent = blast(at, Rate::mbit(20), 500, Duration::from_millis(100)).unwrap();
+        let got = server.join().unwrap().unwrap();
+        assert!(
+            sent.packets > 0 && sent.bytes == sent.packets * 472,
+            "{sent:?}"
+        );
+        let most = 20e6 / 8.0 / 500.0 * sent.seconds + 1.0;
+        assert!(precise(sent.packets) <= most, "{sent:?}: at most {most}");
+        assert_eq!(
+            (got.packets, got.bytes),
+            (sent.packets, sent.bytes),
+            "loopback loses nothing"
+        );
+        assert!(!got.intervals.is_empty());
+    }
+
+    #[test]
+    fn a_series_counts_what_arrived_in_each_part() {
+        let at = |ms: u64| Instant::EPOCH + Duration::from_millis(1_000 + ms);
+        let mut count = Count::new(Duration::from_millis(10));
+        let data = datagrams(DATA, 1_250);
+        for ms in [0, 9, 30] {
+            assert!(!count.add(at(ms), &data[..1_250]));
+        }
+        assert!(!count.add(at(31), b"fh-udp1"), "too short");
+        assert!(!count.add(at(31), b"something else"));
+        assert!(count.add(at(40), &datagrams(OVER, 8)[..8]));
+        let got = count.finish();
+        assert_eq!((got.packets, got.bytes), (3, 3_750));
+        let rates: Vec<f64> = got
+            .intervals
+            .iter()
+            .map(|p| p.goodput_bits_per_second)
+            .collect();
+        assert_eq!(rates[..3], [2e6, 0.0, 0.0]);
+        assert!((got.seconds - 0.03).abs() < 1e-9);
+    }
+
+    #[test]
+    fn where_nobody_listens_that_is_told() {
+        let free = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = free.local_addr().unwrap();
+        drop(free);
+        let failed = blast(at, Rate::mbit(10), 500, Duration::from_secs(20)).unwrap_err();
+        assert!(failed.to_string().contains("nobody listens"), "{failed}");
     }
 }

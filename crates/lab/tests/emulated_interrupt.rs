@@ -1,11 +1,7 @@
 //! What does an interrupt leave of flows on the emulated network? In a process of its own, for all threads of a
 //! process get its signals.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test; if skipped, it says why"
-)]
+#![expect(clippy::print_stdout, reason = "a skipped test says why")]
 
 use std::{fs, path::Path, process::Command, thread, time::Duration};
 

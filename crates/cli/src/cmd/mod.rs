@@ -89,5 +89,6 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Tcp(args) => tcp::run(args),
         Command::Udp(args) => udp::run(args),
         Command::Probe(args) => probe::run(args),
+        Command::Udp(args) => udp::run(&args),
     }
 }

@@ -39,10 +39,10 @@ pub(crate) enum Args {
 }
 
 /// Runs one end.
-pub(crate) fn run(args: Args) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let failed =
         |at: SocketAddr| move |e: io::Error| Failure::new(Exit::NetSetup, format!("{at}: {e}"));
-    match args {
+    match *args {
         Args::Serve { listen, interval } => {
             out::json(&udp::serve(listen, interval).map_err(failed(listen))?);
         }
