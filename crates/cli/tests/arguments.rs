@@ -30,7 +30,7 @@ fn object(args: &[&str], code: i32) -> Value {
 
 #[test]
 fn invalid_values_are_refused_with_the_correct_form() {
-    let cases: [(&[&str], &str); 14] = [
+    let cases: [(&[&str], &str); 18] = [
         (&[], "Usage"),
         (&["bnech"], "similar"),
         (&["bench"], "name a host"),
@@ -54,6 +54,13 @@ fn invalid_values_are_refused_with_the_correct_form() {
         (&["bench", "h", "-n", "0"], "at least one byte"),
         (&["bench", "h", "-t", "2", "-O", "2"], "shorter than -t"),
         (&["sim", "--rtt", "100"], "unit"),
+        (&["bench", "h", "--plot", "a.pdf"], "give svg or png"),
+        (&["sim", "--plot", "a.pdf"], "give svg or png"),
+        (&["sim", "--plot", "a"], "as a.svg or a.png"),
+        (
+            &["sim", "--plot", "a.svg", "--interval", "0s"],
+            "nothing to --plot",
+        ),
     ];
     for (args, expected) in cases {
         let text = complaint(args, 2);

@@ -184,3 +184,74 @@ fn an_expectation_that_does_not_hold_fails_a_check_only() {
     );
     assert!(object["scenarios"][0]["verdicts"][0]["holds"] == false);
 }
+
+/// One figure of the flows over time.
+fn is_figure(path: &Path, flow: &str) -> bool {
+    let text = fs::read_to_string(path).expect("a figure was drawn");
+    text.starts_with("<svg")
+        && [flow, "goodput, ", "time, s"]
+            .iter()
+            .all(|t| text.contains(t))
+}
+
+#[test]
+fn a_simulation_is_drawn_over_time() {
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    for (name, start) in [("a.svg", &b"<svg"[..]), ("a.png", b"\x89PNG")] {
+        let path = dir.path().join(name);
+        let output = Command::cargo_bin("farhaul")
+            .expect("cargo builds the binary first")
+            .args(["sim", "--secs", "1", "--flows", "2", "--plot"])
+            .arg(&path)
+            .output()
+            .expect("the binary can be started");
+        assert!(output.status.success(), "{output:?}");
+        assert!(fs::read(&path).expect("it was drawn").starts_with(start));
+    }
+    assert!(is_figure(&dir.path().join("a.svg"), "flow 1"));
+}
+
+#[test]
+fn every_run_of_a_scenario_is_drawn_in_its_folder() {
+    let (dir, file) = short("two-flows", "seeds = \"1..5\"", "seeds = \"1..2\"");
+    let below = dir.path().join("figures");
+    let to = below.to_string_lossy();
+    assert!(run(&[&file, "--plot", &to, "--out", &to]).status.success());
+    for seed in ["seed-1", "seed-2"] {
+        assert!(is_figure(&below.join(seed).join("series.svg"), "second"));
+        assert!(below.join(seed).join("report.json").is_file());
+    }
+    let one = dir.path().join("one.svg");
+    let to = one.to_string_lossy();
+    assert!(run(&[&file, "--plot", &to, "--seed", "7"]).status.success());
+    assert!(is_figure(&one, "seed 7"));
+}
+
+#[test]
+fn figures_that_cannot_be_are_refused_before_anything_runs() {
+    let (dir, file) = short("two-flows", "seeds = \"1..5\"", "sample = \"0ms\"");
+    let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    let refused = |args: &[&str], code: i32, why: &str| {
+        let output = run(args);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+        assert!(text.contains(why), "{args:?}: {text}");
+        assert!(output.stdout.is_empty(), "{args:?} ran");
+    };
+    refused(&[&file, "--plot", &path("a.svg")], 2, "sample = \"100ms\"");
+    let (_dir, file) = short("two-flows", "seeds = \"1..5\"", "seeds = \"1..2\"");
+    refused(&[&file, "--plot", &path("a.svg")], 2, "2 runs");
+    refused(&[&file, "--plot", &path("a.pdf")], 2, "svg or png");
+    refused(
+        &[&file, "--plot", &path("a"), "--keep", &path("k")],
+        2,
+        "cannot be used",
+    );
+    refused(
+        &[&file, "--seed", "1", "--plot", &path("no/a.svg")],
+        4,
+        "no folder",
+    );
+    fs::write(path("taken"), "").expect("a file can be written");
+    refused(&[&file, "--plot", &path("taken")], 4, "cannot write");
+}

@@ -141,11 +141,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ),
     };
     let law = choice.law.as_deref().unwrap_or(entry.default_law);
+    let label = entry.label(&args.protocol);
+    // Before anything is printed: whoever reads it may stop reading.
+    let drawn = args.plot.as_ref().map_or(Ok(()), |plot| {
+        plot.save(&format!("{label}, law {law}"), &tracks(&report))
+    });
     if !args.json {
         if let Some(outcome) = &outcome {
             out::line(outcome.summary.line());
         }
-        print(&entry.label(&args.protocol), law, &report);
+        print(&label, law, &report);
     }
     let mut object = object(&args.protocol, law, &report);
     if let Some(outcome) = outcome {
@@ -159,12 +164,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         object["ok"] = false.into();
         return Err(failure.with_object(object));
     }
-    if let Some(plot) = &args.plot {
-        let name = format!("{}, law {law}", entry.label(&args.protocol));
-        if let Err(failure) = plot.save(&name, &tracks(&report)) {
-            object["ok"] = false.into();
-            return Err(failure.with_object(object));
-        }
+    if let Err(failure) = drawn {
+        object["ok"] = false.into();
+        return Err(failure.with_object(object));
     }
     if args.json {
         out::json(&object);

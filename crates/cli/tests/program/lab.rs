@@ -275,3 +275,23 @@ fn defaults_come_from_the_file_and_the_environment() {
     let path = stdout_of(place.path(), &["config", "path"], 0);
     assert_eq!(path.lines().count(), 2);
 }
+
+#[test]
+fn a_bench_is_drawn_over_time() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let server = Served::start(place.path(), &["bench", "serve", "--listen", "127.0.0.1:0"]);
+    let bench = |more: &[&str], code| {
+        let args = [&["bench", &server.1, "-t", "0.5", "--json"], more].concat();
+        object(place.path(), &args, code)
+    };
+    let report = bench(&["--plot", "one.svg"], 0);
+    let intervals = report["intervals"].as_array().map_or(0, Vec::len);
+    assert!(intervals >= 3, "sampled every 0.1 s: {report}");
+    bench(&["--plot", "two.svg", "-P", "2", "-i", "0"], 0);
+    let read = |name| fs::read_to_string(place.path().join(name)).expect("it was drawn");
+    let one = read("one.svg");
+    assert!(one.contains("goodput, ") && one.contains("rtt, ms") && !one.contains("lane"));
+    assert!(read("two.svg").contains("lane 1"));
+    let refused = bench(&["--plot", "no/one.svg"], 4);
+    assert_eq!(refused["exit"]["name"], "dest_error");
+}

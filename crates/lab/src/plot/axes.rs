@@ -68,10 +68,10 @@ fn turned(label: &str, height: f64, style: &Style) -> bool {
     !style.small && !label.is_empty() && text::width(label, style.label) <= height
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "between 2 and 8")]
-#[expect(clippy::cast_sign_loss, reason = "between 2 and 8")]
+#[expect(clippy::cast_possible_truncation, reason = "between 3 and 8")]
+#[expect(clippy::cast_sign_loss, reason = "between 3 and 8")]
 fn most(height: f64, style: &Style) -> usize {
-    (height / (style.tick * 2.9)).clamp(2.0, 8.0) as usize
+    (height / (style.tick * 2.4)).clamp(3.0, 8.0) as usize
 }
 
 /// Decides where the plot is in `area`, with `below` px beneath it.
