@@ -147,6 +147,8 @@ fn a_stream_and_a_full_link_have_their_rate() {
     assert!(number(&found, "/rate/error_percent").abs() < 5.0, "{found}");
     let full = [
         "full",
+        "--queue",
+        "130kB",
         "--delay",
         "5ms",
         "--link-rate",
@@ -160,7 +162,7 @@ fn a_stream_and_a_full_link_have_their_rate() {
     ];
     let found = measured(&network, &full).unwrap();
     assert!(number(&found, "/full/delay/packets") > 50.0);
-    // It stands behind a queue of 5 ms.
+    // It stands behind half of the queue, 5 ms.
     assert!(
         number(&found, "/full/delay/one_way_p50_us") > 6_000.0,
         "{found}"

@@ -14,8 +14,6 @@ use super::{
     wire::{Arrived, Ask},
 };
 
-/// The standing queue, at most.
-const STANDING: Duration = Duration::from_millis(5);
 /// Trains sent for a prompt one, and how long a prompt call may take, ns.
 const TRIES: u32 = 50;
 const PROMPT: u64 = 60_000;
@@ -38,15 +36,12 @@ pub(super) fn measure(
     to: SocketAddr,
     plan: &Plan,
     stream: Stream,
-    limit: u64,
     every: Duration,
 ) -> Result<ProbeReport, ProbeError> {
     let link = plan.expected.link_rate;
-    let standing =
-        (u128::from(link) * STANDING.as_nanos() / 8_000_000_000).min(u128::from(limit / 2));
     let schedule = Schedule {
         rate: link,
-        bucket: u64::try_from(standing).unwrap_or(limit / 2),
+        bucket: stream.limit / 2,
         time: stream.time,
         size: plan.size.into(),
     };

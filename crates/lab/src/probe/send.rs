@@ -55,14 +55,10 @@ pub fn send(to: SocketAddr, plan: &Plan) -> Result<ProbeReport, ProbeError> {
         }
         Mode::Rate(of) => stream::measure(to, plan, of)?,
         Mode::Queue { limit, repeat, gso } => burst::measure(to, plan, limit, repeat, gso)?,
-        Mode::Full {
-            stream,
-            limit,
-            every,
-        } => {
+        Mode::Full { stream, every } => {
             let packets = NOISE_PACKETS;
             let noise = noise(plan, Paced { packets, every })?;
-            let mut report = full::measure(to, plan, stream, limit, every)?;
+            let mut report = full::measure(to, plan, stream, every)?;
             report.noise = Some(noise);
             report
         }
@@ -104,7 +100,7 @@ impl Plan {
                 }
                 Ok(())
             }
-            Mode::Full { stream, every, .. } => {
+            Mode::Full { stream, every } => {
                 check_time(stream.time)?;
                 self.check_pace(every)
             }

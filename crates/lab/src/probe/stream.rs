@@ -15,8 +15,6 @@ use super::{
 
 /// What is offered, per cent of the rate of the link.
 const OFFERED: u64 = 105;
-/// The sender may be behind by this; the queue of the link must hold 5 % of the stream besides.
-const BUCKET_MS: u64 = 2;
 /// How long the sender sleeps when it is ahead: what is due then leaves at once.
 const REST: Duration = Duration::from_micros(100);
 
@@ -81,7 +79,7 @@ pub(super) fn measure(
     let link = plan.expected.link_rate;
     let schedule = Schedule {
         rate: link / 100 * OFFERED,
-        bucket: link / 8 / 1_000 * BUCKET_MS,
+        bucket: stream.limit / 2,
         time: stream.time,
         size: plan.size.into(),
     };
