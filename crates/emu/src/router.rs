@@ -39,8 +39,10 @@ use crate::{
 };
 
 /// While trains arrive the router polls at intervals instead of being woken by each: a wake-up costs
-/// more than carrying a train. Everything may be late by as much.
-const REST: Duration = Duration::from_micros(100);
+/// more than carrying a train. It rests until the next run is due, but no shorter and no longer than
+/// this: what is due may be late by the former, what arrives is read late by the latter.
+const SHORTEST_REST: Duration = Duration::from_micros(30);
+const LONGEST_REST: Duration = Duration::from_micros(100);
 /// Trains flow if one of several segments passed within this time.
 const BUSY: Duration = Duration::from_millis(2);
 /// Trains read from one device before the other gets its turn and due runs are released.
@@ -391,8 +393,16 @@ impl Loop {
     /// Sleeps until a device has a train or a run is due; answers which devices have one.
     fn wait(&self) -> io::Result<[bool; 2]> {
         let now = self.clock.now();
+        let due = self
+            .directions
+            .iter()
+            .filter_map(|d| d.held.next_due())
+            .min();
         if self.busy_at.is_some_and(|at| now - at < BUSY) {
-            poll(&mut [], Some(&timespec(REST)))?;
+            let rest = due.map_or(LONGEST_REST, |due| {
+                (due - now).clamp(SHORTEST_REST, LONGEST_REST)
+            });
+            poll(&mut [], Some(&timespec(rest)))?;
             return Ok([true; 2]);
         }
         let [near, far] = &self.tuns;
@@ -401,11 +411,6 @@ impl Loop {
             PollFd::new(far, PollFlags::IN),
             PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN),
         ];
-        let due = self
-            .directions
-            .iter()
-            .filter_map(|d| d.held.next_due())
-            .min();
         let timeout = due.map(|due| timespec(due - now));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok([0, 1].map(|i| !fds[i].revents().is_empty())),

@@ -79,9 +79,6 @@ pub(crate) enum Measure {
         network: Network,
         #[command(flatten)]
         stream: Streamed,
-        /// The queue's limit, as 18MB or 64packets (of --size); half of it is filled
-        #[arg(long, value_name = "SIZE", default_value = "18MB")]
-        queue: String,
         /// One paced packet in this time
         #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = duration)]
         every: Duration,
@@ -123,14 +120,18 @@ pub(crate) struct Streamed {
     /// One packet per system call
     #[arg(long)]
     single: bool,
+    /// The queue's limit, as 18MB or 64packets (of --size); half of it is filled
+    #[arg(long, value_name = "SIZE", default_value = "18MB")]
+    queue: String,
 }
 
 impl Streamed {
-    const fn stream(&self) -> Stream {
-        Stream {
+    fn stream(&self, size: u32) -> Result<Stream, Failure> {
+        Ok(Stream {
             time: self.time,
             gso: !self.single,
-        }
+            limit: limit(&self.queue, size)?,
+        })
     }
 }
 
@@ -145,7 +146,7 @@ impl Measure {
                 let (packets, every) = (*packets, *every);
                 (network, Mode::Paced(Paced { packets, every }))
             }
-            Self::Rate { network, stream } => (network, Mode::Rate(stream.stream())),
+            Self::Rate { network, stream } => (network, Mode::Rate(stream.stream(network.size)?)),
             Self::Queue {
                 network,
                 queue,
@@ -159,12 +160,10 @@ impl Measure {
             Self::Full {
                 network,
                 stream,
-                queue,
                 every,
             } => {
                 let mode = Mode::Full {
-                    stream: stream.stream(),
-                    limit: limit(queue, network.size)?,
+                    stream: stream.stream(network.size)?,
                     every: *every,
                 };
                 (network, mode)

@@ -31,16 +31,17 @@ pub struct QueueFigures {
     pub expected_through: i64,
     /// The former less the latter.
     pub error_packets: i64,
-    /// The longest time a packet waited and was served.
+    /// The longest time that a packet waited and was served.
     pub longest_wait_us: f64,
-    /// The same for a queue filled to its limit.
+    /// The same in a queue filled to its limit.
     pub expected_wait_us: f64,
-    /// The longest wait as bytes at the rate of the link: the most that was in the queue.
+    /// The former less the latter: down to the service time of a packet less, since what does not fit is
+    /// refused whole, and up to the delay error more.
+    pub wait_error_us: f64,
+    /// The longest wait as bytes at the rate of the link.
     pub reached_bytes: f64,
     /// The configured limit.
     pub expected_bytes: u64,
-    /// The former less the latter, packets: a queue that refuses what does not fit has -1 to 0.
-    pub error_of_limit_packets: f64,
 }
 
 /// Packets in a burst that fills `limit` bytes.
@@ -150,7 +151,7 @@ fn figures(bursts: &[Burst], packets: u64, limit: u64, plan: &Plan) -> QueueFigu
     };
     let wait = median(|burst| burst.wait);
     let rate = ratio(plan.expected.link_rate, 1);
-    let reached = micros(wait) / 1e6 * rate / 8.0;
+    let full = ratio(limit * 8, 1) / rate * 1e6;
     QueueFigures {
         bursts: bursts.len() as u64,
         packets,
@@ -158,10 +159,10 @@ fn figures(bursts: &[Burst], packets: u64, limit: u64, plan: &Plan) -> QueueFigu
         expected_through: median(|burst| burst.expected),
         error_packets: median(|burst| burst.through - burst.expected),
         longest_wait_us: micros(wait),
-        expected_wait_us: ratio(limit * 8, 1) / rate * 1e6,
-        reached_bytes: reached,
+        expected_wait_us: full,
+        wait_error_us: micros(wait) - full,
+        reached_bytes: micros(wait) / 1e6 * rate / 8.0,
         expected_bytes: limit,
-        error_of_limit_packets: (reached - ratio(limit, 1)) / f64::from(plan.size),
     }
 }
 
@@ -197,7 +198,7 @@ mod tests {
         let found = figures(&[burst], 6, 3_000, &plan);
         assert_eq!((found.through, found.expected_through), (3, 3));
         assert!((found.reached_bytes - 3_000.0).abs() < 1e-6);
-        assert!(found.error_of_limit_packets.abs() < 1e-9);
+        assert!(found.wait_error_us.abs() < 1e-9);
         assert!((found.expected_wait_us - 3.0).abs() < 1e-9);
     }
 }

@@ -2,7 +2,7 @@
 //! so that the link never rests, and paced packets among it. When each of them should arrive follows from what
 //! entered before it; the stream's packets that never arrived did not.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{cell::RefCell, net::SocketAddr, time::Duration};
 
 use super::{
     FullFigures, ON_TIME_US, Plan, ProbeError, ProbeReport, Stream, clock,
@@ -14,8 +14,11 @@ use super::{
     wire::{Arrived, Ask},
 };
 
-/// The standing queue, at most.
-const STANDING: Duration = Duration::from_millis(5);
+/// Trains sent for a prompt one, and how long a prompt call may take, ns.
+const TRIES: u32 = 50;
+const PROMPT: u64 = 60_000;
+/// Between them, beside the time they take on the link.
+const IDLE: Duration = Duration::from_millis(1);
 /// The stream may lose this share of its packets; with more the model does not say what entered.
 const MAX_LOST: f64 = 0.01;
 
@@ -33,22 +36,19 @@ pub(super) fn measure(
     to: SocketAddr,
     plan: &Plan,
     stream: Stream,
-    limit: u64,
     every: Duration,
 ) -> Result<ProbeReport, ProbeError> {
     let link = plan.expected.link_rate;
-    let standing =
-        (u128::from(link) * STANDING.as_nanos() / 8_000_000_000).min(u128::from(limit / 2));
     let schedule = Schedule {
         rate: link,
-        ahead: u64::try_from(standing).unwrap_or(limit / 2),
+        bucket: stream.limit / 2,
         time: stream.time,
         size: plan.size.into(),
     };
     let most = stream.time.as_nanos() / every.as_nanos().max(1) + 2;
     let limits = [u64::try_from(most).unwrap_or(u64::MAX), schedule.most()];
     let mut session = Session::open(to, plan, Ask::Arrivals, limits, [false, stream.gso])?;
-    let (log, pace) = run(&mut session, &schedule, plan.size, every)?;
+    let (log, pace) = run(&mut session, plan, &schedule, every)?;
     let ends = [log.first(), log.last()].map(|left| match left {
         Some(Left::Packet(d) | Left::Train(d)) => d.at,
         None => 0,
@@ -83,13 +83,31 @@ pub(super) fn measure(
     Ok(report)
 }
 
+/// The first train begins the busy time of the link: when it entered must be known. Single trains leave for an
+/// idle link until one is sent without the sender losing its processor within the call.
+fn start_idle(session: &mut Session, log: &mut Vec<Left>, plan: &Plan) -> Result<(), ProbeError> {
+    for _ in 0..TRIES {
+        let departure = session.stream.send(u64::MAX)?;
+        log.push(Left::Train(departure));
+        if departure.took < PROMPT {
+            return Ok(());
+        }
+        let bits = departure.count * u64::from(plan.size) * 8;
+        let drained = Duration::from_secs_f64(ratio(bits, plan.expected.link_rate));
+        clock::rest_until(clock::now() + 2 * drained + IDLE);
+    }
+    Ok(())
+}
+
 fn run(
     session: &mut Session,
+    plan: &Plan,
     schedule: &Schedule,
-    size: u32,
     every: Duration,
 ) -> Result<(Vec<Left>, Pace), ProbeError> {
-    let log = std::cell::RefCell::new(Vec::new());
+    let mut log = Vec::new();
+    start_idle(session, &mut log, plan)?;
+    let log = RefCell::new(log);
     let mut pace = Pace::default();
     let mut due = clock::now() + every;
     let packets = &mut session.packets;
@@ -104,7 +122,7 @@ fn run(
             pace.took.push(signed(departure.took, 0));
             due = (due + every).max(now);
             log.borrow_mut().push(Left::Packet(departure));
-            Ok(u64::from(size))
+            Ok(u64::from(plan.size))
         },
         |departure| log.borrow_mut().push(Left::Train(departure)),
     )?;

@@ -82,6 +82,9 @@ pub struct Stream {
     pub time: Duration,
     /// Several segments per system call.
     pub gso: bool,
+    /// Limit of the link's queue, bytes: half of it is filled at the start, and is what the sender may be
+    /// behind later without the link being idle.
+    pub limit: u64,
 }
 
 /// What to measure.
@@ -104,8 +107,6 @@ pub enum Mode {
     Full {
         /// The stream.
         stream: Stream,
-        /// The queue's limit, bytes; half of it is filled, 5 ms at most.
-        limit: u64,
         /// One paced packet in this time.
         every: Duration,
     },

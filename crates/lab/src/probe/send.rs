@@ -55,14 +55,10 @@ pub fn send(to: SocketAddr, plan: &Plan) -> Result<ProbeReport, ProbeError> {
         }
         Mode::Rate(of) => stream::measure(to, plan, of)?,
         Mode::Queue { limit, repeat, gso } => burst::measure(to, plan, limit, repeat, gso)?,
-        Mode::Full {
-            stream,
-            limit,
-            every,
-        } => {
+        Mode::Full { stream, every } => {
             let packets = NOISE_PACKETS;
             let noise = noise(plan, Paced { packets, every })?;
-            let mut report = full::measure(to, plan, stream, limit, every)?;
+            let mut report = full::measure(to, plan, stream, every)?;
             report.noise = Some(noise);
             report
         }
@@ -104,7 +100,7 @@ impl Plan {
                 }
                 Ok(())
             }
-            Mode::Full { stream, every, .. } => {
+            Mode::Full { stream, every } => {
                 check_time(stream.time)?;
                 self.check_pace(every)
             }
@@ -228,6 +224,7 @@ impl Outlet {
         let mut socket = UdpSocket::bind(&options)?;
         socket.connect(to)?;
         let most = if gso {
+            // The kernel takes at most 64 segments, and 64 KiB with the first headers.
             (65_000 / payload).clamp(1, 64)
         } else {
             1

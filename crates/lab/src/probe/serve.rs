@@ -168,10 +168,11 @@ impl Recorder {
                 if head.session != self.session {
                     continue;
                 }
+                self.windows.add(at, len as u64 + self.headers);
                 if which == 0 {
                     self.record(head, at);
                 } else {
-                    self.count(head, at, len as u64);
+                    self.count(head);
                 }
             }
         }
@@ -188,9 +189,8 @@ impl Recorder {
         }
     }
 
-    fn count(&mut self, head: Head, at: u64, bytes: u64) {
+    fn count(&mut self, head: Head) {
         self.stream += 1;
-        self.windows.add(at, bytes + self.headers);
         let word = usize::try_from(head.number / 64).unwrap_or(usize::MAX);
         if let Some(word) = self.seen.get_mut(word) {
             *word |= 1 << (head.number % 64);

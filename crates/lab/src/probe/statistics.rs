@@ -223,8 +223,9 @@ mod tests {
     fn large_counts_approach_the_normal_interval() {
         let interval = share_interval(10_000, 1_000_000, 0.0);
         let half = Z * (0.01 * 0.99 / 1e6_f64).sqrt();
-        assert!((interval.low - (0.01 - half)).abs() < 2e-6);
-        assert!((interval.high - (0.01 + half)).abs() < 2e-6);
+        // The exact one is wider by about 3 trials at each end.
+        assert!((interval.low - (0.01 - half)).abs() < 4e-6);
+        assert!((interval.high - (0.01 + half)).abs() < 4e-6);
         // Bursts of 8 packets say as much as 1/15 of the packets.
         let bursts = share_interval(10_000, 1_000_000, 0.875);
         let wider = (bursts.high - bursts.low) / (interval.high - interval.low);

@@ -18,28 +18,28 @@ const OFFERED: u64 = 105;
 /// How long the sender sleeps when it is ahead: what is due then leaves at once.
 const REST: Duration = Duration::from_micros(100);
 
-/// A schedule of bytes.
+/// A byte, in bits per second times ns.
+const BYTE: u128 = 8_000_000_000;
+
+/// A bucket that leaks at a rate and is kept full: what was missed while the sender had no processor is not
+/// sent later, beyond the bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     /// Bits per second.
     pub(super) rate: u64,
-    /// Bytes at once at the start.
-    pub(super) ahead: u64,
+    /// The bucket, bytes.
+    pub(super) bucket: u64,
     pub(super) time: Duration,
     /// Bytes per datagram, with headers.
     pub(super) size: u64,
 }
 
 impl Schedule {
-    /// Bytes that should have left after `passed`.
-    fn due(&self, passed: Duration) -> u64 {
-        let bits = passed.as_nanos() * u128::from(self.rate) / 1_000_000_000;
-        self.ahead + u64::try_from(bits / 8).unwrap_or(u64::MAX / 2)
-    }
-
     /// Most datagrams that leave, with some more.
     pub(super) fn most(&self) -> u64 {
-        (self.due(self.time) / self.size + 1_000).min(MAX_STREAM)
+        let leaked = self.time.as_nanos() * u128::from(self.rate) / BYTE;
+        let bytes = u64::try_from(leaked).unwrap_or(u64::MAX / 2) + self.bucket;
+        (bytes / self.size + 1_000).min(MAX_STREAM)
     }
 
     /// Sends. `between` is called before every train and may send bytes that count as well.
@@ -49,22 +49,24 @@ impl Schedule {
         mut between: impl FnMut(Instant) -> Result<u64, ProbeError>,
         mut left: impl FnMut(Departure),
     ) -> Result<(), ProbeError> {
-        let (start, mut sent) = (clock::now(), 0);
-        loop {
+        let train = outlet.most() * self.size;
+        let full = u128::from(self.bucket.max(train)) * BYTE;
+        let end = clock::now() + self.time;
+        let (mut level, mut at) = (0, clock::now());
+        while at < end {
             let now = clock::now();
-            let passed = now.duration_since(start);
-            if passed >= self.time {
-                return Ok(());
-            }
-            sent += between(now)?;
-            let train = outlet.most() * self.size;
-            if sent + train > self.due(passed) {
+            let leaked = now.duration_since(at).as_nanos() * u128::from(self.rate);
+            level = u128::saturating_sub(level, leaked);
+            at = now;
+            level += u128::from(between(now)?) * BYTE;
+            if level + u128::from(train) * BYTE > full {
                 clock::rest_until(now + REST);
                 continue;
             }
             left(outlet.send(outlet.most())?);
-            sent += train;
+            level += u128::from(train) * BYTE;
         }
+        Ok(())
     }
 }
 
@@ -77,7 +79,7 @@ pub(super) fn measure(
     let link = plan.expected.link_rate;
     let schedule = Schedule {
         rate: link / 100 * OFFERED,
-        ahead: 0,
+        bucket: stream.limit / 2,
         time: stream.time,
         size: plan.size.into(),
     };

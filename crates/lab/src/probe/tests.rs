@@ -182,6 +182,7 @@ fn a_stream_arrives_at_the_rate_it_is_sent_at() {
         mode: Mode::Rate(Stream {
             time: Duration::from_millis(600),
             gso: true,
+            limit: 1_000_000,
         }),
         size: 1_500,
         expected: Expected {
@@ -214,6 +215,7 @@ fn what_cannot_be_measured_is_refused_with_the_fix() {
     let stream = Stream {
         time: Duration::from_millis(1),
         gso: true,
+        limit: 1_000_000,
     };
     let cases = [
         (plan(paced(10, 1), 500, 0), "too fast to be paced"),
@@ -245,6 +247,7 @@ fn a_server_of_another_kind_is_named() {
         mode: Mode::Rate(Stream {
             time: Duration::from_secs(1),
             gso: false,
+            limit: 1_000_000,
         }),
         size: 500,
         expected: Expected {
