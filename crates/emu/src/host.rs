@@ -128,12 +128,12 @@ impl Host {
             .unwrap_or(0)
     }
 
-    /// Whether any program on this host waits for connections or datagrams.
-    pub(crate) fn has_listener(&self) -> bool {
-        self.run(|| {
+    /// Whether any program on this host waits for connections or datagrams, at `port` if that is given.
+    pub fn has_listener(&self, port: Option<u16>) -> bool {
+        self.run(move || {
             ["tcp", "tcp6", "udp", "udp6"].iter().any(|table| {
                 let path = format!("/proc/thread-self/net/{table}");
-                std::fs::read_to_string(path).is_ok_and(|text| listens(&text))
+                std::fs::read_to_string(path).is_ok_and(|text| listens(&text, port))
             })
         })
     }
@@ -158,12 +158,15 @@ fn sent_drops(table: &str) -> Option<u64> {
     columns.split_whitespace().nth(11)?.parse().ok()
 }
 
-/// Whether a socket in this table of `/proc/net` is bound and not connected: TCP state 0A, UDP 07.
-fn listens(table: &str) -> bool {
-    table
-        .lines()
-        .skip(1)
-        .any(|line| matches!(line.split_whitespace().nth(3), Some("0A" | "07")))
+/// Whether a socket in this table of `/proc/net` is bound, at `port` if that is given, and not connected:
+/// TCP state 0A, UDP 07.
+fn listens(table: &str, port: Option<u16>) -> bool {
+    let end = port.map(|port| format!(":{port:04X}")).unwrap_or_default();
+    table.lines().skip(1).any(|line| {
+        let mut columns = line.split_whitespace().skip(1);
+        let here = columns.next().is_some_and(|local| local.ends_with(&end));
+        here && matches!(columns.nth(1), Some("0A" | "07"))
+    })
 }
 
 #[cfg(test)]
@@ -177,12 +180,14 @@ mod tests {
         assert_eq!(sent_drops(table), Some(42));
         assert_eq!(sent_drops("lo: 0\n"), None);
         let head = "  sl  local_address rem_address   st tx_queue\n";
-        assert!(!listens(head));
-        assert!(listens(&format!(
-            "{head}   0: 00000000:1451 00000000:0000 0A 0\n"
-        )));
-        assert!(!listens(&format!(
-            "{head}   0: 0100007F:1451 0100007F:9 01 0\n"
-        )));
+        assert!(!listens(head, None));
+        let bound = format!("{head}   0: 00000000:1451 00000000:0000 0A 0\n");
+        let ports = [None, Some(0x1451), Some(0x451), Some(9)];
+        assert_eq!(
+            ports.map(|port| listens(&bound, port)),
+            [true, true, false, false]
+        );
+        let connected = format!("{head}   0: 0100007F:1451 0100007F:9 01 0\n");
+        assert!(!listens(&connected, None));
     }
 }

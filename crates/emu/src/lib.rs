@@ -28,5 +28,5 @@ pub use health::{Health, Lateness};
 pub use host::Host;
 #[doc(hidden)]
 pub use packet::fuzz_packet;
-pub use process::{Failed, Service};
-pub use report::{DirectionReport, WanReport};
+pub use process::{Failed, Service, Signals};
+pub use report::{DirectionReport, PortCount, WanReport};

@@ -97,6 +97,13 @@ impl Anatomy {
         })
     }
 
+    /// The ports from and to which it is, if it has any.
+    pub(crate) fn ports(&self, packet: &[u8]) -> Option<[u16; 2]> {
+        let at = self.transport_at;
+        let known = self.transport != Transport::Other && packet.len() >= at + 4;
+        known.then(|| [get(packet, at), get(packet, at + 2)])
+    }
+
     /// Several segments of a TCP connection.
     pub(crate) fn is_tcp_train(&self) -> bool {
         self.transport == Transport::Tcp && self.segments > 1

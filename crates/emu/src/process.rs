@@ -66,7 +66,7 @@ impl Service {
         };
         service.echo = stderr.map(Echo::start).transpose()?;
         for _ in 0..START.as_millis() / POLL_INTERVAL.as_millis() {
-            if host.has_listener() || service.ends_within(POLL_INTERVAL) {
+            if host.has_listener(None) || service.ends_within(POLL_INTERVAL) {
                 break;
             }
         }
@@ -124,9 +124,10 @@ pub(crate) struct Ending {
     pub(crate) interrupted: Option<i32>,
 }
 
-/// Catches stop signals while it exists.
+/// Catches SIGINT, SIGTERM and SIGHUP while it exists. They are ignored afterwards, unless the process catches them
+/// elsewhere too.
 #[derive(Debug)]
-pub(crate) struct Signals(Vec<Caught>);
+pub struct Signals(Vec<Caught>);
 
 #[derive(Debug)]
 struct Caught {
@@ -136,7 +137,8 @@ struct Caught {
 }
 
 impl Signals {
-    pub(crate) fn catch() -> io::Result<Self> {
+    /// From now on.
+    pub fn catch() -> io::Result<Self> {
         let mut signals = Self(Vec::new());
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             let (inbox, outbox) = UnixStream::pair()?;
@@ -157,8 +159,8 @@ impl Signals {
             if let Some(signal) = self.next() {
                 return Ok(signal);
             }
-            let inboxes = self.0.iter().map(|caught| &caught.inbox);
-            let mut fds: Vec<_> = inboxes
+            let mut fds: Vec<_> = self
+                .inboxes()
                 .map(|inbox| PollFd::new(inbox, PollFlags::IN))
                 .collect();
             match poll(&mut fds, None) {
@@ -168,8 +170,14 @@ impl Signals {
         }
     }
 
-    /// A signal that has arrived since the last call.
-    fn next(&mut self) -> Option<i32> {
+    /// Readable when one has arrived.
+    pub fn inboxes(&self) -> impl Iterator<Item = &UnixStream> {
+        self.0.iter().map(|caught| &caught.inbox)
+    }
+
+    /// One that has arrived since the last call.
+    #[expect(clippy::should_implement_trait, reason = "it does not end")]
+    pub fn next(&mut self) -> Option<i32> {
         self.0
             .iter_mut()
             .find(|caught| matches!((&caught.inbox).read(&mut [0]), Ok(1)))
@@ -194,8 +202,11 @@ pub(crate) fn wait(mut child: Child, signals: &mut Signals) -> io::Result<Ending
     let mut next = Signal::TERM;
     loop {
         let mut fds = vec![PollFd::new(&ended, PollFlags::IN)];
-        let inboxes = signals.0.iter().map(|caught| &caught.inbox);
-        fds.extend(inboxes.map(|inbox| PollFd::new(inbox, PollFlags::IN)));
+        fds.extend(
+            signals
+                .inboxes()
+                .map(|inbox| PollFd::new(inbox, PollFlags::IN)),
+        );
         let ready = match poll(&mut fds, timeout.as_ref()) {
             Err(Errno::INTR) => continue,
             result => result?,

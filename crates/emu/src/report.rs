@@ -1,7 +1,7 @@
 //! What happened on the network during a run? The numbers of both directions and the emulator's
 //! health, for people and as JSON.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, ops::RangeInclusive};
 
 use farhaul_link::{Counters, DropCause};
 use serde::Serialize;
@@ -32,6 +32,31 @@ pub struct WanReport {
     pub emulator_limited: bool,
 }
 
+/// What was offered in one direction from or to some ports.
+#[derive(Clone, Debug, Serialize)]
+pub struct PortCount {
+    /// The ports.
+    pub ports: RangeInclusive<u16>,
+    /// TCP and UDP packets; of fragments only the first.
+    pub packets: u64,
+    /// Their bytes, IP headers included.
+    pub bytes: u64,
+    /// Those that the network dropped, whatever the cause.
+    pub dropped: u64,
+}
+
+impl PortCount {
+    /// Nothing yet.
+    pub(crate) const fn new(ports: RangeInclusive<u16>) -> Self {
+        Self {
+            ports,
+            packets: 0,
+            bytes: 0,
+            dropped: 0,
+        }
+    }
+}
+
 /// What happened in one direction.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DirectionReport {
@@ -57,6 +82,9 @@ pub struct DirectionReport {
     pub max_queue_bytes: u64,
     /// Longest wait in it, in ms.
     pub max_wait_ms: f64,
+    /// What was to be counted apart, in the order of [`WanConfig::ports`](crate::wan::WanConfig::ports).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<PortCount>,
     /// Segments per train read, a measure of the emulator's efficiency.
     pub packets_per_read: f64,
     /// Segments per run written.
@@ -76,7 +104,10 @@ impl WanReport {
         let own_drops = missed + outcome.totals.iter().map(|t| t.own_drops).sum::<u64>();
         let offered: u64 = outcome.paths.iter().map(|p| p.counters().offered).sum();
         let complaints = complaints(&lateness, own_drops, offered + missed);
-        let way = |i: usize| DirectionReport::new(outcome.paths[i].counters(), &outcome.totals[i]);
+        let way = |i: usize| DirectionReport {
+            ports: outcome.ports[i].clone(),
+            ..DirectionReport::new(outcome.paths[i].counters(), &outcome.totals[i])
+        };
         Self {
             schema: "farhaul.wan/1",
             network,
@@ -117,6 +148,7 @@ impl DirectionReport {
             marked: counters.marked,
             max_queue_bytes: counters.max_queue.bytes(),
             max_wait_ms: counters.max_wait.as_secs_f64() * 1e3,
+            ports: Vec::new(),
             packets_per_read: counters.offered as f64 / totals.reads.max(1) as f64,
             packets_per_write: totals.delivered as f64 / totals.writes.max(1) as f64,
         }

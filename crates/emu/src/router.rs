@@ -9,6 +9,7 @@
 
 use std::{
     io::{self, IoSlice},
+    ops::RangeInclusive,
     os::fd::{AsFd as _, OwnedFd},
     sync::{
         Arc,
@@ -32,6 +33,7 @@ use crate::{
     health::Histogram,
     held::{Held, Run},
     packet::Anatomy,
+    report::PortCount,
     runs::Runs,
     slab::{Slab, Slot},
 };
@@ -53,6 +55,7 @@ struct Direction {
     held: Held,
     rng: Rng,
     totals: Totals,
+    ports: Vec<PortCount>,
 }
 
 /// What one direction delivered, and what the emulator itself failed to.
@@ -74,6 +77,7 @@ pub(crate) struct Totals {
 pub(crate) struct Outcome {
     pub(crate) paths: [Path; 2],
     pub(crate) totals: [Totals; 2],
+    pub(crate) ports: [Vec<PortCount>; 2],
     pub(crate) late: Histogram,
     pub(crate) max_held: u64,
     pub(crate) seconds: f64,
@@ -92,6 +96,7 @@ impl Outcome {
         Self {
             paths,
             totals,
+            ports: [Vec::new(), Vec::new()],
             late: late.clone(),
             max_held: slab.max_in_use(),
             seconds: (clock.now() - Instant::EPOCH).as_secs_f64(),
@@ -115,6 +120,7 @@ impl Router {
         paths: [&PathConfig; 2],
         seed: u64,
         memory: u64,
+        ports: &[RangeInclusive<u16>],
     ) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = Arc::new(eventfd(0, flags)?);
@@ -126,8 +132,8 @@ impl Router {
         let mut router = Loop {
             tuns,
             directions: [
-                Direction::new(forward, &rng.fork("near to far")),
-                Direction::new(back, &rng.fork("far to near")),
+                Direction::new(forward, &rng.fork("near to far"), ports),
+                Direction::new(back, &rng.fork("far to near"), ports),
             ],
             slab: Slab::new(memory),
             staging: None,
@@ -199,12 +205,13 @@ impl Drop for Router {
 }
 
 impl Direction {
-    fn new(config: &PathConfig, rng: &Rng) -> Self {
+    fn new(config: &PathConfig, rng: &Rng, ports: &[RangeInclusive<u16>]) -> Self {
         Self {
             path: Path::new(config, rng),
             held: Held::default(),
             rng: rng.fork("damage"),
             totals: Totals::default(),
+            ports: ports.iter().cloned().map(PortCount::new).collect(),
         }
     }
 }
@@ -299,8 +306,21 @@ impl Loop {
             self.staging = None;
         }
         let Direction {
-            path, held, rng, ..
+            path,
+            held,
+            rng,
+            ports,
+            ..
         } = toward;
+        let ports = anatomy
+            .ports(self.slab.packet(slot))
+            .filter(|_| !ports.is_empty())
+            .and_then(|of| {
+                ports
+                    .iter_mut()
+                    .find(|c| of.iter().any(|p| c.ports.contains(p)))
+            });
+        let dropped = path.counters().dropped_in_all();
         let mut train = Train {
             anatomy,
             runs: Runs::new(slot, held, &mut self.slab),
@@ -309,6 +329,11 @@ impl Loop {
         };
         for index in 0..anatomy.segments {
             train.segment(now, index);
+        }
+        if let Some(count) = ports {
+            count.packets += u64::from(anatomy.segments);
+            count.bytes += anatomy.run_wire_len(0, anatomy.segments);
+            count.dropped += train.path.counters().dropped_in_all() - dropped;
         }
         train.runs.finish();
     }
@@ -391,7 +416,10 @@ impl Loop {
     fn finish(&mut self) -> Outcome {
         let paths = [0, 1].map(|i| self.directions[i].path.clone());
         let totals = [0, 1].map(|i| self.directions[i].totals);
-        Outcome::new(paths, totals, &self.late, &self.slab, self.clock)
+        Outcome {
+            ports: [0, 1].map(|i| self.directions[i].ports.clone()),
+            ..Outcome::new(paths, totals, &self.late, &self.slab, self.clock)
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::{
     io,
+    ops::RangeInclusive,
     os::unix::process::ExitStatusExt as _,
     process::{Command, Stdio},
 };
@@ -30,10 +31,13 @@ pub struct WanConfig {
     pub seed: u64,
     /// Most bytes of packets the router holds at once.
     pub memory: u64,
+    /// Packets from or to these ports are also counted apart, each under the first range that has one of
+    /// its ports.
+    pub ports: Vec<RangeInclusive<u16>>,
 }
 
 /// The MTUs that both ends accept.
-pub const MTU_RANGE: std::ops::RangeInclusive<u32> = 576..=65_521;
+pub const MTU_RANGE: RangeInclusive<u32> = 576..=65_521;
 
 impl WanConfig {
     /// The same path in both directions, MTU 9000.
@@ -76,6 +80,7 @@ impl Default for WanConfig {
             mtu: 9_000,
             seed: 1,
             memory: 4 << 30,
+            ports: Vec::new(),
         }
     }
 }
@@ -132,7 +137,8 @@ impl Wan {
         let (far, far_tun) = Host::start("far", 2, config.mtu).map_err(WanError::Setup)?;
         let offload = near_tun.offload();
         let paths = [&config.near_to_far, &config.far_to_near];
-        let router = Router::start([near_tun, far_tun], paths, config.seed, config.memory)
+        let tuns = [near_tun, far_tun];
+        let router = Router::start(tuns, paths, config.seed, config.memory, &config.ports)
             .map_err(WanError::Setup)?;
         Ok(Self {
             router,

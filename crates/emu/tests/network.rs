@@ -358,3 +358,33 @@ fn impossible_networks_are_refused_before_anything_is_built() {
         "loss of 101 % is impossible: give 0 % to 100 %"
     );
 }
+
+#[test]
+fn ports_are_counted_apart_in_both_directions() {
+    let mut config = config(1_500, |path| path.loss = Loss::Random(0.5));
+    config.ports = vec![18_000..=18_009, 18_010..=18_019];
+    let Some(wan) = network(&config) else {
+        return;
+    };
+    let bound = |host: &Host, port| {
+        let at = SocketAddr::from((host.address(), port));
+        host.run(move || UdpSocket::bind(at)).unwrap()
+    };
+    let (far, near) = (bound(wan.far(), 18_012), socket(wan.near(), false));
+    assert!(wan.far().has_listener(Some(18_012)) && !wan.far().has_listener(Some(18_011)));
+    for _ in 0..100 {
+        near.send_to(&[0; 72], far.local_addr().unwrap()).unwrap();
+    }
+    far.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let (_, from) = far.recv_from(&mut [0; 100]).unwrap();
+    far.send_to(&[0; 172], from).unwrap();
+    near.recv_from(&mut [0; 200]).unwrap();
+    let report = wan.finish().unwrap();
+    let [none, some] = &report.near_to_far.ports[..] else {
+        panic!("{report:?}");
+    };
+    assert_eq!((none.packets, some.packets, some.bytes), (0, 100, 10_000));
+    assert_eq!(some.dropped, report.near_to_far.dropped(DropCause::Random));
+    let back = &report.far_to_near.ports[1];
+    assert_eq!((back.packets, back.bytes, back.dropped), (1, 200, 0));
+}

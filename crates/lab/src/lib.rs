@@ -8,6 +8,7 @@
 //! - [`tcp`], [`iperf`]: the kernel's own transport on the same path
 //! - [`emulated`]: this program at both ends of an emulated network
 //! - [`scenario`]: networks, flows and expectations from a file, simulated over many seeds
+//! - [`mod@study`]: the experiments of a paper, its published numbers ([`reference`]) and figures
 //! - [`plot`], [`report`]: figures, and the page that shows them beside published ones
 //! - [`results`]: the fixed table of cells, kept and quoted
 //! - [`mod@grid`]: named grids of paths: run, kept, shown, checked
@@ -27,6 +28,7 @@ pub mod measure;
 mod nearest;
 mod parallel;
 pub mod plot;
+pub mod reference;
 pub mod registry;
 pub mod report;
 pub mod results;
@@ -34,8 +36,11 @@ pub mod scenario;
 mod starts;
 pub mod stopwatch;
 pub mod stream;
+pub mod study;
 pub mod tcp;
+mod unit;
 pub mod utcp;
 pub mod visit;
 
 pub use nearest::nearest;
+pub use unit::Unit;

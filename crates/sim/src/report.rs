@@ -7,7 +7,7 @@ use farhaul_link::Counters;
 use serde::Serialize;
 
 /// The outcome of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SimReport {
     /// Virtual time simulated, s.
     pub seconds: f64,
@@ -32,7 +32,7 @@ pub struct SimReport {
 }
 
 /// What one link did. Bytes are IP packets with the scenario's framing.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LinkReport {
     /// Packets offered.
     pub offered: u64,
@@ -100,7 +100,7 @@ impl LinkReport {
 }
 
 /// The outcome of one flow.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlowReport {
     /// When the client connected, s.
     pub start: f64,
@@ -139,7 +139,7 @@ pub struct FlowReport {
 }
 
 /// A session's counters; see [`farhaul_core::stats::Stats`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "named and documented as in `Stats`")]
 pub struct SideReport {
     pub wire_sent: u64,
@@ -209,7 +209,7 @@ impl SideReport {
 }
 
 /// A flow at one moment. Counts are since the flow's start, at the sender unless stated otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Point {
     /// Since the run's start, s.
     pub at: f64,
@@ -250,7 +250,7 @@ pub struct Point {
 }
 
 /// Traffic that did not listen.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CrossReport {
     /// When it began, s.
     pub start: f64,
@@ -269,7 +269,7 @@ pub struct CrossReport {
 }
 
 /// Cross traffic at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CrossPoint {
     /// Since the run's start, s.
     pub at: f64,

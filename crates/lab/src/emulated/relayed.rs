@@ -17,7 +17,7 @@ use farhaul_emu::{
 
 use farhaul_udp::netns;
 
-use super::{EmulatedRunError, words};
+use super::{EmulatedRunError, single::words};
 
 /// A network that exists while something is served on it.
 pub(super) struct Relayed {

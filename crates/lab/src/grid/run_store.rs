@@ -9,6 +9,7 @@ use std::{
     io::{self, BufRead as _, BufReader, ErrorKind, Write as _},
     marker::PhantomData,
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -16,10 +17,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{host::Host, results::Cell};
 
 /// Which world a grid is run in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
     /// The simulator: virtual time, repeatable.
+    #[default]
     Sim,
     /// The emulator: real sockets on this machine.
     Emu,
@@ -32,6 +34,17 @@ impl Backend {
             Self::Sim => "sim",
             Self::Emu => "emu",
         }
+    }
+}
+
+impl FromStr for Backend {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Sim, Self::Emu]
+            .into_iter()
+            .find(|backend| backend.name() == text)
+            .ok_or_else(|| format!("'{text}' is not a backend; there are: sim, emu"))
     }
 }
 
@@ -124,6 +137,14 @@ impl<T: Kept> RunStore<T> {
     pub fn new(below: &Path, grid: &str, backend: Backend) -> Self {
         Self {
             folder: below.join(format!("{grid}-{}", backend.name())),
+            kind: PhantomData,
+        }
+    }
+
+    /// The folder itself.
+    pub const fn at(folder: PathBuf) -> Self {
+        Self {
+            folder,
             kind: PhantomData,
         }
     }

@@ -79,11 +79,17 @@ fn left(area: Rect, label: &str, y: &Scale, below: f64, room: Room, style: &Styl
     let bottom = (area.bottom - below).floor() + 0.5;
     let half_tick = style.tick / 2.0;
     let turned = turned(label, bottom - area.top - half_tick, style);
-    let above = if turned || label.is_empty() {
-        half_tick
+    let named = if turned || label.is_empty() {
+        0.0
     } else {
-        Style::leading(style.label) + half_tick
+        Style::leading(style.label)
     };
+    let outside = if room.square {
+        Style::leading(style.tick)
+    } else {
+        half_tick
+    };
+    let above = named + outside;
     let top = (area.top + above).floor() + 0.5;
     let gutter = room
         .gutter
@@ -156,12 +162,8 @@ pub(super) fn plane(
     style: &Style,
 ) -> Plane {
     let mut side = left(area, y_label, &y, below(x_label, room, style), room, style);
-    // Half of the last label stands to the right of the plot.
-    side.rect.right -= if room.bare && room.gutter.is_none() {
-        0.0
-    } else {
-        16.0
-    };
+    // Half of the last label stands to the right of the plot, or the name of a diagonal.
+    side.rect.right -= if room.square { 34.0 } else { 16.0 };
     let mut area = area;
     if room.square && side.rect.width() > side.rect.height() {
         let rest = ((side.rect.width() - side.rect.height()) / 2.0).floor();
@@ -312,6 +314,20 @@ fn stride(count: usize, space: f64, style: &Style) -> usize {
     every.max(1)
 }
 
+/// As many lines, but of about the same width.
+fn balanced(name: &str, mut lines: Vec<String>, mut space: f64, style: &Style) -> Vec<String> {
+    let joined = lines.join(" ");
+    while lines.len() > 1 {
+        space *= 0.92;
+        let narrower = text::wrap(name, style.tick, space, lines.len());
+        if narrower.len() != lines.len() || narrower.join(" ") != joined {
+            break;
+        }
+        lines = narrower;
+    }
+    lines
+}
+
 /// Names under a plot: on a few lines each, or turned where that is too wide.
 struct Names {
     lines: Vec<Vec<String>>,
@@ -331,6 +347,11 @@ impl Names {
             lines.join(" ") == plain.split_whitespace().collect::<Vec<_>>().join(" ")
         };
         if names.iter().zip(&flat).all(whole) {
+            let flat: Vec<_> = names
+                .iter()
+                .zip(flat)
+                .map(|(name, lines)| balanced(name, lines, slot - 6.0, style))
+                .collect();
             let rows = flat.iter().map(Vec::len).max().unwrap_or(1);
             return Self {
                 lines: flat,

@@ -16,7 +16,8 @@ pub(super) fn draw(
     scene: &mut Scene,
     area: Rect,
     chart: &Chart,
-    (columns, rows, cells): (&[String], &[String], &[Vec<Option<f64>>]),
+    (columns, rows): (&[String], &[String]),
+    cells: &[Vec<Option<f64>>],
     style: &Style,
 ) -> bool {
     let cell = |row: usize, column: usize| {
@@ -143,7 +144,7 @@ fn key(scene: &mut Scene, area: Rect, scale: &Scale, style: &Style) -> Rect {
     let scale = scale.over(strip.left, strip.right);
     let base = strip.bottom + 2.0 + style.tick;
     let mut last = f64::NEG_INFINITY;
-    for tick in scale.ticks(4) {
+    for tick in scale.ticks(5) {
         let Some(label) = &tick.label else { continue };
         let at = scale.clamped(tick.value);
         let half = text::width(label, style.tick) / 2.0;

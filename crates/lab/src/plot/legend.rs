@@ -2,6 +2,7 @@
 
 use super::{
     Body, Line, Origin,
+    lines::marked,
     scene::{Anchor, Pen, Rect, Scene},
     style::{FAINT, INK, Style, colour, faded, mark, tinted},
     text,
@@ -18,23 +19,41 @@ struct Key<'a> {
 #[derive(Clone, Copy, PartialEq)]
 enum Look {
     Line,
+    /// A line without marks.
+    Bare,
     Mark,
     Bar,
 }
 
 impl<'a> Key<'a> {
+    fn sample(&self) -> f64 {
+        if self.look == Look::Mark {
+            MARK
+        } else {
+            SAMPLE
+        }
+    }
+
+    fn width(&self, style: &Style) -> f64 {
+        self.sample() + GAP + text::width(&text::plain(self.name), style.tick)
+    }
+
     fn of(line: &'a Line, look: Look) -> Self {
         Self {
             name: &line.name,
             origin: line.origin,
             colour: line.colour,
-            look,
+            look: match look {
+                Look::Line if !marked(line) => Look::Bare,
+                look => look,
+            },
         }
     }
 }
 
 /// Width of a sample and the gap behind it, px.
 const SAMPLE: f64 = 26.0;
+const MARK: f64 = 12.0;
 const GAP: f64 = 5.0;
 /// Between two entries in a row, px.
 const BETWEEN: f64 = 16.0;
@@ -64,8 +83,7 @@ pub(super) fn draw(scene: &mut Scene, area: Rect, body: &Body, style: &Style) ->
     if keys.is_empty() {
         return area;
     }
-    let widths = keys.iter().map(|k| text::width(k.name, style.tick));
-    let widest = SAMPLE + GAP + widths.fold(0.0, f64::max);
+    let widest = keys.iter().map(|k| k.width(style)).fold(0.0, f64::max);
     let leading = Style::leading(style.tick) + 2.0;
     let column = leading * super::scale::to_f64(keys.len());
     let beside = widest + BETWEEN;
@@ -93,7 +111,7 @@ fn above(scene: &mut Scene, area: Rect, keys: &[Key<'_>], leading: f64, style: &
     let mut rows: Vec<Vec<(&Key<'_>, f64)>> = vec![Vec::new()];
     let mut used = 0.0;
     for key in keys {
-        let wide = (SAMPLE + GAP + text::width(key.name, style.tick)).min(area.width());
+        let wide = key.width(style).min(area.width());
         if used > 0.0 && used + wide > area.width() {
             rows.push(Vec::new());
             used = 0.0;
@@ -130,18 +148,18 @@ fn above(scene: &mut Scene, area: Rect, keys: &[Key<'_>], leading: f64, style: &
 
 fn entry(scene: &mut Scene, key: &Key<'_>, (x, y): (f64, f64), wide: f64, style: &Style) {
     sample(scene, key, (x, y), style);
-    let at = (x + SAMPLE + GAP, y + style.tick * 0.36);
+    let at = (x + key.sample() + GAP, y + style.tick * 0.36);
     let name = text::fit(
         &text::plain(key.name),
         style.tick,
-        wide - SAMPLE - GAP + 0.5,
+        wide - key.sample() - GAP + 0.5,
     );
     scene.text(at, &name, (style.tick, INK), Anchor::Start);
 }
 
 fn sample(scene: &mut Scene, key: &Key<'_>, (x, y): (f64, f64), style: &Style) {
     let ink = colour(key.origin, key.colour);
-    let middle = (x + SAMPLE / 2.0, y);
+    let middle = (x + key.sample() / 2.0, y);
     match (key.look, key.origin) {
         (Look::Bar, Origin::Simulated | Origin::Measured) => {
             swatch(
@@ -152,13 +170,16 @@ fn sample(scene: &mut Scene, key: &Key<'_>, (x, y): (f64, f64), style: &Style) {
             );
             return;
         }
-        (Look::Bar | Look::Line, Origin::Published) => {
+        (Look::Bar | Look::Line | Look::Bare, Origin::Published) => {
             let band = Rect::new(middle.0 - 4.0, y - 6.0, middle.0 + 4.0, y + 6.0);
             scene.fill(band, faded(ink, BAND));
         }
-        (Look::Line, origin) => {
+        (Look::Line | Look::Bare, origin) => {
             let pen = style.line(origin, ink);
             scene.line(vec![(x, y), (x + SAMPLE, y)], pen);
+            if key.look == Look::Bare {
+                return;
+            }
         }
         (Look::Mark, _) => {}
     }

@@ -4,13 +4,15 @@ use super::{
     Axis, Chart, Line, Origin, Point,
     axes::{self, Plane, Room},
     legend::BAND,
-    scale::{Bounds, Scale, shown, to_f64},
+    scale::{Bounds, Scale, shown},
     scene::{Anchor, Pen, Place, Rect, Scene},
-    style::{BORDER, FAINT, Style, WHITE, colour, faded, mark, whisker},
+    style::{BORDER, FAINT, Style, colour, faded, mark, whisker},
 };
 
 /// With more points than this a line has a band instead of whiskers.
 const FEW: usize = 16;
+/// With more, marks would hide the line.
+const MARKED: usize = 40;
 
 /// Draws lines; whether there was anything to draw.
 pub(super) fn lines(
@@ -21,7 +23,13 @@ pub(super) fn lines(
     room: Room,
     style: &Style,
 ) -> bool {
-    let Some((x, y)) = scales(chart, lines, Bounds::Loose) else {
+    // What is sampled over time fills the width.
+    let bounds = if lines.iter().all(marked) {
+        Bounds::Loose
+    } else {
+        Bounds::Tight
+    };
+    let Some((x, y)) = scales(chart, lines, bounds) else {
         return false;
     };
     let area = note(scene, area, lines, (&x, &y), style);
@@ -44,7 +52,7 @@ pub(super) fn lines(
         }
     }
     for line in ordered(false).chain(ordered(true)) {
-        marks(scene, &plane, line, style, sparse(&plane, line, style));
+        marks(scene, &plane, line, style, marked(line));
     }
     true
 }
@@ -225,10 +233,9 @@ fn segment(a: Place, b: Place, rect: Rect) -> Option<(Place, Place)> {
     (first <= last).then(|| (at(first), at(last)))
 }
 
-/// Whether marks stand clear of each other.
-fn sparse(plane: &Plane, line: &Line, style: &Style) -> bool {
-    let most = plane.rect.width() / (style.mark * 3.0);
-    line.origin == Origin::Published || to_f64(line.points.len()) <= most
+/// Whether every point of a line has a mark.
+pub(super) fn marked(line: &Line) -> bool {
+    line.origin == Origin::Published || line.points.len() <= MARKED
 }
 
 /// What lies around the points: a band if they are many, whiskers otherwise.
@@ -305,9 +312,12 @@ fn marks(scene: &mut Scene, plane: &Plane, line: &Line, style: &Style, drawn: bo
 
 /// The line on which both are equal, and those of twice and half.
 fn factors(scene: &mut Scene, plane: &Plane, style: &Style) {
-    let names = [(1.0, "y = x"), (2.0, "2×"), (0.5, "½×")];
-    for (factor, name) in names {
-        let dash = (factor != 1.0).then_some(4.0);
+    let names = [
+        (1.0, None, "y = x"),
+        (2.0, Some(4.0), "2×"),
+        (0.5, Some(4.0), "½×"),
+    ];
+    for (factor, dash, name) in names {
         let pen = Pen {
             dash,
             ..Pen::new(BORDER, 1.0)
@@ -320,17 +330,13 @@ fn factors(scene: &mut Scene, plane: &Plane, style: &Style) {
             continue;
         };
         scene.line(vec![from, to], pen);
-        // Beside the upper end, where the lines are furthest from the points' names.
-        let size = style.tick - 1.0;
-        let (x, y) = (to.0 - 0.06 * (to.0 - from.0), to.1 - 0.06 * (to.1 - from.1));
-        let wide = super::text::width(name, size);
-        let back = Rect::new(
-            x - wide / 2.0 - 1.0,
-            y - size * 0.6,
-            x + wide / 2.0 + 1.0,
-            y + size * 0.6,
-        );
-        scene.fill(back, faded(WHITE, 0.85));
-        scene.text((x, y + size * 0.36), name, (size, FAINT), Anchor::Middle);
+        // Beyond the border, where no point is.
+        let (size, (x, y)) = (style.tick, to);
+        if y <= plane.rect.top + 0.5 && factor > 1.0 {
+            scene.text((x, y - 4.0), name, (size, FAINT), Anchor::Middle);
+        } else {
+            let at = (x + 4.0, y + size * 0.36);
+            scene.text(at, name, (size, FAINT), Anchor::Start);
+        }
     }
 }

@@ -185,7 +185,7 @@ fn picture(chart: &Chart, size: (u32, u32)) -> Result<Scene, PlotError> {
             columns,
             rows,
             cells,
-        } => heat::draw(&mut scene, area, chart, (columns, rows, cells), &style),
+        } => heat::draw(&mut scene, area, chart, (columns, rows), cells, &style),
     };
     if !drawn {
         nothing(&mut scene, area, &style);

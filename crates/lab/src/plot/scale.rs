@@ -33,9 +33,9 @@ pub(super) struct Tick {
     pub label: Option<String>,
 }
 
-/// Whether an axis can show it.
+/// Whether an axis can show it. Numbers that leave no space for a margin around them are no measurements.
 pub(super) fn shown(log: bool, value: f64) -> bool {
-    value.is_finite() && (!log || value > 0.0)
+    value.abs() <= 1e300 && (!log || value >= 1e-300)
 }
 
 impl Scale {
@@ -69,12 +69,10 @@ impl Scale {
     }
 
     fn part(&self, value: f64) -> f64 {
-        // Halves, because the difference of two large numbers may not be one.
-        let (lo, hi) = (self.lo / 2.0, self.hi / 2.0);
         if self.log {
             (value.ln() - self.lo.ln()) / (self.hi.ln() - self.lo.ln())
         } else {
-            (value / 2.0 - lo) / (hi - lo)
+            (value - self.lo) / (self.hi - self.lo)
         }
     }
 
@@ -108,11 +106,10 @@ impl Scale {
         if decades < 0.7 {
             return self.linear(most);
         }
-        let (first, last) = (
-            whole(self.lo.log10().floor()),
-            whole(self.hi.log10().ceil()),
-        );
-        let count = usize::try_from(last - first).unwrap_or(0);
+        let first = whole(self.lo.log10().floor());
+        let last = whole(self.hi.log10().floor());
+        let powers = (first..=last).filter(|e| self.holds(10f64.powi(*e)));
+        let count = powers.count();
         let every = i32::try_from(count.div_ceil(most)).unwrap_or(1).max(1);
         // 1, 2, 5 of every decade where there is space for them.
         let steps: &[i32] = if decades * 3.0 <= to_f64(most) {
@@ -138,7 +135,7 @@ impl Scale {
     }
 
     fn linear(&self, most: usize) -> Vec<Tick> {
-        let step = nice(self.hi / to_f64(most) - self.lo / to_f64(most));
+        let step = nice((self.hi - self.lo) / to_f64(most));
         let first = (self.lo / step - 1e-9).ceil();
         let values: Vec<f64> = (0..=most)
             .map(|i| (first + to_f64(i)) * step)
@@ -178,10 +175,10 @@ fn widened((lo, hi): (f64, f64), log: bool, bounds: Bounds) -> (f64, f64) {
     if bounds == Bounds::Tight {
         return (lo, hi);
     }
-    let margin = hi / 20.0 - lo / 20.0;
+    let margin = (hi - lo) / 20.0;
     let below = if lo == 0.0 { lo } else { lo - margin };
     let above = if hi == 0.0 { hi } else { hi + margin };
-    (below.max(f64::MIN / 2.0), above.min(f64::MAX / 2.0))
+    (below, above)
 }
 
 /// 1, 2 or 5 times a power of ten, at least `step`.
@@ -200,14 +197,14 @@ const UNITS: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")
 /// Labels with as many decimals as `step` needs, and one unit.
 fn labels(values: &[f64], step: f64) -> Vec<String> {
     let most = values.iter().fold(0.0, |most: f64, v| most.max(v.abs()));
-    if most < 1e-4 || most >= 1e16 {
+    if !(1e-4..1e16).contains(&most) {
         return values.iter().map(|v| number(*v)).collect();
     }
     let (unit, suffix) = unit(most / 10.0);
     let decimals = usize::try_from(whole(-(step / unit * 1.001).log10().floor())).unwrap_or(0);
     let label = |v: &f64| match *v {
         0.0 => "0".to_owned(),
-        v => format!("{}{suffix}", signed(format!("{:.decimals$}", v / unit))),
+        v => format!("{}{suffix}", signed(&format!("{:.decimals$}", v / unit))),
     };
     values.iter().map(label).collect()
 }
@@ -226,7 +223,7 @@ pub(super) fn number(value: f64) -> String {
     if !(0.9995e-4..1e16).contains(&size) {
         let exponent = whole(size.log10().floor());
         let digits = (size / 10f64.powi(exponent)).clamp(1.0, 9.99);
-        let digits = trimmed(format!("{digits:.2}"));
+        let digits = trimmed(&format!("{digits:.2}"));
         let power = format!("10{}", superscript(exponent));
         let text = if digits == "1" {
             power
@@ -250,19 +247,19 @@ pub(super) fn number(value: f64) -> String {
     let decimals = usize::try_from(3 - before).unwrap_or(0);
     format!(
         "{}{suffix}",
-        signed(trimmed(format!("{scaled:.decimals$}")))
+        signed(&trimmed(&format!("{scaled:.decimals$}")))
     )
 }
 
-fn trimmed(text: String) -> String {
+fn trimmed(text: &str) -> String {
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
     } else {
-        text
+        text.to_owned()
     }
 }
 
-fn signed(text: String) -> String {
+fn signed(text: &str) -> String {
     text.replace('-', "−")
 }
 
@@ -295,4 +292,58 @@ fn whole(x: f64) -> i32 {
 )]
 pub(super) fn to_f64(n: usize) -> f64 {
     n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labelled(axis: &Axis, values: &[f64], most: usize) -> Vec<String> {
+        let scale = Scale::new(axis, Bounds::Loose, values.iter().copied()).unwrap();
+        let ticks = scale.ticks(most);
+        ticks.into_iter().filter_map(|t| t.label).collect()
+    }
+
+    #[test]
+    fn linear_ticks_are_round_and_share_a_unit() {
+        let axis = Axis::default();
+        let of = |values: &[f64]| labelled(&axis, values, 5);
+        assert_eq!(of(&[0.0, 100.0]), ["0", "50", "100"]);
+        assert_eq!(of(&[0.0, 1.0]), ["0", "0.5", "1.0"]);
+        assert_eq!(of(&[50.0, 61.0]), ["50", "55", "60"]);
+        assert_eq!(of(&[0.0, 1.9e6]), ["0", "500k", "1000k", "1500k"]);
+        assert_eq!(of(&[0.0, 950e6]), ["0", "200M", "400M", "600M", "800M"]);
+        assert_eq!(of(&[-3.0, 3.0]), ["−2", "0", "2"]);
+    }
+
+    #[test]
+    fn logarithmic_ticks_are_decades() {
+        let axis = Axis {
+            log: true,
+            ..Axis::default()
+        };
+        let of = |values: &[f64]| labelled(&axis, values, 6);
+        assert_eq!(of(&[0.1, 1e4]), ["0.1", "1", "10", "100", "1000", "10k"]);
+        assert_eq!(of(&[1.0, 9.0]), ["1", "2", "5"]);
+        assert_eq!(of(&[1e-6, 1e3]), ["10⁻⁶", "0.0001", "0.01", "1", "100"]);
+        assert_eq!(of(&[100.0, 130.0]), ["100", "110", "120", "130"]);
+        assert_eq!(of(&[0.0, -1.0, 5.0]), ["5", "10"]);
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.05, "0.05"),
+            (12.345, "12.3"),
+            (940.2, "940"),
+            (1234.0, "1234"),
+            (12_345.0, "12.3k"),
+            (-1.5e9, "−1.5G"),
+            (2e-5, "2·10⁻⁵"),
+            (1e-5, "10⁻⁵"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
 }

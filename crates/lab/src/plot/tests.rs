@@ -2,6 +2,7 @@ use std::{env, fs, path::PathBuf};
 
 use super::*;
 
+const NASTY: &str = "a<b & \"c\" 'd' ]]> \u{1}e";
 const SIZES: [(u32, u32); 2] = [(720, 400), (380, 300)];
 
 fn point(x: f64, y: f64, range: Option<(f64, f64)>) -> Point {
@@ -268,5 +269,188 @@ fn equal_charts_give_equal_bytes() {
             png(&chart, SIZES[1]).unwrap(),
             png(&again, SIZES[1]).unwrap()
         );
+    }
+}
+
+fn every_body(name: &str, points: &[(f64, f64)]) -> Vec<Body> {
+    let lines = || {
+        let origins = [Origin::Simulated, Origin::Measured, Origin::Published];
+        origins.map(|origin| line(name, origin, 0, points)).to_vec()
+    };
+    let values = || points.iter().map(|(x, y)| Some(point(*x, *y, None)));
+    vec![
+        Body::Lines(lines()),
+        Body::Scatter {
+            sets: lines(),
+            diagonal: false,
+        },
+        Body::Scatter {
+            sets: lines(),
+            diagonal: true,
+        },
+        Body::Bars {
+            groups: vec![name.into(); points.len()],
+            series: vec![Bars {
+                name: name.into(),
+                origin: Origin::Measured,
+                colour: 12,
+                values: values().collect(),
+            }],
+        },
+        Body::Heat {
+            columns: vec![name.into(); points.len()],
+            rows: vec![name.into(); 2],
+            cells: vec![points.iter().map(|(_, y)| Some(*y)).collect()],
+        },
+    ]
+}
+
+#[test]
+fn names_are_escaped_and_control_characters_left_out() {
+    for body in every_body(NASTY, &[(1.0, 2.0), (3.0, 4.0)]) {
+        let chart = chart(NASTY, axis(NASTY, false), axis(NASTY, true), body);
+        for size in SIZES {
+            let text = svg(&chart, size).unwrap();
+            elements(&text);
+            assert!(text.contains("a&lt;b &amp; &quot;c&quot;"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn values_that_no_axis_shows_are_left_out() {
+    let none = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+    let nothing: Vec<_> = none.iter().map(|v| (*v, *v)).collect();
+    let mut cases = vec![(Vec::new(), true), (nothing.clone(), true)];
+    let huge = [(f64::MIN, f64::MAX), (f64::MAX, f64::MIN), (0.0, 5e-324)];
+    for value in [0.0, 1.0, -1.0, 1e-300, 1e300] {
+        cases.push((vec![(value, value)], false));
+    }
+    cases.push((huge.to_vec(), false));
+    cases.push(([nothing, vec![(1.0, 2.0)]].concat(), false));
+    for (points, empty) in cases {
+        for (log, body) in [false, true]
+            .into_iter()
+            .flat_map(|log| every_body("n", &points).into_iter().map(move |b| (log, b)))
+        {
+            let chart = chart("title", axis("x", log), axis("y", log), body);
+            let text = svg(&chart, SIZES[1]).unwrap();
+            elements(&text);
+            assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+            if empty {
+                assert!(text.contains("no data"), "{:?}", chart.body);
+            }
+            png(&chart, (160, 120)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn impossible_ranges_and_sizes_are_no_panic() {
+    let mut chart = over_loss();
+    for range in [
+        (f64::NAN, 1.0),
+        (1.0, 1.0),
+        (2.0, 1.0),
+        (-1.0, 0.0),
+        (1e-9, 1e9),
+        (5.0, 6.0),
+    ] {
+        chart.x.range = Some(range);
+        chart.y.range = Some(range);
+        elements(&svg(&chart, SIZES[0]).unwrap());
+    }
+    for size in [
+        (0, 0),
+        (159, 400),
+        (400, 119),
+        (9_000, 400),
+        (u32::MAX, u32::MAX),
+    ] {
+        assert!(matches!(svg(&chart, size), Err(PlotError::Size(..))));
+        assert!(matches!(png(&chart, size), Err(PlotError::Size(..))));
+    }
+    for (_, chart) in gallery() {
+        elements(&svg(&chart, (160, 120)).unwrap());
+    }
+}
+
+#[test]
+fn points_outside_the_axes_are_counted() {
+    let mut chart = over_loss();
+    chart.x.range = Some((0.02, 20.0));
+    // The first of each of six lines.
+    assert!(
+        svg(&chart, SIZES[0])
+            .unwrap()
+            .contains("6 points outside the axes")
+    );
+    chart.x.range = None;
+    assert!(!svg(&chart, SIZES[0]).unwrap().contains("outside"));
+}
+
+#[test]
+fn a_legend_of_many_names_leaves_space_for_the_data() {
+    let name = |i| format!("protocol {i} with a rather long name, simulated over eight seeds");
+    let lines = (0..60).map(|i| line(&name(i), Origin::Simulated, i, &[(0.0, 1.0), (1.0, 2.0)]));
+    let chart = chart(
+        "many",
+        axis("x", false),
+        axis("y", false),
+        Body::Lines(lines.collect()),
+    );
+    for size in SIZES {
+        let scene = picture(&chart, size).unwrap();
+        let lowest = scene.shapes.iter().filter_map(|shape| match shape {
+            scene::Shape::Text { at, text, .. } if text.starts_with("protocol") => Some(at.1),
+            _ => None,
+        });
+        let lowest = lowest.fold(0.0, f64::max);
+        assert!(lowest > 0.0 && lowest < f64::from(size.1) * 0.5, "{lowest}");
+        let more = |shape: &scene::Shape| matches!(shape, scene::Shape::Text { text, .. } if text.ends_with(" more"));
+        assert!(scene.shapes.iter().any(more));
+    }
+}
+
+#[test]
+fn a_label_is_a_tooltip() {
+    let chart = over_loss();
+    let text = svg(&chart, SIZES[0]).unwrap();
+    assert!(text.contains("<title>0.01: "), "{text}");
+    assert!(text.contains(" &lt;Mbit/s&gt; &amp; more</title>"));
+}
+
+#[test]
+fn every_text_is_within_the_picture() {
+    for (name, chart) in gallery() {
+        for size in SIZES {
+            for shape in picture(&chart, size).unwrap().shapes {
+                let scene::Shape::Text {
+                    at,
+                    text,
+                    size: em,
+                    anchor,
+                    turned,
+                    ..
+                } = shape
+                else {
+                    continue;
+                };
+                let wide = text::width(&text, em);
+                let before = match anchor {
+                    Anchor::Start => 0.0,
+                    Anchor::Middle => wide / 2.0,
+                    Anchor::End => wide,
+                };
+                let along = if turned {
+                    f64::from(size.1) - at.1
+                } else {
+                    at.0
+                };
+                let most = f64::from(if turned { size.1 } else { size.0 });
+                let inside = along - before >= -1.0 && along - before + wide <= most + 1.0;
+                assert!(inside, "{name} {size:?}: {text} at {at:?}");
+            }
+        }
     }
 }

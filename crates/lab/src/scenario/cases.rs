@@ -80,7 +80,7 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
 }
 
 /// How a case is called: its values, in the order of their names.
-pub(super) fn label(case: &Case) -> String {
+pub fn label(case: &Case) -> String {
     if case.is_empty() {
         return "all".into();
     }
@@ -89,7 +89,7 @@ pub(super) fn label(case: &Case) -> String {
 }
 
 /// Whether the case has all these values.
-pub(super) fn fits(case: &Case, when: &Case) -> bool {
+pub(crate) fn fits(case: &Case, when: &Case) -> bool {
     when.iter()
         .all(|(name, value)| case.get(name) == Some(value))
 }

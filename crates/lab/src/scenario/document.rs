@@ -8,9 +8,10 @@ use farhaul_link::{PathConfig, QueueLimit, Step, duration};
 use farhaul_sim::Bursts;
 
 use super::source::{Fields, Placed, Problem, rate};
+use crate::{emulated::Program, grid::Backend};
 
 /// Keys of the document itself.
-pub(super) const TOP: [&str; 18] = [
+pub(super) const TOP: [&str; 21] = [
     "name",
     "about",
     "source",
@@ -29,6 +30,9 @@ pub(super) const TOP: [&str; 18] = [
     "cross",
     "expect",
     "vary",
+    "backends",
+    "series",
+    "program",
 ];
 const PATH: [&str; 15] = [
     "rate",
@@ -65,6 +69,7 @@ const FLOW: [&str; 15] = [
     "count",
     "extra_delay",
 ];
+const PROGRAM: [&str; 6] = ["name", "server", "client", "ready", "goodput", "metrics"];
 const CROSS: [&str; 13] = [
     "name", "from", "path", "reverse", "rate", "packet", "start", "stop", "duration", "on", "off",
     "random", "jitter",
@@ -79,6 +84,9 @@ pub(super) struct Frame {
     pub(super) duration: Duration,
     /// First and last.
     pub(super) seeds: (u64, u64),
+    pub(super) backends: Vec<Backend>,
+    /// Between the points that are kept of a run's series.
+    pub(super) series: Option<Duration>,
     pub(super) mtu: u32,
     pub(super) framing: u32,
     pub(super) sample: Duration,
@@ -172,6 +180,7 @@ pub(super) struct Document {
     pub(super) links: Vec<Link>,
     pub(super) flows: Vec<Flow>,
     pub(super) cross: Vec<Cross>,
+    pub(super) programs: Vec<Program>,
 }
 
 impl Document {
@@ -188,6 +197,7 @@ impl Document {
             links: each(&links, |f| link(f, frame.mtu))?,
             flows: each(&top.tables("flow", &FLOW)?, flow)?,
             cross: each(&top.tables("cross", &CROSS)?, |f| cross(f, frame.mtu))?,
+            programs: each(&top.tables("program", &PROGRAM)?, program)?,
             frame,
         };
         for (what, missing) in [
@@ -222,6 +232,8 @@ fn frame(top: &Fields<'_>) -> Result<Frame, Problem> {
         source: text("source")?,
         duration: span.ok_or_else(|| top.problem("duration", NO_DURATION))?,
         seeds: top.parse("seeds", seeds)?.unwrap_or((1, 1)),
+        backends: backends(top)?,
+        series: top.parse("series", positive)?,
         mtu: u32::try_from(mtu).expect("bounded"),
         framing: top.parse("framing", framing)?.unwrap_or(0),
         sample: top.duration("sample")?.unwrap_or(ms(100)),
@@ -229,6 +241,15 @@ fn frame(top: &Fields<'_>) -> Result<Frame, Problem> {
         coalesce: top.duration("coalesce")?.unwrap_or(ms(1)),
         batch: usize::try_from(batch).expect("bounded"),
         start_spread: top.duration("start_spread")?.unwrap_or_default(),
+    })
+}
+
+fn backends(top: &Fields<'_>) -> Result<Vec<Backend>, Problem> {
+    let given = top.each("backends", str::parse)?;
+    Ok(if given.is_empty() {
+        vec![Backend::Sim]
+    } else {
+        given
     })
 }
 
@@ -465,6 +486,30 @@ fn flow(fields: &Fields<'_>) -> Result<Flow, Problem> {
         count: fields.number("count", 1..1_001)?.unwrap_or(1),
         extra_delay: fields.duration("extra_delay")?.unwrap_or_default(),
     })
+}
+
+/// Its commands have placeholders of their own; variables of the scenario are replaced in them as well.
+fn program(fields: &Fields<'_>) -> Result<Program, Problem> {
+    fields.needed("name", "\"srt\"")?;
+    let needed = |key: &str, example: &str| {
+        let text = fields.template(key)?;
+        text.ok_or_else(|| {
+            fields.problem(
+                "name",
+                format!("a program needs {key}, as in {key} = {example}"),
+            )
+        })
+    };
+    let program = Program {
+        name: fields.needed("name", "\"srt\"")?.value,
+        server: fields.template("server")?,
+        client: needed("client", "\"iperf3 -c {host} -p {port} -J\"")?,
+        ready: fields.template("ready")?,
+        goodput: needed("goodput", "\"json:/end/sum_received/bits_per_second\"")?,
+        metrics: fields.templates("metrics")?,
+    };
+    program.check().map_err(|e| fields.problem("name", e))?;
+    Ok(program)
 }
 
 fn cross(fields: &Fields<'_>, mtu: u32) -> Result<Cross, Problem> {

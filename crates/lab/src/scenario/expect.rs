@@ -7,16 +7,37 @@ use serde::Serialize;
 
 use super::{
     cases::{fits, label},
-    measure::{Metric, Term, Unit, Whose, mean},
+    measure::{Metric, Term, Whose, mean},
     plan::Plan,
     run::Trial,
     source::{Case, Fields, Problem, unknown},
     summary::Spread,
 };
+use crate::{
+    reference::{Fact, Reference},
+    unit::Unit,
+};
 
-const EXPECT: [&str; 15] = [
-    "metric", "flow", "link", "cross", "during", "when", "over", "spread", "of", "share", "min",
-    "max", "paper", "source", "known",
+const EXPECT: [&str; 19] = [
+    "metric",
+    "flow",
+    "link",
+    "cross",
+    "during",
+    "when",
+    "over",
+    "spread",
+    "of",
+    "share",
+    "min",
+    "max",
+    "paper",
+    "source",
+    "known",
+    "reference",
+    "within",
+    "experiment",
+    "fitted",
 ];
 const OVER: [&str; 6] = ["metric", "flow", "link", "cross", "during", "when"];
 
@@ -37,14 +58,20 @@ pub struct Expectation {
     /// The variable over which the largest by the smallest is taken.
     spread: Option<String>,
     of: Of,
-    /// At least this share of the seeds must be within the bounds; of all seeds' figure by default.
-    share: Option<f64>,
+    /// From and to which share of the seeds must be within the bounds; of all seeds' figure by default.
+    share: Option<(f64, f64)>,
     min: Option<f64>,
     max: Option<f64>,
     paper: Option<f64>,
     source: String,
     /// Why it is known not to hold.
     known: Option<String>,
+    /// The published number it is about.
+    fact: Option<Fact>,
+    /// The experiment that it belongs to.
+    experiment: Option<String>,
+    /// Which number the model was fitted to, so that agreement says nothing.
+    fitted: Option<String>,
     unit: Unit,
 }
 
@@ -65,33 +92,80 @@ pub struct Verdict {
     pub max: Option<f64>,
     /// Share of the seeds within the bounds, where the expectation is about that.
     pub share: Option<f64>,
+    /// From and to which share is as expected.
+    pub shares: Option<(f64, f64)>,
     /// Whether it is as expected; nothing if it was not run, or is for comparison only.
     pub holds: Option<bool>,
     /// Why it is known not to hold.
     pub known: Option<String>,
     /// Where the figure is from.
     pub source: String,
+    /// The row of the study's table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fact: Option<Fact>,
+    /// The experiment that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<String>,
+    /// To what the model was fitted, so that agreement says nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fitted: Option<String>,
+    /// The figure of each seed: least and greatest.
+    pub range: Option<(f64, f64)>,
+    /// The metric.
+    #[serde(skip)]
+    pub metric: Metric,
+    /// The case's values.
+    #[serde(skip)]
+    pub values: Case,
     /// In what it is counted.
     #[serde(skip)]
     pub unit: Unit,
 }
 
 impl Verdict {
+    /// The bounds in words.
+    pub fn bounds(&self) -> String {
+        let show = |x: f64| self.unit.show(x);
+        let text = match (self.min, self.max) {
+            (Some(min), Some(max)) => format!("{} to {}", show(min), show(max)),
+            (Some(min), None) => format!("at least {}", show(min)),
+            (None, Some(max)) => format!("at most {}", show(max)),
+            (None, None) => return String::new(),
+        };
+        let percent = |share: f64| share * 100.0;
+        match self.shares {
+            Some((least, most)) if most >= 1.0 => {
+                format!("{text} in at least {:.0} % of the seeds", percent(least))
+            }
+            Some((least, most)) => {
+                let (least, most) = (percent(least), percent(most));
+                format!("{text} in {least:.0} to {most:.0} % of the seeds")
+            }
+            None => text,
+        }
+    }
+
     /// Whether it was run, is not met, and is not a known deviation.
     pub fn fails(&self) -> bool {
-        self.holds == Some(false) && self.known.is_none()
+        self.holds == Some(false) && self.known.is_none() && self.fitted.is_none()
     }
 }
 
-pub(super) fn read(
-    top: &Fields<'_>,
-    plans: &[Plan],
-    series: bool,
-) -> Result<Vec<Expectation>, Problem> {
+/// What an expectation may be about.
+pub(super) struct Known<'a> {
+    pub(super) plans: &'a [Plan],
+    /// Those of every variant.
+    pub(super) cases: Vec<Case>,
+    /// Whether flows are sampled.
+    pub(super) series: bool,
+    pub(super) reference: &'a Reference,
+}
+
+pub(super) fn read(top: &Fields<'_>, known: &Known<'_>) -> Result<Vec<Expectation>, Problem> {
     let tables = top.tables("expect", &EXPECT)?;
     let one = |fields: &Fields<'_>| {
-        let expectation = expectation(fields, plans)?;
-        if !series && expectation.term.during.is_some() {
+        let expectation = expectation(fields, known)?;
+        if !known.series && expectation.term.during.is_some() {
             return Err(fields.problem("during", "without samples nothing is known of a part"));
         }
         Ok(expectation)
@@ -99,16 +173,16 @@ pub(super) fn read(
     tables.iter().map(one).collect()
 }
 
-fn expectation(fields: &Fields<'_>, plans: &[Plan]) -> Result<Expectation, Problem> {
+fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Problem> {
     fields.needed("metric", "\"goodput\"")?;
-    let term = term(fields, plans, None)?;
+    let term = term(fields, known, None)?;
     let over = fields
         .table("over", &OVER)?
-        .map(|over| self::term(&over, plans, Some(&term)))
+        .map(|over| self::term(&over, known, Some(&term)))
         .transpose()?;
     let spread = fields.text("spread")?.map(|t| t.value);
     if let Some(variable) = &spread {
-        let known: BTreeSet<_> = plans.iter().flat_map(|p| p.case.keys()).collect();
+        let known: BTreeSet<_> = known.cases.iter().flat_map(|c| c.keys()).collect();
         if !known.contains(variable) {
             let text = unknown("variable", variable, known.iter().map(|n| n.as_str()));
             return Err(fields.problem("spread", text));
@@ -120,9 +194,11 @@ fn expectation(fields: &Fields<'_>, plans: &[Plan]) -> Result<Expectation, Probl
         term.metric.unit()
     };
     let bound = |key: &str| fields.parse(key, |text| unit.parse(text));
-    let (min, max) = (bound("min")?, bound("max")?);
-    let paper = bound("paper")?;
-    if min.is_none() && max.is_none() && paper.is_none() {
+    let fact = fact(fields, known.reference, unit)?;
+    let (low, high) = widened(fields, fact.as_ref())?;
+    let (min, max) = (bound("min")?.or(low), bound("max")?.or(high));
+    let paper = bound("paper")?.or(fact.as_ref().and_then(|f| f.value));
+    if min.is_none() && max.is_none() && paper.is_none() && fact.is_none() {
         let text = "an expectation needs min or max, or both, or a paper's figure";
         return Err(fields.problem("metric", text));
     }
@@ -147,31 +223,70 @@ fn expectation(fields: &Fields<'_>, plans: &[Plan]) -> Result<Expectation, Probl
         over,
         spread,
         of: of.unwrap_or(Of::Mean),
-        share: fields.share("share")?,
+        share: fields.parse("share", shares)?,
         min,
         max,
         paper,
-        source: fields.text("source")?.map_or_else(String::new, |t| t.value),
+        source: match (fields.text("source")?, &fact) {
+            (Some(text), _) => text.value,
+            (None, Some(fact)) => fact.place.clone(),
+            (None, None) => String::new(),
+        },
         known: fields.text("known")?.map(|t| t.value),
+        fact,
+        experiment: fields.text("experiment")?.map(|t| t.value),
+        fitted: fields.text("fitted")?.map(|t| t.value),
         unit,
     })
 }
 
+/// The row that `reference` names, which is counted in `unit`.
+fn fact(fields: &Fields<'_>, reference: &Reference, unit: Unit) -> Result<Option<Fact>, Problem> {
+    let Some(fact) = fields.parse("reference", |id| {
+        let names = reference.facts().map(|f| f.id.as_str());
+        let fact = reference.get(id).cloned();
+        fact.ok_or_else(|| unknown("row", id, names))
+    })?
+    else {
+        return Ok(None);
+    };
+    if fact.unit != unit {
+        let (theirs, ours) = (fact.unit.scale().0, unit.scale().0);
+        let text = format!("the row is counted in '{theirs}', the expectation in '{ours}'");
+        return Err(fields.problem("reference", text));
+    }
+    Ok(Some(fact))
+}
+
+/// The bounds of the published number: as printed if it is a range or bound, wider by `within`.
+fn widened(
+    fields: &Fields<'_>,
+    fact: Option<&Fact>,
+) -> Result<(Option<f64>, Option<f64>), Problem> {
+    match (fields.share("within")?, fact) {
+        (Some(_), None) => Err(fields.problem("within", "within needs a reference")),
+        (None, Some(fact)) => Ok((fact.low, fact.high)),
+        (None, None) => Ok((None, None)),
+        (Some(share), Some(fact)) => {
+            let (low, high) = fact.bounds();
+            Ok((
+                low.map(|x| x - x.abs() * share),
+                high.map(|x| x + x.abs() * share),
+            ))
+        }
+    }
+}
+
 /// A term; the second of a ratio has the keys of the first by default.
-fn term(fields: &Fields<'_>, plans: &[Plan], base: Option<&Term>) -> Result<Term, Problem> {
-    let metric = fields.parse("metric", |text| {
-        let names = Metric::ALL.into_iter();
-        let known = names.clone().find(|(name, _)| *name == text);
-        known
-            .map(|(_, metric)| metric)
-            .ok_or_else(|| unknown("metric", text, names.map(|(name, _)| name)))
-    })?;
-    let metric = metric.or(base.map(|b| b.metric)).unwrap_or(Metric::Goodput);
+fn term(fields: &Fields<'_>, known: &Known<'_>, base: Option<&Term>) -> Result<Term, Problem> {
+    let metric = fields.parse("metric", Metric::named)?;
+    let metric = metric.or(base.map(|b| b.metric.clone()));
+    let metric = metric.unwrap_or(Metric::Goodput);
     let mut when = Case::new();
     for (name, text) in fields.pairs("when")? {
-        let values: BTreeSet<_> = plans.iter().filter_map(|p| p.case.get(&name)).collect();
+        let values: BTreeSet<_> = known.cases.iter().filter_map(|c| c.get(&name)).collect();
         if values.is_empty() {
-            let known: BTreeSet<_> = plans.iter().flat_map(|p| p.case.keys()).collect();
+            let known: BTreeSet<_> = known.cases.iter().flat_map(|c| c.keys()).collect();
             let known = known.iter().map(|n| n.as_str());
             return Err(fields
                 .source
@@ -184,7 +299,7 @@ fn term(fields: &Fields<'_>, plans: &[Plan], base: Option<&Term>) -> Result<Term
         }
         when.insert(name, text.value);
     }
-    let (key, names) = names(metric, plans);
+    let (key, names) = names(&metric, known.plans);
     for other in ["flow", "link", "cross"] {
         if other != key && fields.has(other) {
             let text = format!("{} has no {other}", metric.name());
@@ -216,7 +331,7 @@ fn term(fields: &Fields<'_>, plans: &[Plan], base: Option<&Term>) -> Result<Term
 }
 
 /// The key that selects the object of a metric, and its valid names.
-fn names(metric: Metric, plans: &[Plan]) -> (&'static str, BTreeSet<String>) {
+fn names(metric: &Metric, plans: &[Plan]) -> (&'static str, BTreeSet<String>) {
     let each = plans.iter();
     match metric.whose() {
         Whose::Flow => {
@@ -231,7 +346,7 @@ fn names(metric: Metric, plans: &[Plan]) -> (&'static str, BTreeSet<String>) {
 }
 
 /// `100s..200s`.
-fn window(text: &str) -> Result<(f64, f64), String> {
+pub(crate) fn window(text: &str) -> Result<(f64, f64), String> {
     let (from, to) = text
         .split_once("..")
         .ok_or_else(|| format!("'{text}' is not a time such as 100s..200s"))?;
@@ -251,7 +366,7 @@ impl Expectation {
     /// What it is about: a figure, or two for a ratio.
     pub(super) fn terms(&self) -> impl Iterator<Item = &Term> {
         let all = [Some(&self.term), self.over.as_ref()].into_iter().flatten();
-        all.filter(|term| term.metric != Metric::Log2Error)
+        all.filter(|term| term.metric.whose() != Whose::Nobody)
     }
 
     fn what(&self) -> String {
@@ -268,11 +383,18 @@ impl Expectation {
         parts.concat()
     }
 
-    fn verdict(&self, case: &Case, ours: Option<f64>, share: Option<f64>) -> Verdict {
+    fn verdict(
+        &self,
+        case: &Case,
+        (ours, range): (Option<f64>, Option<(f64, f64)>),
+        share: Option<f64>,
+    ) -> Verdict {
         let bounded = self.min.is_some() || self.max.is_some();
         let holds = match (ours.filter(|_| bounded), self.share) {
             (None, _) => None,
-            (Some(_), Some(wanted)) => share.map(|share| share >= wanted - 1e-9),
+            (Some(_), Some((least, most))) => {
+                share.map(|share| share >= least - 1e-9 && share <= most + 1e-9)
+            }
             (Some(ours), None) => Some(self.within(ours)),
         };
         Verdict {
@@ -283,9 +405,16 @@ impl Expectation {
             min: self.min,
             max: self.max,
             share: share.filter(|_| self.share.is_some()),
+            shares: self.share,
             holds,
             known: self.known.clone(),
             source: self.source.clone(),
+            fact: self.fact.clone(),
+            experiment: self.experiment.clone(),
+            fitted: self.fitted.clone(),
+            range,
+            metric: self.term.metric.clone(),
+            values: case.clone(),
             unit: self.unit,
         }
     }
@@ -350,14 +479,28 @@ impl Expectation {
                     let spread = Spread::of(means);
                     spread.max / spread.min
                 });
-                return self.verdict(&case, ours, None);
+                return self.verdict(&case, (ours, None), None);
             }
             let figures = all.into_iter().flatten().collect::<Vec<_>>();
             let hits = figures.iter().map(|f| f64::from(u8::from(self.within(*f))));
             let share = mean(&hits.collect::<Vec<_>>());
-            self.verdict(&case, self.one(&figures), share)
+            let spread = Spread::of(figures.iter().copied());
+            let range = (!figures.is_empty()).then_some((spread.min, spread.max));
+            self.verdict(&case, (self.one(&figures), range), share)
         };
         groups.into_iter().map(one).collect()
+    }
+}
+
+/// `40%` of the seeds or more, or `5%..95%` of them.
+fn shares(text: &str) -> Result<(f64, f64), String> {
+    let share = |text: &str| farhaul_link::share(text).map_err(|e| e.to_string());
+    match text.split_once("..") {
+        None => Ok((share(text)?, 1.0)),
+        Some((least, most)) => match (share(least)?, share(most)?) {
+            (least, most) if least <= most => Ok((least, most)),
+            _ => Err(format!("'{text}' runs backwards")),
+        },
     }
 }
 
@@ -367,23 +510,55 @@ pub(super) fn judge(
     plans: &[Plan],
     trials: &[Trial],
 ) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
-    for expectation in expectations {
-        if expectation.term.metric != Metric::Log2Error {
-            verdicts.extend(expectation.verdicts(plans, trials));
-        }
-    }
-    let errors: Vec<f64> = verdicts
+    let of_nobody = |e: &&Expectation| e.term.metric.whose() == Whose::Nobody;
+    let own = expectations.iter().filter(|e| !of_nobody(e));
+    let mut verdicts: Vec<Verdict> = own.flat_map(|e| e.verdicts(plans, trials)).collect();
+    let errors: Vec<Verdict> = expectations
         .iter()
-        .filter_map(|v| Some((v.ours? / v.paper?).log2().abs()))
+        .filter(of_nobody)
+        .map(|expectation| {
+            let upper = error(&expectation.term, &verdicts);
+            let ours = match &expectation.over {
+                None => upper,
+                Some(over) => upper
+                    .zip(error(over, &verdicts))
+                    .map(|(upper, lower)| upper / lower),
+            };
+            let case = &expectation.term.when;
+            expectation.verdict(case, (ours, None), None)
+        })
         .collect();
-    let error = (!errors.is_empty()).then(|| Spread::of(errors).median);
-    for expectation in expectations {
-        if expectation.term.metric == Metric::Log2Error {
-            let mut verdict = expectation.verdict(&Case::new(), error, None);
-            verdict.what = "median |log2(ours / paper)|".into();
-            verdicts.push(verdict);
-        }
-    }
+    verdicts.extend(errors);
     verdicts
+}
+
+/// How far off the published figures of the term's cases are, in doublings: ours, or one constant for all.
+fn error(term: &Term, verdicts: &[Verdict]) -> Option<f64> {
+    let own = verdicts.iter().filter(|v| fits(&v.values, &term.when));
+    let pairs: Vec<(f64, f64)> = own
+        .filter_map(|v| Some((v.ours?, v.paper?)))
+        .filter(|(ours, paper)| *ours > 0.0 && *paper > 0.0)
+        .map(|(ours, paper)| (ours.log2(), paper.log2()))
+        .collect();
+    if pairs.is_empty() {
+        return None;
+    }
+    let median = |errors: Vec<f64>| Spread::of(errors).median;
+    if term.metric == Metric::Log2Error {
+        let errors = pairs.iter().map(|(ours, paper)| (ours - paper).abs());
+        return Some(median(errors.collect()));
+    }
+    // The best is in the middle of two of them.
+    let middles = pairs
+        .iter()
+        .flat_map(|(_, a)| pairs.iter().map(move |(_, b)| f64::midpoint(*a, *b)));
+    let of = |constant: f64| {
+        median(
+            pairs
+                .iter()
+                .map(|(_, paper)| (constant - paper).abs())
+                .collect(),
+        )
+    };
+    middles.map(of).reduce(f64::min)
 }

@@ -1,15 +1,17 @@
 //! Which figure of a run is selected? A [`Term`] names a metric, whose it is and over which time.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
-use farhaul_core::units::{Rate, Size};
 use farhaul_sim::{FlowReport, LinkReport, Point, SideReport, SimReport};
+use serde::{Deserialize, Serialize};
 
-use super::{plan::Plan, source::Case};
+use super::{plan::Plan, source::Case, summary::Spread};
+use crate::unit::Unit;
 
-/// What can be expected of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Metric {
+/// What can be expected of a run, and drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "docs/scenarios.md is their reference")]
+pub enum Metric {
     Goodput,
     Feedback,
     Retransmits,
@@ -25,20 +27,24 @@ pub(super) enum Metric {
     QueueP95,
     Drops,
     Jain,
+    /// Median of |log2(ours / paper)|.
     Log2Error,
-}
-
-/// In what a metric is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// bit/s.
-    Rate,
-    /// Bytes.
-    Bytes,
-    /// A share, 0 to 1.
-    Share,
-    /// A plain number.
-    Number,
+    /// The same of the one constant for which it is least.
+    ConstantLog2Error,
+    FirstRetransmit,
+    FirstDuplicateAck,
+    FirstTimeout,
+    SndNxt,
+    SenderCpu,
+    ReceiverCpu,
+    CpuRatio,
+    Overhead,
+    Seconds,
+    RttP50,
+    LossOfFlow,
+    Variation,
+    /// Of an external program, by the name that its template gives.
+    Named(String),
 }
 
 /// Whose figure it is.
@@ -51,7 +57,7 @@ pub(super) enum Whose {
 }
 
 impl Metric {
-    pub(super) const ALL: [(&str, Self); 16] = [
+    pub(super) const ALL: [(&'static str, Self); 29] = [
         ("goodput", Self::Goodput),
         ("feedback", Self::Feedback),
         ("retransmits", Self::Retransmits),
@@ -68,83 +74,104 @@ impl Metric {
         ("drops", Self::Drops),
         ("jain", Self::Jain),
         ("log2_error", Self::Log2Error),
+        ("constant_log2_error", Self::ConstantLog2Error),
+        ("first_retransmit", Self::FirstRetransmit),
+        ("first_duplicate_ack", Self::FirstDuplicateAck),
+        ("first_timeout", Self::FirstTimeout),
+        ("snd_nxt", Self::SndNxt),
+        ("sender_cpu", Self::SenderCpu),
+        ("receiver_cpu", Self::ReceiverCpu),
+        ("cpu_ratio", Self::CpuRatio),
+        ("overhead", Self::Overhead),
+        ("seconds", Self::Seconds),
+        ("rtt_p50", Self::RttP50),
+        ("loss_of_flow", Self::LossOfFlow),
+        ("variation", Self::Variation),
     ];
 
-    pub(super) fn name(self) -> &'static str {
-        let of = Self::ALL.into_iter().find(|(_, metric)| *metric == self);
+    /// The metric called so; the text of the error names those there are.
+    pub fn named(name: &str) -> Result<Self, String> {
+        if let Some(own) = name.strip_prefix("program:") {
+            return Ok(Self::Named(own.into()));
+        }
+        let known = Self::ALL.into_iter().find(|(known, _)| *known == name);
+        known.map(|(_, metric)| metric).ok_or_else(|| {
+            let names = Self::ALL.iter().map(|(name, _)| *name);
+            super::source::unknown("metric", name, names)
+        })
+    }
+
+    /// Its name in scenarios.
+    pub fn name(&self) -> &str {
+        if let Self::Named(name) = self {
+            return name;
+        }
+        let of = Self::ALL.iter().find(|(_, metric)| metric == self);
         of.map_or("", |(name, _)| name)
     }
 
-    pub(super) const fn unit(self) -> Unit {
+    /// In what it is counted.
+    pub const fn unit(&self) -> Unit {
         match self {
             Self::Goodput => Unit::Rate,
             Self::WindowMean
             | Self::WindowMax
             | Self::WindowEnd
+            | Self::SndNxt
             | Self::QueueMean
             | Self::QueueP95 => Unit::Bytes,
-            Self::Loss | Self::Utilisation => Unit::Share,
+            Self::Loss | Self::Utilisation | Self::LossOfFlow => Unit::Share,
+            Self::Feedback => Unit::KibPerGib,
+            Self::SenderCpu | Self::ReceiverCpu => Unit::PercentPerGbps,
+            Self::Seconds
+            | Self::FirstRetransmit
+            | Self::FirstDuplicateAck
+            | Self::FirstTimeout => Unit::Seconds,
+            Self::RttP50 => Unit::Millis,
             _ => Unit::Number,
         }
     }
 
-    pub(super) const fn whose(self) -> Whose {
+    pub(super) const fn whose(&self) -> Whose {
         match self {
             Self::Utilisation | Self::QueueMean | Self::QueueP95 | Self::Drops => Whose::Link,
             Self::Loss => Whose::Cross,
-            Self::Log2Error => Whose::Nobody,
+            Self::Log2Error | Self::ConstantLog2Error => Whose::Nobody,
             _ => Whose::Flow,
         }
     }
 
     /// Whether it can be taken over a part of the run.
-    pub(super) const fn has_times(self) -> bool {
-        !matches!(self.whose(), Whose::Link | Whose::Nobody) && !matches!(self, Self::Feedback)
-    }
-}
-
-impl Unit {
-    pub(super) fn parse(self, text: &str) -> Result<f64, String> {
-        match self {
-            Self::Rate => text
-                .parse::<Rate>()
-                .map(Rate::as_f64)
-                .map_err(|e| e.to_string()),
-            Self::Bytes => text
-                .parse::<Size>()
-                .map(|size| exact(size.bytes()))
-                .map_err(|e| e.to_string()),
-            Self::Share => farhaul_link::share(text).map_err(|e| e.to_string()),
-            Self::Number => match text.parse::<f64>() {
-                Ok(number) if number.is_finite() => Ok(number),
-                _ => Err(format!("'{text}' is not a number")),
-            },
-        }
-    }
-
-    /// As people read it.
-    pub fn show(self, value: f64) -> String {
-        match self {
-            Self::Rate => format!("{:.1} Mbit/s", value / 1e6),
-            Self::Bytes => format!("{:.1} KiB", value / 1_024.0),
-            Self::Share => format!("{:.2} %", value * 100.0),
-            Self::Number if value.abs() >= 1_000.0 => format!("{value:.0}"),
-            Self::Number => format!("{value:.3}"),
-        }
+    pub(super) const fn has_times(&self) -> bool {
+        matches!(
+            self,
+            Self::Goodput
+                | Self::Retransmits
+                | Self::Timeouts
+                | Self::DuplicateAcks
+                | Self::Episodes
+                | Self::WindowMean
+                | Self::WindowMax
+                | Self::WindowEnd
+                | Self::Jain
+                | Self::SndNxt
+                | Self::Variation
+                | Self::Loss
+        )
     }
 }
 
 /// A figure of a run.
 #[derive(Clone, Debug)]
-pub(super) struct Term {
-    pub(super) metric: Metric,
+pub(crate) struct Term {
+    pub(crate) metric: Metric,
     /// A flow, several alike, a link or cross traffic; all flows, or the first of the others, if not
     /// said.
-    pub(super) name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Seconds of virtual time.
-    pub(super) during: Option<(f64, f64)>,
+    pub(crate) during: Option<(f64, f64)>,
     /// The selected cases.
-    pub(super) when: Case,
+    pub(crate) when: Case,
 }
 
 impl fmt::Display for Term {
@@ -162,24 +189,34 @@ impl fmt::Display for Term {
 
 impl Term {
     /// Its value in a run, if the run has it.
-    pub(super) fn measure(&self, plan: &Plan, report: &SimReport) -> Option<f64> {
+    pub(super) fn measure(&self, plan: &Plan, run: &RunReport) -> Option<f64> {
         match self.metric.whose() {
-            Whose::Flow => self.of_flows(plan, report),
-            Whose::Link => self.of_link(plan, report),
-            Whose::Cross => self.of_cross(plan, report),
+            Whose::Flow => self.of_flows(plan, run),
+            Whose::Link => self.of_link(plan, &run.report),
+            Whose::Cross => self.of_cross(plan, &run.report),
             Whose::Nobody => None,
         }
     }
 
-    fn of_flows(&self, plan: &Plan, report: &SimReport) -> Option<f64> {
-        let named = plan.drivers.iter().zip(&report.flows);
-        let flows: Vec<&FlowReport> = named
-            .filter(|(driver, _)| {
-                let name = self.name.as_ref();
-                name.is_none_or(|name| *name == driver.name || *name == driver.group)
-            })
-            .map(|(_, flow)| flow)
-            .collect();
+    fn of_flows(&self, plan: &Plan, run: &RunReport) -> Option<f64> {
+        let selected = |(i, _): &(usize, &FlowReport)| {
+            let (name, driver) = (self.name.as_ref(), &plan.drivers[*i]);
+            name.is_none_or(|name| *name == driver.name || *name == driver.group)
+        };
+        let numbered = run.report.flows.iter().enumerate().filter(selected);
+        let (numbers, flows): (Vec<usize>, Vec<&FlowReport>) = numbered.unzip();
+        // Per byte that arrived, over all of these flows.
+        let cost = |of: &dyn Fn(&Costs) -> Option<f64>| {
+            let each = numbers.iter().zip(&flows).map(|(i, flow)| {
+                let bytes = exact(flow.received_bytes);
+                Some((of(run.costs.get(*i)?)? * bytes, bytes))
+            });
+            let sums = each.collect::<Option<Vec<_>>>()?;
+            let (cost, bytes) = sums
+                .into_iter()
+                .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+            (bytes > 0.0).then_some(cost / bytes)
+        };
         let goodputs = || -> Vec<f64> { flows.iter().map(|f| self.goodput(f)).collect() };
         let windows = |of: fn(&[f64]) -> Option<f64>| {
             let each: Option<Vec<f64>> = flows.iter().map(|f| self.window(f, of)).collect();
@@ -187,7 +224,32 @@ impl Term {
         };
         match self.metric {
             Metric::Goodput => Some(goodputs().iter().sum()),
-            Metric::Feedback => feedback(&flows),
+            Metric::Feedback => cost(&|c| c.feedback_kib_per_gib),
+            Metric::Overhead => cost(&|c| c.overhead),
+            Metric::SenderCpu => cost(&|c| c.sender_cpu),
+            Metric::ReceiverCpu => cost(&|c| c.receiver_cpu),
+            Metric::CpuRatio => cost(&|c| Some(c.sender_cpu? / c.receiver_cpu?)),
+            Metric::RttP50 => cost(&|c| c.rtt_ms),
+            Metric::Seconds => flows
+                .iter()
+                .map(|f| f.completed)
+                .try_fold(0.0, |most: f64, time| time.map(|time| most.max(time))),
+            Metric::LossOfFlow => {
+                let lost: u64 = flows.iter().map(|f| f.dropped[0]).sum();
+                let sent: u64 = flows.iter().map(|f| f.sender.datagrams_sent).sum();
+                (sent > 0).then(|| exact(lost) / exact(sent))
+            }
+            Metric::Variation => {
+                let each: Option<Vec<f64>> = flows.iter().map(|f| self.variation(f)).collect();
+                mean(&each?)
+            }
+            Metric::Named(ref name) => {
+                let each: Option<Vec<f64>> = numbers
+                    .iter()
+                    .map(|i| run.costs.get(*i)?.named.get(name).copied())
+                    .collect();
+                mean(&each?)
+            }
             Metric::Jain => Some(super::summary::jain(&goodputs())),
             Metric::WindowMean => windows(mean),
             Metric::WindowMax => windows(greatest),
@@ -195,6 +257,10 @@ impl Term {
             Metric::Retransmits => Some(self.count(&flows, |p| p.retransmits, |s| s.retransmits)),
             Metric::Timeouts => Some(self.count(&flows, |p| p.timeouts, |s| s.timeouts)),
             Metric::Episodes => Some(self.count(&flows, |p| p.episodes, |s| s.episodes)),
+            Metric::SndNxt => Some(self.count(&flows, |p| p.snd_nxt, |s| s.data_sent)),
+            Metric::FirstRetransmit => first(&flows, |p| p.retransmits),
+            Metric::FirstDuplicateAck => first(&flows, |p| p.duplicate_acks),
+            Metric::FirstTimeout => first(&flows, |p| p.timeouts),
             Metric::DuplicateAcks => {
                 Some(self.count(&flows, |p| p.duplicate_acks, |s| s.duplicate_acks))
             }
@@ -207,6 +273,16 @@ impl Term {
             None => flow.goodput_bits_per_second,
             Some((from, to)) => exact(grown(flow, from, to, |p| p.delivered)) * 8.0 / (to - from),
         }
+    }
+
+    /// Standard deviation of the samples of its goodput over their mean.
+    fn variation(&self, flow: &FlowReport) -> Option<f64> {
+        let (from, to) = self.during.unwrap_or((0.0, f64::MAX));
+        let within = flow.series.iter().filter(|p| p.at > from && p.at <= to);
+        let rates: Vec<f64> = within.map(|p| p.goodput_bits_per_second).collect();
+        let mean = mean(&rates).filter(|mean| *mean > 0.0)?;
+        let squares: f64 = rates.iter().map(|r| (r - mean) * (r - mean)).sum();
+        Some((squares / exact(rates.len() as u64)).sqrt() / mean)
     }
 
     fn window(&self, flow: &FlowReport, of: fn(&[f64]) -> Option<f64>) -> Option<f64> {
@@ -265,16 +341,70 @@ impl Term {
     }
 }
 
-/// What receivers sent, as an interface counts it, per GiB of goodput, in KiB.
-fn feedback(flows: &[&FlowReport]) -> Option<f64> {
-    /// Ethernet, IPv4 and UDP.
-    const HEADERS: u64 = 14 + 20 + 8;
-    let sent = flows
-        .iter()
-        .map(|f| f.receiver.wire_sent + HEADERS * f.receiver.datagrams_sent);
-    let received: u64 = flows.iter().map(|f| f.received_bytes).sum();
-    let kib = exact(sent.sum()) / 1_024.0;
-    (received > 0).then(|| kib / (exact(received) / exact(1 << 30)))
+/// What a run left, in either world.
+#[derive(Clone, Debug)]
+pub struct RunReport {
+    /// Flows, links and cross traffic.
+    pub report: SimReport,
+    /// What each flow cost, in the scenario's order.
+    pub costs: Vec<Costs>,
+}
+
+/// What a flow cost per byte that arrived.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Costs {
+    /// Of the sender, per cent of one core per Gbit/s.
+    pub sender_cpu: Option<f64>,
+    /// Of the receiver.
+    pub receiver_cpu: Option<f64>,
+    /// What the receiver sent per GiB, KiB: whole Ethernet frames without preamble and check sequence.
+    pub feedback_kib_per_gib: Option<f64>,
+    /// Bytes of IP packets sent per byte.
+    pub overhead: Option<f64>,
+    /// Median of the rtt, ms.
+    pub rtt_ms: Option<f64>,
+    /// Of an external program, by the names of its template.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub named: BTreeMap<String, f64>,
+}
+
+/// Of Ethernet, and of IPv4 and UDP.
+const FRAME: u64 = 14;
+const HEADERS: u64 = 20 + 8;
+
+impl From<SimReport> for RunReport {
+    /// Hosts of the simulator have no processor time.
+    fn from(report: SimReport) -> Self {
+        let costs = report.flows.iter().map(|flow| {
+            let per_byte = |bytes: u64| {
+                (flow.received_bytes > 0).then(|| exact(bytes) / exact(flow.received_bytes))
+            };
+            let (sent, back) = (&flow.sender, &flow.receiver);
+            let frames = back.wire_sent + (FRAME + HEADERS) * back.datagrams_sent;
+            let samples = flow
+                .series
+                .iter()
+                .filter_map(|p| p.rtt_ms)
+                .collect::<Vec<_>>();
+            Costs {
+                feedback_kib_per_gib: per_byte(frames).map(|x| x * exact(1 << 20)),
+                overhead: per_byte(sent.wire_sent + HEADERS * sent.datagrams_sent),
+                rtt_ms: (!samples.is_empty()).then(|| Spread::of(samples).median),
+                ..Costs::default()
+            }
+        });
+        Self {
+            costs: costs.collect(),
+            report,
+        }
+    }
+}
+
+/// When a counter of the first of these flows left zero, s; the end of its series if it never did.
+fn first(flows: &[&FlowReport], of: fn(&Point) -> u64) -> Option<f64> {
+    let series = &flows.first()?.series;
+    let point = series.iter().find(|p| of(p) > 0).or(series.last());
+    point.map(|p| p.at)
 }
 
 /// The link with this number.
@@ -296,8 +426,9 @@ fn grown(flow: &FlowReport, from: f64, to: f64, of: fn(&Point) -> u64) -> u64 {
     at(to) - at(from)
 }
 
+/// As a floating-point number.
 #[expect(clippy::cast_precision_loss, reason = "figures are not exact to 2^-53")]
-pub(super) const fn exact(n: u64) -> f64 {
+pub const fn exact(n: u64) -> f64 {
     n as f64
 }
 

@@ -4,6 +4,7 @@
 
 mod cases;
 mod document;
+mod emulate;
 mod expect;
 mod measure;
 mod outcome;
@@ -12,23 +13,30 @@ mod plan;
 mod run;
 mod source;
 mod summary;
+mod variant;
 
 use std::{collections::BTreeMap, ops::Range};
 
 use toml::{Spanned, de::DeTable};
 
+pub(crate) use cases::fits;
+pub use cases::label;
 pub use document::seeds;
+pub(crate) use expect::window;
 pub use expect::{Expectation, Verdict};
-pub use measure::Unit;
-pub use outcome::{FlowOutcome, LinkOutcome, Outcome};
+pub(crate) use measure::Term;
+pub use measure::{Costs, Metric, RunReport, exact};
+pub use outcome::{Columns, FlowOutcome, LinkOutcome, Outcome};
 pub use output::Output;
 pub use plan::{Driver, Plan};
-pub use run::{Done, RunError, Runs};
+pub use run::{Done, Results, RunError, Runs};
 pub use source::{Case, Problem};
+pub(crate) use source::{Fields, Source, unknown};
 pub use summary::{CaseSummary, FlowSummary, LinkSummary, Spread, Summary};
+pub use variant::Variant;
 
+use crate::{grid::Backend, reference::Reference};
 use document::{Document, TOP};
-use source::{Fields, Source};
 
 /// A scenario file, read and checked.
 #[derive(Clone, Debug)]
@@ -41,10 +49,16 @@ pub struct File {
     pub source: String,
     /// The first and the last seed by default.
     pub seeds: (u64, u64),
+    /// The worlds that can run it.
+    pub backends: Vec<Backend>,
+    /// As what it was read.
+    pub variant: Variant,
     /// Every case.
     pub plans: Vec<Plan>,
     /// What to expect.
     pub expectations: Vec<Expectation>,
+    /// What is measured of each run.
+    terms: Vec<Term>,
 }
 
 impl File {
@@ -53,6 +67,19 @@ impl File {
     /// # Panics
     /// Never: a file without variables has one case.
     pub fn read(file: &str, text: &str) -> Result<Self, Problem> {
+        Self::read_as(file, text, Variant::default(), &Reference::default())
+    }
+
+    /// Reads it as `variant`; its expectations may refer to the rows of `reference`.
+    ///
+    /// # Panics
+    /// Never: a file without variables has one case.
+    pub fn read_as(
+        file: &str,
+        text: &str,
+        variant: Variant,
+        reference: &Reference,
+    ) -> Result<Self, Problem> {
         let none = Case::new();
         let source = Source {
             file,
@@ -63,26 +90,52 @@ impl File {
             let span = error.span().unwrap_or(0..0);
             source.problem(&span, error.message())
         })?;
+        let span = document.span();
+        let base = variant::of(source, document.get_ref(), Variant::default())?;
+        let document = variant::of(source, document.get_ref(), variant)?;
         let mut plans = Vec::new();
         let mut frame = None;
-        for case in cases::cases(file, text, document.get_ref())? {
+        let cases = cases::cases(file, text, &document)?;
+        // An expectation may be about cases that this variant leaves out.
+        let known = cases::cases(file, text, &base)?
+            .into_iter()
+            .chain(cases.clone());
+        let document = Spanned::new(span, document);
+        for case in cases {
             let source = Source {
                 file,
                 text,
                 case: &case,
             };
             let read = Document::read(&top(source, &document)?)?;
-            plans.push(Plan::new(&source, &read)?);
+            plans.push(Plan::new(&source, &read, variant.backend)?);
             frame.get_or_insert(read.frame);
         }
         let frame = frame.expect("there is at least one case");
-        Ok(Self {
-            expectations: expect::read(&top(source, &document)?, &plans, !frame.sample.is_zero())?,
+        let known = expect::Known {
+            plans: &plans,
+            cases: known.collect(),
+            series: !frame.sample.is_zero(),
+            reference,
+        };
+        let expectations = expect::read(&top(source, &document)?, &known)?;
+        let terms = expectations.iter().flat_map(Expectation::terms).cloned();
+        let mut file = Self {
+            terms: Vec::new(),
             name: frame.name,
             about: frame.about,
             source: frame.source,
             seeds: frame.seeds,
+            backends: frame.backends,
+            variant,
+            expectations: Vec::new(),
+            plans: Vec::new(),
+        };
+        file.also(terms);
+        Ok(Self {
+            expectations,
             plans,
+            ..file
         })
     }
 
@@ -91,8 +144,8 @@ impl File {
     /// # Errors
     /// If there is no such case; the text lists what there is.
     pub fn only(mut self, when: &BTreeMap<String, String>) -> Result<Self, String> {
-        let labels: Vec<_> = self.plans.iter().map(|p| cases::label(&p.case)).collect();
-        self.plans.retain(|plan| cases::fits(&plan.case, when));
+        let labels: Vec<_> = self.plans.iter().map(|p| label(&p.case)).collect();
+        self.plans.retain(|plan| fits(&plan.case, when));
         if self.plans.is_empty() {
             return Err(format!("no such case; there are: {}", labels.join("; ")));
         }

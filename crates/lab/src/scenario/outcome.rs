@@ -4,15 +4,23 @@
 
 use std::collections::BTreeMap;
 
-use farhaul_sim::{LinkReport, SimReport};
+use farhaul_sim::{FlowReport, LinkReport, Point};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{expect::Expectation, measure::link, plan::Plan, source::Case};
-use crate::grid::Kept;
+use super::{
+    measure::{Costs, RunReport, Term, exact, link},
+    plan::Plan,
+    source::Case,
+};
+use crate::grid::{Backend, Kept};
 
 /// One run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
+    /// The world.
+    #[serde(default)]
+    pub backend: Backend,
     /// The scenario.
     pub scenario: String,
     /// The values of what varies.
@@ -35,7 +43,37 @@ pub struct Outcome {
     pub cross_loss: Vec<Option<f64>>,
     /// Expected figures, by the text of their terms; none where the run has no such figure.
     pub figures: BTreeMap<String, Option<f64>>,
+    /// What each flow cost.
+    #[serde(default)]
+    pub costs: Vec<Costs>,
+    /// Each flow over time, as far as the scenario asks for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<Columns>,
+    /// Why the figures must not be used, if so: the emulator was late, a program failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
+    /// The rate of the links in place of the scenario's, which the machine did not keep, bit/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lowered: Option<u64>,
+    /// How long it took here, s.
+    #[serde(default)]
+    pub wall_seconds: f64,
+    /// When it began, s since 1970.
+    #[serde(default)]
+    pub began: u64,
+    /// What was run: the command that repeats it, or the programs' own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
+    /// The machine, with the program and what the kernel was set to.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub machine: Value,
+    /// How the emulator did.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub health: Value,
 }
+
+/// A flow over time: columns of equal length by name, `at` (s) among them.
+pub type Columns = BTreeMap<String, Vec<Option<f64>>>;
 
 /// One flow of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,14 +112,16 @@ impl LinkOutcome {
 }
 
 impl Outcome {
-    /// What is left of `report`, a run of `plan`, as far as `expectations` and tables ask for it.
-    pub(super) fn new(
-        scenario: &str,
-        plan: &Plan,
-        expectations: &[Expectation],
-        report: &SimReport,
-    ) -> Self {
-        let terms = expectations.iter().flat_map(Expectation::terms);
+    /// What is left of `run`, a run of `plan`, as far as `terms` and tables ask for it.
+    pub(super) fn new(scenario: &str, plan: &Plan, terms: &[Term], run: &RunReport) -> Self {
+        let report = &run.report;
+        let series = plan.series.map(|every| {
+            let each = report
+                .flows
+                .iter()
+                .map(|flow| columns(flow, every.as_secs_f64()));
+            each.collect()
+        });
         let links = (0..plan.links.len()).map(|number| {
             let report = link(report, number)?;
             (report.offered > 0).then(|| LinkOutcome::new(report))
@@ -105,31 +145,76 @@ impl Outcome {
             links: links.collect(),
             cross_loss: report.cross.iter().map(|c| c.loss).collect(),
             figures: terms
-                .map(|term| (term.to_string(), term.measure(plan, report)))
+                .iter()
+                .map(|term| (term.to_string(), term.measure(plan, run)))
                 .collect(),
+            backend: plan.backend,
+            costs: run.costs.clone(),
+            series: series.unwrap_or_default(),
+            ..Self::default()
         }
     }
 
-    /// Whether this is the run of `plan` with `seed`, with all that `expectations` ask for.
-    pub(super) fn answers(
-        &self,
-        scenario: &str,
-        plan: &Plan,
-        expectations: &[Expectation],
-        seed: u64,
-    ) -> bool {
-        let mut terms = expectations.iter().flat_map(Expectation::terms);
-        self.scenario == scenario
-            && self.case == plan.case
-            && self.seed == seed
-            && self.version == env!("CARGO_PKG_VERSION")
-            && self.fingerprint == plan.fingerprint()
-            && terms.all(|term| self.figures.contains_key(&term.to_string()))
+    /// Whether it is a run of this program with that fingerprint, with all of `terms`.
+    pub(super) fn answers(&self, fingerprint: &str, terms: &[Term]) -> bool {
+        self.version == env!("CARGO_PKG_VERSION")
+            && self.fingerprint == fingerprint
+            && (self.invalid.is_some()
+                || terms
+                    .iter()
+                    .all(|term| self.figures.contains_key(&term.to_string())))
     }
+
+    /// By which runs of the same question are found.
+    pub fn key(&self) -> (Backend, &str, &Case, u64) {
+        (self.backend, &self.scenario, &self.case, self.seed)
+    }
+}
+
+/// What is kept of a point.
+type Column = (&'static str, fn(&Point) -> Option<f64>);
+const COLUMNS: [Column; 11] = [
+    ("at", |p| Some(p.at)),
+    ("goodput", |p| Some(p.goodput_bits_per_second)),
+    ("window", |p| (p.window > 0).then(|| exact(p.window))),
+    ("in_flight", |p| Some(exact(p.in_flight))),
+    ("rtt", |p| p.rtt_ms),
+    ("queue", |p| Some(exact(p.queue))),
+    ("snd_nxt", |p| Some(exact(p.snd_nxt))),
+    ("retransmits", |p| Some(exact(p.retransmits))),
+    ("duplicate_acks", |p| Some(exact(p.duplicate_acks))),
+    ("timeouts", |p| Some(exact(p.timeouts))),
+    ("delivered", |p| Some(exact(p.delivered))),
+];
+
+/// The last point of every `every` seconds; goodput is the mean since the point before.
+fn columns(flow: &FlowReport, every: f64) -> Columns {
+    let mut points: Vec<Point> = Vec::new();
+    let mut next = every;
+    for point in &flow.series {
+        if point.at + 1e-9 >= next {
+            next = ((point.at + 1e-9) / every).floor() * every + every;
+            let before = points.last().map_or((0.0, 0), |p| (p.at, p.delivered));
+            let seconds = (point.at - before.0).max(1e-9);
+            points.push(Point {
+                goodput_bits_per_second: exact(point.delivered - before.1.min(point.delivered))
+                    * 8.0
+                    / seconds,
+                ..*point
+            });
+        }
+    }
+    let column = |(name, of): &Column| {
+        let values = points
+            .iter()
+            .map(|p| of(p).map(|x| (x * 1e3).round() / 1e3));
+        ((*name).to_string(), values.collect())
+    };
+    COLUMNS.iter().map(column).collect()
 }
 
 impl Kept for Outcome {
     fn asks(&self, other: &Self) -> bool {
-        self.scenario == other.scenario && self.case == other.case && self.seed == other.seed
+        self.key() == other.key()
     }
 }

@@ -17,7 +17,11 @@ use super::{
     document::{Direction, Document, Ends, Flow, Frame, Queue},
     source::{Case, Placed, Problem, Source, unknown},
 };
-use crate::registry::{self, Choice, ChoiceError, Host};
+use crate::{
+    emulated::{Program, System},
+    grid::Backend,
+    registry::{self, Choice, ChoiceError, Host},
+};
 
 /// One flow's name and driver.
 #[derive(Clone, Debug)]
@@ -29,6 +33,8 @@ pub struct Driver {
     /// The protocol with its parameters.
     pub protocol: String,
     choice: Choice,
+    /// What runs it on real sockets, if that is the world.
+    pub(super) system: Option<System>,
     /// The host that it ends at; those without a name end at one and the same.
     host: Option<String>,
 }
@@ -37,6 +43,11 @@ pub struct Driver {
 pub(super) type Hosts = BTreeMap<Option<String>, Host>;
 
 impl Driver {
+    /// The rate that it never exceeds.
+    pub(super) const fn max_rate(&self) -> Option<Rate> {
+        self.choice.max_rate
+    }
+
     /// The congestion law, if one was chosen.
     pub fn law(&self) -> Option<&str> {
         self.choice.law.as_deref()
@@ -64,6 +75,10 @@ pub struct Plan {
     pub links: Vec<String>,
     /// Names of the cross traffic.
     pub cross: Vec<String>,
+    /// The world.
+    pub backend: Backend,
+    /// Between the points that are kept of a run's series.
+    pub(super) series: Option<Duration>,
     scenario: Scenario,
     start_spread: Duration,
 }
@@ -81,7 +96,9 @@ impl Plan {
         let drivers = self.drivers.iter();
         let drivers = drivers.map(|d| (&d.protocol, d.law(), d.choice.max_rate));
         let text = format!(
-            "{:?} {:?} {:?}",
+            "{:?} {:?} {:?} {:?} {:?}",
+            self.backend,
+            self.series,
             self.scenario,
             self.start_spread,
             drivers.collect::<Vec<_>>()
@@ -92,13 +109,21 @@ impl Plan {
         format!("{hash:016x}")
     }
 
-    pub(super) fn new(source: &Source<'_>, document: &Document) -> Result<Self, Problem> {
+    pub(super) fn new(
+        source: &Source<'_>,
+        document: &Document,
+        backend: Backend,
+    ) -> Result<Self, Problem> {
+        if backend == Backend::Emu && (document.links.len() > 1 || !document.hosts.is_empty()) {
+            let text = "the emulator has one link between two hosts: leave \"emu\" out of backends";
+            return Err(source.problem(&(0..0), text));
+        }
         let mut builder = Builder::new(source, document)?;
         let (mut drivers, mut flows) = (Vec::new(), Vec::new());
         for flow in &document.flows {
             let route = builder.route(&flow.ends)?;
             for i in 0..flow.count {
-                drivers.push(driver(source, flow, i)?);
+                drivers.push(driver(source, flow, i, (backend, &document.programs))?);
                 flows.push(FlowConfig {
                     start: flow.start,
                     stop: flow.stop,
@@ -119,6 +144,8 @@ impl Plan {
         let forward = configs.pop().expect("a link has two directions");
         Ok(Self {
             case: source.case.clone(),
+            backend,
+            series: frame.series,
             drivers,
             links: builder.names,
             cross: document
@@ -147,9 +174,15 @@ impl Plan {
     }
 }
 
-fn driver(source: &Source<'_>, flow: &Flow, number: u64) -> Result<Driver, Problem> {
+fn driver(
+    source: &Source<'_>,
+    flow: &Flow,
+    number: u64,
+    (backend, programs): (Backend, &[Program]),
+) -> Result<Driver, Problem> {
     let group = flow.name.value.clone();
-    let driver = Driver {
+    let mut driver = Driver {
+        system: None,
         name: if flow.count == 1 {
             group.clone()
         } else {
@@ -160,14 +193,19 @@ fn driver(source: &Source<'_>, flow: &Flow, number: u64) -> Result<Driver, Probl
         choice: Choice {
             law: flow.law.as_ref().map(|law| law.value.clone()),
             max_rate: flow.max_rate,
-            simulated: true,
+            simulated: backend == Backend::Sim,
             ..Choice::default()
         },
         host: flow.ends.to.as_ref().map(|name| name.value.clone()),
     };
+    let law = flow.law.as_ref().unwrap_or(&flow.protocol);
+    if backend == Backend::Emu {
+        let system = System::parse(&driver.protocol, driver.law(), programs);
+        driver.system = Some(system.map_err(|e| source.problem(&law.span, e))?);
+        return Ok(driver);
+    }
     let protocol =
         registry::protocol(&driver.protocol).map_err(|e| source.problem(&flow.protocol.span, e))?;
-    let law = flow.law.as_ref().unwrap_or(&flow.protocol);
     protocol
         .client(&driver.choice)
         .map_err(|e| source.problem(&law.span, e))?;

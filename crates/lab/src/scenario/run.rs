@@ -1,23 +1,23 @@
-//! How is a file run? Every case with every seed, several at once; each run is one thread's and
-//! depends on its seed alone.
+//! How is a file run? Every case with every seed; simulations several at once, each of which is one thread's
+//! and depends on its seed alone, runs on real sockets one after the other.
 
 use std::{
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    thread,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use farhaul_core::protocol::Protocol;
+use farhaul_io::clock;
 use farhaul_sim::{SimReport, run, run_observed};
+use serde_json::Value;
 
 use super::{
     CaseSummary, File, Summary,
     cases::label,
     expect::judge,
+    measure::Term,
     outcome::Outcome,
     output::{self, Output},
     plan::{Hosts, Plan},
@@ -25,36 +25,37 @@ use super::{
 use crate::{
     grid::{Backend, RunStore},
     host::Host,
+    parallel,
     registry::ChoiceError,
 };
 
-/// With which seeds, and how many at once.
+/// With which seeds, how many at once, and where runs are kept.
 #[derive(Clone, Debug)]
-pub struct Runs {
+pub struct Runs<'a> {
     /// First and last.
     pub seeds: (u64, u64),
-    /// Threads.
+    /// Simulations at a time.
     pub jobs: usize,
-    /// What to write.
+    /// What to write of each.
     pub output: Option<Output>,
-    /// The folder that keeps a folder per scenario: runs that are there are not made again.
-    pub keep: Option<PathBuf>,
+    /// Runs that are there are not made again.
+    pub store: Option<&'a RunStore<Outcome>>,
+    /// The farhaul binary, for runs on real sockets.
+    pub program: &'a Path,
 }
 
 /// A run that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Done<'a> {
-    /// Which case.
-    pub case: &'a str,
-    /// With which seed.
-    pub seed: u64,
+    /// The run.
+    pub outcome: &'a Outcome,
     /// How many have ended, this one included.
     pub ended: usize,
     /// How many there are.
     pub runs: usize,
 }
 
-/// Why a run has no result.
+/// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -89,141 +90,177 @@ pub enum RunError {
     },
 }
 
-/// One run and its results.
-#[derive(Debug)]
+/// One run and its plan.
+#[derive(Clone, Debug)]
 pub(super) struct Trial {
     pub(super) plan: usize,
     pub(super) outcome: Outcome,
 }
 
-/// The runs of a scenario that were made before.
-struct Before {
-    run_store: Option<RunStore<Outcome>>,
-    outcomes: Vec<Outcome>,
+/// The runs of a file, as far as they were made.
+#[derive(Clone, Debug, Default)]
+pub struct Results {
+    pub(super) trials: Vec<Trial>,
+    /// How many of them were stored before.
+    pub kept: usize,
+    /// How many are still to be made.
+    pub open: usize,
 }
 
-impl Before {
-    fn read(scenario: &str, keep: Option<&Path>) -> Result<Self, RunError> {
-        let Some(below) = keep else {
-            return Ok(Self {
-                run_store: None,
-                outcomes: Vec::new(),
-            });
-        };
-        let run_store = RunStore::new(below, scenario, Backend::Sim);
-        let failed = |error| unkept(&run_store, error);
-        run_store.prepare(&Host::read()).map_err(failed)?;
-        Ok(Self {
-            outcomes: run_store.latest().map_err(failed)?,
-            run_store: Some(run_store),
-        })
+impl Results {
+    /// Every run, those without a valid result included, in the order of cases and seeds.
+    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+        self.trials.iter().map(|trial| &trial.outcome)
     }
 
-    fn keep(&self, outcome: &Outcome) -> Result<(), RunError> {
-        self.run_store.as_ref().map_or(Ok(()), |run_store| {
-            run_store
-                .keep(outcome)
-                .map_err(|error| unkept(run_store, error))
-        })
+    fn valid(&self) -> impl Iterator<Item = &Trial> {
+        self.trials.iter().filter(|t| t.outcome.invalid.is_none())
     }
-}
 
-fn unkept(run_store: &RunStore<Outcome>, error: io::Error) -> RunError {
-    RunError::Keep {
-        folder: run_store.folder().to_path_buf(),
-        error,
+    fn sort(&mut self) {
+        self.trials
+            .sort_by_key(|trial| (trial.plan, trial.outcome.seed));
     }
 }
 
 impl File {
-    /// Runs every case with every seed; `done` is called for each that ends.
-    ///
-    /// # Panics
-    /// If a run panicked.
-    pub fn run(&self, runs: &Runs, done: &(dyn Fn(&Done<'_>) + Sync)) -> Result<Summary, RunError> {
-        let before = Before::read(&self.name, runs.keep.as_deref())?;
-        let (mut jobs, mut trials) = (Vec::new(), Vec::new());
-        for (index, plan) in self.plans.iter().enumerate() {
-            for seed in runs.seeds.0..=runs.seeds.1 {
-                let answers = |o: &&Outcome| o.answers(&self.name, plan, &self.expectations, seed);
-                match before.outcomes.iter().find(answers) {
-                    Some(outcome) => trials.push(Trial {
-                        plan: index,
-                        outcome: outcome.clone(),
-                    }),
-                    None => jobs.push((index, seed)),
-                }
+    /// What is measured of each run besides what is expected.
+    pub(crate) fn also(&mut self, terms: impl IntoIterator<Item = Term>) {
+        for term in terms {
+            if self.terms.iter().all(|t| t.to_string() != term.to_string()) {
+                self.terms.push(term);
             }
         }
-        let kept = trials.len();
-        trials.extend(self.make(&jobs, &before, runs, done)?);
-        trials.sort_by_key(|trial| (trial.plan, trial.outcome.seed));
-        let mut summary = self.summary(&trials);
-        summary.kept = kept;
-        Ok(summary)
     }
 
-    /// Makes the runs of `jobs`, several at once.
-    fn make(
-        &self,
-        jobs: &[(usize, u64)],
-        before: &Before,
-        runs: &Runs,
-        done: &(dyn Fn(&Done<'_>) + Sync),
-    ) -> Result<Vec<Trial>, RunError> {
-        let (next, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let stop = AtomicBool::new(false);
-        let results = Mutex::new(Vec::new());
-        let one = |(plan, seed): (usize, u64)| {
-            let trial = self.trial(plan, seed, runs.output.as_ref())?;
-            before.keep(&trial.outcome)?;
-            done(&Done {
-                case: &label(&self.plans[plan].case),
-                seed,
-                ended: ended.fetch_add(1, Ordering::Relaxed) + 1,
-                runs: jobs.len(),
-            });
-            Ok(trial)
-        };
-        thread::scope(|scope| {
-            for _ in 0..runs.jobs.clamp(1, jobs.len().max(1)) {
-                scope.spawn(|| {
-                    while !stop.load(Ordering::Relaxed)
-                        && let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed))
-                    {
-                        let result = one(*job);
-                        stop.fetch_or(result.is_err(), Ordering::Relaxed);
-                        results.lock().expect("no run panicked").push(result);
-                    }
-                });
+    /// The runs with these seeds that `stored` has, and those without a valid result: plan and seed.
+    pub fn sort_out(&self, seeds: (u64, u64), stored: &[Outcome]) -> (Results, Vec<(usize, u64)>) {
+        let by_key: BTreeMap<_, _> = stored.iter().map(|o| (o.key(), o)).collect();
+        let (mut results, mut open) = (Results::default(), Vec::new());
+        for (index, plan) in self.plans.iter().enumerate() {
+            let fingerprint = plan.fingerprint();
+            for seed in seeds.0..=seeds.1 {
+                let key = (plan.backend, self.name.as_str(), &plan.case, seed);
+                let stored = by_key
+                    .get(&key)
+                    .filter(|o| o.answers(&fingerprint, &self.terms));
+                if stored.is_none_or(|o| o.invalid.is_some()) {
+                    open.push((index, seed));
+                }
+                results.trials.extend(stored.map(|outcome| Trial {
+                    plan: index,
+                    outcome: (*outcome).clone(),
+                }));
             }
-        });
-        let results = results.into_inner().expect("no run panicked");
-        results.into_iter().collect()
+        }
+        results.open = open.len();
+        results.kept = results.valid().count();
+        (results, open)
     }
 
-    fn summary(&self, trials: &[Trial]) -> Summary {
+    /// Runs every case with every seed; `done` is called for each that ends.
+    pub fn run(
+        &self,
+        runs: &Runs<'_>,
+        done: &mut dyn FnMut(&Done<'_>),
+    ) -> Result<Results, RunError> {
+        let unkept = |store: &RunStore<Outcome>| {
+            let folder = store.folder().to_path_buf();
+            |error| RunError::Keep { folder, error }
+        };
+        let host = Host::read();
+        let stored = match runs.store {
+            Some(store) => store
+                .prepare(&host)
+                .and_then(|()| store.latest())
+                .map_err(unkept(store))?,
+            None => Vec::new(),
+        };
+        let (mut results, open) = self.sort_out(runs.seeds, &stored);
+        // Those are made again.
+        results.trials.retain(|t| t.outcome.invalid.is_none());
+        let machine = serde_json::to_value(&host).unwrap_or(Value::Null);
+        let mut failure = None;
+        let mut ended = 0;
+        let mut keep = |trial: Result<Trial, RunError>| {
+            let mut stop = |error| {
+                failure.get_or_insert(error);
+                Err(io::Error::other("stopped"))
+            };
+            let trial = match trial {
+                Ok(trial) => trial,
+                Err(error) => return stop(error),
+            };
+            if let Some(store) = runs.store
+                && let Err(error) = store.keep(&trial.outcome)
+            {
+                return stop(unkept(store)(error));
+            }
+            ended += 1;
+            done(&Done {
+                outcome: &trial.outcome,
+                ended,
+                runs: open.len(),
+            });
+            results.trials.push(trial);
+            Ok(())
+        };
+        let jobs = match self.variant.backend {
+            Backend::Sim => runs.jobs,
+            // It needs the whole machine.
+            Backend::Emu => 1,
+        };
+        let one = |job: &(usize, u64)| self.trial(*job, runs, &machine);
+        let stopped = parallel::answer(jobs, &open, one, &mut keep).is_err();
+        if let Some(error) = failure.filter(|_| stopped) {
+            return Err(error);
+        }
+        results.open -= ended;
+        results.sort();
+        Ok(results)
+    }
+
+    /// What the runs say.
+    pub fn summary(&self, results: &Results) -> Summary {
+        let valid: Vec<Trial> = results.valid().cloned().collect();
         let case = |(i, plan): (usize, &Plan)| {
-            let of = trials.iter().filter(|t| t.plan == i);
+            let of = valid.iter().filter(|t| t.plan == i);
             CaseSummary::new(plan, &of.map(|t| &t.outcome).collect::<Vec<_>>())
         };
         Summary {
             name: self.name.clone(),
-            kept: 0,
+            kept: results.kept,
             cases: self.plans.iter().enumerate().map(case).collect(),
-            verdicts: judge(&self.expectations, &self.plans, trials),
+            verdicts: judge(&self.expectations, &self.plans, &valid),
         }
     }
 
-    fn trial(&self, index: usize, seed: u64, output: Option<&Output>) -> Result<Trial, RunError> {
+    fn trial(
+        &self,
+        (index, seed): (usize, u64),
+        runs: &Runs<'_>,
+        machine: &Value,
+    ) -> Result<Trial, RunError> {
         let plan = &self.plans[index];
-        let report = match output {
-            Some(output) => written(plan, seed, output)?,
-            None => simulate(plan, seed, None)?,
+        let (began, start) = (SystemTime::now(), clock::now());
+        let outcome = match plan.backend {
+            Backend::Sim => {
+                let report = match &runs.output {
+                    Some(output) => written(plan, seed, output)?,
+                    None => simulate(plan, seed, None)?,
+                };
+                Outcome::new(&self.name, plan, &self.terms, &report.into())
+            }
+            Backend::Emu => self.emulated(plan, seed, runs.program),
         };
         Ok(Trial {
             plan: index,
-            outcome: Outcome::new(&self.name, plan, &self.expectations, &report),
+            outcome: Outcome {
+                wall_seconds: clock::now().since(start).as_secs_f64(),
+                began: began.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+                machine: machine.clone(),
+                ..outcome
+            },
         })
     }
 }

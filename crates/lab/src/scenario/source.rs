@@ -32,15 +32,15 @@ pub type Case = BTreeMap<String, String>;
 
 /// A file's text with the case as which it is read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source<'a> {
-    pub(super) file: &'a str,
-    pub(super) text: &'a str,
-    pub(super) case: &'a Case,
+pub(crate) struct Source<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) text: &'a str,
+    pub(crate) case: &'a Case,
 }
 
 impl Source<'_> {
     /// The problem `message` at `span`.
-    pub(super) fn problem(&self, span: &Range<usize>, message: impl fmt::Display) -> Problem {
+    pub(crate) fn problem(&self, span: &Range<usize>, message: impl fmt::Display) -> Problem {
         let before = self.text.get(..span.start).unwrap_or(self.text);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         Problem {
@@ -49,6 +49,14 @@ impl Source<'_> {
             column: before[line_start..].chars().count() + 1,
             message: message.to_string(),
         }
+    }
+
+    /// The text with those of its `{names}` replaced that are variables.
+    fn fill_known(&self, text: &str) -> String {
+        let each = self.case.iter();
+        each.fold(text.into(), |text: String, (name, value)| {
+            text.replace(&format!("{{{name}}}"), value)
+        })
     }
 
     /// The text with its `{variables}` replaced.
@@ -73,7 +81,7 @@ impl Source<'_> {
 }
 
 /// "no `what` called ..., did you mean ...; there are ...".
-pub(super) fn unknown<'a>(
+pub(crate) fn unknown<'a>(
     what: &str,
     name: &str,
     known: impl Iterator<Item = &'a str> + Clone,
@@ -87,23 +95,23 @@ pub(super) fn unknown<'a>(
 
 /// A value with its place.
 #[derive(Clone, Debug)]
-pub(super) struct Placed<T> {
-    pub(super) value: T,
-    pub(super) span: Range<usize>,
+pub(crate) struct Placed<T> {
+    pub(crate) value: T,
+    pub(crate) span: Range<usize>,
 }
 
 /// One table of the document.
-pub(super) struct Fields<'a> {
-    pub(super) source: Source<'a>,
+pub(crate) struct Fields<'a> {
+    pub(crate) source: Source<'a>,
     table: &'a DeTable<'a>,
     /// The whole table, for what is missing.
-    pub(super) span: Range<usize>,
+    pub(crate) span: Range<usize>,
     what: String,
 }
 
 impl<'a> Fields<'a> {
     /// The table `what`, which may have the keys `known`.
-    pub(super) fn new(
+    pub(crate) fn new(
         source: Source<'a>,
         what: impl Into<String>,
         table: &'a DeTable<'a>,
@@ -134,12 +142,12 @@ impl<'a> Fields<'a> {
     }
 
     /// Whether the key is there.
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub(crate) fn has(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 
     /// The problem `message` at the value of `key`, or at the table if there is none.
-    pub(super) fn problem(&self, key: &str, message: impl fmt::Display) -> Problem {
+    pub(crate) fn problem(&self, key: &str, message: impl fmt::Display) -> Problem {
         let span = self
             .get(key)
             .map_or_else(|| self.span.clone(), Spanned::span);
@@ -162,12 +170,44 @@ impl<'a> Fields<'a> {
     }
 
     /// The text of `key`.
-    pub(super) fn text(&self, key: &str) -> Result<Option<Placed<String>>, Problem> {
+    pub(crate) fn text(&self, key: &str) -> Result<Option<Placed<String>>, Problem> {
         self.get(key).map(|v| self.scalar(key, v)).transpose()
     }
 
+    /// The text of `key`, in which only variables of the scenario are replaced.
+    pub(crate) fn template(&self, key: &str) -> Result<Option<String>, Problem> {
+        match self.get(key).map(Spanned::get_ref) {
+            None => Ok(None),
+            Some(DeValue::String(text)) => Ok(Some(self.source.fill_known(text))),
+            Some(_) => Err(self.problem(key, format!("{key} of {} is a text", self.what))),
+        }
+    }
+
+    /// Every key of the table `key` with its text, likewise.
+    pub(crate) fn templates(&self, key: &str) -> Result<BTreeMap<String, String>, Problem> {
+        let shape = || {
+            self.problem(
+                key,
+                format!("{key} is a table, as in {{ name = \"value\" }}"),
+            )
+        };
+        let table = match self.get(key).map(Spanned::get_ref) {
+            None => return Ok(BTreeMap::new()),
+            Some(DeValue::Table(table)) => table,
+            Some(_) => return Err(shape()),
+        };
+        let one = |(name, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| match value.get_ref() {
+            DeValue::String(text) => {
+                let name: &std::borrow::Cow<'_, str> = name.get_ref();
+                Ok((name.to_string(), self.source.fill_known(text)))
+            }
+            _ => Err(shape()),
+        };
+        table.iter().map(one).collect()
+    }
+
     /// The text of `key`, which is required; `example` is shown in the error.
-    pub(super) fn needed(&self, key: &str, example: &str) -> Result<Placed<String>, Problem> {
+    pub(crate) fn needed(&self, key: &str, example: &str) -> Result<Placed<String>, Problem> {
         self.text(key)?.ok_or_else(|| {
             let text = format!("{} needs {key}, as in {key} = {example}", self.what);
             self.source.problem(&self.span, text)
@@ -175,7 +215,7 @@ impl<'a> Fields<'a> {
     }
 
     /// What `parse` makes of the text of `key`.
-    pub(super) fn parse<T, E: fmt::Display>(
+    pub(crate) fn parse<T, E: fmt::Display>(
         &self,
         key: &str,
         parse: impl FnOnce(&str) -> Result<T, E>,
@@ -189,24 +229,24 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(super) fn duration(&self, key: &str) -> Result<Option<Duration>, Problem> {
+    pub(crate) fn duration(&self, key: &str) -> Result<Option<Duration>, Problem> {
         self.parse(key, farhaul_link::duration)
     }
 
-    pub(super) fn share(&self, key: &str) -> Result<Option<f64>, Problem> {
+    pub(crate) fn share(&self, key: &str) -> Result<Option<f64>, Problem> {
         self.parse(key, farhaul_link::share)
     }
 
-    pub(super) fn rate(&self, key: &str) -> Result<Option<Rate>, Problem> {
+    pub(crate) fn rate(&self, key: &str) -> Result<Option<Rate>, Problem> {
         self.parse(key, rate)
     }
 
-    pub(super) fn size(&self, key: &str) -> Result<Option<Size>, Problem> {
+    pub(crate) fn size(&self, key: &str) -> Result<Option<Size>, Problem> {
         self.parse(key, str::parse::<Size>)
     }
 
     /// A whole number in `range`.
-    pub(super) fn number(&self, key: &str, range: Range<u64>) -> Result<Option<u64>, Problem> {
+    pub(crate) fn number(&self, key: &str, range: Range<u64>) -> Result<Option<u64>, Problem> {
         self.parse(key, |text| match text.parse() {
             Ok(n) if range.contains(&n) => Ok(n),
             _ => Err(format!(
@@ -217,7 +257,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    pub(super) fn flag(&self, key: &str) -> Result<bool, Problem> {
+    pub(crate) fn flag(&self, key: &str) -> Result<bool, Problem> {
         let read = self.parse(key, |text| {
             text.parse::<bool>()
                 .map_err(|_| format!("'{text}' is neither true nor false"))
@@ -226,7 +266,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The texts of a list.
-    pub(super) fn list(&self, key: &str) -> Result<Vec<Placed<String>>, Problem> {
+    pub(crate) fn list(&self, key: &str) -> Result<Vec<Placed<String>>, Problem> {
         match self.get(key).map(Spanned::get_ref) {
             None => Ok(Vec::new()),
             Some(DeValue::Array(items)) => items.iter().map(|i| self.scalar(key, i)).collect(),
@@ -235,7 +275,7 @@ impl<'a> Fields<'a> {
     }
 
     /// What `parse` makes of every text of a list.
-    pub(super) fn each<T, E: fmt::Display>(
+    pub(crate) fn each<T, E: fmt::Display>(
         &self,
         key: &str,
         parse: impl Fn(&str) -> Result<T, E>,
@@ -247,7 +287,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The tables of `[[key]]`.
-    pub(super) fn tables(&self, key: &str, known: &[&str]) -> Result<Vec<Self>, Problem> {
+    pub(crate) fn tables(&self, key: &str, known: &[&str]) -> Result<Vec<Self>, Problem> {
         let shape = || self.problem(key, format!("write each {key} as [[{key}]]"));
         let items = match self.get(key).map(Spanned::get_ref) {
             None => return Ok(Vec::new()),
@@ -264,7 +304,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The table `key`.
-    pub(super) fn table(&self, key: &str, known: &[&str]) -> Result<Option<Self>, Problem> {
+    pub(crate) fn table(&self, key: &str, known: &[&str]) -> Result<Option<Self>, Problem> {
         match self.get(key) {
             None => Ok(None),
             Some(value) => match value.get_ref() {
@@ -278,7 +318,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Every key of the table `key` with its text.
-    pub(super) fn pairs(&self, key: &str) -> Result<Vec<(String, Placed<String>)>, Problem> {
+    pub(crate) fn pairs(&self, key: &str) -> Result<Vec<(String, Placed<String>)>, Problem> {
         let Some(value) = self.get(key) else {
             return Ok(Vec::new());
         };
@@ -299,7 +339,7 @@ impl<'a> Fields<'a> {
 }
 
 /// A rate with its unit, or `unlimited`.
-pub(super) fn rate(text: &str) -> Result<Rate, String> {
+pub(crate) fn rate(text: &str) -> Result<Rate, String> {
     if text == "unlimited" {
         return Ok(Rate::UNLIMITED);
     }

@@ -24,7 +24,7 @@ pub struct Spread {
 
 impl Spread {
     /// Of no values everything is zero.
-    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Self {
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let (Some(min), Some(max)) = (values.first(), values.last()) else {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::grid::RunStore;
 
 const TWO: &str = r#"start_spread = "20ms"
 name = "two"
@@ -26,13 +27,22 @@ fn refused(text: &str) -> String {
     File::read("f.toml", text).expect_err(text).to_string()
 }
 
-fn runs(jobs: usize) -> Runs {
+fn runs(jobs: usize) -> Runs<'static> {
     Runs {
         seeds: (1, 2),
         jobs,
         output: None,
-        keep: None,
+        store: None,
+        program: std::path::Path::new(""),
     }
+}
+
+fn results(file: &File, runs: &Runs<'_>) -> Results {
+    file.run(runs, &mut |_| {}).unwrap()
+}
+
+fn summary(file: &File, runs: &Runs<'_>) -> Summary {
+    file.summary(&results(file, runs))
 }
 
 #[test]
@@ -202,8 +212,8 @@ fn expectations_are_checked_too() {
 #[test]
 fn seeds_repeat_and_jobs_do_not_matter() {
     let file = read(TWO);
-    let one = file.run(&runs(1), &|_| {}).unwrap();
-    let two = file.run(&runs(2), &|_| {}).unwrap();
+    let one = summary(&file, &runs(1));
+    let two = summary(&file, &runs(2));
     assert_eq!(one, two);
     let hashes = &one.cases[0].trace_hash;
     assert_eq!(hashes.len(), 2);
@@ -290,7 +300,7 @@ fn cases_multiply_and_every_expectation_has_its_verdicts() {
     let file = read(VARIED);
     assert_eq!(file.plans.len(), 4);
     assert_eq!(file.plans[1].case["pair.a"], "reno");
-    let summary = file.run(&runs(2), &|_| {}).unwrap();
+    let summary = summary(&file, &runs(2));
     let of = |what: &str| -> Vec<&Verdict> {
         summary
             .verdicts
@@ -321,7 +331,7 @@ fn cases_multiply_and_every_expectation_has_its_verdicts() {
             .iter()
             .all(|v| v.ours > Some(0.5) && v.holds.is_none())
     );
-    let error = of("median |log2")[0];
+    let error = of("log2_error")[0];
     let ours: Vec<f64> = totals
         .iter()
         .map(|v| (v.ours.unwrap() / 9e6).log2().abs())
@@ -356,9 +366,9 @@ fn series_traces_and_events_are_written() {
         seeds: (3, 3),
         jobs: 1,
         output: Some(output),
-        keep: None,
+        ..runs(1)
     };
-    file.run(&seeds, &|_| {}).unwrap();
+    results(&file, &seeds);
     let run = dir.path().join("pair.a=cubic_pair.b=reno_rtt=10ms/seed-3");
     let csv = std::fs::read_to_string(run.join("a.csv")).unwrap();
     let mut lines = csv.lines();
@@ -390,25 +400,27 @@ fn series_traces_and_events_are_written() {
 #[test]
 fn stored_runs_are_not_repeated_and_give_the_same_results() {
     let dir = tempfile::tempdir().unwrap();
+    let store = RunStore::at(dir.path().into());
     let keeping = Runs {
-        keep: Some(dir.path().into()),
+        store: Some(&store),
         ..runs(2)
     };
     let file = read(VARIED);
     let when = Case::from([("rtt".into(), "10ms".into())]);
     let some = file.clone().only(&when).unwrap();
-    let made = std::sync::atomic::AtomicUsize::new(0);
-    let count = |_: &Done<'_>| {
-        made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let made = |file: &File| {
+        let mut made = 0;
+        let results = file.run(&keeping, &mut |_| made += 1).unwrap();
+        (results, made)
     };
-    let first = some.run(&keeping, &count).unwrap();
-    let before = made.swap(0, std::sync::atomic::Ordering::Relaxed);
+    let (first, before) = made(&some);
     assert_eq!((first.kept, before), (0, 2 * some.plans.len()));
     // The rest is made, and what was there is taken.
-    let all = file.run(&keeping, &count).unwrap();
+    let (all, made) = made(&file);
     let rest = 2 * (file.plans.len() - some.plans.len());
-    assert_eq!((all.kept, made.into_inner()), (before, rest));
-    let plain = file.run(&runs(2), &|_| {}).unwrap();
+    assert_eq!((all.kept, all.open, made), (before, 0, rest));
+    let all = file.summary(&all);
+    let plain = summary(&file, &runs(2));
     for (kept, made) in all.cases.iter().zip(&plain.cases) {
         assert_eq!(
             (&kept.case, &kept.trace_hash, kept.packets),
@@ -428,26 +440,97 @@ fn stored_runs_are_not_repeated_and_give_the_same_results() {
     }
     // Another link is another run, though it has the same name.
     let other = read(&VARIED.replacen("20Mbit", "21Mbit", 1));
-    assert_eq!(other.run(&keeping, &|_| {}).unwrap().kept, 0);
+    assert_eq!(results(&other, &keeping).kept, 0);
 }
 
 #[test]
-fn every_stored_scenario_can_be_read() {
+fn a_variant_replaces_keys_and_leaves_expectations_about_other_cases() {
+    let text = format!(
+        "{VARIED}\n[quick]\nduration = \"2s\"\nvary = {{ rtt = [\"20ms\"] }}\n\
+         [emu]\nseeds = \"1..3\"\n[emu.quick]\nduration = \"1s\"\n"
+    );
+    let variant = |backend, quick| Variant { backend, quick };
+    let as_quick =
+        |text: &str, variant| File::read_as("v.toml", text, variant, &Reference::default());
+    let quick = as_quick(&text, variant(Backend::Sim, true)).unwrap();
+    assert_eq!(quick.plans.len(), 2);
+    assert_eq!(quick.plans[0].scenario(1).duration.as_secs(), 2);
+    let verdicts = summary(&quick, &runs(2)).verdicts;
+    assert!(verdicts.iter().all(|v| !v.what.contains("goodput of a")));
+    assert_eq!(read(&text).plans.len(), 4, "the file itself is as before");
+    for (bad, part) in [
+        ("[quick]\nlink = 1", "no key of [quick] 'link'"),
+        ("[quick]\nquick = 1", "no key of [quick] 'quick'"),
+        ("[emu.quick]\nname = \"x\"", "no key of [emu.quick] 'name'"),
+    ] {
+        let error = refused(&format!("{VARIED}\n{bad}\n"));
+        assert!(error.contains(part), "{bad}: {error}");
+    }
+    let error = as_quick(&text, variant(Backend::Emu, false)).unwrap_err();
+    assert!(
+        error.message.contains("one link between two hosts"),
+        "{error}"
+    );
+}
+
+#[test]
+fn published_numbers_are_referred_to_by_their_row() {
+    let csv = "id,place,quantity,value,low,high,unit,kind,note\n\
+               sum,Fig. 1,both,9e6,,,bit/s,printed,\n\
+               most,Fig. 2,both,,,8e6,bit/s,derived,\n\
+               rtt,Fig. 3,rtt,10,,,ms,printed,\n";
+    let reference = Reference::read("r.csv", csv).unwrap();
+    let read = |expect: &str| {
+        let text = format!("{TWO}\n[[expect]]\nmetric = \"goodput\"\n{expect}\n");
+        File::read_as("f.toml", &text, Variant::default(), &reference)
+    };
+    let bounds = |expect: &str| {
+        let file = read(expect).unwrap();
+        let verdict = file.summary(&Results::default()).verdicts.remove(0);
+        (verdict.min, verdict.max, verdict.source.clone())
+    };
+    let (min, max, place) = bounds("reference = \"sum\"\nwithin = \"50%\"");
+    assert_eq!(
+        (min, max, place.as_str()),
+        (Some(4.5e6), Some(13.5e6), "Fig. 1")
+    );
+    assert_eq!(bounds("reference = \"most\"").1, Some(8e6));
+    assert_eq!(
+        bounds("reference = \"most\"\nwithin = \"25%\"").1,
+        Some(10e6)
+    );
+    assert_eq!(bounds("reference = \"sum\"\nmin = \"1Mbit\"").0, Some(1e6));
+    for (bad, part) in [
+        ("reference = \"sun\"", "no row 'sun' (did you mean 'sum'?)"),
+        ("reference = \"rtt\"", "counted in 'ms'"),
+        (
+            "within = \"10%\"\nmin = \"1Mbit\"",
+            "within needs a reference",
+        ),
+    ] {
+        let error = read(bad).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn every_scenario_of_no_study_can_be_read() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/scenarios");
     let mut read = 0;
-    for folder in [root.clone(), root.join("iwanaga")] {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.extension().is_some_and(|e| e == "toml") {
-                let text = std::fs::read_to_string(&path).unwrap();
-                let file = File::read(&path.display().to_string(), &text);
-                let file = file.unwrap_or_else(|problem| panic!("{problem}"));
-                assert!(!file.expectations.is_empty(), "{}", file.name);
-                read += 1;
-            }
+    for entry in std::fs::read_dir(root).unwrap() {
+        let path = entry.unwrap().path();
+        let text = match path.extension() {
+            Some(e) if e == "toml" => std::fs::read_to_string(&path).unwrap(),
+            _ => continue,
+        };
+        if !text.contains("[[experiment]]") {
+            let file = File::read(&path.display().to_string(), &text);
+            let file = file.unwrap_or_else(|problem| panic!("{problem}"));
+            assert!(!file.expectations.is_empty(), "{}", file.name);
+            read += 1;
         }
     }
-    assert!(read >= 10, "{read}");
+    assert!(read >= 4, "{read}");
 }
 
 proptest::proptest! {

@@ -8,7 +8,7 @@ use std::{
 use farhaul_lab::grid::{Bounds, BoundsError, Verdict};
 use serde_json::json;
 
-use super::{Where, fairness, utcp};
+use super::{Where, fairness, study, utcp};
 use crate::{
     exit::{Exit, Failure},
     out, read,
@@ -31,6 +31,12 @@ pub(crate) struct Check {
     /// Tolerance when bounds are written
     #[arg(long, value_name = "SHARE", default_value = "5%", requires = "write", value_parser = farhaul_link::share)]
     tolerance: f64,
+    /// Fail only for misses of a study that are not listed as known, with figure and reason
+    #[arg(long)]
+    new: bool,
+    /// The list of known misses [default: that of this program]
+    #[arg(long, value_name = "FILE")]
+    known: Option<PathBuf>,
     /// One JSON object instead of text
     #[arg(long, short = 'J')]
     json: bool,
@@ -38,6 +44,20 @@ pub(crate) struct Check {
 
 impl Check {
     pub(super) fn run(&self) -> Result<(), Failure> {
+        if let Some(study) = self.place.study() {
+            if self.write.is_some() || self.reference.is_some() {
+                return Err(Failure::usage(
+                    "a study's bounds are in its scenarios: omit --write and --reference",
+                ));
+            }
+            let how = study::How {
+                backends: self.place.backend.clone(),
+                ..study::How::default()
+            };
+            let list = (self.known.as_deref(), self.new);
+            return study::check(&study, &how, list, self.json);
+        }
+        self.place.no_study()?;
         if fairness::asked(&self.place)? {
             return self.run_fairness();
         }

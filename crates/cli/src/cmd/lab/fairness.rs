@@ -25,9 +25,6 @@ pub(super) struct Flags {
     /// The bottleneck [default: 100Mbit]
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
-    /// A third of the time, and fewer tests
-    #[arg(long)]
-    quick: bool,
 }
 
 /// How to run, as every grid is run.
@@ -42,7 +39,7 @@ pub(super) struct Terms {
 
 /// Whether `place` is about fairness; it runs in the simulator only.
 pub(super) fn asked(place: &Where) -> Result<bool, Failure> {
-    if place.name == NAME && place.backend == Backend::Emu {
+    if place.name == NAME && place.backend() == Backend::Emu {
         return Err(Failure::usage(
             "fairness runs in the simulator only: omit --backend",
         ));
@@ -52,12 +49,12 @@ pub(super) fn asked(place: &Where) -> Result<bool, Failure> {
 
 impl Flags {
     /// For a grid, they mean nothing.
-    pub(super) fn refused(&self) -> Result<(), Failure> {
-        if self.law.is_empty() && self.rate.is_none() && !self.quick {
+    pub(super) fn refused(&self, place: &Where) -> Result<(), Failure> {
+        if self.law.is_empty() && self.rate.is_none() && !place.quick {
             return Ok(());
         }
         Err(Failure::usage(
-            "--law, --rate and --quick are for `farhaul lab run fairness`; a grid has --cc and --secs",
+            "--law and --rate are for `farhaul lab run fairness`, --quick for that and for studies; a grid has --cc and --secs",
         ))
     }
 
@@ -69,7 +66,7 @@ impl Flags {
     ) -> Result<(Vec<Run>, usize, usize), Failure> {
         let laws = fairness::laws(&self.law).map_err(|e| Failure::usage(e.to_string()))?;
         let rate = self.rate.unwrap_or(RATE);
-        let setting = Setting::new(rate, self.quick, terms.seed).map_err(Failure::usage)?;
+        let setting = Setting::new(rate, place.quick, terms.seed).map_err(Failure::usage)?;
         let store: RunStore<Run> = place.run_store();
         let unkept = |e| disk(store.folder(), &e);
         let done = store.trials().map_err(unkept)?;
@@ -121,7 +118,7 @@ pub(super) fn report(place: &Where, csv: bool, json: bool) -> Result<(), Failure
             "ok": true,
             "version": env!("CARGO_PKG_VERSION"),
             "grid": place.name,
-            "backend": place.backend.name(),
+            "backend": place.backend().name(),
             "runs": runs,
             "harm": fairness::harms(&runs),
         }));

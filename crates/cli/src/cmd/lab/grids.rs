@@ -1,6 +1,6 @@
 //! `farhaul lab list` and `lab run`.
 
-use std::{env, thread};
+use std::{env, num::NonZeroUsize, thread};
 
 use farhaul_core::units::Rate;
 use farhaul_emu::wan;
@@ -10,7 +10,7 @@ use farhaul_lab::{
 };
 use serde_json::json;
 
-use super::{Where, disk, fairness, utcp};
+use super::{Where, disk, fairness, study, utcp};
 use crate::{
     exit::{Exit, Failure},
     out,
@@ -26,8 +26,8 @@ pub(crate) struct List {
 }
 
 impl List {
-    #[expect(clippy::unnecessary_wraps, reason = "every command may fail")]
     pub(super) fn run(&self) -> Result<(), Failure> {
+        let studies = study::all()?;
         let all = grids();
         if self.json {
             let mut objects: Vec<_> = all
@@ -40,9 +40,16 @@ impl List {
                 })
                 .collect();
             objects.extend([fairness::listed(), utcp::listed()]);
-            out::json(&json!({ "schema": "farhaul.lab.list/1", "ok": true, "grids": objects }));
+            out::json(&json!({
+                "schema": "farhaul.lab.list/1",
+                "ok": true,
+                "grids": objects,
+                "studies": study::objects(&studies),
+            }));
             return Ok(());
         }
+        study::list(&studies);
+        out::line("\ngrids:");
         for grid in &all {
             out::line(format!(
                 "{:<12} {:>2} cells at {}, {} s each: {}",
@@ -76,10 +83,16 @@ pub(crate) struct Run {
     /// Seed of the paths' randomness
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
+    /// Run a study with these seeds instead of its scenarios' own, as in 1..4 or 7
+    #[arg(long, value_name = "SEEDS", value_parser = study::seeds)]
+    seeds: Option<(u64, u64)>,
+    /// Run only the cases of a study in which a variable has this value; may be given for several
+    #[arg(long, value_name = "NAME=VALUE", value_parser = study::setting)]
+    case: Vec<(String, String)>,
     /// Simulations at a time [default: number of cores]
     #[arg(long, value_name = "N", value_parser = whole(1..=1024), allow_negative_numbers = true)]
     jobs: Option<u64>,
-    /// Run only what is missing
+    /// Run only what is missing of a grid; studies always do
     #[arg(long)]
     resume: bool,
     /// One JSON object with every run, instead of a line for each
@@ -91,15 +104,30 @@ pub(crate) struct Run {
 
 impl Run {
     pub(super) fn run(&self) -> Result<(), Failure> {
+        if let Some(study) = self.place.study() {
+            return self.run_study(&study);
+        }
+        self.place.no_study()?;
+        if let Some(flag) = [
+            (!self.case.is_empty(), "--case"),
+            (self.seeds.is_some(), "--seeds"),
+        ]
+        .iter()
+        .find_map(|(given, flag)| given.then_some(flag))
+        {
+            return Err(Failure::usage(format!(
+                "{flag} is for studies; a grid has --seed"
+            )));
+        }
         if fairness::asked(&self.place)? {
             return self.run_fairness();
         }
-        self.fairness.refused()?;
+        self.fairness.refused(&self.place)?;
         if utcp::asked(&self.place) {
             return self.run_utcp();
         }
         let grid = self.place.grid()?;
-        let backend = self.place.backend;
+        let backend = self.place.backend();
         if backend == Backend::Emu && self.jobs.is_some_and(|n| n > 1) {
             return Err(Failure::usage(
                 "--jobs is for the simulator: an emulated run needs the whole machine",
@@ -158,6 +186,26 @@ impl Run {
             ran,
             failed,
         )
+    }
+
+    fn run_study(&self, study: &study::Which) -> Result<(), Failure> {
+        let grids = [
+            (!self.protocol.is_empty(), "--protocol"),
+            (self.cc.is_some(), "--cc"),
+            (self.secs.is_some(), "--secs"),
+        ];
+        if let Some((_, flag)) = grids.iter().find(|(given, _)| *given) {
+            return Err(Failure::usage(format!(
+                "{flag} is for grids: a study's scenarios have their own; --case and --seeds select of them"
+            )));
+        }
+        let how = study::How {
+            backends: self.place.backend.clone(),
+            seeds: self.seeds,
+            cases: self.case.iter().cloned().collect(),
+            jobs: NonZeroUsize::new(self.jobs()),
+        };
+        study::run(study, &how, self.json)
     }
 
     fn jobs(&self) -> usize {

@@ -1,11 +1,12 @@
-//! `farhaul lab`: named grids of paths, run in the simulator or the emulator, kept, shown, and held
-//! against what was reached before; and the questions about fairness, which are no paths.
+//! `farhaul lab`: the experiments of papers, run in the simulator or the emulator, stored, shown beside what is
+//! published, and held against it; named grids of paths; and the questions about fairness.
 
 mod check;
 mod fairness;
 mod grids;
 mod report;
 mod results;
+mod study;
 mod utcp;
 
 use std::path::{Path, PathBuf};
@@ -17,13 +18,13 @@ use crate::exit::{Exit, Failure};
 /// Arguments.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Args {
-    /// List the grids
+    /// List the studies, their experiments, and the grids
     List(grids::List),
-    /// Run every cell of a grid, and store each result
+    /// Run a study, one of its experiments, or a grid, and store each result
     Run(grids::Run),
-    /// Show the results of a grid
+    /// Show the results of a study or grid
     Report(report::Report),
-    /// Compare the results of a grid with its bounds; exit code 22 below them
+    /// Compare results with what is published or owed; exit code 22 for misses
     Check(check::Check),
     /// Measure the fixed table of cells and store it
     Results(results::Results),
@@ -32,25 +33,45 @@ pub(crate) enum Args {
 /// Which runs, and where they are stored.
 #[derive(Debug, clap::Args)]
 struct Where {
-    /// The grid; `farhaul lab list` has the names
+    /// A study, STUDY/EXPERIMENT, a study's FILE.toml, or a grid; `farhaul lab list` has the names
     #[arg(value_name = "NAME")]
     name: String,
-    /// In virtual time, or through real sockets on an emulated network
-    #[arg(long, value_name = "WORLD", default_value = "sim", value_parser = backend)]
-    backend: Backend,
-    /// The parent of a folder per grid and backend
+    /// In virtual time, or through real sockets on an emulated network; both for studies: sim,emu [default: the
+    /// first that each scenario is for; sim for grids]
+    #[arg(long, value_name = "BACKEND", value_delimiter = ',')]
+    backend: Vec<Backend>,
+    /// The short version of a study, for a first look: fewer cases, less time, one seed
+    #[arg(long)]
+    quick: bool,
+    /// The parent of a folder per study, or per grid and backend
     #[arg(long, value_name = "FOLDER", default_value = "lab/runs")]
     out: PathBuf,
 }
 
-fn backend(text: &str) -> Result<Backend, String> {
-    [Backend::Sim, Backend::Emu]
-        .into_iter()
-        .find(|b| b.name() == text)
-        .ok_or_else(|| "there are: sim, emu".into())
-}
-
 impl Where {
+    /// The study, if it is one.
+    fn study(&self) -> Option<study::Which> {
+        study::is_one(&self.name).then(|| study::Which {
+            name: self.name.clone(),
+            quick: self.quick,
+            out: self.out.clone(),
+        })
+    }
+
+    /// The one world of a grid.
+    fn backend(&self) -> Backend {
+        self.backend.first().copied().unwrap_or_default()
+    }
+
+    /// Refuses what only studies have.
+    fn no_study(&self) -> Result<(), Failure> {
+        if self.backend.len() > 1 {
+            let text = "a grid runs in one world at a time: name one backend";
+            return Err(Failure::usage(text));
+        }
+        Ok(())
+    }
+
     fn grid(&self) -> Result<Grid, Failure> {
         grid::grid(&self.name).map_err(Failure::usage)
     }
@@ -60,7 +81,7 @@ impl Where {
         if utcp::asked(self) {
             Backend::Emu
         } else {
-            self.backend
+            self.backend()
         }
     }
 

@@ -4,7 +4,7 @@
 use farhaul_lab::grid::Trial;
 use serde_json::json;
 
-use super::{Where, fairness, utcp};
+use super::{Where, fairness, study, utcp};
 use crate::{exit::Failure, out};
 
 /// Arguments.
@@ -22,6 +22,14 @@ pub(crate) struct Report {
 
 impl Report {
     pub(super) fn run(&self) -> Result<(), Failure> {
+        if let Some(study) = self.place.study() {
+            let how = study::How {
+                backends: self.place.backend.clone(),
+                ..study::How::default()
+            };
+            return study::report(&study, &how, self.csv, self.json);
+        }
+        self.place.no_study()?;
         if fairness::asked(&self.place)? {
             return fairness::report(&self.place, self.csv, self.json);
         }
@@ -35,7 +43,7 @@ impl Report {
                 "ok": true,
                 "version": env!("CARGO_PKG_VERSION"),
                 "grid": self.place.name,
-                "backend": self.place.backend.name(),
+                "backend": self.place.backend().name(),
                 "runs": trials,
             }));
         } else if self.csv {

@@ -11,7 +11,11 @@ use std::{
     thread,
 };
 
-use farhaul_lab::scenario::{self, Done, File, Output, RunError, Runs, Summary};
+use farhaul_lab::{
+    grid::{Backend, RunStore},
+    reference::Reference,
+    scenario::{self, Done, File, Output, RunError, Runs, Summary, Variant},
+};
 use farhaul_sim::Error;
 use serde_json::{Value, json};
 
@@ -121,7 +125,9 @@ fn file_at(path: &Path, args: &Args) -> Result<File, Failure> {
         Failure::new(Exit::SourceMissing, text)
     })?;
     let name = path.display().to_string();
-    let file = File::read(&name, &text).map_err(|problem| Failure::usage(problem.to_string()))?;
+    let reference = Reference::beside(path).map_err(Failure::usage)?;
+    let file = File::read_as(&name, &text, Variant::default(), &reference)
+        .map_err(|problem| Failure::usage(problem.to_string()))?;
     let when: BTreeMap<_, _> = args.case.iter().cloned().collect();
     let file = file
         .only(&when)
@@ -147,26 +153,29 @@ fn simulate(file: &File, args: &Args, several: bool) -> Result<Summary, Failure>
         traces: args.pcap.clone(),
         events: args.qlog,
     });
+    let keep = args.keep.as_ref();
+    let store = keep.map(|below| RunStore::new(below, &file.name, Backend::Sim));
     let runs = Runs {
         seeds: args.seed.unwrap_or(file.seeds),
         jobs: args.jobs.map_or(cores, NonZeroUsize::get),
         output,
-        keep: args.keep.clone(),
+        store: store.as_ref(),
+        program: Path::new(""),
     };
     let shown = io::stderr().is_terminal();
-    let progress = |done: &Done<'_>| {
+    let mut progress = |done: &Done<'_>| {
         if shown {
             errln!(
                 "{}/{} {}: {}, seed {}",
                 done.ended,
                 done.runs,
                 file.name,
-                done.case,
-                done.seed
+                scenario::label(&done.outcome.case),
+                done.outcome.seed
             );
         }
     };
-    file.run(&runs, &progress).map_err(|error| {
+    let results = file.run(&runs, &mut progress).map_err(|error| {
         let exit = match &error {
             RunError::Write { .. } | RunError::Keep { .. } => Exit::DestError,
             RunError::Sim {
@@ -177,7 +186,8 @@ fn simulate(file: &File, args: &Args, several: bool) -> Result<Summary, Failure>
             _ => Exit::Internal,
         };
         Failure::new(exit, error.to_string())
-    })
+    })?;
+    Ok(file.summary(&results))
 }
 
 fn object(path: &str, file: &File, summary: &Summary) -> Value {

@@ -2,59 +2,28 @@
 //! this very program at both ends: each run starts a server on the far host and a client on the
 //! near one, as separate processes, and reads the client's output.
 
-mod relayed;
-
 use std::{
-    io,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
-use farhaul_core::units::Rate;
 use farhaul_emu::{
     Host, Service, WanReport,
-    wan::{Wan, WanConfig, WanError},
+    wan::{Wan, WanConfig},
 };
 use farhaul_io::clock;
-use farhaul_link::{Loss, PathConfig};
 use farhaul_udp::netns;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use self::relayed::{RelayPath, Relayed};
-use crate::{bench::Report, grid::System, iperf, results::Cell};
+use super::{
+    EmulatedRunError,
+    relayed::{RelayPath, Relayed},
+};
+use crate::{bench::Report, grid::System, iperf};
 
 /// Where servers on the far host listen.
 const PORT: u16 = 17_992;
-
-/// Why an emulated run has no result.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EmulatedRunError {
-    /// The network could not be built, or broke.
-    #[error(transparent)]
-    Wan(#[from] WanError),
-    /// A program could not be started or read.
-    #[error("{0}: {1}")]
-    Start(String, io::Error),
-    /// A program failed; its output.
-    #[error("{command} failed: {said}")]
-    Failed {
-        /// Its words.
-        command: String,
-        /// The last lines of its output.
-        said: String,
-        /// Its exit code, if it had one.
-        code: Option<i32>,
-    },
-    /// A relay carries our own protocols only.
-    #[error("only our own protocols can cross a relay, and two hosts cannot be built here")]
-    NoHosts,
-    /// A program's answer was not understood.
-    #[error("{0} printed something unexpected: {1}")]
-    Word(String, String),
-}
 
 /// What a copy did.
 #[derive(Clone, Copy, Debug)]
@@ -76,25 +45,6 @@ impl Copied {
         } else {
             0.0
         }
-    }
-}
-
-/// The network of `cell` at `rate`, the same in both directions.
-pub fn network(cell: Cell, rate: Rate, seed: u64) -> WanConfig {
-    let path = PathConfig {
-        rate,
-        delay: Duration::from_micros(u64::from(cell.rtt_ms) * 500),
-        loss: if cell.loss_percent > 0.0 {
-            Loss::Random(cell.loss_percent / 100.0)
-        } else {
-            Loss::None
-        },
-        ..PathConfig::default()
-    };
-    WanConfig {
-        mtu: cell.mtu,
-        seed,
-        ..WanConfig::symmetric(path)
     }
 }
 
@@ -342,7 +292,7 @@ fn start(host: &Host, mut command: Command) -> Result<Service, EmulatedRunError>
     Service::start(host, command).map_err(|e| EmulatedRunError::Start(words, e))
 }
 
-fn words(command: &Command) -> String {
+pub(super) fn words(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let verb = command.get_args().next().unwrap_or_default();
@@ -352,24 +302,4 @@ fn words(command: &Command) -> String {
 fn report(json: &str) -> Result<Report, EmulatedRunError> {
     serde_json::from_str(json)
         .map_err(|e| EmulatedRunError::Word("farhaul bench".into(), format!("{e}: {json}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::results::CELLS;
-
-    #[test]
-    fn a_cell_is_a_symmetric_network() {
-        let config = network(CELLS[2], Rate::gbit(10), 7);
-        assert_eq!(config.near_to_far, config.far_to_near);
-        assert_eq!(config.near_to_far.delay, Duration::from_millis(50));
-        assert_eq!(config.near_to_far.loss, Loss::Random(0.01));
-        assert_eq!((config.mtu, config.seed), (9_000, 7));
-        config.validate().unwrap();
-        assert_eq!(
-            network(CELLS[0], Rate::gbit(1), 1).near_to_far.loss,
-            Loss::None
-        );
-    }
 }

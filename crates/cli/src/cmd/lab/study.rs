@@ -1,0 +1,373 @@
+//! `farhaul lab run|report|check|open` of a study: its runs in one folder, its page, and what is missed.
+
+use std::{
+    env,
+    io::{self, IsTerminal as _},
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    thread,
+};
+
+use farhaul_emu::wan;
+use farhaul_lab::{
+    grid::Backend,
+    report::{self, Outcome as Word, Page, Verdict},
+    scenario::{self, Case, Outcome, RunError},
+    study::{Choice, Experiment, KnownMisses, Library, Progress, Runs, Study, StudyError},
+};
+use farhaul_sim::Error;
+use serde_json::{Value, json};
+
+use crate::{
+    exit::{Exit, Failure},
+    out, read,
+};
+
+/// Which study, and where its runs are.
+#[derive(Debug, clap::Args)]
+pub(super) struct Which {
+    /// NAME or NAME/EXPERIMENT, as `farhaul lab list` has them; or a study's file, FILE.toml
+    #[arg(value_name = "NAME")]
+    pub(super) name: String,
+    /// The short version, for a first look: fewer cases, less time, one seed
+    #[arg(long)]
+    pub(super) quick: bool,
+    /// The parent of a folder per study
+    #[arg(long, value_name = "FOLDER", default_value = "lab/runs")]
+    pub(super) out: PathBuf,
+}
+
+/// How it is run.
+#[derive(Debug, Default)]
+pub(super) struct How {
+    pub(super) backends: Vec<Backend>,
+    pub(super) seeds: Option<(u64, u64)>,
+    pub(super) cases: Case,
+    pub(super) jobs: Option<NonZeroUsize>,
+}
+
+/// Whether `name` is a study's, and not one of the grids.
+pub(super) fn is_one(name: &str) -> bool {
+    let (study, _) = parts(name);
+    study.ends_with(".toml") || Library::names().contains(&study)
+}
+
+/// The study and the experiment of `NAME/EXPERIMENT`; a file has slashes of its own.
+fn parts(name: &str) -> (&str, Option<&str>) {
+    if let Some(at) = name.find(".toml") {
+        let (file, rest) = name.split_at(at + ".toml".len());
+        return (file, rest.strip_prefix('/'));
+    }
+    match name.split_once('/') {
+        Some((study, experiment)) => (study, Some(experiment)),
+        None => (name, None),
+    }
+}
+
+impl Which {
+    pub(super) fn runs(&self, how: &How) -> Result<Runs, Failure> {
+        let (name, experiment) = parts(&self.name);
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let choice = Choice {
+            experiment: experiment.map(Into::into),
+            backends: how.backends.clone(),
+            quick: self.quick,
+            seeds: how.seeds,
+            cases: how.cases.clone(),
+            jobs: how.jobs.map_or(cores, NonZeroUsize::get),
+            program: env::current_exe().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?,
+        };
+        Runs::read(name, choice, &self.out).map_err(unreadable)
+    }
+
+    /// The page of what is stored.
+    fn page(&self, runs: &Runs, known: &KnownMisses) -> Result<Page, Failure> {
+        runs.page(known).map_err(|e| {
+            let text = format!("{}: {e}", runs.folder().display());
+            Failure::new(Exit::Config, text)
+        })
+    }
+
+    /// At least one run has to be there.
+    fn stored(&self, runs: &Runs) -> Result<(), Failure> {
+        if runs.folder().join("runs.jsonl").exists() {
+            return Ok(());
+        }
+        let quick = if self.quick { " --quick" } else { "" };
+        let text = format!("{} has no runs", runs.folder().display());
+        let fix = format!("run `farhaul lab run {}{quick}`", self.name);
+        Err(Failure::new(Exit::SourceMissing, text).fix(fix))
+    }
+}
+
+fn unreadable(error: StudyError) -> Failure {
+    let exit = match &error {
+        StudyError::Io(..) => Exit::SourceMissing,
+        _ => Exit::Usage,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+/// Runs what is missing, and writes the page.
+pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
+    let runs = which.runs(how)?;
+    if runs.needs_emulator() {
+        wan::enter_user_namespace().map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
+        if cfg!(debug_assertions) {
+            errln!("farhaul: a debug build: these figures are not worth keeping");
+        }
+    }
+    let shown = io::stderr().is_terminal();
+    let mut tell = |progress: &Progress, outcome: Option<&Outcome>| {
+        let invalid = outcome.and_then(|o| o.invalid.as_ref());
+        if let Some(why) = invalid {
+            errln!("{}: NOT VALID: {why}", progress.words());
+        } else if shown {
+            errln!("{}", progress.words());
+        }
+    };
+    let (made, invalid) = runs.run(&mut tell).map_err(failed)?;
+    let page = which.page(&runs, &known(None)?)?;
+    write(&runs, &page)?;
+    let object = |failure: Option<&Failure>| {
+        let mut object = json!({
+            "schema": "farhaul.lab.run/2",
+            "ok": invalid.is_empty(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "study": runs.study().name,
+            "quick": which.quick,
+            "folder": runs.folder(),
+            "made": made,
+            "invalid": invalid,
+            "verdicts": verdicts(&page),
+        });
+        if let Some(failure) = failure {
+            object["error"] = json!(failure.text);
+            object["exit"] = failure.exit.object();
+        }
+        object
+    };
+    if !invalid.is_empty() {
+        let text = format!(
+            "{} of {made} runs have no valid result: the page says why; the same command runs those again",
+            invalid.len()
+        );
+        let failure = Failure::new(Exit::Partial, text);
+        let object = object(Some(&failure));
+        return Err(failure.with_object(object));
+    }
+    if json {
+        out::json(&object(None));
+    } else {
+        out::line(format!("{made} runs made; {}", tally(&page)));
+        out::line(format!(
+            "page: {}",
+            runs.folder().join("report.html").display()
+        ));
+    }
+    Ok(())
+}
+
+fn failed(error: RunError) -> Failure {
+    let exit = match &error {
+        RunError::Write { .. } | RunError::Keep { .. } => Exit::DestError,
+        RunError::Sim {
+            error: Error::Livelock { .. },
+            ..
+        } => Exit::Internal,
+        RunError::Choice(_) | RunError::Sim { .. } => Exit::Usage,
+        _ => Exit::Internal,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+fn write(runs: &Runs, page: &Page) -> Result<(), Failure> {
+    let unwritten = |e: io::Error| {
+        let text = format!("{}: {e}", runs.folder().display());
+        Failure::new(Exit::DestError, text)
+    };
+    report::write(page, runs.folder()).map_err(unwritten)?;
+    runs.write_cells().map_err(unwritten)
+}
+
+fn known(file: Option<&Path>) -> Result<KnownMisses, Failure> {
+    let Some(file) = file else {
+        return KnownMisses::built_in().map_err(unreadable);
+    };
+    let name = file.display().to_string();
+    let text = read::settings(file)
+        .map_err(|e| Failure::new(Exit::SourceMissing, format!("{name}: {e}")))?;
+    KnownMisses::read(&name, &text).map_err(unreadable)
+}
+
+/// Every outcome with its number of verdicts.
+fn tally(page: &Page) -> String {
+    let all: Vec<Word> = every(page).map(|v| v.outcome).collect();
+    let of = |word: &Word| {
+        let count = all.iter().filter(|w| *w == word).count();
+        (count > 0).then(|| format!("{count} {}", word.name()))
+    };
+    let words: Vec<String> = WORDS.iter().filter_map(of).collect();
+    match words.is_empty() {
+        true => "no published numbers".into(),
+        false => format!("published numbers: {}", words.join(", ")),
+    }
+}
+
+const WORDS: [Word; 7] = [
+    Word::Met,
+    Word::Missed,
+    Word::Known,
+    Word::Fitted,
+    Word::Shown,
+    Word::NotComparable,
+    Word::NotRun,
+];
+
+fn every(page: &Page) -> impl Iterator<Item = &Verdict> {
+    page.sections.iter().flat_map(|s| &s.verdicts)
+}
+
+fn verdicts(page: &Page) -> Value {
+    let of = |v: &Verdict| {
+        json!({
+            "place": v.place, "what": v.what, "case": v.case, "backend": v.backend,
+            "published": v.published, "ours": v.ours, "range": v.range, "bounds": v.bounds,
+            "outcome": v.outcome.name(), "note": v.note,
+        })
+    };
+    let sections = page.sections.iter();
+    let each = sections.flat_map(|s| {
+        s.verdicts.iter().map(move |v| {
+            let mut object = of(v);
+            object["experiment"] = json!(s.id);
+            object
+        })
+    });
+    each.collect()
+}
+
+/// Writes the page again, and prints it as Markdown or for programs.
+pub(super) fn report(which: &Which, how: &How, csv: bool, json: bool) -> Result<(), Failure> {
+    let runs = which.runs(how)?;
+    which.stored(&runs)?;
+    let page = which.page(&runs, &known(None)?)?;
+    write(&runs, &page)?;
+    if json {
+        out::json(&json!({
+            "schema": "farhaul.lab.report/2",
+            "ok": true,
+            "version": env!("CARGO_PKG_VERSION"),
+            "study": page.name,
+            "folder": runs.folder(),
+            "verdicts": verdicts(&page),
+        }));
+    } else if csv {
+        let text = runs
+            .cells()
+            .map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+        out::line(text.trim_end());
+    } else {
+        out::line(report::markdown(&page).trim_end());
+    }
+    Ok(())
+}
+
+/// Ends with the exit code of a threshold if a published number is missed: any, or with `new` only those that
+/// are not listed as known.
+pub(super) fn check(
+    which: &Which,
+    how: &How,
+    (list, new): (Option<&Path>, bool),
+    json: bool,
+) -> Result<(), Failure> {
+    let runs = which.runs(how)?;
+    which.stored(&runs)?;
+    let page = which.page(&runs, &known(list)?)?;
+    let counts = |v: &&Verdict| match v.outcome {
+        Word::Missed => true,
+        Word::Known => !new,
+        _ => false,
+    };
+    let missed: Vec<&Verdict> = every(&page).filter(counts).collect();
+    let mut object = json!({
+        "schema": "farhaul.lab.check/2",
+        "ok": missed.is_empty(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "study": page.name,
+        "verdicts": verdicts(&page),
+    });
+    if missed.is_empty() {
+        if json {
+            out::json(&object);
+        } else {
+            out::line(tally(&page));
+        }
+        return Ok(());
+    }
+    for v in &missed {
+        errln!(
+            "{} ({}): {} [{}] is {}, {} published ({}); {}",
+            v.place,
+            v.backend,
+            v.what,
+            v.case,
+            v.ours,
+            v.published,
+            v.bounds,
+            v.note
+        );
+    }
+    let text = format!(
+        "{} published numbers are missed; {}",
+        missed.len(),
+        tally(&page)
+    );
+    let failure = Failure::new(Exit::Threshold, text);
+    object["error"] = json!(failure.text);
+    object["exit"] = failure.exit.object();
+    Err(failure.with_object(object))
+}
+
+/// The case that `NAME=VALUE` selects.
+pub(super) fn setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("'{text}' is not NAME=VALUE, as in rtt=50ms"))?;
+    Ok((name.trim().into(), value.trim().into()))
+}
+
+pub(super) use scenario::seeds;
+
+/// Every study of the program.
+pub(super) fn all() -> Result<Vec<Study>, Failure> {
+    let names = Library::names().into_iter();
+    let read = names.map(|name| Ok(Library::find(name)?.0));
+    read.collect::<Result<_, StudyError>>().map_err(unreadable)
+}
+
+/// As `lab list --json` shows them.
+pub(super) fn objects(studies: &[Study]) -> Value {
+    let experiment = |e: &Experiment| json!({ "id": e.id, "title": e.title, "about": e.about });
+    let study = |s: &Study| {
+        json!({
+            "name": s.name, "title": s.title, "source": s.source, "about": s.about,
+            "experiments": s.experiments.iter().map(experiment).collect::<Vec<_>>(),
+        })
+    };
+    studies.iter().map(study).collect()
+}
+
+/// As `lab list` shows them.
+pub(super) fn list(studies: &[Study]) {
+    for study in studies {
+        out::line(format!(
+            "{}: {} ({})",
+            study.name, study.title, study.source
+        ));
+        for experiment in &study.experiments {
+            let name = format!("{}/{}", study.name, experiment.id);
+            out::line(format!("  {name:<24} {}", experiment.title));
+        }
+    }
+}

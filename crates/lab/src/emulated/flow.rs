@@ -1,0 +1,133 @@
+//! What is run, and what came of it? A [`Flow`] is one sender and one receiver among several on the same
+//! network, a [`FlowResult`] what was measured of it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use farhaul_core::units::Rate;
+use farhaul_emu::WanReport;
+use serde::{Deserialize, Serialize};
+
+use super::System;
+use crate::{
+    bench::{Cost, Interval},
+    measure::RttMs,
+};
+
+/// When a flow ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// It sends for this long from its start, connecting included.
+    Time(Duration),
+    /// It sends this much, and has failed if that takes longer.
+    Bytes {
+        /// Payload.
+        bytes: u64,
+        /// The longest it may take.
+        within: Duration,
+    },
+}
+
+impl Amount {
+    /// The longest that the flow may send.
+    pub const fn time(self) -> Duration {
+        match self {
+            Self::Time(time) | Self::Bytes { within: time, .. } => time,
+        }
+    }
+}
+
+/// One flow to be run.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// Its name in results.
+    pub name: String,
+    /// What sends and receives.
+    pub system: System,
+    /// Since the beginning of the run.
+    pub start: Duration,
+    /// When it ends.
+    pub amount: Amount,
+    /// From the far host to the near one.
+    pub reverse: bool,
+    /// It never sends faster.
+    pub max_rate: Option<Rate>,
+    /// Between the points of its series; zero for no series. Programs have their own bounds (iperf3: 100 ms
+    /// to 60 s).
+    pub interval: Duration,
+}
+
+impl Flow {
+    /// `system` from near to far, from the beginning for `time`, without a series.
+    pub fn new(name: &str, system: System, time: Duration) -> Self {
+        Self {
+            name: name.into(),
+            system,
+            start: Duration::ZERO,
+            amount: Amount::Time(time),
+            reverse: false,
+            max_rate: None,
+            interval: Duration::ZERO,
+        }
+    }
+}
+
+/// What was measured of a flow. What is not known is none, or empty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FlowResult {
+    /// As in [`Flow`].
+    pub name: String,
+    /// As [`System`] is written.
+    pub system: String,
+    /// When it was started, s from the beginning of the run.
+    pub start: f64,
+    /// From the start to the arrival of the last new byte, s; of external programs, the client's run time.
+    pub seconds: f64,
+    /// Payload bytes at the receiver, each counted once.
+    pub bytes: u64,
+    /// At the receiver, the start included.
+    pub goodput_bits_per_second: f64,
+    /// The sending process, with what it started.
+    pub sender: Cost,
+    /// The receiving process, with what it started.
+    pub receiver: Cost,
+    /// KiB of frames (IP packets and 14 bytes of Ethernet) that the receiver sent per GiB of payload.
+    pub feedback_kib_per_gib: Option<f64>,
+    /// Bytes of IP packets that the sender sent per byte of payload.
+    pub ip_over_goodput: Option<f64>,
+    /// Packets sent again; where a program counts bytes, these over the size of its packets.
+    pub retransmits: Option<u64>,
+    /// Round-trip times as the sender measured them.
+    pub rtt_ms: RttMs,
+    /// Rate at the receiver over time, from the beginning of the run.
+    pub intervals: Vec<Interval>,
+    /// Further figures by name: what the program reports beyond the above.
+    pub metrics: BTreeMap<String, f64>,
+    /// The command lines: the receiver's, the sender's.
+    pub commands: Vec<String>,
+    /// Why there is no result, if so.
+    pub failed: Option<String>,
+}
+
+/// A run of several flows.
+#[derive(Clone, Debug)]
+pub struct FlowsRun {
+    /// In the order of the flows.
+    pub flows: Vec<FlowResult>,
+    /// What crossed each direction, and the emulator's health.
+    pub wan: WanReport,
+}
+
+impl FlowsRun {
+    /// Why its figures must not be quoted, if so: a flow failed, or the emulator was late.
+    pub fn invalid(&self) -> Option<String> {
+        let failed = self.flows.iter().filter_map(|flow| {
+            let why = flow.failed.as_ref()?;
+            Some(format!("{}: {why}", flow.name))
+        });
+        let health = &self.wan.health;
+        let late = (!health.valid).then(|| health.complaints.join("; "));
+        let all: Vec<String> = failed.chain(late).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+}

@@ -1,0 +1,471 @@
+//! Whose transport is measured? A protocol of ours, the kernel's TCP under a law, libudt, datagrams at a fixed
+//! rate, or a program of the user's, each by its name in a scenario file.
+
+use std::{fmt, fs, path::Path, process::Command};
+
+use farhaul_congestion::{Kind, Parameter, ParameterError, Values, is_name};
+use farhaul_core::units::{Rate, Size};
+
+use super::{
+    libudt,
+    program::{Program, ProgramError},
+};
+use crate::{
+    nearest,
+    registry::{self, Choice, ChoiceError},
+};
+
+/// The kernel's congestion laws.
+const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+/// What can be named besides the protocols of ours.
+const OTHERS: [&str; 4] = ["kernel:", "libudt", "udp:", "program:"];
+
+const KERNEL: &[Parameter] = &[
+    Parameter {
+        name: "mtu",
+        about: "bytes of the longest packet, IP header included; default: the network's",
+        kind: Kind::Whole(576, 65_521),
+        default: "1500",
+    },
+    Parameter {
+        name: "driver",
+        about: "iperf3, our own blaster, or iperf3 where it is installed",
+        kind: Kind::Choice(&["auto", "iperf3", "blaster"]),
+        default: "auto",
+    },
+];
+const LIBUDT: &[Parameter] = &[
+    Parameter {
+        name: "mss",
+        about: "bytes of the longest packet, IP and UDP included; default: 8972, or the network's MTU if less",
+        kind: Kind::Whole(100, 65_507),
+        default: "8972",
+    },
+    Parameter {
+        name: "buffer",
+        about: "of each of the four buffers, and the window, below 2 GiB",
+        kind: Kind::Size,
+        default: "1000MB",
+    },
+];
+const UDP: &[Parameter] = &[
+    Parameter {
+        name: "rate",
+        about: "of IP packets; needed",
+        kind: Kind::Rate,
+        default: "1Mbit",
+    },
+    Parameter {
+        name: "packet",
+        about: "bytes of a packet, IP header included",
+        kind: Kind::Whole(64, 65_521),
+        default: "1500",
+    },
+];
+
+/// Who drives the kernel's TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpDriver {
+    /// The program of that name.
+    Iperf3,
+    /// `farhaul _tcp`.
+    Blaster,
+}
+
+/// What sends and receives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum System {
+    /// A protocol of ours.
+    Farhaul {
+        /// With parameters, as `tcp:mtu=1500`.
+        protocol: String,
+        /// Its own by default.
+        law: Option<String>,
+    },
+    /// The kernel's TCP.
+    Kernel {
+        /// As the kernel names it.
+        law: String,
+        /// Bytes of the longest packet, if not the network's.
+        mtu: Option<u32>,
+        /// iperf3 where it is installed, by default.
+        driver: Option<TcpDriver>,
+    },
+    /// UDT by its authors.
+    Libudt {
+        /// Bytes of the longest packet; by default as the MTU allows.
+        mss: Option<u32>,
+        /// Bytes of each buffer.
+        buffer: u64,
+    },
+    /// Datagrams without congestion control.
+    Udp {
+        /// Of IP packets.
+        rate: Rate,
+        /// Bytes of a packet, IP header included.
+        packet: u32,
+    },
+    /// A user's.
+    Program(Program),
+}
+
+/// Why there is no such system.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SystemError {
+    /// No system of that name.
+    #[error("no protocol '{name}'{hint}; there are: {known}")]
+    Unknown {
+        /// As written.
+        name: String,
+        /// The nearest.
+        hint: String,
+        /// All.
+        known: String,
+    },
+    /// A protocol of ours that cannot be so.
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
+    /// A parameter is wrong.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
+    /// The kernel's TCP needs a law.
+    #[error("which law of the kernel's? Write kernel:cubic, kernel:bbr or kernel:reno")]
+    NoLaw,
+    /// It takes no law.
+    #[error("'{0}' takes no law beside it: {1}")]
+    Law(String, &'static str),
+    /// A needed parameter, or its bounds.
+    #[error("{0}")]
+    Value(String),
+    /// The user's program is wrong.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+}
+
+impl System {
+    /// What `protocol` means, under `law` if it takes one: a protocol of ours, `kernel:LAW`, `libudt`,
+    /// `udp:rate=RATE`, or `program:NAME` of `programs`.
+    pub fn parse(
+        protocol: &str,
+        law: Option<&str>,
+        programs: &[Program],
+    ) -> Result<Self, SystemError> {
+        let (name, settings) = protocol.split_once(':').unwrap_or((protocol, ""));
+        let no_law = |why| match law {
+            Some(_) => Err(SystemError::Law(protocol.into(), why)),
+            None => Ok(()),
+        };
+        match name.trim() {
+            "kernel" => kernel(protocol, settings, law),
+            "libudt" => {
+                no_law("UDT has its own")?;
+                libudt_of(settings)
+            }
+            "udp" => {
+                no_law("datagrams have a rate and no law")?;
+                udp(settings)
+            }
+            "program" => {
+                no_law("write it into the program's commands")?;
+                program(settings, programs)
+            }
+            _ => farhaul(protocol, law, programs),
+        }
+    }
+
+    /// Why this machine cannot run it, if so, and what to do about it.
+    pub fn missing(&self) -> Option<String> {
+        match self {
+            Self::Kernel { law, driver, .. } => kernel_lacks(law).or_else(|| {
+                (*driver == Some(TcpDriver::Iperf3) && !have_iperf3())
+                    .then(|| "iperf3 is not installed: apt-get install iperf3".into())
+            }),
+            Self::Libudt { .. } => libudt::missing(),
+            Self::Program(program) => {
+                let commands = [program.server.as_deref(), Some(program.client.as_str())];
+                commands.into_iter().flatten().find_map(not_found).map(|word| {
+                    let name = &program.name;
+                    format!("program '{name}': '{word}' is not found here: is it installed, and in PATH?")
+                })
+            }
+            Self::Farhaul { .. } | Self::Udp { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Farhaul { protocol, law } => {
+                let law = law.as_ref().map(|law| format!(" {law}"));
+                write!(f, "{protocol}{}", law.unwrap_or_default())
+            }
+            Self::Kernel { law, mtu, driver } => {
+                write!(f, "kernel:{law}")?;
+                if let Some(mtu) = mtu {
+                    write!(f, ",mtu={mtu}")?;
+                }
+                match driver {
+                    Some(TcpDriver::Iperf3) => f.write_str(",driver=iperf3"),
+                    Some(TcpDriver::Blaster) => f.write_str(",driver=blaster"),
+                    None => Ok(()),
+                }
+            }
+            Self::Libudt { mss, buffer } => {
+                let mss = mss.map(|mss| format!("mss={mss},"));
+                write!(f, "libudt:{}buffer={buffer}", mss.unwrap_or_default())
+            }
+            Self::Udp { rate, packet } => {
+                write!(f, "udp:rate={}bit,packet={packet}", rate.bps())
+            }
+            Self::Program(program) => write!(f, "program:{}", program.name),
+        }
+    }
+}
+
+fn kernel(protocol: &str, settings: &str, law: Option<&str>) -> Result<System, SystemError> {
+    let (first, rest) = settings.split_once(',').unwrap_or((settings, ""));
+    let (named, settings) = match first.trim() {
+        first if first.is_empty() || is_setting(first) => (None, settings),
+        first => (Some(first), rest),
+    };
+    if let (Some(_), Some(_)) = (named, law) {
+        return Err(SystemError::Law(protocol.into(), "it names one already"));
+    }
+    let law = named.or(law).ok_or(SystemError::NoLaw)?;
+    if !is_name(law) {
+        return Err(SystemError::Value(format!(
+            "'{law}' is no law of the kernel's: as cubic, bbr or reno, without parameters"
+        )));
+    }
+    let values = Values::parse("kernel", KERNEL, settings)?;
+    Ok(System::Kernel {
+        law: law.into(),
+        mtu: values.is_given("mtu").then(|| values.whole("mtu")),
+        driver: match values.choice("driver") {
+            "iperf3" => Some(TcpDriver::Iperf3),
+            "blaster" => Some(TcpDriver::Blaster),
+            _ => None,
+        },
+    })
+}
+
+/// `name=value`, which no law is.
+fn is_setting(text: &str) -> bool {
+    text.split_once('=')
+        .is_some_and(|(name, _)| is_name(name.trim()))
+}
+
+fn libudt_of(settings: &str) -> Result<System, SystemError> {
+    let values = Values::parse("libudt", LIBUDT, settings)?;
+    let buffer = values.size("buffer");
+    // It counts them in an int.
+    if !(Size::from_bytes(1 << 16)..Size::from_bytes(1 << 31)).contains(&buffer) {
+        return Err(SystemError::Value(format!(
+            "libudt: buffer is a size from 64KiB to below 2GiB, not {buffer}"
+        )));
+    }
+    Ok(System::Libudt {
+        mss: values.is_given("mss").then(|| values.whole("mss")),
+        buffer: buffer.bytes(),
+    })
+}
+
+fn udp(settings: &str) -> Result<System, SystemError> {
+    let values = Values::parse("udp", UDP, settings)?;
+    if !values.is_given("rate") {
+        let text = "udp: at which rate? Write udp:rate=200Mbit";
+        return Err(SystemError::Value(text.into()));
+    }
+    Ok(System::Udp {
+        rate: values.rate("rate"),
+        packet: values.whole("packet"),
+    })
+}
+
+fn program(name: &str, programs: &[Program]) -> Result<System, SystemError> {
+    let found = programs.iter().find(|program| program.name == name.trim());
+    let Some(program) = found else {
+        let names = || programs.iter().map(|program| program.name.as_str());
+        return Err(unknown(&format!("program:{name}"), name, names(), || {
+            if programs.is_empty() {
+                return "none: describe it in a [[program]]".into();
+            }
+            names().collect::<Vec<_>>().join(", ")
+        }));
+    };
+    program.check()?;
+    Ok(System::Program(program.clone()))
+}
+
+fn farhaul(protocol: &str, law: Option<&str>, programs: &[Program]) -> Result<System, SystemError> {
+    let entry = match registry::protocol(protocol) {
+        Err(ChoiceError::Unknown { name, known, .. }) => {
+            let own = registry::protocols().iter().map(|p| p.descriptor.name);
+            let others = OTHERS.iter().map(|name| name.trim_end_matches(':'));
+            return Err(unknown(&name, &name, own.chain(others), || {
+                let programs = programs.iter().map(|p| format!(", program:{}", p.name));
+                format!(
+                    "{known}, kernel:LAW, libudt, udp:rate=RATE{}",
+                    programs.collect::<String>()
+                )
+            }));
+        }
+        other => other?,
+    };
+    let choice = Choice {
+        law: law.map(Into::into),
+        ..Choice::default()
+    };
+    entry.client(&choice)?;
+    Ok(System::Farhaul {
+        protocol: protocol.into(),
+        law: choice.law,
+    })
+}
+
+fn unknown<'a>(
+    name: &str,
+    typed: &str,
+    names: impl IntoIterator<Item = &'a str>,
+    known: impl FnOnce() -> String,
+) -> SystemError {
+    let near = nearest(typed, names);
+    SystemError::Unknown {
+        name: name.into(),
+        hint: near.map_or_else(String::new, |near| format!(" (did you mean '{near}'?)")),
+        known: known(),
+    }
+}
+
+/// Why the kernel cannot use this law.
+fn kernel_lacks(law: &str) -> Option<String> {
+    let known = fs::read_to_string(AVAILABLE).unwrap_or_default();
+    let known: Vec<&str> = known.split_whitespace().collect();
+    (!known.contains(&law)).then(|| {
+        let all = known.join(" ");
+        format!("this kernel's TCP has no law '{law}' (it has: {all}); as root: modprobe tcp_{law}")
+    })
+}
+
+/// Whether iperf3 is installed.
+pub fn have_iperf3() -> bool {
+    not_found("iperf3").is_none()
+}
+
+/// The program that a shell command starts with, if there is no such program.
+pub(super) fn not_found(command: &str) -> Option<&str> {
+    let assigned = |word: &&str| word.contains('=') && !word.starts_with('=');
+    let word = command.split_whitespace().find(|word| !assigned(word))?;
+    // Groups, quotes and placeholders are the shell's to understand.
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./+".contains(c);
+    if !word.chars().all(plain) {
+        return None;
+    }
+    let found = Command::new("sh")
+        .args(["-c", "command -v -- \"$1\"", "sh", word])
+        .output();
+    let there = found.is_ok_and(|output| output.status.success()) || Path::new(word).exists();
+    (!there).then_some(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(protocol: &str, law: Option<&str>) -> Result<System, SystemError> {
+        let program = Program {
+            name: "scp".into(),
+            client: "scp {dir}/file {host}:".into(),
+            goodput: "bytes".into(),
+            ..Program::default()
+        };
+        System::parse(protocol, law, &[program])
+    }
+
+    #[test]
+    fn every_system_is_written_as_it_is_read() {
+        for text in [
+            "haul",
+            "kernel:cubic",
+            "kernel:bbr,mtu=1500,driver=iperf3",
+            "kernel:reno,driver=blaster",
+            "libudt:buffer=1000000000",
+            "libudt:mss=1472,buffer=8000000",
+            "udp:rate=200000000bit,packet=1200",
+            "program:scp",
+        ] {
+            assert_eq!(parse(text, None).unwrap().to_string(), text);
+        }
+        let written = |text, law| parse(text, law).unwrap().to_string();
+        assert_eq!(written("kernel", Some("bbr")), "kernel:bbr");
+        assert_eq!(
+            written("kernel:mtu=9000", Some("bbr")),
+            "kernel:bbr,mtu=9000"
+        );
+        assert_eq!(written("tcp:mtu=1500", Some("reno")), "tcp:mtu=1500 reno");
+        assert_eq!(written("libudt", None), "libudt:buffer=1000000000");
+        assert_eq!(
+            written("udp:rate=1Gbit", None),
+            "udp:rate=1000000000bit,packet=1500"
+        );
+    }
+
+    #[test]
+    fn what_is_misspelt_is_refused_with_the_nearest_name() {
+        let cases = [
+            ("hual", None, "did you mean 'haul'?"),
+            ("kernl:cubic", None, "did you mean 'kernel'?"),
+            ("libutd", None, "did you mean 'libudt'?"),
+            ("program:scpp", None, "did you mean 'scp'?"),
+            ("program:", None, "there are: scp"),
+            ("nothing-like-it", None, "program:scp"),
+            ("kernel", None, "Write kernel:cubic"),
+            ("kernel:cubic", Some("bbr"), "it names one already"),
+            ("kernel:cubic:beta=1", None, "is no law of the kernel's"),
+            ("kernel:cubic,mtv=1", None, "did you mean 'mtu'?"),
+            ("libudt", Some("cubic"), "takes no law"),
+            ("libudt:buffer=4GB", None, "below 2GiB"),
+            ("udp", None, "at which rate?"),
+            ("udp:rate=3", None, "rate is a rate"),
+            ("haul", Some("cubik"), "did you mean 'cubic'?"),
+            ("udt4", Some("cubic"), "udt4"),
+        ];
+        for (protocol, law, expected) in cases {
+            let said = parse(protocol, law).unwrap_err().to_string();
+            assert!(said.contains(expected), "{protocol}: {said}");
+        }
+        let none = System::parse("program:x", None, &[]).unwrap_err();
+        assert!(none.to_string().contains("[[program]]"), "{none}");
+    }
+
+    #[test]
+    fn what_this_machine_lacks_is_named() {
+        let lacks = |text| parse(text, None).unwrap().missing();
+        assert_eq!(lacks("haul"), None);
+        assert_eq!(lacks("udp:rate=1Mbit"), None);
+        assert_eq!(
+            lacks("kernel:reno,driver=blaster"),
+            None,
+            "every kernel has it"
+        );
+        assert!(lacks("kernel:warp").unwrap().contains("no law 'warp'"));
+        assert_eq!(not_found("A=b sh -c 'true'"), None);
+        assert_eq!(not_found("cd /tmp && ls"), None);
+        assert_eq!(not_found("{farhaul} bench"), None, "the shell will see");
+        assert_eq!(
+            not_found("no-such-program-here -v"),
+            Some("no-such-program-here")
+        );
+        let program = Program {
+            name: "x".into(),
+            server: Some("no-such-server".into()),
+            client: "true".into(),
+            ..Program::default()
+        };
+        let said = System::Program(program).missing().unwrap();
+        assert!(said.contains("'no-such-server' is not found"), "{said}");
+    }
+}

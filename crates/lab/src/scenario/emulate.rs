@@ -1,0 +1,233 @@
+//! How is a case run on real sockets? Between two hosts with the emulator as the only link; what was measured
+//! there is put into the simulator's terms, so that figures and expectations are the same in both worlds.
+
+use std::path::Path;
+
+use farhaul_core::units::Rate;
+use farhaul_emu::{DirectionReport, wan::WanConfig};
+use farhaul_sim::{FlowReport, LinkReport, Point, Scenario, SideReport, SimReport};
+
+use super::{
+    File,
+    measure::{Costs, RunReport, exact},
+    outcome::Outcome,
+    plan::Plan,
+};
+use crate::emulated::{Amount, Attempted, Flow, FlowResult, FlowsRun, System, first_on_time};
+
+/// How often a run is tried at each rate while the emulator is late.
+const ATTEMPTS: usize = 2;
+/// What the rate is divided by when it is late at the scenario's own.
+const DIVISORS: [u64; 4] = [1, 2, 5, 10];
+
+impl File {
+    /// Runs `plan` with `seed`; a failure is a result too.
+    pub(super) fn emulated(&self, plan: &Plan, seed: u64, program: &Path) -> Outcome {
+        let scenario = plan.scenario(seed);
+        let unmade = |why: String| Outcome {
+            invalid: Some(why),
+            ..Outcome::new(
+                &self.name,
+                plan,
+                &[],
+                &RunReport {
+                    report: empty(&scenario),
+                    costs: Vec::new(),
+                },
+            )
+        };
+        let flows = match flows(plan, &scenario) {
+            Ok(flows) => flows,
+            Err(why) => return unmade(format!("skipped: {why}")),
+        };
+        let full = scenario.forward.rate;
+        let rates: Vec<Rate> = DIVISORS
+            .iter()
+            .map(|by| Rate::from_bps(full.bps() / by))
+            .collect();
+        let at = |rate: Rate| network(&scenario, rate, seed);
+        let Attempted { ran, rate, failed } =
+            match first_on_time(&rates, ATTEMPTS, &at, &flows, program) {
+                Ok(attempted) => attempted,
+                Err(error) => return unmade(error.to_string()),
+            };
+        let run = report(plan, &scenario, &ran);
+        let health = serde_json::json!({ "emulator": ran.wan.health, "failed_attempts": failed });
+        Outcome {
+            invalid: ran.invalid(),
+            lowered: (rate != full).then(|| rate.bps()),
+            commands: ran.flows.iter().flat_map(|f| f.commands.clone()).collect(),
+            health,
+            ..Outcome::new(&self.name, plan, &self.terms, &run)
+        }
+    }
+}
+
+/// The network of the case with links of `rate`.
+fn network(scenario: &Scenario, rate: Rate, seed: u64) -> WanConfig {
+    let share = |own: Rate| {
+        let of = u128::from(own.bps()) * u128::from(rate.bps())
+            / u128::from(scenario.forward.rate.bps().max(1));
+        Rate::from_bps(u64::try_from(of).unwrap_or(u64::MAX))
+    };
+    let (mut forward, mut back) = (scenario.forward.clone(), scenario.back.clone());
+    for path in [&mut forward, &mut back] {
+        path.rate = share(path.rate);
+    }
+    let mtu = forward.mtu.take().unwrap_or(1_500);
+    back.mtu = None;
+    WanConfig {
+        near_to_far: forward,
+        far_to_near: back,
+        mtu,
+        seed,
+        ..WanConfig::symmetric(scenario.forward.clone())
+    }
+}
+
+/// Every flow and cross traffic, or why this machine cannot run one of them.
+fn flows(plan: &Plan, scenario: &Scenario) -> Result<Vec<Flow>, String> {
+    let mut flows = Vec::new();
+    for (driver, config) in plan.drivers.iter().zip(&scenario.flows) {
+        let system = driver
+            .system
+            .clone()
+            .ok_or("it was read for the simulator")?;
+        if let Some(why) = system.missing() {
+            return Err(why);
+        }
+        let end = config
+            .stop
+            .unwrap_or(scenario.duration)
+            .min(scenario.duration);
+        let time = end.saturating_sub(config.start);
+        flows.push(Flow {
+            start: config.start,
+            amount: match config.bytes {
+                Some(bytes) => Amount::Bytes {
+                    bytes,
+                    within: time,
+                },
+                None => Amount::Time(time),
+            },
+            max_rate: driver.max_rate(),
+            interval: plan.series.unwrap_or_default().max(scenario.interval),
+            reverse: config
+                .route
+                .is_some_and(|route| reversed(&scenario.routes[route].forward)),
+            ..Flow::new(&driver.name, system, time)
+        });
+    }
+    for (name, cross) in plan.cross.iter().zip(&scenario.cross) {
+        let end = cross
+            .stop
+            .unwrap_or(scenario.duration)
+            .min(scenario.duration);
+        let system = System::Udp {
+            rate: cross.rate,
+            packet: cross.packet,
+        };
+        flows.push(Flow {
+            start: cross.start,
+            reverse: reversed(&cross.links),
+            ..Flow::new(name, system, end.saturating_sub(cross.start))
+        });
+    }
+    Ok(flows)
+}
+
+/// The second link is the first one's way back.
+fn reversed(links: &[usize]) -> bool {
+    links.first() == Some(&1)
+}
+
+fn empty(scenario: &Scenario) -> SimReport {
+    SimReport {
+        seed: scenario.seed,
+        ..SimReport::default()
+    }
+}
+
+/// What was measured, in the simulator's terms.
+fn report(plan: &Plan, scenario: &Scenario, ran: &FlowsRun) -> RunReport {
+    let own = ran.flows.iter().take(plan.drivers.len());
+    let costs = own.clone().map(costs).collect();
+    let flows: Vec<FlowReport> = own.map(flow).collect();
+    let seconds = scenario.duration.as_secs_f64();
+    let forward = link(&ran.wan.near_to_far, scenario.forward.rate, ran.wan.seconds);
+    let back = link(&ran.wan.far_to_near, scenario.back.rate, ran.wan.seconds);
+    RunReport {
+        report: SimReport {
+            seconds,
+            forward,
+            back,
+            flows,
+            ..empty(scenario)
+        },
+        costs,
+    }
+}
+
+fn link(way: &DirectionReport, rate: Rate, seconds: f64) -> LinkReport {
+    LinkReport {
+        offered: way.offered_packets,
+        offered_bytes: way.offered_bytes,
+        passed: way.delivered_packets,
+        passed_bytes: way.delivered_bytes,
+        duplicated: way.duplicated,
+        corrupted: way.corrupted,
+        reordered: way.reordered,
+        marked: way.marked,
+        max_queue_bytes: way.max_queue_bytes,
+        max_wait_ms: way.max_wait_ms,
+        utilisation: exact(way.delivered_bytes) * 8.0 / (rate.as_f64() * seconds).max(1.0),
+        drops: way.drops.clone(),
+        ..LinkReport::default()
+    }
+}
+
+fn costs(flow: &FlowResult) -> Costs {
+    Costs {
+        sender_cpu: flow.sender.cpu_percent_per_gbps,
+        receiver_cpu: flow.receiver.cpu_percent_per_gbps,
+        feedback_kib_per_gib: flow.feedback_kib_per_gib,
+        overhead: flow.ip_over_goodput,
+        rtt_ms: flow.rtt_ms.p50,
+        named: flow.metrics.clone(),
+    }
+}
+
+fn flow(flow: &FlowResult) -> FlowReport {
+    let mut delivered = 0.0;
+    let points = flow.intervals.iter().map(|part| {
+        delivered += part.goodput_bits_per_second * (part.to - part.from) / 8.0;
+        Point {
+            at: part.to,
+            goodput_bits_per_second: part.goodput_bits_per_second,
+            delivered: whole(delivered),
+            ..Point::default()
+        }
+    });
+    FlowReport {
+        start: flow.start,
+        seconds: flow.seconds,
+        received_bytes: flow.bytes,
+        goodput_bits_per_second: flow.goodput_bits_per_second,
+        completed: Some(flow.seconds),
+        series: points.collect(),
+        sender: SideReport {
+            retransmits: flow.retransmits.unwrap_or_default(),
+            ..SideReport::default()
+        },
+        ..FlowReport::default()
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float-to-int `as` saturates"
+)]
+const fn whole(x: f64) -> u64 {
+    x as u64
+}

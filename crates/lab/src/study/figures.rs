@@ -1,0 +1,462 @@
+//! How do runs become figures? Medians and ranges over the seeds, per value of a variable, with the published
+//! numbers of the same quantity beside them.
+
+use std::collections::BTreeMap;
+
+use super::{FigurePlan, Shape};
+use crate::{
+    plot::{Axis, Bars, Body, Chart, Line, Origin, Point},
+    reference::Fact,
+    scenario::{Case, File, Outcome, Spread, Verdict, fits},
+};
+
+/// The runs of a scenario in one world, and what they say.
+pub(super) struct World<'a> {
+    pub(super) file: &'a File,
+    pub(super) outcomes: Vec<&'a Outcome>,
+    pub(super) verdicts: &'a [Verdict],
+    pub(super) origin: Origin,
+}
+
+impl World<'_> {
+    fn name(&self) -> &'static str {
+        self.file.variant.backend.name()
+    }
+}
+
+impl FigurePlan {
+    /// The charts of the figure, with a word that tells them apart if there are several.
+    pub(super) fn charts(&self, worlds: &[World<'_>]) -> Vec<(String, Chart)> {
+        match self.shape {
+            Shape::Lines => vec![(String::new(), self.lines(worlds))],
+            Shape::Bars => vec![(String::new(), self.bars(worlds))],
+            Shape::Scatter => vec![(String::new(), self.scatter(worlds))],
+            Shape::Heat => self.each(worlds, Self::heat),
+            Shape::Series => self.each(worlds, Self::series),
+        }
+    }
+
+    fn each(
+        &self,
+        worlds: &[World<'_>],
+        chart: fn(&Self, &World<'_>) -> Chart,
+    ) -> Vec<(String, Chart)> {
+        let all = worlds.iter();
+        all.map(|world| (world.name().to_string(), chart(self, world)))
+            .collect()
+    }
+
+    fn divisor(&self) -> f64 {
+        let own = self.unit.as_ref().map(|(_, divisor)| *divisor);
+        own.unwrap_or_else(|| self.term.metric.unit().scale().1)
+    }
+
+    fn y_axis(&self, name: &str) -> Axis {
+        let unit = match &self.unit {
+            Some((unit, _)) => unit.as_str(),
+            None => self.term.metric.unit().scale().0,
+        };
+        Axis {
+            label: labelled(&name.replace('_', " "), unit),
+            log: self.log.1,
+            range: None,
+        }
+    }
+
+    fn x_axis(&self, values: &[String]) -> Axis {
+        let name = self.x.as_deref().unwrap_or_default();
+        let unit = values
+            .iter()
+            .map(|v| numeric(v).map_or("", |(_, unit)| unit));
+        Axis {
+            label: labelled(
+                &short(name).replace('_', " "),
+                unit.last().unwrap_or_default(),
+            ),
+            log: self.log.0,
+            range: None,
+        }
+    }
+
+    fn chart(&self, x: Axis, y: Axis, body: Body) -> Chart {
+        Chart {
+            title: String::new(),
+            x,
+            y,
+            body,
+        }
+    }
+
+    /// The figure's runs in `world`: by value of the line's variable, then of that along x; each with one
+    /// number per run.
+    fn grouped(&self, world: &World<'_>) -> Vec<(String, Vec<(String, Vec<f64>)>)> {
+        let words = self.term.to_string();
+        let mut lines: Vec<(String, Vec<(String, Vec<f64>)>)> = Vec::new();
+        for plan in world
+            .file
+            .plans
+            .iter()
+            .filter(|p| fits(&p.case, &self.when))
+        {
+            let value = |name: &Option<String>| {
+                let name = name.as_ref();
+                name.map_or_else(String::new, |name| value(&plan.case, name))
+            };
+            let (line, x) = (value(&self.line), value(&self.x));
+            let of = world.outcomes.iter().filter(|o| o.case == plan.case);
+            let figures = of.filter_map(|o| *o.figures.get(&words)?);
+            let figures = figures.map(|figure| figure / self.divisor());
+            let group = entry(&mut lines, line);
+            entry(group, x).extend(figures);
+        }
+        lines
+    }
+
+    /// Published numbers of the same quantity in the figure's cases, each once: case and row.
+    fn published<'a>(&self, worlds: &'a [World<'_>]) -> Vec<(&'a Case, &'a Fact)> {
+        let mut found: Vec<(&Case, &Fact)> = Vec::new();
+        for verdict in worlds.iter().flat_map(|w| w.verdicts) {
+            let same = verdict.what == self.term.to_string() && fits(&verdict.values, &self.when);
+            let Some(fact) = verdict.fact.as_ref().filter(|_| same) else {
+                continue;
+            };
+            let at = |case: &Case| self.x.as_ref().map(|x| value(case, x));
+            let known = |(case, other): &(&Case, &Fact)| {
+                other.id == fact.id && at(case) == at(&verdict.values)
+            };
+            if !found.iter().any(known) {
+                found.push((&verdict.values, fact));
+            }
+        }
+        found
+    }
+
+    fn lines(&self, worlds: &[World<'_>]) -> Chart {
+        let mut lines = Vec::new();
+        let mut colours: Vec<String> = Vec::new();
+        let mut along: Vec<String> = Vec::new();
+        for world in worlds {
+            for (name, points) in self.grouped(world) {
+                let colour = number(&mut colours, &name);
+                along.extend(points.iter().map(|(x, _)| x.clone()));
+                let points = points.iter().filter_map(|(x, figures)| {
+                    let mut point = spread(figures)?;
+                    point.x = numeric(x)?.0;
+                    Some(point)
+                });
+                lines.push(Line {
+                    name: named(&name, worlds.len() > 1, world),
+                    origin: world.origin,
+                    colour,
+                    points: points.collect(),
+                });
+            }
+        }
+        let published = self
+            .published(worlds)
+            .into_iter()
+            .filter_map(|(case, fact)| {
+                let mut point = self.fact(fact)?;
+                point.x = numeric(&value(case, self.x.as_ref()?))?.0;
+                Some(point)
+            });
+        push_published(&mut lines, published.collect());
+        self.chart(
+            self.x_axis(&along),
+            self.y_axis(self.term.metric.name()),
+            Body::Lines(lines),
+        )
+    }
+
+    /// A published number as a mark, with its range or bound.
+    fn fact(&self, fact: &Fact) -> Option<Point> {
+        let (low, high) = fact.bounds();
+        let divisor = self.divisor();
+        let y = fact.value.or(match (low, high) {
+            (Some(low), Some(high)) => Some(f64::midpoint(low, high)),
+            (low, high) => low.or(high),
+        })?;
+        let range = fact
+            .low
+            .or(fact.high)
+            .map(|_| (low.unwrap_or(y) / divisor, high.unwrap_or(y) / divisor));
+        Some(Point {
+            x: 0.0,
+            y: y / divisor,
+            range,
+            label: Some(format!(
+                "{}, {}: {}",
+                fact.place,
+                fact.quantity,
+                fact.words()
+            )),
+        })
+    }
+
+    fn bars(&self, worlds: &[World<'_>]) -> Chart {
+        let (mut groups, mut colours) = (Vec::new(), Vec::new());
+        let mut all = Vec::new();
+        for world in worlds {
+            for (name, values) in self.grouped(world) {
+                for (group, _) in &values {
+                    number(&mut groups, group);
+                }
+                all.push((name, values, world));
+            }
+        }
+        let mut series: Vec<Bars> = Vec::new();
+        for (name, values, world) in all {
+            let of = |group: &String| {
+                let found = values.iter().find(|(x, _)| x == group)?;
+                spread(&found.1)
+            };
+            series.push(Bars {
+                name: named(&name, worlds.len() > 1, world),
+                origin: world.origin,
+                colour: number(&mut colours, &name),
+                values: groups.iter().map(of).collect(),
+            });
+        }
+        let published = self.published(worlds);
+        let of = |group: &String| {
+            let at = |case: &Case| self.x.as_ref().map_or_else(String::new, |x| value(case, x));
+            let found = published.iter().find(|(case, _)| at(case) == *group)?;
+            self.fact(found.1)
+        };
+        let values: Vec<Option<Point>> = groups.iter().map(of).collect();
+        if values.iter().any(Option::is_some) {
+            series.push(Bars {
+                name: "published".into(),
+                origin: Origin::Published,
+                colour: 0,
+                values,
+            });
+        }
+        let x = Axis {
+            label: short(self.x.as_deref().unwrap_or_default()).into(),
+            ..Axis::default()
+        };
+        let y = self.y_axis(self.term.metric.name());
+        self.chart(x, y, Body::Bars { groups, series })
+    }
+
+    fn heat(&self, world: &World<'_>) -> Chart {
+        let rows = self.grouped(world);
+        let mut columns = Vec::new();
+        for (x, _) in rows.iter().flat_map(|(_, values)| values) {
+            number(&mut columns, x);
+        }
+        let cells = rows.iter().map(|(_, values)| {
+            let of = |x: &String| spread(&values.iter().find(|(v, _)| v == x)?.1).map(|p| p.y);
+            columns.iter().map(of).collect()
+        });
+        let cells = cells.collect();
+        let y = Axis {
+            label: short(self.line.as_deref().unwrap_or_default()).into(),
+            ..Axis::default()
+        };
+        let unit = self.unit.as_ref().map_or("", |(unit, _)| unit);
+        let mut chart = self.chart(
+            Axis {
+                label: short(self.x.as_deref().unwrap_or_default()).into(),
+                ..Axis::default()
+            },
+            y,
+            Body::Heat {
+                rows: rows.into_iter().map(|(name, _)| name).collect(),
+                columns,
+                cells,
+            },
+        );
+        chart.title = labelled(&self.term.metric.name().replace('_', " "), unit);
+        chart
+    }
+
+    /// Ours over the published, a point for each number.
+    fn scatter(&self, worlds: &[World<'_>]) -> Chart {
+        let mut sets: Vec<Line> = Vec::new();
+        let mut colours = Vec::new();
+        for world in worlds {
+            for verdict in world.verdicts {
+                let metric = verdict.metric == self.term.metric;
+                let (Some(ours), Some(fact)) = (verdict.ours, &verdict.fact) else {
+                    continue;
+                };
+                let Some(theirs) = fact.value.filter(|_| metric) else {
+                    continue;
+                };
+                if !fits(&verdict.values, &self.when) {
+                    continue;
+                }
+                let name = match &self.line {
+                    Some(line) => value(&verdict.values, line),
+                    None => world.name().into(),
+                };
+                let divisor = self.divisor();
+                let point = Point {
+                    x: theirs / divisor,
+                    y: ours / divisor,
+                    range: verdict
+                        .range
+                        .map(|(low, high)| (low / divisor, high / divisor)),
+                    label: Some(format!("{}: {}", fact.place, fact.quantity)),
+                };
+                let colour = number(&mut colours, &name);
+                let name = named(&name, worlds.len() > 1, world);
+                match sets.iter_mut().find(|s| s.name == name) {
+                    Some(set) => set.points.push(point),
+                    None => sets.push(Line {
+                        name,
+                        origin: world.origin,
+                        colour,
+                        points: vec![point],
+                    }),
+                }
+            }
+        }
+        let axis = |whose: &str| {
+            let mut axis = self.y_axis(self.term.metric.name());
+            axis.label = format!("{whose} {}", axis.label);
+            axis.log = true;
+            axis
+        };
+        self.chart(
+            axis("published"),
+            axis("ours,"),
+            Body::Scatter {
+                sets,
+                diagonal: true,
+            },
+        )
+    }
+
+    /// The first valid run of each case over time.
+    fn series(&self, world: &World<'_>) -> Chart {
+        let mut lines: Vec<Line> = Vec::new();
+        for plan in world
+            .file
+            .plans
+            .iter()
+            .filter(|p| fits(&p.case, &self.when))
+        {
+            let Some(run) = world.outcomes.iter().find(|o| o.case == plan.case) else {
+                continue;
+            };
+            let by_flow = self.line.as_deref().is_none_or(|line| line == "flow");
+            for (driver, columns) in plan.drivers.iter().zip(&run.series) {
+                let wanted = self.term.name.as_ref();
+                if wanted.is_some_and(|n| *n != driver.name && *n != driver.group) {
+                    continue;
+                }
+                let name = match &self.line {
+                    Some(line) if !by_flow => value(&plan.case, line),
+                    _ => driver.name.clone(),
+                };
+                lines.push(Line {
+                    name,
+                    origin: world.origin,
+                    colour: lines.len(),
+                    points: self.over_time(columns),
+                });
+            }
+        }
+        let x = Axis {
+            label: "time, s".into(),
+            ..Axis::default()
+        };
+        self.chart(x, self.y_axis(&self.column), Body::Lines(lines))
+    }
+
+    fn over_time(&self, columns: &BTreeMap<String, Vec<Option<f64>>>) -> Vec<Point> {
+        let (Some(at), Some(values)) = (columns.get("at"), columns.get(&self.column)) else {
+            return Vec::new();
+        };
+        let divisor = self.unit.as_ref().map_or(1.0, |(_, divisor)| *divisor);
+        let point = |(at, value): (&Option<f64>, &Option<f64>)| {
+            Some(Point {
+                x: (*at)?,
+                y: (*value)? / divisor,
+                ..Point::default()
+            })
+        };
+        at.iter().zip(values).filter_map(point).collect()
+    }
+}
+
+fn push_published(lines: &mut Vec<Line>, points: Vec<Point>) {
+    if !points.is_empty() {
+        lines.push(Line {
+            name: "published".into(),
+            origin: Origin::Published,
+            colour: 0,
+            points,
+        });
+    }
+}
+
+fn labelled(name: &str, unit: &str) -> String {
+    if unit.is_empty() || unit == "ratio" {
+        name.into()
+    } else {
+        format!("{name}, {unit}")
+    }
+}
+
+/// `system.name` is about systems.
+fn short(variable: &str) -> &str {
+    variable.split('.').next().unwrap_or(variable)
+}
+
+/// The value of a variable, also of one that is a table: its `name`.
+fn value(case: &Case, variable: &str) -> String {
+    let own = case.get(variable);
+    let found = own.or_else(|| case.get(&format!("{variable}.name")));
+    found.cloned().unwrap_or_default()
+}
+
+/// The number in a text such as `50ms`, and its unit.
+pub(super) fn numeric(text: &str) -> Option<(f64, &str)> {
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-'))
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    Some((number.parse().ok()?, unit.trim()))
+}
+
+fn named(name: &str, several: bool, world: &World<'_>) -> String {
+    match (name.is_empty(), several) {
+        (true, _) => world.name().into(),
+        (false, true) => format!("{name} ({})", world.name()),
+        (false, false) => name.into(),
+    }
+}
+
+fn number(names: &mut Vec<String>, name: &str) -> usize {
+    names.iter().position(|n| n == name).unwrap_or_else(|| {
+        names.push(name.into());
+        names.len() - 1
+    })
+}
+
+fn entry<T: Default>(list: &mut Vec<(String, T)>, name: String) -> &mut T {
+    let at = list.iter().position(|(n, _)| *n == name);
+    let at = at.unwrap_or_else(|| {
+        list.push((name, T::default()));
+        list.len() - 1
+    });
+    &mut list[at].1
+}
+
+/// The median, and the range if there are several.
+fn spread(figures: &[f64]) -> Option<Point> {
+    if figures.is_empty() {
+        return None;
+    }
+    let spread = Spread::of(figures.iter().copied());
+    Some(Point {
+        x: 0.0,
+        y: spread.median,
+        range: (figures.len() > 1).then_some((spread.min, spread.max)),
+        label: None,
+    })
+}

@@ -1,0 +1,249 @@
+//! What is shown of a study? Its page: figures, a verdict per published number, and what was not run.
+
+use std::io;
+
+use super::{Experiment, KnownMisses, Runs, figures::World, run::Part};
+use crate::{
+    grid::Backend,
+    host::Host,
+    plot::Origin,
+    report::{Figure, Outcome as Word, Page, Progress, Section, Verdict as Row},
+    scenario::{Results, Verdict, label},
+};
+
+/// One scenario in one world with its results.
+struct Told<'a> {
+    part: &'a Part,
+    results: Results,
+    verdicts: Vec<Verdict>,
+}
+
+impl Runs {
+    /// The page of what is stored.
+    pub fn page(&self, known: &KnownMisses) -> io::Result<Page> {
+        let told: Vec<Told<'_>> = self
+            .parts
+            .iter()
+            .zip(self.results()?)
+            .map(|(part, results)| Told {
+                part,
+                verdicts: part.file.summary(&results).verdicts,
+                results,
+            })
+            .filter(|t| t.part.chosen || t.results.outcomes().next().is_some())
+            .collect();
+        let wanted = |e: &&Experiment| {
+            let only = self.choice.experiment.as_ref();
+            only.is_none_or(|id| *id == e.id)
+        };
+        let sections = self.study.experiments.iter().filter(wanted);
+        let progress = self.progress().map(|p| Progress {
+            ended: p.ended,
+            runs: p.runs,
+            text: p.words(),
+        });
+        Ok(Page {
+            name: self.study.name.clone(),
+            title: self.study.title.clone(),
+            source: self.study.source.clone(),
+            about: self.study.about.clone(),
+            deviations: self.study.deviations.clone(),
+            sections: sections.map(|e| self.section(e, &told, known)).collect(),
+            facts: facts(&told),
+            progress,
+        })
+    }
+
+    fn section(&self, experiment: &Experiment, told: &[Told<'_>], known: &KnownMisses) -> Section {
+        let own: Vec<&Told<'_>> = told
+            .iter()
+            .filter(|t| t.part.name == experiment.scenario)
+            .collect();
+        let worlds: Vec<World<'_>> = own.iter().map(|t| world(t)).collect();
+        let mut figures = Vec::new();
+        for plan in &experiment.figures {
+            for (word, chart) in plan.charts(&worlds) {
+                let several = if word.is_empty() { "" } else { "-" };
+                figures.push(Figure {
+                    id: format!("{}{several}{word}", plan.id),
+                    place: plan.place.clone(),
+                    caption: plan.caption.clone(),
+                    chart,
+                });
+            }
+        }
+        // Without a word of it, a number belongs to the first experiment that has its scenario.
+        let sharing = self.study.experiments.iter();
+        let first = sharing.clone().find(|e| e.scenario == experiment.scenario);
+        let first = first.is_some_and(|e| e.id == experiment.id);
+        let mut verdicts = Vec::new();
+        for told in &own {
+            for verdict in &told.verdicts {
+                let of = verdict.experiment.as_ref();
+                if of.map_or(first, |id| *id == experiment.id) {
+                    verdicts.push(row(told, verdict, known));
+                }
+            }
+        }
+        Section {
+            id: experiment.id.clone(),
+            title: experiment.title.clone(),
+            about: experiment.about.clone(),
+            figures,
+            verdicts,
+            deviations: experiment.deviations.clone(),
+            repeat: self.repeat(experiment),
+            remarks: own.iter().flat_map(|t| remarks(t)).collect(),
+        }
+    }
+
+    fn repeat(&self, experiment: &Experiment) -> String {
+        let quick = if self.choice.quick { " --quick" } else { "" };
+        format!(
+            "farhaul lab run {}/{}{quick}",
+            self.study.name, experiment.id
+        )
+    }
+}
+
+fn world<'a>(told: &'a Told<'_>) -> World<'a> {
+    let valid = told.results.outcomes().filter(|o| o.invalid.is_none());
+    World {
+        file: &told.part.file,
+        outcomes: valid.collect(),
+        verdicts: &told.verdicts,
+        origin: match told.part.file.variant.backend {
+            Backend::Sim => Origin::Simulated,
+            Backend::Emu => Origin::Measured,
+        },
+    }
+}
+
+/// A verdict as the page has it.
+fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
+    let variant = told.part.file.variant;
+    let mut lowered = told.results.outcomes().filter_map(|o| {
+        let own = label(&o.case) == verdict.case || verdict.case == "all";
+        o.lowered.filter(|_| own)
+    });
+    let show = |x: f64| verdict.unit.show(x);
+    let entry = known.of(
+        &told.part.file.name,
+        variant.quick,
+        variant.backend,
+        verdict,
+    );
+    let (outcome, note) = match (verdict.ours, verdict.holds) {
+        (None, _) => (Word::NotRun, String::new()),
+        (Some(_), _) if let Some(rate) = lowered.next() => (
+            Word::NotComparable,
+            format!(
+                "measured over {}, which this machine keeps",
+                crate::Unit::Rate.show(crate::scenario::exact(rate))
+            ),
+        ),
+        _ if let Some(why) = &verdict.fitted => (Word::Fitted, why.clone()),
+        (Some(_), Some(true)) => (Word::Met, String::new()),
+        (Some(_), Some(false)) if let Some(entry) = entry => (Word::Known, entry.reason.clone()),
+        (Some(_), Some(false)) => match &verdict.known {
+            Some(why) => (Word::Known, why.clone()),
+            None => (Word::Missed, by(verdict)),
+        },
+        (Some(_), None) => (Word::Shown, ratio(verdict)),
+    };
+    let published = match (&verdict.fact, verdict.paper) {
+        (Some(fact), _) => fact.words(),
+        (None, Some(paper)) => show(paper),
+        (None, None) => String::new(),
+    };
+    Row {
+        place: verdict.source.clone(),
+        what: verdict.what.clone(),
+        case: verdict.case.clone(),
+        backend: variant.backend.name(),
+        published,
+        ours: verdict.ours.map_or_else(String::new, show),
+        range: verdict
+            .range
+            .filter(|(low, high)| low < high)
+            .map_or_else(String::new, |(low, high)| {
+                format!("{} to {}", show(low), show(high))
+            }),
+        bounds: verdict.bounds(),
+        outcome,
+        note,
+    }
+}
+
+/// By how much a number is missed.
+fn by(verdict: &Verdict) -> String {
+    let Some(ours) = verdict.ours else {
+        return String::new();
+    };
+    let share = |bound: f64| format!("{:.0} %", ((ours / bound - 1.0) * 100.0).abs());
+    match (verdict.min, verdict.max) {
+        (Some(min), _) if ours < min => format!("{} below the bound", share(min)),
+        (_, Some(max)) if ours > max => format!("{} above the bound", share(max)),
+        _ => "too few of the seeds are within the bounds".into(),
+    }
+}
+
+fn ratio(verdict: &Verdict) -> String {
+    let both = verdict
+        .ours
+        .zip(verdict.paper)
+        .filter(|(_, paper)| *paper != 0.0);
+    both.map_or_else(String::new, |(ours, paper)| {
+        format!("{:.2} times the published", ours / paper)
+    })
+}
+
+/// Runs without a valid result, and those that are still to be made.
+fn remarks(told: &Told<'_>) -> Vec<String> {
+    let backend = told.part.file.variant.backend.name();
+    let invalid = told.results.outcomes().filter_map(|o| {
+        let why = o.invalid.as_ref()?;
+        Some(format!(
+            "{backend}, {}, seed {}: {why}",
+            label(&o.case),
+            o.seed
+        ))
+    });
+    let mut all: Vec<String> = invalid.collect();
+    if told.results.open > 0 {
+        all.push(format!(
+            "{backend}: {} of {} runs are not made yet",
+            told.results.open,
+            told.results.open + told.results.kept
+        ));
+    }
+    all
+}
+
+/// Machines and programs of the runs; of this machine if there are none.
+fn facts(told: &[Told<'_>]) -> Vec<(String, String)> {
+    let runs = || told.iter().flat_map(|t| t.results.outcomes());
+    let mut facts = vec![("runs".to_string(), format!("{} in all", runs().count()))];
+    let mut machines: Vec<_> = runs()
+        .map(|o| &o.machine)
+        .filter(|m| !m.is_null())
+        .collect();
+    machines.dedup();
+    let own = serde_json::to_value(Host::read()).unwrap_or_default();
+    if machines.is_empty() {
+        machines.push(&own);
+    }
+    for machine in machines {
+        for (name, value) in machine.as_object().into_iter().flatten() {
+            let text = match value {
+                serde_json::Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            let fact = (name.replace('_', " "), text);
+            if !facts.contains(&fact) {
+                facts.push(fact);
+            }
+        }
+    }
+    facts
+}

@@ -1,0 +1,219 @@
+//! What does a study's file contain? Read and checked value by value, each mistake with its place.
+
+use toml::{Spanned, de::DeTable};
+
+use super::{Experiment, FigurePlan, Library, Shape, Study, StudyError};
+use crate::{
+    reference::Reference,
+    scenario::{Case, Fields, Metric, Problem, Source, Term, unknown, window},
+};
+
+const STUDY: [&str; 7] = [
+    "name",
+    "title",
+    "source",
+    "about",
+    "reference",
+    "deviations",
+    "experiment",
+];
+const EXPERIMENT: [&str; 6] = ["id", "title", "about", "scenario", "deviations", "figure"];
+const FIGURE: [&str; 13] = [
+    "id", "place", "caption", "kind", "metric", "flow", "link", "during", "x", "line", "when",
+    "unit", "log",
+];
+/// Columns of a run's series.
+const COLUMNS: [&str; 10] = [
+    "goodput",
+    "window",
+    "in_flight",
+    "rtt",
+    "queue",
+    "snd_nxt",
+    "retransmits",
+    "duplicate_acks",
+    "timeouts",
+    "delivered",
+];
+
+/// Whether the file called `name` has experiments: others beside it are scenarios.
+pub(super) fn is_study(files: &[(&str, &str)], name: &str) -> bool {
+    let text = files.iter().find(|(file, _)| *file == name);
+    text.is_some_and(|(_, text)| {
+        DeTable::parse(text).is_ok_and(|d| d.get_ref().keys().any(|k| k.get_ref() == "experiment"))
+    })
+}
+
+/// Reads the text of the study's file.
+pub(super) fn study(file: &str, text: &str, library: &Library) -> Result<Study, StudyError> {
+    let none = Case::new();
+    let source = Source {
+        file,
+        text,
+        case: &none,
+    };
+    let document: Spanned<DeTable<'_>> =
+        DeTable::parse(text).map_err(|e| source.problem(&e.span().unwrap_or(0..0), e.message()))?;
+    let top = Fields::new(source, "the study", document.get_ref(), 0..0, &STUDY)?;
+    let table = top.needed("reference", "\"kachan-2014.csv\"")?.value;
+    let facts = library.text("reference", &table)?;
+    let reference = Reference::read(&table, &facts).map_err(StudyError::Reference)?;
+    let experiments = top.tables("experiment", &EXPERIMENT)?;
+    let experiments = experiments
+        .iter()
+        .map(experiment)
+        .collect::<Result<Vec<_>, _>>()?;
+    let text = |key: &str, example: &str| Ok::<_, Problem>(top.needed(key, example)?.value);
+    let study = Study {
+        name: text("name", "\"kachan-2014\"")?,
+        title: text("title", "\"the paper's\"")?,
+        source: text("source", "\"authors, where, year\"")?,
+        about: text("about", "\"what it is about\"")?,
+        deviations: words(&top, "deviations")?,
+        experiments,
+        reference,
+    };
+    twice(&top, "experiment", study.experiments.iter().map(|e| &e.id))?;
+    let figures = study.experiments.iter().flat_map(|e| &e.figures);
+    twice(&top, "figure", figures.map(|f| &f.id))?;
+    Ok(study)
+}
+
+fn twice<'a>(
+    top: &Fields<'_>,
+    what: &str,
+    ids: impl Iterator<Item = &'a String>,
+) -> Result<(), Problem> {
+    let mut seen: Vec<&String> = Vec::new();
+    for id in ids {
+        if seen.contains(&id) {
+            return Err(top.problem("experiment", format!("there are two of {what} '{id}'")));
+        }
+        seen.push(id);
+    }
+    Ok(())
+}
+
+fn words(fields: &Fields<'_>, key: &str) -> Result<Vec<String>, Problem> {
+    Ok(fields.list(key)?.into_iter().map(|t| t.value).collect())
+}
+
+/// Names of files and addresses have no other characters.
+fn id(fields: &Fields<'_>, example: &str) -> Result<String, Problem> {
+    let id = fields.needed("id", example)?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if id.value.is_empty() || !id.value.chars().all(plain) || id.value.starts_with('.') {
+        let text = format!(
+            "'{}': an id has letters, digits, '-', '_' and '.'",
+            id.value
+        );
+        return Err(fields.problem("id", text));
+    }
+    Ok(id.value)
+}
+
+fn experiment(fields: &Fields<'_>) -> Result<Experiment, Problem> {
+    let text =
+        |key: &str| Ok::<_, Problem>(fields.text(key)?.map_or_else(String::new, |t| t.value));
+    let figures = fields.tables("figure", &FIGURE)?;
+    Ok(Experiment {
+        id: id(fields, "\"K1\"")?,
+        title: fields.needed("title", "\"Rate over loss\"")?.value,
+        about: text("about")?,
+        scenario: fields
+            .needed("scenario", "\"kachan-2014/grid.toml\"")?
+            .value,
+        deviations: words(fields, "deviations")?,
+        figures: figures.iter().map(figure).collect::<Result<_, _>>()?,
+    })
+}
+
+fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
+    let text = |key: &str| Ok::<_, Problem>(fields.text(key)?.map(|t| t.value));
+    fields.needed("kind", "\"lines\"")?;
+    let shape = fields.parse("kind", shape)?.unwrap_or(Shape::Lines);
+    let metric = fields.needed("metric", "\"goodput\"")?.value;
+    let (metric, column) = match shape {
+        Shape::Series if COLUMNS.contains(&metric.as_str()) => (Metric::Goodput, metric),
+        Shape::Series => {
+            let text = unknown("series", &metric, COLUMNS.into_iter());
+            return Err(fields.problem("metric", text));
+        }
+        _ => {
+            let metric = Metric::named(&metric).map_err(|e| fields.problem("metric", e))?;
+            (metric, String::new())
+        }
+    };
+    let when = fields.pairs("when")?;
+    let when: Case = when.into_iter().map(|(k, v)| (k, v.value)).collect();
+    let x = text("x")?;
+    if x.is_none() && matches!(shape, Shape::Lines | Shape::Heat) {
+        return Err(fields.problem("kind", "lines and heat maps need x, a variable of [vary]"));
+    }
+    let log = text("log")?.unwrap_or_default();
+    if !["", "x", "y", "xy"].contains(&log.as_str()) {
+        return Err(fields.problem("log", "log is \"x\", \"y\", \"xy\" or nothing"));
+    }
+    Ok(FigurePlan {
+        id: id(fields, "\"fig3\"")?,
+        place: text("place")?.unwrap_or_default(),
+        caption: text("caption")?.unwrap_or_default(),
+        shape,
+        term: Term {
+            metric,
+            name: text("flow")?.or(text("link")?),
+            during: fields.parse("during", window)?,
+            when: Case::new(),
+        },
+        column,
+        x,
+        line: text("line")?,
+        when,
+        unit: fields.parse("unit", unit)?,
+        log: (log.contains('x'), log.contains('y')),
+    })
+}
+
+fn shape(text: &str) -> Result<Shape, String> {
+    const SHAPES: [(&str, Shape); 5] = [
+        ("lines", Shape::Lines),
+        ("bars", Shape::Bars),
+        ("heat", Shape::Heat),
+        ("scatter", Shape::Scatter),
+        ("series", Shape::Series),
+    ];
+    let found = SHAPES.iter().find(|(name, _)| *name == text);
+    let names = SHAPES.iter().map(|(name, _)| *name);
+    found
+        .map(|(_, shape)| *shape)
+        .ok_or_else(|| unknown("kind", text, names))
+}
+
+/// A shown unit, and by how much base units are divided for it.
+fn unit(text: &str) -> Result<(String, f64), String> {
+    const UNITS: [(&str, f64); 18] = [
+        ("bit/s", 1.0),
+        ("kbit/s", 1e3),
+        ("Mbit/s", 1e6),
+        ("Gbit/s", 1e9),
+        ("KiB/GiB", 1.0),
+        ("MiB/GiB", 1_024.0),
+        ("%/Gbps", 1.0),
+        ("%", 0.01),
+        ("s", 1.0),
+        ("ms", 1.0),
+        ("us", 1.0),
+        ("bytes", 1.0),
+        ("KiB", 1_024.0),
+        ("MiB", 1_048_576.0),
+        ("packets", 1.0),
+        ("segments", 1_448.0),
+        ("ratio", 1.0),
+        ("MHz/Mbps", 1.0),
+    ];
+    let found = UNITS.iter().find(|(name, _)| *name == text);
+    let names = UNITS.iter().map(|(name, _)| *name);
+    found
+        .map(|(name, divisor)| ((*name).to_string(), *divisor))
+        .ok_or_else(|| unknown("unit", text, names))
+}

@@ -1,0 +1,134 @@
+//! In what is a figure counted?
+
+use farhaul_core::units::{Rate, Size};
+use serde::{Deserialize, Serialize};
+
+/// In what a figure is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unit {
+    /// bit/s.
+    #[serde(rename = "bit/s")]
+    Rate,
+    /// Bytes.
+    #[serde(rename = "bytes", alias = "byte")]
+    Bytes,
+    /// A share, 0 to 1.
+    #[serde(rename = "share")]
+    Share,
+    /// A plain number.
+    #[serde(rename = "ratio", alias = "count", alias = "packet", alias = "bit")]
+    Number,
+    /// Seconds.
+    #[serde(rename = "s")]
+    Seconds,
+    /// Milliseconds.
+    #[serde(rename = "ms")]
+    Millis,
+    /// KiB of feedback per GiB of payload.
+    #[serde(rename = "KiB/GiB")]
+    KibPerGib,
+    /// Per cent of one core per Gbit/s.
+    #[serde(rename = "%/Gbps")]
+    PercentPerGbps,
+    /// MHz of processor per Mbit/s.
+    #[serde(rename = "MHz/Mbps")]
+    MhzPerMbps,
+    /// Hertz.
+    #[serde(rename = "Hz")]
+    Hertz,
+    /// Metres.
+    #[serde(rename = "m")]
+    Metres,
+}
+
+impl Unit {
+    /// As written in scenarios: a rate or size with its unit, a share, or a number.
+    pub(crate) fn parse(self, text: &str) -> Result<f64, String> {
+        match self {
+            Self::Rate => text
+                .parse::<Rate>()
+                .map(Rate::as_f64)
+                .map_err(|e| e.to_string()),
+            Self::Bytes => text
+                .parse::<Size>()
+                .map(|size| crate::scenario::exact(size.bytes()))
+                .map_err(|e| e.to_string()),
+            Self::Share => farhaul_link::share(text).map_err(|e| e.to_string()),
+            _ => match text.parse::<f64>() {
+                Ok(number) if number.is_finite() => Ok(number),
+                _ => Err(format!("'{text}' is not a number")),
+            },
+        }
+    }
+
+    /// Its name on an axis, and by how much values are divided for it.
+    pub const fn scale(self) -> (&'static str, f64) {
+        match self {
+            Self::Rate => ("Mbit/s", 1e6),
+            Self::Bytes => ("KiB", 1_024.0),
+            Self::Share => ("%", 0.01),
+            Self::Number => ("", 1.0),
+            Self::Seconds => ("s", 1.0),
+            Self::Millis => ("ms", 1.0),
+            Self::KibPerGib => ("KiB/GiB", 1.0),
+            Self::PercentPerGbps => ("% of a core per Gbit/s", 1.0),
+            Self::MhzPerMbps => ("MHz per Mbit/s", 1.0),
+            Self::Hertz => ("MHz", 1e6),
+            Self::Metres => ("km", 1e3),
+        }
+    }
+
+    /// As people read it, with three or more digits.
+    pub fn show(self, value: f64) -> String {
+        let (name, divisor) = match self {
+            Self::Rate if value.abs() >= 1e9 => ("Gbit/s", 1e9),
+            Self::PercentPerGbps => ("%/Gbps", 1.0),
+            Self::MhzPerMbps => ("MHz/Mbps", 1.0),
+            unit => unit.scale(),
+        };
+        let text = digits(value / divisor);
+        if name.is_empty() {
+            text
+        } else {
+            format!("{text} {name}")
+        }
+    }
+}
+
+/// Three digits, or all before the point.
+fn digits(value: f64) -> String {
+    let decimals = match value.abs() {
+        x if x >= 99.95 || x == 0.0 => 0,
+        x if x >= 9.995 => 1,
+        x if x >= 0.099_95 => 2,
+        _ => 4,
+    };
+    let text = format!("{value:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').into(),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits_and_their_unit() {
+        for (unit, value, text) in [
+            (Unit::Rate, 3.558_7e9, "3.56 Gbit/s"),
+            (Unit::Rate, 94.4e6, "94.4 Mbit/s"),
+            (Unit::Share, 0.031, "3.1 %"),
+            (Unit::Number, 1.0, "1"),
+            (Unit::Number, 6_215.2, "6215"),
+            (Unit::KibPerGib, 37.0, "37 KiB/GiB"),
+            (Unit::PercentPerGbps, 28.1, "28.1 %/Gbps"),
+            (Unit::Number, 0.0, "0"),
+            (Unit::Number, 0.01234, "0.0123"),
+            (Unit::Millis, 999.95, "1000 ms"),
+        ] {
+            assert_eq!(unit.show(value), text);
+        }
+    }
+}
