@@ -87,7 +87,6 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Completions(args) => completions::run(&args),
         Command::Far => far::run(),
         Command::Tcp(args) => tcp::run(args),
-        Command::Udp(args) => udp::run(args),
         Command::Probe(args) => probe::run(args),
         Command::Udp(args) => udp::run(&args),
     }

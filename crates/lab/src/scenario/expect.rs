@@ -19,7 +19,7 @@ use crate::{
     unit::Unit,
 };
 
-const EXPECT: [&str; 22] = [
+const EXPECT: [&str; 23] = [
     "metric",
     "flow",
     "link",
@@ -27,6 +27,7 @@ const EXPECT: [&str; 22] = [
     "during",
     "when",
     "over",
+    "minus",
     "spread",
     "of",
     "share",
@@ -54,11 +55,28 @@ enum Of {
     Max,
 }
 
+/// How two terms become one figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Combined {
+    Ratio,
+    Difference,
+}
+
+impl Combined {
+    fn of(self, first: f64, second: f64) -> f64 {
+        match self {
+            Self::Ratio => first / second,
+            Self::Difference => first - second,
+        }
+    }
+}
+
 /// What is expected.
 #[derive(Clone, Debug)]
 pub struct Expectation {
     term: Term,
-    over: Option<Term>,
+    /// The other term of a ratio, or of a difference.
+    other: Option<(Combined, Term)>,
     /// The variable over which the largest by the smallest is taken.
     spread: Option<String>,
     of: Of,
@@ -185,9 +203,16 @@ pub(super) fn read(top: &Fields<'_>, known: &Known<'_>) -> Result<Vec<Expectatio
 fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Problem> {
     fields.needed("metric", "\"goodput\"")?;
     let term = term(fields, known, None)?;
-    let over = fields
-        .table("over", &OVER)?
-        .map(|over| self::term(&over, known, Some(&term)))
+    let [over, minus] = [
+        (Combined::Ratio, fields.table("over", &OVER)?),
+        (Combined::Difference, fields.table("minus", &OVER)?),
+    ];
+    if over.1.is_some() && minus.1.is_some() {
+        return Err(fields.problem("minus", "over and minus are alternatives: give one of them"));
+    }
+    let other = [over, minus].into_iter().find_map(|(how, table)| Some((how, table?)));
+    let other = other
+        .map(|(how, table)| Ok((how, self::term(&table, known, Some(&term))?)))
         .transpose()?;
     let spread = fields.text("spread")?.map(|t| t.value);
     if let Some(variable) = &spread {
@@ -197,7 +222,8 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
             return Err(fields.problem("spread", text));
         }
     }
-    let unit = if over.is_some() || spread.is_some() {
+    let ratio = other.as_ref().is_some_and(|(how, _)| *how == Combined::Ratio);
+    let unit = if ratio || spread.is_some() {
         Unit::Number
     } else {
         term.metric.unit()
@@ -229,7 +255,7 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
     })?;
     Ok(Expectation {
         term,
-        over,
+        other,
         spread,
         of: of.unwrap_or(Of::Mean),
         across: across(fields, known)?,
@@ -387,16 +413,21 @@ pub(crate) fn window(text: &str) -> Result<(f64, f64), String> {
 impl Expectation {
     /// What it is about: a figure, or two for a ratio.
     pub(super) fn terms(&self) -> impl Iterator<Item = &Term> {
-        let all = [Some(&self.term), self.over.as_ref()].into_iter().flatten();
+        let other = self.other.as_ref().map(|(_, term)| term);
+        let all = [Some(&self.term), other].into_iter().flatten();
         all.filter(|term| term.metric.whose() != Whose::Nobody)
     }
 
     fn what(&self) -> String {
         let mut parts = vec![self.term.to_string()];
-        if let Some(over) = &self.over {
-            parts.push(format!(" / {over}"));
-            if !over.when.is_empty() {
-                parts.push(format!(" with {}", label(&over.when)));
+        if let Some((how, other)) = &self.other {
+            let sign = match how {
+                Combined::Ratio => "/",
+                Combined::Difference => "-",
+            };
+            parts.push(format!(" {sign} {other}"));
+            if !other.when.is_empty() {
+                parts.push(format!(" with {}", label(&other.when)));
             }
         }
         if !self.across.is_empty() {
@@ -460,16 +491,16 @@ impl Expectation {
                 .collect()
         };
         let upper = of(case, &self.term);
-        let Some(over) = &self.over else {
+        let Some((how, second)) = &self.other else {
             return upper.into_values().collect();
         };
         let mut other = case.clone();
-        other.extend(over.when.clone());
-        let lower = of(&other, over);
+        other.extend(second.when.clone());
+        let lower = of(&other, second);
         upper
             .into_iter()
-            .filter_map(|(seed, value)| Some(value / lower.get(&seed)?))
-            .filter(|ratio| ratio.is_finite())
+            .filter_map(|(seed, value)| Some(how.of(value, *lower.get(&seed)?)))
+            .filter(|figure| figure.is_finite())
             .collect()
     }
 
@@ -571,11 +602,11 @@ pub(super) fn judge(
         .filter(of_nobody)
         .map(|expectation| {
             let upper = error(&expectation.term, &verdicts);
-            let ours = match &expectation.over {
+            let ours = match &expectation.other {
                 None => upper,
-                Some(over) => upper
-                    .zip(error(over, &verdicts))
-                    .map(|(upper, lower)| upper / lower),
+                Some((how, other)) => upper
+                    .zip(error(other, &verdicts))
+                    .map(|(upper, lower)| how.of(upper, lower)),
             };
             let case = &expectation.term.when;
             expectation.verdict(case, (ours, None), None)
