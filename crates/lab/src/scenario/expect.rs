@@ -229,10 +229,14 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
         term.metric.unit()
     };
     let bound = |key: &str| fields.parse(key, |text| unit.parse(text));
-    let fact = fact(fields, known.reference, unit)?;
-    let (low, high) = widened(fields, fact.as_ref())?;
+    // A published share of the trials bounds the share of the seeds, not the metric.
+    let of_seeds = fields.has("share");
+    let counted = if of_seeds { Unit::Share } else { unit };
+    let fact = fact(fields, known.reference, counted)?;
+    let own = fact.as_ref().filter(|_| !of_seeds);
+    let (low, high) = widened(fields, own)?;
     let (min, max) = (bound("min")?.or(low), bound("max")?.or(high));
-    let paper = bound("paper")?.or(fact.as_ref().and_then(|f| f.value));
+    let paper = bound("paper")?.or(own.and_then(|f| f.value));
     if min.is_none() && max.is_none() && paper.is_none() && fact.is_none() {
         let text = "an expectation needs min or max, or both, or a paper's figure";
         return Err(fields.problem("metric", text));

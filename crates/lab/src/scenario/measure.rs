@@ -112,9 +112,14 @@ impl Metric {
         of.map_or("", |(name, _)| name)
     }
 
-    /// In what it is counted.
-    pub const fn unit(&self) -> Unit {
+    /// In what it is counted; of a program's figure, as its name ends.
+    pub fn unit(&self) -> Unit {
         match self {
+            Self::Named(name) if name.ends_with("_us") => Unit::Micros,
+            Self::Named(name) if name.ends_with("_ms") => Unit::Millis,
+            Self::Named(name) if name.ends_with("_s") => Unit::Seconds,
+            Self::Named(name) if name.ends_with("_share") => Unit::Share,
+            Self::Named(name) if name.ends_with("_percent") => Unit::Percent,
             Self::Goodput => Unit::Rate,
             Self::WindowMean
             | Self::WindowMax
