@@ -111,17 +111,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     entry
         .client(&choice)
         .map_err(|e| Failure::usage(e.to_string()))?;
-    let [forward, back] = args.path.paths(args.mtu)?;
-    let scenario = Scenario {
-        forward,
-        back,
-        flows: (0..args.flows).map(|_| FlowConfig::default()).collect(),
-        duration: args.duration(),
-        seed: args.seed,
-        interval: args.interval()?,
-        interface_mtu: Some(args.mtu),
-        ..Scenario::default()
-    };
+    let scenario = args.scenario()?;
     if let Some(plot) = &args.plot {
         plot.check()?;
     }
@@ -153,18 +143,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         print(&label, law, &report);
     }
     let mut object = object(&args.protocol, law, &report);
+    let mut failed = None;
     if let Some(outcome) = outcome {
         object["copy"] = serde_json::to_value(&outcome.summary).unwrap_or(Value::Null);
-        if let Some(e) = &outcome.error {
-            object["ok"] = false.into();
-            return Err(Failure::from(e).with_object(object));
-        }
+        failed = outcome.error.as_ref().map(Failure::from);
     }
-    if let Some(failure) = fault(&report) {
-        object["ok"] = false.into();
-        return Err(failure.with_object(object));
-    }
-    if let Err(failure) = drawn {
+    if let Some(failure) = failed.or_else(|| fault(&report)).or(drawn.err()) {
         object["ok"] = false.into();
         return Err(failure.with_object(object));
     }
@@ -175,6 +159,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 impl Args {
+    fn scenario(&self) -> Result<Scenario, Failure> {
+        let [forward, back] = self.path.paths(self.mtu)?;
+        Ok(Scenario {
+            forward,
+            back,
+            flows: (0..self.flows).map(|_| FlowConfig::default()).collect(),
+            duration: self.duration(),
+            seed: self.seed,
+            interval: self.interval()?,
+            interface_mtu: Some(self.mtu),
+            ..Scenario::default()
+        })
+    }
+
     fn duration(&self) -> Duration {
         let usual = if self.source.is_some() { LONGEST } else { 30 };
         Duration::from_secs(self.secs.unwrap_or(usual))
