@@ -16,7 +16,13 @@ pub enum Unit {
     #[serde(rename = "share")]
     Share,
     /// A plain number.
-    #[serde(rename = "ratio", alias = "count", alias = "packet", alias = "packets", alias = "bit")]
+    #[serde(
+        rename = "ratio",
+        alias = "count",
+        alias = "packet",
+        alias = "packets",
+        alias = "bit"
+    )]
     Number,
     /// Seconds.
     #[serde(rename = "s")]

@@ -210,7 +210,9 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
     if over.1.is_some() && minus.1.is_some() {
         return Err(fields.problem("minus", "over and minus are alternatives: give one of them"));
     }
-    let other = [over, minus].into_iter().find_map(|(how, table)| Some((how, table?)));
+    let other = [over, minus]
+        .into_iter()
+        .find_map(|(how, table)| Some((how, table?)));
     let other = other
         .map(|(how, table)| Ok((how, self::term(&table, known, Some(&term))?)))
         .transpose()?;
@@ -222,7 +224,9 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
             return Err(fields.problem("spread", text));
         }
     }
-    let ratio = other.as_ref().is_some_and(|(how, _)| *how == Combined::Ratio);
+    let ratio = other
+        .as_ref()
+        .is_some_and(|(how, _)| *how == Combined::Ratio);
     let unit = if ratio || spread.is_some() {
         Unit::Number
     } else {
@@ -622,7 +626,10 @@ pub(super) fn judge(
 
 /// How far off the published figures of the term's cases are, in doublings: ours, or one constant for all.
 fn error(term: &Term, verdicts: &[Verdict]) -> Option<f64> {
-    let own = verdicts.iter().filter(|v| fits(&v.values, &term.when));
+    // Ratios have no unit.
+    let own = verdicts
+        .iter()
+        .filter(|v| fits(&v.values, &term.when) && v.unit != Unit::Number);
     let pairs: Vec<(f64, f64)> = own
         .filter_map(|v| Some((v.ours?, v.paper?)))
         .filter(|(ours, paper)| *ours > 0.0 && *paper > 0.0)

@@ -208,7 +208,7 @@ fn shape(text: &str) -> Result<Shape, String> {
 
 /// A shown unit, and by how much base units are divided for it.
 fn unit(text: &str) -> Result<(String, f64), String> {
-    const UNITS: [(&str, f64); 21] = [
+    const UNITS: [(&str, f64); 22] = [
         ("bit/s", 1.0),
         ("kbit/s", 1e3),
         ("Mbit/s", 1e6),
@@ -217,6 +217,7 @@ fn unit(text: &str) -> Result<(String, f64), String> {
         ("MiB/GiB", 1_024.0),
         ("%/Gbps", 1.0),
         ("%", 0.01),
+        ("share", 1.0),
         ("s", 1.0),
         ("ms", 1.0),
         ("us", 1.0),
