@@ -11,9 +11,11 @@
 //         ask NAME PATH | give FOLDER       as the samples `recvfile` and `sendfile`, numbers as this host has them
 //         sendmsg COUNT TTL ORDERED         messages, made and checked by `message`; TTL in ms or -1
 //         recvmsg COUNT                     that many, or with 0 all until the peer closes
-//         blast SECONDS | sink              as fast as it goes, with what it cost
+//         blast SECONDS | push BYTES | sink as fast as it goes, with what it cost
 // OPTIONS -m MSS  -b BYTES (both buffers and the window for them)  -n CONNECTIONS  -l PORT
+//         -i MS (parts of the sink's series)  -r BYTES/s (never faster)
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -35,6 +37,8 @@ struct Options {
     int64_t buffer = 0;
     int connections = 1;
     int local = 0;
+    int64_t interval = 0;
+    int64_t rate = 0;
 };
 
 using Words = std::vector<std::string>;
@@ -187,44 +191,118 @@ struct Account {
     double cpu = cpu_seconds();
 
     double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
-    void say(uint64_t bytes, double over) const {
+    void say(uint64_t bytes, double over, const std::string& more) const {
         double gbps = over > 0 ? static_cast<double>(bytes) * 8 / over / 1e9 : 0;
-        std::printf("{\"bytes\":%llu,\"seconds\":%.6f,\"goodput_bits_per_second\":%.0f,\"cpu_seconds\":%.6f}\n",
-                    static_cast<unsigned long long>(bytes), over, gbps * 1e9, cpu_seconds() - cpu);
+        std::printf("{\"bytes\":%llu,\"seconds\":%.6f,\"goodput_bits_per_second\":%.0f,\"cpu_seconds\":%.6f%s}\n",
+                    static_cast<unsigned long long>(bytes), over, gbps * 1e9, cpu_seconds() - cpu, more.c_str());
     }
+};
+
+// Since the program started; what a sender's time begins with.
+const Account lifetime;
+
+// What UDT itself counted, with its smoothed round-trip time every 10 ms.
+class Watch {
+  public:
+    explicit Watch(UDTSOCKET s) : socket(s), connected(lifetime.seconds()), thread([this] { run(); }) {}
+    ~Watch() { end(); }
+
+    std::string end() {
+        over = true;
+        if (thread.joinable()) thread.join();
+        UDT::TRACEINFO info{};
+        bool known = UDT::perfmon(socket, &info, false) != UDT::ERROR;
+        std::sort(rtts.begin(), rtts.end());
+        auto at = [this](double share) { return rtts[static_cast<size_t>(share * static_cast<double>(rtts.size() - 1))]; };
+        char text[300];
+        int n = std::snprintf(text, sizeof text, ",\"connect_seconds\":%.6f,\"retransmits\":%d", connected, known ? info.pktRetransTotal : 0);
+        if (!rtts.empty())
+            std::snprintf(text + n, sizeof text - static_cast<size_t>(n), ",\"rtt_ms\":{\"min\":%.3f,\"p50\":%.3f,\"p99\":%.3f}", rtts[0], at(0.5), at(0.99));
+        return text;
+    }
+
+  private:
+    void run() {
+        while (!over) {
+            UDT::TRACEINFO info{};
+            // Before its first measurement UDT has a guess.
+            if (UDT::perfmon(socket, &info, false) != UDT::ERROR && info.pktRecvACKTotal > 1) rtts.push_back(info.msRTT);
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+    }
+
+    UDTSOCKET socket;
+    double connected;
+    std::atomic<bool> over{false};
+    std::vector<double> rtts;
+    std::thread thread;
 };
 
 void blast(UDTSOCKET s, double seconds) {
     std::vector<char> block(1 << 20);
-    Account account;
+    Watch watch(s);
     uint64_t sent = 0;
-    while (account.seconds() < seconds) {
+    for (double left; (left = seconds - lifetime.seconds()) > 0;) {
+        // A buffer may take longer to empty than there is time.
+        int most = std::max(1, static_cast<int>(left * 1000));
+        UDT::setsockopt(s, 0, UDT_SNDTIMEO, &most, sizeof most);
         int n = UDT::send(s, block.data(), static_cast<int>(block.size()), 0);
+        if (n == UDT::ERROR && UDT::getlasterror().getErrorCode() == UDT::ERRORINFO::ETIMEOUT) continue;
         check(n != UDT::ERROR, "send");
         sent += static_cast<uint64_t>(n);
     }
-    account.say(sent, account.seconds());
+    lifetime.say(sent, lifetime.seconds(), watch.end());
     // What is buffered may take very long after losses: the receiver has its figure.
     linger none{0, 0};
     UDT::setsockopt(s, 0, UDT_LINGER, &none, sizeof none);
 }
 
-void sink(UDTSOCKET s) {
+// All of it, and until the receiver has it.
+void push(UDTSOCKET s, uint64_t bytes) {
+    std::vector<char> block(1 << 20);
+    Watch watch(s);
+    for (uint64_t left = bytes; left > 0;) {
+        int n = UDT::send(s, block.data(), static_cast<int>(std::min<uint64_t>(left, block.size())), 0);
+        check(n != UDT::ERROR, "send");
+        left -= static_cast<uint64_t>(n);
+    }
+    for (int buffered = 1; buffered > 0;) {
+        int len = sizeof buffered;
+        check(UDT::getsockopt(s, 0, UDT_SNDDATA, &buffered, &len) != UDT::ERROR, "buffered");
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    lifetime.say(bytes, lifetime.seconds(), watch.end());
+}
+
+void sink(UDTSOCKET s, int64_t interval) {
     std::vector<char> block(1 << 20);
     Account account;
     uint64_t got = 0;
-    double last = 0;
+    double last = 0, each = static_cast<double>(interval) / 1000;
+    std::vector<uint64_t> parts;
     for (;;) {
         int n = UDT::recv(s, block.data(), static_cast<int>(block.size()), 0);
         if (n == UDT::ERROR && peer_closed()) break;
         check(n != UDT::ERROR, "recv");
         got += static_cast<uint64_t>(n);
         last = account.seconds();
+        if (interval > 0) {
+            parts.resize(std::max(parts.size(), static_cast<size_t>(last / each) + 1));
+            parts.back() += static_cast<uint64_t>(n);
+        }
     }
-    account.say(got, last);
+    std::string series = ",\"intervals\":[";
+    for (size_t i = 0; i < parts.size(); ++i) {
+        double from = static_cast<double>(i) * each, to = i + 1 < parts.size() ? from + each : std::max(last, from + each / 1000);
+        char part[200];
+        std::snprintf(part, sizeof part, "%s{\"from\":%.6f,\"to\":%.6f,\"goodput_bits_per_second\":%.0f}", i ? "," : "", from, to,
+                      static_cast<double>(parts[i]) * 8 / (to - from));
+        series += part;
+    }
+    account.say(got, last, series + "]");
 }
 
-void act(UDTSOCKET s, const Words& w) {
+void act(UDTSOCKET s, const Words& w, const Options& options) {
     auto number = [&](size_t i) { return i < w.size() ? std::strtoull(w[i].c_str(), nullptr, 10) : 0; };
     const std::string& what = w[0];
     if (what == "send") send_all(s, number(1));
@@ -236,7 +314,8 @@ void act(UDTSOCKET s, const Words& w) {
     else if (what == "sendmsg") send_messages(s, static_cast<uint32_t>(number(1)), std::atoi(w.at(2).c_str()), number(3) == 1);
     else if (what == "recvmsg") take_messages(s, static_cast<uint32_t>(number(1)));
     else if (what == "blast") blast(s, std::atof(w.at(1).c_str()));
-    else if (what == "sink") sink(s);
+    else if (what == "push") push(s, number(1));
+    else if (what == "sink") sink(s, options.interval);
     else fail("what is '" + what + "'?");
     UDT::close(s);
 }
@@ -245,6 +324,7 @@ UDTSOCKET make(int family, const Options& options, const Words& w) {
     bool messages = w[0] == "sendmsg" || w[0] == "recvmsg";
     UDTSOCKET s = UDT::socket(family, messages ? SOCK_DGRAM : SOCK_STREAM, 0);
     if (options.mss) check(UDT::setsockopt(s, 0, UDT_MSS, &options.mss, sizeof(int)) != UDT::ERROR, "mss");
+    if (options.rate) check(UDT::setsockopt(s, 0, UDT_MAXBW, &options.rate, sizeof options.rate) != UDT::ERROR, "rate");
     if (options.buffer) {
         int packets = static_cast<int>(options.buffer / (options.mss ? options.mss - 28 : 1472));
         int bytes = static_cast<int>(options.buffer);
@@ -310,6 +390,8 @@ int main(int argc, char** argv) {
         case 'm': options.mss = static_cast<int>(n); break;
         case 'b': options.buffer = n; break;
         case 'n': options.connections = static_cast<int>(n); break;
+        case 'i': options.interval = n; break;
+        case 'r': options.rate = n; break;
         case 'l': options.local = static_cast<int>(n); break;
         default: fail("what is '" + w[0] + "'?");
         }
@@ -320,7 +402,7 @@ int main(int argc, char** argv) {
     const Words action(w.begin() + 3, w.end());
     std::vector<std::thread> threads;
     for (UDTSOCKET s : open(w[0], w[1], std::atoi(w[2].c_str()), options, action))
-        threads.emplace_back([s, &action] { act(s, action); });
+        threads.emplace_back([s, &action, &options] { act(s, action, options); });
     for (auto& thread : threads) thread.join();
     UDT::cleanup();
     return 0;

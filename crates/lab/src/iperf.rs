@@ -1,13 +1,23 @@
 //! What did iperf3 find? Its JSON, read into the same [`Report`] as any other bench. Its receiver
 //! counts from its own first byte, so a start over a long path is seen a little kinder than ours.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
-use crate::bench::{Cost, Interval, Report};
+use crate::{
+    bench::{Cost, Interval, Report},
+    measure::{Histogram, RttMs},
+};
 
 /// The result of `iperf3 -c HOST -J`, or what it complained of.
 pub fn read(json: &str, cc: &str) -> Result<Report, String> {
     let root: Value = serde_json::from_str(json).map_err(|e| format!("iperf3: {e}"))?;
+    read_value(&root, cc)
+}
+
+/// The same of parsed JSON; `server_output_json` in it has what the server printed.
+pub fn read_value(root: &Value, cc: &str) -> Result<Report, String> {
     if let Some(error) = root["error"].as_str() {
         return Err(format!("iperf3: {error}"));
     }
@@ -40,9 +50,32 @@ pub fn read(json: &str, cc: &str) -> Result<Report, String> {
         sender: cpu("host_total"),
         receiver: cpu("remote_total"),
         complete: true,
-        intervals: intervals(&root),
+        rtt_ms: rtt(root),
+        intervals: intervals(root),
         ..Report::default()
     })
+}
+
+/// The least, and quantiles of the smoothed round-trip times at the ends of the sender's parts.
+fn rtt(root: &Value) -> RttMs {
+    // Microseconds.
+    let micros = |value: &Value| {
+        value
+            .as_u64()
+            .filter(|us| *us > 0)
+            .map(Duration::from_micros)
+    };
+    let mut sampled = Histogram::default();
+    let parts = root["intervals"].as_array();
+    for part in parts.into_iter().flatten() {
+        if let Some(rtt) = micros(&part["streams"][0]["rtt"]) {
+            sampled.add(rtt);
+        }
+    }
+    RttMs::new(
+        micros(&root["end"]["streams"][0]["sender"]["min_rtt"]),
+        &sampled,
+    )
 }
 
 /// The receiver's parts of the run if it sent them (`--get-server-output`), else the sender's.
@@ -79,6 +112,12 @@ mod tests {
             "server_output_json":{"intervals":[{"sum":{"start":0,"end":1,"bits_per_second":6e9}}]}}"#;
         let part = read(reported, "bbr").unwrap().intervals[0];
         assert_eq!((part.to, part.goodput_bits_per_second), (1.0, 6e9));
+        let timed = r#"{"end":{"sum_received":{"bits_per_second":1},"streams":[{"sender":{"min_rtt":50000}}]},
+            "intervals":[{"streams":[{"rtt":60000}]},{"streams":[{"rtt":90000}]},{"streams":[{"rtt":61000}]}]}"#;
+        let rtt = read(timed, "bbr").unwrap().rtt_ms;
+        assert_eq!(rtt.min, Some(50.0));
+        assert!((rtt.p50.unwrap() / 61.0 - 1.0).abs() < 0.02, "{rtt:?}");
+        assert!((rtt.p99.unwrap() / 90.0 - 1.0).abs() < 0.02, "{rtt:?}");
         let complaint = read(r#"{"error":"unable to connect"}"#, "bbr");
         assert_eq!(complaint, Err("iperf3: unable to connect".into()));
         assert!(read("{}", "bbr").is_err());

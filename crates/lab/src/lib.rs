@@ -5,11 +5,12 @@
 //! - [`host`], [`doctor`]: which machine this is, and whether it is fit
 //! - [`mod@visit`]: what the way to a server is like
 //! - [`measure`]: processor time, memory and rtt distributions
-//! - [`tcp`], [`iperf`]: the kernel's own transport on the same path
+//! - [`tcp`], [`iperf`], [`udp`]: the kernel's own transport on the same path, and datagrams beside it
 //! - [`emulated`]: this program at both ends of an emulated network
 //! - [`scenario`]: networks, flows and expectations from a file, simulated over many seeds
 //! - [`mod@study`]: the experiments of a paper, its published numbers ([`reference`]) and figures
 //! - [`plot`], [`report`]: figures, and the page that shows them beside published ones
+//! - [`probe`]: what the emulator really does, measured from outside
 //! - [`results`]: the fixed table of cells, kept and quoted
 //! - [`mod@grid`]: named grids of paths: run, kept, shown, checked
 //! - [`fairness`]: every law among itself, against others, and when the path breaks
@@ -28,6 +29,7 @@ pub mod measure;
 mod nearest;
 mod parallel;
 pub mod plot;
+pub mod probe;
 pub mod reference;
 pub mod registry;
 pub mod report;
@@ -38,6 +40,7 @@ pub mod stopwatch;
 pub mod stream;
 pub mod study;
 pub mod tcp;
+pub mod udp;
 mod unit;
 pub mod utcp;
 pub mod visit;

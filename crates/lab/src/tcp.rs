@@ -8,21 +8,51 @@
 use std::{
     fs,
     io::{self, ErrorKind, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     time::Duration,
 };
 
-use farhaul_core::time::{Instant, nanos};
+use farhaul_core::{
+    time::{Instant, nanos},
+    units::Rate,
+};
 use farhaul_io::{clock, cpu};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::bench::{Lane, Report, message::Side};
+use serde::{Deserialize, Serialize};
+
+use crate::bench::{Interval, Lane, Limit, Report, message::Side};
 
 const BLOCK: usize = 1 << 20;
 /// How long the receiver's result may take after the time is up.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest message accepted from the receiver.
-const MAX_WORD: u32 = 1 << 16;
+const MAX_WORD: u32 = 1 << 24;
+/// Headers of IPv4 and TCP.
+const HEADERS: u32 = 40;
+/// Of timeouts.
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// What a blast is to be.
+#[derive(Clone, Debug)]
+pub struct Blast {
+    /// The kernel's congestion law.
+    pub law: String,
+    /// When it ends; a time includes connecting.
+    pub limit: Limit,
+    /// Between the parts of the series; zero for none.
+    pub interval: Duration,
+    /// Bytes of the longest packet, if not the interface's.
+    pub mtu: Option<u32>,
+}
+
+/// The receiver's result.
+#[derive(Serialize, Deserialize)]
+struct Taken {
+    side: Side,
+    /// Since the hello.
+    intervals: Vec<Interval>,
+}
 
 /// What stopped a blast.
 #[derive(Debug, thiserror::Error)]
@@ -51,47 +81,111 @@ pub fn serve(listener: &TcpListener, clients: usize) -> Result<(), TcpError> {
     Ok(())
 }
 
-/// Counts what arrives until the client's time is up, sends the result, and drains the rest.
+/// Counts what arrives until the client's time is up or it has sent all, sends the result, and drains the
+/// rest.
 fn take(mut stream: TcpStream) -> Result<(), TcpError> {
     let (used, sent) = (cpu::process_time(), interface_bytes());
-    let mut header = [0; 16];
+    let mut header = [0; 24];
     stream.read_exact(&mut header)?;
     let field = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| header[at + i]));
     let arrived = clock::now();
-    let left = field(0).saturating_sub(field(8));
-    let end = arrived + Duration::from_nanos(left);
+    // A longer time than a timeout can be is none.
+    let left = Duration::from_nanos(field(0).saturating_sub(field(8))).min(LONGEST);
+    let mut series = Series::new(arrived, Duration::from_nanos(field(16)));
     let mut block = vec![0; BLOCK];
-    let (mut received, mut last) = (0, arrived);
-    loop {
-        let now = clock::now();
-        if now >= end {
-            break;
-        }
-        stream.set_read_timeout(Some(end.since(now).max(Duration::from_millis(1))))?;
-        match stream.read(&mut block) {
-            Ok(0) => break,
-            Ok(n) => {
-                received += n as u64;
-                last = clock::now().min(end);
-            }
-            Err(e) if is_timeout(&e) => {}
-            Err(e) => return Err(e.into()),
-        }
-    }
+    count(&mut stream, &mut block, arrived + left, &mut series)?;
     let side = Side {
         farhaul: env!("CARGO_PKG_VERSION").into(),
         cpu_seconds: cpu::process_time().saturating_sub(used).as_secs_f64(),
         max_rss_bytes: cpu::max_rss(),
         wire_sent: interface_bytes().saturating_sub(sent),
-        received,
-        last_after_hello: nanos(last.since(arrived)),
+        received: series.bytes,
+        last_after_hello: nanos(series.last.since(arrived)),
         complete: true,
         ..Side::default()
     };
-    let word = serde_json::to_vec(&side)?;
+    let intervals = series.parts;
+    let word = serde_json::to_vec(&Taken { side, intervals })?;
     let len = u32::try_from(word.len()).unwrap_or(MAX_WORD);
     stream.write_all(&[&len.to_be_bytes()[..], &word].concat())?;
     drain(stream, &mut block)
+}
+
+/// Takes what comes until the `end`, or the client's.
+fn count(
+    stream: &mut TcpStream,
+    block: &mut [u8],
+    end: Instant,
+    series: &mut Series,
+) -> io::Result<()> {
+    loop {
+        let now = clock::now();
+        if now >= end {
+            series.to(end);
+            return Ok(());
+        }
+        let most = end.since(now).min(series.rest(now));
+        stream.set_read_timeout(Some(most.max(Duration::from_millis(1))))?;
+        match stream.read(block) {
+            Ok(0) => return Ok(()),
+            Ok(n) => series.add(clock::now().min(end), n as u64),
+            Err(e) if is_timeout(&e) => series.to(clock::now().min(end)),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// What has arrived, in all and in each interval.
+struct Series {
+    begin: Instant,
+    last: Instant,
+    bytes: u64,
+    interval: Duration,
+    parts: Vec<Interval>,
+    /// Since when, and how much, in the part that is not over.
+    open: (Instant, u64),
+}
+
+impl Series {
+    const fn new(begin: Instant, interval: Duration) -> Self {
+        Self {
+            begin,
+            last: begin,
+            bytes: 0,
+            interval,
+            parts: Vec::new(),
+            open: (begin, 0),
+        }
+    }
+
+    fn add(&mut self, now: Instant, bytes: u64) {
+        self.to(now);
+        self.bytes += bytes;
+        self.open.1 += bytes;
+        self.last = now;
+    }
+
+    /// How long the part goes on.
+    fn rest(&self, now: Instant) -> Duration {
+        if self.interval.is_zero() {
+            return LONGEST;
+        }
+        (self.open.0 + self.interval).since(now)
+    }
+
+    /// Ends the parts that are over.
+    fn to(&mut self, now: Instant) {
+        while !self.interval.is_zero() && now.since(self.open.0) >= self.interval {
+            let (from, bytes) = self.open;
+            let to = from + self.interval;
+            self.parts.push(Interval {
+                from: from.since(self.begin).as_secs_f64(),
+                to: to.since(self.begin).as_secs_f64(),
+                goodput_bits_per_second: Rate::of(bytes, self.interval).as_f64(),
+            });
+            self.open = (to, 0);
+        }
+    }
 }
 
 /// Reads until the client has hung up, so that its last writes cause no reset before it has the result.
@@ -114,17 +208,26 @@ fn is_timeout(e: &io::Error) -> bool {
     )
 }
 
-/// Blasts to `to` under the law `cc` for `time`, connecting included.
-pub fn blast(to: SocketAddr, cc: &str, time: Duration) -> Result<Report, TcpError> {
+/// Blasts to `to`.
+pub fn blast(to: SocketAddr, how: &Blast) -> Result<Report, TcpError> {
     let (used, sent) = (cpu::process_time(), interface_bytes());
     let started = clock::now();
-    let mut stream = connect(to, cc)?;
+    let mut stream = connect(to, how)?;
     let hello = clock::now();
-    let header = [nanos(time), nanos(hello.since(started))].map(u64::to_be_bytes);
-    stream.write_all(header.as_flattened())?;
-    push(&mut stream, started + time)?;
+    let (time, bytes) = match how.limit {
+        Limit::Nanos(time) => (Some(Duration::from_nanos(time)), u64::MAX),
+        Limit::Bytes(bytes) => (None, bytes),
+    };
+    let connecting = hello.since(started);
+    let header = [time.unwrap_or(Duration::MAX), connecting, how.interval];
+    stream.write_all(header.map(|d| nanos(d).to_be_bytes()).as_flattened())?;
+    let end = time.map_or(Instant::FAR_FUTURE, |time| started + time);
+    push(&mut stream, end, bytes)?;
+    if time.is_none() {
+        stream.shutdown(Shutdown::Write)?;
+    }
     let cpu_seconds = cpu::process_time().saturating_sub(used).as_secs_f64();
-    let receiver = word(&mut stream)?;
+    let Taken { side, intervals } = word(&mut stream)?;
     // What is still queued need not arrive: a reset ends it.
     SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
     let sender = Side {
@@ -134,49 +237,62 @@ pub fn blast(to: SocketAddr, cc: &str, time: Duration) -> Result<Report, TcpErro
         wire_sent: interface_bytes().saturating_sub(sent),
         ..Side::default()
     };
-    let elapsed = hello.since(started) + Duration::from_nanos(receiver.last_after_hello);
+    let elapsed = connecting + Duration::from_nanos(side.last_after_hello);
     let lane = Lane {
         sender,
-        receiver,
+        receiver: side,
         // A connection that stalled is held against the whole time.
-        elapsed: elapsed.max(time),
+        elapsed: elapsed.max(time.unwrap_or_default()),
     };
-    let mut report = Report::new("tcp", cc, false, Duration::ZERO, &[lane]);
+    let mut report = Report::new("tcp", &how.law, false, Duration::ZERO, &[lane]);
     report.limited_by.clear();
+    let before = connecting.as_secs_f64();
+    report.intervals = intervals;
+    for part in &mut report.intervals {
+        part.from += before;
+        part.to += before;
+    }
     Ok(report)
 }
 
-fn connect(to: SocketAddr, cc: &str) -> Result<TcpStream, TcpError> {
+fn connect(to: SocketAddr, how: &Blast) -> Result<TcpStream, TcpError> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_tcp_congestion(cc.as_bytes()).map_err(|_| {
+    socket.set_tcp_congestion(how.law.as_bytes()).map_err(|_| {
         let known = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
         let known = known.map_or_else(|_| "none listed".into(), |k| k.trim().to_string());
-        TcpError::Law(cc.into(), known)
+        TcpError::Law(how.law.clone(), known)
     })?;
+    if let Some(mtu) = how.mtu {
+        socket.set_tcp_mss(mtu.saturating_sub(HEADERS))?;
+    }
     socket
         .connect_timeout(&to.into(), TIMEOUT)
         .map_err(|e| TcpError::Connect(to, e))?;
     Ok(socket.into())
 }
 
-/// Writes until `end`.
-fn push(stream: &mut TcpStream, end: Instant) -> Result<(), TcpError> {
+/// Writes until `end`, or `bytes`.
+fn push(stream: &mut TcpStream, end: Instant, mut bytes: u64) -> Result<(), TcpError> {
     let block: Vec<u8> = (0..BLOCK).map(|i| i.to_le_bytes()[0]).collect();
-    loop {
+    while bytes > 0 {
         let now = clock::now();
         if now >= end {
             return Ok(());
         }
-        stream.set_write_timeout(Some(end.since(now).max(Duration::from_millis(1))))?;
-        match stream.write(&block) {
-            Ok(_) => {}
+        let most = end.since(now).min(LONGEST);
+        stream.set_write_timeout(Some(most.max(Duration::from_millis(1))))?;
+        let next = usize::try_from(bytes).unwrap_or(BLOCK).min(BLOCK);
+        match stream.write(&block[..next]) {
+            Ok(n) => bytes -= n as u64,
             Err(e) if is_timeout(&e) => {}
             Err(e) => return Err(e.into()),
         }
     }
+    Ok(())
 }
 
-fn word(stream: &mut TcpStream) -> Result<Side, TcpError> {
+/// What the receiver found; the last bytes may have to be sent again for a while.
+fn word(stream: &mut TcpStream) -> Result<Taken, TcpError> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     let mut len = [0; 4];
     stream.read_exact(&mut len)?;
@@ -207,25 +323,71 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn what_arrives_is_reported_by_the_receiver() {
+    fn how(law: &str, limit: Limit) -> Blast {
+        Blast {
+            law: law.into(),
+            limit,
+            interval: Duration::from_millis(50),
+            mtu: Some(1_500),
+        }
+    }
+
+    fn run(limit: Limit) -> Report {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let server = thread::spawn(move || serve(&listener, 1));
-        let report = blast(to, "cubic", Duration::from_millis(200)).unwrap();
+        let report = blast(to, &how("cubic", limit)).unwrap();
         server.join().unwrap().unwrap();
+        report
+    }
+
+    #[test]
+    fn what_arrives_is_reported_by_the_receiver() {
+        let report = run(Limit::Nanos(200_000_000));
         assert!(report.bytes > 0);
         assert_eq!(
             (report.protocol.as_str(), report.cc.as_str()),
             ("tcp", "cubic")
         );
         assert!(report.seconds >= 0.2);
+        let parts = &report.intervals;
+        let arrived = report.goodput_bits_per_second * report.seconds / 8.0;
+        let sum: f64 = parts
+            .iter()
+            .map(|part| part.goodput_bits_per_second * 0.05 / 8.0)
+            .sum();
+        assert!((1..=4).contains(&parts.len()), "{parts:?}");
+        assert!(sum <= arrived + 4.0, "{sum} {arrived}");
+    }
+
+    #[test]
+    fn bytes_arrive_to_the_last() {
+        let report = run(Limit::Bytes(5_000_001));
+        assert_eq!(report.bytes, 5_000_001);
+    }
+
+    #[test]
+    fn a_series_has_the_parts_without_arrivals_too() {
+        let at = |ms| Instant::EPOCH + Duration::from_millis(ms);
+        let mut series = Series::new(at(0), Duration::from_millis(10));
+        series.add(at(5), 1_250);
+        assert_eq!(series.rest(at(5)), Duration::from_millis(5));
+        series.add(at(31), 100);
+        let rates: Vec<f64> = series
+            .parts
+            .iter()
+            .map(|p| p.goodput_bits_per_second)
+            .collect();
+        assert_eq!(rates, [1e6, 0.0, 0.0]);
+        assert_eq!((series.bytes, series.last), (1_350, at(31)));
     }
 
     #[test]
     fn unknown_laws_are_named_with_the_known_ones() {
         let to = "127.0.0.1:9".parse().unwrap();
-        let error = blast(to, "warp", Duration::ZERO).unwrap_err().to_string();
+        let error = blast(to, &how("warp", Limit::Nanos(0)))
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("'warp'") && error.contains("cubic"),
             "{error}"

@@ -16,7 +16,13 @@ pub enum Unit {
     #[serde(rename = "share")]
     Share,
     /// A plain number.
-    #[serde(rename = "ratio", alias = "count", alias = "packet", alias = "bit")]
+    #[serde(
+        rename = "ratio",
+        alias = "count",
+        alias = "packet",
+        alias = "packets",
+        alias = "bit"
+    )]
     Number,
     /// Seconds.
     #[serde(rename = "s")]
@@ -24,6 +30,12 @@ pub enum Unit {
     /// Milliseconds.
     #[serde(rename = "ms")]
     Millis,
+    /// Per cent.
+    #[serde(rename = "%")]
+    Percent,
+    /// Microseconds.
+    #[serde(rename = "us")]
+    Micros,
     /// KiB of feedback per GiB of payload.
     #[serde(rename = "KiB/GiB")]
     KibPerGib,
@@ -70,6 +82,8 @@ impl Unit {
             Self::Number => ("", 1.0),
             Self::Seconds => ("s", 1.0),
             Self::Millis => ("ms", 1.0),
+            Self::Micros => ("us", 1.0),
+            Self::Percent => ("%", 1.0),
             Self::KibPerGib => ("KiB/GiB", 1.0),
             Self::PercentPerGbps => ("% of a core per Gbit/s", 1.0),
             Self::MhzPerMbps => ("MHz per Mbit/s", 1.0),

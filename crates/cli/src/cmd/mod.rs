@@ -11,11 +11,13 @@ mod far;
 mod key;
 mod lab;
 mod path;
+mod probe;
 mod protocols;
 mod serve;
 mod sim;
 mod tcp;
 mod tree;
+mod udp;
 mod wan;
 
 use clap::Subcommand;
@@ -59,6 +61,12 @@ pub(crate) enum Command {
     /// The kernel's TCP, for comparison
     #[command(name = "_tcp", hide = true, subcommand)]
     Tcp(tcp::Args),
+    /// Datagrams without congestion control, for cross traffic
+    #[command(name = "_udp", hide = true, subcommand)]
+    Udp(udp::Args),
+    /// Measure an emulated network from outside
+    #[command(name = "_probe", hide = true, subcommand)]
+    Probe(probe::Args),
 }
 
 /// Runs a command.
@@ -79,5 +87,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Completions(args) => completions::run(&args),
         Command::Far => far::run(),
         Command::Tcp(args) => tcp::run(args),
+        Command::Probe(args) => probe::run(args),
+        Command::Udp(args) => udp::run(&args),
     }
 }

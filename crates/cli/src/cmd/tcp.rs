@@ -5,9 +5,11 @@ use std::{
     time::Duration,
 };
 
-use farhaul_lab::tcp;
+use farhaul_core::time::nanos;
+use farhaul_lab::{bench::Limit, tcp};
 
 use crate::{
+    cmd::bench::{seconds, size},
     exit::{Exit, Failure},
     out,
 };
@@ -20,14 +22,24 @@ pub(crate) enum Args {
         /// Where
         listen: SocketAddr,
     },
-    /// Write for so many seconds
+    /// Write for a time, or so many bytes
     Blast {
         /// Where to
         to: SocketAddr,
         /// The kernel's congestion law
         law: String,
-        /// Seconds
-        seconds: u64,
+        /// How long, connecting included
+        #[arg(long, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes", required_unless_present = "bytes")]
+        time: Option<Duration>,
+        /// How much instead
+        #[arg(long, value_name = "SIZE", value_parser = size)]
+        bytes: Option<u64>,
+        /// Between the parts of the series; 0 for none
+        #[arg(long, value_name = "TIME", default_value = "0", value_parser = seconds)]
+        interval: Duration,
+        /// Longest packet, with its IP header; the interface's by default
+        #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_521))]
+        mtu: Option<u32>,
     },
 }
 
@@ -40,8 +52,22 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
                 .map_err(|e| Failure::new(Exit::NetSetup, format!("{listen}: {e}")))?;
             tcp::serve(&listener, 1).map_err(failed)
         }
-        Args::Blast { to, law, seconds } => {
-            let report = tcp::blast(to, &law, Duration::from_secs(seconds)).map_err(failed)?;
+        Args::Blast {
+            to,
+            law,
+            time,
+            bytes,
+            interval,
+            mtu,
+        } => {
+            let time = Limit::Nanos(nanos(time.unwrap_or_default()));
+            let how = tcp::Blast {
+                law,
+                limit: bytes.map_or(time, Limit::Bytes),
+                interval,
+                mtu,
+            };
+            let report = tcp::blast(to, &how).map_err(failed)?;
             out::json(&report);
             Ok(())
         }

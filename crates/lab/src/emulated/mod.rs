@@ -4,11 +4,16 @@
 //! [`EmulatedRun`] runs one client at a time of this very program; [`run_flows`] runs several flows at once, each
 //! of its own [`System`].
 
+mod answer;
+mod commands;
 mod flow;
+mod highest;
 mod libudt;
+mod process;
 mod program;
 mod reading;
 mod relayed;
+mod run;
 mod single;
 mod system;
 
@@ -19,8 +24,10 @@ use farhaul_emu::wan::{WanConfig, WanError};
 use farhaul_link::{Loss, PathConfig};
 
 pub use flow::{Amount, Flow, FlowResult, FlowsRun};
+pub use highest::{Attempt, Highest, highest_rate, lower_rates};
 pub use program::{PLACEHOLDERS, Program, ProgramError};
 pub use reading::{Reading, ReadingError};
+pub use run::run_flows;
 pub use single::{Copied, EmulatedRun};
 pub use system::{System, SystemError, TcpDriver, have_iperf3};
 
@@ -49,6 +56,12 @@ pub enum EmulatedRunError {
     /// A relay carries our own protocols only.
     #[error("only our own protocols can cross a relay, and two hosts cannot be built here")]
     NoHosts,
+    /// It cannot be run so.
+    #[error("{0}")]
+    Cannot(String),
+    /// A signal ended it early; its number.
+    #[error("ended by signal {0}")]
+    Interrupted(i32),
     /// A program's answer was not understood.
     #[error("{0} printed something unexpected: {1}")]
     Word(String, String),
@@ -91,19 +104,4 @@ mod tests {
             Loss::None
         );
     }
-}
-
-pub struct Attempted {
-    pub ran: FlowsRun,
-    pub rate: Rate,
-    pub failed: Vec<String>,
-}
-pub fn first_on_time(
-    _: &[Rate],
-    _: usize,
-    _: &dyn Fn(Rate) -> WanConfig,
-    _: &[Flow],
-    _: &std::path::Path,
-) -> Result<Attempted, EmulatedRunError> {
-    Err(EmulatedRunError::NoHosts)
 }

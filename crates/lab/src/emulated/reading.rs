@@ -1,8 +1,8 @@
 //! How is a figure read from what a program printed?
 //!
-//! - `json:/a/b`: the number there, in the whole output or in its last line that is an object. With a unit
+//! - `json:/a/b`: the number there, in the whole of stdout or in its last line that is an object. With a unit
 //!   as `json[Mbit]:/a/b`; without, a goodput is in bit/s.
-//! - `regex:PATTERN`: the first group of the last match; a second group is its unit, or it is given as
+//! - `regex:PATTERN`: the first group of the last match, on stderr if stdout has none; a second group is its unit, or it is given as
 //!   `regex[Mbit]:PATTERN`.
 //! - `bytes`, of a goodput only: all of the flow's bytes over the client's run time.
 //!
@@ -110,21 +110,25 @@ impl Reading {
         })
     }
 
-    /// The figure in `output`; a rate in bit/s.
-    pub(super) fn find(&self, output: &str) -> Result<f64, ReadingError> {
+    /// The figure in what was printed, `[stdout, stderr]`; a rate in bit/s.
+    pub(super) fn find(&self, output: [&str; 2]) -> Result<f64, ReadingError> {
         let nothing = |how: &str| ReadingError::Nothing {
             how: how.into(),
             whose: if self.server { "server's" } else { "client's" },
-            said: said(output),
+            said: output
+                .into_iter()
+                .find_map(said)
+                .unwrap_or_else(|| "; it printed nothing".into()),
         };
         let (number, printed) = match &self.what {
             What::Json(pointer) => {
-                let found = json(output).and_then(|root| root.pointer(pointer).cloned());
+                let found = json(output[0]).and_then(|root| root.pointer(pointer).cloned());
                 let found = found.ok_or_else(|| nothing(pointer))?;
                 (as_number(&found)?, None)
             }
             What::Regex(regex) => {
-                let last = regex.captures_iter(output).last();
+                let last = |text| regex.captures_iter(text).last();
+                let last = output.into_iter().find_map(last);
                 let last = last.ok_or_else(|| nothing(regex.as_str()))?;
                 let group = |i| last.get(i).map(|found| found.as_str());
                 let number = group(1).ok_or_else(|| nothing(regex.as_str()))?;
@@ -182,14 +186,10 @@ fn rate_of(number: f64, unit: &str) -> Result<f64, ReadingError> {
 }
 
 /// `; its last line was: ...`.
-fn said(output: &str) -> String {
-    match output.lines().rfind(|line| !line.trim().is_empty()) {
-        Some(line) => {
-            let short: String = line.trim().chars().take(200).collect();
-            format!("; its last line was: {short}")
-        }
-        None => "; it printed nothing".into(),
-    }
+fn said(output: &str) -> Option<String> {
+    let line = output.lines().rfind(|line| !line.trim().is_empty())?;
+    let short: String = line.trim().chars().take(200).collect();
+    Some(format!("; its last line was: {short}"))
 }
 
 #[cfg(test)]
@@ -200,7 +200,7 @@ mod tests {
         let rate = !how.starts_with("metric ");
         let how = how.trim_start_matches("metric ");
         let reading = Reading::parse(how, rate).map_err(|e| e.to_string())?;
-        reading.find(output).map_err(|e| e.to_string())
+        reading.find([output, ""]).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -222,6 +222,16 @@ mod tests {
             let found = find(how, output).unwrap();
             assert!((found / expected - 1.0).abs() < 1e-12, "{how}: {found}");
         }
+    }
+
+    #[test]
+    fn stderr_is_read_where_stdout_has_nothing() {
+        let reading = Reading::parse("regex:([0-9]+) bit/s", true).unwrap();
+        let found = |output| reading.find(output).unwrap().to_string();
+        assert_eq!(found(["", "5 bit/s"]), "5");
+        assert_eq!(found(["7 bit/s", "5 bit/s"]), "7");
+        let none = reading.find(["", "oops"]).unwrap_err().to_string();
+        assert!(none.contains("its last line was: oops"), "{none}");
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl EmulatedRun {
         let listen = format!("{}:{PORT}", far.address());
         let _server = start(far, self.own(&["_tcp", "serve", &listen]))?;
         let time = seconds.to_string();
-        report(&self.ask(self.own(&["_tcp", "blast", &listen, law, &time]))?)
+        report(&self.ask(self.own(&["_tcp", "blast", &listen, law, "--time", &time]))?)
     }
 
     /// Our TCP under `law` with packets of `mtu` bytes for `seconds`, with the rate of every second and

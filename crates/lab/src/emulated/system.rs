@@ -29,7 +29,7 @@ const KERNEL: &[Parameter] = &[
     },
     Parameter {
         name: "driver",
-        about: "iperf3, our own blaster, or iperf3 where it is installed",
+        about: "iperf3, our own blaster, or iperf3 where it is installed and the flow ends by time",
         kind: Kind::Choice(&["auto", "iperf3", "blaster"]),
         default: "auto",
     },
@@ -89,7 +89,7 @@ pub enum System {
         law: String,
         /// Bytes of the longest packet, if not the network's.
         mtu: Option<u32>,
-        /// iperf3 where it is installed, by default.
+        /// By default iperf3 where it is installed, and the blaster for a number of bytes.
         driver: Option<TcpDriver>,
     },
     /// UDT by its authors.
@@ -431,7 +431,7 @@ mod tests {
             ("udp", None, "at which rate?"),
             ("udp:rate=3", None, "rate is a rate"),
             ("haul", Some("cubik"), "did you mean 'cubic'?"),
-            ("udt4", Some("cubic"), "udt4"),
+            ("rbudp", Some("cubic"), "rbudp has no congestion law"),
         ];
         for (protocol, law, expected) in cases {
             let said = parse(protocol, law).unwrap_err().to_string();

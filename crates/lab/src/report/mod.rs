@@ -1,7 +1,31 @@
 //! What is shown of results? A [`Page`] per study: figures with the published figures beside ours, and a
 //! verdict on each published number. It is data; HTML, Markdown, SVG and PNG are made from it.
+//!
+//! - [`html`], [`markdown`]: the page as text
+//! - [`write`]: both and the figures in a folder
+//! - [`serve`]: the page for a browser, while runs are being made
+
+mod files;
+mod html;
+mod http;
+mod markdown;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+pub use files::{version, write};
+pub use html::html;
+pub use markdown::markdown;
+pub use server::{Server, Source};
 
 use crate::plot::Chart;
+
+/// A figure on a page and in files: width and height, px.
+const WIDE: (u32, u32) = (720, 432);
+/// The same for a narrow window, such as a telephone's.
+const NARROW: (u32, u32) = (360, 320);
 
 /// The results of a study.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,6 +138,30 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// All, as summaries list them.
+    pub const ALL: [Self; 7] = [
+        Self::Met,
+        Self::Missed,
+        Self::Known,
+        Self::Fitted,
+        Self::Shown,
+        Self::NotComparable,
+        Self::NotRun,
+    ];
+
+    /// What it says, in a sentence.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Met => "within what was allowed",
+            Self::Missed => "outside what was allowed",
+            Self::Known => "outside what was allowed, for a reason that is given",
+            Self::Fitted => "the model was fitted to this number: agreement says nothing",
+            Self::Shown => "shown beside ours, without bounds",
+            Self::NotComparable => "measured under conditions that the number does not hold for",
+            Self::NotRun => "there is no valid run",
+        }
+    }
+
     /// As tables name it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -128,9 +176,36 @@ impl Outcome {
     }
 }
 
-pub fn write(_: &Page, _: &std::path::Path) -> std::io::Result<()> {
-    Ok(())
+/// How many published numbers have each outcome.
+type Tally = BTreeMap<Outcome, usize>;
+
+fn tally<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Tally {
+    let mut tally = Tally::new();
+    for verdict in verdicts {
+        *tally.entry(verdict.outcome).or_default() += 1;
+    }
+    tally
 }
-pub fn markdown(_: &Page) -> String {
-    String::new()
+
+impl Page {
+    fn verdicts(&self) -> impl Iterator<Item = &Verdict> {
+        self.sections.iter().flat_map(|s| &s.verdicts)
+    }
+}
+
+impl Verdict {
+    /// The quantity, and the case if there are several.
+    fn title(&self) -> String {
+        match self.case.as_str() {
+            "" | "all" => self.what.clone(),
+            case => format!("{}, {case}", self.what),
+        }
+    }
+}
+
+impl Progress {
+    /// As in `37 of 120 runs`.
+    fn count(&self) -> String {
+        format!("{} of {} runs", self.ended, self.runs)
+    }
 }

@@ -84,7 +84,14 @@ pub fn label(case: &Case) -> String {
     if case.is_empty() {
         return "all".into();
     }
-    let words: Vec<_> = case.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    // A variable whose values are tables with a name goes by that.
+    let named = |key: &str| {
+        let table = key.split_once('.').map_or(key, |(table, _)| table);
+        let name = format!("{table}.name");
+        key != name && case.contains_key(&name)
+    };
+    let shown = case.iter().filter(|(k, _)| !named(k));
+    let words: Vec<_> = shown.map(|(k, v)| format!("{k}={v}")).collect();
     words.join(" ")
 }
 

@@ -244,7 +244,7 @@ fn frame(top: &Fields<'_>) -> Result<Frame, Problem> {
     })
 }
 
-fn backends(top: &Fields<'_>) -> Result<Vec<Backend>, Problem> {
+pub(super) fn backends(top: &Fields<'_>) -> Result<Vec<Backend>, Problem> {
     let given = top.each("backends", str::parse)?;
     Ok(if given.is_empty() {
         vec![Backend::Sim]
@@ -477,7 +477,8 @@ fn flow(fields: &Fields<'_>) -> Result<Flow, Problem> {
             value: "haul".into(),
             span: fields.span.clone(),
         }),
-        law: fields.text("law")?,
+        // As a value of a variable: the protocol's own.
+        law: fields.text("law")?.filter(|law| law.value != "none"),
         max_rate: fields.rate("max_rate")?,
         start,
         stop,

@@ -13,12 +13,12 @@ use super::{
     outcome::Outcome,
     plan::Plan,
 };
-use crate::emulated::{Amount, Attempted, Flow, FlowResult, FlowsRun, System, first_on_time};
+use crate::emulated::{
+    Amount, Flow, FlowResult, FlowsRun, Highest, System, highest_rate, lower_rates, run_flows,
+};
 
 /// How often a run is tried at each rate while the emulator is late.
-const ATTEMPTS: usize = 2;
-/// What the rate is divided by when it is late at the scenario's own.
-const DIVISORS: [u64; 4] = [1, 2, 5, 10];
+const ATTEMPTS: u32 = 2;
 
 impl File {
     /// Runs `plan` with `seed`; a failure is a result too.
@@ -41,17 +41,24 @@ impl File {
             Err(why) => return unmade(format!("skipped: {why}")),
         };
         let full = scenario.forward.rate;
-        let rates: Vec<Rate> = DIVISORS
-            .iter()
-            .map(|by| Rate::from_bps(full.bps() / by))
-            .collect();
-        let at = |rate: Rate| network(&scenario, rate, seed);
-        let Attempted { ran, rate, failed } =
-            match first_on_time(&rates, ATTEMPTS, &at, &flows, program) {
-                Ok(attempted) => attempted,
-                Err(error) => return unmade(error.to_string()),
-            };
+        let mut at = |rate: Rate| run_flows(&network(&scenario, rate, seed), &flows, program);
+        let Highest {
+            valid,
+            mut attempts,
+        } = match highest_rate(&lower_rates(full), ATTEMPTS, &mut at) {
+            Ok(found) => found,
+            Err(error) => return unmade(error.to_string()),
+        };
+        // If none is valid, the last one shows what there is.
+        let last = || attempts.pop().map(|attempt| (attempt.rate, attempt.run));
+        let Some((rate, ran)) = valid.or_else(last) else {
+            return unmade("it was not tried".into());
+        };
         let run = report(plan, &scenario, &ran);
+        let failed: Vec<String> = attempts
+            .iter()
+            .map(|a| format!("{}: {}", a.rate, a.invalid))
+            .collect();
         let health = serde_json::json!({ "emulator": ran.wan.health, "failed_attempts": failed });
         Outcome {
             invalid: ran.invalid(),

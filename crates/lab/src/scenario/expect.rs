@@ -14,11 +14,12 @@ use super::{
     summary::Spread,
 };
 use crate::{
+    grid::Backend,
     reference::{Fact, Reference},
     unit::Unit,
 };
 
-const EXPECT: [&str; 19] = [
+const EXPECT: [&str; 23] = [
     "metric",
     "flow",
     "link",
@@ -26,6 +27,7 @@ const EXPECT: [&str; 19] = [
     "during",
     "when",
     "over",
+    "minus",
     "spread",
     "of",
     "share",
@@ -38,6 +40,9 @@ const EXPECT: [&str; 19] = [
     "within",
     "experiment",
     "fitted",
+    "backend",
+    "across",
+    "passed",
 ];
 const OVER: [&str; 6] = ["metric", "flow", "link", "cross", "during", "when"];
 
@@ -50,14 +55,36 @@ enum Of {
     Max,
 }
 
+/// How two terms become one figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Combined {
+    Ratio,
+    Difference,
+}
+
+impl Combined {
+    fn of(self, first: f64, second: f64) -> f64 {
+        match self {
+            Self::Ratio => first / second,
+            Self::Difference => first - second,
+        }
+    }
+}
+
 /// What is expected.
 #[derive(Clone, Debug)]
 pub struct Expectation {
     term: Term,
-    over: Option<Term>,
+    /// The other term of a ratio, or of a difference.
+    other: Option<(Combined, Term)>,
     /// The variable over which the largest by the smallest is taken.
     spread: Option<String>,
     of: Of,
+    /// The mean over the cases of these variables, of those that reach this goodput.
+    across: Vec<String>,
+    passed: Option<f64>,
+    /// In this world only.
+    backend: Option<Backend>,
     /// From and to which share of the seeds must be within the bounds; of all seeds' figure by default.
     share: Option<(f64, f64)>,
     min: Option<f64>,
@@ -176,9 +203,18 @@ pub(super) fn read(top: &Fields<'_>, known: &Known<'_>) -> Result<Vec<Expectatio
 fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Problem> {
     fields.needed("metric", "\"goodput\"")?;
     let term = term(fields, known, None)?;
-    let over = fields
-        .table("over", &OVER)?
-        .map(|over| self::term(&over, known, Some(&term)))
+    let [over, minus] = [
+        (Combined::Ratio, fields.table("over", &OVER)?),
+        (Combined::Difference, fields.table("minus", &OVER)?),
+    ];
+    if over.1.is_some() && minus.1.is_some() {
+        return Err(fields.problem("minus", "over and minus are alternatives: give one of them"));
+    }
+    let other = [over, minus]
+        .into_iter()
+        .find_map(|(how, table)| Some((how, table?)));
+    let other = other
+        .map(|(how, table)| Ok((how, self::term(&table, known, Some(&term))?)))
         .transpose()?;
     let spread = fields.text("spread")?.map(|t| t.value);
     if let Some(variable) = &spread {
@@ -188,16 +224,23 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
             return Err(fields.problem("spread", text));
         }
     }
-    let unit = if over.is_some() || spread.is_some() {
+    let ratio = other
+        .as_ref()
+        .is_some_and(|(how, _)| *how == Combined::Ratio);
+    let unit = if ratio || spread.is_some() {
         Unit::Number
     } else {
         term.metric.unit()
     };
     let bound = |key: &str| fields.parse(key, |text| unit.parse(text));
-    let fact = fact(fields, known.reference, unit)?;
-    let (low, high) = widened(fields, fact.as_ref())?;
+    // A published share of the trials bounds the share of the seeds, not the metric.
+    let of_seeds = fields.has("share");
+    let counted = if of_seeds { Unit::Share } else { unit };
+    let fact = fact(fields, known.reference, counted)?;
+    let own = fact.as_ref().filter(|_| !of_seeds);
+    let (low, high) = widened(fields, own)?;
     let (min, max) = (bound("min")?.or(low), bound("max")?.or(high));
-    let paper = bound("paper")?.or(fact.as_ref().and_then(|f| f.value));
+    let paper = bound("paper")?.or(own.and_then(|f| f.value));
     if min.is_none() && max.is_none() && paper.is_none() && fact.is_none() {
         let text = "an expectation needs min or max, or both, or a paper's figure";
         return Err(fields.problem("metric", text));
@@ -220,9 +263,12 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
     })?;
     Ok(Expectation {
         term,
-        over,
+        other,
         spread,
         of: of.unwrap_or(Of::Mean),
+        across: across(fields, known)?,
+        passed: fields.parse("passed", |text| Unit::Rate.parse(text))?,
+        backend: fields.parse("backend", str::parse)?,
         share: fields.parse("share", shares)?,
         min,
         max,
@@ -237,6 +283,16 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
         experiment: fields.text("experiment")?.map(|t| t.value),
         fitted: fields.text("fitted")?.map(|t| t.value),
         unit,
+    })
+}
+
+/// The variables over which a mean is taken.
+fn across(fields: &Fields<'_>, known: &Known<'_>) -> Result<Vec<String>, Problem> {
+    let names: BTreeSet<_> = known.cases.iter().flat_map(|c| c.keys()).collect();
+    let names = names.iter().map(|n| n.as_str());
+    fields.each("across", |text| match names.clone().any(|n| n == text) {
+        true => Ok(text.to_string()),
+        false => Err(unknown("variable", text, names.clone())),
     })
 }
 
@@ -365,17 +421,25 @@ pub(crate) fn window(text: &str) -> Result<(f64, f64), String> {
 impl Expectation {
     /// What it is about: a figure, or two for a ratio.
     pub(super) fn terms(&self) -> impl Iterator<Item = &Term> {
-        let all = [Some(&self.term), self.over.as_ref()].into_iter().flatten();
+        let other = self.other.as_ref().map(|(_, term)| term);
+        let all = [Some(&self.term), other].into_iter().flatten();
         all.filter(|term| term.metric.whose() != Whose::Nobody)
     }
 
     fn what(&self) -> String {
         let mut parts = vec![self.term.to_string()];
-        if let Some(over) = &self.over {
-            parts.push(format!(" / {over}"));
-            if !over.when.is_empty() {
-                parts.push(format!(" with {}", label(&over.when)));
+        if let Some((how, other)) = &self.other {
+            let sign = match how {
+                Combined::Ratio => "/",
+                Combined::Difference => "-",
+            };
+            parts.push(format!(" {sign} {other}"));
+            if !other.when.is_empty() {
+                parts.push(format!(" with {}", label(&other.when)));
             }
+        }
+        if !self.across.is_empty() {
+            parts.push(format!(", mean over {}", self.across.join(" and ")));
         }
         if let Some(variable) = &self.spread {
             parts.push(format!(", greatest / smallest over {variable}"));
@@ -435,16 +499,16 @@ impl Expectation {
                 .collect()
         };
         let upper = of(case, &self.term);
-        let Some(over) = &self.over else {
+        let Some((how, second)) = &self.other else {
             return upper.into_values().collect();
         };
         let mut other = case.clone();
-        other.extend(over.when.clone());
-        let lower = of(&other, over);
+        other.extend(second.when.clone());
+        let lower = of(&other, second);
         upper
             .into_iter()
-            .filter_map(|(seed, value)| Some(value / lower.get(&seed)?))
-            .filter(|ratio| ratio.is_finite())
+            .filter_map(|(seed, value)| Some(how.of(value, *lower.get(&seed)?)))
+            .filter(|figure| figure.is_finite())
             .collect()
     }
 
@@ -458,13 +522,30 @@ impl Expectation {
         })
     }
 
+    /// Whether a case counts for a mean.
+    fn passes(&self, case: &Case, plans: &[Plan], trials: &[Trial]) -> bool {
+        let Some(least) = self.passed else {
+            return true;
+        };
+        let own = trials.iter().filter(|t| plans[t.plan].case == *case);
+        let rates = own.map(|t| {
+            let flows = t.outcome.flows.iter();
+            flows.map(|f| f.goodput_bits_per_second).sum::<f64>()
+        });
+        self.one(&rates.collect::<Vec<_>>())
+            .is_some_and(|rate| rate > least)
+    }
+
     fn verdicts(&self, plans: &[Plan], trials: &[Trial]) -> Vec<Verdict> {
         // By what is left of a case without the variable spread over: the figure of each.
         let mut groups: Vec<(Case, Vec<Vec<f64>>)> = Vec::new();
         for plan in plans.iter().filter(|p| fits(&p.case, &self.term.when)) {
             let mut case = plan.case.clone();
-            if let Some(variable) = &self.spread {
+            for variable in self.spread.iter().chain(&self.across) {
                 case.remove(variable);
+            }
+            if !self.passes(&plan.case, plans, trials) {
+                continue;
             }
             let figures = self.figures(&plan.case, plans, trials);
             match groups.iter_mut().find(|(known, _)| *known == case) {
@@ -473,6 +554,12 @@ impl Expectation {
             }
         }
         let one = |(case, all): (Case, Vec<Vec<f64>>)| {
+            if !self.across.is_empty() {
+                let each: Vec<f64> = all.iter().filter_map(|f| self.one(f)).collect();
+                let spread = Spread::of(each.iter().copied());
+                let range = (!each.is_empty()).then_some((spread.min, spread.max));
+                return self.verdict(&case, (mean(&each), range), None);
+            }
             if self.spread.is_some() {
                 let means: Option<Vec<f64>> = all.iter().map(|f| self.one(f)).collect();
                 let ours = means.filter(|m| m.len() > 1).map(|means| {
@@ -511,18 +598,23 @@ pub(super) fn judge(
     trials: &[Trial],
 ) -> Vec<Verdict> {
     let of_nobody = |e: &&Expectation| e.term.metric.whose() == Whose::Nobody;
-    let own = expectations.iter().filter(|e| !of_nobody(e));
+    let here = |e: &&Expectation| {
+        let mut worlds = plans.iter().map(|p| p.backend);
+        e.backend.is_none_or(|backend| worlds.all(|b| b == backend))
+    };
+    let own = expectations.iter().filter(here).filter(|e| !of_nobody(e));
     let mut verdicts: Vec<Verdict> = own.flat_map(|e| e.verdicts(plans, trials)).collect();
     let errors: Vec<Verdict> = expectations
         .iter()
+        .filter(here)
         .filter(of_nobody)
         .map(|expectation| {
             let upper = error(&expectation.term, &verdicts);
-            let ours = match &expectation.over {
+            let ours = match &expectation.other {
                 None => upper,
-                Some(over) => upper
-                    .zip(error(over, &verdicts))
-                    .map(|(upper, lower)| upper / lower),
+                Some((how, other)) => upper
+                    .zip(error(other, &verdicts))
+                    .map(|(upper, lower)| how.of(upper, lower)),
             };
             let case = &expectation.term.when;
             expectation.verdict(case, (ours, None), None)
@@ -534,7 +626,10 @@ pub(super) fn judge(
 
 /// How far off the published figures of the term's cases are, in doublings: ours, or one constant for all.
 fn error(term: &Term, verdicts: &[Verdict]) -> Option<f64> {
-    let own = verdicts.iter().filter(|v| fits(&v.values, &term.when));
+    // Ratios have no unit.
+    let own = verdicts
+        .iter()
+        .filter(|v| fits(&v.values, &term.when) && v.unit != Unit::Number);
     let pairs: Vec<(f64, f64)> = own
         .filter_map(|v| Some((v.ours?, v.paper?)))
         .filter(|(ours, paper)| *ours > 0.0 && *paper > 0.0)

@@ -37,6 +37,7 @@ pub enum Metric {
     SndNxt,
     SenderCpu,
     ReceiverCpu,
+    BothCpu,
     CpuRatio,
     Overhead,
     Seconds,
@@ -57,7 +58,7 @@ pub(super) enum Whose {
 }
 
 impl Metric {
-    pub(super) const ALL: [(&'static str, Self); 29] = [
+    pub(super) const ALL: [(&'static str, Self); 30] = [
         ("goodput", Self::Goodput),
         ("feedback", Self::Feedback),
         ("retransmits", Self::Retransmits),
@@ -81,6 +82,7 @@ impl Metric {
         ("snd_nxt", Self::SndNxt),
         ("sender_cpu", Self::SenderCpu),
         ("receiver_cpu", Self::ReceiverCpu),
+        ("both_cpu", Self::BothCpu),
         ("cpu_ratio", Self::CpuRatio),
         ("overhead", Self::Overhead),
         ("seconds", Self::Seconds),
@@ -110,9 +112,14 @@ impl Metric {
         of.map_or("", |(name, _)| name)
     }
 
-    /// In what it is counted.
-    pub const fn unit(&self) -> Unit {
+    /// In what it is counted; of a program's figure, as its name ends.
+    pub fn unit(&self) -> Unit {
         match self {
+            Self::Named(name) if name.ends_with("_us") => Unit::Micros,
+            Self::Named(name) if name.ends_with("_ms") => Unit::Millis,
+            Self::Named(name) if name.ends_with("_s") => Unit::Seconds,
+            Self::Named(name) if name.ends_with("_share") => Unit::Share,
+            Self::Named(name) if name.ends_with("_percent") => Unit::Percent,
             Self::Goodput => Unit::Rate,
             Self::WindowMean
             | Self::WindowMax
@@ -122,7 +129,7 @@ impl Metric {
             | Self::QueueP95 => Unit::Bytes,
             Self::Loss | Self::Utilisation | Self::LossOfFlow => Unit::Share,
             Self::Feedback => Unit::KibPerGib,
-            Self::SenderCpu | Self::ReceiverCpu => Unit::PercentPerGbps,
+            Self::SenderCpu | Self::ReceiverCpu | Self::BothCpu => Unit::PercentPerGbps,
             Self::Seconds
             | Self::FirstRetransmit
             | Self::FirstDuplicateAck
@@ -228,6 +235,7 @@ impl Term {
             Metric::Overhead => cost(&|c| c.overhead),
             Metric::SenderCpu => cost(&|c| c.sender_cpu),
             Metric::ReceiverCpu => cost(&|c| c.receiver_cpu),
+            Metric::BothCpu => cost(&|c| Some(c.sender_cpu? + c.receiver_cpu?)),
             Metric::CpuRatio => cost(&|c| Some(c.sender_cpu? / c.receiver_cpu?)),
             Metric::RttP50 => cost(&|c| c.rtt_ms),
             Metric::Seconds => flows

@@ -139,6 +139,24 @@ impl File {
         })
     }
 
+    /// The worlds that can run the file with this text, whatever else is in it.
+    pub fn backends(file: &str, text: &str) -> Result<Vec<Backend>, Problem> {
+        let none = Case::new();
+        let source = Source {
+            file,
+            text,
+            case: &none,
+        };
+        let document = DeTable::parse(text).map_err(|error| {
+            let span = error.span().unwrap_or(0..0);
+            source.problem(&span, error.message())
+        })?;
+        let mut known: Vec<&str> = TOP.to_vec();
+        known.extend(["quick", "emu"]);
+        let top = Fields::new(source, "the file", document.get_ref(), 0..0, &known)?;
+        document::backends(&top)
+    }
+
     /// The same with those cases only in which every variable of `when` has that value.
     ///
     /// # Errors

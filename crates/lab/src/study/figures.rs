@@ -7,7 +7,7 @@ use super::{FigurePlan, Shape};
 use crate::{
     plot::{Axis, Bars, Body, Chart, Line, Origin, Point},
     reference::Fact,
-    scenario::{Case, File, Outcome, Spread, Verdict, fits},
+    scenario::{Case, File, Outcome, Spread, Term, Verdict, fits},
 };
 
 /// The runs of a scenario in one world, and what they say.
@@ -46,15 +46,20 @@ impl FigurePlan {
             .collect()
     }
 
+    /// All of them are of the same metric.
+    fn term(&self) -> &Term {
+        self.terms.first().expect("a figure has a term")
+    }
+
     fn divisor(&self) -> f64 {
         let own = self.unit.as_ref().map(|(_, divisor)| *divisor);
-        own.unwrap_or_else(|| self.term.metric.unit().scale().1)
+        own.unwrap_or_else(|| self.term().metric.unit().scale().1)
     }
 
     fn y_axis(&self, name: &str) -> Axis {
         let unit = match &self.unit {
             Some((unit, _)) => unit.as_str(),
-            None => self.term.metric.unit().scale().0,
+            None => self.term().metric.unit().scale().0,
         };
         Axis {
             label: labelled(&name.replace('_', " "), unit),
@@ -90,7 +95,6 @@ impl FigurePlan {
     /// The figure's runs in `world`: by value of the line's variable, then of that along x; each with one
     /// number per run.
     fn grouped(&self, world: &World<'_>) -> Vec<(String, Vec<(String, Vec<f64>)>)> {
-        let words = self.term.to_string();
         let mut lines: Vec<(String, Vec<(String, Vec<f64>)>)> = Vec::new();
         for plan in world
             .file
@@ -102,12 +106,18 @@ impl FigurePlan {
                 let name = name.as_ref();
                 name.map_or_else(String::new, |name| value(&plan.case, name))
             };
-            let (line, x) = (value(&self.line), value(&self.x));
-            let of = world.outcomes.iter().filter(|o| o.case == plan.case);
-            let figures = of.filter_map(|o| *o.figures.get(&words)?);
-            let figures = figures.map(|figure| figure / self.divisor());
-            let group = entry(&mut lines, line);
-            entry(group, x).extend(figures);
+            let x = value(&self.x);
+            for term in &self.terms {
+                let line = match term.during {
+                    Some((from, to)) if self.terms.len() > 1 => format!("{from}..{to} s"),
+                    _ => value(&self.line),
+                };
+                let words = term.to_string();
+                let of = world.outcomes.iter().filter(|o| o.case == plan.case);
+                let figures = of.filter_map(|o| *o.figures.get(&words)?);
+                let figures = figures.map(|figure| figure / self.divisor());
+                entry(entry(&mut lines, line), x.clone()).extend(figures);
+            }
         }
         lines
     }
@@ -116,7 +126,11 @@ impl FigurePlan {
     fn published<'a>(&self, worlds: &'a [World<'_>]) -> Vec<(&'a Case, &'a Fact)> {
         let mut found: Vec<(&Case, &Fact)> = Vec::new();
         for verdict in worlds.iter().flat_map(|w| w.verdicts) {
-            let same = verdict.what == self.term.to_string() && fits(&verdict.values, &self.when);
+            let own = self
+                .terms
+                .iter()
+                .any(|term| verdict.what == term.to_string());
+            let same = own && fits(&verdict.values, &self.when);
             let Some(fact) = verdict.fact.as_ref().filter(|_| same) else {
                 continue;
             };
@@ -163,7 +177,7 @@ impl FigurePlan {
         push_published(&mut lines, published.collect());
         self.chart(
             self.x_axis(&along),
-            self.y_axis(self.term.metric.name()),
+            self.y_axis(self.term().metric.name()),
             Body::Lines(lines),
         )
     }
@@ -236,7 +250,7 @@ impl FigurePlan {
             label: short(self.x.as_deref().unwrap_or_default()).into(),
             ..Axis::default()
         };
-        let y = self.y_axis(self.term.metric.name());
+        let y = self.y_axis(self.term().metric.name());
         self.chart(x, y, Body::Bars { groups, series })
     }
 
@@ -268,7 +282,7 @@ impl FigurePlan {
                 cells,
             },
         );
-        chart.title = labelled(&self.term.metric.name().replace('_', " "), unit);
+        chart.title = labelled(&self.term().metric.name().replace('_', " "), unit);
         chart
     }
 
@@ -278,7 +292,7 @@ impl FigurePlan {
         let mut colours = Vec::new();
         for world in worlds {
             for verdict in world.verdicts {
-                let metric = verdict.metric == self.term.metric;
+                let metric = verdict.metric == self.term().metric;
                 let (Some(ours), Some(fact)) = (verdict.ours, &verdict.fact) else {
                     continue;
                 };
@@ -315,7 +329,7 @@ impl FigurePlan {
             }
         }
         let axis = |whose: &str| {
-            let mut axis = self.y_axis(self.term.metric.name());
+            let mut axis = self.y_axis(self.term().metric.name());
             axis.label = format!("{whose} {}", axis.label);
             axis.log = true;
             axis
@@ -344,7 +358,7 @@ impl FigurePlan {
             };
             let by_flow = self.line.as_deref().is_none_or(|line| line == "flow");
             for (driver, columns) in plan.drivers.iter().zip(&run.series) {
-                let wanted = self.term.name.as_ref();
+                let wanted = self.term().name.as_ref();
                 if wanted.is_some_and(|n| *n != driver.name && *n != driver.group) {
                     continue;
                 }

@@ -89,7 +89,11 @@ impl Library {
     ) -> Result<File, StudyError> {
         let text = self.text("scenarios", name)?;
         let mut file = File::read_as(name, &text, variant, &study.reference)?;
-        file.also(study.figures_of(name).map(|figure| figure.term.clone()));
+        file.also(
+            study
+                .figures_of(name)
+                .flat_map(|figure| figure.terms.clone()),
+        );
         Ok(file)
     }
 }

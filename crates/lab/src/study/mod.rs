@@ -13,6 +13,8 @@ mod library;
 mod page;
 mod read;
 mod run;
+#[cfg(test)]
+mod tests;
 
 pub use known::{KnownMiss, KnownMisses};
 pub use library::{Library, StudyError};
@@ -69,8 +71,8 @@ pub struct FigurePlan {
     /// A sentence.
     pub caption: String,
     shape: Shape,
-    /// What is drawn upwards.
-    term: Term,
+    /// What is drawn upwards: of one time, or of several, each of which is a line.
+    terms: Vec<Term>,
     /// The column over time.
     column: String,
     /// The variable along x.

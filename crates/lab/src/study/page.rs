@@ -8,7 +8,8 @@ use crate::{
     host::Host,
     plot::Origin,
     report::{Figure, Outcome as Word, Page, Progress, Section, Verdict as Row},
-    scenario::{Results, Verdict, label},
+    scenario::{Metric, Results, Verdict, exact, label},
+    unit::Unit,
 };
 
 /// One scenario in one world with its results.
@@ -134,12 +135,12 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
         verdict,
     );
     let (outcome, note) = match (verdict.ours, verdict.holds) {
-        (None, _) => (Word::NotRun, String::new()),
+        (None, _) => (Word::NotRun, unmeasured(told, verdict)),
         (Some(_), _) if let Some(rate) = lowered.next() => (
             Word::NotComparable,
             format!(
                 "measured over {}, which this machine keeps",
-                crate::Unit::Rate.show(crate::scenario::exact(rate))
+                Unit::Rate.show(exact(rate))
             ),
         ),
         _ if let Some(why) = &verdict.fitted => (Word::Fitted, why.clone()),
@@ -173,6 +174,16 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
         outcome,
         note,
     }
+}
+
+/// Why there is no figure, where that is known.
+fn unmeasured(told: &Told<'_>, verdict: &Verdict) -> String {
+    let processor =
+        verdict.metric.unit() == Unit::PercentPerGbps || verdict.metric == Metric::CpuRatio;
+    if processor && told.part.file.variant.backend == Backend::Sim {
+        return "hosts of the simulator have no processor time: run it with --backend emu".into();
+    }
+    String::new()
 }
 
 /// By how much a number is missed.

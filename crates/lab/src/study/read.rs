@@ -18,9 +18,9 @@ const STUDY: [&str; 7] = [
     "experiment",
 ];
 const EXPERIMENT: [&str; 6] = ["id", "title", "about", "scenario", "deviations", "figure"];
-const FIGURE: [&str; 13] = [
+const FIGURE: [&str; 14] = [
     "id", "place", "caption", "kind", "metric", "flow", "link", "during", "x", "line", "when",
-    "unit", "log",
+    "unit", "log", "cross",
 ];
 /// Columns of a run's series.
 const COLUMNS: [&str; 10] = [
@@ -150,24 +150,41 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
     if x.is_none() && matches!(shape, Shape::Lines | Shape::Heat) {
         return Err(fields.problem("kind", "lines and heat maps need x, a variable of [vary]"));
     }
+    let line = text("line")?;
     let log = text("log")?.unwrap_or_default();
     if !["", "x", "y", "xy"].contains(&log.as_str()) {
         return Err(fields.problem("log", "log is \"x\", \"y\", \"xy\" or nothing"));
+    }
+    let name = text("flow")?.or(text("link")?).or(text("cross")?);
+    let several = line.as_deref() == Some("during");
+    let during = match several {
+        true => fields
+            .each("during", window)?
+            .into_iter()
+            .map(Some)
+            .collect(),
+        false => vec![fields.parse("during", window)?],
+    };
+    if during.is_empty() {
+        return Err(fields.problem("line", "line = \"during\" needs a list of times"));
     }
     Ok(FigurePlan {
         id: id(fields, "\"fig3\"")?,
         place: text("place")?.unwrap_or_default(),
         caption: text("caption")?.unwrap_or_default(),
         shape,
-        term: Term {
-            metric,
-            name: text("flow")?.or(text("link")?),
-            during: fields.parse("during", window)?,
-            when: Case::new(),
-        },
+        terms: during
+            .into_iter()
+            .map(|during| Term {
+                metric: metric.clone(),
+                name: name.clone(),
+                during,
+                when: Case::new(),
+            })
+            .collect(),
         column,
         x,
-        line: text("line")?,
+        line: line.filter(|_| !several),
         when,
         unit: fields.parse("unit", unit)?,
         log: (log.contains('x'), log.contains('y')),
@@ -191,7 +208,7 @@ fn shape(text: &str) -> Result<Shape, String> {
 
 /// A shown unit, and by how much base units are divided for it.
 fn unit(text: &str) -> Result<(String, f64), String> {
-    const UNITS: [(&str, f64); 18] = [
+    const UNITS: [(&str, f64); 22] = [
         ("bit/s", 1.0),
         ("kbit/s", 1e3),
         ("Mbit/s", 1e6),
@@ -200,10 +217,14 @@ fn unit(text: &str) -> Result<(String, f64), String> {
         ("MiB/GiB", 1_024.0),
         ("%/Gbps", 1.0),
         ("%", 0.01),
+        ("share", 1.0),
         ("s", 1.0),
         ("ms", 1.0),
         ("us", 1.0),
         ("bytes", 1.0),
+        ("kB", 1e3),
+        ("MB", 1e6),
+        ("GB", 1e9),
         ("KiB", 1_024.0),
         ("MiB", 1_048_576.0),
         ("packets", 1.0),

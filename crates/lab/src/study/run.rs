@@ -92,7 +92,8 @@ impl Runs {
         let mut parts = Vec::new();
         let mut none = String::new();
         for name in study.scenarios(choice.experiment.as_deref()) {
-            let worlds = worlds(&study, &library, name)?;
+            let text = library.text("scenarios", name)?;
+            let worlds = File::backends(name, &text)?;
             for (number, backend) in worlds.into_iter().enumerate() {
                 let variant = Variant {
                     backend,
@@ -292,22 +293,6 @@ impl Runs {
         let progress = self.progress().map_or(0, |p| p.ended + 1);
         format!("{}-{progress}", of("runs.jsonl"))
     }
-}
-
-/// The worlds in which the scenario `name` is run.
-fn worlds(study: &Study, library: &Library, name: &str) -> Result<Vec<Backend>, StudyError> {
-    // Which worlds it is for is the same whatever it is read as; programs exist in one of them only.
-    let variant = Variant {
-        backend: Backend::Emu,
-        quick: false,
-    };
-    Ok(match library.scenario(study, name, Variant::default()) {
-        Ok(file) => file.backends,
-        Err(sim) => match library.scenario(study, name, variant) {
-            Ok(file) if !file.backends.contains(&Backend::Sim) => file.backends,
-            _ => return Err(sim),
-        },
-    })
 }
 
 /// Writes a file at once or not at all.

@@ -1,0 +1,57 @@
+//! `farhaul _udp`: datagrams at a fixed rate, and who counts them, for runs with cross traffic.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use farhaul_core::units::Rate;
+use farhaul_lab::udp;
+
+use crate::{
+    cmd::bench::seconds,
+    exit::{Exit, Failure},
+    out,
+};
+
+/// Arguments.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Args {
+    /// Count what one sender sends
+    Serve {
+        /// Where
+        listen: SocketAddr,
+        /// Between the parts of the series; 0 for none
+        #[arg(long, value_name = "TIME", default_value = "0", value_parser = seconds)]
+        interval: Duration,
+    },
+    /// Send for a time
+    Blast {
+        /// Where to
+        to: SocketAddr,
+        /// Of IP packets
+        #[arg(long, value_name = "RATE")]
+        rate: Rate,
+        /// Bytes of a packet, with its IP header
+        #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(64..=65_521))]
+        packet: u32,
+        /// How long
+        #[arg(long, value_name = "TIME", value_parser = seconds)]
+        time: Duration,
+    },
+}
+
+/// Runs one end.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let failed =
+        |at: SocketAddr| move |e: io::Error| Failure::new(Exit::NetSetup, format!("{at}: {e}"));
+    match *args {
+        Args::Serve { listen, interval } => {
+            out::json(&udp::serve(listen, interval).map_err(failed(listen))?);
+        }
+        Args::Blast {
+            to,
+            rate,
+            packet,
+            time,
+        } => out::json(&udp::blast(to, rate, packet, time).map_err(failed(to))?),
+    }
+    Ok(())
+}

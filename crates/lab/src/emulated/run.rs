@@ -1,0 +1,351 @@
+//! How do several flows run at once? Servers first, until they can be reached; then every client at its time.
+//! Whatever hangs is ended at its deadline, and everything is gone afterwards, with the network.
+
+use std::{io, path::Path, time::Duration};
+
+use farhaul_core::time::Instant;
+use farhaul_emu::{
+    Host, Signals,
+    wan::{Wan, WanConfig},
+};
+use farhaul_io::clock;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+};
+
+use super::{
+    EmulatedRunError, Flow, FlowsRun, TcpDriver,
+    answer::{self, Counts, Played},
+    commands::{self, Commands, Place, Ready},
+    process::Process,
+};
+use crate::udp::timespec;
+
+/// How often is looked whether it can.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long programs may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// A server until it can be reached.
+    ready: Duration,
+    /// A client beyond its time, and a server after its client.
+    grace: Duration,
+}
+
+const PATIENCE: Patience = Patience {
+    ready: Duration::from_secs(10),
+    grace: Duration::from_secs(20),
+};
+
+/// Builds the network, runs the flows on it, and removes it. `program` is the farhaul binary. A flow that fails is
+/// a result; so is a late emulator: see [`FlowsRun::invalid`].
+///
+/// Ends early, and leaves nothing behind, on SIGINT, SIGTERM and SIGHUP; these are ignored afterwards unless the
+/// process catches them elsewhere too.
+pub fn run_flows(
+    network: &WanConfig,
+    flows: &[Flow],
+    program: &Path,
+) -> Result<FlowsRun, EmulatedRunError> {
+    run_within(network, flows, program, PATIENCE)
+}
+
+/// The same with other bounds for programs that hang.
+pub(super) fn run_within(
+    network: &WanConfig,
+    flows: &[Flow],
+    program: &Path,
+    patience: Patience,
+) -> Result<FlowsRun, EmulatedRunError> {
+    let folder = memory()?;
+    let failed = |e| EmulatedRunError::Start("the flows".into(), e);
+    let ports: Option<Vec<u16>> = (0..flows.len()).map(commands::port).collect();
+    let too_many = || EmulatedRunError::Cannot(format!("{} flows are too many", flows.len()));
+    let ports = ports.ok_or_else(too_many)?;
+    let network = WanConfig {
+        ports: ports
+            .iter()
+            .map(|first| *first..=first + commands::PORTS - 1)
+            .collect(),
+        ..network.clone()
+    };
+    let mut signals = Signals::catch().map_err(failed)?;
+    let wan = Wan::start(&network)?;
+    let place = Place {
+        network: &network,
+        program,
+        folder: folder.path(),
+    };
+    let mut running = Vec::new();
+    for (flow, port) in flows.iter().zip(&ports) {
+        running.push(Running::new(&place, &wan, flow, *port, patience)?);
+    }
+    for flow in &mut running {
+        flow.serve(&mut signals)?;
+    }
+    let begun = clock::now();
+    let interrupted = play(&mut running, begun, &mut signals).map_err(failed)?;
+    let running: Vec<Finished> = running.into_iter().map(Running::end).collect();
+    // With the hosts everything ends that could still print.
+    let wan = wan.finish()?;
+    if let Some(signal) = interrupted {
+        return Err(EmulatedRunError::Interrupted(signal));
+    }
+    let result = |(number, (flow, played)): (usize, (&Flow, Finished))| {
+        let alone = flows.len() == 1;
+        let counts = Counts::of(&wan, flow.reverse, (!alone).then_some(number));
+        answer::result(flow, &played.read(begun), counts)
+    };
+    let flows_in_order = flows.iter().zip(running).enumerate();
+    Ok(FlowsRun {
+        flows: flows_in_order.map(result).collect(),
+        wan,
+    })
+}
+
+/// A folder in memory if there is one.
+fn memory() -> Result<tempfile::TempDir, EmulatedRunError> {
+    let shm = Path::new("/dev/shm");
+    let mut folder = tempfile::Builder::new();
+    let folder = folder.prefix("farhaul-flows-");
+    let made = if shm.is_dir() {
+        folder.tempdir_in(shm)
+    } else {
+        folder.tempdir()
+    };
+    made.map_err(|e| EmulatedRunError::Start("a temporary folder".into(), e))
+}
+
+/// One flow while it runs.
+struct Running<'a> {
+    flow: &'a Flow,
+    commands: Commands,
+    /// As they could be typed: the server's, the client's.
+    lines: Vec<String>,
+    /// Where the client and the server run.
+    hosts: [&'a Host; 2],
+    server: Option<Process>,
+    client: Option<Process>,
+    patience: Patience,
+    /// Nothing more is started.
+    over: bool,
+    trouble: Option<String>,
+}
+
+/// One flow whose programs have ended; their last output may still be on its way.
+struct Finished {
+    lines: Vec<String>,
+    driver: Option<TcpDriver>,
+    bytes: Option<u64>,
+    server: Option<Process>,
+    client: Option<Process>,
+    trouble: Option<String>,
+}
+
+impl Finished {
+    /// Once the hosts are gone.
+    fn read(self, begun: Instant) -> Played {
+        Played {
+            begun,
+            commands: self.lines,
+            driver: self.driver,
+            bytes: self.bytes,
+            server: self.server.map(Process::finish),
+            client: self.client.map(Process::finish),
+            trouble: self.trouble,
+        }
+    }
+}
+
+impl<'a> Running<'a> {
+    fn new(
+        place: &Place<'_>,
+        wan: &'a Wan,
+        flow: &'a Flow,
+        port: u16,
+        patience: Patience,
+    ) -> Result<Self, EmulatedRunError> {
+        let mut hosts = [wan.near(), wan.far()];
+        if flow.reverse {
+            hosts.reverse();
+        }
+        let commands = place.commands(flow, hosts[1].address(), port)?;
+        let server = commands.server.as_ref().map(|(server, _)| server);
+        let lines = server.into_iter().chain(&commands.client);
+        Ok(Self {
+            flow,
+            lines: lines.map(commands::line).collect(),
+            commands,
+            hosts,
+            server: None,
+            client: None,
+            patience,
+            over: false,
+            trouble: None,
+        })
+    }
+
+    fn fail(&mut self, why: impl FnOnce() -> String) {
+        self.over = true;
+        self.trouble.get_or_insert_with(why);
+    }
+
+    /// Starts the server and waits until it can be reached.
+    fn serve(&mut self, signals: &mut Signals) -> Result<(), EmulatedRunError> {
+        let Some((command, ready)) = self.commands.server.take() else {
+            return Ok(());
+        };
+        let server = match Process::start(self.hosts[1], command, Instant::FAR_FUTURE) {
+            Ok(server) => server,
+            Err(e) => {
+                self.fail(|| format!("the server cannot be started: {e}"));
+                return Ok(());
+            }
+        };
+        let server = self.server.insert(server);
+        for _ in 0..self.patience.ready.as_millis() / LOOK.as_millis() {
+            if let Some(signal) = signals.next() {
+                return Err(EmulatedRunError::Interrupted(signal));
+            }
+            let there = match &ready {
+                Ready::Port(port) => self.hosts[1].has_listener(Some(*port)),
+                Ready::Text(text) => server.has_printed(text),
+            };
+            if there {
+                return Ok(());
+            }
+            if server.ends_within(LOOK) {
+                self.fail(|| "the server ended before it could be reached".into());
+                return Ok(());
+            }
+        }
+        server.end_at(clock::now());
+        let took = self.patience.ready;
+        self.fail(|| match ready {
+            Ready::Port(port) => format!(
+                "the server does not listen at port {port} after {took:?}: use {{port}} in its command, or \
+                 name with 'ready' what it prints when it can be reached"
+            ),
+            Ready::Text(text) => format!("the server has not printed '{text}' after {took:?}"),
+        });
+        Ok(())
+    }
+
+    /// Starts the client if it is time, notices what has ended, and ends what is no longer needed.
+    fn step(&mut self, begun: Instant, now: Instant) -> io::Result<()> {
+        for process in self.processes() {
+            process.watch(now)?;
+        }
+        if !self.over && self.client.is_none() && now >= begun + self.flow.start {
+            self.send(now);
+        }
+        let server_failed = self.server.as_ref().and_then(Process::end);
+        if server_failed.is_some_and(|(_, status)| !status.success()) && !self.over {
+            self.fail(|| "the server failed".into());
+            if let Some(client) = &mut self.client {
+                client.end_at(now);
+            }
+        }
+        let sent = self.client.as_ref().map(|client| client.end().is_some());
+        self.over |= sent == Some(true);
+        if self.over
+            && sent != Some(false)
+            && let Some(server) = &mut self.server
+        {
+            // Its own end has the rest of the result.
+            let reports = self.commands.server_reports && self.trouble.is_none();
+            let wait = if reports {
+                self.patience.grace
+            } else {
+                Duration::ZERO
+            };
+            server.end_at(now + wait);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, now: Instant) {
+        let deadline = now + self.flow.amount.time() + self.patience.grace;
+        let Some(command) = self.commands.client.take() else {
+            return;
+        };
+        match Process::start(self.hosts[0], command, deadline) {
+            Ok(client) => self.client = Some(client),
+            Err(e) => self.fail(|| format!("the client cannot be started: {e}")),
+        }
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.over = true;
+        for process in self.processes() {
+            process.end_at(now);
+        }
+    }
+
+    fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
+        [&mut self.server, &mut self.client].into_iter().flatten()
+    }
+
+    /// Those that have not ended.
+    fn alive(&self) -> impl Iterator<Item = &Process> {
+        let all = [&self.server, &self.client].into_iter().flatten();
+        all.filter(|process| process.end().is_none())
+    }
+
+    /// When there is something to do, if nothing ends before; none if there is nothing any more.
+    fn next(&self, begun: Instant) -> Option<Instant> {
+        let start = (!self.over && self.client.is_none()).then(|| begun + self.flow.start);
+        self.alive().filter_map(Process::next).chain(start).min()
+    }
+
+    fn end(self) -> Finished {
+        Finished {
+            lines: self.lines,
+            driver: self.commands.driver,
+            bytes: self.commands.bytes,
+            server: self.server,
+            client: self.client,
+            trouble: self.trouble,
+        }
+    }
+}
+
+/// Lets all flows run to their ends; the signal that ended them early, if one did.
+fn play(
+    running: &mut [Running<'_>],
+    begun: Instant,
+    signals: &mut Signals,
+) -> io::Result<Option<i32>> {
+    let mut interrupted = None;
+    loop {
+        let now = clock::now();
+        interrupted = interrupted.or_else(|| signals.next());
+        for flow in &mut *running {
+            if interrupted.is_some() {
+                flow.stop(now);
+            }
+            flow.step(begun, now)?;
+        }
+        let Some(next) = running.iter().filter_map(|flow| flow.next(begun)).min() else {
+            return Ok(interrupted);
+        };
+        let alive = running.iter().flat_map(Running::alive);
+        let mut fds: Vec<_> = alive.map(|p| PollFd::new(p.fd(), PollFlags::IN)).collect();
+        // A second one changes nothing: what ignores the first is killed soon.
+        if interrupted.is_none() {
+            fds.extend(
+                signals
+                    .inboxes()
+                    .map(|inbox| PollFd::new(inbox, PollFlags::IN)),
+            );
+        }
+        match poll(&mut fds, Some(&timespec(next.since(clock::now())))) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

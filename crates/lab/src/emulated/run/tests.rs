@@ -1,0 +1,168 @@
+use std::fs;
+
+use farhaul_emu::wan::WanError;
+
+use super::*;
+use crate::emulated::{Program, System};
+
+/// For programs that hang, and long enough for those that do not.
+const HASTY: Patience = Patience {
+    ready: Duration::from_millis(500),
+    grace: Duration::from_millis(500),
+};
+const CALM: Patience = Patience {
+    ready: Duration::from_secs(20),
+    grace: Duration::from_secs(20),
+};
+
+fn program(server: Option<&str>, client: &str) -> Program {
+    Program {
+        name: "p".into(),
+        server: server.map(Into::into),
+        client: client.into(),
+        ready: Some("up".into()),
+        goodput: "json:/rate".into(),
+        ..Program::default()
+    }
+}
+
+fn flow(server: Option<&str>, client: &str) -> Flow {
+    let program = program(server, client);
+    program.check().unwrap();
+    Flow::new("f", System::Program(program), Duration::from_millis(100))
+}
+
+#[expect(clippy::print_stdout, reason = "a skipped test says why")]
+fn run(flows: &[Flow], patience: Patience) -> Option<FlowsRun> {
+    match run_within(
+        &WanConfig::default(),
+        flows,
+        Path::new("/bin/false"),
+        patience,
+    ) {
+        Ok(run) => Some(run),
+        Err(EmulatedRunError::Wan(WanError::Setup(error))) => {
+            println!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Whether a process with this in its command line exists.
+fn exists(text: &str) -> bool {
+    let all = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines.any(|line| String::from_utf8_lossy(&line).contains(text))
+}
+
+#[test]
+fn every_failure_is_named() {
+    let cases = [
+        (None, "no-such-program-here", "not found"),
+        (None, "kill -SEGV $$", "the client failed: signal: 11"),
+        (None, "echo busy >&2; exit 7", "exit status: 7: busy"),
+        (None, "exit 7", "exit status: 7, without a word"),
+        (
+            None,
+            "true",
+            "/rate found nothing in the client's output; it printed nothing",
+        ),
+        (None, "echo nonsense", "its last line was: nonsense"),
+        (
+            Some("exit 3"),
+            "true",
+            "ended before it could be reached: exit status: 3",
+        ),
+        (
+            Some("mkfifo {dir}/f; echo up; cat {dir}/f; echo broken; exit 3"),
+            "echo > {dir}/f; exec tail -f /dev/null",
+            "the server failed: exit status: 3: broken",
+        ),
+    ];
+    for (server, client, expected) in cases {
+        let Some(run) = run(&[flow(server, client)], CALM) else {
+            return;
+        };
+        let failed = run.flows[0].failed.as_deref().unwrap();
+        assert!(failed.contains(expected), "{client}: {failed}");
+        assert!(run.invalid().unwrap().contains(failed));
+        assert!(run.flows[0].commands.last().unwrap().contains("sh -c"));
+    }
+}
+
+#[test]
+fn what_hangs_is_ended_with_all_that_it_started() {
+    let stubborn =
+        "trap '' TERM; setsid tail -f /dev/null /etc/passwd //hangs & tail -f /dev/null //hangs";
+    let cases = [
+        (None, stubborn, "the client did not end after its 100ms"),
+        (Some(stubborn), "true", "has not printed 'up' after 500ms"),
+    ];
+    for (server, client, expected) in cases {
+        let Some(run) = run(&[flow(server, client)], HASTY) else {
+            return;
+        };
+        let failed = run.flows[0].failed.as_deref().unwrap();
+        assert!(failed.contains(expected), "{failed}");
+        assert!(!exists("//hangs"), "something was left");
+    }
+    let mut bytes = flow(None, "exec tail -f /dev/null");
+    bytes.amount = crate::emulated::Amount::Bytes {
+        bytes: 77,
+        within: Duration::from_millis(100),
+    };
+    let mut port = flow(Some("exec tail -f /dev/null"), "true");
+    if let System::Program(program) = &mut port.system {
+        program.ready = None;
+    }
+    let Some(run) = run(&[bytes, port], HASTY) else {
+        return;
+    };
+    let failed = |i: usize| run.flows[i].failed.as_deref().unwrap();
+    assert!(failed(0).contains("did not send its 77 bytes within 100ms"));
+    assert!(
+        failed(1).contains("does not listen at port 18010"),
+        "{}",
+        failed(1)
+    );
+}
+
+#[test]
+fn each_flow_has_its_own_result_and_cost() {
+    let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo '{{\"rate\": 5e9}}'";
+    let idle = "echo '{{\"rate\": 1e6, \"port\": {port}}}'";
+    let (mut busy, mut idle) = (flow(None, busy), flow(None, idle));
+    busy.amount = super::super::Amount::Time(Duration::from_secs(1));
+    idle.name = "g".into();
+    idle.start = Duration::from_millis(30);
+    if let System::Program(program) = &mut idle.system {
+        program.metrics.insert("port".into(), "json:/port".into());
+    }
+    let Some(run) = run(&[busy, idle, flow(None, "exit 1")], CALM) else {
+        return;
+    };
+    let [busy, idle, failed] = &run.flows[..] else {
+        panic!("{run:?}");
+    };
+    assert_eq!((&busy.failed, &idle.failed), (&None, &None));
+    assert!(failed.failed.is_some());
+    assert!(busy.sender.cpu_seconds >= 0.05, "{busy:?}");
+    assert!(
+        idle.sender.cpu_seconds < busy.sender.cpu_seconds,
+        "{idle:?}"
+    );
+    assert_eq!(
+        (busy.goodput_bits_per_second, busy.bytes),
+        (5e9, 625_000_000)
+    );
+    assert_eq!((idle.name.as_str(), idle.metrics["port"]), ("g", 18_010.0));
+    assert!(busy.start < idle.start && idle.start >= 0.03);
+}
+
+#[test]
+fn more_flows_than_ports_are_refused() {
+    let flows = vec![flow(None, "true"); 6_000];
+    let refused = run_flows(&WanConfig::default(), &flows, Path::new("/bin/false"));
+    assert!(matches!(refused, Err(EmulatedRunError::Cannot(why)) if why.contains("6000 flows")));
+}

@@ -1,0 +1,159 @@
+//! How is a page shown in a terminal or a repository? As Markdown, with links to the figures beside it.
+
+use std::fmt::{self, Write as _};
+
+use farhaul_core::text;
+
+use super::{Figure, Outcome, Page, Section, Verdict, tally};
+
+/// The page in Markdown, for a file beside `figures`.
+pub fn markdown(page: &Page) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _infallible = whole(&mut out, page);
+    out
+}
+
+fn whole(out: &mut String, page: &Page) -> fmt::Result {
+    writeln!(out, "# {}\n", inline(&page.title))?;
+    if !page.source.is_empty() {
+        writeln!(out, "After {}\n", inline(&page.source))?;
+    }
+    paragraph(out, &page.about)?;
+    if let Some(progress) = &page.progress {
+        let (count, text) = (progress.count(), inline(&progress.text));
+        writeln!(out, "**{count} have ended.** {text}\n")?;
+    }
+    outcomes(out, page)?;
+    list(out, "Deviations from the paper", "##", &page.deviations)?;
+    for one in &page.sections {
+        section(out, one)?;
+    }
+    if !page.facts.is_empty() {
+        writeln!(out, "## How it was run\n")?;
+        for (name, value) in &page.facts {
+            writeln!(out, "- {}: {}", inline(name), inline(value))?;
+        }
+    }
+    Ok(())
+}
+
+fn outcomes(out: &mut String, page: &Page) -> fmt::Result {
+    let tally = tally(page.verdicts());
+    if tally.is_empty() {
+        return writeln!(out, "No published number has been compared yet.\n");
+    }
+    writeln!(out, "| outcome | numbers | |\n|---|--:|---|")?;
+    for outcome in Outcome::ALL {
+        let n = tally.get(&outcome).copied().unwrap_or_default();
+        writeln!(out, "| {} | {n} | {} |", outcome.name(), outcome.meaning())?;
+    }
+    writeln!(out)?;
+    let missed: Vec<_> = (page.sections.iter())
+        .flat_map(|s| s.verdicts.iter().map(move |v| (s, v)))
+        .filter(|(_, v)| v.outcome == Outcome::Missed)
+        .map(|(s, v)| {
+            let note = if v.note.is_empty() { "" } else { "; " };
+            let (title, backend) = (v.title(), v.backend);
+            format!(
+                "{}, {}: {title} ({backend}): published {}, ours {}{note}{}",
+                s.id, v.place, v.published, v.ours, v.note
+            )
+        })
+        .collect();
+    list(out, "Missed", "##", &missed)
+}
+
+fn section(out: &mut String, section: &Section) -> fmt::Result {
+    let (id, title) = (inline(&section.id), inline(&section.title));
+    writeln!(out, "## {id} {title}\n")?;
+    paragraph(out, &section.about)?;
+    list(out, "Not valid or not run", "###", &section.remarks)?;
+    for one in &section.figures {
+        figure(out, one)?;
+    }
+    verdicts(out, &section.verdicts)?;
+    list(out, "Deviations from the paper", "###", &section.deviations)?;
+    if section.repeat.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "To repeat it:\n\n{}", block(&section.repeat))
+}
+
+fn figure(out: &mut String, figure: &Figure) -> fmt::Result {
+    let place = match figure.place.as_str() {
+        "" => String::new(),
+        place => format!("{} of the paper. ", inline(place)),
+    };
+    let caption = inline(&figure.caption);
+    let id = &figure.id;
+    writeln!(out, "![{place}{caption}](figures/{id}.svg)\n")
+}
+
+fn verdicts(out: &mut String, verdicts: &[Verdict]) -> fmt::Result {
+    if verdicts.is_empty() {
+        return writeln!(out, "No published number is compared here.\n");
+    }
+    writeln!(
+        out,
+        "| place | quantity | backend | published | ours | range | allowed | outcome | |"
+    )?;
+    writeln!(out, "|---|---|---|---|---|---|---|---|---|")?;
+    for v in verdicts {
+        let outcome = match v.outcome {
+            Outcome::Missed => "**missed**",
+            other => other.name(),
+        };
+        let cells = [&v.place, &v.title(), &v.backend.to_owned()].map(|text| inline(text));
+        let figures = [&v.published, &v.ours, &v.range, &v.bounds].map(|text| inline(text));
+        let (cells, figures) = (cells.join(" | "), figures.join(" | "));
+        writeln!(
+            out,
+            "| {cells} | {figures} | {outcome} | {} |",
+            inline(&v.note)
+        )?;
+    }
+    writeln!(out)
+}
+
+fn paragraph(out: &mut String, text: &str) -> fmt::Result {
+    if text.is_empty() {
+        Ok(())
+    } else {
+        writeln!(out, "{}\n", inline(text))
+    }
+}
+
+/// With its heading; nothing if there is none.
+fn list(out: &mut String, title: &str, level: &str, all: &[String]) -> fmt::Result {
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{level} {title}\n")?;
+    for one in all {
+        writeln!(out, "- {}", inline(one))?;
+    }
+    writeln!(out)
+}
+
+/// `text` on one line in which nothing is markup, nor steers a terminal.
+fn inline(text: &str) -> String {
+    let words: Vec<_> = text.split_whitespace().collect();
+    let mut escaped = String::with_capacity(text.len());
+    for c in text::plain(&words.join(" ")).chars() {
+        if r"\`*_[]<>|#~&".contains(c) {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// As code, line by line.
+fn block(text: &str) -> String {
+    let lines: Vec<_> = text
+        .lines()
+        .map(|l| format!("    {}\n", text::plain(l)))
+        .collect();
+    lines.concat()
+}

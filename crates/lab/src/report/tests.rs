@@ -1,0 +1,182 @@
+mod browser;
+mod example;
+mod served;
+
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use super::*;
+
+/// Every `id="..."` in a text.
+fn ids(html: &str) -> Vec<&str> {
+    html.split(" id=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .collect()
+}
+
+#[test]
+fn every_text_is_shown_as_it_is() {
+    let html = html(&example::page());
+    let escaped = "&lt;script&gt;document.title = 'taken'&lt;/script&gt; &amp; &quot;so on&quot;";
+    assert!(html.matches(escaped).count() > 10);
+    assert!(!html.contains("<script"), "the page has no scripts");
+}
+
+#[test]
+fn links_within_the_page_lead_somewhere_and_ids_are_unique() {
+    let html = html(&example::page());
+    let all = ids(&html);
+    let unique: BTreeSet<_> = all.iter().collect();
+    assert_eq!(all.len(), unique.len());
+    let targets: Vec<_> = html
+        .split("href=\"#")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
+    assert!(targets.len() > 6);
+    for target in targets {
+        assert!(all.contains(&target), "{target}");
+    }
+}
+
+#[test]
+fn nothing_is_loaded_from_elsewhere() {
+    let html = html(&example::page());
+    for mark in [
+        "src=",
+        "@import",
+        "url(http",
+        "<link rel=\"stylesheet",
+        "<iframe",
+        "<object",
+    ] {
+        assert!(!html.contains(mark), "{mark}");
+    }
+}
+
+#[test]
+fn the_summary_counts_each_outcome_and_links_each_miss() {
+    let page = example::page();
+    let html = html(&page);
+    assert_eq!(tally(page.verdicts())[&Outcome::Missed], 2);
+    for link in ["#experiment-K1-3", "#experiment--script-document-title"] {
+        assert!(html.contains(&format!("<li><a href=\"{link}")), "{link}");
+    }
+    let markdown = markdown(&page);
+    assert!(markdown.contains("| missed | 2 |"), "{markdown}");
+    assert!(markdown.contains("- K1, Fig. 3: UDT, 0.3 % loss (sim): published at most 100 Mbit/s"));
+    assert!(markdown.contains("**37 of 168 runs have ended.**"));
+}
+
+#[test]
+fn what_was_not_run_is_said() {
+    for text in [html(&example::page()), markdown(&example::page())] {
+        assert!(text.contains("Not valid or not run"));
+        assert!(text.contains("was not run: its window needs 1.2 GiB"));
+    }
+}
+
+#[test]
+fn a_page_without_results_says_so() {
+    let page = Page {
+        sections: Vec::new(),
+        ..example::page()
+    };
+    assert!(html(&page).contains("No published number has been compared yet"));
+    assert!(markdown(&page).contains("No published number has been compared yet"));
+}
+
+#[test]
+fn markdown_is_neither_markup_nor_steers_a_terminal() {
+    let mut page = example::page();
+    page.title = "a\u{1b}[31m | <b>\n# `x`".into();
+    let markdown = markdown(&page);
+    assert!(
+        markdown.starts_with("# a\\\\u{1b}\\[31m \\| \\<b\\> \\# \\`x\\`\n"),
+        "{markdown}"
+    );
+    let rows = markdown.lines().filter(|l| l.starts_with("| Fig. 3"));
+    for row in rows {
+        assert_eq!(row.replace("\\|", "").matches('|').count(), 10, "{row}");
+    }
+}
+
+#[test]
+fn a_page_is_stored_with_its_figures_and_nothing_else_is_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("runs.jsonl"), "{}").unwrap();
+    let page = example::page();
+    let files = write(&page, folder.path()).unwrap();
+    let report = folder.path().join("report.html");
+    assert_eq!(files.last(), Some(&report));
+    assert_eq!(files.len(), 2 + 2 * 7);
+    assert_eq!(write(&page, folder.path()).unwrap(), files);
+    let list = |folder: &Path| fs::read_dir(folder).unwrap().flatten().count();
+    assert_eq!(list(folder.path()), 2 + 2, "no temporary file is left");
+    assert_eq!(list(&folder.path().join("figures")), 2 * 7);
+    assert_eq!(fs::read(folder.path().join("runs.jsonl")).unwrap(), b"{}");
+    assert_eq!(
+        fs::read_to_string(folder.path().join("report.html")).unwrap(),
+        html(&page)
+    );
+    assert!(
+        fs::read(folder.path().join("figures/k1-rate.png"))
+            .unwrap()
+            .starts_with(b"\x89PNG")
+    );
+}
+
+#[test]
+fn what_cannot_be_stored_leaves_the_old_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut page = example::page();
+    write(&page, folder.path()).unwrap();
+    let report = folder.path().join("report.html");
+    let old = fs::read(&report).unwrap();
+    page.title = "another".into();
+    page.sections[0].figures[1].id = "../report".into();
+    let e = write(&page, folder.path()).unwrap_err();
+    assert!(e.to_string().contains("'../report'"), "{e}");
+    page.sections[0].figures[1].id = "k1-rate".into();
+    let e = write(&page, folder.path()).unwrap_err();
+    assert!(e.to_string().contains("two figures"), "{e}");
+    page.sections[0].figures[1].id = "b".into();
+    // A folder in the way of the last file, and one that cannot be written.
+    let blocked = folder.path().join("figures/b.svg");
+    fs::create_dir(&blocked).unwrap();
+    let e = write(&page, folder.path()).unwrap_err();
+    assert!(e.to_string().contains("b.svg"), "{e}");
+    assert_eq!(fs::read(&report).unwrap(), old);
+    let left = fs::read_dir(folder.path()).unwrap().flatten();
+    assert!(
+        left.into_iter()
+            .all(|f| !f.file_name().to_string_lossy().ends_with(".tmp"))
+    );
+}
+
+#[test]
+fn files_can_be_read_by_others_as_far_as_the_umask_allows() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&example::page(), folder.path()).unwrap();
+    fs::write(folder.path().join("plain"), "").unwrap();
+    let mode = |name: &str| {
+        fs::metadata(folder.path().join(name))
+            .unwrap()
+            .permissions()
+            .mode()
+    };
+    assert_eq!(mode("report.html"), mode("plain"));
+}
+
+#[test]
+fn the_version_is_another_when_a_file_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("runs.jsonl");
+    let now = || version([file.as_path()]).unwrap();
+    let none = now();
+    fs::write(&file, "{}\n").unwrap();
+    let one = now();
+    assert_eq!(one, now());
+    fs::write(&file, "{}\n{}\n").unwrap();
+    assert!(none != one && one != now());
+}
