@@ -3,6 +3,7 @@
 use std::{
     env,
     io::{self, IsTerminal as _},
+    net::SocketAddr,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     thread,
@@ -11,7 +12,7 @@ use std::{
 use farhaul_emu::wan;
 use farhaul_lab::{
     grid::Backend,
-    report::{self, Outcome as Word, Page, Verdict},
+    report::{self, Outcome as Word, Page, Server, Source, Verdict},
     scenario::{self, Case, Outcome, RunError},
     study::{Choice, Experiment, KnownMisses, Library, Progress, Runs, Study, StudyError},
 };
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     exit::{Exit, Failure},
-    out, read,
+    interrupt, out, read,
 };
 
 /// Which study, and where its runs are.
@@ -327,6 +328,56 @@ pub(super) fn check(
     object["error"] = json!(failure.text);
     object["exit"] = failure.exit.object();
     Err(failure.with_object(object))
+}
+
+/// Arguments of `lab open`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Open {
+    #[command(flatten)]
+    which: Which,
+    /// Where the browser finds it; only addresses of this machine. Port 0 is any that is free
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+}
+
+impl Open {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        if !is_one(&self.which.name) {
+            return Err(Failure::usage(format!(
+                "'{}' is not a study; `farhaul lab list` has their names",
+                self.which.name
+            )));
+        }
+        let runs = self.which.runs(&How::default())?;
+        let source = Stored {
+            runs,
+            known: known(None)?,
+        };
+        let system = |e: io::Error| Failure::new(Exit::NetSetup, format!("{}: {e}", self.listen));
+        let stop = interrupt::stop().map_err(system)?;
+        let server = Server::bind(self.listen).map_err(system)?;
+        let address = server.address().map_err(system)?;
+        out::line(format!("http://{address}/ until Ctrl-C"));
+        server.run(&source, &stop).map_err(system)
+    }
+}
+
+/// Runs as they are stored, from which the served page is made.
+struct Stored {
+    runs: Runs,
+    known: KnownMisses,
+}
+
+impl Source for Stored {
+    fn version(&self) -> io::Result<String> {
+        let of = |name: &str| self.runs.folder().join(name);
+        let files = [of("runs.jsonl"), of("progress.json")];
+        report::version(files.iter().map(PathBuf::as_path))
+    }
+
+    fn page(&self) -> Result<Page, String> {
+        self.runs.page(&self.known).map_err(|e| e.to_string())
+    }
 }
 
 /// The case that `NAME=VALUE` selects.
