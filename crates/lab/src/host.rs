@@ -1,7 +1,10 @@
 //! Which machine is this? The properties needed to interpret figures, read from where Linux reports
 //! them; what cannot be read is left out.
 
-use std::{fmt, fs, thread};
+use std::{
+    fmt, fs, thread,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use serde::Serialize;
 
@@ -196,4 +199,14 @@ mod tests {
         assert_eq!(host.slug(), "2x-unknown");
         assert!(host.to_string().contains("kernel"));
     }
+}
+
+/// The date, s: results are dated by it, nothing is decided by it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a date for people; all times of a run are of io::clock"
+)]
+pub(crate) fn seconds_since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |time| time.as_secs())
 }

@@ -2,6 +2,7 @@
 //! temporary names first and then renamed, so that a reader never sees half of one and a full disk leaves the old ones.
 
 use std::{
+    fmt::Write as _,
     collections::BTreeSet,
     fs::{self, Permissions},
     io::{self, ErrorKind, Write as _},
@@ -88,7 +89,7 @@ pub fn version<'a>(files: impl IntoIterator<Item = &'a Path>) -> io::Result<Stri
             Ok(is) => {
                 let [inode, size] = [is.ino(), is.size()];
                 let [s, ns] = [is.mtime(), is.mtime_nsec()];
-                text += &format!("{inode:x}-{size:x}-{s:x}-{ns:x}.");
+                let _ = write!(text, "{inode:x}-{size:x}-{s:x}-{ns:x}.");
             }
             Err(e) if e.kind() == ErrorKind::NotFound => text += "none.",
             Err(e) => return Err(at(path, &e)),

@@ -290,9 +290,11 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
 fn across(fields: &Fields<'_>, known: &Known<'_>) -> Result<Vec<String>, Problem> {
     let names: BTreeSet<_> = known.cases.iter().flat_map(|c| c.keys()).collect();
     let names = names.iter().map(|n| n.as_str());
-    fields.each("across", |text| match names.clone().any(|n| n == text) {
-        true => Ok(text.to_string()),
-        false => Err(unknown("variable", text, names.clone())),
+    fields.each("across", |text| {
+        let known = names.clone().any(|n| n == text);
+        known
+            .then(|| text.to_string())
+            .ok_or_else(|| unknown("variable", text, names.clone()))
     })
 }
 

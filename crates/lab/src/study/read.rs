@@ -157,13 +157,11 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
     }
     let name = text("flow")?.or(text("link")?).or(text("cross")?);
     let several = line.as_deref() == Some("during");
-    let during = match several {
-        true => fields
-            .each("during", window)?
-            .into_iter()
-            .map(Some)
-            .collect(),
-        false => vec![fields.parse("during", window)?],
+    let during = if several {
+        let all = fields.each("during", window)?;
+        all.into_iter().map(Some).collect()
+    } else {
+        vec![fields.parse("during", window)?]
     };
     if during.is_empty() {
         return Err(fields.problem("line", "line = \"during\" needs a list of times"));

@@ -167,8 +167,7 @@ fn outcomes(tally: &Tally) -> Markup {
 fn badge(outcome: Outcome) -> Markup {
     let sign = match outcome {
         Outcome::Met => "✓",
-        Outcome::Missed => "✗",
-        Outcome::Known => "✗",
+        Outcome::Missed | Outcome::Known => "✗",
         Outcome::Fitted => "=",
         Outcome::Shown | Outcome::NotRun => "–",
         Outcome::NotComparable => "≠",
