@@ -203,19 +203,7 @@ pub(super) fn read(top: &Fields<'_>, known: &Known<'_>) -> Result<Vec<Expectatio
 fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Problem> {
     fields.needed("metric", "\"goodput\"")?;
     let term = term(fields, known, None)?;
-    let [over, minus] = [
-        (Combined::Ratio, fields.table("over", &OVER)?),
-        (Combined::Difference, fields.table("minus", &OVER)?),
-    ];
-    if over.1.is_some() && minus.1.is_some() {
-        return Err(fields.problem("minus", "over and minus are alternatives: give one of them"));
-    }
-    let other = [over, minus]
-        .into_iter()
-        .find_map(|(how, table)| Some((how, table?)));
-    let other = other
-        .map(|(how, table)| Ok((how, self::term(&table, known, Some(&term))?)))
-        .transpose()?;
+    let other = second(fields, known, &term)?;
     let spread = fields.text("spread")?.map(|t| t.value);
     if let Some(variable) = &spread {
         let known: BTreeSet<_> = known.cases.iter().flat_map(|c| c.keys()).collect();
@@ -250,22 +238,11 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
     {
         return Err(fields.problem("max", "max is below min"));
     }
-    let of = fields.parse("of", |text| match text {
-        "mean" => Ok(Of::Mean),
-        "median" => Ok(Of::Median),
-        "min" => Ok(Of::Min),
-        "max" => Ok(Of::Max),
-        _ => Err(unknown(
-            "figure",
-            text,
-            ["mean", "median", "min", "max"].into_iter(),
-        )),
-    })?;
     Ok(Expectation {
         term,
         other,
         spread,
-        of: of.unwrap_or(Of::Mean),
+        of: fields.parse("of", of)?.unwrap_or(Of::Mean),
         across: across(fields, known)?,
         passed: fields.parse("passed", |text| Unit::Rate.parse(text))?,
         backend: fields.parse("backend", str::parse)?,
@@ -284,6 +261,41 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
         fitted: fields.text("fitted")?.map(|t| t.value),
         unit,
     })
+}
+
+/// The second term of a ratio or difference.
+fn second(
+    fields: &Fields<'_>,
+    known: &Known<'_>,
+    first: &Term,
+) -> Result<Option<(Combined, Term)>, Problem> {
+    let over = fields.table("over", &OVER)?;
+    let minus = fields.table("minus", &OVER)?;
+    let (how, table) = match (over, minus) {
+        (None, None) => return Ok(None),
+        (Some(over), None) => (Combined::Ratio, over),
+        (None, Some(minus)) => (Combined::Difference, minus),
+        (Some(_), Some(_)) => {
+            let text = "over and minus are alternatives: give one of them";
+            return Err(fields.problem("minus", text));
+        }
+    };
+    Ok(Some((how, term(&table, known, Some(first))?)))
+}
+
+/// How the figures of all seeds become one.
+fn of(text: &str) -> Result<Of, String> {
+    const ALL: [(&str, Of); 4] = [
+        ("mean", Of::Mean),
+        ("median", Of::Median),
+        ("min", Of::Min),
+        ("max", Of::Max),
+    ];
+    let found = ALL.iter().find(|(name, _)| *name == text);
+    let names = ALL.iter().map(|(name, _)| *name);
+    found
+        .map(|(_, of)| *of)
+        .ok_or_else(|| unknown("figure", text, names))
 }
 
 /// The variables over which a mean is taken.

@@ -73,7 +73,7 @@ impl FigurePlan {
 
     fn x_axis(&self, values: &[String]) -> Axis {
         let name = self.x.as_deref().unwrap_or_default();
-        let unit = values
+        let mut unit = values
             .iter()
             .map(|v| numeric(v).map_or("", |(_, unit)| unit));
         Axis {
