@@ -174,6 +174,16 @@ fn instructions() -> Vec<&'static str> {
     there
 }
 
+/// The date, s: results are dated by it, nothing is decided by it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a date for people; all times of a run are of io::clock"
+)]
+pub(crate) fn seconds_since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |time| time.as_secs())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,14 +209,4 @@ mod tests {
         assert_eq!(host.slug(), "2x-unknown");
         assert!(host.to_string().contains("kernel"));
     }
-}
-
-/// The date, s: results are dated by it, nothing is decided by it.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a date for people; all times of a run are of io::clock"
-)]
-pub(crate) fn seconds_since_1970() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |time| time.as_secs())
 }

@@ -101,12 +101,9 @@ fn words(fields: &Fields<'_>, key: &str) -> Result<Vec<String>, Problem> {
 /// Names of files and addresses have no other characters.
 fn id(fields: &Fields<'_>, example: &str) -> Result<String, Problem> {
     let id = fields.needed("id", example)?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if id.value.is_empty() || !id.value.chars().all(plain) || id.value.starts_with('.') {
-        let text = format!(
-            "'{}': an id has letters, digits, '-', '_' and '.'",
-            id.value
-        );
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if id.value.is_empty() || !id.value.chars().all(plain) {
+        let text = format!("'{}': an id has letters, digits and '-' only", id.value);
         return Err(fields.problem("id", text));
     }
     Ok(id.value)

@@ -4,7 +4,6 @@
 mod check;
 mod fairness;
 mod grids;
-#[allow(dead_code, reason = "its command is not there yet")]
 mod open;
 mod report;
 mod results;

@@ -12,7 +12,7 @@ use std::{
 use farhaul_emu::wan;
 use farhaul_lab::{
     grid::Backend,
-    report::{self, Outcome as Word, Page, Server, Source, Verdict},
+    report::{self, Outcome as Word, Page, Source, Verdict},
     scenario::{self, Case, Outcome, RunError},
     study::{Choice, Experiment, KnownMisses, Library, Progress, Runs, Study, StudyError},
 };
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     exit::{Exit, Failure},
-    interrupt, out, read,
+    out, read,
 };
 
 /// Which study, and where its runs are.
@@ -50,7 +50,12 @@ pub(super) struct How {
 /// Whether `name` is a study's, and not one of the grids.
 pub(super) fn is_one(name: &str) -> bool {
     let (study, _) = parts(name);
-    study.ends_with(".toml") || Library::names().contains(&study)
+    is_file(study) || Library::names().contains(&study)
+}
+
+/// Whether it is named by its file.
+fn is_file(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|e| e == "toml")
 }
 
 /// The study and the experiment of `NAME/EXPERIMENT`; a file has slashes of its own.
@@ -82,7 +87,7 @@ impl Which {
     }
 
     /// The page of what is stored.
-    fn page(&self, runs: &Runs, known: &KnownMisses) -> Result<Page, Failure> {
+    fn page(runs: &Runs, known: &KnownMisses) -> Result<Page, Failure> {
         runs.page(known).map_err(|e| {
             let text = format!("{}: {e}", runs.folder().display());
             Failure::new(Exit::Config, text)
@@ -101,6 +106,7 @@ impl Which {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
 fn unreadable(error: StudyError) -> Failure {
     let exit = match &error {
         StudyError::Io(..) => Exit::SourceMissing,
@@ -128,7 +134,7 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
         }
     };
     let (made, invalid) = runs.run(&mut tell).map_err(failed)?;
-    let page = which.page(&runs, &known(None)?)?;
+    let page = Which::page(&runs, &known(None)?)?;
     write(&runs, &page)?;
     let object = |failure: Option<&Failure>| {
         let mut object = json!({
@@ -169,6 +175,7 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
 fn failed(error: RunError) -> Failure {
     let exit = match &error {
         RunError::Write { .. } | RunError::Keep { .. } => Exit::DestError,
@@ -208,22 +215,12 @@ fn tally(page: &Page) -> String {
         let count = all.iter().filter(|w| *w == word).count();
         (count > 0).then(|| format!("{count} {}", word.name()))
     };
-    let words: Vec<String> = WORDS.iter().filter_map(of).collect();
-    match words.is_empty() {
-        true => "no published numbers".into(),
-        false => format!("published numbers: {}", words.join(", ")),
+    let words: Vec<String> = Word::ALL.iter().filter_map(of).collect();
+    if words.is_empty() {
+        return "no published numbers".into();
     }
+    format!("published numbers: {}", words.join(", "))
 }
-
-const WORDS: [Word; 7] = [
-    Word::Met,
-    Word::Missed,
-    Word::Known,
-    Word::Fitted,
-    Word::Shown,
-    Word::NotComparable,
-    Word::NotRun,
-];
 
 fn every(page: &Page) -> impl Iterator<Item = &Verdict> {
     page.sections.iter().flat_map(|s| &s.verdicts)
@@ -252,7 +249,7 @@ fn verdicts(page: &Page) -> Value {
 pub(super) fn report(which: &Which, how: &How, csv: bool, json: bool) -> Result<(), Failure> {
     let runs = which.runs(how)?;
     which.stored(&runs)?;
-    let page = which.page(&runs, &known(None)?)?;
+    let page = Which::page(&runs, &known(None)?)?;
     write(&runs, &page)?;
     if json {
         out::json(&json!({
@@ -284,7 +281,7 @@ pub(super) fn check(
 ) -> Result<(), Failure> {
     let runs = which.runs(how)?;
     which.stored(&runs)?;
-    let page = which.page(&runs, &known(list)?)?;
+    let page = Which::page(&runs, &known(list)?)?;
     let counts = |v: &&Verdict| match v.outcome {
         Word::Missed => true,
         Word::Known => !new,
@@ -353,12 +350,7 @@ impl Open {
             runs,
             known: known(None)?,
         };
-        let system = |e: io::Error| Failure::new(Exit::NetSetup, format!("{}: {e}", self.listen));
-        let stop = interrupt::stop().map_err(system)?;
-        let server = Server::bind(self.listen).map_err(system)?;
-        let address = server.address().map_err(system)?;
-        out::line(format!("http://{address}/ until Ctrl-C"));
-        server.run(&source, &stop).map_err(system)
+        super::open::serve(&source, self.listen)
     }
 }
 
