@@ -18,6 +18,7 @@ fn main() -> io::Result<()> {
     let mut text = String::from("[\n");
     for file in &files {
         let name = file.strip_prefix(&lab).map_err(io::Error::other)?;
+        let file = file.display().to_string();
         let _ = writeln!(
             text,
             "({:?}, include_str!({file:?})),",

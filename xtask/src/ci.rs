@@ -18,7 +18,7 @@ pub(crate) struct Stage {
     run: fn(&Path, &mut Vec<String>) -> Outcome,
 }
 
-const STAGES: [Stage; 10] = [
+const STAGES: [Stage; 11] = [
     Stage {
         name: "fmt",
         run: |root, kept| cargo(root, &["fmt", "--all", "--", "--check"], &[], kept),
@@ -50,6 +50,10 @@ const STAGES: [Stage; 10] = [
     Stage {
         name: "cli",
         run: |root, kept| cargo(root, &["test", "-p", "farhaul"], &[], kept),
+    },
+    Stage {
+        name: "lab",
+        run: lab,
     },
     Stage {
         name: "campaign",
@@ -141,7 +145,7 @@ pub(crate) fn pass_through(command: &mut Command, what: &str, kept: &mut Vec<Str
             let tests = line.starts_with("test result:")
                 && !line.contains(" 0 passed; 0 failed; 0 ignored;");
             let failed = line.starts_with("test ") && line.ends_with(" ... FAILED");
-            if tests || failed || line.starts_with(CAMPAIGN) {
+            if tests || failed || line.starts_with(CAMPAIGN) || line.starts_with(PUBLISHED) {
                 kept.push(line.into_owned());
             }
         }
@@ -211,6 +215,40 @@ fn sim(root: &Path, kept: &mut Vec<String>) -> Outcome {
         args.extend(["-p", name]);
     }
     cargo(root, &args, &[], kept)
+}
+
+/// The studies whose short versions are simulated in the gate.
+const STUDIES: [&str; 4] = ["kachan-2014", "iwanaga-2010", "masirap-2014", "gu-2005"];
+/// Prefix of what became of their published numbers.
+const PUBLISHED: &str = "published numbers: ";
+
+/// Runs the short version of every study anew; fails for misses that are not listed as known.
+fn lab(root: &Path, kept: &mut Vec<String>) -> Outcome {
+    let below = tempfile::tempdir().map_err(|e| vec![format!("a folder for runs: {e}")])?;
+    let out = below.path().display().to_string();
+    let farhaul = [
+        "run",
+        "--quiet",
+        "--profile",
+        "sim",
+        "-p",
+        "farhaul",
+        "--",
+        "lab",
+    ];
+    let mut complaints = Vec::new();
+    for study in STUDIES {
+        let how = ["--quick", "--backend", "sim", "--out", &out];
+        for action in [&["run", study][..], &["check", study, "--new"]] {
+            let args = [&farhaul[..], action, &how].concat();
+            complaints.extend(cargo(root, &args, &[], kept).err().into_iter().flatten());
+        }
+    }
+    if complaints.is_empty() {
+        Ok(())
+    } else {
+        Err(complaints)
+    }
 }
 
 /// Prefix of the result lines of a part of the campaign.

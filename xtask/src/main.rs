@@ -31,6 +31,7 @@ usage: cargo xtask <task>
   test                every crate's tests but the two below
   sim                 the simulator's scenarios, optimised with overflow checks
   cli                 the binary's tests
+  lab                 the short version of every study: published numbers beside ours
   fuzz [--seconds N] [TARGET]
                       each fuzz target runs, 10 s if nothing is said; needs a nightly toolchain,
                       without one they are only compiled

@@ -229,7 +229,7 @@ fn every_run_of_a_scenario_is_drawn_in_its_folder() {
 
 #[test]
 fn figures_that_cannot_be_are_refused_before_anything_runs() {
-    let (dir, file) = short("two-flows", "seeds = \"1..5\"", "sample = \"0ms\"");
+    let dir = tempfile::tempdir().expect("a folder can be made");
     let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
     let refused = |args: &[&str], code: i32, why: &str| {
         let output = run(args);
@@ -238,6 +238,10 @@ fn figures_that_cannot_be_are_refused_before_anything_runs() {
         assert!(text.contains(why), "{args:?}: {text}");
         assert!(output.stdout.is_empty(), "{args:?} ran");
     };
+    let unsampled = "name = \"u\"\nduration = \"1s\"\nsample = \"0ms\"\n[[link]]\nname = \"l\"\n\
+                     rate = \"9Mbit\"\n[[flow]]\nname = \"f\"\n";
+    let file = path("unsampled.toml");
+    fs::write(&file, unsampled).expect("a file can be written");
     refused(&[&file, "--plot", &path("a.svg")], 2, "sample = \"100ms\"");
     let (_dir, file) = short("two-flows", "seeds = \"1..5\"", "seeds = \"1..2\"");
     refused(&[&file, "--plot", &path("a.svg")], 2, "2 runs");

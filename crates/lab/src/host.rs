@@ -1,7 +1,10 @@
 //! Which machine is this? The properties needed to interpret figures, read from where Linux reports
 //! them; what cannot be read is left out.
 
-use std::{fmt, fs, thread};
+use std::{
+    fmt, fs, thread,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use serde::Serialize;
 
@@ -169,6 +172,16 @@ fn instructions() -> Vec<&'static str> {
         }
     }
     there
+}
+
+/// The date, s: results are dated by it, nothing is decided by it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a date for people; all times of a run are of io::clock"
+)]
+pub(crate) fn seconds_since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |time| time.as_secs())
 }
 
 #[cfg(test)]

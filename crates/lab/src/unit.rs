@@ -16,7 +16,13 @@ pub enum Unit {
     #[serde(rename = "share")]
     Share,
     /// A plain number.
-    #[serde(rename = "ratio", alias = "count", alias = "packet", alias = "packets", alias = "bit")]
+    #[serde(
+        rename = "ratio",
+        alias = "count",
+        alias = "packet",
+        alias = "packets",
+        alias = "bit"
+    )]
     Number,
     /// Seconds.
     #[serde(rename = "s")]
@@ -112,9 +118,10 @@ fn digits(value: f64) -> String {
         _ => 4,
     };
     let text = format!("{value:.decimals$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').into(),
-        false => text,
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').into()
+    } else {
+        text
     }
 }
 

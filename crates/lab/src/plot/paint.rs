@@ -259,4 +259,18 @@ mod tests {
         }
         assert_eq!(averaged(&large, 2 * over), [30, 30, 30, 0, 0, 0]);
     }
+    #[test]
+    fn every_sign_that_is_written_is_in_the_font() {
+        let painted = |sign: char| {
+            let mut scene = Scene::new((24, 24), "");
+            let black = super::super::style::BLACK;
+            scene.text((2.0, 18.0), &sign.to_string(), (16.0, black), Anchor::Start);
+            png(&scene).unwrap()
+        };
+        let unknown = painted('\u{10348}');
+        assert_ne!(unknown, painted(' '), "a box");
+        for sign in "aZ09%äéµμσ−×≤≥·…–½⁻⁰¹²³⁴⁵⁶⁷⁸⁹".chars() {
+            assert_ne!(painted(sign), unknown, "{sign}");
+        }
+    }
 }

@@ -82,17 +82,17 @@ fn at(path: &Path, error: &io::Error) -> io::Error {
 /// A text that is another when one of these files is: for [`Source`](super::Source), from their sizes and times.
 /// A file that does not exist is one of the states.
 pub fn version<'a>(files: impl IntoIterator<Item = &'a Path>) -> io::Result<String> {
-    let mut text = String::new();
+    let mut states = Vec::new();
     for path in files {
-        match fs::metadata(path) {
+        states.push(match fs::metadata(path) {
             Ok(is) => {
                 let [inode, size] = [is.ino(), is.size()];
                 let [s, ns] = [is.mtime(), is.mtime_nsec()];
-                text += &format!("{inode:x}-{size:x}-{s:x}-{ns:x}.");
+                format!("{inode:x}-{size:x}-{s:x}-{ns:x}")
             }
-            Err(e) if e.kind() == ErrorKind::NotFound => text += "none.",
+            Err(e) if e.kind() == ErrorKind::NotFound => "none".into(),
             Err(e) => return Err(at(path, &e)),
-        }
+        });
     }
-    Ok(text)
+    Ok(states.join("."))
 }

@@ -53,12 +53,8 @@ fn outcomes(out: &mut String, page: &Page) -> fmt::Result {
         .flat_map(|s| s.verdicts.iter().map(move |v| (s, v)))
         .filter(|(_, v)| v.outcome == Outcome::Missed)
         .map(|(s, v)| {
-            let note = if v.note.is_empty() { "" } else { "; " };
-            let (title, backend) = (v.title(), v.backend);
-            format!(
-                "{}, {}: {title} ({backend}): published {}, ours {}{note}{}",
-                s.id, v.place, v.published, v.ours, v.note
-            )
+            let (what, backend) = (v.placed(), v.backend);
+            format!("{}, {what} ({backend}): {}", s.id, v.compared())
         })
         .collect();
     list(out, "Missed", "##", &missed)

@@ -201,6 +201,26 @@ impl Verdict {
             case => format!("{}, {case}", self.what),
         }
     }
+
+    /// The same with the place, if it has one.
+    fn placed(&self) -> String {
+        match self.place.as_str() {
+            "" => self.title(),
+            place => format!("{place}: {}", self.title()),
+        }
+    }
+
+    /// The two numbers and what is said of them, in words.
+    fn compared(&self) -> String {
+        let parts = [
+            ("published ", &self.published),
+            ("ours ", &self.ours),
+            ("", &self.note),
+        ];
+        let there = parts.iter().filter(|(_, text)| !text.is_empty());
+        let words: Vec<_> = there.map(|(name, text)| format!("{name}{text}")).collect();
+        words.join("; ")
+    }
 }
 
 impl Progress {

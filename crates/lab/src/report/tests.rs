@@ -64,7 +64,9 @@ fn the_summary_counts_each_outcome_and_links_each_miss() {
     }
     let markdown = markdown(&page);
     assert!(markdown.contains("| missed | 2 |"), "{markdown}");
-    assert!(markdown.contains("- K1, Fig. 3: UDT, 0.3 % loss (sim): published at most 100 Mbit/s"));
+    assert!(markdown.contains(
+        "- K1, Fig. 3: UDT, 0.3 % loss (sim): published at most 100 Mbit/s, printed; ours 211"
+    ));
     assert!(markdown.contains("**37 of 168 runs have ended.**"));
 }
 

@@ -203,17 +203,7 @@ pub(super) fn read(top: &Fields<'_>, known: &Known<'_>) -> Result<Vec<Expectatio
 fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Problem> {
     fields.needed("metric", "\"goodput\"")?;
     let term = term(fields, known, None)?;
-    let [over, minus] = [
-        (Combined::Ratio, fields.table("over", &OVER)?),
-        (Combined::Difference, fields.table("minus", &OVER)?),
-    ];
-    if over.1.is_some() && minus.1.is_some() {
-        return Err(fields.problem("minus", "over and minus are alternatives: give one of them"));
-    }
-    let other = [over, minus].into_iter().find_map(|(how, table)| Some((how, table?)));
-    let other = other
-        .map(|(how, table)| Ok((how, self::term(&table, known, Some(&term))?)))
-        .transpose()?;
+    let other = second(fields, known, &term)?;
     let spread = fields.text("spread")?.map(|t| t.value);
     if let Some(variable) = &spread {
         let known: BTreeSet<_> = known.cases.iter().flat_map(|c| c.keys()).collect();
@@ -222,7 +212,9 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
             return Err(fields.problem("spread", text));
         }
     }
-    let ratio = other.as_ref().is_some_and(|(how, _)| *how == Combined::Ratio);
+    let ratio = other
+        .as_ref()
+        .is_some_and(|(how, _)| *how == Combined::Ratio);
     let unit = if ratio || spread.is_some() {
         Unit::Number
     } else {
@@ -246,22 +238,11 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
     {
         return Err(fields.problem("max", "max is below min"));
     }
-    let of = fields.parse("of", |text| match text {
-        "mean" => Ok(Of::Mean),
-        "median" => Ok(Of::Median),
-        "min" => Ok(Of::Min),
-        "max" => Ok(Of::Max),
-        _ => Err(unknown(
-            "figure",
-            text,
-            ["mean", "median", "min", "max"].into_iter(),
-        )),
-    })?;
     Ok(Expectation {
         term,
         other,
         spread,
-        of: of.unwrap_or(Of::Mean),
+        of: fields.parse("of", of)?.unwrap_or(Of::Mean),
         across: across(fields, known)?,
         passed: fields.parse("passed", |text| Unit::Rate.parse(text))?,
         backend: fields.parse("backend", str::parse)?,
@@ -282,13 +263,50 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
     })
 }
 
+/// The second term of a ratio or difference.
+fn second(
+    fields: &Fields<'_>,
+    known: &Known<'_>,
+    first: &Term,
+) -> Result<Option<(Combined, Term)>, Problem> {
+    let over = fields.table("over", &OVER)?;
+    let minus = fields.table("minus", &OVER)?;
+    let (how, table) = match (over, minus) {
+        (None, None) => return Ok(None),
+        (Some(over), None) => (Combined::Ratio, over),
+        (None, Some(minus)) => (Combined::Difference, minus),
+        (Some(_), Some(_)) => {
+            let text = "over and minus are alternatives: give one of them";
+            return Err(fields.problem("minus", text));
+        }
+    };
+    Ok(Some((how, term(&table, known, Some(first))?)))
+}
+
+/// How the figures of all seeds become one.
+fn of(text: &str) -> Result<Of, String> {
+    const ALL: [(&str, Of); 4] = [
+        ("mean", Of::Mean),
+        ("median", Of::Median),
+        ("min", Of::Min),
+        ("max", Of::Max),
+    ];
+    let found = ALL.iter().find(|(name, _)| *name == text);
+    let names = ALL.iter().map(|(name, _)| *name);
+    found
+        .map(|(_, of)| *of)
+        .ok_or_else(|| unknown("figure", text, names))
+}
+
 /// The variables over which a mean is taken.
 fn across(fields: &Fields<'_>, known: &Known<'_>) -> Result<Vec<String>, Problem> {
     let names: BTreeSet<_> = known.cases.iter().flat_map(|c| c.keys()).collect();
     let names = names.iter().map(|n| n.as_str());
-    fields.each("across", |text| match names.clone().any(|n| n == text) {
-        true => Ok(text.to_string()),
-        false => Err(unknown("variable", text, names.clone())),
+    fields.each("across", |text| {
+        let known = names.clone().any(|n| n == text);
+        known
+            .then(|| text.to_string())
+            .ok_or_else(|| unknown("variable", text, names.clone()))
     })
 }
 
@@ -622,7 +640,10 @@ pub(super) fn judge(
 
 /// How far off the published figures of the term's cases are, in doublings: ours, or one constant for all.
 fn error(term: &Term, verdicts: &[Verdict]) -> Option<f64> {
-    let own = verdicts.iter().filter(|v| fits(&v.values, &term.when));
+    // Ratios have no unit.
+    let own = verdicts
+        .iter()
+        .filter(|v| fits(&v.values, &term.when) && v.unit != Unit::Number);
     let pairs: Vec<(f64, f64)> = own
         .filter_map(|v| Some((v.ours?, v.paper?)))
         .filter(|(ours, paper)| *ours > 0.0 && *paper > 0.0)

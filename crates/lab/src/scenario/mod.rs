@@ -133,8 +133,8 @@ impl File {
         };
         file.also(terms);
         Ok(Self {
-            expectations,
             plans,
+            expectations,
             ..file
         })
     }

@@ -63,10 +63,13 @@ impl Plot {
         let tracks: Vec<_> = flows
             .map(|(driver, flow)| Track::of_flow(&driver.name, flow))
             .collect();
-        let case = label(&plan.case);
-        let name = [scenario, &case, &format!("seed {seed}")];
-        let name: Vec<_> = name.into_iter().filter(|part| !part.is_empty()).collect();
-        series::save(&path, format, &name.join(", "), &tracks)
+        let case = if plan.case.is_empty() {
+            String::new()
+        } else {
+            format!("{}, ", label(&plan.case))
+        };
+        let name = format!("{scenario}, {case}seed {seed}");
+        series::save(&path, format, &name, &tracks)
     }
 }
 

@@ -5,7 +5,6 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use farhaul_core::protocol::Protocol;
@@ -24,7 +23,7 @@ use super::{
 };
 use crate::{
     grid::{Backend, RunStore},
-    host::Host,
+    host::{self, Host},
     parallel,
     registry::ChoiceError,
 };
@@ -242,7 +241,7 @@ impl File {
         machine: &Value,
     ) -> Result<Trial, RunError> {
         let plan = &self.plans[index];
-        let (began, start) = (SystemTime::now(), clock::now());
+        let (began, start) = (host::seconds_since_1970(), clock::now());
         let outcome = match plan.backend {
             Backend::Sim => {
                 let report = match &runs.output {
@@ -257,7 +256,7 @@ impl File {
             plan: index,
             outcome: Outcome {
                 wall_seconds: clock::now().since(start).as_secs_f64(),
-                began: began.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+                began,
                 machine: machine.clone(),
                 ..outcome
             },

@@ -10,6 +10,9 @@ use crate::{
     scenario::{Case, File, Outcome, Spread, Term, Verdict, fits},
 };
 
+/// By value of the variable along x: a number per run.
+type Values = Vec<(String, Vec<f64>)>;
+
 /// The runs of a scenario in one world, and what they say.
 pub(super) struct World<'a> {
     pub(super) file: &'a File,
@@ -70,32 +73,23 @@ impl FigurePlan {
 
     fn x_axis(&self, values: &[String]) -> Axis {
         let name = self.x.as_deref().unwrap_or_default();
-        let unit = values
+        let mut unit = values
             .iter()
             .map(|v| numeric(v).map_or("", |(_, unit)| unit));
         Axis {
             label: labelled(
                 &short(name).replace('_', " "),
-                unit.last().unwrap_or_default(),
+                unit.next_back().unwrap_or_default(),
             ),
             log: self.log.0,
             range: None,
         }
     }
 
-    fn chart(&self, x: Axis, y: Axis, body: Body) -> Chart {
-        Chart {
-            title: String::new(),
-            x,
-            y,
-            body,
-        }
-    }
-
     /// The figure's runs in `world`: by value of the line's variable, then of that along x; each with one
     /// number per run.
-    fn grouped(&self, world: &World<'_>) -> Vec<(String, Vec<(String, Vec<f64>)>)> {
-        let mut lines: Vec<(String, Vec<(String, Vec<f64>)>)> = Vec::new();
+    fn grouped(&self, world: &World<'_>) -> Vec<(String, Values)> {
+        let mut lines: Vec<(String, Values)> = Vec::new();
         for plan in world
             .file
             .plans
@@ -175,7 +169,7 @@ impl FigurePlan {
                 Some(point)
             });
         push_published(&mut lines, published.collect());
-        self.chart(
+        chart(
             self.x_axis(&along),
             self.y_axis(self.term().metric.name()),
             Body::Lines(lines),
@@ -251,7 +245,7 @@ impl FigurePlan {
             ..Axis::default()
         };
         let y = self.y_axis(self.term().metric.name());
-        self.chart(x, y, Body::Bars { groups, series })
+        chart(x, y, Body::Bars { groups, series })
     }
 
     fn heat(&self, world: &World<'_>) -> Chart {
@@ -270,7 +264,7 @@ impl FigurePlan {
             ..Axis::default()
         };
         let unit = self.unit.as_ref().map_or("", |(unit, _)| unit);
-        let mut chart = self.chart(
+        let mut chart = chart(
             Axis {
                 label: short(self.x.as_deref().unwrap_or_default()).into(),
                 ..Axis::default()
@@ -334,7 +328,7 @@ impl FigurePlan {
             axis.log = true;
             axis
         };
-        self.chart(
+        chart(
             axis("published"),
             axis("ours,"),
             Body::Scatter {
@@ -378,7 +372,7 @@ impl FigurePlan {
             label: "time, s".into(),
             ..Axis::default()
         };
-        self.chart(x, self.y_axis(&self.column), Body::Lines(lines))
+        chart(x, self.y_axis(&self.column), Body::Lines(lines))
     }
 
     fn over_time(&self, columns: &BTreeMap<String, Vec<Option<f64>>>) -> Vec<Point> {
@@ -394,6 +388,15 @@ impl FigurePlan {
             })
         };
         at.iter().zip(values).filter_map(point).collect()
+    }
+}
+
+fn chart(x: Axis, y: Axis, body: Body) -> Chart {
+    Chart {
+        title: String::new(),
+        x,
+        y,
+        body,
     }
 }
 

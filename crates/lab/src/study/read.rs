@@ -101,12 +101,9 @@ fn words(fields: &Fields<'_>, key: &str) -> Result<Vec<String>, Problem> {
 /// Names of files and addresses have no other characters.
 fn id(fields: &Fields<'_>, example: &str) -> Result<String, Problem> {
     let id = fields.needed("id", example)?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if id.value.is_empty() || !id.value.chars().all(plain) || id.value.starts_with('.') {
-        let text = format!(
-            "'{}': an id has letters, digits, '-', '_' and '.'",
-            id.value
-        );
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if id.value.is_empty() || !id.value.chars().all(plain) {
+        let text = format!("'{}': an id has letters, digits and '-' only", id.value);
         return Err(fields.problem("id", text));
     }
     Ok(id.value)
@@ -157,13 +154,11 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
     }
     let name = text("flow")?.or(text("link")?).or(text("cross")?);
     let several = line.as_deref() == Some("during");
-    let during = match several {
-        true => fields
-            .each("during", window)?
-            .into_iter()
-            .map(Some)
-            .collect(),
-        false => vec![fields.parse("during", window)?],
+    let during = if several {
+        let all = fields.each("during", window)?;
+        all.into_iter().map(Some).collect()
+    } else {
+        vec![fields.parse("during", window)?]
     };
     if during.is_empty() {
         return Err(fields.problem("line", "line = \"during\" needs a list of times"));
@@ -208,7 +203,7 @@ fn shape(text: &str) -> Result<Shape, String> {
 
 /// A shown unit, and by how much base units are divided for it.
 fn unit(text: &str) -> Result<(String, f64), String> {
-    const UNITS: [(&str, f64); 21] = [
+    const UNITS: [(&str, f64); 22] = [
         ("bit/s", 1.0),
         ("kbit/s", 1e3),
         ("Mbit/s", 1e6),
@@ -217,6 +212,7 @@ fn unit(text: &str) -> Result<(String, f64), String> {
         ("MiB/GiB", 1_024.0),
         ("%/Gbps", 1.0),
         ("%", 0.01),
+        ("share", 1.0),
         ("s", 1.0),
         ("ms", 1.0),
         ("us", 1.0),

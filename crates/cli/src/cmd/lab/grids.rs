@@ -107,18 +107,7 @@ impl Run {
         if let Some(study) = self.place.study() {
             return self.run_study(&study);
         }
-        self.place.no_study()?;
-        if let Some(flag) = [
-            (!self.case.is_empty(), "--case"),
-            (self.seeds.is_some(), "--seeds"),
-        ]
-        .iter()
-        .find_map(|(given, flag)| given.then_some(flag))
-        {
-            return Err(Failure::usage(format!(
-                "{flag} is for studies; a grid has --seed"
-            )));
-        }
+        self.no_study()?;
         if fairness::asked(&self.place)? {
             return self.run_fairness();
         }
@@ -140,8 +129,8 @@ impl Run {
         };
         let systems = protocols
             .iter()
-            .map(|p| Plan::system(p, self.cc.as_deref()));
-        let systems: Result<Vec<_>, _> = systems.collect();
+            .map(|p| Plan::system(p, self.cc.as_deref()))
+            .collect::<Result<Vec<_>, _>>();
         let systems = systems.map_err(|e| Failure::usage(e.to_string()))?;
         let store = self.place.run_store();
         let done = store.trials().map_err(|e| disk(store.folder(), &e))?;
@@ -155,11 +144,9 @@ impl Run {
         if backend == Backend::Emu {
             wan::enter_user_namespace().map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
         }
-        let host = Host::read();
-        if host.debug_build && backend == Backend::Emu {
-            errln!("farhaul: a debug build: these figures are not worth keeping");
-        }
-        store.prepare(&host).map_err(|e| disk(store.folder(), &e))?;
+        store
+            .prepare(&described(backend))
+            .map_err(|e| disk(store.folder(), &e))?;
         let plan = Plan {
             seconds: self.secs.unwrap_or(grid.seconds),
             grid,
@@ -186,6 +173,19 @@ impl Run {
             ran,
             failed,
         )
+    }
+
+    /// Refuses what only studies have.
+    fn no_study(&self) -> Result<(), Failure> {
+        let studies = [
+            (!self.case.is_empty(), "--case"),
+            (self.seeds.is_some(), "--seeds"),
+        ];
+        if let Some((_, flag)) = studies.iter().find(|(given, _)| *given) {
+            let text = format!("{flag} is for studies; a grid has --seed");
+            return Err(Failure::usage(text));
+        }
+        self.place.no_study()
     }
 
     fn run_study(&self, study: &study::Which) -> Result<(), Failure> {
@@ -289,6 +289,15 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// This machine, with a warning if it cannot give useful figures.
+fn described(backend: Backend) -> Host {
+    let host = Host::read();
+    if host.debug_build && backend == Backend::Emu {
+        errln!("farhaul: a debug build: these figures are not worth keeping");
+    }
+    host
 }
 
 fn row(trial: &Trial) -> String {

@@ -4,6 +4,7 @@
 mod check;
 mod fairness;
 mod grids;
+mod open;
 mod report;
 mod results;
 mod study;
@@ -26,6 +27,8 @@ pub(crate) enum Args {
     Report(report::Report),
     /// Compare results with what is published or owed; exit code 22 for misses
     Check(check::Check),
+    /// Serve the page of a study to this machine's browser, live while its runs are made
+    Open(study::Open),
     /// Measure the fixed table of cells and store it
     Results(results::Results),
 }
@@ -121,6 +124,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Args::Run(run) => run.run(),
         Args::Report(report) => report.run(),
         Args::Check(check) => check.run(),
+        Args::Open(open) => open.run(),
         Args::Results(results) => results.run(),
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     env,
     io::{self, IsTerminal as _},
+    net::SocketAddr,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     thread,
@@ -11,7 +12,7 @@ use std::{
 use farhaul_emu::wan;
 use farhaul_lab::{
     grid::Backend,
-    report::{self, Outcome as Word, Page, Verdict},
+    report::{self, Outcome as Word, Page, Source, Verdict},
     scenario::{self, Case, Outcome, RunError},
     study::{Choice, Experiment, KnownMisses, Library, Progress, Runs, Study, StudyError},
 };
@@ -49,7 +50,12 @@ pub(super) struct How {
 /// Whether `name` is a study's, and not one of the grids.
 pub(super) fn is_one(name: &str) -> bool {
     let (study, _) = parts(name);
-    study.ends_with(".toml") || Library::names().contains(&study)
+    is_file(study) || Library::names().contains(&study)
+}
+
+/// Whether it is named by its file.
+fn is_file(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|e| e == "toml")
 }
 
 /// The study and the experiment of `NAME/EXPERIMENT`; a file has slashes of its own.
@@ -81,7 +87,7 @@ impl Which {
     }
 
     /// The page of what is stored.
-    fn page(&self, runs: &Runs, known: &KnownMisses) -> Result<Page, Failure> {
+    fn page(runs: &Runs, known: &KnownMisses) -> Result<Page, Failure> {
         runs.page(known).map_err(|e| {
             let text = format!("{}: {e}", runs.folder().display());
             Failure::new(Exit::Config, text)
@@ -100,6 +106,7 @@ impl Which {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
 fn unreadable(error: StudyError) -> Failure {
     let exit = match &error {
         StudyError::Io(..) => Exit::SourceMissing,
@@ -127,7 +134,7 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
         }
     };
     let (made, invalid) = runs.run(&mut tell).map_err(failed)?;
-    let page = which.page(&runs, &known(None)?)?;
+    let page = Which::page(&runs, &known(None)?)?;
     write(&runs, &page)?;
     let object = |failure: Option<&Failure>| {
         let mut object = json!({
@@ -168,6 +175,7 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
 fn failed(error: RunError) -> Failure {
     let exit = match &error {
         RunError::Write { .. } | RunError::Keep { .. } => Exit::DestError,
@@ -207,22 +215,12 @@ fn tally(page: &Page) -> String {
         let count = all.iter().filter(|w| *w == word).count();
         (count > 0).then(|| format!("{count} {}", word.name()))
     };
-    let words: Vec<String> = WORDS.iter().filter_map(of).collect();
-    match words.is_empty() {
-        true => "no published numbers".into(),
-        false => format!("published numbers: {}", words.join(", ")),
+    let words: Vec<String> = Word::ALL.iter().filter_map(of).collect();
+    if words.is_empty() {
+        return "no published numbers".into();
     }
+    format!("published numbers: {}", words.join(", "))
 }
-
-const WORDS: [Word; 7] = [
-    Word::Met,
-    Word::Missed,
-    Word::Known,
-    Word::Fitted,
-    Word::Shown,
-    Word::NotComparable,
-    Word::NotRun,
-];
 
 fn every(page: &Page) -> impl Iterator<Item = &Verdict> {
     page.sections.iter().flat_map(|s| &s.verdicts)
@@ -251,7 +249,7 @@ fn verdicts(page: &Page) -> Value {
 pub(super) fn report(which: &Which, how: &How, csv: bool, json: bool) -> Result<(), Failure> {
     let runs = which.runs(how)?;
     which.stored(&runs)?;
-    let page = which.page(&runs, &known(None)?)?;
+    let page = Which::page(&runs, &known(None)?)?;
     write(&runs, &page)?;
     if json {
         out::json(&json!({
@@ -283,7 +281,7 @@ pub(super) fn check(
 ) -> Result<(), Failure> {
     let runs = which.runs(how)?;
     which.stored(&runs)?;
-    let page = which.page(&runs, &known(list)?)?;
+    let page = Which::page(&runs, &known(list)?)?;
     let counts = |v: &&Verdict| match v.outcome {
         Word::Missed => true,
         Word::Known => !new,
@@ -327,6 +325,51 @@ pub(super) fn check(
     object["error"] = json!(failure.text);
     object["exit"] = failure.exit.object();
     Err(failure.with_object(object))
+}
+
+/// Arguments of `lab open`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Open {
+    #[command(flatten)]
+    which: Which,
+    /// Where the browser finds it; only addresses of this machine. Port 0 is any that is free
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+}
+
+impl Open {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        if !is_one(&self.which.name) {
+            return Err(Failure::usage(format!(
+                "'{}' is not a study; `farhaul lab list` has their names",
+                self.which.name
+            )));
+        }
+        let runs = self.which.runs(&How::default())?;
+        let source = Stored {
+            runs,
+            known: known(None)?,
+        };
+        super::open::serve(&source, self.listen)
+    }
+}
+
+/// Runs as they are stored, from which the served page is made.
+struct Stored {
+    runs: Runs,
+    known: KnownMisses,
+}
+
+impl Source for Stored {
+    fn version(&self) -> io::Result<String> {
+        let of = |name: &str| self.runs.folder().join(name);
+        let files = [of("runs.jsonl"), of("progress.json")];
+        report::version(files.iter().map(PathBuf::as_path))
+    }
+
+    fn page(&self) -> Result<Page, String> {
+        self.runs.page(&self.known).map_err(|e| e.to_string())
+    }
 }
 
 /// The case that `NAME=VALUE` selects.

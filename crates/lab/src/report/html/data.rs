@@ -166,7 +166,7 @@ fn range(point: &Point) -> String {
 /// With four significant digits, and every one before the point.
 fn number(value: f64) -> String {
     let size = value.abs();
-    if size >= 1_000.0 && size < 1e7 {
+    if (1_000.0..1e7).contains(&size) {
         return format!("{value:.0}");
     }
     let short = format!("{value:.3e}");

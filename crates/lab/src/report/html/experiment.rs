@@ -120,7 +120,7 @@ fn verdict_row(id: &str, verdict: &Verdict) -> Markup {
             td role="cell" data-name=(backend) { (verdict.backend) }
             td role="cell" data-name=(published) { (verdict.published) }
             td role="cell" data-name=(ours) {
-                b { (verdict.ours) }
+                @if verdict.ours.is_empty() { "–" } @else { b { (verdict.ours) } }
                 @if !verdict.range.is_empty() { span.range { (verdict.range) } }
             }
             td role="cell" data-name=(allowed) { (verdict.bounds) }

@@ -167,8 +167,7 @@ fn outcomes(tally: &Tally) -> Markup {
 fn badge(outcome: Outcome) -> Markup {
     let sign = match outcome {
         Outcome::Met => "✓",
-        Outcome::Missed => "✗",
-        Outcome::Known => "✗",
+        Outcome::Missed | Outcome::Known => "✗",
         Outcome::Fitted => "=",
         Outcome::Shown | Outcome::NotRun => "–",
         Outcome::NotComparable => "≠",
@@ -207,7 +206,7 @@ fn misses(sections: &Sections<'_>) -> Markup {
             p { "None." }
         }
         @for (id, section, missed) in lists {
-            p.misses-of { (section.id) " " (section.title) }
+            h4 { (section.id) " " (section.title) }
             ul.misses { @for (n, verdict) in missed {
                 li { (miss(id, n, verdict)) }
             } }
@@ -217,9 +216,8 @@ fn misses(sections: &Sections<'_>) -> Markup {
 
 fn miss(id: &str, n: usize, verdict: &Verdict) -> Markup {
     html! {
-        a href={ "#" (experiment::row(id, n)) } { (verdict.place) ": " (verdict.title()) }
-        " (" (verdict.backend) "): published " (verdict.published) ", ours " (verdict.ours)
-        @if !verdict.note.is_empty() { "; " (verdict.note) }
+        a href={ "#" (experiment::row(id, n)) } { (verdict.placed()) }
+        " (" (verdict.backend) "): " (verdict.compared())
     }
 }
 
@@ -240,7 +238,7 @@ fn contents(sections: &Sections<'_>) -> Markup {
     }
 }
 
-/// As in `12 met · 1 missed`.
+/// As in `12 met · 1 missed · 2 remarks`.
 fn counts(section: &Section) -> Markup {
     let tally = tally(&section.verdicts);
     let there = Outcome::ALL.into_iter().filter_map(|outcome| {
@@ -252,6 +250,11 @@ fn counts(section: &Section) -> Markup {
         @for (i, (outcome, n)) in there.enumerate() {
             @if i > 0 { " · " }
             span class=(class(outcome)) { (n) " " (outcome.name()) }
+        }
+        @match section.remarks.len() {
+            0 => {}
+            1 => { " · " span.missed { "1 remark" } }
+            n => { " · " span.missed { (n) " remarks" } }
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 
 use super::{example, served};
-use crate::report::write;
+use crate::report::{html, write};
 
 /// In the order they are looked for.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
@@ -68,6 +68,13 @@ fn browse(chromium: &Path, folder: &Path, more: &[&str], url: &str) -> (String, 
     (out, err)
 }
 
+/// What a page has found out and written into itself.
+fn found(dom: &str) -> Value {
+    let (_, found) = dom.split_once("<pre id=\"found\">").unwrap();
+    let (found, _) = found.split_once("</pre>").unwrap();
+    serde_json::from_str(found).unwrap()
+}
+
 fn no_complaint(printed: &str) {
     let said: Vec<_> = printed.lines().filter(|l| l.contains("CONSOLE")).collect();
     assert!(said.is_empty(), "{said:#?}");
@@ -111,9 +118,7 @@ fn a_page_fits_its_window_and_every_figure_is_seen_once() {
         let url = format!("file://{}", wrapper.display());
         let (dom, printed) = browse(&chromium, folder.path(), &["--window-size=1500,1000"], &url);
         no_complaint(&printed);
-        let (_, found) = dom.split_once("<pre id=\"found\">").unwrap();
-        let (found, _) = found.split_once("</pre>").unwrap();
-        let found: Value = serde_json::from_str(found).unwrap();
+        let found = found(&dom);
         assert_eq!(found["inner"], width);
         assert!(found["scroll"].as_i64() <= Some(width), "{found:#}");
         assert_eq!(found["clipped"], Value::Array(Vec::new()), "{width}");
@@ -152,6 +157,77 @@ fn a_page_that_is_served_replaces_itself() {
     });
 }
 
+/// Instead of a server: the page has grown by the time it is first asked for, and there is no server any more at the
+/// second.
+const REPLY: &str = r#"
+let asked = 0;
+const found = {};
+const section = () => document.getElementById("experiment-K3");
+const kept = () => [section().getBoundingClientRect().top, document.getElementById("data-k3-window").open];
+window.fetch = async (path) => {
+  if (path !== "/version") return { ok: true, text: async () => GROWN };
+  asked += 1;
+  if (asked === 1) {
+    document.getElementById("data-k3-window").open = true;
+    section().scrollIntoView();
+    found.before = kept();
+  } else {
+    found.after = kept();
+    found.text = document.querySelector(".about").textContent;
+    throw new TypeError("no server");
+  }
+  return { ok: true, text: async () => "2" };
+};
+setTimeout(() => {
+  found.status = document.getElementById("status").textContent;
+  const element = document.body.appendChild(document.createElement("pre"));
+  element.id = "found";
+  element.textContent = JSON.stringify(found);
+}, 7000);
+"#;
+
+#[test]
+fn what_is_replaced_stays_where_it_was_on_the_screen() {
+    let Some(chromium) = chromium() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut page = example::page();
+    let old = html::live(&page, "1");
+    page.about = "It has grown. ".repeat(200);
+    page.deviations.push("Another.".into());
+    let grown = serde_json::to_string(&html::live(&page, "2")).unwrap();
+    let reply = REPLY.replace("GROWN", &grown.replace("</", "<\\/"));
+    let script = include_str!("../html/live.js");
+    let scripts = format!("<script>{reply}</script><script>{script}</script></body>");
+    let old = old.replace("<script src=\"/live.js\" defer></script>", "");
+    let path = folder.path().join("page.html");
+    fs::write(&path, old.replace("</body>", &scripts)).unwrap();
+    let url = format!("file://{}", path.display());
+    let (dom, printed) = browse(
+        &chromium,
+        folder.path(),
+        &["--virtual-time-budget=9000"],
+        &url,
+    );
+    no_complaint(&printed);
+    let found = found(&dom);
+    assert!(
+        found["text"].as_str().unwrap().starts_with("It has grown."),
+        "{found:#}"
+    );
+    let [before, after] = ["before", "after"].map(|when| found[when][0].as_f64().unwrap());
+    assert!(
+        (before - after).abs() <= 1.0 && before.abs() < 1.0,
+        "{found:#}"
+    );
+    assert_eq!(found["after"][1], true, "what was opened is open");
+    assert!(
+        found["status"].as_str().unwrap().contains("has ended"),
+        "{found:#}"
+    );
+}
+
 /// A profile in which no page may run scripts.
 fn without_scripts(folder: &Path) {
     let profile = folder.join("profile/Default");
@@ -182,7 +258,7 @@ fn without_scripts_a_page_that_is_served_is_loaded_again() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let twice = [(); 2].map(|()| pages.recv_timeout(Duration::from_secs(60)));
+        let twice = [(); 2].map(|()| pages.recv_timeout(Duration::from_mins(1)));
         browser.kill().unwrap();
         browser.wait().unwrap();
         assert_eq!(twice, [Ok(0), Ok(1)]);

@@ -54,9 +54,9 @@ pub(super) fn served<S: Source>(source: &S, then: impl FnOnce(SocketAddr)) {
     thread::scope(|scope| {
         let running = scope.spawn(|| server.run(source, &stop));
         // Also if it fails, or the server would run for ever.
-        let _stop = Stopping(&stop);
+        let stopping = Stopping(&stop);
         then(at);
-        drop(_stop);
+        drop(stopping);
         running.join().unwrap().unwrap();
     });
 }
