@@ -11,7 +11,7 @@ use super::source::{Fields, Placed, Problem, rate};
 use crate::{emulated::Program, grid::Backend};
 
 /// Keys of the document itself.
-pub(super) const TOP: [&str; 21] = [
+pub(super) const TOP: [&str; 22] = [
     "name",
     "about",
     "source",
@@ -33,6 +33,7 @@ pub(super) const TOP: [&str; 21] = [
     "backends",
     "series",
     "program",
+    "not_comparable",
 ];
 const PATH: [&str; 15] = [
     "rate",
@@ -85,6 +86,7 @@ pub(super) struct Frame {
     /// First and last.
     pub(super) seeds: (u64, u64),
     pub(super) backends: Vec<Backend>,
+    pub(super) not_comparable: Option<String>,
     /// Between the points that are kept of a run's series.
     pub(super) series: Option<Duration>,
     pub(super) mtu: u32,
@@ -233,6 +235,7 @@ fn frame(top: &Fields<'_>) -> Result<Frame, Problem> {
         duration: span.ok_or_else(|| top.problem("duration", NO_DURATION))?,
         seeds: top.parse("seeds", seeds)?.unwrap_or((1, 1)),
         backends: backends(top)?,
+        not_comparable: top.text("not_comparable")?.map(|t| t.value),
         series: top.parse("series", positive)?,
         mtu: u32::try_from(mtu).expect("bounded"),
         framing: top.parse("framing", framing)?.unwrap_or(0),

@@ -46,6 +46,9 @@ const EXPECT: [&str; 23] = [
 ];
 const OVER: [&str; 6] = ["metric", "flow", "link", "cross", "during", "when"];
 
+/// Of fewer seeds a share says nothing.
+const SEEDS: usize = 5;
+
 /// How the figures of all seeds become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
@@ -82,6 +85,8 @@ pub struct Expectation {
     of: Of,
     /// The mean over the cases of these variables, of those that reach this goodput.
     across: Vec<String>,
+    /// How many such cases the file itself has.
+    cells: usize,
     passed: Option<f64>,
     /// In this world only.
     backend: Option<Backend>,
@@ -138,6 +143,8 @@ pub struct Verdict {
     pub fitted: Option<String>,
     /// The figure of each seed: least and greatest.
     pub range: Option<(f64, f64)>,
+    /// Whether a mean is over a part of the file's cases only.
+    pub partial: bool,
     /// The metric.
     #[serde(skip)]
     pub metric: Metric,
@@ -238,12 +245,14 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
     {
         return Err(fields.problem("max", "max is below min"));
     }
+    let across = across(fields, known)?;
     Ok(Expectation {
         term,
         other,
         spread,
         of: fields.parse("of", of)?.unwrap_or(Of::Mean),
-        across: across(fields, known)?,
+        cells: cells(&known.cases, &across),
+        across,
         passed: fields.parse("passed", |text| Unit::Rate.parse(text))?,
         backend: fields.parse("backend", str::parse)?,
         share: fields.parse("share", shares)?,
@@ -281,6 +290,14 @@ fn second(
         }
     };
     Ok(Some((how, term(&table, known, Some(first))?)))
+}
+
+/// How many choices of these variables there are.
+fn cells(cases: &[Case], across: &[String]) -> usize {
+    let of = |case: &Case| -> Vec<Option<String>> {
+        across.iter().map(|name| case.get(name).cloned()).collect()
+    };
+    cases.iter().map(of).collect::<BTreeSet<_>>().len()
 }
 
 /// How the figures of all seeds become one.
@@ -491,6 +508,7 @@ impl Expectation {
             experiment: self.experiment.clone(),
             fitted: self.fitted.clone(),
             range,
+            partial: false,
             metric: self.term.metric.clone(),
             values: case.clone(),
             unit: self.unit,
@@ -572,7 +590,11 @@ impl Expectation {
                 let each: Vec<f64> = all.iter().filter_map(|f| self.one(f)).collect();
                 let spread = Spread::of(each.iter().copied());
                 let range = (!each.is_empty()).then_some((spread.min, spread.max));
-                return self.verdict(&case, (mean(&each), range), None);
+                let own = plans.iter().map(|p| p.case.clone());
+                return Verdict {
+                    partial: cells(&own.collect::<Vec<_>>(), &self.across) < self.cells,
+                    ..self.verdict(&case, (mean(&each), range), None)
+                };
             }
             if self.spread.is_some() {
                 let means: Option<Vec<f64>> = all.iter().map(|f| self.one(f)).collect();
@@ -584,7 +606,7 @@ impl Expectation {
             }
             let figures = all.into_iter().flatten().collect::<Vec<_>>();
             let hits = figures.iter().map(|f| f64::from(u8::from(self.within(*f))));
-            let share = mean(&hits.collect::<Vec<_>>());
+            let share = mean(&hits.collect::<Vec<_>>()).filter(|_| figures.len() >= SEEDS);
             let spread = Spread::of(figures.iter().copied());
             let range = (!figures.is_empty()).then_some((spread.min, spread.max));
             self.verdict(&case, (self.one(&figures), range), share)

@@ -53,6 +53,8 @@ pub struct File {
     pub backends: Vec<Backend>,
     /// As what it was read.
     pub variant: Variant,
+    /// Why what is published does not hold for it, if so.
+    pub not_comparable: Option<String>,
     /// Every case.
     pub plans: Vec<Plan>,
     /// What to expect.
@@ -127,6 +129,7 @@ impl File {
             source: frame.source,
             seeds: frame.seeds,
             backends: frame.backends,
+            not_comparable: frame.not_comparable,
             variant,
             expectations: Vec::new(),
             plans: Vec::new(),

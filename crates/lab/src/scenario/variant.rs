@@ -28,7 +28,15 @@ impl Default for Variant {
 }
 
 /// What a variant may replace.
-const KEYS: [&str; 6] = ["duration", "seeds", "sample", "series", "vary", "quick"];
+const KEYS: [&str; 7] = [
+    "duration",
+    "seeds",
+    "sample",
+    "series",
+    "vary",
+    "not_comparable",
+    "quick",
+];
 
 /// The document with the keys of the variant in place of its own.
 pub(super) fn of<'a>(

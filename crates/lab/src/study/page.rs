@@ -136,12 +136,17 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
     );
     let (outcome, note) = match (verdict.ours, verdict.holds) {
         (None, _) => (Word::NotRun, unmeasured(told, verdict)),
+        _ if let Some(why) = &told.part.file.not_comparable => (Word::NotComparable, why.clone()),
         (Some(_), _) if let Some(rate) = lowered.next() => (
             Word::NotComparable,
             format!(
                 "measured over {}, which this machine keeps",
                 Unit::Rate.show(exact(rate))
             ),
+        ),
+        _ if verdict.partial => (
+            Word::NotComparable,
+            "a mean over a part of the paper's cases".into(),
         ),
         _ if let Some(why) = &verdict.fitted => (Word::Fitted, why.clone()),
         (Some(_), Some(true)) => (Word::Met, String::new()),
@@ -191,11 +196,16 @@ fn by(verdict: &Verdict) -> String {
     let Some(ours) = verdict.ours else {
         return String::new();
     };
-    let share = |bound: f64| format!("{:.0} %", ((ours / bound - 1.0) * 100.0).abs());
+    let share = |bound: f64| {
+        if bound == 0.0 {
+            return verdict.unit.show(ours.abs());
+        }
+        format!("{:.0} %", ((ours / bound - 1.0) * 100.0).abs())
+    };
     match (verdict.min, verdict.max) {
         (Some(min), _) if ours < min => format!("{} below the bound", share(min)),
         (_, Some(max)) if ours > max => format!("{} above the bound", share(max)),
-        _ => "too few of the seeds are within the bounds".into(),
+        _ => "too few or too many of the seeds are within the bounds".into(),
     }
 }
 
