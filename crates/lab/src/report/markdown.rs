@@ -79,7 +79,7 @@ fn section(out: &mut String, section: &Section) -> fmt::Result {
 fn figure(out: &mut String, figure: &Figure) -> fmt::Result {
     let place = match figure.place.as_str() {
         "" => String::new(),
-        place => format!("{} of the paper. ", inline(place)),
+        place => format!("{}{}. ", inline(place), super::of_paper(place)),
     };
     let caption = inline(&figure.caption);
     let id = &figure.id;

@@ -118,6 +118,12 @@ pub struct Verdict {
     pub note: String,
 }
 
+/// What follows the place of a figure: figures and tables are a paper's.
+fn of_paper(place: &str) -> &'static str {
+    let of = ["Fig", "Table"].iter().any(|name| place.starts_with(name));
+    if of { " of the paper" } else { "" }
+}
+
 /// The outcome of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {

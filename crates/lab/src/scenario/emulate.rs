@@ -5,7 +5,7 @@ use std::path::Path;
 
 use farhaul_core::units::Rate;
 use farhaul_emu::{DirectionReport, wan::WanConfig};
-use farhaul_sim::{FlowReport, LinkReport, Point, Scenario, SideReport, SimReport};
+use farhaul_sim::{FlowReport, LinkReport, Point, Scenario, SimReport};
 
 use super::{
     File,
@@ -200,6 +200,7 @@ fn costs(flow: &FlowResult) -> Costs {
         feedback_kib_per_gib: flow.feedback_kib_per_gib,
         overhead: flow.ip_over_goodput,
         rtt_ms: flow.rtt_ms.p50,
+        retransmits: flow.retransmits,
         named: flow.metrics.clone(),
     }
 }
@@ -222,10 +223,6 @@ fn flow(flow: &FlowResult) -> FlowReport {
         goodput_bits_per_second: flow.goodput_bits_per_second,
         completed: Some(flow.seconds),
         series: points.collect(),
-        sender: SideReport {
-            retransmits: flow.retransmits.unwrap_or_default(),
-            ..SideReport::default()
-        },
         ..FlowReport::default()
     }
 }

@@ -101,7 +101,7 @@ pub struct Expectation {
     /// The published number it is about.
     fact: Option<Fact>,
     /// The experiment that it belongs to.
-    experiment: Option<String>,
+    pub(super) experiment: Option<String>,
     /// Which number the model was fitted to, so that agreement says nothing.
     fitted: Option<String>,
     unit: Unit,

@@ -6,7 +6,7 @@ use farhaul_sim::{FlowReport, LinkReport, Point, SideReport, SimReport};
 use serde::{Deserialize, Serialize};
 
 use super::{plan::Plan, source::Case, summary::Spread};
-use crate::unit::Unit;
+use crate::{grid::Backend, unit::Unit};
 
 /// What can be expected of a run, and drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,6 +148,26 @@ impl Metric {
         }
     }
 
+    /// Whether it is measured of a flow on real sockets.
+    const fn on_sockets(&self) -> bool {
+        matches!(
+            self,
+            Self::Goodput
+                | Self::Feedback
+                | Self::Retransmits
+                | Self::Jain
+                | Self::SenderCpu
+                | Self::ReceiverCpu
+                | Self::BothCpu
+                | Self::CpuRatio
+                | Self::Overhead
+                | Self::Seconds
+                | Self::RttP50
+                | Self::Variation
+                | Self::Named(_)
+        )
+    }
+
     /// Whether it can be taken over a part of the run.
     pub(super) const fn has_times(&self) -> bool {
         matches!(
@@ -183,6 +203,9 @@ pub(crate) struct Term {
 
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Metric::Named(_) = self.metric {
+            f.write_str("program:")?;
+        }
         f.write_str(self.metric.name())?;
         if let Some(name) = &self.name {
             write!(f, " of {name}")?;
@@ -206,24 +229,16 @@ impl Term {
     }
 
     fn of_flows(&self, plan: &Plan, run: &RunReport) -> Option<f64> {
+        let emulated = plan.backend == Backend::Emu;
+        if emulated && !self.metric.on_sockets() {
+            return None;
+        }
         let selected = |(i, _): &(usize, &FlowReport)| {
             let (name, driver) = (self.name.as_ref(), &plan.drivers[*i]);
             name.is_none_or(|name| *name == driver.name || *name == driver.group)
         };
         let numbered = run.report.flows.iter().enumerate().filter(selected);
         let (numbers, flows): (Vec<usize>, Vec<&FlowReport>) = numbered.unzip();
-        // Per byte that arrived, over all of these flows.
-        let cost = |of: &dyn Fn(&Costs) -> Option<f64>| {
-            let each = numbers.iter().zip(&flows).map(|(i, flow)| {
-                let bytes = exact(flow.received_bytes);
-                Some((of(run.costs.get(*i)?)? * bytes, bytes))
-            });
-            let sums = each.collect::<Option<Vec<_>>>()?;
-            let (cost, bytes) = sums
-                .into_iter()
-                .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-            (bytes > 0.0).then_some(cost / bytes)
-        };
         let goodputs = || -> Vec<f64> { flows.iter().map(|f| self.goodput(f)).collect() };
         let windows = |of: fn(&[f64]) -> Option<f64>| {
             let each: Option<Vec<f64>> = flows.iter().map(|f| self.window(f, of)).collect();
@@ -231,13 +246,6 @@ impl Term {
         };
         match self.metric {
             Metric::Goodput => Some(goodputs().iter().sum()),
-            Metric::Feedback => cost(&|c| c.feedback_kib_per_gib),
-            Metric::Overhead => cost(&|c| c.overhead),
-            Metric::SenderCpu => cost(&|c| c.sender_cpu),
-            Metric::ReceiverCpu => cost(&|c| c.receiver_cpu),
-            Metric::BothCpu => cost(&|c| Some(c.sender_cpu? + c.receiver_cpu?)),
-            Metric::CpuRatio => cost(&|c| Some(c.sender_cpu? / c.receiver_cpu?)),
-            Metric::RttP50 => cost(&|c| c.rtt_ms),
             Metric::Seconds => flows
                 .iter()
                 .map(|f| f.completed)
@@ -251,17 +259,16 @@ impl Term {
                 let each: Option<Vec<f64>> = flows.iter().map(|f| self.variation(f)).collect();
                 mean(&each?)
             }
-            Metric::Named(ref name) => {
-                let each: Option<Vec<f64>> = numbers
-                    .iter()
-                    .map(|i| run.costs.get(*i)?.named.get(name).copied())
-                    .collect();
-                mean(&each?)
-            }
             Metric::Jain => Some(super::summary::jain(&goodputs())),
             Metric::WindowMean => windows(mean),
             Metric::WindowMax => windows(greatest),
             Metric::WindowEnd => windows(|w| w.last().copied()),
+            Metric::Retransmits if emulated => {
+                let each = numbers.iter().map(|i| run.costs.get(*i)?.retransmits);
+                each.sum::<Option<u64>>()
+                    .filter(|_| self.during.is_none())
+                    .map(exact)
+            }
             Metric::Retransmits => Some(self.count(&flows, |p| p.retransmits, |s| s.retransmits)),
             Metric::Timeouts => Some(self.count(&flows, |p| p.timeouts, |s| s.timeouts)),
             Metric::Episodes => Some(self.count(&flows, |p| p.episodes, |s| s.episodes)),
@@ -271,6 +278,39 @@ impl Term {
             Metric::FirstTimeout => first(&flows, |p| p.timeouts),
             Metric::DuplicateAcks => {
                 Some(self.count(&flows, |p| p.duplicate_acks, |s| s.duplicate_acks))
+            }
+            _ => self.cost(&numbers, &flows, run),
+        }
+    }
+
+    /// What it cost, of each of these flows by its number.
+    fn cost(&self, numbers: &[usize], flows: &[&FlowReport], run: &RunReport) -> Option<f64> {
+        // Per byte that arrived, over all of these flows.
+        let cost = |of: &dyn Fn(&Costs) -> Option<f64>| {
+            let each = numbers.iter().zip(flows).map(|(i, flow)| {
+                let bytes = exact(flow.received_bytes);
+                Some((of(run.costs.get(*i)?)? * bytes, bytes))
+            });
+            let sums = each.collect::<Option<Vec<_>>>()?;
+            let (cost, bytes) = sums
+                .into_iter()
+                .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+            (bytes > 0.0).then_some(cost / bytes)
+        };
+        match self.metric {
+            Metric::Feedback => cost(&|c| c.feedback_kib_per_gib),
+            Metric::Overhead => cost(&|c| c.overhead),
+            Metric::SenderCpu => cost(&|c| c.sender_cpu),
+            Metric::ReceiverCpu => cost(&|c| c.receiver_cpu),
+            Metric::BothCpu => cost(&|c| Some(c.sender_cpu? + c.receiver_cpu?)),
+            Metric::CpuRatio => cost(&|c| Some(c.sender_cpu? / c.receiver_cpu?)),
+            Metric::RttP50 => cost(&|c| c.rtt_ms),
+            Metric::Named(ref name) => {
+                let each: Option<Vec<f64>> = numbers
+                    .iter()
+                    .map(|i| run.costs.get(*i)?.named.get(name).copied())
+                    .collect();
+                mean(&each?)
             }
             _ => None,
         }
@@ -371,6 +411,9 @@ pub struct Costs {
     pub overhead: Option<f64>,
     /// Median of the rtt, ms.
     pub rtt_ms: Option<f64>,
+    /// Packets sent again, of a run on real sockets: not every program counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retransmits: Option<u64>,
     /// Of an external program, by the names of its template.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub named: BTreeMap<String, f64>,

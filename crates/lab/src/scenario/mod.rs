@@ -142,6 +142,12 @@ impl File {
         })
     }
 
+    /// The experiments that its expectations name.
+    pub fn experiments(&self) -> impl Iterator<Item = &str> {
+        let named = self.expectations.iter().map(|e| e.experiment.as_deref());
+        named.flatten()
+    }
+
     /// The worlds that can run the file with this text, whatever else is in it.
     pub fn backends(file: &str, text: &str) -> Result<Vec<Backend>, Problem> {
         let none = Case::new();

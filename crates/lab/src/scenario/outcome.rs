@@ -119,7 +119,7 @@ impl Outcome {
             let each = report
                 .flows
                 .iter()
-                .map(|flow| columns(flow, every.as_secs_f64()));
+                .map(|flow| columns(flow, every.as_secs_f64(), plan.backend));
             each.collect()
         });
         let links = (0..plan.links.len()).map(|number| {
@@ -188,7 +188,7 @@ const COLUMNS: [Column; 11] = [
 ];
 
 /// The last point of every `every` seconds; goodput is the mean since the point before.
-fn columns(flow: &FlowReport, every: f64) -> Columns {
+fn columns(flow: &FlowReport, every: f64, backend: Backend) -> Columns {
     let mut points: Vec<Point> = Vec::new();
     let mut next = every;
     for point in &flow.series {
@@ -210,7 +210,11 @@ fn columns(flow: &FlowReport, every: f64) -> Columns {
             .map(|p| of(p).map(|x| (x * 1e3).round() / 1e3));
         ((*name).to_string(), values.collect())
     };
-    COLUMNS.iter().map(column).collect()
+    // On real sockets only the receiver's rate is known over time.
+    let known = |(name, _): &&Column| {
+        backend == Backend::Sim || ["at", "goodput", "delivered"].contains(name)
+    };
+    COLUMNS.iter().filter(known).map(column).collect()
 }
 
 impl Kept for Outcome {

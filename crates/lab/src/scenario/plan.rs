@@ -118,6 +118,9 @@ impl Plan {
             let text = "the emulator has one link between two hosts: leave \"emu\" out of backends";
             return Err(source.problem(&(0..0), text));
         }
+        if backend == Backend::Emu {
+            emulable(source, document)?;
+        }
         let mut builder = Builder::new(source, document)?;
         let (mut drivers, mut flows) = (Vec::new(), Vec::new());
         for flow in &document.flows {
@@ -172,6 +175,19 @@ impl Plan {
             start_spread: frame.start_spread,
         })
     }
+}
+
+/// Refuses what the emulator would leave out.
+fn emulable(source: &Source<'_>, document: &Document) -> Result<(), Problem> {
+    let text = "has no meaning on the emulator: leave it out, or \"emu\" out of backends";
+    if let Some(flow) = document.flows.iter().find(|f| !f.extra_delay.is_zero()) {
+        return Err(source.problem(&flow.name.span, format!("extra_delay {text}")));
+    }
+    let shaped = |c: &&super::document::Cross| c.bursts.is_some() || c.jitter > 0.0;
+    if let Some(cross) = document.cross.iter().find(shaped) {
+        return Err(source.problem(&cross.name.span, format!("jitter, on and off {text}")));
+    }
+    Ok(())
 }
 
 fn driver(

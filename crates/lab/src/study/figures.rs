@@ -1,13 +1,13 @@
 //! How do runs become figures? Medians and ranges over the seeds, per value of a variable, with the published
 //! numbers of the same quantity beside them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{FigurePlan, Shape};
 use crate::{
     plot::{Axis, Bars, Body, Chart, Line, Origin, Point},
     reference::Fact,
-    scenario::{Case, File, Outcome, Spread, Term, Verdict, fits},
+    scenario::{Case, File, Outcome, Spread, Term, Verdict, fits, unknown},
 };
 
 /// By value of the variable along x: a number per run.
@@ -28,6 +28,20 @@ impl World<'_> {
 }
 
 impl FigurePlan {
+    /// Refuses variables that the scenario does not have.
+    pub(super) fn check(&self, file: &File) -> Result<(), String> {
+        let known: BTreeSet<&String> = file.plans.iter().flat_map(|p| p.case.keys()).collect();
+        let line = self.line.as_ref().filter(|line| *line != "flow");
+        for name in self.x.iter().chain(line).chain(self.when.keys()) {
+            if !known.contains(name) && !known.contains(&format!("{name}.name")) {
+                let names = known.iter().map(|n| n.as_str());
+                let text = unknown("variable", name, names);
+                return Err(format!("figure {} of {}: {text}", self.id, file.name));
+            }
+        }
+        Ok(())
+    }
+
     /// The charts of the figure, with a word that tells them apart if there are several.
     pub(super) fn charts(&self, worlds: &[World<'_>]) -> Vec<(String, Chart)> {
         match self.shape {

@@ -89,6 +89,18 @@ impl Library {
     ) -> Result<File, StudyError> {
         let text = self.text("scenarios", name)?;
         let mut file = File::read_as(name, &text, variant, &study.reference)?;
+        for id in file.experiments() {
+            let of = study.experiment(id).map_err(StudyError::Unknown)?;
+            if of.scenario != name {
+                return Err(StudyError::Unknown(format!(
+                    "{name}: an expectation is about {id}, whose scenario is {}",
+                    of.scenario
+                )));
+            }
+        }
+        for figure in study.figures_of(name) {
+            figure.check(&file).map_err(StudyError::Unknown)?;
+        }
         file.also(
             study
                 .figures_of(name)

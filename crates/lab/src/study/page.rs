@@ -100,9 +100,14 @@ impl Runs {
 
     fn repeat(&self, experiment: &Experiment) -> String {
         let quick = if self.choice.quick { " --quick" } else { "" };
+        let worlds: Vec<_> = self.choice.backends.iter().map(|b| b.name()).collect();
+        let backend = match worlds.as_slice() {
+            [] => String::new(),
+            worlds => format!(" --backend {}", worlds.join(",")),
+        };
         format!(
-            "farhaul lab run {}/{}{quick}",
-            self.study.name, experiment.id
+            "farhaul lab run {}/{}{quick}{backend}",
+            self.named, experiment.id
         )
     }
 }

@@ -50,6 +50,8 @@ pub(super) struct Part {
 /// The runs of a study, stored in a folder.
 #[derive(Debug)]
 pub struct Runs {
+    /// As it was asked for.
+    pub(super) named: String,
     pub(super) study: Study,
     pub(super) choice: Choice,
     pub(super) parts: Vec<Part>,
@@ -86,6 +88,7 @@ impl Runs {
     /// Reads the study called `name` and what `choice` needs of it; its folder is below `below`.
     pub fn read(name: &str, choice: Choice, below: &Path) -> Result<Self, StudyError> {
         let (study, library) = Library::find(name)?;
+        let named = name.to_string();
         if let Some(id) = &choice.experiment {
             study.experiment(id).map_err(StudyError::Unknown)?;
         }
@@ -129,6 +132,7 @@ impl Runs {
         let quick = if choice.quick { "-quick" } else { "" };
         let folder = below.join(format!("{}{quick}", study.name));
         Ok(Self {
+            named,
             study,
             choice,
             parts,
@@ -285,13 +289,6 @@ impl Runs {
         // It may have been killed.
         let lock = Disk::open(self.folder().join("lock")).ok()?;
         matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(progress)
-    }
-
-    /// Changes when runs are added.
-    pub fn token(&self) -> String {
-        let of = |name: &str| fs::metadata(self.folder().join(name)).map_or(0, |m| m.len());
-        let progress = self.progress().map_or(0, |p| p.ended + 1);
-        format!("{}-{progress}", of("runs.jsonl"))
     }
 }
 

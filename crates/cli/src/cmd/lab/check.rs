@@ -14,7 +14,7 @@ use crate::{
     out, read,
 };
 
-/// What the project reached, by `lab check --write`.
+/// A record of what the project reached, by `lab check --write`: against regressions, not what is owed.
 const REACHED: &str = include_str!("../../../../../lab/reference/bounds.json");
 
 /// Arguments.

@@ -178,6 +178,7 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
 #[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
 fn failed(error: RunError) -> Failure {
     let exit = match &error {
+        RunError::Keep { error, .. } if error.kind() == io::ErrorKind::ResourceBusy => Exit::Locked,
         RunError::Write { .. } | RunError::Keep { .. } => Exit::DestError,
         RunError::Sim {
             error: Error::Livelock { .. },

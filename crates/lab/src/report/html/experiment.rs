@@ -6,7 +6,7 @@ use maud::{Markup, PreEscaped, html};
 use super::{badge, class, data};
 use crate::{
     plot,
-    report::{Figure, NARROW, Section, Verdict, WIDE},
+    report::{Figure, NARROW, Section, Verdict, WIDE, of_paper},
 };
 
 /// The section with this id.
@@ -64,7 +64,7 @@ fn figure(figure: &Figure) -> Markup {
                 },
             }
             figcaption {
-                @if !figure.place.is_empty() { b { (figure.place) } " of the paper. " }
+                @if !figure.place.is_empty() { b { (figure.place) } (of_paper(&figure.place)) ". " }
                 (figure.caption)
                 @if drawn.is_ok() {
                     span.files {
