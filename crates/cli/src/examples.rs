@@ -75,12 +75,16 @@ const EXAMPLES: [(&[&str], &str); 35] = [
         "farhaul sim run lab/scenarios/two-flows.toml",
     ),
     (&["lab", "list"], "farhaul lab list"),
+    (&["lab", "run"], "farhaul lab run kachan-2014 --quick"),
     (
-        &["lab", "run"],
-        "farhaul lab run papers --protocol haul --resume",
+        &["lab", "report"],
+        "farhaul lab report kachan-2014 --quick --csv",
     ),
-    (&["lab", "report"], "farhaul lab report papers --csv"),
-    (&["lab", "check"], "farhaul lab check papers-1g"),
+    (
+        &["lab", "check"],
+        "farhaul lab check kachan-2014 --quick --new",
+    ),
+    (&["lab", "open"], "farhaul lab open kachan-2014 --quick"),
     (
         &["lab", "results"],
         "farhaul lab results --quick --only bench",
