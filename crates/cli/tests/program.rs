@@ -14,5 +14,7 @@ mod names;
 mod ssh;
 #[path = "program/sshd.rs"]
 mod sshd;
+#[path = "program/study.rs"]
+mod study;
 #[path = "program/worlds.rs"]
 mod worlds;

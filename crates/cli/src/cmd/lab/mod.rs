@@ -12,7 +12,11 @@ mod utcp;
 
 use std::path::{Path, PathBuf};
 
-use farhaul_lab::grid::{self, Backend, Grid, Kept, RunStore, Trial};
+use farhaul_lab::{
+    grid::{self, Backend, Grid, Kept, RunStore, Trial},
+    nearest,
+    study::Library,
+};
 
 use crate::exit::{Exit, Failure};
 
@@ -76,7 +80,13 @@ impl Where {
     }
 
     fn grid(&self) -> Result<Grid, Failure> {
-        grid::grid(&self.name).map_err(Failure::usage)
+        grid::grid(&self.name).map_err(|text| {
+            let studies = Library::names();
+            let near = nearest(&self.name, studies.iter().copied());
+            let near = near.map_or_else(String::new, |n| format!(" (did you mean '{n}'?)"));
+            let text = format!("{text}; studies are: {}{near}", studies.join(", "));
+            Failure::usage(text)
+        })
     }
 
     /// Processor time is of the real world only.
