@@ -8,7 +8,7 @@
 //! - [`tcp`], [`iperf`], [`udp`]: the kernel's own transport on the same path, and datagrams beside it
 //! - [`emulated`]: this program at both ends of an emulated network
 //! - [`scenario`]: networks, flows and expectations from a file, simulated over many seeds
-//! - [`mod@study`]: the experiments of a paper, its published numbers ([`reference`]) and figures
+//! - [`mod@study`]: the experiments of a paper, its published numbers ([`mod@reference`]) and figures
 //! - [`plot`], [`report`]: figures, and the page that shows them beside published ones
 //! - [`probe`]: what the emulator really does, measured from outside
 //! - [`results`]: the fixed table of cells, kept and quoted

@@ -1,5 +1,5 @@
 //! How is a figure drawn? A [`Chart`] is data: axes, and lines, bars, a heat map or a scatter of points. [`svg`]
-//! and [`png`] draw it, on any machine: the font is built in. Equal charts give equal bytes. [`series`] draws
+//! and [`png()`] draw it, on any machine: the font is built in. Equal charts give equal bytes. [`series`] draws
 //! flows over time.
 
 mod axes;

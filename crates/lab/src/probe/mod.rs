@@ -169,7 +169,7 @@ pub struct ProbeReport {
     pub schema: &'static str,
     /// The program's version.
     pub version: &'static str,
-    /// [`Mode::name`].
+    /// Name of the mode.
     pub mode: &'static str,
     /// Always: the measurement was made.
     pub ok: bool,

@@ -2,8 +2,8 @@
 //! verdict on each published number. It is data; HTML, Markdown, SVG and PNG are made from it.
 //!
 //! - [`html`], [`markdown`]: the page as text
-//! - [`write`]: both and the figures in a folder
-//! - [`serve`]: the page for a browser, while runs are being made
+//! - [`write()`]: both and the figures in a folder
+//! - [`Server`]: the page for a browser, while runs are being made
 
 mod files;
 mod html;

@@ -3,7 +3,7 @@
 //!
 //! - [`Study`]: the file, read and checked
 //! - [`Runs`]: its runs, stored in one folder, so that they can be resumed
-//! - [`figures`], [`page`](self::Runs::page): what is shown of them
+//! - figures and the [page](self::Runs::page): what is shown of them
 //! - [`KnownMisses`]: published numbers that are known to be missed, with figure and reason
 
 mod cells;
