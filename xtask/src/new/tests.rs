@@ -33,6 +33,7 @@ fn workspace() -> PathBuf {
     }
     for folder in [
         "crates",
+        "tests",
         "examples",
         "xtask",
         "docs",

@@ -649,7 +649,7 @@ pub(super) fn judge(
             let ours = match &expectation.other {
                 None => upper,
                 Some((how, other)) => upper
-                    .zip(error(other, &verdicts))
+                    .zip(error(&other.among(&expectation.term.when), &verdicts))
                     .map(|(upper, lower)| how.of(upper, lower)),
             };
             let case = &expectation.term.when;

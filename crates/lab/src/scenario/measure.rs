@@ -218,6 +218,14 @@ impl fmt::Display for Term {
 }
 
 impl Term {
+    /// The same in those of these cases.
+    pub(super) fn among(&self, cases: &Case) -> Self {
+        let mut term = self.clone();
+        let inherited = cases.iter().map(|(k, v)| (k.clone(), v.clone()));
+        term.when = inherited.chain(std::mem::take(&mut term.when)).collect();
+        term
+    }
+
     /// Its value in a run, if the run has it.
     pub(super) fn measure(&self, plan: &Plan, run: &RunReport) -> Option<f64> {
         match self.metric.whose() {

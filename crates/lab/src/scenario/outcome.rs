@@ -194,7 +194,9 @@ fn columns(flow: &FlowReport, every: f64, backend: Backend) -> Columns {
     for point in &flow.series {
         if point.at + 1e-9 >= next {
             next = ((point.at + 1e-9) / every).floor() * every + every;
-            let before = points.last().map_or((0.0, 0), |p| (p.at, p.delivered));
+            let before = points
+                .last()
+                .map_or((flow.start, 0), |p| (p.at, p.delivered));
             let seconds = (point.at - before.0).max(1e-9);
             points.push(Point {
                 goodput_bits_per_second: exact(point.delivered - before.1.min(point.delivered))

@@ -94,7 +94,7 @@ impl Plan {
     /// Of everything that the outcome depends on but the seed and the program. FNV-1a, 64 bits.
     pub(super) fn fingerprint(&self) -> String {
         let drivers = self.drivers.iter();
-        let drivers = drivers.map(|d| (&d.protocol, d.law(), d.choice.max_rate));
+        let drivers = drivers.map(|d| (&d.protocol, d.law(), d.choice.max_rate, &d.system));
         let text = format!(
             "{:?} {:?} {:?} {:?} {:?}",
             self.backend,

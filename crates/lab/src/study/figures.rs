@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use farhaul_core::units::{Rate, Size};
+
 use super::{FigurePlan, Shape};
 use crate::{
     plot::{Axis, Bars, Body, Chart, Line, Origin, Point},
     reference::Fact,
-    scenario::{Case, File, Outcome, Spread, Term, Verdict, fits, unknown},
+    scenario::{Case, File, Outcome, Spread, Term, Verdict, exact, fits, unknown},
 };
 
 /// By value of the variable along x: a number per run.
@@ -300,7 +302,9 @@ impl FigurePlan {
         let mut colours = Vec::new();
         for world in worlds {
             for verdict in world.verdicts {
-                let metric = verdict.metric == self.term().metric;
+                // Ratios of the metric are not in its unit.
+                let own = &self.term().metric;
+                let metric = verdict.metric == *own && verdict.unit == own.unit();
                 let (Some(ours), Some(fact)) = (verdict.ours, &verdict.fact) else {
                     continue;
                 };
@@ -445,13 +449,22 @@ fn value(case: &Case, variable: &str) -> String {
     found.cloned().unwrap_or_default()
 }
 
-/// The number in a text such as `50ms`, and its unit.
-pub(super) fn numeric(text: &str) -> Option<(f64, &str)> {
-    let end = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-'))
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    Some((number.parse().ok()?, unit.trim()))
+/// The number in a text such as `50ms`, in one unit for all texts of its kind, and that unit.
+pub(super) fn numeric(text: &str) -> Option<(f64, &'static str)> {
+    if let Ok(number) = text.parse() {
+        return Some((number, ""));
+    }
+    if let Some(share) = text.strip_suffix('%') {
+        return Some((share.trim().parse().ok()?, "%"));
+    }
+    if let Ok(rate) = text.parse::<Rate>() {
+        return Some((rate.as_f64() / 1e6, "Mbit/s"));
+    }
+    if let Ok(time) = farhaul_link::duration(text) {
+        return Some((time.as_secs_f64() * 1e3, "ms"));
+    }
+    let size = text.parse::<Size>().ok()?;
+    Some((exact(size.bytes()) / 1e3, "kB"))
 }
 
 fn named(name: &str, several: bool, world: &World<'_>) -> String {
@@ -490,4 +503,26 @@ fn spread(figures: &[f64]) -> Option<Point> {
         range: (figures.len() > 1).then_some((spread.min, spread.max)),
         label: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::numeric;
+
+    #[test]
+    fn values_along_x_have_one_unit() {
+        for (text, value) in [
+            ("0.1%", (0.1, "%")),
+            ("50ms", (50.0, "ms")),
+            ("1s", (1_000.0, "ms")),
+            ("800Mbit", (800.0, "Mbit/s")),
+            ("1Gbit", (1_000.0, "Mbit/s")),
+            ("10kB", (10.0, "kB")),
+            ("100MB", (100_000.0, "kB")),
+            ("8", (8.0, "")),
+        ] {
+            assert_eq!(numeric(text), Some(value));
+        }
+        assert_eq!(numeric("linux-2.6.29"), None);
+    }
 }
