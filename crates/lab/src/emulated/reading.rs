@@ -182,7 +182,12 @@ fn rate_of(number: f64, unit: &str) -> Result<f64, ReadingError> {
     let one: Rate = format!("1{plain}")
         .parse()
         .map_err(|_| ReadingError::BadUnit(unit.into()))?;
-    Ok(number * one.as_f64())
+    let rate = number * one.as_f64();
+    if rate.is_finite() && rate >= 0.0 {
+        Ok(rate)
+    } else {
+        Err(ReadingError::Number(format!("{number} {unit}")))
+    }
 }
 
 /// `; its last line was: ...`.

@@ -12,9 +12,11 @@ use super::{
     measure::{Costs, RunReport, exact},
     outcome::Outcome,
     plan::Plan,
+    run::RunError,
 };
 use crate::emulated::{
-    Amount, Flow, FlowResult, FlowsRun, Highest, System, highest_rate, lower_rates, run_flows,
+    Amount, EmulatedRunError, Flow, FlowResult, FlowsRun, Highest, System, highest_rate,
+    lower_rates, run_flows,
 };
 
 /// How often a run is tried at each rate while the emulator is late.
@@ -22,7 +24,12 @@ const ATTEMPTS: u32 = 2;
 
 impl File {
     /// Runs `plan` with `seed`; a failure is a result too.
-    pub(super) fn emulated(&self, plan: &Plan, seed: u64, program: &Path) -> Outcome {
+    pub(super) fn emulated(
+        &self,
+        plan: &Plan,
+        seed: u64,
+        program: &Path,
+    ) -> Result<Outcome, RunError> {
         let scenario = plan.scenario(seed);
         let unmade = |why: String| Outcome {
             invalid: Some(why),
@@ -38,7 +45,7 @@ impl File {
         };
         let flows = match flows(plan, &scenario) {
             Ok(flows) => flows,
-            Err(why) => return unmade(format!("skipped: {why}")),
+            Err(why) => return Ok(unmade(format!("skipped: {why}"))),
         };
         let full = scenario.forward.rate;
         let mut at = |rate: Rate| run_flows(&network(&scenario, rate, seed), &flows, program);
@@ -47,12 +54,15 @@ impl File {
             mut attempts,
         } = match highest_rate(&lower_rates(full), ATTEMPTS, &mut at) {
             Ok(found) => found,
-            Err(error) => return unmade(error.to_string()),
+            Err(EmulatedRunError::Interrupted(signal)) => {
+                return Err(RunError::Interrupted(signal));
+            }
+            Err(error) => return Ok(unmade(error.to_string())),
         };
         // If none is valid, the last one shows what there is.
         let last = || attempts.pop().map(|attempt| (attempt.rate, attempt.run));
         let Some((rate, ran)) = valid.or_else(last) else {
-            return unmade("it was not tried".into());
+            return Ok(unmade("it was not tried".into()));
         };
         let run = report(plan, &scenario, &ran);
         let failed: Vec<String> = attempts
@@ -60,13 +70,13 @@ impl File {
             .map(|a| format!("{}: {}", a.rate, a.invalid))
             .collect();
         let health = serde_json::json!({ "emulator": ran.wan.health, "failed_attempts": failed });
-        Outcome {
+        Ok(Outcome {
             invalid: ran.invalid(),
             lowered: (rate != full).then(|| rate.bps()),
             commands: ran.flows.iter().flat_map(|f| f.commands.clone()).collect(),
             health,
             ..Outcome::new(&self.name, plan, &self.terms, &run)
-        }
+        })
     }
 }
 

@@ -68,6 +68,9 @@ pub enum RunError {
         /// Why.
         error: farhaul_sim::Error,
     },
+    /// A signal ended it.
+    #[error("ended by signal {0}; what was made is stored, and the same command goes on")]
+    Interrupted(i32),
     /// A protocol could not be made.
     #[error(transparent)]
     Choice(#[from] ChoiceError),
@@ -250,7 +253,7 @@ impl File {
                 };
                 Outcome::new(&self.name, plan, &self.terms, &report.into())
             }
-            Backend::Emu => self.emulated(plan, seed, runs.program),
+            Backend::Emu => self.emulated(plan, seed, runs.program)?,
         };
         Ok(Trial {
             plan: index,

@@ -457,7 +457,8 @@ pub(super) fn numeric(text: &str) -> Option<(f64, &'static str)> {
     if let Some(share) = text.strip_suffix('%') {
         return Some((share.trim().parse().ok()?, "%"));
     }
-    if let Ok(rate) = text.parse::<Rate>() {
+    if text.contains("bit") {
+        let rate: Rate = text.parse().ok()?;
         return Some((rate.as_f64() / 1e6, "Mbit/s"));
     }
     if let Ok(time) = farhaul_link::duration(text) {

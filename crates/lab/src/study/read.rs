@@ -65,7 +65,7 @@ pub(super) fn study(file: &str, text: &str, library: &Library) -> Result<Study, 
         .collect::<Result<Vec<_>, _>>()?;
     let text = |key: &str, example: &str| Ok::<_, Problem>(top.needed(key, example)?.value);
     let study = Study {
-        name: text("name", "\"kachan-2014\"")?,
+        name: id(&top, "name", "\"kachan-2014\"")?,
         title: text("title", "\"the paper's\"")?,
         source: text("source", "\"authors, where, year\"")?,
         about: text("about", "\"what it is about\"")?,
@@ -99,12 +99,12 @@ fn words(fields: &Fields<'_>, key: &str) -> Result<Vec<String>, Problem> {
 }
 
 /// Names of files and addresses have no other characters.
-fn id(fields: &Fields<'_>, example: &str) -> Result<String, Problem> {
-    let id = fields.needed("id", example)?;
+fn id(fields: &Fields<'_>, key: &str, example: &str) -> Result<String, Problem> {
+    let id = fields.needed(key, example)?;
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if id.value.is_empty() || !id.value.chars().all(plain) {
-        let text = format!("'{}': an id has letters, digits and '-' only", id.value);
-        return Err(fields.problem("id", text));
+        let text = format!("'{}': it has letters, digits and '-' only", id.value);
+        return Err(fields.problem(key, text));
     }
     Ok(id.value)
 }
@@ -114,7 +114,7 @@ fn experiment(fields: &Fields<'_>) -> Result<Experiment, Problem> {
         |key: &str| Ok::<_, Problem>(fields.text(key)?.map_or_else(String::new, |t| t.value));
     let figures = fields.tables("figure", &FIGURE)?;
     Ok(Experiment {
-        id: id(fields, "\"K1\"")?,
+        id: id(fields, "id", "\"K1\"")?,
         title: fields.needed("title", "\"Rate over loss\"")?.value,
         about: text("about")?,
         scenario: fields
@@ -164,7 +164,7 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
         return Err(fields.problem("line", "line = \"during\" needs a list of times"));
     }
     Ok(FigurePlan {
-        id: id(fields, "\"fig3\"")?,
+        id: id(fields, "id", "\"fig3\"")?,
         place: text("place")?.unwrap_or_default(),
         caption: text("caption")?.unwrap_or_default(),
         shape,

@@ -4,13 +4,14 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File as Disk, OpenOptions, TryLockError},
-    io::{self, ErrorKind},
+    io::{self, ErrorKind, Write as _},
     path::{Path, PathBuf},
     process,
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 
 use super::{Library, Study, StudyError};
 use crate::{
@@ -294,11 +295,12 @@ impl Runs {
 
 /// Writes a file at once or not at all.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    fs::write(&new, bytes)?;
-    fs::rename(new, path)
+    // A name of its own: the folder may be somebody else's, with links where we would write.
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut file = NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map(|_| ()).map_err(|e| e.error)
 }
 
 /// How long does the rest take? As long as the runs of the same system took on average.

@@ -179,6 +179,7 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
 fn failed(error: RunError) -> Failure {
     let exit = match &error {
         RunError::Keep { error, .. } if error.kind() == io::ErrorKind::ResourceBusy => Exit::Locked,
+        RunError::Interrupted(signal) => Exit::Signal(u8::try_from(*signal).unwrap_or(u8::MAX)),
         RunError::Write { .. } | RunError::Keep { .. } => Exit::DestError,
         RunError::Sim {
             error: Error::Livelock { .. },
