@@ -1,8 +1,10 @@
 //! How does a run end? Stable exit codes with names, and the failure that carries one. Scripts and
 //! schedulers decide by them whether to try again.
 
-use std::{fmt, process::ExitCode};
+use std::{fmt, io::ErrorKind, process::ExitCode};
 
+use farhaul_lab::scenario::RunError;
+use farhaul_sim::Error;
 use farhaul_transfer::{Code, TransferError};
 use serde_json::{Value, json};
 
@@ -213,6 +215,20 @@ impl Failure {
 impl From<&TransferError> for Failure {
     fn from(e: &TransferError) -> Self {
         Self::new(e.code.into(), e.text.as_str()).fix(e.fix.as_str())
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        let exit = match &error {
+            RunError::Keep { error, .. } if error.kind() == ErrorKind::ResourceBusy => Exit::Locked,
+            RunError::Interrupted(signal) => Exit::Signal(u8::try_from(*signal).unwrap_or(u8::MAX)),
+            RunError::Write { .. } | RunError::Keep { .. } => Exit::DestError,
+            RunError::Choice(_) => Exit::Usage,
+            RunError::Sim { error, .. } if !matches!(error, Error::Livelock { .. }) => Exit::Usage,
+            _ => Exit::Internal,
+        };
+        Self::new(exit, error.to_string())
     }
 }
 

@@ -19,7 +19,7 @@ fn farhaul(arguments: &[&str]) -> Output {
 }
 
 /// Measures on an emulated network; `None` where this machine lets us build none.
-fn measured(network: &[&str], mode: &[&str]) -> Option<Value> {
+fn measured(network: &str, mode: &str) -> Option<Value> {
     let cache = tempfile::tempdir().unwrap();
     let program = cargo_bin("farhaul");
     let program = program.to_str().unwrap();
@@ -27,9 +27,9 @@ fn measured(network: &[&str], mode: &[&str]) -> Option<Value> {
     let output = Command::new(program)
         .env("XDG_CACHE_HOME", cache.path())
         .args(["wan", "run", "--far", &far])
-        .args(network)
+        .args(network.split(' '))
         .args(["--", program, "_probe", "send", PORT])
-        .args(mode)
+        .args(mode.split(' '))
         .output()
         .unwrap();
     let reported = String::from_utf8_lossy(&output.stderr);
@@ -48,34 +48,9 @@ fn number(object: &Value, pointer: &str) -> f64 {
 
 #[test]
 fn paced_packets_show_delay_loss_order_and_copies() {
-    let network = [
-        "--rtt",
-        "40ms",
-        "--rate",
-        "100Mbit",
-        "--loss",
-        "2%",
-        "--reorder",
-        "5%,8ms",
-    ];
-    let mode = [
-        "paced",
-        "--packets",
-        "3000",
-        "--every",
-        "500us",
-        "--delay",
-        "20ms",
-        "--link-rate",
-        "100Mbit",
-        "--loss",
-        "2%",
-        "--reorder",
-        "5%,8ms",
-        "--duplicate",
-        "0%",
-    ];
-    let Some(found) = measured(&network, &mode) else {
+    let network = "--rtt 40ms --rate 100Mbit --loss 2% --reorder 5%,8ms";
+    let mode = "paced --packets 3000 --every 500us --delay 20ms --link-rate 100Mbit --loss 2% --reorder 5%,8ms --duplicate 0%";
+    let Some(found) = measured(network, mode) else {
         return;
     };
     assert_eq!(found["schema"], "farhaul.probe/1");
@@ -104,21 +79,9 @@ fn paced_packets_show_delay_loss_order_and_copies() {
 
 #[test]
 fn a_queue_takes_its_limit_and_no_more() {
-    let network = ["--rtt", "10ms", "--rate", "100Mbit", "--queue", "300kB"];
-    let mode = [
-        "queue",
-        "--delay",
-        "5ms",
-        "--link-rate",
-        "100Mbit",
-        "--size",
-        "1500",
-        "--queue",
-        "200packets",
-        "--repeat",
-        "3",
-    ];
-    let Some(found) = measured(&network, &mode) else {
+    let network = "--rtt 10ms --rate 100Mbit --queue 300kB";
+    let mode = "queue --delay 5ms --link-rate 100Mbit --size 1500 --queue 200packets --repeat 3";
+    let Some(found) = measured(network, mode) else {
         return;
     };
     assert_eq!(found["queue"]["expected_bytes"], 300_000);
@@ -131,36 +94,15 @@ fn a_queue_takes_its_limit_and_no_more() {
 
 #[test]
 fn a_stream_and_a_full_link_have_their_rate() {
-    let network = ["--rtt", "10ms", "--rate", "100Mbit"];
-    let rate = [
-        "rate",
-        "--link-rate",
-        "100Mbit",
-        "--size",
-        "1500",
-        "--time",
-        "1s",
-    ];
-    let Some(found) = measured(&network, &rate) else {
+    let network = "--rtt 10ms --rate 100Mbit";
+    let rate = "rate --link-rate 100Mbit --size 1500 --time 1s";
+    let Some(found) = measured(network, rate) else {
         return;
     };
     assert!(number(&found, "/rate/error_percent").abs() < 5.0, "{found}");
-    let full = [
-        "full",
-        "--queue",
-        "130kB",
-        "--delay",
-        "5ms",
-        "--link-rate",
-        "100Mbit",
-        "--size",
-        "1500",
-        "--time",
-        "1s",
-        "--every",
-        "5ms",
-    ];
-    let found = measured(&network, &full).unwrap();
+    let full =
+        "full --queue 130kB --delay 5ms --link-rate 100Mbit --size 1500 --time 1s --every 5ms";
+    let found = measured(network, full).unwrap();
     assert!(number(&found, "/full/delay/packets") > 50.0);
     // It stands behind half of the queue, 5 ms.
     assert!(

@@ -88,10 +88,7 @@ impl File {
             text,
             case: &none,
         };
-        let document = DeTable::parse(text).map_err(|error| {
-            let span = error.span().unwrap_or(0..0);
-            source.problem(&span, error.message())
-        })?;
+        let document = parse(source)?;
         let span = document.span();
         let base = variant::of(source, document.get_ref(), Variant::default())?;
         let document = variant::of(source, document.get_ref(), variant)?;
@@ -156,10 +153,7 @@ impl File {
             text,
             case: &none,
         };
-        let document = DeTable::parse(text).map_err(|error| {
-            let span = error.span().unwrap_or(0..0);
-            source.problem(&span, error.message())
-        })?;
+        let document = parse(source)?;
         let mut known: Vec<&str> = TOP.to_vec();
         known.extend(["quick", "emu"]);
         let top = Fields::new(source, "the file", document.get_ref(), 0..0, &known)?;
@@ -178,6 +172,13 @@ impl File {
         }
         Ok(self)
     }
+}
+
+fn parse(source: Source<'_>) -> Result<Spanned<DeTable<'_>>, Problem> {
+    DeTable::parse(source.text).map_err(|error| {
+        let span = error.span().unwrap_or(0..0);
+        source.problem(&span, error.message())
+    })
 }
 
 fn top<'a>(source: Source<'a>, document: &'a Spanned<DeTable<'a>>) -> Result<Fields<'a>, Problem> {

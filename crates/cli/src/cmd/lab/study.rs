@@ -13,10 +13,9 @@ use farhaul_emu::wan;
 use farhaul_lab::{
     grid::Backend,
     report::{self, Outcome as Word, Page, Source, Verdict},
-    scenario::{self, Case, Outcome, RunError},
+    scenario::{self, Case, Outcome},
     study::{Choice, Experiment, KnownMisses, Library, Progress, Runs, Study, StudyError},
 };
-use farhaul_sim::Error;
 use serde_json::{Value, json};
 
 use crate::{
@@ -133,7 +132,7 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
             errln!("{}", progress.words());
         }
     };
-    let (made, invalid) = runs.run(&mut tell).map_err(failed)?;
+    let (made, invalid) = runs.run(&mut tell).map_err(Failure::from)?;
     let page = Which::page(&runs, &known(None)?)?;
     write(&runs, &page)?;
     let object = |failure: Option<&Failure>| {
@@ -173,22 +172,6 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
         ));
     }
     Ok(())
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
-fn failed(error: RunError) -> Failure {
-    let exit = match &error {
-        RunError::Keep { error, .. } if error.kind() == io::ErrorKind::ResourceBusy => Exit::Locked,
-        RunError::Interrupted(signal) => Exit::Signal(u8::try_from(*signal).unwrap_or(u8::MAX)),
-        RunError::Write { .. } | RunError::Keep { .. } => Exit::DestError,
-        RunError::Sim {
-            error: Error::Livelock { .. },
-            ..
-        } => Exit::Internal,
-        RunError::Choice(_) | RunError::Sim { .. } => Exit::Usage,
-        _ => Exit::Internal,
-    };
-    Failure::new(exit, error.to_string())
 }
 
 fn write(runs: &Runs, page: &Page) -> Result<(), Failure> {

@@ -15,9 +15,8 @@ use farhaul_lab::{
     grid::{Backend, RunStore},
     plot::series::Format,
     reference::Reference,
-    scenario::{self, Done, File, Output, Plot, RunError, Runs, Summary, Variant},
+    scenario::{self, Done, File, Output, Plot, Runs, Summary, Variant},
 };
-use farhaul_sim::Error;
 use serde_json::{Value, json};
 
 use self::report::Tally;
@@ -235,18 +234,7 @@ fn simulate(
             );
         }
     };
-    let results = file.run(&runs, &mut progress).map_err(|error| {
-        let exit = match &error {
-            RunError::Write { .. } | RunError::Keep { .. } => Exit::DestError,
-            RunError::Sim {
-                error: Error::Livelock { .. },
-                ..
-            } => Exit::Internal,
-            RunError::Choice(_) | RunError::Sim { .. } => Exit::Usage,
-            _ => Exit::Internal,
-        };
-        Failure::new(exit, error.to_string())
-    })?;
+    let results = file.run(&runs, &mut progress)?;
     Ok(file.summary(&results))
 }
 
