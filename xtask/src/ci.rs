@@ -218,7 +218,7 @@ fn sim(root: &Path, kept: &mut Vec<String>) -> Outcome {
 }
 
 /// The studies whose short versions are simulated in the gate; the others run on real sockets only.
-const STUDIES: [&str; 3] = ["kachan-2014", "iwanaga-2010", "masirap-2014"];
+const STUDIES: [&str; 4] = ["kachan-2014", "iwanaga-2010", "masirap-2014", "rfc-9743"];
 /// Prefix of what became of their published numbers.
 const PUBLISHED: &str = "published numbers: ";
 

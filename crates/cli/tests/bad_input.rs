@@ -353,40 +353,6 @@ fn unknown_names_get_the_nearest_one() {
 }
 
 #[test]
-fn fairness_refuses_what_only_grids_have_and_grids_what_only_it_has() {
-    let cases: &[(&[&str], i32, &str)] = &[
-        (
-            &["lab", "run", "cells", "--quick"],
-            2,
-            "farhaul lab run fairness",
-        ),
-        (&["lab", "run", "fairness", "--cc", "reno"], 2, "--law"),
-        (
-            &["lab", "run", "fairness", "--law", "cubik"],
-            2,
-            "did you mean 'cubic'",
-        ),
-        (&["lab", "run", "fairness", "--rate", "5Mbit"], 2, "10"),
-        (
-            &["lab", "run", "fairness", "--backend", "emu"],
-            2,
-            "simulator only",
-        ),
-        (
-            &["lab", "check", "fairness", "--write", "b"],
-            2,
-            "lab/reference/fairness.json",
-        ),
-        (
-            &["lab", "report", "fairness"],
-            3,
-            "farhaul lab run fairness",
-        ),
-    ];
-    refused(cases, true);
-}
-
-#[test]
 fn flags_of_other_programs_are_answered_with_what_to_write() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&["cp", "-a", "f", "h::s"], 2, "cp has no -a: folders"),
@@ -417,7 +383,8 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
         (&["bench", "h", "-u"], 2, "UDP is always used"),
         (&["bench", "h", "-t", "0"], 2, "nothing to measure"),
         (&["sim", "--secs", "-1"], 2, "from 1 to 100000"),
-        (&["lab", "run", "nope"], 2, "agreement, fairness"),
+        (&["lab", "run", "cells", "--quick"], 2, "is for studies"),
+        (&["lab", "run", "nope"], 2, "papers, agreement"),
         (
             &[
                 "wan",
@@ -455,7 +422,7 @@ fn invalid_places_are_reported_with_the_correct_form() {
         ),
         (&["lab", "run", "cells", "--out", "/proc/none"], 4, "--out"),
         (
-            &["lab", "run", "fairness", "--out", "/proc/none"],
+            &["lab", "run", "rfc-9743", "--quick", "--out", "/proc/none"],
             4,
             "--out",
         ),

@@ -13,14 +13,12 @@
 //! - [`probe`]: what the emulator really does, measured from outside
 //! - [`results`]: the fixed table of cells, kept and quoted
 //! - [`mod@grid`]: named grids of paths: run, kept, shown, checked
-//! - [`fairness`]: every law among itself, against others, and when the path breaks
 //! - [`stopwatch`]: the time spent inside a law
 //! - [`nearest`]: the nearest valid name
 
 pub mod bench;
 pub mod doctor;
 pub mod emulated;
-pub mod fairness;
 pub mod grid;
 pub mod host;
 pub mod iperf;

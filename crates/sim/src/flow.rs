@@ -76,6 +76,7 @@ impl Flow {
         interval: Duration,
         sender: &Stats,
         received: u64,
+        dropped: u64,
         queue: u64,
     ) {
         let seconds = now.since(self.start).min(interval).as_secs_f64();
@@ -86,6 +87,8 @@ impl Flow {
             goodput_bits_per_second: rate(received - received_before, seconds),
             delivered: received,
             snd_nxt: sender.data_sent,
+            sent: sender.datagrams_sent,
+            dropped,
             repaired: sender.repaired - repaired_before,
             retransmits: sender.retransmits,
             duplicate_acks: sender.duplicate_acks,

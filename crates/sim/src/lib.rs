@@ -29,6 +29,8 @@ pub use disk::DiskConfig;
 pub use observe::{Moment, Observer, Packet, Side};
 pub use pcapng::Pcapng;
 pub use qlog::Qlog;
-pub use report::{CrossPoint, CrossReport, FlowReport, LinkReport, Point, SideReport, SimReport};
+pub use report::{
+    CrossPoint, CrossReport, FlowReport, LinkReport, Point, SideReport, SimReport, mean_and_p95,
+};
 pub use scenario::{Bursts, CrossConfig, Error, FlowConfig, Route, Scenario};
 pub use world::{Apps, Maker, run, run_apps, run_observed};

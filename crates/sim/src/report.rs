@@ -62,24 +62,30 @@ pub struct LinkReport {
     pub p95_queue_bytes: Option<u64>,
     /// Packets dropped by cause; causes that never struck are left out.
     pub drops: BTreeMap<&'static str, u64>,
+    /// Bytes in the queue, one sample per interval of the scenario, the first an interval after the start.
+    #[serde(skip)]
+    pub queue: Vec<u32>,
+}
+
+/// Mean of samples of a queue, and the bytes exceeded in a twentieth of them; nothing of no samples.
+pub fn mean_and_p95(samples: &[u32]) -> (Option<f64>, Option<u64>) {
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable();
+    let sum: u64 = sorted.iter().map(|l| u64::from(*l)).sum();
+    let p95 = sorted.get((sorted.len() * 95).div_ceil(100).saturating_sub(1));
+    let p95 = p95.map(|bytes| u64::from(*bytes));
+    (ratio(sum, sorted.len() as u64), p95)
 }
 
 impl LinkReport {
-    /// `samples` are bytes that stood in the queue at regular times.
-    pub(crate) fn new(
-        counters: &Counters,
-        capacity: Rate,
-        seconds: f64,
-        mut samples: Vec<u32>,
-    ) -> Self {
-        samples.sort_unstable();
-        let sum: u64 = samples.iter().map(|l| u64::from(*l)).sum();
-        let most = samples.len() as u64;
-        let p95 = samples.get((samples.len() * 95).div_ceil(100).saturating_sub(1));
+    /// `queue` is what stood in the queue at regular times.
+    pub(crate) fn new(counters: &Counters, capacity: Rate, seconds: f64, queue: Vec<u32>) -> Self {
+        let (mean, p95) = mean_and_p95(&queue);
         Self {
             utilisation: rate(counters.passed_bytes, seconds) / capacity.as_f64(),
-            mean_queue_bytes: ratio(sum, most),
-            p95_queue_bytes: p95.map(|bytes| u64::from(*bytes)),
+            mean_queue_bytes: mean,
+            p95_queue_bytes: p95,
+            queue,
             offered: counters.offered,
             offered_bytes: counters.offered_bytes,
             passed: counters.passed,
@@ -219,6 +225,10 @@ pub struct Point {
     pub delivered: u64,
     /// Bytes of data sent for the first time (web100 `SndNxt`).
     pub snd_nxt: u64,
+    /// Datagrams sent, of any kind.
+    pub sent: u64,
+    /// Of those, dropped by the network.
+    pub dropped: u64,
     /// Bytes re-sent since the last point.
     pub repaired: u64,
     /// Packets re-sent.

@@ -447,7 +447,8 @@ impl<'a> World<'a> {
                 let received = self.ends[2 * i + 1].sink.bytes;
                 let stats = self.ends[2 * i].stats();
                 let queue = self.network.links[flow.bottleneck].queued(self.now);
-                flow.sample(self.now, interval, &stats, received, queue.bytes());
+                let dropped = self.network.dropped(2 * i);
+                flow.sample(self.now, interval, &stats, received, dropped, queue.bytes());
                 if let Some(observer) = &mut self.network.observer {
                     observer.on_session(self.now, i, Side::Client, Moment::Sample(&stats));
                 }

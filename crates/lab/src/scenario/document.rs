@@ -53,7 +53,7 @@ const PATH: [&str; 15] = [
     "mtu",
 ];
 const HOST: [&str; 4] = ["name", "nic", "nic_queue", "nic_jitter"];
-const FLOW: [&str; 16] = [
+const FLOW: [&str; 17] = [
     "local",
     "write",
     "name",
@@ -69,6 +69,7 @@ const FLOW: [&str; 16] = [
     "duration",
     "bytes",
     "count",
+    "stagger",
     "extra_delay",
 ];
 const PROGRAM: [&str; 8] = [
@@ -161,6 +162,8 @@ pub(super) struct Flow {
     pub(super) bytes: Option<u64>,
     pub(super) write: Option<u64>,
     pub(super) count: u64,
+    /// How much later each starts than the one before.
+    pub(super) stagger: Duration,
     pub(super) extra_delay: Duration,
     /// Both ends on one host.
     pub(super) local: bool,
@@ -209,7 +212,7 @@ impl Document {
         };
         for (what, missing) in [
             ("link", document.links.is_empty()),
-            ("flow", document.flows.is_empty()),
+            ("flow", document.flows.iter().all(|f| f.count == 0)),
         ] {
             if missing {
                 let text = format!("a scenario needs at least one [[{what}]]");
@@ -492,7 +495,8 @@ fn flow(fields: &Fields<'_>) -> Result<Flow, Problem> {
         stop,
         bytes,
         write,
-        count: fields.number("count", 1..1_001)?.unwrap_or(1),
+        count: fields.number("count", 0..1_001)?.unwrap_or(1),
+        stagger: fields.duration("stagger")?.unwrap_or_default(),
         extra_delay: fields.duration("extra_delay")?.unwrap_or_default(),
         local: fields.flag("local")?,
     })

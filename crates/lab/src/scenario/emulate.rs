@@ -9,7 +9,8 @@ use farhaul_sim::{FlowReport, LinkReport, Point, Scenario, SimReport};
 
 use super::{
     File,
-    measure::{Costs, RunReport, exact},
+    costs::{Costs, RunReport},
+    measure::exact,
     outcome::Outcome,
     plan::Plan,
     run::RunError,

@@ -19,12 +19,13 @@ use crate::{
     unit::Unit,
 };
 
-const EXPECT: [&str; 23] = [
+const EXPECT: [&str; 24] = [
     "metric",
     "flow",
     "link",
     "cross",
     "during",
+    "level",
     "when",
     "over",
     "minus",
@@ -44,7 +45,7 @@ const EXPECT: [&str; 23] = [
     "across",
     "passed",
 ];
-const OVER: [&str; 6] = ["metric", "flow", "link", "cross", "during", "when"];
+const OVER: [&str; 7] = ["metric", "flow", "link", "cross", "during", "level", "when"];
 
 /// Of fewer seeds a share says nothing.
 const SEEDS: usize = 5;
@@ -410,9 +411,10 @@ fn term(fields: &Fields<'_>, known: &Known<'_>, base: Option<&Term>) -> Result<T
         return Err(fields.problem("during", text));
     }
     Ok(Term {
-        metric,
         name: name.or_else(|| base.and_then(|b| b.name.clone())),
         during: during.or_else(|| base.and_then(|b| b.during)),
+        level: level(fields, &metric, base)?,
+        metric,
         when,
     })
 }
@@ -429,6 +431,29 @@ fn names(metric: &Metric, plans: &[Plan]) -> (&'static str, BTreeSet<String>) {
         Whose::Link => ("link", each.flat_map(|p| p.links.clone()).collect()),
         Whose::Cross => ("cross", each.flat_map(|p| p.cross.clone()).collect()),
         Whose::Nobody => ("", BTreeSet::new()),
+    }
+}
+
+/// What the metric is to reach, if it is about that.
+pub(crate) fn level(
+    fields: &Fields<'_>,
+    metric: &Metric,
+    base: Option<&Term>,
+) -> Result<Option<f64>, Problem> {
+    let Some(unit) = metric.level() else {
+        if fields.has("level") {
+            let text = format!("{} reaches no level", metric.name());
+            return Err(fields.problem("level", text));
+        }
+        return Ok(None);
+    };
+    let own = fields.parse("level", |text| unit.parse(text))?;
+    match own.or_else(|| base.and_then(|b| b.level)) {
+        Some(level) => Ok(Some(level)),
+        None => {
+            let text = format!("{} needs a level, as in level = \"90Mbit\"", metric.name());
+            Err(fields.problem("metric", text))
+        }
     }
 }
 

@@ -1,11 +1,15 @@
 //! Which figure of a run is selected? A [`Term`] names a metric, whose it is and over which time.
 
-use std::{collections::BTreeMap, fmt};
+use std::fmt;
 
-use farhaul_sim::{FlowReport, LinkReport, Point, SideReport, SimReport};
-use serde::{Deserialize, Serialize};
+use farhaul_sim::{FlowReport, LinkReport, Point, SimReport, mean_and_p95};
 
-use super::{plan::Plan, source::Case, summary::Spread};
+use super::{
+    costs::{Costs, RunReport},
+    plan::Plan,
+    series::{self, grown},
+    source::Case,
+};
 use crate::{grid::Backend, unit::Unit};
 
 /// What can be expected of a run, and drawn.
@@ -45,6 +49,12 @@ pub enum Metric {
     RttP50,
     LossOfFlow,
     Variation,
+    /// Datagrams that senders sent, and those of them that the network dropped.
+    Sent,
+    Dropped,
+    ConvergenceTime,
+    ReachTime,
+    SettleTime,
     /// Of an external program, by the name that its template gives.
     Named(String),
 }
@@ -59,7 +69,7 @@ pub(super) enum Whose {
 }
 
 impl Metric {
-    pub(super) const ALL: [(&'static str, Self); 31] = [
+    pub(super) const ALL: [(&'static str, Self); 36] = [
         ("goodput", Self::Goodput),
         ("goodput_max", Self::GoodputMax),
         ("feedback", Self::Feedback),
@@ -91,6 +101,11 @@ impl Metric {
         ("rtt_p50", Self::RttP50),
         ("loss_of_flow", Self::LossOfFlow),
         ("variation", Self::Variation),
+        ("sent", Self::Sent),
+        ("dropped", Self::Dropped),
+        ("convergence_time", Self::ConvergenceTime),
+        ("reach_time", Self::ReachTime),
+        ("settle_time", Self::SettleTime),
     ];
 
     /// The metric called so; the text of the error names those there are.
@@ -138,7 +153,10 @@ impl Metric {
             Self::Seconds
             | Self::FirstRetransmit
             | Self::FirstDuplicateAck
-            | Self::FirstTimeout => Unit::Seconds,
+            | Self::FirstTimeout
+            | Self::ConvergenceTime
+            | Self::ReachTime
+            | Self::SettleTime => Unit::Seconds,
             Self::RttP50 => Unit::Millis,
             _ => Unit::Number,
         }
@@ -191,7 +209,24 @@ impl Metric {
                 | Self::SndNxt
                 | Self::Variation
                 | Self::Loss
+                | Self::LossOfFlow
+                | Self::Sent
+                | Self::Dropped
+                | Self::ConvergenceTime
+                | Self::ReachTime
+                | Self::SettleTime
+                | Self::QueueMean
+                | Self::QueueP95
         )
+    }
+
+    /// In what the level is counted that the metric needs, if it needs one.
+    pub(crate) const fn level(&self) -> Option<Unit> {
+        match self {
+            Self::ReachTime | Self::SettleTime => Some(Unit::Rate),
+            Self::ConvergenceTime => Some(Unit::Number),
+            _ => None,
+        }
     }
 }
 
@@ -204,6 +239,8 @@ pub(crate) struct Term {
     pub(crate) name: Option<String>,
     /// Seconds of virtual time.
     pub(crate) during: Option<(f64, f64)>,
+    /// What is to be reached, of metrics that are about that.
+    pub(crate) level: Option<f64>,
     /// The selected cases.
     pub(crate) when: Case,
 }
@@ -216,6 +253,9 @@ impl fmt::Display for Term {
         f.write_str(self.metric.name())?;
         if let Some(name) = &self.name {
             write!(f, " of {name}")?;
+        }
+        if let (Some(level), Some(unit)) = (self.level, self.metric.level()) {
+            write!(f, " at {}", unit.show(level))?;
         }
         if let Some((from, to)) = self.during {
             write!(f, " {from}..{to} s")?;
@@ -254,6 +294,10 @@ impl Term {
         };
         let numbered = run.report.flows.iter().enumerate().filter(selected);
         let (numbers, flows): (Vec<usize>, Vec<&FlowReport>) = numbered.unzip();
+        // In this case there is no such flow.
+        if flows.is_empty() {
+            return None;
+        }
         let goodputs = || -> Vec<f64> { flows.iter().map(|f| self.goodput(f)).collect() };
         let windows = |of: fn(&[f64]) -> Option<f64>| {
             let each: Option<Vec<f64>> = flows.iter().map(|f| self.window(f, of)).collect();
@@ -270,15 +314,19 @@ impl Term {
                 .map(|f| f.completed)
                 .try_fold(0.0, |most: f64, time| time.map(|time| most.max(time))),
             Metric::LossOfFlow => {
-                let lost: u64 = flows.iter().map(|f| f.dropped[0]).sum();
-                let sent: u64 = flows.iter().map(|f| f.sender.datagrams_sent).sum();
-                (sent > 0).then(|| exact(lost) / exact(sent))
+                let (lost, sent) = (self.dropped(&flows), self.sent(&flows));
+                (sent > 0.0).then(|| lost / sent)
             }
+            Metric::Sent => Some(self.sent(&flows)),
+            Metric::Dropped => Some(self.dropped(&flows)),
+            Metric::ConvergenceTime => series::converges(&flows, self.span(plan), self.level?),
+            Metric::ReachTime => series::reaches(&flows, self.span(plan), self.level?),
+            Metric::SettleTime => series::settles(&flows, self.span(plan), self.level?),
             Metric::Variation => {
                 let each: Option<Vec<f64>> = flows.iter().map(|f| self.variation(f)).collect();
                 mean(&each?)
             }
-            Metric::Jain => Some(super::summary::jain(&goodputs())),
+            Metric::Jain => series::jain(&goodputs()),
             Metric::WindowMean => windows(mean),
             Metric::WindowMax => windows(greatest),
             Metric::WindowEnd => windows(|w| w.last().copied()),
@@ -288,15 +336,17 @@ impl Term {
                     .filter(|_| self.during.is_none())
                     .map(exact)
             }
-            Metric::Retransmits => Some(self.count(&flows, |p| p.retransmits, |s| s.retransmits)),
-            Metric::Timeouts => Some(self.count(&flows, |p| p.timeouts, |s| s.timeouts)),
-            Metric::Episodes => Some(self.count(&flows, |p| p.episodes, |s| s.episodes)),
-            Metric::SndNxt => Some(self.count(&flows, |p| p.snd_nxt, |s| s.data_sent)),
+            Metric::Retransmits => {
+                Some(self.count(&flows, |p| p.retransmits, |f| f.sender.retransmits))
+            }
+            Metric::Timeouts => Some(self.count(&flows, |p| p.timeouts, |f| f.sender.timeouts)),
+            Metric::Episodes => Some(self.count(&flows, |p| p.episodes, |f| f.sender.episodes)),
+            Metric::SndNxt => Some(self.count(&flows, |p| p.snd_nxt, |f| f.sender.data_sent)),
             Metric::FirstRetransmit => first(&flows, |p| p.retransmits),
             Metric::FirstDuplicateAck => first(&flows, |p| p.duplicate_acks),
             Metric::FirstTimeout => first(&flows, |p| p.timeouts),
             Metric::DuplicateAcks => {
-                Some(self.count(&flows, |p| p.duplicate_acks, |s| s.duplicate_acks))
+                Some(self.count(&flows, |p| p.duplicate_acks, |f| f.sender.duplicate_acks))
             }
             _ => self.cost(&numbers, &flows, run),
         }
@@ -338,7 +388,7 @@ impl Term {
     fn goodput(&self, flow: &FlowReport) -> f64 {
         match self.during {
             None => flow.goodput_bits_per_second,
-            Some((from, to)) => exact(grown(flow, from, to, |p| p.delivered)) * 8.0 / (to - from),
+            Some(span) => series::goodput(flow, span),
         }
     }
 
@@ -373,13 +423,26 @@ impl Term {
         &self,
         flows: &[&FlowReport],
         point: fn(&Point) -> u64,
-        all: fn(&SideReport) -> u64,
+        all: fn(&FlowReport) -> u64,
     ) -> f64 {
         let each = flows.iter().map(|flow| match self.during {
-            Some((from, to)) => grown(flow, from, to, point),
-            None => all(&flow.sender),
+            Some(span) => grown(flow, span, point),
+            None => all(flow),
         });
         exact(each.sum())
+    }
+
+    fn sent(&self, flows: &[&FlowReport]) -> f64 {
+        self.count(flows, |p| p.sent, |f| f.sender.datagrams_sent)
+    }
+
+    fn dropped(&self, flows: &[&FlowReport]) -> f64 {
+        self.count(flows, |p| p.dropped, |f| f.dropped[0])
+    }
+
+    /// Its time, or the whole of a run.
+    fn span(&self, plan: &Plan) -> (f64, f64) {
+        self.during.unwrap_or((0.0, plan.seconds()))
     }
 
     fn of_link(&self, plan: &Plan, report: &SimReport) -> Option<f64> {
@@ -390,8 +453,19 @@ impl Term {
         let link = link(report, at)?;
         match self.metric {
             Metric::Utilisation => Some(link.utilisation),
-            Metric::QueueMean => link.mean_queue_bytes,
-            Metric::QueueP95 => link.p95_queue_bytes.map(exact),
+            Metric::QueueMean | Metric::QueueP95 => {
+                let (mean, p95) = match self.during {
+                    None => (link.mean_queue_bytes, link.p95_queue_bytes),
+                    Some(span) => {
+                        mean_and_p95(series::samples(&link.queue, plan.queue_interval(), span))
+                    }
+                };
+                if self.metric == Metric::QueueMean {
+                    mean
+                } else {
+                    p95.map(exact)
+                }
+            }
             Metric::Drops => Some(exact(link.drops.values().sum())),
             _ => None,
         }
@@ -413,83 +487,6 @@ impl Term {
     }
 }
 
-/// What a run left, in either world.
-#[derive(Clone, Debug)]
-pub struct RunReport {
-    /// Flows, links and cross traffic.
-    pub report: SimReport,
-    /// What each flow cost, in the scenario's order.
-    pub costs: Vec<Costs>,
-}
-
-/// What a flow cost per byte that arrived.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Costs {
-    /// Of the sender, per cent of one core per Gbit/s.
-    pub sender_cpu: Option<f64>,
-    /// Of the receiver.
-    pub receiver_cpu: Option<f64>,
-    /// What the receiver sent per GiB, KiB: whole Ethernet frames without preamble and check sequence.
-    pub feedback_kib_per_gib: Option<f64>,
-    /// Bytes of IP packets sent per byte.
-    pub overhead: Option<f64>,
-    /// Median of the rtt, ms.
-    pub rtt_ms: Option<f64>,
-    /// Packets sent again, of a run on real sockets: not every program counts them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retransmits: Option<u64>,
-    /// Of an external program, by the names of its template.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub named: BTreeMap<String, f64>,
-}
-
-/// Of Ethernet, and of IPv4 and UDP.
-const FRAME: u64 = 14;
-const HEADERS: u64 = 20 + 8;
-
-impl From<SimReport> for RunReport {
-    /// Hosts of the simulator have no processor time.
-    fn from(report: SimReport) -> Self {
-        let costs = report.flows.iter().map(|flow| {
-            let per_byte = |bytes: u64| {
-                (flow.received_bytes > 0).then(|| exact(bytes) / exact(flow.received_bytes))
-            };
-            let (sent, back) = (&flow.sender, &flow.receiver);
-            let frames = back.wire_sent + (FRAME + HEADERS) * back.datagrams_sent;
-            let samples = flow
-                .series
-                .iter()
-                .filter_map(|p| p.rtt_ms)
-                .collect::<Vec<_>>();
-            Costs {
-                feedback_kib_per_gib: per_byte(frames).map(|x| x * exact(1 << 20)),
-                overhead: per_byte(sent.wire_sent + HEADERS * sent.datagrams_sent),
-                rtt_ms: (!samples.is_empty()).then(|| Spread::of(samples).median),
-                named: limits(flow),
-                ..Costs::default()
-            }
-        });
-        Self {
-            costs: costs.collect(),
-            report,
-        }
-    }
-}
-
-/// Shares of the flow's time in which it waited, by reason; what is left was spent sending.
-fn limits(flow: &FlowReport) -> BTreeMap<String, f64> {
-    let total = flow.seconds.max(1e-9);
-    let mut rest = 1.0;
-    let mut shares = BTreeMap::new();
-    for (why, seconds) in &flow.sender.held {
-        let share = (seconds / total).clamp(0.0, rest);
-        rest -= share;
-        shares.insert(format!("limited_by_{why}"), share);
-    }
-    shares.insert("limited_by_sending".into(), rest);
-    shares
-}
-
 /// When a counter of the first of these flows left zero, s; the end of its series if it never did.
 fn first(flows: &[&FlowReport], of: fn(&Point) -> u64) -> Option<f64> {
     let series = &flows.first()?.series;
@@ -504,16 +501,6 @@ pub(super) fn link(report: &SimReport, number: usize) -> Option<&LinkReport> {
         1 => Some(&report.back),
         _ => report.links.get(number - 2),
     }
-}
-
-/// How much a counter of the series grew from `from` to `to` (s); before the flow it is zero, after
-/// it what it was last.
-fn grown(flow: &FlowReport, from: f64, to: f64, of: fn(&Point) -> u64) -> u64 {
-    let at = |time: f64| {
-        let seen = flow.series.iter().take_while(|p| p.at <= time + 1e-9);
-        seen.last().map_or(0, of)
-    };
-    at(to) - at(from)
 }
 
 /// As a floating-point number.

@@ -3,6 +3,7 @@
 //! reference. [`File::read`] checks all of it, [`File::run`] runs every case with every seed.
 
 mod cases;
+mod costs;
 mod document;
 mod emulate;
 mod expect;
@@ -11,6 +12,7 @@ mod outcome;
 mod output;
 mod plan;
 mod run;
+mod series;
 mod source;
 mod summary;
 mod variant;
@@ -21,11 +23,12 @@ use toml::{Spanned, de::DeTable};
 
 pub(crate) use cases::fits;
 pub use cases::label;
+pub use costs::{Costs, RunReport};
 pub use document::seeds;
-pub(crate) use expect::window;
 pub use expect::{Expectation, Verdict};
+pub(crate) use expect::{level, window};
 pub(crate) use measure::Term;
-pub use measure::{Costs, Metric, RunReport, exact};
+pub use measure::{Metric, exact};
 pub use outcome::{Columns, FlowOutcome, LinkOutcome, Outcome};
 pub use output::{Output, Plot};
 pub use plan::{Driver, Plan};

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    measure::{Costs, RunReport, Term, exact, link},
+    costs::{Costs, RunReport},
+    measure::{Term, exact, link},
     plan::Plan,
     source::Case,
 };

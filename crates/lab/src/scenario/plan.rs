@@ -93,6 +93,16 @@ impl Plan {
         scenario
     }
 
+    /// Virtual time at most, s.
+    pub(super) const fn seconds(&self) -> f64 {
+        self.scenario.duration.as_secs_f64()
+    }
+
+    /// Between the samples of a queue, s.
+    pub(super) const fn queue_interval(&self) -> f64 {
+        self.scenario.queue_interval.as_secs_f64()
+    }
+
     /// Of everything that the outcome depends on but the seed and the program. FNV-1a, 64 bits.
     pub(super) fn fingerprint(&self) -> String {
         let drivers = self.drivers.iter();
@@ -128,10 +138,11 @@ impl Plan {
         let (mut drivers, mut flows) = (Vec::new(), Vec::new());
         for flow in &document.flows {
             let route = builder.route(&flow.ends)?;
+            let mut start = flow.start;
             for i in 0..flow.count {
                 drivers.push(driver(source, flow, i, (backend, &document.programs))?);
                 flows.push(FlowConfig {
-                    start: flow.start,
+                    start,
                     stop: flow.stop,
                     bytes: flow.bytes,
                     write: flow.write,
@@ -139,6 +150,7 @@ impl Plan {
                     disk: None,
                     route: Some(route),
                 });
+                start += flow.stagger;
             }
         }
         let cross = builder.cross(document)?;

@@ -9,6 +9,7 @@ use super::{
     measure::{exact, mean},
     outcome::{LinkOutcome, Outcome},
     plan::Plan,
+    series::jain,
     source::Case,
 };
 
@@ -42,17 +43,6 @@ impl Spread {
             min: *min,
             max: *max,
         }
-    }
-}
-
-/// Jain's index of fairness: 1 is equal, `1 / n` is one for all.
-pub(super) fn jain(shares: &[f64]) -> f64 {
-    let sum: f64 = shares.iter().sum();
-    let squares: f64 = shares.iter().map(|s| s * s).sum();
-    if squares > 0.0 {
-        sum * sum / (exact(shares.len() as u64) * squares)
-    } else {
-        1.0
     }
 }
 
@@ -121,7 +111,7 @@ pub struct LinkSummary {
 
 impl CaseSummary {
     pub(super) fn new(plan: &Plan, reports: &[&Outcome]) -> Self {
-        let jains = reports.iter().map(|report| {
+        let jains = reports.iter().filter_map(|report| {
             let rates = report.flows.iter().map(|f| f.goodput_bits_per_second);
             jain(&rates.collect::<Vec<_>>())
         });

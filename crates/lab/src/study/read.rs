@@ -5,7 +5,7 @@ use toml::{Spanned, de::DeTable};
 use super::{Experiment, FigurePlan, Library, Shape, Study, StudyError};
 use crate::{
     reference::Reference,
-    scenario::{Case, Fields, Metric, Problem, Source, Term, unknown, window},
+    scenario::{Case, Fields, Metric, Problem, Source, Term, level, unknown, window},
 };
 
 const STUDY: [&str; 7] = [
@@ -18,9 +18,9 @@ const STUDY: [&str; 7] = [
     "experiment",
 ];
 const EXPERIMENT: [&str; 6] = ["id", "title", "about", "scenario", "deviations", "figure"];
-const FIGURE: [&str; 15] = [
-    "id", "place", "caption", "kind", "metric", "flow", "link", "during", "x", "line", "when",
-    "unit", "log", "cross", "metrics",
+const FIGURE: [&str; 16] = [
+    "id", "place", "caption", "kind", "metric", "flow", "link", "during", "level", "x", "line",
+    "when", "unit", "log", "cross", "metrics",
 ];
 /// Columns of a run's series.
 const COLUMNS: [&str; 10] = [
@@ -141,6 +141,11 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
     if !["", "x", "y", "xy"].contains(&log.as_str()) {
         return Err(fields.problem("log", "log is \"x\", \"y\", \"xy\" or nothing"));
     }
+    let reaching = metrics.iter().find(|m| m.level().is_some());
+    let level = match reaching.or(metrics.first()) {
+        Some(metric) => level(fields, metric, None)?,
+        None => None,
+    };
     let name = text("flow")?.or(text("link")?).or(text("cross")?);
     let several = line.as_deref() == Some("during");
     let during = if several {
@@ -164,6 +169,7 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
                 metric: metric.clone(),
                 name: name.clone(),
                 during,
+                level: level.filter(|_| metric.level().is_some()),
                 when: Case::new(),
             })
             .collect(),

@@ -57,3 +57,16 @@ fn every_printed_number_is_referred_to_or_described_as_set_up() {
         );
     }
 }
+
+#[test]
+fn every_law_is_in_the_study_of_fairness() {
+    let (study, library) = Library::find("rfc-9743").unwrap();
+    let all = farhaul_congestion::laws().iter().map(|law| law.name);
+    // The one does not react to anything, the other needs routers.
+    let expected: BTreeSet<&str> = all.filter(|law| !["fixed", "xcp"].contains(law)).collect();
+    for name in study.scenarios(None) {
+        let file = library.scenario(&study, name, Variant::default()).unwrap();
+        let laws: BTreeSet<&str> = file.plans.iter().map(|p| p.case["law"].as_str()).collect();
+        assert_eq!(laws, expected, "{name}");
+    }
+}

@@ -5,10 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use farhaul_lab::grid::{Bounds, BoundsError, Verdict};
+use farhaul_lab::grid::{Bounds, Verdict};
 use serde_json::json;
 
-use super::{Where, fairness, study};
+use super::{Where, study};
 use crate::{
     exit::{Exit, Failure},
     out, read,
@@ -58,14 +58,11 @@ impl Check {
             return study::check(&study, &how, list, self.json);
         }
         self.place.no_study()?;
-        if fairness::asked(&self.place)? {
-            return self.run_fairness();
-        }
         let trials = self.place.kept()?;
         if let Some(file) = &self.write {
             let reached = Bounds::of(&trials, self.tolerance);
             let earlier = if file.exists() {
-                bounds_of(file, Bounds::parse)?.with(reached)
+                bounds_of(file)?.with(reached)
             } else {
                 reached
             };
@@ -82,26 +79,11 @@ impl Check {
             return Ok(());
         }
         let bounds = match &self.reference {
-            Some(file) => bounds_of(file, Bounds::parse)?,
+            Some(file) => bounds_of(file)?,
             None => Bounds::parse(REACHED)
                 .map_err(|e| Failure::new(Exit::Internal, format!("our own bounds: {e}")))?,
         };
         self.judged(&bounds.check(&trials), trials.len())
-    }
-
-    /// Bounds of fairness are requirements; they are not written from results.
-    fn run_fairness(&self) -> Result<(), Failure> {
-        if self.write.is_some() {
-            return Err(Failure::usage(
-                "--write is for grids: bounds of fairness are not written from results; edit a copy of lab/reference/fairness.json and give it with --reference",
-            ));
-        }
-        let runs: Vec<farhaul_lab::fairness::Run> = self.place.latest()?;
-        let bounds = match &self.reference {
-            Some(file) => bounds_of(file, farhaul_lab::fairness::Bounds::parse)?,
-            None => farhaul_lab::fairness::Bounds::owed(),
-        };
-        self.judged(&bounds.check(&runs), runs.len())
     }
 
     fn judged(&self, verdict: &Verdict, runs: usize) -> Result<(), Failure> {
@@ -115,12 +97,7 @@ impl Check {
         });
         let text = match (verdict.compared, verdict.deviations.len()) {
             (0, _) => format!(
-                "none of {runs} runs has a bound; {}",
-                if self.place.name == fairness::NAME {
-                    "quick ones have none, nor have laws other than haul; or give --reference FILE"
-                } else {
-                    "give --reference FILE, written by `lab check --write`"
-                }
+                "none of {runs} runs has a bound; give --reference FILE, written by `lab check --write`"
             ),
             (compared, 0) => {
                 let without = match verdict.without {
@@ -156,11 +133,8 @@ impl Check {
     }
 }
 
-fn bounds_of<B>(
-    file: &Path,
-    parse: impl FnOnce(&str) -> Result<B, BoundsError>,
-) -> Result<B, Failure> {
+fn bounds_of(file: &Path) -> Result<Bounds, Failure> {
     let text = read::settings(file)
         .map_err(|e| Failure::new(Exit::SourceMissing, format!("{}: {e}", file.display())))?;
-    parse(&text).map_err(|e| Failure::new(Exit::Config, format!("{}: {e}", file.display())))
+    Bounds::parse(&text).map_err(|e| Failure::new(Exit::Config, format!("{}: {e}", file.display())))
 }

@@ -10,7 +10,7 @@ use farhaul_lab::{
 };
 use serde_json::json;
 
-use super::{Where, disk, fairness, study};
+use super::{Where, disk, study};
 use crate::{
     exit::{Exit, Failure},
     out,
@@ -30,7 +30,7 @@ impl List {
         let studies = study::all()?;
         let all = grids();
         if self.json {
-            let mut objects: Vec<_> = all
+            let objects: Vec<_> = all
                 .iter()
                 .map(|g| {
                     json!({
@@ -39,7 +39,6 @@ impl List {
                     })
                 })
                 .collect();
-            objects.push(fairness::listed());
             out::json(&json!({
                 "schema": "farhaul.lab.list/1",
                 "ok": true,
@@ -60,7 +59,6 @@ impl List {
                 grid.about
             ));
         }
-        out::line(fairness::line());
         Ok(())
     }
 }
@@ -97,8 +95,6 @@ pub(crate) struct Run {
     /// One JSON object with every run, instead of a line for each
     #[arg(long, short = 'J')]
     json: bool,
-    #[command(flatten)]
-    fairness: fairness::Flags,
 }
 
 impl Run {
@@ -107,10 +103,6 @@ impl Run {
             return self.run_study(&study);
         }
         self.no_study()?;
-        if fairness::asked(&self.place)? {
-            return self.run_fairness();
-        }
-        self.fairness.refused(&self.place)?;
         let grid = self.place.grid()?;
         let backend = self.place.backend();
         if backend == Backend::Emu && self.jobs.is_some_and(|n| n > 1) {
@@ -176,9 +168,10 @@ impl Run {
         let studies = [
             (!self.case.is_empty(), "--case"),
             (self.seeds.is_some(), "--seeds"),
+            (self.place.quick, "--quick"),
         ];
         if let Some((_, flag)) = studies.iter().find(|(given, _)| *given) {
-            let text = format!("{flag} is for studies; a grid has --seed");
+            let text = format!("{flag} is for studies; a grid has --seed and --secs");
             return Err(Failure::usage(text));
         }
         self.place.no_study()
@@ -209,28 +202,6 @@ impl Run {
             || thread::available_parallelism().map_or(1, usize::from),
             |n| usize::try_from(n).unwrap_or(1),
         )
-    }
-
-    /// Every law meets the same questions over the same protocol for the same time.
-    fn run_fairness(&self) -> Result<(), Failure> {
-        let fixed = [
-            (!self.protocol.is_empty(), "--protocol"),
-            (self.cc.is_some(), "--cc"),
-            (self.secs.is_some(), "--secs"),
-        ];
-        if let Some((_, flag)) = fixed.iter().find(|(given, _)| *given) {
-            return Err(Failure::usage(format!(
-                "fairness has no {flag}: choose with --law, --rate and --quick"
-            )));
-        }
-        let terms = fairness::Terms {
-            seed: self.seed,
-            jobs: self.jobs(),
-            resume: self.resume,
-            printed: !self.json,
-        };
-        let (latest, ran, failed) = self.fairness.run(&self.place, terms)?;
-        self.end(&latest, ran, failed)
     }
 
     fn end<T: Kept>(&self, latest: &[T], ran: usize, failed: usize) -> Result<(), Failure> {

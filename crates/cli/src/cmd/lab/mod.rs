@@ -1,8 +1,7 @@
 //! `farhaul lab`: the experiments of papers, run in the simulator or the emulator, stored, shown beside what is
-//! published, and held against it; named grids of paths; and the questions about fairness.
+//! published, and held against it; and named grids of paths.
 
 mod check;
-mod fairness;
 mod grids;
 mod open;
 mod report;

@@ -4,7 +4,7 @@
 use farhaul_lab::grid::Trial;
 use serde_json::json;
 
-use super::{Where, fairness, study};
+use super::{Where, study};
 use crate::{exit::Failure, out};
 
 /// Arguments.
@@ -30,9 +30,6 @@ impl Report {
             return study::report(&study, &how, self.csv, self.json);
         }
         self.place.no_study()?;
-        if fairness::asked(&self.place)? {
-            return fairness::report(&self.place, self.csv, self.json);
-        }
         let trials = self.place.kept()?;
         if self.json {
             out::json(&json!({

@@ -1,0 +1,85 @@
+//! What does a run leave, and what did each flow cost?
+
+use std::collections::BTreeMap;
+
+use farhaul_sim::{FlowReport, SimReport};
+use serde::{Deserialize, Serialize};
+
+use super::{measure::exact, summary::Spread};
+
+/// What a run left, in either world.
+#[derive(Clone, Debug)]
+pub struct RunReport {
+    /// Flows, links and cross traffic.
+    pub report: SimReport,
+    /// What each flow cost, in the scenario's order.
+    pub costs: Vec<Costs>,
+}
+
+/// What a flow cost per byte that arrived.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Costs {
+    /// Of the sender, per cent of one core per Gbit/s.
+    pub sender_cpu: Option<f64>,
+    /// Of the receiver.
+    pub receiver_cpu: Option<f64>,
+    /// What the receiver sent per GiB, KiB: whole Ethernet frames without preamble and check sequence.
+    pub feedback_kib_per_gib: Option<f64>,
+    /// Bytes of IP packets sent per byte.
+    pub overhead: Option<f64>,
+    /// Median of the rtt, ms.
+    pub rtt_ms: Option<f64>,
+    /// Packets sent again, of a run on real sockets: not every program counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retransmits: Option<u64>,
+    /// Of an external program, by the names of its template.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub named: BTreeMap<String, f64>,
+}
+
+/// Of Ethernet, and of IPv4 and UDP.
+const FRAME: u64 = 14;
+const HEADERS: u64 = 20 + 8;
+
+impl From<SimReport> for RunReport {
+    /// Hosts of the simulator have no processor time.
+    fn from(report: SimReport) -> Self {
+        let costs = report.flows.iter().map(|flow| {
+            let per_byte = |bytes: u64| {
+                (flow.received_bytes > 0).then(|| exact(bytes) / exact(flow.received_bytes))
+            };
+            let (sent, back) = (&flow.sender, &flow.receiver);
+            let frames = back.wire_sent + (FRAME + HEADERS) * back.datagrams_sent;
+            let samples = flow
+                .series
+                .iter()
+                .filter_map(|p| p.rtt_ms)
+                .collect::<Vec<_>>();
+            Costs {
+                feedback_kib_per_gib: per_byte(frames).map(|x| x * exact(1 << 20)),
+                overhead: per_byte(sent.wire_sent + HEADERS * sent.datagrams_sent),
+                rtt_ms: (!samples.is_empty()).then(|| Spread::of(samples).median),
+                named: limits(flow),
+                ..Costs::default()
+            }
+        });
+        Self {
+            costs: costs.collect(),
+            report,
+        }
+    }
+}
+
+/// Shares of the flow's time in which it waited, by reason; what is left was spent sending.
+fn limits(flow: &FlowReport) -> BTreeMap<String, f64> {
+    let total = flow.seconds.max(1e-9);
+    let mut rest = 1.0;
+    let mut shares = BTreeMap::new();
+    for (why, seconds) in &flow.sender.held {
+        let share = (seconds / total).clamp(0.0, rest);
+        rest -= share;
+        shares.insert(format!("limited_by_{why}"), share);
+    }
+    shares.insert("limited_by_sending".into(), rest);
+    shares
+}
