@@ -73,8 +73,13 @@ pub(super) fn converges(flows: &[&FlowReport], (from, to): Span, level: f64) -> 
     since(&all, unfair).map(|start| start - from)
 }
 
-fn total(flows: &[&FlowReport], span: Span) -> f64 {
-    flows.iter().map(|flow| goodput(flow, span)).sum()
+/// Of all flows in that second, bit/s; its ends are not exactly a second apart.
+fn total(flows: &[&FlowReport], second: Span) -> f64 {
+    let bytes: u64 = flows
+        .iter()
+        .map(|flow| grown(flow, second, |p| p.delivered))
+        .sum();
+    exact(bytes) * 8.0 / WINDOW
 }
 
 /// Every second within the time, one from its begin and one from each point of the first flow's series.
