@@ -70,14 +70,14 @@ impl Flow {
         }
     }
 
+    /// `dropped` are its datagrams, `queue` bytes of all flows.
     pub(crate) fn sample(
         &mut self,
         now: Instant,
         interval: Duration,
         sender: &Stats,
         received: u64,
-        dropped: u64,
-        queue: u64,
+        (dropped, queue): (u64, u64),
     ) {
         let seconds = now.since(self.start).min(interval).as_secs_f64();
         let (received_before, repaired_before) = self.sampled;

@@ -448,7 +448,8 @@ impl<'a> World<'a> {
                 let stats = self.ends[2 * i].stats();
                 let queue = self.network.links[flow.bottleneck].queued(self.now);
                 let dropped = self.network.dropped(2 * i);
-                flow.sample(self.now, interval, &stats, received, dropped, queue.bytes());
+                let network = (dropped, queue.bytes());
+                flow.sample(self.now, interval, &stats, received, network);
                 if let Some(observer) = &mut self.network.observer {
                     observer.on_session(self.now, i, Side::Client, Moment::Sample(&stats));
                 }

@@ -448,13 +448,12 @@ pub(crate) fn level(
         return Ok(None);
     };
     let own = fields.parse("level", |text| unit.parse(text))?;
-    match own.or_else(|| base.and_then(|b| b.level)) {
-        Some(level) => Ok(Some(level)),
-        None => {
-            let text = format!("{} needs a level, as in level = \"90Mbit\"", metric.name());
-            Err(fields.problem("metric", text))
-        }
+    let level = own.or_else(|| base.and_then(|b| b.level));
+    if level.is_none() {
+        let text = format!("{} needs a level, as in level = \"90Mbit\"", metric.name());
+        return Err(fields.problem("metric", text));
     }
+    Ok(level)
 }
 
 /// `100s..200s`.
