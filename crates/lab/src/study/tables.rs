@@ -96,22 +96,15 @@ impl FigurePlan {
     fn variables(&self, cases: &[&Case]) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for name in cases.iter().flat_map(|c| c.keys()) {
-            let table = name
-                .split_once('.')
-                .map_or(name.as_str(), |(table, _)| table);
-            let named = cases
-                .iter()
-                .any(|c| c.contains_key(&format!("{table}.name")));
+            let table = name.split('.').next().unwrap_or(name);
+            let own = format!("{table}.name");
+            let named = cases.iter().any(|c| c.contains_key(&own));
             let name = if named { table } else { name.as_str() };
-            let line = self
-                .line
-                .as_deref()
-                .is_some_and(|l| l == name || l.starts_with(&format!("{name}.")));
-            let fixed = self
-                .when
-                .keys()
-                .any(|k| k == name || k.starts_with(&format!("{name}.")));
-            if !line && !fixed && !names.iter().any(|n| n == name) {
+            let line = self.line.as_deref();
+            let mut values = cases.iter().map(|c| value(c, name));
+            let first = values.next();
+            let differs = values.any(|other| Some(other) != first);
+            if differs && line != Some(name) && !names.iter().any(|n| n == name) {
                 names.push(name.into());
             }
         }
@@ -165,4 +158,70 @@ fn place<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
         all.push(one);
         all.len() - 1
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        grid::Backend,
+        plot::Origin,
+        scenario::Variant,
+        study::{Library, Study},
+    };
+
+    fn table(study: &Study, id: &str, outcomes: &[Outcome]) -> Option<Table> {
+        let variant = Variant {
+            backend: Backend::Emu,
+            quick: false,
+        };
+        let file = Library::BuiltIn.scenario(study, "cells/bench.toml", variant);
+        let file = file.unwrap();
+        let mut figures = study.figures_of("cells/bench.toml");
+        let world = World {
+            file: &file,
+            outcomes: outcomes.iter().collect(),
+            verdicts: &[],
+            origin: Origin::Measured,
+        };
+        figures.find(|f| f.id == id).unwrap().tables(&[world]).pop()
+    }
+
+    #[test]
+    fn a_row_has_the_runs_at_the_highest_rate_of_the_link() {
+        let (study, _) = Library::find("cells").unwrap();
+        let run = |protocol: &str, mbit: f64, lowered| Outcome {
+            case: [
+                ("cell.mtu", "1500"),
+                ("cell.rtt", "0ms"),
+                ("cell.loss", "0%"),
+                ("law", "none"),
+                ("protocol", protocol),
+            ]
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .into(),
+            figures: [("goodput".to_string(), Some(mbit * 1e6))].into(),
+            lowered,
+            ..Outcome::default()
+        };
+        assert_eq!(table(&study, "bench-rates", &[]), None, "nothing was run");
+        let runs = [
+            run("haul", 4_000.0, Some(5_000_000_000)),
+            run("kernel:bbr", 900.0, Some(1_000_000_000)),
+            run("kernel:bbr", 1_900.0, Some(2_000_000_000)),
+            run("haul", 9_000.0, None),
+        ];
+        let table = table(&study, "bench-rates", &runs).unwrap();
+        assert_eq!(
+            table.head[..4],
+            ["loss", "mtu", "rtt", "haul: goodput, Gbit/s"]
+        );
+        assert_eq!(table.head.last().map(String::as_str), Some("runs"));
+        let of = |row: &&Vec<String>| row[1] == "1500" && row[2] == "0ms";
+        let row = table.rows.iter().find(of).unwrap();
+        assert_eq!(row[3..5], ["9", "-"], "{row:?}");
+        assert_eq!(row[6], "1.9 (link of 2 Gbit/s)");
+        assert_eq!(table.rows.len(), 7);
+        assert!(table.rows.iter().all(|row| row.len() == table.head.len()));
+    }
 }
