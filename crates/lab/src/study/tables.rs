@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     report::Table,
-    scenario::{Case, Spread, Term, fits},
+    scenario::{Case, Outcome, Spread, Term, exact, fits},
     unit::Unit,
 };
 
@@ -20,7 +20,11 @@ impl FigurePlan {
             return Vec::new();
         }
         let several = worlds.len() > 1;
-        let each = worlds.iter().map(|world| {
+        let run = worlds.iter().filter(|world| {
+            let mut cases = world.outcomes.iter().map(|o| &o.case);
+            cases.any(|case| fits(case, &self.when))
+        });
+        let each = run.map(|world| {
             let name = world.name();
             let (head, rows) = self.table(world);
             Table {
@@ -78,7 +82,7 @@ impl FigurePlan {
             let mut least = usize::MAX;
             for column in 0..lines.len() {
                 let case = cells.get(&(row, column)).copied();
-                least = least.min(case.map_or(0, |case| runs(world, case)));
+                least = least.min(case.map_or(0, |case| runs(world, case).1.len()));
                 let term = |term| case.map_or_else(nothing, |case| self.cell(world, case, term));
                 key.extend(self.terms.iter().map(term));
             }
@@ -124,18 +128,22 @@ impl FigurePlan {
         }
     }
 
-    /// The median; without a valid run, a dash.
+    /// The median, with the rate of the link if it was lowered; without a valid run, a dash.
     fn cell(&self, world: &World<'_>, case: &Case, term: &Term) -> String {
         let words = term.to_string();
-        let of = world
-            .outcomes
+        let (rate, runs) = runs(world, case);
+        let figures: Vec<f64> = runs
             .iter()
-            .filter(|o| o.case == *case && o.lowered.is_none());
-        let figures: Vec<f64> = of.filter_map(|o| *o.figures.get(&words)?).collect();
+            .filter_map(|o| *o.figures.get(&words)?)
+            .collect();
         if figures.is_empty() {
             return nothing();
         }
-        Unit::Number.show(Spread::of(figures).median / self.shown(term).1)
+        let text = Unit::Number.show(Spread::of(figures).median / self.shown(term).1);
+        match rate {
+            Some(rate) => format!("{text} (link of {})", Unit::Rate.show(exact(rate))),
+            None => text,
+        }
     }
 }
 
@@ -143,12 +151,13 @@ fn nothing() -> String {
     "-".into()
 }
 
-fn runs(world: &World<'_>, case: &Case) -> usize {
-    world
-        .outcomes
-        .iter()
-        .filter(|o| o.case == *case && o.lowered.is_none())
-        .count()
+/// The valid runs of a case at the highest rate of its link, and that rate if it is not the scenario's.
+fn runs<'a>(world: &World<'a>, case: &Case) -> (Option<u64>, Vec<&'a Outcome>) {
+    let of = || world.outcomes.iter().filter(|o| o.case == *case);
+    let rate = |o: &Outcome| o.lowered.unwrap_or(u64::MAX);
+    let highest = of().map(|o| rate(o)).max().unwrap_or(u64::MAX);
+    let runs = of().filter(|o| rate(o) == highest).copied();
+    (Some(highest).filter(|r| *r < u64::MAX), runs.collect())
 }
 
 fn place<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {

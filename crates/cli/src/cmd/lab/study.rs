@@ -46,17 +46,6 @@ pub(super) struct How {
     pub(super) jobs: Option<NonZeroUsize>,
 }
 
-/// Whether `name` is a study's, and not one of the grids.
-pub(super) fn is_one(name: &str) -> bool {
-    let (study, _) = parts(name);
-    is_file(study) || Library::names().contains(&study)
-}
-
-/// Whether it is named by its file.
-fn is_file(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|e| e == "toml")
-}
-
 /// The study and the experiment of `NAME/EXPERIMENT`; a file has slashes of its own.
 fn parts(name: &str) -> (&str, Option<&str>) {
     if let Some(at) = name.find(".toml") {
@@ -324,12 +313,6 @@ pub(crate) struct Open {
 
 impl Open {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        if !is_one(&self.which.name) {
-            return Err(Failure::usage(format!(
-                "'{}' is not a study; `farhaul lab list` has their names",
-                self.which.name
-            )));
-        }
         let runs = self.which.runs(&How::default())?;
         let source = Stored {
             runs,
