@@ -50,10 +50,7 @@ impl Check {
                     "a study's bounds are in its scenarios: omit --write and --reference",
                 ));
             }
-            let how = study::How {
-                backends: self.place.backend.clone(),
-                ..study::How::default()
-            };
+            let how = self.place.how();
             let list = (self.known.as_deref(), self.new);
             return study::check(&study, &how, list, self.json);
         }

@@ -47,6 +47,12 @@ struct Where {
     /// first that each scenario is for; sim for grids]
     #[arg(long, value_name = "BACKEND", value_delimiter = ',')]
     backend: Vec<Backend>,
+    /// Of a study, these seeds instead of its scenarios' own, as in 1..4 or 7
+    #[arg(long, value_name = "SEEDS", value_parser = study::seeds)]
+    seeds: Option<(u64, u64)>,
+    /// Only the cases of a study in which a variable has this value; may be given for several
+    #[arg(long, value_name = "NAME=VALUE", value_parser = study::setting)]
+    case: Vec<(String, String)>,
     /// The short version of a study, for a first look: fewer cases, less time, one seed
     #[arg(long)]
     quick: bool,
@@ -65,6 +71,16 @@ impl Where {
         })
     }
 
+    /// What of a study is meant.
+    fn how(&self) -> study::How {
+        study::How {
+            backends: self.backend.clone(),
+            seeds: self.seeds,
+            cases: self.case.iter().cloned().collect(),
+            ..study::How::default()
+        }
+    }
+
     /// The one world of a grid.
     fn backend(&self) -> Backend {
         self.backend.first().copied().unwrap_or_default()
@@ -72,6 +88,14 @@ impl Where {
 
     /// Refuses what only studies have.
     fn no_study(&self) -> Result<(), Failure> {
+        let studies = [
+            (!self.case.is_empty(), "--case"),
+            (self.seeds.is_some(), "--seeds"),
+        ];
+        if let Some((_, flag)) = studies.iter().find(|(given, _)| *given) {
+            let text = format!("{flag} is for studies; a grid has --seed");
+            return Err(Failure::usage(text));
+        }
         if self.backend.len() > 1 {
             let text = "a grid runs in one world at a time: name one backend";
             return Err(Failure::usage(text));
