@@ -17,10 +17,12 @@
 //! - [`nearest`]: the nearest valid name
 
 pub mod bench;
+mod disk;
 pub mod doctor;
 pub mod emulated;
 pub mod fairness;
 pub mod grid;
+mod hash;
 pub mod host;
 pub mod iperf;
 pub mod measure;

@@ -38,14 +38,11 @@ impl Check {
                     "a study's bounds are in its scenarios: omit --reference",
                 ));
             }
-            let how = study::How {
-                backends: self.place.backend.clone(),
-                ..study::How::default()
-            };
+            let how = self.place.how();
             let list = (self.known.as_deref(), self.new);
             return study::check(&study, &how, list, self.json);
         }
-        fairness::asked(&self.place)?;
+        self.place.no_study()?;
         self.run_fairness()
     }
 

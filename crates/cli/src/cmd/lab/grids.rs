@@ -46,12 +46,13 @@ pub(crate) struct Run {
     /// Seed of the paths' randomness
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
-    /// Run a study with these seeds instead of its scenarios' own, as in 1..4 or 7
-    #[arg(long, value_name = "SEEDS", value_parser = study::seeds)]
-    seeds: Option<(u64, u64)>,
-    /// Run only the cases of a study in which a variable has this value; may be given for several
+    /// Run a study with this value of a variable instead of its scenarios' own; for more values, or more variables,
+    /// give it again. These runs are stored beside the others
     #[arg(long, value_name = "NAME=VALUE", value_parser = study::setting)]
-    case: Vec<(String, String)>,
+    vary: Vec<(String, String)>,
+    /// Do not make runs of a study again that another build of the program has made
+    #[arg(long)]
+    any_build: bool,
     /// Simulations at a time [default: number of cores]
     #[arg(long, value_name = "N", value_parser = whole(1..=1024), allow_negative_numbers = true)]
     jobs: Option<u64>,
@@ -77,23 +78,25 @@ impl Run {
     /// Refuses what only studies have.
     fn no_study(&self) -> Result<(), Failure> {
         let studies = [
-            (!self.case.is_empty(), "--case"),
-            (self.seeds.is_some(), "--seeds"),
+            (!self.vary.is_empty(), "--vary"),
+            (self.any_build, "--any-build"),
         ];
         if let Some((_, flag)) = studies.iter().find(|(given, _)| *given) {
-            let text = format!("{flag} is for studies; fairness has --seed");
-            return Err(Failure::usage(text));
+            return Err(Failure::usage(format!("{flag} is for studies")));
         }
-        fairness::asked(&self.place).map(drop)
+        self.place.no_study()
     }
 
     fn run_study(&self, study: &study::Which) -> Result<(), Failure> {
-        let how = study::How {
-            backends: self.place.backend.clone(),
-            seeds: self.seeds,
-            cases: self.case.iter().cloned().collect(),
+        let mut how = study::How {
             jobs: NonZeroUsize::new(self.jobs()),
+            any_build: self.any_build,
+            ..self.place.how()
         };
+        for (name, value) in &self.vary {
+            let values = how.vary.entry(name.clone()).or_default();
+            values.push(value.clone());
+        }
         study::run(study, &how, self.json)
     }
 

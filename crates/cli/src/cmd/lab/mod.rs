@@ -39,6 +39,12 @@ struct Where {
     /// each scenario is for]
     #[arg(long, value_name = "BACKEND", value_delimiter = ',')]
     backend: Vec<Backend>,
+    /// Of a study, these seeds instead of its scenarios' own, as in 1..4 or 7
+    #[arg(long, value_name = "SEEDS", value_parser = study::seeds)]
+    seeds: Option<(u64, u64)>,
+    /// Only the cases of a study in which a variable has this value; may be given for several
+    #[arg(long, value_name = "NAME=VALUE", value_parser = study::setting)]
+    case: Vec<(String, String)>,
     /// The short version of a study, for a first look: fewer cases, less time, one seed
     #[arg(long)]
     quick: bool,
@@ -55,6 +61,29 @@ impl Where {
             quick: self.quick,
             out: self.out.clone(),
         })
+    }
+
+    /// What of a study is meant.
+    fn how(&self) -> study::How {
+        study::How {
+            backends: self.backend.clone(),
+            seeds: self.seeds,
+            cases: self.case.iter().cloned().collect(),
+            ..study::How::default()
+        }
+    }
+
+    /// Refuses what only studies have.
+    fn no_study(&self) -> Result<(), Failure> {
+        let studies = [
+            (!self.case.is_empty(), "--case"),
+            (self.seeds.is_some(), "--seeds"),
+        ];
+        if let Some((_, flag)) = studies.iter().find(|(given, _)| *given) {
+            let text = format!("{flag} is for studies; fairness has --seed");
+            return Err(Failure::usage(text));
+        }
+        fairness::asked(self).map(drop)
     }
 
     fn run_store<T: Kept>(&self) -> RunStore<T> {

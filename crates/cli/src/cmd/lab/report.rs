@@ -20,13 +20,10 @@ pub(crate) struct Report {
 impl Report {
     pub(super) fn run(&self) -> Result<(), Failure> {
         if let Some(study) = self.place.study() {
-            let how = study::How {
-                backends: self.place.backend.clone(),
-                ..study::How::default()
-            };
+            let how = self.place.how();
             return study::report(&study, &how, self.csv, self.json);
         }
-        fairness::asked(&self.place)?;
+        self.place.no_study()?;
         fairness::report(&self.place, self.csv, self.json)
     }
 }
