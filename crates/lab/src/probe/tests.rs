@@ -305,21 +305,16 @@ fn a_client_that_asks_for_too_much_is_refused_and_the_next_one_is_served() {
         ..hello.clone()
     };
     refused(to, &long);
-    let impossible = Expected {
+    let expected = Expected {
         loss: Some(2.0),
         ..FREE
     };
-    let ask = wire::Ask::Figures {
-        bytes: 1,
-        expected: impossible,
+    let ask = wire::Ask::Figures { bytes: 1, expected };
+    let impossible = wire::Hello {
+        ask,
+        ..hello.clone()
     };
-    refused(
-        to,
-        &wire::Hello {
-            ask,
-            ..hello.clone()
-        },
-    );
+    refused(to, &impossible);
     // Whatever is in a datagram is only a measurement.
     let stream = TcpStream::connect(to).unwrap();
     let mut from = BufReader::new(&stream);

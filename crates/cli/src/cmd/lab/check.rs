@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use farhaul_lab::grid::{Backend, BoundsError, Verdict};
 use serde_json::json;
 
-use super::{Where, fairness, study};
+use super::{Where, study};
 use crate::{
     exit::{Exit, Failure},
     out, read,

@@ -50,6 +50,11 @@ pub(super) struct How {
     pub(super) stop: Option<Stop>,
 }
 
+/// Whether it is named by its file.
+fn is_file(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|e| e == "toml")
+}
+
 /// The study and the experiment of `NAME/EXPERIMENT`; a file has slashes of its own.
 fn parts(name: &str) -> (&str, Option<&str>) {
     if let Some(at) = name.find(".toml") {
