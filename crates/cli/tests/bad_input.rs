@@ -428,7 +428,11 @@ fn invalid_places_are_reported_with_the_correct_form() {
             2,
             "write [fe80::1]::share/path",
         ),
-        (&["lab", "run", "cells", "--out", "/proc/none"], 4, "--out"),
+        (
+            &["lab", "run", "cells", "--out", "/proc/none"],
+            4,
+            "/proc/none/cells",
+        ),
         (
             &["lab", "run", "fairness", "--out", "/proc/none"],
             4,
