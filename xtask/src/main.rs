@@ -36,7 +36,7 @@ usage: cargo xtask <task>
   new-law NAME        a congestion law that compiles, is tested and can be chosen
   new-protocol NAME   a protocol with a wire format of its own, and its tests
 
-  results [--quick]   measures the fixed table of cells and writes it to lab/results and README.md
+  results FOLDER [--quick]  measures the fixed cells into FOLDER below lab/results and quotes them in README.md
 ";
 
 /// What a task reports: nothing, or every complaint it has.

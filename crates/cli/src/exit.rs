@@ -222,7 +222,7 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         let exit = match &error {
             RunError::Keep { error, .. } if error.kind() == ErrorKind::ResourceBusy => Exit::Locked,
-            RunError::Interrupted(signal) => Exit::Signal(u8::try_from(*signal).unwrap_or(u8::MAX)),
+            RunError::Interrupted { .. } => Exit::Signal(interrupt::signal()),
             RunError::Write { .. } | RunError::Keep { .. } => Exit::DestError,
             RunError::Choice(_) => Exit::Usage,
             RunError::Sim { error, .. } if !matches!(error, Error::Livelock { .. }) => Exit::Usage,

@@ -11,15 +11,16 @@
 //! - [`mod@study`]: the experiments of a paper, its published numbers ([`mod@reference`]) and figures
 //! - [`plot`], [`report`]: figures, and the page that shows them beside published ones
 //! - [`probe`]: what the emulator really does, measured from outside
-//! - [`results`]: the fixed table of cells, kept and quoted
-//! - [`mod@grid`]: named grids of paths: run, kept, shown, checked
+//! - [`mod@grid`]: folders of runs
 //! - [`stopwatch`]: the time spent inside a law
 //! - [`nearest`]: the nearest valid name
 
 pub mod bench;
+mod disk;
 pub mod doctor;
 pub mod emulated;
 pub mod grid;
+mod hash;
 pub mod host;
 pub mod iperf;
 pub mod measure;
@@ -30,7 +31,6 @@ pub mod probe;
 pub mod reference;
 pub mod registry;
 pub mod report;
-pub mod results;
 pub mod scenario;
 mod starts;
 pub mod stopwatch;

@@ -6,7 +6,10 @@ use std::{
     net::TcpStream,
     path::Path,
     process::Stdio,
+    thread,
 };
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::kit::{command, object, run, stdout_of};
 
@@ -219,4 +222,246 @@ fn a_page_is_served_to_this_machine() {
         ],
     );
     assert_eq!(text.status.code(), Some(2));
+}
+
+/// The lines of a study's stored runs.
+fn stored(place: &Path) -> Vec<String> {
+    let text = fs::read_to_string(place.join("runs/demo/runs.jsonl")).expect("runs");
+    text.lines().map(Into::into).collect()
+}
+
+#[test]
+fn runs_of_another_build_are_made_again_unless_they_are_taken() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    written(place, "", "");
+    let study = ["lab", "run", "demo.toml", "--out", "runs", "--json"];
+    assert_eq!(object(place, &study, 0)["made"], 2);
+    let runs = place.join("runs/demo/runs.jsonl");
+    let lines = stored(place);
+    let first: serde_json::Value = serde_json::from_str(&lines[0]).expect("an object");
+    let build = first["build"].as_str().expect("a hash");
+    // One of another build, and one of before there were builds.
+    let other = [
+        lines[0].replace(build, "0123456789abcdef"),
+        lines[1].replace(&format!("\"build\":\"{build}\","), ""),
+    ];
+    assert!(other[0] != lines[0] && other[1] != lines[1]);
+    fs::write(&runs, format!("{}\n{}\n", other[0], other[1])).expect("ours");
+    let all = [&study[..], &["--any-build"]].concat();
+    assert_eq!(object(place, &all, 0)["made"], 0);
+    // What is shown and judged is whatever is stored.
+    object(
+        place,
+        &["lab", "check", "demo.toml", "--out", "runs", "--json"],
+        22,
+    );
+    let output = run(place, &study);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("2 stored runs are of another build") && said.contains("--any-build"),
+        "{said}"
+    );
+    assert_eq!(stored(place).len(), 4);
+    assert_eq!(object(place, &study, 0)["made"], 0);
+}
+
+#[test]
+fn the_page_is_of_the_whole_study_whatever_part_was_run() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    written(place, "", "");
+    let out = ["--out", "runs"];
+    let study = |more: &[&'static str]| [&["lab", "run", "demo.toml"], &out[..], more].concat();
+    stdout_of(place, &study(&[]), 0);
+    let read = |name: &str| fs::read_to_string(place.join("runs/demo").join(name)).expect("a file");
+    let (page, cells) = (read("report.md"), read("cells.csv"));
+    assert!(
+        page.contains("rtt=10ms") && page.contains("rtt=20ms"),
+        "{page}"
+    );
+    let part = ["--case", "rtt=10ms", "--json"];
+    let ran = object(place, &study(&part), 0);
+    let verdicts = ran["verdicts"].as_array().expect("a list");
+    assert!(verdicts.iter().all(|v| v["case"] == "rtt=10ms"), "{ran}");
+    let shown = [&["lab", "report", "demo.toml"], &out[..], &part[..2]].concat();
+    let shown = stdout_of(place, &shown, 0);
+    assert!(!shown.contains("rtt=20ms"), "{shown}");
+    assert_eq!((read("report.md"), read("cells.csv")), (page, cells));
+}
+
+#[test]
+fn what_was_not_run_is_not_taken_for_right() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    // Without the expectation that is missed.
+    written(
+        place,
+        "reference = \"never\"",
+        "reference = \"rate\"\nwithin = \"40%\"",
+    );
+    let with = |action: &str, more: &[&str]| {
+        let args = ["lab", action, "demo.toml", "--out", "runs", "--json"];
+        let args: Vec<String> = args.iter().chain(more).map(ToString::to_string).collect();
+        args
+    };
+    let object = |action: &str, more: &[&str], code: i32| {
+        let args = with(action, more);
+        object(
+            place,
+            &args.iter().map(String::as_str).collect::<Vec<_>>(),
+            code,
+        )
+    };
+    object("run", &["--case", "rtt=10ms"], 0);
+    let told = object("check", &[], 5);
+    let text = told["error"].as_str().expect("a text");
+    assert!(
+        text.contains("2 numbers are not judged") && text.contains("`farhaul lab run demo.toml`"),
+        "{text}"
+    );
+    assert_eq!(
+        (&told["ok"], &told["exit"]["name"]),
+        (&false.into(), &"partial".into())
+    );
+    object("check", &["--case", "rtt=10ms"], 0);
+    object("check", &["--case", "rtt=10ms", "--seeds", "7"], 5);
+    object("run", &["--case", "rtt=10ms", "--seeds", "7"], 0);
+    object("check", &["--case", "rtt=10ms", "--seeds", "7"], 0);
+    object("check", &["--backend", "emu"], 2);
+    object("run", &[], 0);
+    object("check", &[], 0);
+}
+
+#[test]
+fn values_are_tried_beside_those_of_a_scenario() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    written(place, "", "");
+    let study = |more: &[&'static str]| {
+        [
+            &["lab", "run", "demo.toml", "--out", "runs", "--json"],
+            more,
+        ]
+        .concat()
+    };
+    let varied = ["--vary", "rtt=30ms", "--vary", "rtt=40ms"];
+    assert_eq!(object(place, &study(&varied), 0)["made"], 2);
+    assert_eq!(object(place, &study(&varied[2..]), 0)["made"], 0);
+    // The rest of the study is as before, and the page has both.
+    assert_eq!(object(place, &study(&[]), 0)["made"], 2);
+    let cells = fs::read_to_string(place.join("runs/demo/cells.csv")).expect("a file");
+    for rtt in ["10ms", "20ms", "30ms", "40ms"] {
+        assert!(cells.contains(&format!("rtt={rtt},")), "{cells}");
+    }
+    let output = run(place, &study(&["--vary", "rate=1Gbit"]));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("no variable of paths 'rate'") && said.contains("there are: rtt"),
+        "{said}"
+    );
+    let output = run(place, &study(&["--vary", "rtt=fast"]));
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn what_a_crash_leaves_does_not_block_a_study() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    written(place, "", "");
+    let study = ["lab", "run", "demo.toml", "--out", "runs", "--json"];
+    object(place, &study, 0);
+    let folder = place.join("runs/demo");
+    let whole = fs::read(folder.join("runs.jsonl")).expect("runs");
+    for rest in [&b"{\"scenario\":\"\xe2\x82"[..], &[0; 64]] {
+        fs::write(folder.join("runs.jsonl"), [&whole, rest].concat()).expect("ours");
+        fs::write(folder.join("study.json"), "").expect("ours");
+        object(
+            place,
+            &["lab", "check", "demo.toml", "--out", "runs", "--json"],
+            22,
+        );
+        assert_eq!(object(place, &study, 0)["made"], 0);
+        assert_eq!(fs::read(folder.join("runs.jsonl")).expect("runs"), whole);
+        let owner = fs::read_to_string(folder.join("study.json")).expect("ours");
+        assert_eq!(owner, r#"{"study":"demo","quick":false}"#);
+    }
+    // Of another study, and without its name.
+    let other = String::from_utf8(whole)
+        .expect("text")
+        .replace("\"paths\"", "\"others\"");
+    fs::write(folder.join("runs.jsonl"), other).expect("ours");
+    fs::write(folder.join("study.json"), "").expect("ours");
+    let output = run(place, &study);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(
+        said.contains("runs of no study, or of another one"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_reader_is_not_in_the_way_of_a_run() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    written(place, "", "");
+    stdout_of(place, &["lab", "run", "demo.toml", "--out", "runs"], 0);
+    // As a process that was killed leaves it: a number that no process has.
+    let progress = r#"{"ended":1,"runs":2,"scenario":"paths","backend":"sim","case":"","left_seconds":null,"process":2147483647}"#;
+    let folder = place.join("runs/demo");
+    fs::write(folder.join("progress.json"), progress).expect("ours");
+    // It is not asked who holds the lock, which could be in the way of a process that takes it.
+    let lock = fs::File::open(folder.join("lock")).expect("ours");
+    lock.lock().expect("free");
+    let page = stdout_of(place, &["lab", "report", "demo.toml", "--out", "runs"], 0);
+    assert!(!page.contains("1 of 2 runs"), "{page}");
+}
+
+#[test]
+fn a_signal_ends_a_study_and_what_was_made_is_kept() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    written(
+        place,
+        "backends = [\"sim\"]",
+        "backends = [\"sim\"]\nseeds = \"1..500\"",
+    );
+    let study = [
+        "lab",
+        "run",
+        "demo.toml",
+        "--out",
+        "runs",
+        "--jobs",
+        "2",
+        "--json",
+    ];
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let before = fs::read_to_string(place.join("runs/demo/runs.jsonl")).unwrap_or_default();
+        let mut child = command(place, &study)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        // A run has ended, and others have not.
+        loop {
+            let now = fs::read_to_string(place.join("runs/demo/runs.jsonl")).unwrap_or_default();
+            if now.len() > before.len() {
+                break;
+            }
+            assert!(child.try_wait().expect("ours").is_none(), "it runs");
+            thread::yield_now();
+        }
+        kill_process(Pid::from_child(&child), signal).expect("it runs");
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(code));
+        let made = stored(place).len();
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
+        let text =
+            format!("interrupted: {made} of 1000 runs are stored, and the same command goes on");
+        assert_eq!(told["error"], text.as_str());
+        assert!(made < 1_000 && !place.join("runs/demo/progress.json").exists());
+    }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::{EmulatedRunError, system::not_found};
+use crate::hash::fnv;
 
 const SOURCE: &str = include_str!("../../../../tests/interop/udt_peer.cpp");
 const HEADER: &str = "/usr/include/udt/udt.h";
@@ -67,12 +68,5 @@ fn built() -> Result<PathBuf, EmulatedRunError> {
     let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
     let none = || io::Error::other("no HOME and no XDG_CACHE_HOME to keep a compiled program in");
     let cache = cache.ok_or_else(|| EmulatedRunError::Start("libudt's driver".into(), none()))?;
-    Ok(cache.join(format!("farhaul/udt_peer-{:016x}", hash(SOURCE))))
-}
-
-/// FNV-1a, 64 bits.
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    Ok(cache.join(format!("farhaul/udt_peer-{:016x}", fnv(SOURCE))))
 }

@@ -3,9 +3,8 @@
 //! the rest can be resumed.
 
 use std::{
-    collections::BTreeMap,
-    fmt,
-    fs::{self, File, OpenOptions},
+    collections::{HashMap, hash_map::Entry},
+    fs::{self, OpenOptions},
     io::{self, BufRead as _, BufReader, ErrorKind, Write as _},
     marker::PhantomData,
     path::{Path, PathBuf},
@@ -14,10 +13,12 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{host::Host, results::Cell};
+use crate::{disk, host::Host};
 
 /// Which world a grid is run in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
     /// The simulator: virtual time, repeatable.
@@ -48,86 +49,20 @@ impl FromStr for Backend {
     }
 }
 
-/// What is run on a path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct System {
-    /// Name of the protocol.
-    pub protocol: String,
-    /// The law with its parameters.
-    pub cc: String,
-}
-
-impl fmt::Display for System {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.protocol == self.cc {
-            f.write_str(&self.protocol)
-        } else {
-            write!(f, "{}/{}", self.protocol, self.cc)
-        }
-    }
-}
-
-/// One run as stored. Equal questions are those of [`Trial::asks`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
-    /// The world.
-    pub backend: Backend,
-    /// What was run.
-    #[serde(flatten)]
-    pub system: System,
-    /// Where.
-    #[serde(flatten)]
-    pub cell: Cell,
-    /// The bottleneck, bit/s.
-    pub rate_bits_per_second: u64,
-    /// How long it was to send, s.
-    pub asked_seconds: u64,
-    /// Seed of the path's randomness.
-    pub seed: u64,
-    /// Program version.
-    pub version: String,
-    /// From the client's first act to the last new byte, s.
-    pub seconds: f64,
-    /// At the receiver, start included.
-    pub goodput_bits_per_second: f64,
-    /// UDP payload bytes sent back per GiB received, KiB.
-    pub feedback_kib_per_gib: Option<f64>,
-    /// UDP payload bytes sent per byte received.
-    pub wire_over_goodput: Option<f64>,
-    /// Bytes sent again.
-    pub repaired_bytes: u64,
-    /// Per cent of a core per Gbit/s at the sender; the simulator has none.
-    pub sender_cpu_percent_per_gbps: Option<f64>,
-    /// The same at the receiver.
-    pub receiver_cpu_percent_per_gbps: Option<f64>,
-    /// Shares of the time the sender did not send, by reason; `sending` is the rest.
-    pub limited_by: BTreeMap<String, f64>,
-    /// Equal for equal simulations.
-    pub trace_hash: Option<String>,
-    /// Why the figures must not be quoted, if so: the emulator was late, the run failed.
-    pub invalid: Option<String>,
-}
-
 /// A run that can be kept.
 pub trait Kept: Serialize + DeserializeOwned {
-    /// Whether this run answers the same question as `other`, whatever the answers are.
-    fn asks(&self, other: &Self) -> bool;
-}
+    /// What it answers: equal texts are the same question.
+    fn question(&self) -> String;
 
-impl Kept for Trial {
+    /// Whether this run answers the same question as `other`, whatever the answers are.
     fn asks(&self, other: &Self) -> bool {
-        self.backend == other.backend
-            && self.system == other.system
-            && self.cell == other.cell
-            && self.rate_bits_per_second == other.rate_bits_per_second
-            && self.asked_seconds == other.asked_seconds
-            && self.seed == other.seed
+        self.question() == other.question()
     }
 }
 
 /// A folder of runs of one kind.
 #[derive(Debug)]
-pub struct RunStore<T = Trial> {
+pub struct RunStore<T> {
     folder: PathBuf,
     kind: PhantomData<T>,
 }
@@ -158,71 +93,93 @@ impl<T: Kept> RunStore<T> {
         self.folder.join("runs.jsonl")
     }
 
-    /// Every run kept so far, in order; none if there is no folder. A last line cut short by a crash is
-    /// left out.
+    /// Every run kept so far, in order; none if there is no folder. What a crash left at the end is no run.
     pub fn trials(&self) -> io::Result<Vec<T>> {
-        let file = match File::open(self.file()) {
+        let mut trials = Vec::new();
+        self.whole(|number, line| {
+            trials.push(serde_json::from_slice(line).map_err(|e| {
+                let text = format!("{}:{number}: {e}", self.file().display());
+                io::Error::new(ErrorKind::InvalidData, text)
+            })?);
+            Ok(())
+        })?;
+        Ok(trials)
+    }
+
+    /// Hands every whole line with its number to `each`; where the last one ends, and the file's length. A line
+    /// that a process or a machine was stopped in has no end, or NULs, or both, and nothing follows it.
+    fn whole(
+        &self,
+        mut each: impl FnMut(usize, &[u8]) -> io::Result<()>,
+    ) -> io::Result<(u64, u64)> {
+        let file = match disk::open(&self.file(), OpenOptions::new().read(true)) {
             Ok(file) => file,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok((0, 0)),
             Err(e) => return Err(e),
         };
-        let lines = BufReader::new(file)
-            .lines()
-            .collect::<io::Result<Vec<_>>>()?;
-        let mut trials = Vec::with_capacity(lines.len());
-        for (i, line) in lines.iter().enumerate() {
-            match serde_json::from_str(line) {
-                Ok(trial) => trials.push(trial),
-                Err(e) if i + 1 == lines.len() && e.is_eof() => {}
-                Err(e) => {
-                    let text = format!("{}:{}: {e}", self.file().display(), i + 1);
-                    return Err(io::Error::new(ErrorKind::InvalidData, text));
-                }
+        let mut from = BufReader::new(file);
+        let (mut end, mut length, mut damaged) = (0, 0, Vec::new());
+        for number in 1.. {
+            let mut line = Vec::new();
+            let read = from.read_until(b'\n', &mut line)? as u64;
+            if read == 0 {
+                break;
             }
+            length += read;
+            if line.last() != Some(&b'\n') || line.contains(&0) {
+                damaged.push((number, line));
+                continue;
+            }
+            for (number, line) in damaged.drain(..) {
+                each(number, &line)?;
+            }
+            each(number, &line)?;
+            end = length;
         }
-        Ok(trials)
+        Ok((end, length))
     }
 
     /// Creates the folder, with a description of the machine.
     pub fn prepare(&self, host: &Host) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
-        fs::write(self.folder.join("machine.txt"), format!("{host}\n"))?;
+        let machine = format!("{host}\n");
+        disk::replace(&self.folder.join("machine.txt"), machine.as_bytes())?;
         self.mend()
     }
 
-    /// Cuts off a last line without an end, which a killed process left.
-    fn mend(&self) -> io::Result<()> {
-        let bytes = match fs::read(self.file()) {
-            Ok(bytes) => bytes,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(e) => return Err(e),
-        };
-        let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
-        if whole == bytes.len() {
+    /// Cuts off what a crash left at the end.
+    pub(crate) fn mend(&self) -> io::Result<()> {
+        let (end, length) = self.whole(|_, _| Ok(()))?;
+        if end == length {
             return Ok(());
         }
-        let file = OpenOptions::new().write(true).open(self.file())?;
-        file.set_len(u64::try_from(whole).unwrap_or(u64::MAX))
+        let file = disk::open(&self.file(), OpenOptions::new().write(true))?;
+        file.set_len(end)
     }
 
-    /// Keeps a run.
+    /// Keeps a run; one that could not be read again is refused.
     pub fn keep(&self, trial: &T) -> io::Result<()> {
         let mut line = serde_json::to_vec(trial)?;
+        serde_json::from_slice::<T>(&line).map_err(|e| {
+            let text = format!("the run could not be read again: {e}");
+            io::Error::new(ErrorKind::InvalidData, text)
+        })?;
         line.push(b'\n');
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.file())?;
+        let mut file = disk::open(&self.file(), OpenOptions::new().create(true).append(true))?;
         file.write_all(&line)
     }
 
     /// The last run of every question, in the order of their first runs.
     pub fn latest(&self) -> io::Result<Vec<T>> {
         let mut latest: Vec<T> = Vec::new();
+        let mut places = HashMap::new();
         for trial in self.trials()? {
-            match latest.iter_mut().find(|t| t.asks(&trial)) {
-                Some(earlier) => *earlier = trial,
-                None => latest.push(trial),
+            match places.entry(trial.question()) {
+                Entry::Occupied(place) => latest[*place.get()] = trial,
+                Entry::Vacant(place) => {
+                    place.insert(latest.len());
+                    latest.push(trial);
+                }
             }
         }
         Ok(latest)
@@ -230,38 +187,24 @@ impl<T: Kept> RunStore<T> {
 }
 
 #[cfg(test)]
-pub(super) fn example(rtt_ms: u32, goodput: f64) -> Trial {
-    Trial {
-        backend: Backend::Sim,
-        system: System {
-            protocol: "haul".into(),
-            cc: "haul".into(),
-        },
-        cell: Cell {
-            mtu: 9_000,
-            rtt_ms,
-            loss_percent: 1.0,
-        },
-        rate_bits_per_second: 10_000_000_000,
-        asked_seconds: 30,
-        seed: 1,
-        version: "0".into(),
-        seconds: 30.0,
-        goodput_bits_per_second: goodput,
-        feedback_kib_per_gib: Some(10.0),
-        wire_over_goodput: Some(1.02),
-        repaired_bytes: 5,
-        sender_cpu_percent_per_gbps: None,
-        receiver_cpu_percent_per_gbps: None,
-        limited_by: BTreeMap::new(),
-        trace_hash: None,
-        invalid: None,
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    struct Run {
+        rtt_ms: u32,
+        goodput: f64,
+    }
+
+    impl Kept for Run {
+        fn question(&self) -> String {
+            self.rtt_ms.to_string()
+        }
+    }
+
+    const fn example(rtt_ms: u32, goodput: f64) -> Run {
+        Run { rtt_ms, goodput }
+    }
 
     #[test]
     fn runs_are_kept_and_the_last_of_a_question_counts() {
@@ -287,7 +230,7 @@ mod tests {
         run_store.prepare(&Host::read()).unwrap();
         run_store.keep(&example(0, 1e9)).unwrap();
         let mut text = fs::read_to_string(run_store.file()).unwrap();
-        let cut = text[..40].to_string();
+        let cut = text[..10].to_string();
         text += &cut;
         fs::write(run_store.file(), &text).unwrap();
         assert_eq!(run_store.trials().unwrap(), [example(0, 1e9)]);
@@ -297,5 +240,47 @@ mod tests {
         fs::write(run_store.file(), format!("nonsense\n{text}")).unwrap();
         let error = run_store.trials().unwrap_err().to_string();
         assert!(error.contains("runs.jsonl:1:"), "{error}");
+    }
+
+    #[test]
+    fn what_a_crash_leaves_at_the_end_costs_only_that_run() {
+        let below = tempfile::tempdir().unwrap();
+        let store = RunStore::new(below.path(), "g", Backend::Emu);
+        store.prepare(&Host::read()).unwrap();
+        store.keep(&example(0, 1e9)).unwrap();
+        let whole = fs::read(store.file()).unwrap();
+        // Without an end, in the middle of a character, and as blocks that were never written.
+        let cut = b"{\"protocol\":\"\xe2\x82".as_slice();
+        for rest in [&whole[..whole.len() - 1], cut, &[0; 100], b"\0\0}\n\0\n"] {
+            fs::write(store.file(), [&whole, rest].concat()).unwrap();
+            assert_eq!(store.trials().unwrap(), [example(0, 1e9)], "{rest:?}");
+            store.mend().unwrap();
+            assert_eq!(fs::read(store.file()).unwrap(), whole, "{rest:?}");
+        }
+        // Between runs it is not what a crash leaves.
+        fs::write(store.file(), [b"\0\n", &whole[..]].concat()).unwrap();
+        let error = store.trials().unwrap_err().to_string();
+        assert!(error.contains("runs.jsonl:1:"), "{error}");
+    }
+
+    #[test]
+    fn a_run_that_could_not_be_read_again_is_refused() {
+        let below = tempfile::tempdir().unwrap();
+        let store = RunStore::new(below.path(), "g", Backend::Sim);
+        store.prepare(&Host::read()).unwrap();
+        let error = store.keep(&example(0, f64::INFINITY)).unwrap_err();
+        assert!(error.to_string().contains("invalid type: null"), "{error}");
+        assert!(store.trials().unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_last_of_very_many_runs_is_found_in_little_time() {
+        let below = tempfile::tempdir().unwrap();
+        let store = RunStore::<Run>::new(below.path(), "g", Backend::Sim);
+        store.prepare(&Host::read()).unwrap();
+        let lines = (0..20_000).map(|i| serde_json::to_string(&example(i % 10_000, 1e9)).unwrap());
+        fs::write(store.file(), lines.collect::<Vec<_>>().join("\n") + "\n").unwrap();
+        // Of 10^4 questions a quadratic search would take 10^8 comparisons.
+        assert_eq!(store.latest().unwrap().len(), 10_000);
     }
 }

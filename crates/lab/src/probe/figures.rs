@@ -29,6 +29,14 @@ pub struct Expected {
 }
 
 impl Expected {
+    /// Whether figures can be compared with it: shares are from 0 to 1.
+    pub(super) fn is_possible(&self) -> bool {
+        let mut shares = [self.loss, self.reorder, self.duplicate]
+            .into_iter()
+            .flatten();
+        shares.all(|share| (0.0..=1.0).contains(&share)) && self.burst.is_finite()
+    }
+
     /// One-way delay of a packet of `bytes` (with its IP header) on an idle link.
     pub(super) fn one_way(&self, bytes: u64) -> u64 {
         let service = u128::from(bytes) * 8_000_000_000 / u128::from(self.link_rate.max(1));
@@ -193,11 +201,14 @@ impl PacedFigures {
         let order = Order::of(arrivals, sent, last, expected.reorder_by_ns);
         let one_way = expected.one_way(bytes);
         let delays: Vec<i64> = order.first.iter().map(|a| signed(a.at, a.left)).collect();
-        let errors = delays.iter().map(|d| d - signed(one_way, 0)).collect();
+        let errors = delays
+            .iter()
+            .map(|d| d.saturating_sub(signed(one_way, 0)))
+            .collect();
         let mut held: Vec<i64> = order
             .late
             .iter()
-            .map(|a| signed(a.at, a.left) - signed(one_way, 0))
+            .map(|a| signed(a.at, a.left).saturating_sub(signed(one_way, 0)))
             .collect();
         held.sort_unstable();
         let lost = order.lost.iter().sum();

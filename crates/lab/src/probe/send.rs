@@ -19,7 +19,7 @@ use super::{
     clock::{self, Clock},
     figures::{DelayFigures, Expected, signed},
     full,
-    serve::{MAX_PACKETS, serve},
+    serve::{MAX_DRAIN_MS, MAX_PACKETS, serve},
     statistics::{micros, quantile, ratio},
     stream,
     wire::{Arrived, Ask, EXCHANGE, HEAD, Head, Hello, Ports, Sent, get, put},
@@ -333,12 +333,18 @@ impl Session {
         let headers = Plan::headers(to);
         let session = low(clock::wall()) ^ process::id();
         let by = plan.expected.reorder_by_ns / 1_000_000;
+        let drain_ms = DRAIN_MS.saturating_add(by);
+        if drain_ms > MAX_DRAIN_MS {
+            let most = MAX_DRAIN_MS - DRAIN_MS;
+            let text = format!("packets held back for more than {most} ms cannot be measured");
+            return Err(ProbeError::Usage(text));
+        }
         let hello = Hello {
             exchange: EXCHANGE.into(),
             session,
             packets,
             stream,
-            drain_ms: DRAIN_MS.saturating_add(by),
+            drain_ms,
             headers,
             ask,
         };

@@ -1,7 +1,8 @@
 //! The receiving end: records when datagrams arrive, by the kernel's stamps, and answers.
 
 use std::{
-    io::{self, BufReader},
+    io::{self, BufReader, ErrorKind, Read, Write},
+    mem,
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -11,6 +12,7 @@ use std::{
 use farhaul_udp::{Inbox, ReceiveOutcome, SocketOptions, UdpSocket};
 use rustix::{
     event::{PollFd, PollFlags, poll},
+    io::Errno,
     time::Timespec,
 };
 
@@ -22,8 +24,16 @@ use super::{
     wire::{Arrived, Ask, EXCHANGE, Head, Hello, Ports, Sent, get, put},
 };
 
-/// How long a client may be silent between its messages: no measurement takes longer.
-const SILENCE: Duration = Duration::from_mins(15);
+/// How long a client may take to say what it wants.
+const HELLO: Duration = Duration::from_secs(10);
+/// How long it may stay in all: no measurement takes longer.
+const SESSION: Duration = Duration::from_mins(15);
+/// How long it may take to take its answer.
+const ANSWER: Duration = Duration::from_mins(1);
+/// Longest wait for late datagrams that a client may ask for, ms.
+pub(super) const MAX_DRAIN_MS: u64 = 10_000;
+/// Before the next attempt, when there is no descriptor or memory for a connection.
+const BACK_OFF: Duration = Duration::from_millis(200);
 /// Longest wait for a datagram before the end is looked for.
 const TICK: Timespec = Timespec {
     tv_sec: 0,
@@ -45,7 +55,15 @@ pub fn serve(
 ) -> Result<(), ProbeError> {
     let mut served = 0;
     while clients.is_none_or(|clients| served < clients) {
-        let (stream, peer) = listener.accept()?;
+        let (stream, peer) = match listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if passes(&error) => {
+                failed(&error.into());
+                clock::rest_until(clock::now() + BACK_OFF);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         served += 1;
         if let Err(error) = session(&stream, peer) {
             failed(&error);
@@ -54,21 +72,88 @@ pub fn serve(
     Ok(())
 }
 
+/// Whether the listener can go on after it: the connection was given up, or there is too little of something now.
+fn passes(error: &io::Error) -> bool {
+    let errors = [
+        Errno::CONNABORTED,
+        Errno::INTR,
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOBUFS,
+        Errno::NOMEM,
+        Errno::PERM,
+        Errno::PROTO,
+    ];
+    Errno::from_io_error(error).is_some_and(|e| errors.contains(&e))
+}
+
+/// A connection whose other end has until then, however slowly it goes on.
+struct Until<'a> {
+    stream: &'a TcpStream,
+    end: Instant,
+}
+
+impl Until<'_> {
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.end.saturating_duration_since(clock::now());
+        if left.is_zero() {
+            let text = "the client took too long";
+            return Err(io::Error::new(ErrorKind::TimedOut, text));
+        }
+        Ok(left)
+    }
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(into)
+    }
+}
+
+impl Write for Until<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// Whether it asks for no more than a measurement needs.
+fn bounded(hello: &Hello) -> bool {
+    let possible = match &hello.ask {
+        Ask::Figures { expected, .. } => expected.is_possible(),
+        Ask::Arrivals => true,
+    };
+    hello.exchange == EXCHANGE
+        && hello.packets <= MAX_PACKETS
+        && hello.stream <= MAX_STREAM
+        && hello.drain_ms <= MAX_DRAIN_MS
+        && possible
+}
+
 fn session(stream: &TcpStream, peer: SocketAddr) -> Result<(), ProbeError> {
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(SILENCE))?;
-    let mut from = BufReader::new(stream);
-    let mut to = stream;
+    let until = |time| Until {
+        stream,
+        end: clock::now() + time,
+    };
+    let mut from = BufReader::new(until(HELLO));
+    let end = clock::now() + SESSION;
     let hello: Hello = get(&mut from, peer)?;
-    if hello.exchange != EXCHANGE || hello.packets > MAX_PACKETS || hello.stream > MAX_STREAM {
+    if !bounded(&hello) {
         return Err(ProbeError::NoProbe(peer));
     }
+    from.get_mut().end = end;
     let mut recorder = Recorder::open(stream.local_addr()?.ip(), &hello)?;
     let clock = Clock::start();
-    put(&mut to, &recorder.ports()?)?;
+    put(&mut until(ANSWER), &recorder.ports()?)?;
     let done = AtomicBool::new(false);
     let sent: Sent = thread::scope(|scope| {
-        let recording = scope.spawn(|| recorder.run(&done, hello.drain_ms));
+        let recording = scope.spawn(|| recorder.run(&done, hello.drain_ms, end));
         let sent: Result<Sent, ProbeError> = get(&mut from, peer);
         done.store(true, Ordering::Release);
         let recorded = recording.join().unwrap_or_else(|panic| {
@@ -76,7 +161,10 @@ fn session(stream: &TcpStream, peer: SocketAddr) -> Result<(), ProbeError> {
         });
         sent.and_then(|sent| recorded.map(|()| sent).map_err(ProbeError::Io))
     })?;
-    put(&mut to, &recorder.answer(&hello, &sent, clock.stepped()))
+    put(
+        &mut until(ANSWER),
+        &recorder.answer(&hello, &sent, clock.stepped()),
+    )
 }
 
 /// What arrives.
@@ -123,8 +211,8 @@ impl Recorder {
         })
     }
 
-    /// Until `done`, and then until nothing has arrived for `drain_ms`.
-    fn run(&mut self, done: &AtomicBool, drain_ms: u64) -> io::Result<()> {
+    /// Until `done`, and then until nothing has arrived for `drain_ms`; until `end` at the latest.
+    fn run(&mut self, done: &AtomicBool, drain_ms: u64, end: Instant) -> io::Result<()> {
         let mut inbox = Inbox::new();
         let drain = Duration::from_millis(drain_ms);
         let mut last: Option<Instant> = None;
@@ -133,11 +221,14 @@ impl Recorder {
             for which in 0..self.sockets.len() {
                 any |= self.receive(which, &mut inbox)?;
             }
-            if any {
+            if any && clock::now() < end {
                 last = None;
                 continue;
             }
             if done.load(Ordering::Acquire) {
+                if clock::now() >= end {
+                    return Ok(());
+                }
                 let since = *last.get_or_insert_with(clock::now);
                 if clock::now().duration_since(since) >= drain {
                     return Ok(());
@@ -146,28 +237,30 @@ impl Recorder {
             let [packets, stream] = &self.sockets;
             let mut fds = [packets, stream].map(|socket| PollFd::new(socket, PollFlags::IN));
             match poll(&mut fds, Some(&TICK)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Takes what there is on one socket; answers whether there was anything.
+    /// Takes what there is on one socket; answers whether something of it was of this session.
     fn receive(&mut self, which: usize, inbox: &mut Inbox) -> io::Result<bool> {
         match self.sockets[which].receive(inbox) {
             ReceiveOutcome::Some { .. } => {}
-            ReceiveOutcome::Empty => return Ok(false),
-            ReceiveOutcome::Refused => return Ok(true),
+            ReceiveOutcome::Empty | ReceiveOutcome::Refused => return Ok(false),
             ReceiveOutcome::Failed(error) => return Err(error),
         }
+        let mut own = false;
         for message in inbox.messages() {
-            self.unstamped += u64::from(message.arrived.is_none());
+            let mut unstamped = u64::from(message.arrived.is_none());
             let at = message.arrived.map_or_else(clock::wall, clock::ns);
             let segments = message.bytes.chunks(message.segment);
             for (head, len) in segments.filter_map(|s| Some((Head::decode(s)?, s.len()))) {
                 if head.session != self.session {
                     continue;
                 }
+                own = true;
+                self.unstamped += mem::take(&mut unstamped);
                 self.windows.add(at, len as u64 + self.headers);
                 if which == 0 {
                     self.record(head, at);
@@ -176,7 +269,7 @@ impl Recorder {
                 }
             }
         }
-        Ok(true)
+        Ok(own)
     }
 
     fn record(&mut self, head: Head, at: u64) {
@@ -233,19 +326,27 @@ fn gaps(seen: &[u64], end: u64) -> Vec<(u64, u64)> {
     /// More would not describe losses but a flood that went nowhere.
     const MOST: usize = 200_000;
     let mut found: Vec<(u64, u64)> = Vec::new();
-    for number in 0..end {
+    let mut number = 0;
+    while number < end {
         let word = usize::try_from(number / 64)
             .ok()
             .and_then(|at| seen.get(at));
-        if word.is_some_and(|word| word >> (number % 64) & 1 == 1) {
+        // From this number on to the end of its word.
+        let missing = !word.copied().unwrap_or(0) >> (number % 64);
+        let left = (64 - number % 64).min(end - number);
+        let there = u64::from(missing.trailing_zeros()).min(left);
+        if there > 0 {
+            number += there;
             continue;
         }
+        let gone = u64::from(missing.trailing_ones()).min(left);
         let at_end = found.len() == MOST;
         match found.last_mut() {
-            Some((first, count)) if *first + *count == number => *count += 1,
+            Some((first, count)) if *first + *count == number => *count += gone,
             _ if at_end => break,
-            _ => found.push((number, 1)),
+            _ => found.push((number, gone)),
         }
+        number += gone;
     }
     found
 }
@@ -260,5 +361,9 @@ mod tests {
         assert_eq!(gaps(&seen, 70), [(1, 2), (63, 2), (68, 2)]);
         assert_eq!(gaps(&seen, 1), []);
         assert_eq!(gaps(&[], 3), [(0, 3)]);
+        assert_eq!(gaps(&[0, 0, 1], 200), [(0, 128), (129, 71)]);
+        assert_eq!(gaps(&[u64::MAX; 3], 192), []);
+        // One by one it would take a minute.
+        assert_eq!(gaps(&[], MAX_STREAM), [(0, MAX_STREAM)]);
     }
 }

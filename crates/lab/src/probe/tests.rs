@@ -1,6 +1,14 @@
 //! The figures of known arrivals, and both ends over the loopback device.
 
-use std::{net::TcpListener, thread};
+use std::{
+    io::{BufReader, Read as _},
+    net::{TcpListener, TcpStream, UdpSocket},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+};
 
 use super::{figures::Arrival, *};
 
@@ -259,4 +267,127 @@ fn a_server_of_another_kind_is_named() {
         matches!(error, ProbeError::NoProbe(at) if at == to),
         "{error}"
     );
+}
+
+/// What a client that asks for too much is told: nothing.
+fn refused(to: SocketAddr, hello: &wire::Hello) {
+    let stream = TcpStream::connect(to).unwrap();
+    wire::put(&mut &stream, hello).unwrap();
+    let mut told = Vec::new();
+    (&stream).read_to_end(&mut told).unwrap();
+    assert!(told.is_empty(), "{hello:?}");
+}
+
+#[test]
+fn a_client_that_asks_for_too_much_is_refused_and_the_next_one_is_served() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap();
+    let (told, failures) = mpsc::channel();
+    let server =
+        thread::spawn(move || serve(&listener, Some(4), |e| told.send(e.to_string()).unwrap()));
+    let hello = wire::Hello {
+        exchange: wire::EXCHANGE.into(),
+        session: 7,
+        packets: 10,
+        stream: 10,
+        drain_ms: 100,
+        headers: 28,
+        ask: wire::Ask::Figures {
+            bytes: u64::MAX,
+            expected: Expected {
+                delay_ns: u64::MAX,
+                ..FREE
+            },
+        },
+    };
+    let long = wire::Hello {
+        drain_ms: u64::MAX,
+        ..hello.clone()
+    };
+    refused(to, &long);
+    let expected = Expected {
+        loss: Some(2.0),
+        ..FREE
+    };
+    let ask = wire::Ask::Figures { bytes: 1, expected };
+    let impossible = wire::Hello {
+        ask,
+        ..hello.clone()
+    };
+    refused(to, &impossible);
+    // Whatever is in a datagram is only a measurement.
+    let stream = TcpStream::connect(to).unwrap();
+    let mut from = BufReader::new(&stream);
+    wire::put(&mut &stream, &hello).unwrap();
+    let ports: wire::Ports = wire::get(&mut from, to).unwrap();
+    let mut datagram = [0; 100];
+    let head = wire::Head {
+        session: 7,
+        number: 0,
+        at: u64::MAX,
+    };
+    head.encode(&mut datagram);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to(&datagram, (to.ip(), ports.packets)).unwrap();
+    let sent = wire::Sent {
+        packets: 1,
+        stream: 0,
+        last: u64::MAX,
+    };
+    wire::put(&mut &stream, &sent).unwrap();
+    let arrived: wire::Arrived = wire::get(&mut from, to).unwrap();
+    assert_eq!((arrived.packets, arrived.gaps.len()), (1, 0));
+    let plan = Plan {
+        mode: Mode::Paced(Paced {
+            packets: 20,
+            every: Duration::from_micros(200),
+        }),
+        size: 500,
+        expected: FREE,
+    };
+    send(to, &plan).unwrap();
+    server.join().unwrap().unwrap();
+    let failures: Vec<String> = failures.iter().collect();
+    assert_eq!(failures.len(), 2, "{failures:?}");
+}
+
+#[test]
+fn datagrams_of_strangers_do_not_keep_a_session_alive() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap();
+    let server = thread::spawn(move || serve(&listener, Some(1), |e| panic!("{e}")));
+    let stream = TcpStream::connect(to).unwrap();
+    let mut from = BufReader::new(&stream);
+    let hello = wire::Hello {
+        exchange: wire::EXCHANGE.into(),
+        session: 7,
+        packets: 10,
+        stream: 10,
+        drain_ms: 200,
+        headers: 28,
+        ask: wire::Ask::Arrivals,
+    };
+    wire::put(&mut &stream, &hello).unwrap();
+    let ports: wire::Ports = wire::get(&mut from, to).unwrap();
+    let over = AtomicBool::new(false);
+    let arrived: wire::Arrived = thread::scope(|scope| {
+        scope.spawn(|| {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            while !over.load(Ordering::Relaxed) {
+                // The port may be closed at this very moment.
+                let _ = socket.send_to(b"abc", (to.ip(), ports.packets));
+            }
+        });
+        let sent = wire::Sent {
+            packets: 0,
+            stream: 0,
+            last: 0,
+        };
+        wire::put(&mut &stream, &sent).unwrap();
+        let arrived = wire::get(&mut from, to);
+        over.store(true, Ordering::Relaxed);
+        arrived.unwrap()
+    });
+    assert_eq!((arrived.packets, arrived.unstamped), (0, 0));
+    server.join().unwrap().unwrap();
 }

@@ -3,16 +3,16 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, Permissions},
-    io::{self, ErrorKind, Write as _},
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    fs,
+    io::{self, ErrorKind},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
-use tempfile::{Builder, TempPath};
+use tempfile::TempPath;
 
 use super::{Figure, Page, WIDE, html, markdown};
-use crate::plot;
+use crate::{disk, plot};
 
 /// Stores the page and its figures in `folder`, which is created; the files, the page last. Others in the folder are
 /// left alone.
@@ -20,7 +20,8 @@ pub fn write(page: &Page, folder: &Path) -> io::Result<Vec<PathBuf>> {
     let figures = folder.join("figures");
     let all: Vec<_> = page.sections.iter().flat_map(|s| &s.figures).collect();
     names(&all)?;
-    fs::create_dir_all(&figures).map_err(|e| at(&figures, &e))?;
+    fs::create_dir_all(folder).map_err(|e| at(folder, &e))?;
+    own(&figures).map_err(|e| at(&figures, &e))?;
     let mut ready = Vec::new();
     for Figure { id, chart, .. } in all {
         let undrawn = |e| io::Error::other(format!("figure '{id}': {e}"));
@@ -37,6 +38,19 @@ pub fn write(page: &Page, folder: &Path) -> io::Result<Vec<PathBuf>> {
         files.push(path);
     }
     Ok(files)
+}
+
+/// Creates the folder of the figures. A link in its place would lead to files of somebody else.
+fn own(figures: &Path) -> io::Result<()> {
+    match fs::create_dir(figures) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+        made => return made,
+    }
+    if fs::symlink_metadata(figures)?.is_dir() {
+        return Ok(());
+    }
+    let text = "it is a link, or not a folder: remove it";
+    Err(io::Error::new(ErrorKind::InvalidData, text))
 }
 
 /// An id names files, and only its own.
@@ -59,19 +73,7 @@ fn names(figures: &[&Figure]) -> io::Result<()> {
 /// Everything but the name; removed again if it does not get it.
 fn prepare(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<(TempPath, PathBuf)> {
     let path = folder.join(name);
-    let write = || {
-        // The umask applies.
-        let mut file = Builder::new()
-            .prefix(&format!(".{name}."))
-            .suffix(".tmp")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(folder)?;
-        file.write_all(bytes)?;
-        // Some file systems report only here that they are full.
-        file.as_file().sync_all()?;
-        Ok(file.into_temp_path())
-    };
-    let file = write().map_err(|e| at(&path, &e))?;
+    let file = disk::prepare(&path, bytes).map_err(|e| at(&path, &e))?;
     Ok((file, path))
 }
 

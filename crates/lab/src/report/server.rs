@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use farhaul_core::time::Instant;
 use farhaul_io::{Stop, clock};
 use rustix::{
     event::{PollFd, PollFlags},
@@ -25,6 +26,8 @@ use crate::plot;
 const WORKERS: usize = 16;
 /// Before the next attempt, when there is no descriptor or memory for a connection.
 const BACK_OFF: Duration = Duration::from_millis(200);
+/// While results come, the page is not made more often: that would cost the runs processor time.
+const REFRESH: Duration = Duration::from_secs(5);
 /// The results cannot be shown.
 const FAILED: &str = "500 Internal Server Error";
 /// What the page runs in a browser.
@@ -43,6 +46,7 @@ pub trait Source: Sync {
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
+    refresh: Duration,
 }
 
 impl Server {
@@ -54,7 +58,17 @@ impl Server {
         }
         let listener = TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener })
+        Ok(Self {
+            listener,
+            refresh: REFRESH,
+        })
+    }
+
+    /// A page is made again after this time at the earliest.
+    #[must_use]
+    pub const fn refreshed_every(mut self, time: Duration) -> Self {
+        self.refresh = time;
+        self
     }
 
     /// Where it listens.
@@ -66,6 +80,7 @@ impl Server {
     pub fn run(&self, source: &impl Source, stop: &Stop) -> io::Result<()> {
         let site = Site {
             source,
+            refresh: self.refresh,
             made: Mutex::default(),
         };
         let failed = Stop::new()?;
@@ -138,11 +153,13 @@ struct Made {
     version: String,
     page: Page,
     html: String,
+    at: Instant,
 }
 
 /// What can be asked for.
 struct Site<'a, S> {
     source: &'a S,
+    refresh: Duration,
     /// The last one, used while its version is the source's.
     made: Mutex<Option<Arc<Made>>>,
 }
@@ -168,7 +185,7 @@ impl<S: Source> Site<'_, S> {
         }
         match request.path.as_str() {
             "/" => self.page(),
-            "/version" => match self.source.version() {
+            "/version" => match self.version() {
                 Ok(version) => Response::new("200 OK", "text/plain; charset=utf-8", version),
                 Err(e) => Response::text(FAILED, &e.to_string()),
             },
@@ -180,9 +197,27 @@ impl<S: Source> Site<'_, S> {
         }
     }
 
+    /// That of the page as long as it is not made again.
+    fn version(&self) -> io::Result<String> {
+        // While a page is made, nobody waits for it here.
+        let kept = self.made.try_lock().ok();
+        let fresh = kept.as_ref().and_then(|kept| kept.as_ref());
+        match fresh.filter(|made| self.fresh(made)) {
+            Some(made) => Ok(made.version.clone()),
+            None => self.source.version(),
+        }
+    }
+
+    fn fresh(&self, made: &Made) -> bool {
+        clock::now().since(made.at) < self.refresh
+    }
+
     /// The version is read first, so that results which come meanwhile change it.
     fn made(&self) -> Result<Arc<Made>, String> {
         let mut kept = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = kept.as_ref().filter(|made| self.fresh(made)) {
+            return Ok(Arc::clone(made));
+        }
         let version = self.source.version().map_err(|e| e.to_string())?;
         if let Some(made) = kept.as_ref().filter(|made| made.version == version) {
             return Ok(Arc::clone(made));
@@ -192,6 +227,7 @@ impl<S: Source> Site<'_, S> {
             html: html::live(&page, &version),
             version,
             page,
+            at: clock::now(),
         });
         *kept = Some(Arc::clone(&made));
         Ok(made)

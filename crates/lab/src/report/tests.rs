@@ -2,7 +2,12 @@ mod browser;
 mod example;
 mod served;
 
-use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::Path,
+};
 
 use super::*;
 
@@ -154,6 +159,16 @@ fn what_cannot_be_stored_leaves_the_old_page() {
         left.into_iter()
             .all(|f| !f.file_name().to_string_lossy().ends_with(".tmp"))
     );
+}
+
+#[test]
+fn figures_are_not_written_through_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    symlink(elsewhere.path(), folder.path().join("figures")).unwrap();
+    let e = write(&example::page(), folder.path()).unwrap_err();
+    assert!(e.to_string().contains("it is a link"), "{e}");
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! How is a case run on real sockets? Between two hosts with the emulator as the only link; what was measured
 //! there is put into the simulator's terms, so that figures and expectations are the same in both worlds.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use farhaul_core::units::Rate;
 use farhaul_emu::{DirectionReport, wan::WanConfig};
@@ -13,7 +13,7 @@ use super::{
     measure::exact,
     outcome::Outcome,
     plan::Plan,
-    run::RunError,
+    run::{RunError, Runs},
 };
 use crate::{
     emulated::{
@@ -23,6 +23,8 @@ use crate::{
     measure::percent_per_gbps,
 };
 
+/// Of an interrupt between two attempts; who caught it knows better.
+const SIGINT: i32 = 2;
 /// How often a run is tried at each rate while the emulator is late.
 const ATTEMPTS: u32 = 2;
 
@@ -32,7 +34,7 @@ impl File {
         &self,
         plan: &Plan,
         seed: u64,
-        program: &Path,
+        runs: &Runs<'_>,
     ) -> Result<Outcome, RunError> {
         let scenario = plan.scenario(seed);
         let unmade = |why: String| Outcome {
@@ -52,14 +54,18 @@ impl File {
             Err(why) => return Ok(unmade(format!("skipped: {why}"))),
         };
         let full = scenario.forward.rate;
-        let mut at = |rate: Rate| run_flows(&network(&scenario, rate, seed), &flows, program);
+        let mut at = |rate: Rate| {
+            runs.go_on()
+                .map_err(|_| EmulatedRunError::Interrupted(SIGINT))?;
+            run_flows(&network(&scenario, rate, seed), &flows, runs.program)
+        };
         let Highest {
             valid,
             mut attempts,
         } = match highest_rate(&lower_rates(full), ATTEMPTS, &mut at) {
             Ok(found) => found,
-            Err(EmulatedRunError::Interrupted(signal)) => {
-                return Err(RunError::Interrupted(signal));
+            Err(EmulatedRunError::Interrupted(_)) => {
+                return Err(RunError::Interrupted { stored: 0, runs: 0 });
             }
             Err(error) => return Ok(unmade(error.to_string())),
         };

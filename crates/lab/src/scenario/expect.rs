@@ -10,6 +10,7 @@ use super::{
     measure::{Metric, Term, Whose, mean},
     plan::Plan,
     run::Trial,
+    series::{level, window},
     source::{Case, Fields, Problem, unknown},
     summary::Spread,
 };
@@ -431,45 +432,6 @@ fn names(metric: &Metric, plans: &[Plan]) -> (&'static str, BTreeSet<String>) {
         Whose::Link => ("link", each.flat_map(|p| p.links.clone()).collect()),
         Whose::Cross => ("cross", each.flat_map(|p| p.cross.clone()).collect()),
         Whose::Nobody => ("", BTreeSet::new()),
-    }
-}
-
-/// What the metric is to reach, if it is about that.
-pub(crate) fn level(
-    fields: &Fields<'_>,
-    metric: &Metric,
-    base: Option<&Term>,
-) -> Result<Option<f64>, Problem> {
-    let Some(unit) = metric.level() else {
-        if fields.has("level") {
-            let text = format!("{} reaches no level", metric.name());
-            return Err(fields.problem("level", text));
-        }
-        return Ok(None);
-    };
-    let own = fields.parse("level", |text| unit.parse(text))?;
-    let level = own.or_else(|| base.and_then(|b| b.level));
-    if level.is_none() {
-        let text = format!("{} needs a level, as in level = \"90Mbit\"", metric.name());
-        return Err(fields.problem("metric", text));
-    }
-    Ok(level)
-}
-
-/// `100s..200s`.
-pub(crate) fn window(text: &str) -> Result<(f64, f64), String> {
-    let (from, to) = text
-        .split_once("..")
-        .ok_or_else(|| format!("'{text}' is not a time such as 100s..200s"))?;
-    let seconds = |text: &str| {
-        let time = farhaul_link::duration(text).map_err(|e| e.to_string())?;
-        Ok::<f64, String>(time.as_secs_f64())
-    };
-    let (from, to) = (seconds(from)?, seconds(to)?);
-    if from < to {
-        Ok((from, to))
-    } else {
-        Err(format!("'{text}' ends before it begins"))
     }
 }
 

@@ -2,6 +2,7 @@
 //! and cross traffic, what to vary, and what to expect of the result; `docs/scenarios.md` is its
 //! reference. [`File::read`] checks all of it, [`File::run`] runs every case with every seed.
 
+mod added;
 mod cases;
 mod costs;
 mod document;
@@ -17,22 +18,26 @@ mod source;
 mod summary;
 mod variant;
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use toml::{Spanned, de::DeTable};
 
+pub use added::Vary;
 pub(crate) use cases::fits;
 pub use cases::label;
 pub use costs::{Costs, RunReport};
 pub use document::seeds;
 pub use expect::{Expectation, Verdict};
-pub(crate) use expect::{level, window};
 pub(crate) use measure::Term;
 pub use measure::{Metric, exact};
 pub use outcome::{Columns, FlowOutcome, LinkOutcome, Outcome};
 pub use output::{Output, Plot};
 pub use plan::{Driver, Plan};
-pub use run::{Done, Results, RunError, Runs};
+pub use run::{Done, Results, RunError, Runs, Wanted};
+pub(crate) use series::{level, window};
 pub use source::{Case, Problem};
 pub(crate) use source::{Fields, Source, unknown};
 pub use summary::{CaseSummary, FlowSummary, LinkSummary, Spread, Summary};
@@ -64,6 +69,8 @@ pub struct File {
     pub expectations: Vec<Expectation>,
     /// What is measured of each run.
     terms: Vec<Term>,
+    /// Cases that are not its own, whose plans are the last.
+    added: BTreeSet<Case>,
 }
 
 impl File {
@@ -133,6 +140,7 @@ impl File {
             variant,
             expectations: Vec::new(),
             plans: Vec::new(),
+            added: BTreeSet::new(),
         };
         file.also(terms);
         Ok(Self {

@@ -14,7 +14,10 @@ use super::{
     plan::Plan,
     source::Case,
 };
-use crate::grid::{Backend, Kept};
+use crate::{
+    grid::{Backend, Kept},
+    hash,
+};
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -32,6 +35,9 @@ pub struct Outcome {
     pub fingerprint: String,
     /// Program version.
     pub version: String,
+    /// Which build of it, by a hash; empty where it is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub build: String,
     /// Equal hashes are equal runs.
     pub trace_hash: String,
     /// Datagrams simulated.
@@ -140,6 +146,7 @@ impl Outcome {
             seed: report.seed,
             fingerprint: plan.fingerprint(),
             version: env!("CARGO_PKG_VERSION").into(),
+            build: hash::build().into(),
             trace_hash: report.trace_hash.clone(),
             packets: report.packets,
             flows: flows.collect(),
@@ -156,19 +163,31 @@ impl Outcome {
         }
     }
 
-    /// Whether it is a run of this program with that fingerprint, with all of `terms`.
-    pub(super) fn answers(&self, fingerprint: &str, terms: &[Term]) -> bool {
-        self.version == env!("CARGO_PKG_VERSION")
-            && self.fingerprint == fingerprint
-            && (self.invalid.is_some()
-                || terms
-                    .iter()
-                    .all(|term| self.figures.contains_key(&term.to_string())))
+    /// Whether it has all of `terms`, or says why it has none.
+    pub(super) fn answers(&self, terms: &[Term]) -> bool {
+        let has = |term: &Term| self.figures.contains_key(&term.to_string());
+        self.invalid.is_some() || terms.iter().all(has)
     }
 
-    /// By which runs of the same question are found.
-    pub fn key(&self) -> (Backend, &str, &Case, u64) {
-        (self.backend, &self.scenario, &self.case, self.seed)
+    /// Whether this very program made it.
+    pub(super) fn is_of_this_build(&self) -> bool {
+        !self.build.is_empty() && self.build == hash::build()
+    }
+
+    /// The same without what cannot be stored, if something of it cannot: as a run without a valid result.
+    pub(super) fn storable(self) -> Self {
+        let read = |outcome: &Self| serde_json::from_slice::<Self>(&serde_json::to_vec(outcome)?);
+        match read(&self) {
+            Ok(_) => self,
+            Err(error) => Self {
+                invalid: Some(format!("a figure of it is no number ({error})")),
+                flows: Vec::new(),
+                links: Vec::new(),
+                costs: Vec::new(),
+                figures: BTreeMap::new(),
+                ..self
+            },
+        }
     }
 }
 
@@ -221,7 +240,8 @@ fn columns(flow: &FlowReport, every: f64, backend: Backend) -> Columns {
 }
 
 impl Kept for Outcome {
-    fn asks(&self, other: &Self) -> bool {
-        self.key() == other.key()
+    fn question(&self) -> String {
+        let of = (&self.scenario, &self.case, self.seed, &self.fingerprint);
+        format!("{:?}", (self.backend, of))
     }
 }

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     emulated::{Program, System},
     grid::Backend,
+    hash::fnv,
     registry::{self, Choice, ChoiceError, Host},
 };
 
@@ -34,7 +35,7 @@ pub struct Driver {
     pub protocol: String,
     choice: Choice,
     /// What runs it on real sockets, if that is the world.
-    pub(super) system: Option<System>,
+    pub(crate) system: Option<System>,
     /// The host that it ends at; those without a name end at one and the same.
     host: Option<String>,
     /// Both ends on one host, over its loopback.
@@ -103,7 +104,7 @@ impl Plan {
         self.scenario.queue_interval.as_secs_f64()
     }
 
-    /// Of everything that the outcome depends on but the seed and the program. FNV-1a, 64 bits.
+    /// Of everything that the outcome depends on but the seed and the program.
     pub(super) fn fingerprint(&self) -> String {
         let drivers = self.drivers.iter();
         let drivers =
@@ -116,10 +117,7 @@ impl Plan {
             self.start_spread,
             drivers.collect::<Vec<_>>()
         );
-        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        format!("{hash:016x}")
+        format!("{:016x}", fnv(&text))
     }
 
     pub(super) fn new(

@@ -2,13 +2,13 @@
 //! and depends on its seed alone, runs on real sockets one after the other.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     io,
     path::{Path, PathBuf},
 };
 
 use farhaul_core::protocol::Protocol;
-use farhaul_io::clock;
+use farhaul_io::{Stop, clock};
 use farhaul_sim::{SimReport, run, run_observed};
 use serde_json::Value;
 
@@ -39,8 +39,22 @@ pub struct Runs<'a> {
     pub output: Option<Output>,
     /// Runs that are there are not made again.
     pub store: Option<&'a RunStore<Outcome>>,
+    /// So are those of other builds of the program; otherwise they are made again.
+    pub any_build: bool,
     /// The farhaul binary, for runs on real sockets.
     pub program: &'a Path,
+    /// Set by a signal, after which no run is begun.
+    pub stop: Option<&'a Stop>,
+}
+
+impl Runs<'_> {
+    /// Looked at before a run begins.
+    pub(super) fn go_on(&self) -> Result<(), RunError> {
+        match self.stop {
+            Some(stop) if stop.is_set() => Err(RunError::Interrupted { stored: 0, runs: 0 }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A run that has ended.
@@ -69,8 +83,13 @@ pub enum RunError {
         error: farhaul_sim::Error,
     },
     /// A signal ended it.
-    #[error("ended by signal {0}; what was made is stored, and the same command goes on")]
-    Interrupted(i32),
+    #[error("interrupted: {stored} of {runs} runs are stored, and the same command goes on")]
+    Interrupted {
+        /// How many are stored, or would be.
+        stored: usize,
+        /// All of them.
+        runs: usize,
+    },
     /// A protocol could not be made.
     #[error(transparent)]
     Choice(#[from] ChoiceError),
@@ -92,6 +111,27 @@ pub enum RunError {
     },
 }
 
+impl RunError {
+    /// An interrupt when there were so many of so many runs; other errors as they are.
+    pub(crate) fn after(self, stored: usize, runs: usize) -> Self {
+        match self {
+            Self::Interrupted { .. } => Self::Interrupted { stored, runs },
+            other => other,
+        }
+    }
+}
+
+/// Which of the stored runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// With these seeds, first and last: what of them is missing is to be made.
+    pub seeds: (u64, u64),
+    /// And with whatever other seeds there are.
+    pub every_seed: bool,
+    /// Of other builds of the program, too.
+    pub any_build: bool,
+}
+
 /// One run and its plan.
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
@@ -107,6 +147,8 @@ pub struct Results {
     pub kept: usize,
     /// How many are still to be made.
     pub open: usize,
+    /// How many of those another build of the program has made.
+    pub others: usize,
 }
 
 impl Results {
@@ -126,6 +168,14 @@ impl Results {
 }
 
 impl File {
+    /// How many of its plans are its own; the rest has values that were given in place of its.
+    fn own(&self) -> usize {
+        self.plans
+            .iter()
+            .filter(|p| !self.added.contains(&p.case))
+            .count()
+    }
+
     /// What is measured of each run besides what is expected.
     pub(crate) fn also(&mut self, terms: impl IntoIterator<Item = Term>) {
         for term in terms {
@@ -135,21 +185,38 @@ impl File {
         }
     }
 
-    /// The runs with these seeds that `stored` has, and those without a valid result: plan and seed.
-    pub fn sort_out(&self, seeds: (u64, u64), stored: &[Outcome]) -> (Results, Vec<(usize, u64)>) {
-        let by_key: BTreeMap<_, _> = stored.iter().map(|o| (o.key(), o)).collect();
+    /// The runs of `stored` that are wanted, those without a valid result included; and what is still to be made:
+    /// plan and seed.
+    pub fn sort_out(&self, wanted: Wanted, stored: &[Outcome]) -> (Results, Vec<(usize, u64)>) {
+        let mut by_plan: HashMap<_, BTreeMap<u64, &Outcome>> = HashMap::new();
+        for outcome in stored.iter().filter(|o| o.scenario == self.name) {
+            let key = (outcome.backend, &outcome.case, &outcome.fingerprint);
+            by_plan
+                .entry(key)
+                .or_default()
+                .insert(outcome.seed, outcome);
+        }
         let (mut results, mut open) = (Results::default(), Vec::new());
+        let nothing = BTreeMap::new();
         for (index, plan) in self.plans.iter().enumerate() {
-            let fingerprint = plan.fingerprint();
-            for seed in seeds.0..=seeds.1 {
-                let key = (plan.backend, self.name.as_str(), &plan.case, seed);
-                let stored = by_key
-                    .get(&key)
-                    .filter(|o| o.answers(&fingerprint, &self.terms));
-                if stored.is_none_or(|o| o.invalid.is_some()) {
+            let key = (plan.backend, &plan.case, &plan.fingerprint());
+            let stored = by_plan.get(&key).unwrap_or(&nothing);
+            let seeds = wanted.seeds.0..=wanted.seeds.1;
+            let more = stored
+                .keys()
+                .filter(|s| wanted.every_seed && !seeds.contains(s));
+            for seed in seeds.clone().chain(more.copied()) {
+                let mut found = stored.get(&seed).filter(|o| o.answers(&self.terms));
+                let other = found.is_some_and(|o| !o.is_of_this_build());
+                if other && !wanted.any_build {
+                    results.others += usize::from(found.is_some_and(|o| o.invalid.is_none()));
+                    found = None;
+                }
+                let asked = !(wanted.every_seed && self.added.contains(&plan.case));
+                if asked && found.is_none_or(|o| o.invalid.is_some()) && seeds.contains(&seed) {
                     open.push((index, seed));
                 }
-                results.trials.extend(stored.map(|outcome| Trial {
+                results.trials.extend(found.map(|outcome| Trial {
                     plan: index,
                     outcome: (*outcome).clone(),
                 }));
@@ -166,37 +233,34 @@ impl File {
         runs: &Runs<'_>,
         done: &mut dyn FnMut(&Done<'_>),
     ) -> Result<Results, RunError> {
-        let unkept = |store: &RunStore<Outcome>| {
-            let folder = store.folder().to_path_buf();
-            |error| RunError::Keep { folder, error }
-        };
         let host = Host::read();
         let stored = match runs.store {
             Some(store) => store
                 .prepare(&host)
                 .and_then(|()| store.latest())
-                .map_err(unkept(store))?,
+                .map_err(|e| unkept(store, e))?,
             None => Vec::new(),
         };
-        let (mut results, open) = self.sort_out(runs.seeds, &stored);
+        let wanted = Wanted {
+            seeds: runs.seeds,
+            every_seed: false,
+            any_build: runs.any_build,
+        };
+        let (mut results, open) = self.sort_out(wanted, &stored);
         // Those are made again.
         results.trials.retain(|t| t.outcome.invalid.is_none());
         let machine = serde_json::to_value(&host).unwrap_or(Value::Null);
         let mut failure = None;
         let mut ended = 0;
         let mut keep = |trial: Result<Trial, RunError>| {
-            let mut stop = |error| {
-                failure.get_or_insert(error);
-                Err(io::Error::other("stopped"))
-            };
             let trial = match trial {
                 Ok(trial) => trial,
-                Err(error) => return stop(error),
+                Err(error) => return stop(&mut failure, error),
             };
             if let Some(store) = runs.store
                 && let Err(error) = store.keep(&trial.outcome)
             {
-                return stop(unkept(store)(error));
+                return stop(&mut failure, unkept(store, error));
             }
             ended += 1;
             done(&Done {
@@ -214,9 +278,10 @@ impl File {
         };
         let one = |job: &(usize, u64)| self.trial(*job, runs, &machine);
         let stopped = parallel::answer(jobs, &open, one, &mut keep).is_err();
-        if let Some(error) = failure.filter(|_| stopped) {
-            return Err(error);
+        if let Some(error) = failure {
+            return Err(error.after(results.kept + ended, results.kept + open.len()));
         }
+        debug_assert!(!stopped, "it stops after a failure only");
         results.open -= ended;
         results.sort();
         Ok(results)
@@ -225,6 +290,8 @@ impl File {
     /// What the runs say.
     pub fn summary(&self, results: &Results) -> Summary {
         let valid: Vec<Trial> = results.valid().cloned().collect();
+        let own = self.own();
+        let judged: Vec<Trial> = valid.iter().filter(|t| t.plan < own).cloned().collect();
         let case = |(i, plan): (usize, &Plan)| {
             let of = valid.iter().filter(|t| t.plan == i);
             CaseSummary::new(plan, &of.map(|t| &t.outcome).collect::<Vec<_>>())
@@ -233,7 +300,7 @@ impl File {
             name: self.name.clone(),
             kept: results.kept,
             cases: self.plans.iter().enumerate().map(case).collect(),
-            verdicts: judge(&self.expectations, &self.plans, &valid),
+            verdicts: judge(&self.expectations, &self.plans[..own], &judged),
         }
     }
 
@@ -243,6 +310,7 @@ impl File {
         runs: &Runs<'_>,
         machine: &Value,
     ) -> Result<Trial, RunError> {
+        runs.go_on()?;
         let plan = &self.plans[index];
         let (began, start) = (host::seconds_since_1970(), clock::now());
         let outcome = match plan.backend {
@@ -253,7 +321,7 @@ impl File {
                 };
                 Outcome::new(&self.name, plan, &self.terms, &report.into())
             }
-            Backend::Emu => self.emulated(plan, seed, runs.program)?,
+            Backend::Emu => self.emulated(plan, seed, runs)?,
         };
         Ok(Trial {
             plan: index,
@@ -262,7 +330,8 @@ impl File {
                 began,
                 machine: machine.clone(),
                 ..outcome
-            },
+            }
+            .storable(),
         })
     }
 
@@ -276,6 +345,23 @@ impl File {
             drawn.map_err(|error| unwritten(plot.path(), error))?;
         }
         Ok(report)
+    }
+}
+
+/// The first failure is the one that is told. After an interrupt, what is being simulated is still kept.
+fn stop(failure: &mut Option<RunError>, error: RunError) -> io::Result<()> {
+    let interrupted = matches!(error, RunError::Interrupted { .. });
+    failure.get_or_insert(error);
+    if interrupted {
+        return Ok(());
+    }
+    Err(io::Error::other("stopped"))
+}
+
+fn unkept(store: &RunStore<Outcome>, error: io::Error) -> RunError {
+    RunError::Keep {
+        folder: store.folder().to_path_buf(),
+        error,
     }
 }
 

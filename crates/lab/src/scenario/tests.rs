@@ -33,6 +33,8 @@ fn runs(jobs: usize) -> Runs<'static> {
         jobs,
         output: None,
         store: None,
+        any_build: false,
+        stop: None,
         program: std::path::Path::new(""),
     }
 }
@@ -217,13 +219,7 @@ fn seeds_repeat_and_jobs_do_not_matter() {
     assert_eq!(one, two);
     let hashes = &one.cases[0].trace_hash;
     assert_eq!(hashes.len(), 2);
-    assert_eq!(
-        hashes
-            .values()
-            .collect::<std::collections::BTreeSet<_>>()
-            .len(),
-        2
-    );
+    assert_eq!(hashes.values().collect::<BTreeSet<_>>().len(), 2);
     let flows = &one.cases[0].flows;
     let sum: f64 = flows.iter().map(|f| f.goodput_bits_per_second.mean).sum();
     assert!((10e6..40e6).contains(&sum), "{sum}");

@@ -2,8 +2,11 @@
 
 use std::{collections::BTreeSet, io};
 
-use super::{Runs, run::replace};
-use crate::scenario::{Outcome, Spread, label};
+use super::Runs;
+use crate::{
+    disk::replace,
+    scenario::{Outcome, Spread, label},
+};
 
 impl Runs {
     /// One line per scenario, world, case and figure: base units, over the seeds with a valid result.

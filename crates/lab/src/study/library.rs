@@ -2,12 +2,15 @@
 //! table of published numbers that they name beside them.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
 use super::{Study, read};
-use crate::scenario::{File, Problem, Variant, unknown};
+use crate::{
+    disk,
+    scenario::{File, Problem, Variant, unknown},
+};
 
 /// Every file of `lab/scenarios` and `lab/reference`, by its name below `lab`.
 const FILES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/lab.rs"));
@@ -53,7 +56,7 @@ impl Library {
     pub fn find(name: &str) -> Result<(Study, Self), StudyError> {
         if Path::new(name).extension().is_some_and(|e| e == "toml") {
             let path = Path::new(name);
-            let text = fs::read_to_string(path).map_err(|e| StudyError::Io(path.into(), e))?;
+            let text = disk::text(path).map_err(|e| StudyError::Io(path.into(), e))?;
             let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
             let library = Self::Folder(folder);
             return Ok((read::study(name, &text, &library)?, library));
@@ -74,8 +77,8 @@ impl Library {
             Self::Folder(beside) => {
                 // As in the repository, or all in one folder.
                 let places = [beside.join(name), beside.join("..").join(folder).join(name)];
-                let path = places.iter().find(|p| p.is_file()).unwrap_or(&places[0]);
-                fs::read_to_string(path).map_err(|e| StudyError::Io(path.clone(), e))
+                let path = places.iter().find(|p| p.exists()).unwrap_or(&places[0]);
+                disk::text(path).map_err(|e| StudyError::Io(path.clone(), e))
             }
         }
     }

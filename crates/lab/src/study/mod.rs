@@ -11,6 +11,7 @@ mod figures;
 mod known;
 mod library;
 mod page;
+mod progress;
 mod read;
 mod run;
 mod tables;
@@ -19,7 +20,8 @@ mod tests;
 
 pub use known::{KnownMiss, KnownMisses};
 pub use library::{Library, StudyError};
-pub use run::{Choice, Progress, Runs};
+pub use progress::Progress;
+pub use run::{Choice, Runs};
 
 use crate::{
     reference::Reference,

@@ -2,22 +2,26 @@
 //! what was stopped midway is taken up again.
 
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     fs::{self, File as Disk, OpenOptions, TryLockError},
-    io::{self, ErrorKind, Write as _},
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
-    process,
-    time::Duration,
 };
 
+use farhaul_io::Stop;
+use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
 
-use super::{Library, Study, StudyError};
+use super::{Library, Progress, Study, StudyError, progress::Pace};
 use crate::{
+    disk::{self, replace},
+    emulated::System,
     grid::{Backend, RunStore},
-    scenario::{self, Case, File, Outcome, Results, RunError, Variant},
+    scenario::{self, Case, File, Outcome, Results, RunError, Variant, Vary, Wanted},
 };
+
+/// More runs than this are a mistake.
+const MAX_RUNS: u64 = 1_000_000;
 
 /// What of a study is run, and how.
 #[derive(Clone, Debug)]
@@ -32,10 +36,16 @@ pub struct Choice {
     pub seeds: Option<(u64, u64)>,
     /// Only the cases with these values.
     pub cases: Case,
+    /// Only the cases with these values in place of the scenarios' own.
+    pub vary: Vary,
+    /// Stored runs of other builds of the program are not made again.
+    pub any_build: bool,
     /// Simulations at a time.
     pub jobs: usize,
     /// The farhaul binary.
     pub program: PathBuf,
+    /// Set by a signal, after which no run is begun.
+    pub stop: Option<Stop>,
 }
 
 /// One scenario in one world.
@@ -59,25 +69,6 @@ pub struct Runs {
     store: RunStore<Outcome>,
 }
 
-/// How far a study's runs are.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Progress {
-    /// Runs that have ended, those stored before included.
-    pub ended: usize,
-    /// All of them.
-    pub runs: usize,
-    /// Of the run that ended last, or is about to begin.
-    pub scenario: String,
-    /// Its world.
-    pub backend: Backend,
-    /// Its case.
-    pub case: String,
-    /// How long the rest will take, s; not known before the first has ended.
-    pub left_seconds: Option<f64>,
-    /// Who makes them.
-    pub process: u32,
-}
-
 /// Whose folder it is.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Owner {
@@ -93,22 +84,38 @@ impl Runs {
         if let Some(id) = &choice.experiment {
             study.experiment(id).map_err(StudyError::Unknown)?;
         }
-        let mut parts = Vec::new();
-        let mut none = String::new();
-        for name in study.scenarios(choice.experiment.as_deref()) {
+        let quick = if choice.quick { "-quick" } else { "" };
+        let folder = below.join(format!("{}{quick}", study.name));
+        let mut runs = Self {
+            named,
+            study,
+            choice,
+            parts: Vec::new(),
+            store: RunStore::at(folder),
+        };
+        runs.read_parts(&library)?;
+        Ok(runs)
+    }
+
+    /// The scenarios of the chosen experiment in each of their worlds, with the cases that are chosen.
+    fn read_parts(&mut self, library: &Library) -> Result<(), StudyError> {
+        // If they cannot be read, that is said where they are needed.
+        let stored = self.store.latest().unwrap_or_default();
+        let (mut parts, mut none) = (Vec::new(), String::new());
+        for name in self.study.scenarios(self.choice.experiment.as_deref()) {
             let text = library.text("scenarios", name)?;
             let worlds = File::backends(name, &text)?;
             for (number, backend) in worlds.into_iter().enumerate() {
                 let variant = Variant {
                     backend,
-                    quick: choice.quick,
+                    quick: self.choice.quick,
                 };
-                let file = library.scenario(&study, name, variant)?;
-                let chosen = match choice.backends.as_slice() {
+                let file = library.scenario(&self.study, name, variant)?;
+                let chosen = match self.choice.backends.as_slice() {
                     [] => number == 0,
                     wanted => wanted.contains(&backend),
                 };
-                match file.only(&choice.cases) {
+                match self.cases(file, &text, name, &stored)? {
                     Ok(file) => parts.push(Part {
                         name: name.into(),
                         file,
@@ -119,26 +126,72 @@ impl Runs {
             }
         }
         if !parts.iter().any(|p| p.chosen) {
-            let why = if none.is_empty() {
-                let names: Vec<_> = choice.backends.iter().map(|b| b.name()).collect();
-                format!(
-                    "nothing of it runs in {}: omit --backend",
-                    names.join(" or ")
-                )
-            } else {
-                none
-            };
-            return Err(StudyError::Unknown(format!("{}: {why}", study.name)));
+            if none.is_empty() {
+                let names: Vec<_> = self.choice.backends.iter().map(|b| b.name()).collect();
+                let worlds = names.join(" or ");
+                none = format!("nothing of it runs in {worlds}: omit --backend");
+            }
+            return Err(StudyError::Unknown(format!("{}: {none}", self.study.name)));
         }
-        let quick = if choice.quick { "-quick" } else { "" };
-        let folder = below.join(format!("{}{quick}", study.name));
-        Ok(Self {
-            named,
-            study,
-            choice,
-            parts,
-            store: RunStore::at(folder),
-        })
+        self.parts = parts;
+        self.bounded()
+    }
+
+    /// The scenario with the cases that are chosen, or why there is none.
+    fn cases(
+        &self,
+        mut file: File,
+        text: &str,
+        name: &str,
+        stored: &[Outcome],
+    ) -> Result<Result<File, String>, StudyError> {
+        if self.choice.vary.is_empty() {
+            // Values that were given to an earlier run; what the scenario can no longer be is left out.
+            let of = |o: &&Outcome| o.scenario == file.name && o.backend == file.variant.backend;
+            let cases: BTreeSet<Case> = stored.iter().filter(of).map(|o| o.case.clone()).collect();
+            file.add(name, text, cases)?;
+            return Ok(file.only(&self.choice.cases));
+        }
+        let cases = match file.varied(&self.choice.vary) {
+            Ok(cases) => cases,
+            Err(text) => return Ok(Err(text)),
+        };
+        if let Some(refused) = file.add(name, text, cases.clone())?.into_iter().next() {
+            return Err(refused.into());
+        }
+        file.plans.retain(|plan| cases.contains(&plan.case));
+        Ok(file.only(&self.choice.cases))
+    }
+
+    /// Refuses more runs than anybody waits for.
+    fn bounded(&self) -> Result<(), StudyError> {
+        let each = self.chosen().map(|(_, part)| {
+            let (first, last) = self.seeds(part);
+            let seeds = last.saturating_sub(first).saturating_add(1);
+            seeds.saturating_mul(part.file.plans.len() as u64)
+        });
+        let runs = each.fold(0, u64::saturating_add);
+        if runs <= MAX_RUNS {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: {runs} runs are more than {MAX_RUNS}: choose fewer seeds or cases",
+            self.study.name
+        );
+        Err(StudyError::Unknown(text))
+    }
+
+    /// All of the study that is in the folder, whatever was chosen of it.
+    pub fn whole(&self) -> Result<Self, StudyError> {
+        let choice = Choice {
+            experiment: None,
+            seeds: None,
+            cases: Case::new(),
+            vary: Vary::new(),
+            ..self.choice.clone()
+        };
+        let below = self.folder().parent().unwrap_or(Path::new(""));
+        Self::read(&self.named, choice, below)
     }
 
     /// The study.
@@ -151,17 +204,64 @@ impl Runs {
         self.store.folder()
     }
 
+    /// Experiments and worlds, of those chosen, in which runs are not made or not valid.
+    pub fn lacking(&self) -> io::Result<BTreeSet<(&str, &'static str)>> {
+        let mut lacking = BTreeSet::new();
+        for (part, results) in self.parts.iter().zip(self.results()?) {
+            if part.chosen && results.open > 0 {
+                let own = self
+                    .study
+                    .experiments
+                    .iter()
+                    .filter(|e| e.scenario == part.name);
+                let world = part.file.variant.backend.name();
+                lacking.extend(own.map(|e| (e.id.as_str(), world)));
+            }
+        }
+        Ok(lacking)
+    }
+
+    /// After `stop` is set no further run is begun. For who can ask for one only later, as it needs a thread.
+    pub fn stop_with(&mut self, stop: Stop) {
+        self.choice.stop = Some(stop);
+    }
+
+    /// The commands that it gives to the shell, each once, with their placeholders.
+    pub fn commands(&self) -> BTreeSet<String> {
+        let files = self.chosen().map(|(_, part)| &part.file);
+        let drivers = files.flat_map(|f| &f.plans).flat_map(|p| &p.drivers);
+        let programs = drivers.filter_map(|d| match &d.system {
+            Some(System::Program(program)) => Some(program),
+            _ => None,
+        });
+        let both = programs.flat_map(|p| [p.server.clone(), Some(p.client.clone())]);
+        both.flatten().collect()
+    }
+
     /// Whether something of it runs on real sockets.
     pub fn needs_emulator(&self) -> bool {
         let emulated = |p: &Part| p.chosen && p.file.variant.backend == Backend::Emu;
         self.parts.iter().any(emulated)
     }
 
-    /// The stored runs of every part. A folder of another study is refused.
+    /// The stored runs of every part, whichever build of the program has made them. A folder of another study is
+    /// refused.
     pub fn results(&self) -> io::Result<Vec<Results>> {
         self.owned()?;
+        let every_seed = self.choice.seeds.is_none();
+        self.sorted(every_seed, true)
+    }
+
+    fn sorted(&self, every_seed: bool, any_build: bool) -> io::Result<Vec<Results>> {
         let stored = self.store.latest()?;
-        let of = |part: &Part| part.file.sort_out(self.seeds(part), &stored).0;
+        let of = |part: &Part| {
+            let wanted = Wanted {
+                seeds: self.seeds(part),
+                every_seed,
+                any_build,
+            };
+            part.file.sort_out(wanted, &stored).0
+        };
         Ok(self.parts.iter().map(of).collect())
     }
 
@@ -190,31 +290,43 @@ impl Runs {
             let text = format!("it holds {whose}: choose another --out");
             Err(io::Error::new(ErrorKind::InvalidData, text))
         };
-        match fs::read(&at) {
-            Ok(text) => match serde_json::from_slice::<Owner>(&text) {
-                Ok(owner) if owner == self.owner() => Ok(()),
-                Ok(Owner { study, quick }) => foreign(format!(
-                    "the {}runs of {study}",
-                    if quick { "quick " } else { "" }
-                )),
-                Err(e) => foreign(format!("a study.json that cannot be read ({e})")),
-            },
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
-            Err(_) if self.folder().join("runs.jsonl").exists() => {
-                foreign("runs of no study".into())
+        match disk::read(&at)? {
+            // Empty or NULs is what a power loss leaves.
+            Some(text) if text.iter().any(|b| *b != 0) => {
+                match serde_json::from_slice::<Owner>(&text) {
+                    Ok(owner) if owner == self.owner() => Ok(()),
+                    Ok(Owner { study, quick }) => foreign(format!(
+                        "the {}runs of {study}",
+                        if quick { "quick " } else { "" }
+                    )),
+                    Err(e) => foreign(format!("a study.json that cannot be read ({e})")),
+                }
             }
-            Err(_) => Ok(()),
+            _ if self.knows_all()? => Ok(()),
+            _ => foreign("runs of no study, or of another one".into()),
         }
+    }
+
+    /// Whether every stored run is of a scenario of this study.
+    fn knows_all(&self) -> io::Result<bool> {
+        let stored = self.store.trials()?;
+        let names: BTreeSet<String> = if stored.is_empty() {
+            BTreeSet::new()
+        } else {
+            let whole = self.whole().map_err(|e| io::Error::other(e.to_string()))?;
+            whole.parts.into_iter().map(|p| p.file.name).collect()
+        };
+        Ok(stored.iter().all(|run| names.contains(&run.scenario)))
     }
 
     /// Takes the folder for this process.
     fn locked(&self) -> io::Result<Disk> {
         fs::create_dir_all(self.folder())?;
         self.owned()?;
-        let lock = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.folder().join("lock"))?;
+        let lock = disk::open(
+            &self.folder().join("lock"),
+            OpenOptions::new().create(true).append(true),
+        )?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -226,7 +338,16 @@ impl Runs {
         }
         let text = serde_json::to_vec(&self.owner())?;
         replace(&self.folder().join("study.json"), &text)?;
+        self.store.mend()?;
         Ok(lock)
+    }
+
+    /// How many stored runs are to be made again, as another build of the program has made them.
+    pub fn of_other_builds(&self) -> io::Result<usize> {
+        self.owned()?;
+        let results = self.sorted(false, self.choice.any_build)?;
+        let own = self.parts.iter().zip(&results).filter(|(p, _)| p.chosen);
+        Ok(own.map(|(_, results)| results.others).sum())
     }
 
     /// Makes the runs that are missing; `shown` is called before the first and after each. How many were
@@ -240,9 +361,23 @@ impl Runs {
             error,
         };
         let _lock = self.locked().map_err(failed)?;
-        let before = self.results().map_err(failed)?;
+        let before = self.sorted(false, self.choice.any_build).map_err(failed)?;
         let mut pace = Pace::new(&before, &self.parts, self.choice.jobs);
         let at = self.folder().join("progress.json");
+        let ran = self.run_parts(&mut pace, &at, shown);
+        // Nobody is at it any more, however it ended.
+        match fs::remove_file(&at) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(ran.err().unwrap_or(failed(e))),
+            _ => ran.map_err(|error| error.after(pace.ended, pace.runs)),
+        }
+    }
+
+    fn run_parts(
+        &self,
+        pace: &mut Pace,
+        at: &Path,
+        shown: &mut dyn FnMut(&Progress, Option<&Outcome>),
+    ) -> Result<(usize, Vec<Outcome>), RunError> {
         let (mut made, mut invalid, mut unwritten) = (0, Vec::new(), None);
         for (number, part) in self.chosen() {
             let mut tell = |outcome: Option<&Outcome>| {
@@ -250,7 +385,7 @@ impl Runs {
                 // Without it a page does not move; the runs themselves are stored all the same.
                 if let Err(e) = serde_json::to_vec(&progress)
                     .map_err(io::Error::from)
-                    .and_then(|text| replace(&at, &text))
+                    .and_then(|text| replace(at, &text))
                 {
                     unwritten.get_or_insert(e);
                 }
@@ -262,7 +397,9 @@ impl Runs {
                 jobs: self.choice.jobs,
                 output: None,
                 store: Some(&self.store),
+                any_build: self.choice.any_build,
                 program: &self.choice.program,
+                stop: self.choice.stop.as_ref(),
             };
             let mut done = |done: &scenario::Done<'_>| {
                 made += 1;
@@ -273,150 +410,27 @@ impl Runs {
             };
             part.file.run(&runs, &mut done)?;
         }
-        match fs::remove_file(&at) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(failed(e)),
-            _ => {}
-        }
         match unwritten {
-            Some(error) => Err(failed(error)),
+            Some(error) => Err(RunError::Keep {
+                folder: self.folder().to_path_buf(),
+                error,
+            }),
             None => Ok((made, invalid)),
         }
     }
 
     /// What is being run, if a process is at it.
     pub fn progress(&self) -> Option<Progress> {
-        let text = fs::read(self.folder().join("progress.json")).ok()?;
+        let text = disk::read(&self.folder().join("progress.json")).ok()??;
         let progress: Progress = serde_json::from_slice(&text).ok()?;
-        // It may have been killed.
-        let lock = Disk::open(self.folder().join("lock")).ok()?;
-        matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(progress)
-    }
-}
-
-/// Writes a file at once or not at all.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A name of its own: the folder may be somebody else's, with links where we would write.
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map(|_| ()).map_err(|e| e.error)
-}
-
-/// How long does the rest take? As long as the runs of the same system took on average.
-struct Pace {
-    ended: usize,
-    runs: usize,
-    jobs: usize,
-    /// Per part, and per system of it: runs that are to be made.
-    open: Vec<BTreeMap<String, usize>>,
-    /// Per part and system: seconds in all, and runs.
-    took: BTreeMap<(usize, String), (f64, f64)>,
-}
-
-impl Pace {
-    fn new(before: &[Results], parts: &[Part], jobs: usize) -> Self {
-        let chosen = || parts.iter().zip(before).filter(|(part, _)| part.chosen);
-        let ended = chosen().map(|(_, r)| r.kept).sum();
-        let of = |(part, results): (&Part, &Results)| {
-            let mut open = BTreeMap::new();
-            if !part.chosen {
-                return open;
-            }
-            let made: Vec<_> = results.outcomes().map(|o| &o.case).collect();
-            let seeds = (results.kept + results.open) / part.file.plans.len().max(1);
-            for plan in &part.file.plans {
-                let there = made.iter().filter(|case| **case == &plan.case).count();
-                *open.entry(system(&plan.case)).or_default() += seeds.saturating_sub(there);
-            }
-            open
-        };
-        Self {
-            ended,
-            runs: ended + chosen().map(|(_, r)| r.open).sum::<usize>(),
-            jobs: jobs.max(1),
-            open: parts.iter().zip(before).map(of).collect(),
-            took: BTreeMap::new(),
-        }
-    }
-
-    fn progress(&mut self, number: usize, part: &Part, outcome: Option<&Outcome>) -> Progress {
-        if let Some(outcome) = outcome {
-            let name = system(&outcome.case);
-            self.ended += 1;
-            if let Some(open) = self.open.get_mut(number).and_then(|o| o.get_mut(&name)) {
-                *open = open.saturating_sub(1);
-            }
-            let took = self.took.entry((number, name)).or_default();
-            took.0 += outcome.wall_seconds;
-            took.1 += 1.0;
-        }
-        Progress {
-            ended: self.ended,
-            runs: self.runs,
-            scenario: part.file.name.clone(),
-            backend: part.file.variant.backend,
-            case: outcome.map_or_else(String::new, |o| scenario::label(&o.case)),
-            left_seconds: self.left(part),
-            process: process::id(),
-        }
-    }
-
-    fn left(&self, part: &Part) -> Option<f64> {
-        let all = self
-            .took
-            .values()
-            .fold((0.0, 0.0), |s, t| (s.0 + t.0, s.1 + t.1));
-        if all.1 == 0.0 {
+        // It may have been killed. The lock is not touched then: it could be in the way of the next one.
+        let process = Pid::from_raw(i32::try_from(progress.process).ok()?)?;
+        if test_kill_process(process) == Err(rustix::io::Errno::SRCH) {
             return None;
         }
-        let jobs = match part.file.variant.backend {
-            Backend::Sim => scenario::exact(self.jobs as u64),
-            Backend::Emu => 1.0,
-        };
-        let each = self.open.iter().enumerate().flat_map(|(number, open)| {
-            open.iter().map(move |(name, open)| {
-                let (seconds, runs) = *self.took.get(&(number, name.clone())).unwrap_or(&all);
-                seconds / runs * scenario::exact(*open as u64)
-            })
-        });
-        Some(each.sum::<f64>() / jobs)
-    }
-}
-
-/// What of a case decides how long it takes, more or less.
-fn system(case: &Case) -> String {
-    let of = |(name, value): (&String, &String)| {
-        ["system", "protocol", "law"]
-            .iter()
-            .any(|key| name.starts_with(key))
-            .then(|| value.clone())
-    };
-    case.iter().filter_map(of).collect::<Vec<_>>().join(" ")
-}
-
-impl Progress {
-    /// How far it is, and how long the rest takes.
-    pub fn words(&self) -> String {
-        let left = self.left_seconds.map_or_else(String::new, |seconds| {
-            let seconds = Duration::from_secs_f64(seconds.clamp(0.0, 1e9)).as_secs();
-            match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
-                (0, 0, s) => format!(", about {s} s left"),
-                (0, m, s) => format!(", about {m} min {s} s left"),
-                (h, m, _) => format!(", about {h} h {m} min left"),
-            }
-        });
-        let case = if self.case.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", self.case)
-        };
-        format!(
-            "{}/{} {} ({}){case}{left}",
-            self.ended,
-            self.runs,
-            self.scenario,
-            self.backend.name()
-        )
+        // Another process may have got its number.
+        let how = &mut OpenOptions::new();
+        let lock = disk::open(&self.folder().join("lock"), how.read(true)).ok()?;
+        matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(progress)
     }
 }

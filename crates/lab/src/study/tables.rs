@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     report::Table,
-    scenario::{Case, Spread, Term, fits},
+    scenario::{Case, Outcome, Spread, Term, exact, fits},
     unit::Unit,
 };
 
@@ -20,7 +20,11 @@ impl FigurePlan {
             return Vec::new();
         }
         let several = worlds.len() > 1;
-        let each = worlds.iter().map(|world| {
+        let run = worlds.iter().filter(|world| {
+            let mut cases = world.outcomes.iter().map(|o| &o.case);
+            cases.any(|case| fits(case, &self.when))
+        });
+        let each = run.map(|world| {
             let name = world.name();
             let (head, rows) = self.table(world);
             Table {
@@ -78,7 +82,7 @@ impl FigurePlan {
             let mut least = usize::MAX;
             for column in 0..lines.len() {
                 let case = cells.get(&(row, column)).copied();
-                least = least.min(case.map_or(0, |case| runs(world, case)));
+                least = least.min(case.map_or(0, |case| runs(world, case).1.len()));
                 let term = |term| case.map_or_else(nothing, |case| self.cell(world, case, term));
                 key.extend(self.terms.iter().map(term));
             }
@@ -92,22 +96,15 @@ impl FigurePlan {
     fn variables(&self, cases: &[&Case]) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for name in cases.iter().flat_map(|c| c.keys()) {
-            let table = name
-                .split_once('.')
-                .map_or(name.as_str(), |(table, _)| table);
-            let named = cases
-                .iter()
-                .any(|c| c.contains_key(&format!("{table}.name")));
+            let table = name.split('.').next().unwrap_or(name);
+            let own = format!("{table}.name");
+            let named = cases.iter().any(|c| c.contains_key(&own));
             let name = if named { table } else { name.as_str() };
-            let line = self
-                .line
-                .as_deref()
-                .is_some_and(|l| l == name || l.starts_with(&format!("{name}.")));
-            let fixed = self
-                .when
-                .keys()
-                .any(|k| k == name || k.starts_with(&format!("{name}.")));
-            if !line && !fixed && !names.iter().any(|n| n == name) {
+            let line = self.line.as_deref();
+            let mut values = cases.iter().map(|c| value(c, name));
+            let first = values.next();
+            let differs = values.any(|other| Some(other) != first);
+            if differs && line != Some(name) && !names.iter().any(|n| n == name) {
                 names.push(name.into());
             }
         }
@@ -124,18 +121,22 @@ impl FigurePlan {
         }
     }
 
-    /// The median; without a valid run, a dash.
+    /// The median, with the rate of the link if it was lowered; without a valid run, a dash.
     fn cell(&self, world: &World<'_>, case: &Case, term: &Term) -> String {
         let words = term.to_string();
-        let of = world
-            .outcomes
+        let (rate, runs) = runs(world, case);
+        let figures: Vec<f64> = runs
             .iter()
-            .filter(|o| o.case == *case && o.lowered.is_none());
-        let figures: Vec<f64> = of.filter_map(|o| *o.figures.get(&words)?).collect();
+            .filter_map(|o| *o.figures.get(&words)?)
+            .collect();
         if figures.is_empty() {
             return nothing();
         }
-        Unit::Number.show(Spread::of(figures).median / self.shown(term).1)
+        let text = Unit::Number.show(Spread::of(figures).median / self.shown(term).1);
+        match rate {
+            Some(rate) => format!("{text} (link of {})", Unit::Rate.show(exact(rate))),
+            None => text,
+        }
     }
 }
 
@@ -143,12 +144,13 @@ fn nothing() -> String {
     "-".into()
 }
 
-fn runs(world: &World<'_>, case: &Case) -> usize {
-    world
-        .outcomes
-        .iter()
-        .filter(|o| o.case == *case && o.lowered.is_none())
-        .count()
+/// The valid runs of a case at the highest rate of its link, and that rate if it is not the scenario's.
+fn runs<'a>(world: &World<'a>, case: &Case) -> (Option<u64>, Vec<&'a Outcome>) {
+    let of = || world.outcomes.iter().filter(|o| o.case == *case);
+    let rate = |o: &Outcome| o.lowered.unwrap_or(u64::MAX);
+    let highest = of().map(|o| rate(o)).max().unwrap_or(u64::MAX);
+    let runs = of().filter(|o| rate(o) == highest).copied();
+    (Some(highest).filter(|r| *r < u64::MAX), runs.collect())
 }
 
 fn place<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
@@ -156,4 +158,70 @@ fn place<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
         all.push(one);
         all.len() - 1
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        grid::Backend,
+        plot::Origin,
+        scenario::Variant,
+        study::{Library, Study},
+    };
+
+    fn table(study: &Study, id: &str, outcomes: &[Outcome]) -> Option<Table> {
+        let variant = Variant {
+            backend: Backend::Emu,
+            quick: false,
+        };
+        let file = Library::BuiltIn.scenario(study, "cells/bench.toml", variant);
+        let file = file.unwrap();
+        let mut figures = study.figures_of("cells/bench.toml");
+        let world = World {
+            file: &file,
+            outcomes: outcomes.iter().collect(),
+            verdicts: &[],
+            origin: Origin::Measured,
+        };
+        figures.find(|f| f.id == id).unwrap().tables(&[world]).pop()
+    }
+
+    #[test]
+    fn a_row_has_the_runs_at_the_highest_rate_of_the_link() {
+        let (study, _) = Library::find("cells").unwrap();
+        let run = |protocol: &str, mbit: f64, lowered| Outcome {
+            case: [
+                ("cell.mtu", "1500"),
+                ("cell.rtt", "0ms"),
+                ("cell.loss", "0%"),
+                ("law", "none"),
+                ("protocol", protocol),
+            ]
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .into(),
+            figures: [("goodput".to_string(), Some(mbit * 1e6))].into(),
+            lowered,
+            ..Outcome::default()
+        };
+        assert_eq!(table(&study, "bench-rates", &[]), None, "nothing was run");
+        let runs = [
+            run("haul", 4_000.0, Some(5_000_000_000)),
+            run("kernel:bbr", 900.0, Some(1_000_000_000)),
+            run("kernel:bbr", 1_900.0, Some(2_000_000_000)),
+            run("haul", 9_000.0, None),
+        ];
+        let table = table(&study, "bench-rates", &runs).unwrap();
+        assert_eq!(
+            table.head[..4],
+            ["loss", "mtu", "rtt", "haul: goodput, Gbit/s"]
+        );
+        assert_eq!(table.head.last().map(String::as_str), Some("runs"));
+        let of = |row: &&Vec<String>| row[1] == "1500" && row[2] == "0ms";
+        let row = table.rows.iter().find(of).unwrap();
+        assert_eq!(row[3..5], ["9", "-"], "{row:?}");
+        assert_eq!(row[6], "1.9 (link of 2 Gbit/s)");
+        assert_eq!(table.rows.len(), 7);
+        assert!(table.rows.iter().all(|row| row.len() == table.head.len()));
+    }
 }

@@ -10,17 +10,18 @@ use std::{
 };
 
 use farhaul_emu::wan;
+use farhaul_io::Stop;
 use farhaul_lab::{
     grid::Backend,
-    report::{self, Outcome as Word, Page, Source, Verdict},
-    scenario::{self, Case, Outcome},
+    report::{self, Outcome as Word, Page, Section, Source, Verdict},
+    scenario::{self, Case, Outcome, Vary},
     study::{Choice, Experiment, KnownMisses, Library, Progress, Runs, Study, StudyError},
 };
 use serde_json::{Value, json};
 
 use crate::{
     exit::{Exit, Failure},
-    out, read,
+    interrupt, out, read,
 };
 
 /// Which study, and where its runs are.
@@ -43,13 +44,10 @@ pub(super) struct How {
     pub(super) backends: Vec<Backend>,
     pub(super) seeds: Option<(u64, u64)>,
     pub(super) cases: Case,
+    pub(super) vary: Vary,
+    pub(super) any_build: bool,
     pub(super) jobs: Option<NonZeroUsize>,
-}
-
-/// Whether `name` is a study's, and not one of the grids.
-pub(super) fn is_one(name: &str) -> bool {
-    let (study, _) = parts(name);
-    is_file(study) || Library::names().contains(&study)
+    pub(super) stop: Option<Stop>,
 }
 
 /// Whether it is named by its file.
@@ -79,6 +77,9 @@ impl Which {
             quick: self.quick,
             seeds: how.seeds,
             cases: how.cases.clone(),
+            vary: how.vary.clone(),
+            any_build: how.any_build,
+            stop: how.stop.clone(),
             jobs: how.jobs.map_or(cores, NonZeroUsize::get),
             program: env::current_exe().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?,
         };
@@ -116,13 +117,18 @@ fn unreadable(error: StudyError) -> Failure {
 
 /// Runs what is missing, and writes the page.
 pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
-    let runs = which.runs(how)?;
+    let mut runs = which.runs(how)?;
+    // Whatever is wrong with the rest of the study is found before hours of runs.
+    runs.whole().map_err(unreadable)?;
     if runs.needs_emulator() {
         wan::enter_user_namespace().map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
         if cfg!(debug_assertions) {
             errln!("farhaul: a debug build: these figures are not worth keeping");
         }
     }
+    let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+    runs.stop_with(stop);
+    announce(&runs, which)?;
     let shown = io::stderr().is_terminal();
     let mut tell = |progress: &Progress, outcome: Option<&Outcome>| {
         let invalid = outcome.and_then(|o| o.invalid.as_ref());
@@ -133,8 +139,7 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
         }
     };
     let (made, invalid) = runs.run(&mut tell).map_err(Failure::from)?;
-    let page = Which::page(&runs, &known(None)?)?;
-    write(&runs, &page)?;
+    let page = written(&runs)?;
     let object = |failure: Option<&Failure>| {
         let mut object = json!({
             "schema": "farhaul.lab.run/2",
@@ -174,13 +179,38 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn write(runs: &Runs, page: &Page) -> Result<(), Failure> {
-    let unwritten = |e: io::Error| {
-        let text = format!("{}: {e}", runs.folder().display());
-        Failure::new(Exit::DestError, text)
-    };
-    report::write(page, runs.folder()).map_err(unwritten)?;
-    runs.write_cells().map_err(unwritten)
+/// What is said before the first run.
+fn announce(runs: &Runs, which: &Which) -> Result<(), Failure> {
+    let others = runs
+        .of_other_builds()
+        .map_err(|error| folder_failed(runs, &error))?;
+    if others > 0 {
+        errln!(
+            "farhaul: {others} stored runs are of another build of this program and are made again; --any-build takes them as they are"
+        );
+    }
+    if is_file(parts(&which.name).0) {
+        for command in runs.commands() {
+            errln!("farhaul: this study runs: {command}");
+        }
+    }
+    Ok(())
+}
+
+fn folder_failed(runs: &Runs, error: &io::Error) -> Failure {
+    let text = format!("{}: {error}", runs.folder().display());
+    Failure::new(Exit::DestError, text)
+}
+
+/// Writes the page of the whole study; that of what was chosen of it is returned.
+fn written(runs: &Runs) -> Result<Page, Failure> {
+    let known = known(None)?;
+    let whole = runs.whole().map_err(unreadable)?;
+    let page = Which::page(&whole, &known)?;
+    let unwritten = |e: io::Error| folder_failed(runs, &e);
+    report::write(&page, whole.folder()).map_err(unwritten)?;
+    whole.write_cells().map_err(unwritten)?;
+    Which::page(runs, &known)
 }
 
 fn known(file: Option<&Path>) -> Result<KnownMisses, Failure> {
@@ -234,8 +264,7 @@ fn verdicts(page: &Page) -> Value {
 pub(super) fn report(which: &Which, how: &How, csv: bool, json: bool) -> Result<(), Failure> {
     let runs = which.runs(how)?;
     which.stored(&runs)?;
-    let page = Which::page(&runs, &known(None)?)?;
-    write(&runs, &page)?;
+    let page = written(&runs)?;
     if json {
         out::json(&json!({
             "schema": "farhaul.lab.report/2",
@@ -281,6 +310,11 @@ pub(super) fn check(
         "verdicts": verdicts(&page),
     });
     if missed.is_empty() {
+        if let Some(why) = unjudged(which, how, &runs, &page)? {
+            let failure = Failure::new(Exit::Partial, why);
+            object["ok"] = json!(false);
+            return Err(failure.with_object(object));
+        }
         if json {
             out::json(&object);
         } else {
@@ -312,6 +346,38 @@ pub(super) fn check(
     Err(failure.with_object(object))
 }
 
+/// Why nothing was missed, if too little was judged to say so: runs are lacking, or no number has a bound.
+fn unjudged(which: &Which, how: &How, runs: &Runs, page: &Page) -> Result<Option<String>, Failure> {
+    let open = |v: &Verdict| matches!(v.outcome.name(), "not run" | "incomplete");
+    let unread = |e| Failure::new(Exit::Config, format!("{}: {e}", page.name));
+    let lacking = runs.lacking().map_err(unread)?;
+    let of = |section: &Section| {
+        let own = section.verdicts.iter().filter(|v| open(v));
+        own.filter(|v| lacking.contains(&(section.id.as_str(), v.backend)))
+            .count()
+    };
+    let lacking: usize = page.sections.iter().map(of).sum();
+    if lacking > 0 {
+        let quick = if which.quick { " --quick" } else { "" };
+        let worlds: Vec<_> = how.backends.iter().map(|b| b.name()).collect();
+        let backend = match worlds.as_slice() {
+            [] => String::new(),
+            worlds => format!(" --backend {}", worlds.join(",")),
+        };
+        return Ok(Some(format!(
+            "{lacking} numbers are not judged, as runs are not made or not valid: run `farhaul lab run {}{quick}{backend}` with the same --case, --seeds and --out; {}",
+            which.name,
+            tally(page)
+        )));
+    }
+    let apart = |v: &Verdict| matches!(v.outcome, Word::Shown | Word::NotComparable) || open(v);
+    if every(page).all(apart) {
+        let text = format!("no number is judged; {}", tally(page));
+        return Ok(Some(text));
+    }
+    Ok(None)
+}
+
 /// Arguments of `lab open`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Open {
@@ -324,15 +390,9 @@ pub(crate) struct Open {
 
 impl Open {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        if !is_one(&self.which.name) {
-            return Err(Failure::usage(format!(
-                "'{}' is not a study; `farhaul lab list` has their names",
-                self.which.name
-            )));
-        }
-        let runs = self.which.runs(&How::default())?;
         let source = Stored {
-            runs,
+            which: &self.which,
+            runs: self.which.runs(&How::default())?,
             known: known(None)?,
         };
         super::open::serve(&source, self.listen)
@@ -340,20 +400,26 @@ impl Open {
 }
 
 /// Runs as they are stored, from which the served page is made.
-struct Stored {
+struct Stored<'a> {
+    which: &'a Which,
     runs: Runs,
     known: KnownMisses,
 }
 
-impl Source for Stored {
+impl Source for Stored<'_> {
     fn version(&self) -> io::Result<String> {
         let of = |name: &str| self.runs.folder().join(name);
         let files = [of("runs.jsonl"), of("progress.json")];
-        report::version(files.iter().map(PathBuf::as_path))
+        let files = report::version(files.iter().map(PathBuf::as_path))?;
+        // A process that was killed leaves both as they are.
+        let written = self.runs.progress().is_some();
+        Ok(format!("{files}.{}", u8::from(written)))
     }
 
     fn page(&self) -> Result<Page, String> {
-        self.runs.page(&self.known).map_err(|e| e.to_string())
+        // With the cases that have come since.
+        let runs = self.which.runs(&How::default()).map_err(|e| e.text)?;
+        runs.page(&self.known).map_err(|e| e.to_string())
     }
 }
 

@@ -45,6 +45,9 @@ pub(crate) struct Args {
     /// Store results of every run in a folder per scenario here, and do not repeat stored runs
     #[arg(long, value_name = "FOLDER", conflicts_with = "out")]
     keep: Option<PathBuf>,
+    /// Do not repeat stored runs of other builds of the program either
+    #[arg(long, requires = "keep")]
+    any_build: bool,
     /// Write a report, and a CSV per flow, below this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -219,7 +222,9 @@ fn simulate(
         jobs: args.jobs.map_or(cores, NonZeroUsize::get),
         output: wanted.then_some(output),
         store: store.as_ref(),
+        any_build: args.any_build,
         program: Path::new(""),
+        stop: None,
     };
     let shown = io::stderr().is_terminal();
     let mut progress = |done: &Done<'_>| {

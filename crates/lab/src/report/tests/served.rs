@@ -48,7 +48,12 @@ impl Source for Growing {
 
 /// Runs `then` while a server does.
 pub(super) fn served<S: Source>(source: &S, then: impl FnOnce(SocketAddr)) {
+    served_every(Duration::ZERO, source, then);
+}
+
+fn served_every<S: Source>(refresh: Duration, source: &S, then: impl FnOnce(SocketAddr)) {
     let server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let server = server.refreshed_every(refresh);
     let at = server.address().unwrap();
     let stop = Stop::new().unwrap();
     thread::scope(|scope| {
@@ -132,6 +137,21 @@ fn the_same_results_are_read_once() {
         }
     });
     assert_eq!(source.0.into_inner(), 1);
+}
+
+#[test]
+fn a_page_is_not_made_again_at_once() {
+    let source = Growing::default();
+    served_every(Duration::from_hours(1), &source, |at| {
+        // Before there is a page, the version is that of the results.
+        assert!(get(at, "/version").ends_with("\r\n\r\n0"));
+        assert!(get(at, "/").contains("data-version=\"1\""));
+        for _ in 0..3 {
+            assert!(get(at, "/version").ends_with("\r\n\r\n1"));
+            assert!(get(at, "/").contains("made 0 times before"));
+        }
+    });
+    assert_eq!(source.made.into_inner(), 1);
 }
 
 #[test]
