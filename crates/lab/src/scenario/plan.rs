@@ -15,10 +15,11 @@ use farhaul_sim::{CrossConfig, FlowConfig, Route, Scenario};
 
 use super::{
     document::{Direction, Document, Ends, Flow, Frame, Queue},
+    processor,
     source::{Case, Placed, Problem, Source, unknown},
 };
 use crate::{
-    emulated::{Program, System},
+    emulated::System,
     grid::Backend,
     registry::{self, Choice, ChoiceError, Host},
 };
@@ -37,6 +38,8 @@ pub struct Driver {
     pub(super) system: Option<System>,
     /// The host that it ends at; those without a name end at one and the same.
     host: Option<String>,
+    /// What simulated hosts spend on it, if the scenario says so.
+    pub(super) processor: Option<processor::Ends>,
 }
 
 /// Hosts by their names.
@@ -95,13 +98,16 @@ impl Plan {
     pub(super) fn fingerprint(&self) -> String {
         let drivers = self.drivers.iter();
         let drivers = drivers.map(|d| (&d.protocol, d.law(), d.choice.max_rate, &d.system));
+        let processors: Vec<_> = self.drivers.iter().filter_map(|d| d.processor).collect();
+        let processors = (!processors.is_empty()).then(|| format!("{processors:?}"));
         let text = format!(
-            "{:?} {:?} {:?} {:?} {:?}",
+            "{:?} {:?} {:?} {:?} {:?}{}",
             self.backend,
             self.series,
             self.scenario,
             self.start_spread,
-            drivers.collect::<Vec<_>>()
+            drivers.collect::<Vec<_>>(),
+            processors.unwrap_or_default()
         );
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -126,7 +132,7 @@ impl Plan {
         for flow in &document.flows {
             let route = builder.route(&flow.ends)?;
             for i in 0..flow.count {
-                drivers.push(driver(source, flow, i, (backend, &document.programs))?);
+                drivers.push(driver(source, flow, i, (backend, document))?);
                 flows.push(FlowConfig {
                     start: flow.start,
                     stop: flow.stop,
@@ -194,7 +200,7 @@ fn driver(
     source: &Source<'_>,
     flow: &Flow,
     number: u64,
-    (backend, programs): (Backend, &[Program]),
+    (backend, document): (Backend, &Document),
 ) -> Result<Driver, Problem> {
     let group = flow.name.value.clone();
     let mut driver = Driver {
@@ -213,10 +219,11 @@ fn driver(
             ..Choice::default()
         },
         host: flow.ends.to.as_ref().map(|name| name.value.clone()),
+        processor: None,
     };
     let law = flow.law.as_ref().unwrap_or(&flow.protocol);
     if backend == Backend::Emu {
-        let system = System::parse(&driver.protocol, driver.law(), programs);
+        let system = System::parse(&driver.protocol, driver.law(), &document.programs);
         driver.system = Some(system.map_err(|e| source.problem(&law.span, e))?);
         return Ok(driver);
     }
@@ -225,6 +232,13 @@ fn driver(
     protocol
         .client(&driver.choice)
         .map_err(|e| source.problem(&law.span, e))?;
+    let mut processors = document.processors.iter();
+    let own = processors.find(|p| p.protocol.value == driver.protocol);
+    driver.processor = own.map(|p| p.ends);
+    if let Some(second) = processors.find(|p| p.protocol.value == driver.protocol) {
+        let text = format!("there are two [[processor]] of {}", driver.protocol);
+        return Err(source.problem(&second.protocol.span, text));
+    }
     Ok(driver)
 }
 
