@@ -15,7 +15,7 @@ use super::{
     run::RunError,
 };
 use crate::emulated::{
-    Amount, EmulatedRunError, Flow, FlowResult, FlowsRun, Highest, System, highest_rate,
+    Amount, EmulatedRunError, Flow, FlowResult, FlowsRun, Highest, Sockets, System, highest_rate,
     lower_rates, run_flows,
 };
 
@@ -143,6 +143,7 @@ fn flows(plan: &Plan, scenario: &Scenario) -> Result<Vec<Flow>, String> {
         let system = System::Udp {
             rate: cross.rate,
             packet: cross.packet,
+            sockets: Sockets::default(),
         };
         flows.push(Flow {
             start: cross.start,
