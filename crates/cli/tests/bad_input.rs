@@ -417,7 +417,7 @@ fn flags_of_other_programs_are_answered_with_what_to_write() {
         (&["bench", "h", "-u"], 2, "UDP is always used"),
         (&["bench", "h", "-t", "0"], 2, "nothing to measure"),
         (&["sim", "--secs", "-1"], 2, "from 1 to 100000"),
-        (&["lab", "run", "nope"], 2, "fairness, utcp"),
+        (&["lab", "run", "nope"], 2, "agreement, fairness"),
         (
             &[
                 "wan",

@@ -14,7 +14,6 @@
 //! - [`results`]: the fixed table of cells, kept and quoted
 //! - [`mod@grid`]: named grids of paths: run, kept, shown, checked
 //! - [`fairness`]: every law among itself, against others, and when the path breaks
-//! - [`utcp`]: TCP over our datagrams beside the kernel's
 //! - [`stopwatch`]: the time spent inside a law
 //! - [`nearest`]: the nearest valid name
 
@@ -42,7 +41,6 @@ pub mod study;
 pub mod tcp;
 pub mod udp;
 mod unit;
-pub mod utcp;
 pub mod visit;
 
 pub use nearest::nearest;

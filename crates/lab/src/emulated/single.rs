@@ -54,8 +54,6 @@ pub struct EmulatedRun {
     program: PathBuf,
     /// Where the programs keep their keys, so that the user's own are not touched.
     config: TempDir,
-    /// Clients run where the servers do.
-    together: bool,
 }
 
 /// What carries the packets.
@@ -85,15 +83,7 @@ impl EmulatedRun {
             ground,
             program: program.to_path_buf(),
             config,
-            together: false,
         })
-    }
-
-    /// The same with both ends on the far host: packets take its loopback and no emulator.
-    #[must_use]
-    pub fn on_one_host(mut self) -> Self {
-        self.together = true;
-        self
     }
 
     /// Removes the network and returns its report.
@@ -129,27 +119,6 @@ impl EmulatedRun {
         let _server = start(far, self.own(&["_tcp", "serve", &listen]))?;
         let time = seconds.to_string();
         report(&self.ask(self.own(&["_tcp", "blast", &listen, law, "--time", &time]))?)
-    }
-
-    /// Our TCP under `law` with packets of `mtu` bytes for `seconds`, with the rate of every second and
-    /// what the law takes.
-    pub fn bench_tcp(&self, law: &str, mtu: u32, seconds: u64) -> Result<Report, EmulatedRunError> {
-        let protocol = format!("tcp:mtu={mtu}");
-        let named = ["--protocol", &protocol];
-        let server = self.serve(&[&["bench", "serve", "-1"][..], &named].concat())?;
-        let time = seconds.to_string();
-        let args = [
-            "bench",
-            server.address(),
-            "-t",
-            &time,
-            "-i",
-            "1",
-            "--cc",
-            law,
-        ];
-        let more = ["--law-time", "--json"];
-        report(&self.ask(self.own(&[&args[..], &named, &more].concat()))?)
     }
 
     /// The kernel's TCP under `law` for `seconds`, driven by iperf3, with packets of `mtu` bytes if that
@@ -241,7 +210,6 @@ impl EmulatedRun {
             .stderr(Stdio::piped());
         let failed = |e| EmulatedRunError::Start(words.clone(), e);
         let child = match &self.ground {
-            Ground::Hosts(wan) if self.together => wan.far().spawn(command),
             Ground::Hosts(wan) => wan.near().spawn(command),
             Ground::Relay(_) => netns::die_with_this_thread(&mut command).spawn(),
         };

@@ -108,10 +108,7 @@ pub fn grid(name: &str) -> Result<Grid, String> {
         return Ok(grid.clone());
     }
     // Other names accepted by `farhaul lab run`.
-    let names = all
-        .iter()
-        .map(|g| g.name)
-        .chain([crate::fairness::NAME, crate::utcp::NAME]);
+    let names = all.iter().map(|g| g.name).chain([crate::fairness::NAME]);
     let names: Vec<_> = names.collect();
     let meant = nearest(name, names.iter().copied());
     let meant = meant.map_or_else(String::new, |n| format!(" (did you mean '{n}'?)"));

@@ -14,6 +14,7 @@ use crate::{grid::Backend, unit::Unit};
 pub enum Metric {
     Goodput,
     GoodputMean,
+    GoodputMax,
     Feedback,
     Retransmits,
     Timeouts,
@@ -61,9 +62,10 @@ pub(super) enum Whose {
 }
 
 impl Metric {
-    pub(super) const ALL: [(&'static str, Self); 33] = [
+    pub(super) const ALL: [(&'static str, Self); 34] = [
         ("goodput", Self::Goodput),
         ("goodput_mean", Self::GoodputMean),
+        ("goodput_max", Self::GoodputMax),
         ("feedback", Self::Feedback),
         ("retransmits", Self::Retransmits),
         ("timeouts", Self::Timeouts),
@@ -126,7 +128,10 @@ impl Metric {
             Self::Named(name) if name.ends_with("_s") => Unit::Seconds,
             Self::Named(name) if name.ends_with("_share") => Unit::Share,
             Self::Named(name) if name.ends_with("_percent") => Unit::Percent,
-            Self::Goodput | Self::GoodputMean => Unit::Rate,
+            Self::Named(name) if name.starts_with("limited_by_") => Unit::Share,
+            Self::Named(name) if name.ends_with("_bytes") => Unit::Bytes,
+            Self::Named(name) if name.ends_with("_percent_per_gbps") => Unit::PercentPerGbps,
+            Self::Goodput | Self::GoodputMean | Self::GoodputMax => Unit::Rate,
             Self::WindowMean
             | Self::WindowMax
             | Self::WindowEnd
@@ -177,6 +182,7 @@ impl Metric {
             self,
             Self::Goodput
                 | Self::GoodputMean
+                | Self::GoodputMax
                 | Self::Feedback
                 | Self::Retransmits
                 | Self::Jain
@@ -200,6 +206,7 @@ impl Metric {
             self,
             Self::Goodput
                 | Self::GoodputMean
+                | Self::GoodputMax
                 | Self::Retransmits
                 | Self::Timeouts
                 | Self::DuplicateAcks
@@ -284,6 +291,10 @@ impl Term {
             Metric::GoodputMean => {
                 let all = run.report.flows.iter().map(|flow| self.goodput(flow));
                 mean(&all.collect::<Vec<_>>())
+            }
+            Metric::GoodputMax => {
+                let each = flows.iter().flat_map(|f| self.samples(f));
+                each.reduce(f64::max)
             }
             Metric::Seconds => flows
                 .iter()
@@ -371,11 +382,16 @@ impl Term {
         }
     }
 
-    /// Standard deviation of the samples of its goodput over their mean.
-    fn variation(&self, flow: &FlowReport) -> Option<f64> {
+    /// Of its goodput, within the term's time.
+    fn samples(&self, flow: &FlowReport) -> Vec<f64> {
         let (from, to) = self.during.unwrap_or((0.0, f64::MAX));
         let within = flow.series.iter().filter(|p| p.at > from && p.at <= to);
-        let rates: Vec<f64> = within.map(|p| p.goodput_bits_per_second).collect();
+        within.map(|p| p.goodput_bits_per_second).collect()
+    }
+
+    /// Standard deviation of the samples of its goodput over their mean.
+    fn variation(&self, flow: &FlowReport) -> Option<f64> {
+        let rates = self.samples(flow);
         let mean = mean(&rates).filter(|mean| *mean > 0.0)?;
         let squares: f64 = rates.iter().map(|r| (r - mean) * (r - mean)).sum();
         Some((squares / exact(rates.len() as u64)).sqrt() / mean)
@@ -493,6 +509,7 @@ impl RunReport {
                 feedback_kib_per_gib: per_byte(frames).map(|x| x * exact(1 << 20)),
                 overhead: per_byte(sent.wire_sent + HEADERS * sent.datagrams_sent),
                 rtt_ms: (!samples.is_empty()).then(|| Spread::of(samples).median),
+                named: limits(flow),
                 ..Costs::default()
             }
         });
@@ -501,6 +518,20 @@ impl RunReport {
             report,
         }
     }
+}
+
+/// Shares of the flow's time in which it waited, by reason; what is left was spent sending.
+fn limits(flow: &FlowReport) -> BTreeMap<String, f64> {
+    let total = flow.seconds.max(1e-9);
+    let mut rest = 1.0;
+    let mut shares = BTreeMap::new();
+    for (why, seconds) in &flow.sender.held {
+        let share = (seconds / total).clamp(0.0, rest);
+        rest -= share;
+        shares.insert(format!("limited_by_{why}"), share);
+    }
+    shares.insert("limited_by_sending".into(), rest);
+    shares
 }
 
 /// When a counter of the first of these flows left zero, s; the end of its series if it never did.

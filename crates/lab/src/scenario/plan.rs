@@ -40,6 +40,8 @@ pub struct Driver {
     host: Option<String>,
     /// What simulated hosts spend on it, if the scenario says so.
     pub(super) processor: Option<processor::Ends>,
+    /// Both ends on one host, over its loopback.
+    pub(super) local: bool,
 }
 
 /// Hosts by their names.
@@ -97,7 +99,8 @@ impl Plan {
     /// Of everything that the outcome depends on but the seed and the program. FNV-1a, 64 bits.
     pub(super) fn fingerprint(&self) -> String {
         let drivers = self.drivers.iter();
-        let drivers = drivers.map(|d| (&d.protocol, d.law(), d.choice.max_rate, &d.system));
+        let drivers =
+            drivers.map(|d| (&d.protocol, d.law(), d.choice.max_rate, &d.system, d.local));
         let processors: Vec<_> = self.drivers.iter().filter_map(|d| d.processor).collect();
         let processors = (!processors.is_empty()).then(|| format!("{processors:?}"));
         let text = format!(
@@ -220,8 +223,13 @@ fn driver(
         },
         host: flow.ends.to.as_ref().map(|name| name.value.clone()),
         processor: None,
+        local: flow.local,
     };
     let law = flow.law.as_ref().unwrap_or(&flow.protocol);
+    if flow.local && backend == Backend::Sim {
+        let text = "local = true is the loopback of a host of the emulator: leave it out, or \"sim\" out of backends";
+        return Err(source.problem(&flow.name.span, text));
+    }
     if backend == Backend::Emu {
         let system = System::parse(&driver.protocol, driver.law(), &document.programs);
         driver.system = Some(system.map_err(|e| source.problem(&law.span, e))?);

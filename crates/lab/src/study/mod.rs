@@ -13,6 +13,7 @@ mod library;
 mod page;
 mod read;
 mod run;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -71,7 +72,7 @@ pub struct FigurePlan {
     /// A sentence.
     pub caption: String,
     shape: Shape,
-    /// What is drawn upwards: of one time, or of several, each of which is a line.
+    /// What is drawn upwards: of one time, or of several, each of which is a line. Of a table, its columns.
     terms: Vec<Term>,
     /// The column over time.
     column: String,
@@ -95,6 +96,7 @@ enum Shape {
     Heat,
     Scatter,
     Series,
+    Table,
 }
 
 impl Study {

@@ -61,8 +61,9 @@ impl Runs {
             .filter(|t| t.part.name == experiment.scenario)
             .collect();
         let worlds: Vec<World<'_>> = own.iter().map(|t| world(t)).collect();
-        let mut figures = Vec::new();
+        let (mut figures, mut tables) = (Vec::new(), Vec::new());
         for plan in &experiment.figures {
+            tables.extend(plan.tables(&worlds));
             for (word, chart) in plan.charts(&worlds) {
                 let several = if word.is_empty() { "" } else { "-" };
                 figures.push(Figure {
@@ -91,6 +92,7 @@ impl Runs {
             title: experiment.title.clone(),
             about: experiment.about.clone(),
             figures,
+            tables,
             verdicts,
             deviations: experiment.deviations.clone(),
             repeat: self.repeat(experiment),

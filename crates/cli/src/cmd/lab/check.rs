@@ -8,7 +8,7 @@ use std::{
 use farhaul_lab::grid::{Bounds, BoundsError, Verdict};
 use serde_json::json;
 
-use super::{Where, fairness, study, utcp};
+use super::{Where, fairness, study};
 use crate::{
     exit::{Exit, Failure},
     out, read,
@@ -61,15 +61,6 @@ impl Check {
         if fairness::asked(&self.place)? {
             return self.run_fairness();
         }
-        if utcp::asked(&self.place) {
-            if self.write.is_some() || self.reference.is_some() {
-                return Err(Failure::usage(
-                    "utcp has one bound, which is in the program: omit --write and --reference",
-                ));
-            }
-            let runs: Vec<farhaul_lab::utcp::Run> = self.place.latest()?;
-            return self.judged(&farhaul_lab::utcp::check(&runs), runs.len());
-        }
         let trials = self.place.kept()?;
         if let Some(file) = &self.write {
             let reached = Bounds::of(&trials, self.tolerance);
@@ -119,7 +110,7 @@ impl Check {
             "ok": true,
             "version": env!("CARGO_PKG_VERSION"),
             "grid": self.place.name,
-            "backend": self.place.world().name(),
+            "backend": self.place.backend().name(),
             "verdict": verdict,
         });
         let text = match (verdict.compared, verdict.deviations.len()) {

@@ -10,7 +10,7 @@ use farhaul_lab::{
 };
 use serde_json::json;
 
-use super::{Where, disk, fairness, study, utcp};
+use super::{Where, disk, fairness, study};
 use crate::{
     exit::{Exit, Failure},
     out,
@@ -39,7 +39,7 @@ impl List {
                     })
                 })
                 .collect();
-            objects.extend([fairness::listed(), utcp::listed()]);
+            objects.push(fairness::listed());
             out::json(&json!({
                 "schema": "farhaul.lab.list/1",
                 "ok": true,
@@ -61,7 +61,6 @@ impl List {
             ));
         }
         out::line(fairness::line());
-        out::line(utcp::line());
         Ok(())
     }
 }
@@ -112,9 +111,6 @@ impl Run {
             return self.run_fairness();
         }
         self.fairness.refused(&self.place)?;
-        if utcp::asked(&self.place) {
-            return self.run_utcp();
-        }
         let grid = self.place.grid()?;
         let backend = self.place.backend();
         if backend == Backend::Emu && self.jobs.is_some_and(|n| n > 1) {
@@ -237,23 +233,6 @@ impl Run {
         self.end(&latest, ran, failed)
     }
 
-    /// Both systems meet the same questions, one after the other.
-    fn run_utcp(&self) -> Result<(), Failure> {
-        let fixed = [
-            (!self.protocol.is_empty(), "--protocol"),
-            (self.cc.is_some(), "--cc"),
-            (self.jobs.is_some(), "--jobs"),
-        ];
-        if let Some((_, flag)) = fixed.iter().find(|(given, _)| *given) {
-            return Err(Failure::usage(format!(
-                "utcp has no {flag}: both systems run CUBIC, one run at a time"
-            )));
-        }
-        let how = (self.resume, !self.json);
-        let (latest, ran, failed) = utcp::run(&self.place, self.secs, how)?;
-        self.end(&latest, ran, failed)
-    }
-
     fn end<T: Kept>(&self, latest: &[T], ran: usize, failed: usize) -> Result<(), Failure> {
         let folder = self.place.run_store::<T>().folder().display().to_string();
         let object = |failure: Option<&Failure>| {
@@ -262,7 +241,7 @@ impl Run {
                 "ok": failed == 0,
                 "version": env!("CARGO_PKG_VERSION"),
                 "grid": self.place.name,
-                "backend": self.place.world().name(),
+                "backend": self.place.backend().name(),
                 "folder": folder,
                 "ran": ran,
                 "invalid": failed,

@@ -8,7 +8,6 @@ mod open;
 mod report;
 mod results;
 mod study;
-mod utcp;
 
 use std::path::{Path, PathBuf};
 
@@ -89,17 +88,8 @@ impl Where {
         })
     }
 
-    /// Processor time is of the real world only.
-    fn world(&self) -> Backend {
-        if utcp::asked(self) {
-            Backend::Emu
-        } else {
-            self.backend()
-        }
-    }
-
     fn run_store<T: Kept>(&self) -> RunStore<T> {
-        RunStore::new(&self.out, &self.name, self.world())
+        RunStore::new(&self.out, &self.name, self.backend())
     }
 
     /// The latest run of every question; at least one.
@@ -119,7 +109,7 @@ impl Where {
                 "{} has no runs: run `farhaul lab run {} --backend {}`",
                 store.folder().display(),
                 self.name,
-                self.world().name()
+                self.backend().name()
             );
             return Err(Failure::new(Exit::SourceMissing, text));
         }

@@ -4,7 +4,7 @@
 use farhaul_lab::grid::Trial;
 use serde_json::json;
 
-use super::{Where, fairness, study, utcp};
+use super::{Where, fairness, study};
 use crate::{exit::Failure, out};
 
 /// Arguments.
@@ -32,9 +32,6 @@ impl Report {
         self.place.no_study()?;
         if fairness::asked(&self.place)? {
             return fairness::report(&self.place, self.csv, self.json);
-        }
-        if utcp::asked(&self.place) {
-            return utcp::report(&self.place, self.csv, self.json);
         }
         let trials = self.place.kept()?;
         if self.json {
