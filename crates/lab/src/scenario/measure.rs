@@ -13,6 +13,7 @@ use crate::{grid::Backend, unit::Unit};
 #[expect(missing_docs, reason = "docs/scenarios.md is their reference")]
 pub enum Metric {
     Goodput,
+    GoodputMean,
     GoodputMax,
     Feedback,
     Retransmits,
@@ -40,6 +41,8 @@ pub enum Metric {
     ReceiverCpu,
     BothCpu,
     CpuRatio,
+    SenderCore,
+    ReceiverCore,
     Overhead,
     Seconds,
     RttP50,
@@ -59,8 +62,9 @@ pub(super) enum Whose {
 }
 
 impl Metric {
-    pub(super) const ALL: [(&'static str, Self); 31] = [
+    pub(super) const ALL: [(&'static str, Self); 34] = [
         ("goodput", Self::Goodput),
+        ("goodput_mean", Self::GoodputMean),
         ("goodput_max", Self::GoodputMax),
         ("feedback", Self::Feedback),
         ("retransmits", Self::Retransmits),
@@ -86,6 +90,8 @@ impl Metric {
         ("receiver_cpu", Self::ReceiverCpu),
         ("both_cpu", Self::BothCpu),
         ("cpu_ratio", Self::CpuRatio),
+        ("sender_core", Self::SenderCore),
+        ("receiver_core", Self::ReceiverCore),
         ("overhead", Self::Overhead),
         ("seconds", Self::Seconds),
         ("rtt_p50", Self::RttP50),
@@ -125,14 +131,18 @@ impl Metric {
             Self::Named(name) if name.starts_with("limited_by_") => Unit::Share,
             Self::Named(name) if name.ends_with("_bytes") => Unit::Bytes,
             Self::Named(name) if name.ends_with("_percent_per_gbps") => Unit::PercentPerGbps,
-            Self::Goodput | Self::GoodputMax => Unit::Rate,
+            Self::Goodput | Self::GoodputMean | Self::GoodputMax => Unit::Rate,
             Self::WindowMean
             | Self::WindowMax
             | Self::WindowEnd
             | Self::SndNxt
             | Self::QueueMean
             | Self::QueueP95 => Unit::Bytes,
-            Self::Loss | Self::Utilisation | Self::LossOfFlow => Unit::Share,
+            Self::Loss
+            | Self::Utilisation
+            | Self::LossOfFlow
+            | Self::SenderCore
+            | Self::ReceiverCore => Unit::Share,
             Self::Feedback => Unit::KibPerGib,
             Self::SenderCpu | Self::ReceiverCpu | Self::BothCpu => Unit::PercentPerGbps,
             Self::Seconds
@@ -153,11 +163,25 @@ impl Metric {
         }
     }
 
+    /// Whether it is a processor's, which the simulator has only from the scenario's model of the hosts.
+    pub(crate) const fn of_processor(&self) -> bool {
+        matches!(
+            self,
+            Self::SenderCpu
+                | Self::ReceiverCpu
+                | Self::BothCpu
+                | Self::CpuRatio
+                | Self::SenderCore
+                | Self::ReceiverCore
+        )
+    }
+
     /// Whether it is measured of a flow on real sockets.
     const fn on_sockets(&self) -> bool {
         matches!(
             self,
             Self::Goodput
+                | Self::GoodputMean
                 | Self::GoodputMax
                 | Self::Feedback
                 | Self::Retransmits
@@ -166,6 +190,8 @@ impl Metric {
                 | Self::ReceiverCpu
                 | Self::BothCpu
                 | Self::CpuRatio
+                | Self::SenderCore
+                | Self::ReceiverCore
                 | Self::Overhead
                 | Self::Seconds
                 | Self::RttP50
@@ -179,6 +205,7 @@ impl Metric {
         matches!(
             self,
             Self::Goodput
+                | Self::GoodputMean
                 | Self::GoodputMax
                 | Self::Retransmits
                 | Self::Timeouts
@@ -261,6 +288,10 @@ impl Term {
         };
         match self.metric {
             Metric::Goodput => Some(goodputs().iter().sum()),
+            Metric::GoodputMean => {
+                let all = run.report.flows.iter().map(|flow| self.goodput(flow));
+                mean(&all.collect::<Vec<_>>())
+            }
             Metric::GoodputMax => {
                 let each = flows.iter().flat_map(|f| self.samples(f));
                 each.reduce(f64::max)
@@ -316,7 +347,16 @@ impl Term {
                 .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
             (bytes > 0.0).then_some(cost / bytes)
         };
+        // Of a core, from per cent per Gbit/s.
+        let core = |of: fn(&Costs) -> Option<f64>| {
+            let each = numbers.iter().zip(flows).map(|(i, flow)| {
+                Some(of(run.costs.get(*i)?)? * flow.goodput_bits_per_second / 1e11)
+            });
+            each.sum::<Option<f64>>()
+        };
         match self.metric {
+            Metric::SenderCore => core(|c| c.sender_cpu),
+            Metric::ReceiverCore => core(|c| c.receiver_cpu),
             Metric::Feedback => cost(&|c| c.feedback_kib_per_gib),
             Metric::Overhead => cost(&|c| c.overhead),
             Metric::SenderCpu => cost(&|c| c.sender_cpu),
@@ -447,10 +487,12 @@ pub struct Costs {
 const FRAME: u64 = 14;
 const HEADERS: u64 = 20 + 8;
 
-impl From<SimReport> for RunReport {
-    /// Hosts of the simulator have no processor time.
-    fn from(report: SimReport) -> Self {
-        let costs = report.flows.iter().map(|flow| {
+impl RunReport {
+    /// A run of `plan` in the simulator. Its hosts have the processor time that the scenario's model gives them.
+    pub(super) fn simulated(plan: &Plan, report: SimReport) -> Self {
+        let costs = report.flows.iter().enumerate().map(|(number, flow)| {
+            let hosts = plan.drivers.get(number).and_then(|driver| driver.processor);
+            let (bytes, seconds) = (flow.received_bytes, flow.seconds);
             let per_byte = |bytes: u64| {
                 (flow.received_bytes > 0).then(|| exact(bytes) / exact(flow.received_bytes))
             };
@@ -462,6 +504,8 @@ impl From<SimReport> for RunReport {
                 .filter_map(|p| p.rtt_ms)
                 .collect::<Vec<_>>();
             Costs {
+                sender_cpu: hosts.and_then(|h| h.sender.cost(sent, bytes, seconds)),
+                receiver_cpu: hosts.and_then(|h| h.receiver.cost(back, bytes, seconds)),
                 feedback_kib_per_gib: per_byte(frames).map(|x| x * exact(1 << 20)),
                 overhead: per_byte(sent.wire_sent + HEADERS * sent.datagrams_sent),
                 rtt_ms: (!samples.is_empty()).then(|| Spread::of(samples).median),

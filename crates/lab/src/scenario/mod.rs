@@ -11,6 +11,7 @@ mod measure;
 mod outcome;
 mod output;
 mod plan;
+mod processor;
 mod run;
 mod source;
 mod summary;

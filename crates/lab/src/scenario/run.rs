@@ -16,7 +16,7 @@ use super::{
     CaseSummary, File, Summary,
     cases::label,
     expect::judge,
-    measure::Term,
+    measure::{RunReport, Term},
     outcome::Outcome,
     output::{self, Output},
     plan::{Hosts, Plan},
@@ -319,7 +319,12 @@ impl File {
                     Some(output) => self.written(plan, seed, output)?,
                     None => simulate(plan, seed, None)?,
                 };
-                Outcome::new(&self.name, plan, &self.terms, &report.into())
+                Outcome::new(
+                    &self.name,
+                    plan,
+                    &self.terms,
+                    &RunReport::simulated(plan, report),
+                )
             }
             Backend::Emu => self.emulated(plan, seed, runs)?,
         };
