@@ -1,5 +1,5 @@
 // A peer that speaks through libudt, for the tests in crates/lab/tests/udt_interop and for
-// `cargo xtask udt4-bench`.
+// runs on the emulator.
 //
 //   udt_peer [OPTIONS] HOW IP PORT ACTION...
 //

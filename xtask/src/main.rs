@@ -3,15 +3,12 @@
 //! Plain `cargo` only: the gate must pass on a machine that has nothing but the toolchain.
 
 mod attacks;
-mod blast;
 mod ci;
-mod emulated;
 mod fuzz;
 mod layers;
 mod new;
 mod results;
 mod tidy;
-mod udt;
 
 use std::{
     env,
@@ -39,9 +36,7 @@ usage: cargo xtask <task>
   new-law NAME        a congestion law that compiles, is tested and can be chosen
   new-protocol NAME   a protocol with a wire format of its own, and its tests
 
-  results [--quick]   measures the fixed table of cells and writes it to lab/results and README.md
-  blast-bench [RUNS]  RBUDP and Tsunami over emulated paths, beside what the original programs carry
-  udt4-bench SECS DIR UDT beside libudt over emulated paths; runs and medians are kept in DIR
+  results FOLDER [--quick]  measures the fixed cells into FOLDER below lab/results and quotes them in README.md
 ";
 
 /// What a task reports: nothing, or every complaint it has.
@@ -56,8 +51,6 @@ fn main() -> ExitCode {
         ["new-law", name] => new::law(&root, name),
         ["new-protocol", name] => new::protocol(&root, name),
         ["results", rest @ ..] => results::run(&root, rest),
-        ["blast-bench", rest @ ..] => blast::run(&root, rest),
-        ["udt4-bench", rest @ ..] => udt::run(&root, rest),
         ["fuzz", rest @ ..] => fuzz::run(&root, rest),
         [name] if ci::stage(name).is_some() => ci::run_one(&root, name),
         _ => {

@@ -1,68 +1,89 @@
-//! Where do the figures in the README come from? From one folder under `lab/results`, copied between
+//! Where do the figures in the README come from? From one file under `lab/results`, whose tables are copied between
 //! two markers by [`run`] and compared by [`quoted`], so that they cannot drift apart.
 
-use std::{
-    env,
-    ffi::OsString,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{env, ffi::OsString, fs, path::Path, process::Command};
 
 use crate::Outcome;
 
 const BEGIN: &str = "<!-- results:begin ";
 const END: &str = "<!-- results:end -->";
+/// What is run of the study `cells`, and in which backends.
+const EXPERIMENTS: [(&str, &str); 3] = [
+    ("cells/bench", "emu"),
+    ("cells/copy", "emu"),
+    ("cells/agreement", "sim,emu"),
+];
 
-/// Builds the release binary, measures the fixed table of cells, and quotes it in the README.
+/// Builds the release binary, runs the fixed cells into the folder, and quotes their tables in the README.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
-    let fail = |text: String| vec![text];
-    let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let status = Command::new(program)
-        .args([
-            "run",
-            "--release",
-            "-p",
-            "farhaul",
-            "--",
-            "lab",
-            "results",
-            "--out",
-        ])
-        .arg(root.join("lab/results"))
-        .args(args)
-        .current_dir(root)
-        .status()
-        .map_err(|e| fail(e.to_string()))?;
-    if !status.success() {
-        return Err(fail(format!("farhaul lab results: {status}")));
-    }
-    let folder = newest(root).ok_or_else(|| fail("no folder in lab/results".into()))?;
-    quote(root, &folder).map_err(fail)
-}
-
-/// The folder whose summary was written last: two machines may have measured on one day.
-fn newest(root: &Path) -> Option<PathBuf> {
-    let folders = fs::read_dir(root.join("lab/results")).ok()?.flatten();
-    let written = |path: &PathBuf| {
-        let summary = path.join("summary.md").metadata().ok()?;
-        summary.modified().ok()
+    let (folder, quick) = match args {
+        [folder] => (folder, None),
+        [folder, "--quick"] => (folder, Some("--quick")),
+        _ => {
+            let usage = "usage: cargo xtask results FOLDER [--quick], as lab/results/DATE-MACHINE";
+            return Err(vec![usage.into()]);
+        }
     };
-    folders
-        .map(|entry| entry.path())
-        .filter_map(|path| Some((written(&path)?, path)))
-        .max()
-        .map(|(_, path)| path)
+    let below = root.join("lab/results");
+    let out = root.join(folder);
+    let Ok(name) = out.strip_prefix(&below) else {
+        return Err(vec![format!("{folder}: it is not below lab/results")]);
+    };
+    let lab = |words: [&str; 4]| -> Result<(), Vec<String>> {
+        let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+        let status = Command::new(program)
+            .args(["run", "--release", "-p", "farhaul", "--", "lab"])
+            .args(words)
+            .arg("--out")
+            .arg(&out)
+            .args(quick)
+            .current_dir(root)
+            .status()
+            .map_err(|e| vec![e.to_string()])?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(vec![format!("farhaul lab {}: {status}", words.join(" "))])
+    };
+    for (experiment, backends) in EXPERIMENTS {
+        lab(["run", experiment, "--backend", backends])?;
+    }
+    // The page of all of them.
+    lab(["report", "cells", "--backend", "emu"])?;
+    let study = quick.map_or("cells", |_| "cells-quick");
+    let page = name.join(study).join("report.md");
+    quote(root, &page.to_string_lossy()).map_err(|text| vec![text])
 }
 
-fn quote(root: &Path, folder: &Path) -> Result<(), String> {
+fn quote(root: &Path, page: &str) -> Result<(), String> {
     let path = root.join("README.md");
     let readme = fs::read_to_string(&path).map_err(|e| e.to_string())?;
-    let summary = fs::read_to_string(folder.join("summary.md")).map_err(|e| e.to_string())?;
+    let text = quotable(root, page)?;
     let (before, _, after) = parts(&readme).ok_or("README.md has no results markers")?;
-    let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    let text = format!("{before}{BEGIN}{name} -->\n{summary}{END}{after}");
+    let text = format!("{before}{BEGIN}{page} -->\n{text}{END}{after}");
     fs::write(path, text).map_err(|e| e.to_string())
+}
+
+/// What the README has of the file `page`: of a study's page its tables, all of any other.
+fn quotable(root: &Path, page: &str) -> Result<String, String> {
+    let path = root.join("lab/results").join(page);
+    let text = fs::read_to_string(path).map_err(|e| format!("lab/results/{page}: {e}"))?;
+    Ok(if page.ends_with("report.md") {
+        tables(&text)
+    } else {
+        text
+    })
+}
+
+/// The tables that have a caption.
+fn tables(page: &str) -> String {
+    let blocks: Vec<&str> = page.split("\n\n").collect();
+    let table = |pair: &&[&str]| pair[0].ends_with(':') && pair[1].starts_with('|');
+    let found = blocks.windows(2).filter(table);
+    let texts: Vec<_> = found
+        .map(|p| format!("{}\n\n{}\n", p[0], p[1].trim_end()))
+        .collect();
+    texts.join("\n")
 }
 
 /// What is before the markers, what they hold (with the folder's name), and what is after.
@@ -73,22 +94,18 @@ fn parts(readme: &str) -> Option<(&str, (&str, &str), &str)> {
     Some((before, (name, inside), after))
 }
 
-/// Complains when the README quotes something else than the folder it names.
+/// Complains when the README quotes something else than the file it names.
 pub(crate) fn quoted(root: &Path) -> Option<String> {
     let readme = fs::read_to_string(root.join("README.md")).unwrap_or_default();
-    let Some((_, (name, inside), _)) = parts(&readme) else {
+    let Some((_, (page, inside), _)) = parts(&readme) else {
         return Some("README.md: the results markers are missing".into());
     };
-    if name == "none" {
-        return newest(root).map(|_| "README.md: there are results, but none are quoted".into());
-    }
-    let path = root.join("lab/results").join(name).join("summary.md");
-    match fs::read_to_string(&path) {
-        Ok(summary) if summary == inside => None,
+    match quotable(root, page) {
+        Ok(text) if text == inside => None,
         Ok(_) => Some(format!(
-            "README.md: the table differs from lab/results/{name}/summary.md"
+            "README.md: the tables differ from lab/results/{page}"
         )),
-        Err(e) => Some(format!("README.md: lab/results/{name}/summary.md: {e}")),
+        Err(e) => Some(format!("README.md: {e}")),
     }
 }
 
@@ -101,5 +118,13 @@ mod tests {
         let text = "a\n<!-- results:begin d -->\nT\n<!-- results:end -->\nb";
         assert_eq!(parts(text), Some(("a\n", ("d", "T\n"), "\nb")));
         assert_eq!(parts("a"), None);
+    }
+
+    #[test]
+    fn a_page_is_quoted_by_its_tables() {
+        let page = "# T\n\nAbout.\n\nRates (emu):\n\n| a |\n|--:|\n| 1 |\n\n| outcome |\n|---|\n\nB:\n\n| b |\n|--:|\n\nEnd\n";
+        let quoted = "Rates (emu):\n\n| a |\n|--:|\n| 1 |\n\nB:\n\n| b |\n|--:|\n";
+        assert_eq!(tables(page), quoted);
+        assert_eq!(tables("no table"), "");
     }
 }

@@ -4,7 +4,7 @@
 use clap::Command;
 
 /// A command, and a line that can be typed.
-const EXAMPLES: [(&[&str], &str); 36] = [
+const EXAMPLES: [(&[&str], &str); 35] = [
     (&["demo"], "farhaul demo ~/dataset"),
     (&["cp"], "farhaul cp run7/ me@far.example.org:/scratch/"),
     (
@@ -85,10 +85,6 @@ const EXAMPLES: [(&[&str], &str); 36] = [
         "farhaul lab check kachan-2014 --quick --new",
     ),
     (&["lab", "open"], "farhaul lab open kachan-2014 --quick"),
-    (
-        &["lab", "results"],
-        "farhaul lab results --quick --only bench",
-    ),
     (&["protocols"], "farhaul protocols --json"),
     (&["doctor"], "farhaul doctor far.example.org"),
     (&["config", "show"], "farhaul config show"),

@@ -99,15 +99,6 @@ fn field(path: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_string())
 }
 
-/// Frequency of the processors, MHz: the mean of all.
-pub fn processor_mhz() -> Option<f64> {
-    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let each = text.lines().filter(|l| l.starts_with("cpu MHz"));
-    let each = each.filter_map(|l| l.split_once(':')?.1.trim().parse::<f64>().ok());
-    let (sum, count) = each.fold((0.0, 0.0), |(sum, count), mhz| (sum + mhz, count + 1.0));
-    (count > 0.0).then(|| sum / count)
-}
-
 /// Ticks per second of the times that the kernel reports in `/proc`: the same on every Linux on x86 and ARM.
 const USER_HZ: f64 = 100.0;
 

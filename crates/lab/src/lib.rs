@@ -11,10 +11,8 @@
 //! - [`mod@study`]: the experiments of a paper, its published numbers ([`mod@reference`]) and figures
 //! - [`plot`], [`report`]: figures, and the page that shows them beside published ones
 //! - [`probe`]: what the emulator really does, measured from outside
-//! - [`results`]: the fixed table of cells, kept and quoted
-//! - [`mod@grid`]: named grids of paths: run, kept, shown, checked
+//! - [`mod@grid`]: folders of runs
 //! - [`fairness`]: every law among itself, against others, and when the path breaks
-//! - [`utcp`]: TCP over our datagrams beside the kernel's
 //! - [`stopwatch`]: the time spent inside a law
 //! - [`nearest`]: the nearest valid name
 
@@ -35,7 +33,6 @@ pub mod probe;
 pub mod reference;
 pub mod registry;
 pub mod report;
-pub mod results;
 pub mod scenario;
 mod starts;
 pub mod stopwatch;
@@ -44,7 +41,6 @@ pub mod study;
 pub mod tcp;
 pub mod udp;
 mod unit;
-pub mod utcp;
 pub mod visit;
 
 pub use nearest::nearest;

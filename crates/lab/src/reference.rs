@@ -21,6 +21,8 @@ pub enum Kind {
     Recalled,
     /// It is owed by this project.
     Owed,
+    /// It is what this project reached before, with a tolerance: against regressions.
+    Recorded,
 }
 
 impl fmt::Display for Kind {

@@ -1,5 +1,6 @@
-//! The published grid of rtt and loss in the simulator, scaled down to a tenth of the rate so that it
-//! runs in seconds: the flagship fills the link in every cell. The full size is `farhaul sim`.
+//! 20 cells of rtt and loss in the simulator, at a tenth of the rate of Kachan and Siemens and for 30 s,
+//! so that they run in seconds: the flagship fills the link in each. The paper's 42 tests are
+//! `farhaul lab run kachan-2014/K1`.
 
 use std::time::Duration;
 

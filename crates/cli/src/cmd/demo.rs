@@ -6,6 +6,7 @@ use std::{
     env, fs,
     io::ErrorKind,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use farhaul_core::units::{Rate, Size};
@@ -15,10 +16,10 @@ use farhaul_emu::{
 };
 use farhaul_lab::{
     bench::Report,
-    emulated::{Copied, EmulatedRun, EmulatedRunError, network},
+    emulated::{Copied, EmulatedRun, EmulatedRunError},
     host::Host,
-    results::Cell,
 };
+use farhaul_link::{Loss, PathConfig};
 use serde_json::{Value, json};
 
 use super::tree;
@@ -29,11 +30,9 @@ use crate::{
 };
 
 /// The path that is shown: what a research network between continents is like on a bad day.
-const PATH: Cell = Cell {
-    mtu: 9_000,
-    rtt_ms: 100,
-    loss_percent: 1.0,
-};
+const MTU: u32 = 9_000;
+const RTT_MS: u32 = 100;
+const LOSS_PERCENT: f64 = 1.0;
 /// As much of the program's own build outputs as is copied.
 const OWN_FILES: u64 = 768 << 20;
 
@@ -70,12 +69,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     say(format!(
         "an emulated path on this machine: {}, {} ms there and back, {} % of the packets lost each way, MTU {}",
-        args.rate, PATH.rtt_ms, PATH.loss_percent, PATH.mtu
+        args.rate, RTT_MS, LOSS_PERCENT, MTU
     ));
     if Host::read().debug_build {
         say("note: a debug build, many times slower; use cargo run --release -- demo".into());
     }
-    let network = network(PATH, args.rate, 1);
+    let network = network(args.rate);
     let tried = entered
         .map_err(EmulatedRunError::Wan)
         // A trial: each run builds its own.
@@ -101,8 +100,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "exit": exit.object(),
             "version": env!("CARGO_PKG_VERSION"),
             "rate_bits_per_second": args.rate.bps(),
-            "rtt_ms": PATH.rtt_ms,
-            "loss_percent": PATH.loss_percent,
+            "rtt_ms": RTT_MS,
+            "loss_percent": LOSS_PERCENT,
             "copy": files,
             "runs": rows.iter().map(Row::object).collect::<Vec<_>>(),
         }));
@@ -110,6 +109,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         table(&rows);
     }
     failure.map_or(Ok(()), Err)
+}
+
+/// The path at `rate`, the same in both directions.
+fn network(rate: Rate) -> WanConfig {
+    let path = PathConfig {
+        rate,
+        delay: Duration::from_micros(u64::from(RTT_MS) * 500),
+        loss: Loss::Random(LOSS_PERCENT / 100.0),
+        ..PathConfig::default()
+    };
+    WanConfig {
+        mtu: MTU,
+        seed: 1,
+        ..WanConfig::symmetric(path)
+    }
 }
 
 /// Builds the path anew for each run.

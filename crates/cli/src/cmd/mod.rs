@@ -41,7 +41,7 @@ pub(crate) enum Command {
     Wan(wan::Args),
     /// Simulate a network and the sessions on it in virtual time
     Sim(Box<sim::Args>),
-    /// Run named grids of paths, store the figures, show and check them
+    /// Run the experiments of studies, store the results, show and check them
     #[command(subcommand)]
     Lab(lab::Args),
     /// List the protocols and congestion laws, with the provenance of each

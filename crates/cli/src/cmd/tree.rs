@@ -3,33 +3,9 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read as _, Write as _},
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
-
-use farhaul_core::rng::Rng;
-
-/// Fills `folder` with `files` files of `size` pseudo-random bytes.
-pub(crate) fn fill(folder: &Path, files: u32, size: usize) -> io::Result<()> {
-    const BLOCK: usize = 1 << 20;
-    let mut rng = Rng::new(0xf111);
-    let mut block = Vec::with_capacity(BLOCK);
-    while block.len() < BLOCK {
-        block.extend(rng.next_u64().to_le_bytes());
-    }
-    for i in 0..files {
-        // A different start makes every file different.
-        let shift = usize::try_from(rng.below(BLOCK as u64 / 2)).unwrap_or(0);
-        let mut file = File::create(folder.join(format!("{i:06}")))?;
-        let mut left = size;
-        while left > 0 {
-            let n = left.min(BLOCK - shift);
-            file.write_all(&block[shift..shift + n])?;
-            left -= n;
-        }
-    }
-    Ok(())
-}
 
 /// Contents of a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,13 +109,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trees_are_filled_staged_and_compared() {
+    fn trees_are_staged_and_compared() {
         let below = tempfile::tempdir().unwrap();
         let (a, b) = (below.path().join("a"), below.path().join("b"));
         fs::create_dir_all(a.join("deep")).unwrap();
         fs::create_dir(&b).unwrap();
-        fill(&a, 2, 3_000_000).unwrap();
-        fill(&a.join("deep"), 1, 10).unwrap();
+        for (name, byte, size) in [
+            ("000000", 1, 3_000_000),
+            ("000001", 2, 3_000_000),
+            ("deep/000000", 3, 10),
+        ] {
+            fs::write(a.join(name), vec![byte; size]).unwrap();
+        }
         let all = Content {
             files: 3,
             bytes: 6_000_010,

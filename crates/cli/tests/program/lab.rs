@@ -8,79 +8,6 @@ use serde_json::Value;
 use super::kit::{Served, command, object, run, stdout_of};
 
 #[test]
-fn a_grid_is_run_resumed_shown_and_checked() {
-    let place = tempfile::tempdir().expect("a temporary folder");
-    let place = place.path();
-    let grid = ["lab", "run", "agreement", "--secs", "1", "--out", "runs"];
-    let first = object(place, &[&grid[..], &["--json"]].concat(), 0);
-    assert_eq!(
-        (&first["ran"], &first["ok"]),
-        (&Value::from(3), &Value::Bool(true))
-    );
-    assert_eq!(first["runs"].as_array().map(Vec::len), Some(3));
-    // Not again by accident, and only what is missing.
-    let again = run(place, &grid);
-    assert_eq!(again.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("--resume"));
-    let file = place.join("runs/agreement-sim/runs.jsonl");
-    let text = fs::read_to_string(&file).expect("runs are kept");
-    let two: Vec<_> = text.lines().take(2).collect();
-    // As a killed run leaves it: the third line is cut.
-    fs::write(&file, format!("{}\n{{\"backend\":\"si", two.join("\n"))).expect("ours");
-    let resumed = object(place, &[&grid[..], &["--resume", "--json"]].concat(), 0);
-    assert_eq!(resumed["ran"], 1);
-    assert_eq!(resumed["runs"].as_array().map(Vec::len), Some(3));
-
-    let csv = stdout_of(
-        place,
-        &["lab", "report", "agreement", "--out", "runs", "--csv"],
-        0,
-    );
-    let rows: Vec<_> = csv.lines().map(|l| l.split(',').count()).collect();
-    assert_eq!(rows, [16; 4]);
-    let table = stdout_of(place, &["lab", "report", "agreement", "--out", "runs"], 0);
-    assert!(
-        table.contains("KiB/GiB") && table.contains("400"),
-        "{table}"
-    );
-    let json = object(
-        place,
-        &["lab", "report", "agreement", "--out", "runs", "--json"],
-        0,
-    );
-    assert_eq!(json["runs"], resumed["runs"]);
-
-    let check = ["lab", "check", "agreement", "--out", "runs", "--json"];
-    let written = object(place, &[&check[..], &["--write", "b.json"]].concat(), 0);
-    assert_eq!(written["written"], 3);
-    let against = [&check[..], &["--reference", "b.json"]].concat();
-    assert_eq!(object(place, &against, 0)["verdict"]["compared"], 3);
-    // A bound that nothing can reach.
-    let bounds = fs::read_to_string(place.join("b.json")).expect("written");
-    let mut bounds: Value = serde_json::from_str(&bounds).expect("JSON");
-    bounds["bounds"][0]["goodput_at_least"] = Value::from(1e12);
-    fs::write(place.join("b.json"), bounds.to_string()).expect("ours");
-    let verdict = object(place, &against, 22);
-    assert_eq!(
-        (&verdict["ok"], &verdict["exit"]["name"]),
-        (&Value::Bool(false), &Value::from("threshold"))
-    );
-    assert_eq!(
-        verdict["verdict"]["deviations"].as_array().map(Vec::len),
-        Some(1)
-    );
-    // Bounds about other runs say nothing, and that is no success.
-    fs::write(
-        place.join("b.json"),
-        r#"{"schema":"farhaul.bounds/1","bounds":[]}"#,
-    )
-    .expect("ours");
-    assert_eq!(object(place, &against, 22)["verdict"]["without"], 3);
-    fs::write(place.join("b.json"), "{}").expect("ours");
-    assert_eq!(object(place, &against, 10)["exit"]["name"], "config");
-}
-
-#[test]
 fn fairness_is_run_resumed_shown_and_checked() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let place = place.path();
@@ -142,19 +69,6 @@ fn fairness_is_run_resumed_shown_and_checked() {
     );
     fs::write(place.join("b.json"), bounds.replace("1.1", "0.1")).expect("ours");
     assert_eq!(object(place, &against, 0)["verdict"]["compared"], 1);
-}
-
-#[test]
-fn grids_are_listed_with_their_cells() {
-    let place = tempfile::tempdir().expect("a temporary folder");
-    let list = object(place.path(), &["lab", "list", "--json"], 0);
-    let papers = list["grids"].as_array().expect("a list").iter();
-    let papers = papers
-        .clone()
-        .find(|g| g["name"] == "papers")
-        .expect("the papers' grid");
-    assert_eq!(papers["cells"].as_array().map(Vec::len), Some(20));
-    assert_eq!(papers["rate_bits_per_second"], 10_000_000_000_u64);
 }
 
 #[test]

@@ -236,6 +236,14 @@ fn bench(report: Report) -> Found {
         .map(|(why, share)| (format!("limited_by_{why}"), share))
         .collect();
     metrics.insert("packets_lost".into(), float(report.packets_lost));
+    if let Some(law) = &report.law {
+        metrics.insert("law_share".into(), law.share_of_cpu);
+    }
+    for (name, end) in [("sender", &report.sender), ("receiver", &report.receiver)] {
+        if let Some(bytes) = end.max_rss_bytes {
+            metrics.insert(format!("{name}_rss_bytes"), float(bytes));
+        }
+    }
     Found {
         seconds: report.seconds,
         bytes: report.bytes,

@@ -41,6 +41,9 @@ pub(super) struct Commands {
     pub(super) client: Option<Command>,
     /// Part of the result is printed by the server when it ends, which it does by itself.
     pub(super) server_reports: bool,
+    /// Before the server is started, and after the client's success.
+    pub(super) prepare: Option<Command>,
+    pub(super) verify: Option<Command>,
     /// What is to be sent, if that is known: `{bytes}`.
     pub(super) bytes: Option<u64>,
     /// Who drives the kernel's TCP, if it is the kernel's.
@@ -92,6 +95,8 @@ impl Place<'_> {
                 System::Farhaul { .. } => false,
                 _ => driver != Some(TcpDriver::Blaster),
             },
+            prepare: None,
+            verify: None,
             bytes: None,
             driver,
         })
@@ -113,6 +118,10 @@ impl Place<'_> {
         server.args(how).args(["--max-time", &longest]);
         let mut client = self.own(&["bench", at]);
         client.args(how).args(["-i", &seconds(flow.interval)]);
+        // Of that protocol only.
+        if protocol.split(':').next() == Some("tcp") {
+            client.arg("--law-time");
+        }
         if let Some(law) = law {
             server.args(["--cc", law]);
             client.args(["--cc", law]);
@@ -188,7 +197,13 @@ impl Place<'_> {
         };
         let rate = flow.max_rate.map_or(link.rate, |most| most.min(link.rate));
         let bytes = bytes_of(flow.amount, rate);
+        let peer = program
+            .uses("udt_peer")
+            .then(libudt::program)
+            .transpose()?
+            .unwrap_or_default();
         let value = |name: &str| match name {
+            "udt_peer" => quoted(&peer.to_string_lossy()),
             "host" => host.to_string(),
             "port" => port.to_string(),
             "seconds" => whole(time).to_string(),
@@ -211,11 +226,14 @@ impl Place<'_> {
             Ok(shell)
         };
         let ready = program.ready.clone().map_or(Ready::Port(port), Ready::Text);
-        let server = program.server.as_deref().map(shell).transpose()?;
+        let optional = |command: &Option<String>| command.as_deref().map(shell).transpose();
+        let server = optional(&program.server)?;
         Ok(Commands {
             server: server.map(|server| (server, ready)),
             client: Some(shell(&program.client)?),
-            server_reports: false,
+            server_reports: program.server_reports(),
+            prepare: optional(&program.prepare)?,
+            verify: optional(&program.verify)?,
             bytes: Some(bytes),
             driver: None,
         })

@@ -49,6 +49,8 @@ pub struct Flow {
     pub amount: Amount,
     /// From the far host to the near one.
     pub reverse: bool,
+    /// Both ends on the receiving host: its packets take that host's loopback and no emulator.
+    pub local: bool,
     /// It never sends faster.
     pub max_rate: Option<Rate>,
     /// Between the points of its series; zero for no series. Programs have their own bounds (iperf3: 100 ms
@@ -65,6 +67,7 @@ impl Flow {
             start: Duration::ZERO,
             amount: Amount::Time(time),
             reverse: false,
+            local: false,
             max_rate: None,
             interval: Duration::ZERO,
         }
@@ -116,6 +119,9 @@ pub struct FlowsRun {
     pub flows: Vec<FlowResult>,
     /// What crossed each direction, and the emulator's health.
     pub wan: WanReport,
+    /// Processor time of the whole machine meanwhile, s: the ends, the emulator, and what the kernel charges to
+    /// no process. Of an otherwise idle machine.
+    pub machine_cpu_seconds: Option<f64>,
 }
 
 impl FlowsRun {

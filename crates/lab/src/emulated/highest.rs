@@ -74,6 +74,7 @@ mod tests {
 
     fn made(late: bool, failed: Option<&str>) -> FlowsRun {
         FlowsRun {
+            machine_cpu_seconds: None,
             flows: vec![FlowResult {
                 name: "f".into(),
                 failed: failed.map(Into::into),

@@ -17,11 +17,9 @@ mod run;
 mod single;
 mod system;
 
-use std::{io, time::Duration};
+use std::io;
 
-use farhaul_core::units::Rate;
-use farhaul_emu::wan::{WanConfig, WanError};
-use farhaul_link::{Loss, PathConfig};
+use farhaul_emu::wan::WanError;
 
 pub use flow::{Amount, Flow, FlowResult, FlowsRun};
 pub use highest::{Attempt, Highest, highest_rate, lower_rates};
@@ -30,8 +28,6 @@ pub use reading::{Reading, ReadingError};
 pub use run::run_flows;
 pub use single::{Copied, EmulatedRun};
 pub use system::{System, SystemError, TcpDriver, have_iperf3};
-
-use crate::results::Cell;
 
 /// Why an emulated run has no result.
 #[derive(Debug, thiserror::Error)]
@@ -65,43 +61,4 @@ pub enum EmulatedRunError {
     /// A program's answer was not understood.
     #[error("{0} printed something unexpected: {1}")]
     Word(String, String),
-}
-
-/// The network of `cell` at `rate`, the same in both directions.
-pub fn network(cell: Cell, rate: Rate, seed: u64) -> WanConfig {
-    let path = PathConfig {
-        rate,
-        delay: Duration::from_micros(u64::from(cell.rtt_ms) * 500),
-        loss: if cell.loss_percent > 0.0 {
-            Loss::Random(cell.loss_percent / 100.0)
-        } else {
-            Loss::None
-        },
-        ..PathConfig::default()
-    };
-    WanConfig {
-        mtu: cell.mtu,
-        seed,
-        ..WanConfig::symmetric(path)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::results::CELLS;
-
-    #[test]
-    fn a_cell_is_a_symmetric_network() {
-        let config = network(CELLS[2], Rate::gbit(10), 7);
-        assert_eq!(config.near_to_far, config.far_to_near);
-        assert_eq!(config.near_to_far.delay, Duration::from_millis(50));
-        assert_eq!(config.near_to_far.loss, Loss::Random(0.01));
-        assert_eq!((config.mtu, config.seed), (9_000, 7));
-        config.validate().unwrap();
-        assert_eq!(
-            network(CELLS[0], Rate::gbit(1), 1).near_to_far.loss,
-            Loss::None
-        );
-    }
 }

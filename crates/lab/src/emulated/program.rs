@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde::{Deserialize, Serialize};
 
-use super::reading::{Reading, ReadingError};
+use super::reading::{Reading, ReadingError, SERVER};
 use crate::nearest;
 
 /// What a command may contain: `{host}`, ...
-pub const PLACEHOLDERS: [&str; 8] = [
-    "host", "port", "seconds", "bytes", "mtu", "rate", "farhaul", "dir",
+pub const PLACEHOLDERS: [&str; 9] = [
+    "host", "port", "seconds", "bytes", "mtu", "rate", "farhaul", "dir", "udt_peer",
 ];
 
 /// An external program, as a `[[program]]` of a scenario file.
@@ -19,6 +19,9 @@ pub const PLACEHOLDERS: [&str; 8] = [
 pub struct Program {
     /// Selected as `program:NAME`.
     pub name: String,
+    /// Shell command on the sending host before the others, in no measured time.
+    #[serde(default)]
+    pub prepare: Option<String>,
     /// Shell command on the receiving host; ended after the client.
     #[serde(default)]
     pub server: Option<String>,
@@ -32,6 +35,9 @@ pub struct Program {
     /// How further figures are read.
     #[serde(default)]
     pub metrics: BTreeMap<String, String>,
+    /// Shell command on the sending host after the others; the run is valid if it succeeds.
+    #[serde(default)]
+    pub verify: Option<String>,
 }
 
 /// Why a program is refused.
@@ -81,7 +87,7 @@ impl Program {
         if !farhaul_congestion::is_name(&self.name) {
             return Err(ProgramError::Name(self.name.clone()));
         }
-        for command in self.server.iter().chain([&self.client]) {
+        for command in self.commands() {
             self.fill(command, &|_| String::new())?;
         }
         let goodput = Reading::parse(&self.goodput, true);
@@ -90,6 +96,26 @@ impl Program {
             Reading::parse(how, false).map_err(|cause| self.reading(name, cause))?;
         }
         Ok(())
+    }
+
+    /// Every command that it has.
+    pub(super) fn commands(&self) -> impl Iterator<Item = &str> {
+        let all = [&self.prepare, &self.server, &self.verify];
+        let optional = all.into_iter().filter_map(|command| command.as_deref());
+        optional.chain([self.client.as_str()])
+    }
+
+    /// Whether a command contains this placeholder.
+    pub(super) fn uses(&self, placeholder: &str) -> bool {
+        let placeholder = format!("{{{placeholder}}}");
+        self.commands()
+            .any(|command| command.contains(&placeholder))
+    }
+
+    /// Whether a part of the result is read from what the server prints.
+    pub(super) fn server_reports(&self) -> bool {
+        let mut all = self.metrics.values().chain([&self.goodput]);
+        all.any(|how| how.starts_with(SERVER))
     }
 
     fn reading(&self, key: &str, cause: ReadingError) -> ProgramError {

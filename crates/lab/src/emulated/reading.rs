@@ -12,6 +12,9 @@ use farhaul_core::units::Rate;
 use regex::Regex;
 use serde_json::Value;
 
+/// In front of what is read from the server's output.
+pub(super) const SERVER: &str = "server:";
+
 /// A way to read one figure.
 #[derive(Clone, Debug)]
 pub struct Reading {
@@ -71,7 +74,7 @@ pub enum ReadingError {
 impl Reading {
     /// As written in a scenario file; `rate` is a goodput.
     pub fn parse(text: &str, rate: bool) -> Result<Self, ReadingError> {
-        let (server, way) = match text.strip_prefix("server:") {
+        let (server, way) = match text.strip_prefix(SERVER) {
             Some(way) => (true, way),
             None => (false, text),
         };

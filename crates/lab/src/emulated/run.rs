@@ -1,7 +1,7 @@
 //! How do several flows run at once? Servers first, until they can be reached; then every client at its time.
 //! Whatever hangs is ended at its deadline, and everything is gone afterwards, with the network.
 
-use std::{io, path::Path, time::Duration};
+use std::{io, path::Path, process::Command, time::Duration};
 
 use farhaul_core::time::Instant;
 use farhaul_emu::{
@@ -20,7 +20,7 @@ use super::{
     commands::{self, Commands, Place, Ready},
     process::Process,
 };
-use crate::udp::timespec;
+use crate::{host, udp::timespec};
 
 /// How often is looked whether it can.
 const LOOK: Duration = Duration::from_millis(5);
@@ -31,11 +31,14 @@ pub(super) struct Patience {
     ready: Duration,
     /// A client beyond its time, and a server after its client.
     grace: Duration,
+    /// What prepares a flow, or verifies it.
+    beside: Duration,
 }
 
 const PATIENCE: Patience = Patience {
     ready: Duration::from_secs(10),
     grace: Duration::from_secs(20),
+    beside: Duration::from_mins(5),
 };
 
 /// Builds the network, runs the flows on it, and removes it. `program` is the farhaul binary. A flow that fails is
@@ -82,10 +85,21 @@ pub(super) fn run_within(
         running.push(Running::new(&place, &wan, flow, *port, patience)?);
     }
     for flow in &mut running {
+        let prepare = flow.commands.prepare.take();
+        flow.beside("prepare", prepare, &mut signals)?;
         flow.serve(&mut signals)?;
     }
-    let begun = clock::now();
+    let (begun, busy) = (clock::now(), host::busy_seconds());
     let interrupted = play(&mut running, begun, &mut signals).map_err(failed)?;
+    let busy = host::busy_seconds().zip(busy);
+    for flow in &mut running {
+        let verify = flow.commands.verify.take().filter(|_| flow.succeeded());
+        flow.beside(
+            "verify",
+            verify.filter(|_| interrupted.is_none()),
+            &mut signals,
+        )?;
+    }
     let running: Vec<Finished> = running.into_iter().map(Running::end).collect();
     // With the hosts everything ends that could still print.
     let wan = wan.finish()?;
@@ -101,6 +115,7 @@ pub(super) fn run_within(
     Ok(FlowsRun {
         flows: flows_in_order.map(result).collect(),
         wan,
+        machine_cpu_seconds: busy.map(|(after, before)| after - before),
     })
 }
 
@@ -127,6 +142,8 @@ struct Running<'a> {
     hosts: [&'a Host; 2],
     server: Option<Process>,
     client: Option<Process>,
+    /// What was run before and after them.
+    beside: Vec<(&'static str, Process)>,
     patience: Patience,
     /// Nothing more is started.
     over: bool,
@@ -140,12 +157,23 @@ struct Finished {
     bytes: Option<u64>,
     server: Option<Process>,
     client: Option<Process>,
+    beside: Vec<(&'static str, Process)>,
     trouble: Option<String>,
 }
 
 impl Finished {
     /// Once the hosts are gone.
     fn read(self, begun: Instant) -> Played {
+        let failed = self.beside.into_iter().find_map(|(what, process)| {
+            let ended = process.finish();
+            let how = ended.failed?;
+            let late = if ended.asked {
+                "it took too long, "
+            } else {
+                ""
+            };
+            Some(format!("{what} failed: {late}{how}"))
+        });
         Played {
             begun,
             commands: self.lines,
@@ -153,7 +181,7 @@ impl Finished {
             bytes: self.bytes,
             server: self.server.map(Process::finish),
             client: self.client.map(Process::finish),
-            trouble: self.trouble,
+            trouble: failed.or(self.trouble),
         }
     }
 }
@@ -170,6 +198,9 @@ impl<'a> Running<'a> {
         if flow.reverse {
             hosts.reverse();
         }
+        if flow.local {
+            hosts[0] = hosts[1];
+        }
         let commands = place.commands(flow, hosts[1].address(), port)?;
         let server = commands.server.as_ref().map(|(server, _)| server);
         let lines = server.into_iter().chain(&commands.client);
@@ -180,6 +211,7 @@ impl<'a> Running<'a> {
             hosts,
             server: None,
             client: None,
+            beside: Vec::new(),
             patience,
             over: false,
             trouble: None,
@@ -191,9 +223,42 @@ impl<'a> Running<'a> {
         self.trouble.get_or_insert_with(why);
     }
 
+    /// Runs `command` on the client's host to its end; the flow fails with it.
+    fn beside(
+        &mut self,
+        what: &'static str,
+        command: Option<Command>,
+        signals: &mut Signals,
+    ) -> Result<(), EmulatedRunError> {
+        let Some(command) = command else {
+            return Ok(());
+        };
+        let failed = |e| EmulatedRunError::Start(what.into(), e);
+        let deadline = clock::now() + self.patience.beside;
+        let mut process = Process::start(self.hosts[0], command, deadline).map_err(failed)?;
+        while process.end().is_none() {
+            if let Some(signal) = signals.next() {
+                return Err(EmulatedRunError::Interrupted(signal));
+            }
+            process.ends_within(LOOK);
+            process.watch(clock::now()).map_err(failed)?;
+        }
+        if process.end().is_some_and(|(_, status)| !status.success()) {
+            self.fail(|| format!("{what} failed"));
+        }
+        self.beside.push((what, process));
+        Ok(())
+    }
+
+    /// Whether the client has ended well, and nothing else went wrong.
+    fn succeeded(&self) -> bool {
+        let ended = self.client.as_ref().and_then(Process::end);
+        self.trouble.is_none() && ended.is_some_and(|(_, status)| status.success())
+    }
+
     /// Starts the server and waits until it can be reached.
     fn serve(&mut self, signals: &mut Signals) -> Result<(), EmulatedRunError> {
-        let Some((command, ready)) = self.commands.server.take() else {
+        let Some((command, ready)) = self.commands.server.take().filter(|_| !self.over) else {
             return Ok(());
         };
         let server = match Process::start(self.hosts[1], command, Instant::FAR_FUTURE) {
@@ -306,6 +371,7 @@ impl<'a> Running<'a> {
             bytes: self.commands.bytes,
             server: self.server,
             client: self.client,
+            beside: self.beside,
             trouble: self.trouble,
         }
     }

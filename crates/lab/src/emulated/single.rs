@@ -20,7 +20,7 @@ use super::{
     EmulatedRunError,
     relayed::{RelayPath, Relayed},
 };
-use crate::{bench::Report, grid::System, iperf};
+use crate::bench::Report;
 
 /// Where servers on the far host listen.
 const PORT: u16 = 17_992;
@@ -54,8 +54,6 @@ pub struct EmulatedRun {
     program: PathBuf,
     /// Where the programs keep their keys, so that the user's own are not touched.
     config: TempDir,
-    /// Clients run where the servers do.
-    together: bool,
 }
 
 /// What carries the packets.
@@ -85,15 +83,7 @@ impl EmulatedRun {
             ground,
             program: program.to_path_buf(),
             config,
-            together: false,
         })
-    }
-
-    /// The same with both ends on the far host: packets take its loopback and no emulator.
-    #[must_use]
-    pub fn on_one_host(mut self) -> Self {
-        self.together = true;
-        self
     }
 
     /// Removes the network and returns its report.
@@ -112,16 +102,6 @@ impl EmulatedRun {
         report(&self.ask(self.own(&[&args[..], more].concat()))?)
     }
 
-    /// `farhaul bench` of `system` for `seconds`.
-    pub fn bench_system(&self, system: &System, seconds: u64) -> Result<Report, EmulatedRunError> {
-        let named = ["--protocol", &system.protocol];
-        let server = self.serve(&[&["bench", "serve", "-1"][..], &named].concat())?;
-        let time = seconds.to_string();
-        let (to, cc) = (server.address(), &system.cc);
-        let args = ["bench", to, "-t", &time, "-i", "0", "--cc", cc, "--json"];
-        report(&self.ask(self.own(&[&args[..], &named].concat()))?)
-    }
-
     /// The kernel's TCP under `law` for `seconds`, driven by our own blaster.
     pub fn tcp(&self, law: &str, seconds: u64) -> Result<Report, EmulatedRunError> {
         let far = self.far()?;
@@ -129,55 +109,6 @@ impl EmulatedRun {
         let _server = start(far, self.own(&["_tcp", "serve", &listen]))?;
         let time = seconds.to_string();
         report(&self.ask(self.own(&["_tcp", "blast", &listen, law, "--time", &time]))?)
-    }
-
-    /// Our TCP under `law` with packets of `mtu` bytes for `seconds`, with the rate of every second and
-    /// what the law takes.
-    pub fn bench_tcp(&self, law: &str, mtu: u32, seconds: u64) -> Result<Report, EmulatedRunError> {
-        let protocol = format!("tcp:mtu={mtu}");
-        let named = ["--protocol", &protocol];
-        let server = self.serve(&[&["bench", "serve", "-1"][..], &named].concat())?;
-        let time = seconds.to_string();
-        let args = [
-            "bench",
-            server.address(),
-            "-t",
-            &time,
-            "-i",
-            "1",
-            "--cc",
-            law,
-        ];
-        let more = ["--law-time", "--json"];
-        report(&self.ask(self.own(&[&args[..], &named, &more].concat()))?)
-    }
-
-    /// The kernel's TCP under `law` for `seconds`, driven by iperf3, with packets of `mtu` bytes if that
-    /// is given.
-    pub fn iperf3(
-        &self,
-        law: &str,
-        seconds: u64,
-        mtu: Option<u32>,
-    ) -> Result<Report, EmulatedRunError> {
-        let far = self.far()?;
-        let mut server = Command::new("iperf3");
-        server.args(["-s", "-1", "-J"]);
-        let _server = start(far, server)?;
-        let mut client = Command::new("iperf3");
-        let (host, time) = (far.address().to_string(), seconds.to_string());
-        client.args(["-c", &host, "-C", law, "-t", &time, "-J"]);
-        client.arg("--get-server-output");
-        if let Some(mtu) = mtu {
-            // Without the headers of IP and TCP.
-            client.args(["-M", &mtu.saturating_sub(40).to_string()]);
-        }
-        let json = self.ask(client)?;
-        iperf::read(&json, law).map_err(|said| EmulatedRunError::Failed {
-            command: "iperf3".into(),
-            said,
-            code: None,
-        })
     }
 
     /// `farhaul cp` of `from` into the folder `into`, through `farhaul serve`; timed from outside, so
@@ -241,7 +172,6 @@ impl EmulatedRun {
             .stderr(Stdio::piped());
         let failed = |e| EmulatedRunError::Start(words.clone(), e);
         let child = match &self.ground {
-            Ground::Hosts(wan) if self.together => wan.far().spawn(command),
             Ground::Hosts(wan) => wan.near().spawn(command),
             Ground::Relay(_) => netns::die_with_this_thread(&mut command).spawn(),
         };

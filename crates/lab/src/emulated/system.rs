@@ -184,11 +184,11 @@ impl System {
             }),
             Self::Libudt { .. } => libudt::missing(),
             Self::Program(program) => {
-                let commands = [program.server.as_deref(), Some(program.client.as_str())];
-                commands.into_iter().flatten().find_map(not_found).map(|word| {
+                let unknown = program.commands().find_map(not_found).map(|word| {
                     let name = &program.name;
                     format!("program '{name}': '{word}' is not found here: is it installed, and in PATH?")
-                })
+                });
+                unknown.or_else(|| program.uses("udt_peer").then(libudt::missing)?)
             }
             Self::Farhaul { .. } | Self::Udp { .. } => None,
         }

@@ -18,7 +18,7 @@ static REGISTERED: LazyLock<bool> =
 
 /// The font, of `em` px.
 pub(super) fn font(em: f64) -> FontDesc<'static> {
-    debug_assert!(*REGISTERED, "the built-in font is valid");
+    assert!(*REGISTERED, "the built-in font is valid");
     (FontFamily::Name(FAMILY), em * EM).into_font()
 }
 

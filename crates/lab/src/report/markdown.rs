@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use farhaul_core::text;
 
-use super::{Figure, Outcome, Page, Section, Verdict, tally};
+use super::{Figure, Outcome, Page, Section, Table, Verdict, tally};
 
 /// The page in Markdown, for a file beside `figures`.
 pub fn markdown(page: &Page) -> String {
@@ -68,6 +68,9 @@ fn section(out: &mut String, section: &Section) -> fmt::Result {
     for one in &section.figures {
         figure(out, one)?;
     }
+    for one in &section.tables {
+        table(out, one)?;
+    }
     verdicts(out, &section.verdicts)?;
     list(out, "Deviations from the paper", "###", &section.deviations)?;
     if section.repeat.is_empty() {
@@ -76,11 +79,35 @@ fn section(out: &mut String, section: &Section) -> fmt::Result {
     writeln!(out, "To repeat it:\n\n{}", block(&section.repeat))
 }
 
-fn figure(out: &mut String, figure: &Figure) -> fmt::Result {
-    let place = match figure.place.as_str() {
+/// As it stands before a caption.
+fn placed(place: &str) -> String {
+    match place {
         "" => String::new(),
         place => format!("{}{}. ", inline(place), super::of_paper(place)),
+    }
+}
+
+fn table(out: &mut String, table: &Table) -> fmt::Result {
+    let row = |cells: &[String]| {
+        let cells: Vec<_> = cells.iter().map(|cell| inline(cell)).collect();
+        format!("| {} |", cells.join(" | "))
     };
+    let place = placed(&table.place);
+    writeln!(
+        out,
+        "{place}{}:\n\n{}",
+        inline(&table.caption),
+        row(&table.head)
+    )?;
+    writeln!(out, "|{}", "--:|".repeat(table.head.len()))?;
+    for cells in &table.rows {
+        writeln!(out, "{}", row(cells))?;
+    }
+    writeln!(out)
+}
+
+fn figure(out: &mut String, figure: &Figure) -> fmt::Result {
+    let place = placed(&figure.place);
     let caption = inline(&figure.caption);
     let id = &figure.id;
     writeln!(out, "![{place}{caption}](figures/{id}.svg)\n")

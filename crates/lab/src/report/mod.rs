@@ -70,6 +70,8 @@ pub struct Section {
     pub about: String,
     /// In the order of the study.
     pub figures: Vec<Figure>,
+    /// In the order of the study.
+    pub tables: Vec<Table>,
     /// One per published number, case and world.
     pub verdicts: Vec<Verdict>,
     /// Ways in which it deviates from the paper.
@@ -78,6 +80,21 @@ pub struct Section {
     pub repeat: String,
     /// Runs that are not valid, and parts that were not run, with the reason.
     pub remarks: Vec<String>,
+}
+
+/// Figures as numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Letters, digits and `-`.
+    pub id: String,
+    /// The paper's table, as in `Table 3`.
+    pub place: String,
+    /// A sentence.
+    pub caption: String,
+    /// Names of the columns with their units.
+    pub head: Vec<String>,
+    /// As many cells in each as there are columns.
+    pub rows: Vec<Vec<String>>,
 }
 
 /// One figure.

@@ -53,7 +53,8 @@ const PATH: [&str; 15] = [
     "mtu",
 ];
 const HOST: [&str; 4] = ["name", "nic", "nic_queue", "nic_jitter"];
-const FLOW: [&str; 15] = [
+const FLOW: [&str; 16] = [
+    "local",
     "write",
     "name",
     "protocol",
@@ -70,7 +71,9 @@ const FLOW: [&str; 15] = [
     "count",
     "extra_delay",
 ];
-const PROGRAM: [&str; 6] = ["name", "server", "client", "ready", "goodput", "metrics"];
+const PROGRAM: [&str; 8] = [
+    "name", "prepare", "server", "client", "ready", "goodput", "metrics", "verify",
+];
 const CROSS: [&str; 13] = [
     "name", "from", "path", "reverse", "rate", "packet", "start", "stop", "duration", "on", "off",
     "random", "jitter",
@@ -159,6 +162,8 @@ pub(super) struct Flow {
     pub(super) write: Option<u64>,
     pub(super) count: u64,
     pub(super) extra_delay: Duration,
+    /// Both ends on one host.
+    pub(super) local: bool,
 }
 
 /// Traffic that does not listen.
@@ -489,6 +494,7 @@ fn flow(fields: &Fields<'_>) -> Result<Flow, Problem> {
         write,
         count: fields.number("count", 1..1_001)?.unwrap_or(1),
         extra_delay: fields.duration("extra_delay")?.unwrap_or_default(),
+        local: fields.flag("local")?,
     })
 }
 
@@ -506,11 +512,13 @@ fn program(fields: &Fields<'_>) -> Result<Program, Problem> {
     };
     let program = Program {
         name: fields.needed("name", "\"srt\"")?.value,
+        prepare: fields.template("prepare")?,
         server: fields.template("server")?,
         client: needed("client", "\"iperf3 -c {host} -p {port} -J\"")?,
         ready: fields.template("ready")?,
         goodput: needed("goodput", "\"json:/end/sum_received/bits_per_second\"")?,
         metrics: fields.templates("metrics")?,
+        verify: fields.template("verify")?,
     };
     program.check().map_err(|e| fields.problem("name", e))?;
     Ok(program)

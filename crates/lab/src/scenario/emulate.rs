@@ -1,6 +1,8 @@
 //! How is a case run on real sockets? Between two hosts with the emulator as the only link; what was measured
 //! there is put into the simulator's terms, so that figures and expectations are the same in both worlds.
 
+use std::{collections::BTreeMap, time::Duration};
+
 use farhaul_core::units::Rate;
 use farhaul_emu::{DirectionReport, wan::WanConfig};
 use farhaul_sim::{FlowReport, LinkReport, Point, Scenario, SimReport};
@@ -12,9 +14,12 @@ use super::{
     plan::Plan,
     run::{RunError, Runs},
 };
-use crate::emulated::{
-    Amount, EmulatedRunError, Flow, FlowResult, FlowsRun, Highest, System, highest_rate,
-    lower_rates, run_flows,
+use crate::{
+    emulated::{
+        Amount, EmulatedRunError, Flow, FlowResult, FlowsRun, Highest, System, highest_rate,
+        lower_rates, run_flows,
+    },
+    measure::percent_per_gbps,
 };
 
 /// Of an interrupt between two attempts; who caught it knows better.
@@ -132,6 +137,7 @@ fn flows(plan: &Plan, scenario: &Scenario) -> Result<Vec<Flow>, String> {
                 None => Amount::Time(time),
             },
             max_rate: driver.max_rate(),
+            local: driver.local,
             interval: plan.series.unwrap_or_default().max(scenario.interval),
             reverse: config
                 .route
@@ -172,7 +178,9 @@ fn empty(scenario: &Scenario) -> SimReport {
 /// What was measured, in the simulator's terms.
 fn report(plan: &Plan, scenario: &Scenario, ran: &FlowsRun) -> RunReport {
     let own = ran.flows.iter().take(plan.drivers.len());
-    let costs = own.clone().map(costs).collect();
+    let bytes: u64 = own.clone().map(|flow| flow.bytes).sum();
+    let shared = shared(ran, bytes);
+    let costs = own.clone().map(|flow| costs(flow, &shared)).collect();
     let flows: Vec<FlowReport> = own.map(flow).collect();
     let seconds = scenario.duration.as_secs_f64();
     let forward = link(&ran.wan.near_to_far, scenario.forward.rate, ran.wan.seconds);
@@ -207,7 +215,24 @@ fn link(way: &DirectionReport, rate: Rate, seconds: f64) -> LinkReport {
     }
 }
 
-fn costs(flow: &FlowResult) -> Costs {
+/// Processor time that is nobody's own, per byte of all flows.
+fn shared(ran: &FlowsRun, bytes: u64) -> BTreeMap<String, f64> {
+    let bits = exact(bytes) * 8.0;
+    let both = [
+        (
+            "emulator_percent_per_gbps",
+            Some(ran.wan.health.cpu_seconds),
+        ),
+        ("machine_percent_per_gbps", ran.machine_cpu_seconds),
+    ];
+    let each = both.into_iter().filter_map(|(name, seconds)| {
+        let cpu = Duration::try_from_secs_f64(seconds?).ok()?;
+        Some((name.to_string(), percent_per_gbps(cpu, bits)?))
+    });
+    each.collect()
+}
+
+fn costs(flow: &FlowResult, shared: &BTreeMap<String, f64>) -> Costs {
     Costs {
         sender_cpu: flow.sender.cpu_percent_per_gbps,
         receiver_cpu: flow.receiver.cpu_percent_per_gbps,
@@ -215,7 +240,11 @@ fn costs(flow: &FlowResult) -> Costs {
         overhead: flow.ip_over_goodput,
         rtt_ms: flow.rtt_ms.p50,
         retransmits: flow.retransmits,
-        named: flow.metrics.clone(),
+        named: shared
+            .iter()
+            .chain(&flow.metrics)
+            .map(|(k, v)| (k.clone(), *v))
+            .collect(),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{grid::Backend, unit::Unit};
 #[expect(missing_docs, reason = "docs/scenarios.md is their reference")]
 pub enum Metric {
     Goodput,
+    GoodputMax,
     Feedback,
     Retransmits,
     Timeouts,
@@ -58,8 +59,9 @@ pub(super) enum Whose {
 }
 
 impl Metric {
-    pub(super) const ALL: [(&'static str, Self); 30] = [
+    pub(super) const ALL: [(&'static str, Self); 31] = [
         ("goodput", Self::Goodput),
+        ("goodput_max", Self::GoodputMax),
         ("feedback", Self::Feedback),
         ("retransmits", Self::Retransmits),
         ("timeouts", Self::Timeouts),
@@ -120,7 +122,10 @@ impl Metric {
             Self::Named(name) if name.ends_with("_s") => Unit::Seconds,
             Self::Named(name) if name.ends_with("_share") => Unit::Share,
             Self::Named(name) if name.ends_with("_percent") => Unit::Percent,
-            Self::Goodput => Unit::Rate,
+            Self::Named(name) if name.starts_with("limited_by_") => Unit::Share,
+            Self::Named(name) if name.ends_with("_bytes") => Unit::Bytes,
+            Self::Named(name) if name.ends_with("_percent_per_gbps") => Unit::PercentPerGbps,
+            Self::Goodput | Self::GoodputMax => Unit::Rate,
             Self::WindowMean
             | Self::WindowMax
             | Self::WindowEnd
@@ -153,6 +158,7 @@ impl Metric {
         matches!(
             self,
             Self::Goodput
+                | Self::GoodputMax
                 | Self::Feedback
                 | Self::Retransmits
                 | Self::Jain
@@ -173,6 +179,7 @@ impl Metric {
         matches!(
             self,
             Self::Goodput
+                | Self::GoodputMax
                 | Self::Retransmits
                 | Self::Timeouts
                 | Self::DuplicateAcks
@@ -254,6 +261,10 @@ impl Term {
         };
         match self.metric {
             Metric::Goodput => Some(goodputs().iter().sum()),
+            Metric::GoodputMax => {
+                let each = flows.iter().flat_map(|f| self.samples(f));
+                each.reduce(f64::max)
+            }
             Metric::Seconds => flows
                 .iter()
                 .map(|f| f.completed)
@@ -331,11 +342,16 @@ impl Term {
         }
     }
 
-    /// Standard deviation of the samples of its goodput over their mean.
-    fn variation(&self, flow: &FlowReport) -> Option<f64> {
+    /// Of its goodput, within the term's time.
+    fn samples(&self, flow: &FlowReport) -> Vec<f64> {
         let (from, to) = self.during.unwrap_or((0.0, f64::MAX));
         let within = flow.series.iter().filter(|p| p.at > from && p.at <= to);
-        let rates: Vec<f64> = within.map(|p| p.goodput_bits_per_second).collect();
+        within.map(|p| p.goodput_bits_per_second).collect()
+    }
+
+    /// Standard deviation of the samples of its goodput over their mean.
+    fn variation(&self, flow: &FlowReport) -> Option<f64> {
+        let rates = self.samples(flow);
         let mean = mean(&rates).filter(|mean| *mean > 0.0)?;
         let squares: f64 = rates.iter().map(|r| (r - mean) * (r - mean)).sum();
         Some((squares / exact(rates.len() as u64)).sqrt() / mean)
@@ -449,6 +465,7 @@ impl From<SimReport> for RunReport {
                 feedback_kib_per_gib: per_byte(frames).map(|x| x * exact(1 << 20)),
                 overhead: per_byte(sent.wire_sent + HEADERS * sent.datagrams_sent),
                 rtt_ms: (!samples.is_empty()).then(|| Spread::of(samples).median),
+                named: limits(flow),
                 ..Costs::default()
             }
         });
@@ -457,6 +474,20 @@ impl From<SimReport> for RunReport {
             report,
         }
     }
+}
+
+/// Shares of the flow's time in which it waited, by reason; what is left was spent sending.
+fn limits(flow: &FlowReport) -> BTreeMap<String, f64> {
+    let total = flow.seconds.max(1e-9);
+    let mut rest = 1.0;
+    let mut shares = BTreeMap::new();
+    for (why, seconds) in &flow.sender.held {
+        let share = (seconds / total).clamp(0.0, rest);
+        rest -= share;
+        shares.insert(format!("limited_by_{why}"), share);
+    }
+    shares.insert("limited_by_sending".into(), rest);
+    shares
 }
 
 /// When a counter of the first of these flows left zero, s; the end of its series if it never did.

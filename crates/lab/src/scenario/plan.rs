@@ -38,6 +38,8 @@ pub struct Driver {
     pub(crate) system: Option<System>,
     /// The host that it ends at; those without a name end at one and the same.
     host: Option<String>,
+    /// Both ends on one host, over its loopback.
+    pub(super) local: bool,
 }
 
 /// Hosts by their names.
@@ -95,7 +97,8 @@ impl Plan {
     /// Of everything that the outcome depends on but the seed and the program.
     pub(super) fn fingerprint(&self) -> String {
         let drivers = self.drivers.iter();
-        let drivers = drivers.map(|d| (&d.protocol, d.law(), d.choice.max_rate, &d.system));
+        let drivers =
+            drivers.map(|d| (&d.protocol, d.law(), d.choice.max_rate, &d.system, d.local));
         let text = format!(
             "{:?} {:?} {:?} {:?} {:?}",
             self.backend,
@@ -211,8 +214,13 @@ fn driver(
             ..Choice::default()
         },
         host: flow.ends.to.as_ref().map(|name| name.value.clone()),
+        local: flow.local,
     };
     let law = flow.law.as_ref().unwrap_or(&flow.protocol);
+    if flow.local && backend == Backend::Sim {
+        let text = "local = true is the loopback of a host of the emulator: leave it out, or \"sim\" out of backends";
+        return Err(source.problem(&flow.name.span, text));
+    }
     if backend == Backend::Emu {
         let system = System::parse(&driver.protocol, driver.law(), programs);
         driver.system = Some(system.map_err(|e| source.problem(&law.span, e))?);

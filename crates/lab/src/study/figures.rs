@@ -24,7 +24,7 @@ pub(super) struct World<'a> {
 }
 
 impl World<'_> {
-    fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         self.file.variant.backend.name()
     }
 }
@@ -52,6 +52,7 @@ impl FigurePlan {
             Shape::Scatter => vec![(String::new(), self.scatter(worlds))],
             Shape::Heat => self.each(worlds, Self::heat),
             Shape::Series => self.each(worlds, Self::series),
+            Shape::Table => Vec::new(),
         }
     }
 
@@ -66,7 +67,7 @@ impl FigurePlan {
     }
 
     /// All of them are of the same metric.
-    fn term(&self) -> &Term {
+    pub(super) fn term(&self) -> &Term {
         self.terms.first().expect("a figure has a term")
     }
 
@@ -443,7 +444,7 @@ fn short(variable: &str) -> &str {
 }
 
 /// The value of a variable, also of one that is a table: its `name`.
-fn value(case: &Case, variable: &str) -> String {
+pub(super) fn value(case: &Case, variable: &str) -> String {
     let own = case.get(variable);
     let found = own.or_else(|| case.get(&format!("{variable}.name")));
     found.cloned().unwrap_or_default()

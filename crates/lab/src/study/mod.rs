@@ -14,6 +14,7 @@ mod page;
 mod progress;
 mod read;
 mod run;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -73,7 +74,7 @@ pub struct FigurePlan {
     /// A sentence.
     pub caption: String,
     shape: Shape,
-    /// What is drawn upwards: of one time, or of several, each of which is a line.
+    /// What is drawn upwards: of one time, or of several, each of which is a line. Of a table, its columns.
     terms: Vec<Term>,
     /// The column over time.
     column: String,
@@ -97,6 +98,7 @@ enum Shape {
     Heat,
     Scatter,
     Series,
+    Table,
 }
 
 impl Study {

@@ -1,6 +1,6 @@
 //! What is shown of a study? Its page: figures, a verdict per published number, and what was not run.
 
-use std::io;
+use std::{collections::BTreeSet, io};
 
 use super::{Experiment, KnownMisses, Runs, figures::World, run::Part};
 use crate::{
@@ -61,8 +61,9 @@ impl Runs {
             .filter(|t| t.part.name == experiment.scenario)
             .collect();
         let worlds: Vec<World<'_>> = own.iter().map(|t| world(t)).collect();
-        let mut figures = Vec::new();
+        let (mut figures, mut tables) = (Vec::new(), Vec::new());
         for plan in &experiment.figures {
+            tables.extend(plan.tables(&worlds));
             for (word, chart) in plan.charts(&worlds) {
                 let several = if word.is_empty() { "" } else { "-" };
                 figures.push(Figure {
@@ -91,6 +92,7 @@ impl Runs {
             title: experiment.title.clone(),
             about: experiment.about.clone(),
             figures,
+            tables,
             verdicts,
             deviations: experiment.deviations.clone(),
             repeat: self.repeat(experiment),
@@ -250,6 +252,14 @@ fn remarks(told: &Told<'_>) -> Vec<String> {
 fn facts(told: &[Told<'_>]) -> Vec<(String, String)> {
     let runs = || told.iter().flat_map(|t| t.results.outcomes());
     let mut facts = vec![("runs".to_string(), format!("{} in all", runs().count()))];
+    let builds: BTreeSet<_> = runs().map(|o| &o.build).collect();
+    if builds.len() > 1 {
+        let text = format!(
+            "runs of {} builds are mixed: `farhaul lab run` makes them again by one",
+            builds.len()
+        );
+        facts.push(("builds of the program".into(), text));
+    }
     let mut machines: Vec<_> = runs()
         .map(|o| &o.machine)
         .filter(|m| !m.is_null())

@@ -18,9 +18,9 @@ const STUDY: [&str; 7] = [
     "experiment",
 ];
 const EXPERIMENT: [&str; 6] = ["id", "title", "about", "scenario", "deviations", "figure"];
-const FIGURE: [&str; 14] = [
+const FIGURE: [&str; 15] = [
     "id", "place", "caption", "kind", "metric", "flow", "link", "during", "x", "line", "when",
-    "unit", "log", "cross",
+    "unit", "log", "cross", "metrics",
 ];
 /// Columns of a run's series.
 const COLUMNS: [&str; 10] = [
@@ -129,18 +129,7 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
     let text = |key: &str| Ok::<_, Problem>(fields.text(key)?.map(|t| t.value));
     fields.needed("kind", "\"lines\"")?;
     let shape = fields.parse("kind", shape)?.unwrap_or(Shape::Lines);
-    let metric = fields.needed("metric", "\"goodput\"")?.value;
-    let (metric, column) = match shape {
-        Shape::Series if COLUMNS.contains(&metric.as_str()) => (Metric::Goodput, metric),
-        Shape::Series => {
-            let text = unknown("series", &metric, COLUMNS.into_iter());
-            return Err(fields.problem("metric", text));
-        }
-        _ => {
-            let metric = Metric::named(&metric).map_err(|e| fields.problem("metric", e))?;
-            (metric, String::new())
-        }
-    };
+    let (metrics, column) = metrics(fields, shape)?;
     let when = fields.pairs("when")?;
     let when: Case = when.into_iter().map(|(k, v)| (k, v.value)).collect();
     let x = text("x")?;
@@ -170,7 +159,8 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
         shape,
         terms: during
             .into_iter()
-            .map(|during| Term {
+            .flat_map(|during| metrics.iter().map(move |metric| (during, metric)))
+            .map(|(during, metric)| Term {
                 metric: metric.clone(),
                 name: name.clone(),
                 during,
@@ -186,13 +176,37 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
     })
 }
 
+/// What is drawn, and of a series its column.
+fn metrics(fields: &Fields<'_>, shape: Shape) -> Result<(Vec<Metric>, String), Problem> {
+    let named = |key: &str, name: &str| Metric::named(name).map_err(|e| fields.problem(key, e));
+    if shape == Shape::Table {
+        let names = fields.list("metrics")?;
+        if names.is_empty() {
+            let text = "a table needs metrics, as in metrics = [\"goodput\", \"sender_cpu\"]";
+            return Err(fields.problem("kind", text));
+        }
+        let all = names.iter().map(|name| named("metrics", &name.value));
+        return Ok((all.collect::<Result<_, _>>()?, String::new()));
+    }
+    let metric = fields.needed("metric", "\"goodput\"")?.value;
+    if shape != Shape::Series {
+        return Ok((vec![named("metric", &metric)?], String::new()));
+    }
+    if !COLUMNS.contains(&metric.as_str()) {
+        let text = unknown("series", &metric, COLUMNS.into_iter());
+        return Err(fields.problem("metric", text));
+    }
+    Ok((vec![Metric::Goodput], metric))
+}
+
 fn shape(text: &str) -> Result<Shape, String> {
-    const SHAPES: [(&str, Shape); 5] = [
+    const SHAPES: [(&str, Shape); 6] = [
         ("lines", Shape::Lines),
         ("bars", Shape::Bars),
         ("heat", Shape::Heat),
         ("scatter", Shape::Scatter),
         ("series", Shape::Series),
+        ("table", Shape::Table),
     ];
     let found = SHAPES.iter().find(|(name, _)| *name == text);
     let names = SHAPES.iter().map(|(name, _)| *name);

@@ -1,36 +1,24 @@
 //! `farhaul lab check`: is what was kept as good as what was reached before?
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use farhaul_lab::grid::{Bounds, BoundsError, Verdict};
+use farhaul_lab::grid::{Backend, BoundsError, Verdict};
 use serde_json::json;
 
-use super::{Where, fairness, study, utcp};
+use super::{Where, study};
 use crate::{
     exit::{Exit, Failure},
     out, read,
 };
-
-/// A record of what the project reached, by `lab check --write`: against regressions, not what is owed.
-const REACHED: &str = include_str!("../../../../../lab/reference/bounds.json");
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Check {
     #[command(flatten)]
     place: Where,
-    /// The bounds to check [default: those of this program]
+    /// The bounds of fairness [default: those of this program]
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
-    /// Instead of checking, write the results as bounds into a file, in addition to those it has
-    #[arg(long, value_name = "FILE", conflicts_with = "reference")]
-    write: Option<PathBuf>,
-    /// Tolerance when bounds are written
-    #[arg(long, value_name = "SHARE", default_value = "5%", requires = "write", value_parser = farhaul_link::share)]
-    tolerance: f64,
     /// Fail only for misses of a study that are not listed as known, with figure and reason
     #[arg(long)]
     new: bool,
@@ -45,9 +33,9 @@ pub(crate) struct Check {
 impl Check {
     pub(super) fn run(&self) -> Result<(), Failure> {
         if let Some(study) = self.place.study() {
-            if self.write.is_some() || self.reference.is_some() {
+            if self.reference.is_some() {
                 return Err(Failure::usage(
-                    "a study's bounds are in its scenarios: omit --write and --reference",
+                    "a study's bounds are in its scenarios: omit --reference",
                 ));
             }
             let how = self.place.how();
@@ -55,53 +43,11 @@ impl Check {
             return study::check(&study, &how, list, self.json);
         }
         self.place.no_study()?;
-        if fairness::asked(&self.place)? {
-            return self.run_fairness();
-        }
-        if utcp::asked(&self.place) {
-            if self.write.is_some() || self.reference.is_some() {
-                return Err(Failure::usage(
-                    "utcp has one bound, which is in the program: omit --write and --reference",
-                ));
-            }
-            let runs: Vec<farhaul_lab::utcp::Run> = self.place.latest()?;
-            return self.judged(&farhaul_lab::utcp::check(&runs), runs.len());
-        }
-        let trials = self.place.kept()?;
-        if let Some(file) = &self.write {
-            let reached = Bounds::of(&trials, self.tolerance);
-            let earlier = if file.exists() {
-                bounds_of(file, Bounds::parse)?.with(reached)
-            } else {
-                reached
-            };
-            let text = serde_json::to_string_pretty(&earlier)
-                .map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
-            fs::write(file, text + "\n")
-                .map_err(|e| Failure::new(Exit::DestError, format!("{}: {e}", file.display())))?;
-            let object =
-                json!({ "schema": "farhaul.lab.check/1", "ok": true, "written": trials.len() });
-            self.print(
-                &object,
-                &format!("{} bounds in {}", trials.len(), file.display()),
-            );
-            return Ok(());
-        }
-        let bounds = match &self.reference {
-            Some(file) => bounds_of(file, Bounds::parse)?,
-            None => Bounds::parse(REACHED)
-                .map_err(|e| Failure::new(Exit::Internal, format!("our own bounds: {e}")))?,
-        };
-        self.judged(&bounds.check(&trials), trials.len())
+        self.run_fairness()
     }
 
     /// Bounds of fairness are requirements; they are not written from results.
     fn run_fairness(&self) -> Result<(), Failure> {
-        if self.write.is_some() {
-            return Err(Failure::usage(
-                "--write is for grids: bounds of fairness are not written from results; edit a copy of lab/reference/fairness.json and give it with --reference",
-            ));
-        }
         let runs: Vec<farhaul_lab::fairness::Run> = self.place.latest()?;
         let bounds = match &self.reference {
             Some(file) => bounds_of(file, farhaul_lab::fairness::Bounds::parse)?,
@@ -116,17 +62,13 @@ impl Check {
             "ok": true,
             "version": env!("CARGO_PKG_VERSION"),
             "grid": self.place.name,
-            "backend": self.place.world().name(),
+            "backend": Backend::Sim.name(),
             "verdict": verdict,
         });
         let text = match (verdict.compared, verdict.deviations.len()) {
             (0, _) => format!(
                 "none of {runs} runs has a bound; {}",
-                if self.place.name == fairness::NAME {
-                    "quick ones have none, nor have laws other than haul; or give --reference FILE"
-                } else {
-                    "give --reference FILE, written by `lab check --write`"
-                }
+                "quick ones have none, nor have laws other than haul; or give --reference FILE"
             ),
             (compared, 0) => {
                 let without = match verdict.without {

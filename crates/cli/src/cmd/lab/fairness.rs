@@ -39,7 +39,7 @@ pub(super) struct Terms {
 
 /// Whether `place` is about fairness; it runs in the simulator only.
 pub(super) fn asked(place: &Where) -> Result<bool, Failure> {
-    if place.name == NAME && place.backend() == Backend::Emu {
+    if place.name == NAME && place.backend.contains(&Backend::Emu) {
         return Err(Failure::usage(
             "fairness runs in the simulator only: omit --backend",
         ));
@@ -48,13 +48,13 @@ pub(super) fn asked(place: &Where) -> Result<bool, Failure> {
 }
 
 impl Flags {
-    /// For a grid, they mean nothing.
-    pub(super) fn refused(&self, place: &Where) -> Result<(), Failure> {
-        if self.law.is_empty() && self.rate.is_none() && !place.quick {
+    /// For a study, they mean nothing.
+    pub(super) fn refused(&self) -> Result<(), Failure> {
+        if self.law.is_empty() && self.rate.is_none() {
             return Ok(());
         }
         Err(Failure::usage(
-            "--law and --rate are for `farhaul lab run fairness`, --quick for that and for studies; a grid has --cc and --secs",
+            "--law and --rate are for `farhaul lab run fairness`: a study has --vary NAME=VALUE",
         ))
     }
 
@@ -118,7 +118,7 @@ pub(super) fn report(place: &Where, csv: bool, json: bool) -> Result<(), Failure
             "ok": true,
             "version": env!("CARGO_PKG_VERSION"),
             "grid": place.name,
-            "backend": place.backend().name(),
+            "backend": Backend::Sim.name(),
             "runs": runs,
             "harm": fairness::harms(&runs),
         }));

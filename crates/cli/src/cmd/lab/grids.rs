@@ -1,16 +1,11 @@
 //! `farhaul lab list` and `lab run`.
 
-use std::{env, num::NonZeroUsize, thread};
+use std::{num::NonZeroUsize, thread};
 
-use farhaul_core::units::Rate;
-use farhaul_emu::wan;
-use farhaul_lab::{
-    grid::{Backend, Kept, Plan, PlanError, Trial, grids},
-    host::Host,
-};
+use farhaul_lab::grid::{Backend, Kept, RunStore};
 use serde_json::json;
 
-use super::{Where, disk, fairness, study, utcp};
+use super::{Where, fairness, study};
 use crate::{
     exit::{Exit, Failure},
     out,
@@ -28,40 +23,17 @@ pub(crate) struct List {
 impl List {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let studies = study::all()?;
-        let all = grids();
         if self.json {
-            let mut objects: Vec<_> = all
-                .iter()
-                .map(|g| {
-                    json!({
-                        "name": g.name, "about": g.about, "rate_bits_per_second": g.rate.bps(),
-                        "seconds": g.seconds, "cells": g.cells,
-                    })
-                })
-                .collect();
-            objects.extend([fairness::listed(), utcp::listed()]);
             out::json(&json!({
-                "schema": "farhaul.lab.list/1",
+                "schema": "farhaul.lab.list/2",
                 "ok": true,
-                "grids": objects,
+                "grids": [fairness::listed()],
                 "studies": study::objects(&studies),
             }));
             return Ok(());
         }
         study::list(&studies);
-        out::line("\ngrids:");
-        for grid in &all {
-            out::line(format!(
-                "{:<12} {:>2} cells at {}, {} s each: {}",
-                grid.name,
-                grid.cells.len(),
-                grid.rate,
-                grid.seconds,
-                grid.about
-            ));
-        }
-        out::line(fairness::line());
-        out::line(utcp::line());
+        out::line(format!("\n{}", fairness::line()));
         Ok(())
     }
 }
@@ -71,15 +43,6 @@ impl List {
 pub(crate) struct Run {
     #[command(flatten)]
     place: Where,
-    /// The protocols to run, one after the other [default: haul]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    protocol: Vec<String>,
-    /// The congestion law of all of them, as NAME or NAME:PARAMETER=VALUE,...
-    #[arg(long, value_name = "LAW")]
-    cc: Option<String>,
-    /// How long each run sends, in seconds [default: the grid's own]
-    #[arg(long, value_name = "SECONDS", value_parser = whole(1..=100_000), allow_negative_numbers = true)]
-    secs: Option<u64>,
     /// Seed of the paths' randomness
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
@@ -93,7 +56,7 @@ pub(crate) struct Run {
     /// Simulations at a time [default: number of cores]
     #[arg(long, value_name = "N", value_parser = whole(1..=1024), allow_negative_numbers = true)]
     jobs: Option<u64>,
-    /// Run only what is missing of a grid; studies always do
+    /// Run only what is missing of fairness; studies always do
     #[arg(long)]
     resume: bool,
     /// One JSON object with every run, instead of a line for each
@@ -106,74 +69,10 @@ pub(crate) struct Run {
 impl Run {
     pub(super) fn run(&self) -> Result<(), Failure> {
         if let Some(study) = self.place.study() {
+            self.fairness.refused()?;
             return self.run_study(&study);
         }
-        self.no_study()?;
-        if fairness::asked(&self.place)? {
-            return self.run_fairness();
-        }
-        self.fairness.refused(&self.place)?;
-        if utcp::asked(&self.place) {
-            return self.run_utcp();
-        }
-        let grid = self.place.grid()?;
-        let backend = self.place.backend();
-        if backend == Backend::Emu && self.jobs.is_some_and(|n| n > 1) {
-            return Err(Failure::usage(
-                "--jobs is for the simulator: an emulated run needs the whole machine",
-            ));
-        }
-        let protocols = if self.protocol.is_empty() {
-            &["haul".to_string()][..]
-        } else {
-            &self.protocol
-        };
-        let systems = protocols
-            .iter()
-            .map(|p| Plan::system(p, self.cc.as_deref()))
-            .collect::<Result<Vec<_>, _>>();
-        let systems = systems.map_err(|e| Failure::usage(e.to_string()))?;
-        let store = self.place.run_store();
-        let done = store.trials().map_err(|e| disk(store.folder(), &e))?;
-        if !done.is_empty() && !self.resume {
-            return Err(Failure::usage(format!(
-                "{} has {} runs already: continue with --resume, or choose another --out",
-                store.folder().display(),
-                done.len()
-            )));
-        }
-        if backend == Backend::Emu {
-            wan::enter_user_namespace().map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
-        }
-        store
-            .prepare(&described(backend))
-            .map_err(|e| disk(store.folder(), &e))?;
-        let plan = Plan {
-            seconds: self.secs.unwrap_or(grid.seconds),
-            grid,
-            backend,
-            systems,
-            seed: self.seed,
-            jobs: self.jobs(),
-            program: env::current_exe().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?,
-        };
-        let mut failed = 0;
-        let mut keep = |trial: Trial| {
-            if !self.json {
-                out::line(row(&trial));
-            }
-            failed += usize::from(trial.invalid.is_some());
-            store.keep(&trial)
-        };
-        let ran = plan.run(&done, &mut keep).map_err(|e| match e {
-            PlanError::Keep(e) => disk(store.folder(), &e),
-            other => Failure::usage(other.to_string()),
-        })?;
-        self.end(
-            &store.latest().map_err(|e| disk(store.folder(), &e))?,
-            ran,
-            failed,
-        )
+        self.run_fairness()
     }
 
     /// Refuses what only studies have.
@@ -189,16 +88,6 @@ impl Run {
     }
 
     fn run_study(&self, study: &study::Which) -> Result<(), Failure> {
-        let grids = [
-            (!self.protocol.is_empty(), "--protocol"),
-            (self.cc.is_some(), "--cc"),
-            (self.secs.is_some(), "--secs"),
-        ];
-        if let Some((_, flag)) = grids.iter().find(|(given, _)| *given) {
-            return Err(Failure::usage(format!(
-                "{flag} is for grids: a study's scenarios have their own; --case and --seeds select of them, --vary replaces values"
-            )));
-        }
         let mut how = study::How {
             jobs: NonZeroUsize::new(self.jobs()),
             any_build: self.any_build,
@@ -220,16 +109,7 @@ impl Run {
 
     /// Every law meets the same questions over the same protocol for the same time.
     fn run_fairness(&self) -> Result<(), Failure> {
-        let fixed = [
-            (!self.protocol.is_empty(), "--protocol"),
-            (self.cc.is_some(), "--cc"),
-            (self.secs.is_some(), "--secs"),
-        ];
-        if let Some((_, flag)) = fixed.iter().find(|(given, _)| *given) {
-            return Err(Failure::usage(format!(
-                "fairness has no {flag}: choose with --law, --rate and --quick"
-            )));
-        }
+        self.no_study()?;
         let terms = fairness::Terms {
             seed: self.seed,
             jobs: self.jobs(),
@@ -240,32 +120,18 @@ impl Run {
         self.end(&latest, ran, failed)
     }
 
-    /// Both systems meet the same questions, one after the other.
-    fn run_utcp(&self) -> Result<(), Failure> {
-        let fixed = [
-            (!self.protocol.is_empty(), "--protocol"),
-            (self.cc.is_some(), "--cc"),
-            (self.jobs.is_some(), "--jobs"),
-        ];
-        if let Some((_, flag)) = fixed.iter().find(|(given, _)| *given) {
-            return Err(Failure::usage(format!(
-                "utcp has no {flag}: both systems run CUBIC, one run at a time"
-            )));
-        }
-        let how = (self.resume, !self.json);
-        let (latest, ran, failed) = utcp::run(&self.place, self.secs, how)?;
-        self.end(&latest, ran, failed)
-    }
-
     fn end<T: Kept>(&self, latest: &[T], ran: usize, failed: usize) -> Result<(), Failure> {
-        let folder = self.place.run_store::<T>().folder().display().to_string();
+        let folder = RunStore::<T>::new(&self.place.out, fairness::NAME, Backend::Sim)
+            .folder()
+            .display()
+            .to_string();
         let object = |failure: Option<&Failure>| {
             let mut object = json!({
                 "schema": "farhaul.lab.run/1",
                 "ok": failed == 0,
                 "version": env!("CARGO_PKG_VERSION"),
                 "grid": self.place.name,
-                "backend": self.place.world().name(),
+                "backend": Backend::Sim.name(),
                 "folder": folder,
                 "ran": ran,
                 "invalid": failed,
@@ -292,29 +158,4 @@ impl Run {
         }
         Ok(())
     }
-}
-
-/// This machine, with a warning if it cannot give useful figures.
-fn described(backend: Backend) -> Host {
-    let host = Host::read();
-    if host.debug_build && backend == Backend::Emu {
-        errln!("farhaul: a debug build: these figures are not worth keeping");
-    }
-    host
-}
-
-fn row(trial: &Trial) -> String {
-    let mut text = format!(
-        "{:<12} mtu {}, {:>3} ms, {} %: {}",
-        trial.system.to_string(),
-        trial.cell.mtu,
-        trial.cell.rtt_ms,
-        trial.cell.loss_percent,
-        Rate::from_f64(trial.goodput_bits_per_second)
-    );
-    if let Some(why) = &trial.invalid {
-        text += "  NOT VALID: ";
-        text += why;
-    }
-    text
 }

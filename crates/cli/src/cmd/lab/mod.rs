@@ -1,50 +1,42 @@
 //! `farhaul lab`: the experiments of papers, run in the simulator or the emulator, stored, shown beside what is
-//! published, and held against it; named grids of paths; and the questions about fairness.
+//! published, and held against it; and the questions about fairness.
 
 mod check;
 mod fairness;
 mod grids;
 mod open;
 mod report;
-mod results;
 mod study;
-mod utcp;
 
 use std::path::{Path, PathBuf};
 
-use farhaul_lab::{
-    grid::{self, Backend, Grid, Kept, RunStore, Trial},
-    nearest,
-    study::Library,
-};
+use farhaul_lab::grid::{Backend, Kept, RunStore};
 
 use crate::exit::{Exit, Failure};
 
 /// Arguments.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Args {
-    /// List the studies, their experiments, and the grids
+    /// List the studies and their experiments
     List(grids::List),
-    /// Run a study, one of its experiments, or a grid, and store each result
+    /// Run a study or one of its experiments, and store each result
     Run(grids::Run),
-    /// Show the results of a study or grid
+    /// Show the results of a study
     Report(report::Report),
     /// Compare results with what is published or owed; exit code 22 for misses
     Check(check::Check),
     /// Serve the page of a study to this machine's browser, live while its runs are made
     Open(study::Open),
-    /// Measure the fixed table of cells and store it
-    Results(results::Results),
 }
 
 /// Which runs, and where they are stored.
 #[derive(Debug, clap::Args)]
 struct Where {
-    /// A study, STUDY/EXPERIMENT, a study's FILE.toml, or a grid; `farhaul lab list` has the names
+    /// A study, STUDY/EXPERIMENT, or a study's FILE.toml; `farhaul lab list` has the names
     #[arg(value_name = "NAME")]
     name: String,
-    /// In virtual time, or through real sockets on an emulated network; both for studies: sim,emu [default: the
-    /// first that each scenario is for; sim for grids]
+    /// In virtual time, or through real sockets on an emulated network; or both: sim,emu [default: the first that
+    /// each scenario is for]
     #[arg(long, value_name = "BACKEND", value_delimiter = ',')]
     backend: Vec<Backend>,
     /// Of a study, these seeds instead of its scenarios' own, as in 1..4 or 7
@@ -56,15 +48,15 @@ struct Where {
     /// The short version of a study, for a first look: fewer cases, less time, one seed
     #[arg(long)]
     quick: bool,
-    /// The parent of a folder per study, or per grid and backend
+    /// The parent of a folder per study
     #[arg(long, value_name = "FOLDER", default_value = "lab/runs")]
     out: PathBuf,
 }
 
 impl Where {
-    /// The study, if it is one.
+    /// The study, unless it is fairness.
     fn study(&self) -> Option<study::Which> {
-        study::is_one(&self.name).then(|| study::Which {
+        (self.name != fairness::NAME).then(|| study::Which {
             name: self.name.clone(),
             quick: self.quick,
             out: self.out.clone(),
@@ -81,11 +73,6 @@ impl Where {
         }
     }
 
-    /// The one world of a grid.
-    fn backend(&self) -> Backend {
-        self.backend.first().copied().unwrap_or_default()
-    }
-
     /// Refuses what only studies have.
     fn no_study(&self) -> Result<(), Failure> {
         let studies = [
@@ -93,46 +80,17 @@ impl Where {
             (self.seeds.is_some(), "--seeds"),
         ];
         if let Some((_, flag)) = studies.iter().find(|(given, _)| *given) {
-            let text = format!("{flag} is for studies; a grid has --seed");
+            let text = format!("{flag} is for studies; fairness has --seed");
             return Err(Failure::usage(text));
         }
-        if self.backend.len() > 1 {
-            let text = "a grid runs in one world at a time: name one backend";
-            return Err(Failure::usage(text));
-        }
-        Ok(())
-    }
-
-    fn grid(&self) -> Result<Grid, Failure> {
-        grid::grid(&self.name).map_err(|text| {
-            let studies = Library::names();
-            let near = nearest(&self.name, studies.iter().copied());
-            let near = near.map_or_else(String::new, |n| format!(" (did you mean '{n}'?)"));
-            let text = format!("{text}; studies are: {}{near}", studies.join(", "));
-            Failure::usage(text)
-        })
-    }
-
-    /// Processor time is of the real world only.
-    fn world(&self) -> Backend {
-        if utcp::asked(self) {
-            Backend::Emu
-        } else {
-            self.backend()
-        }
+        fairness::asked(self).map(drop)
     }
 
     fn run_store<T: Kept>(&self) -> RunStore<T> {
-        RunStore::new(&self.out, &self.name, self.world())
+        RunStore::new(&self.out, &self.name, Backend::Sim)
     }
 
     /// The latest run of every question; at least one.
-    fn kept(&self) -> Result<Vec<Trial>, Failure> {
-        self.grid()?;
-        self.latest()
-    }
-
-    /// The same of any kind of run.
     fn latest<T: Kept>(&self) -> Result<Vec<T>, Failure> {
         let store = self.run_store();
         let unreadable =
@@ -140,10 +98,9 @@ impl Where {
         let trials = store.latest().map_err(unreadable)?;
         if trials.is_empty() {
             let text = format!(
-                "{} has no runs: run `farhaul lab run {} --backend {}`",
+                "{} has no runs: run `farhaul lab run {}`",
                 store.folder().display(),
-                self.name,
-                self.world().name()
+                self.name
             );
             return Err(Failure::new(Exit::SourceMissing, text));
         }
@@ -159,7 +116,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Args::Report(report) => report.run(),
         Args::Check(check) => check.run(),
         Args::Open(open) => open.run(),
-        Args::Results(results) => results.run(),
     }
 }
 

@@ -50,12 +50,6 @@ pub(super) struct How {
     pub(super) stop: Option<Stop>,
 }
 
-/// Whether `name` is a study's, and not one of the grids.
-pub(super) fn is_one(name: &str) -> bool {
-    let (study, _) = parts(name);
-    is_file(study) || Library::names().contains(&study)
-}
-
 /// Whether it is named by its file.
 fn is_file(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|e| e == "toml")
@@ -396,12 +390,6 @@ pub(crate) struct Open {
 
 impl Open {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        if !is_one(&self.which.name) {
-            return Err(Failure::usage(format!(
-                "'{}' is not a study; `farhaul lab list` has their names",
-                self.which.name
-            )));
-        }
         let source = Stored {
             which: &self.which,
             runs: self.which.runs(&How::default())?,

@@ -9,10 +9,12 @@ use crate::emulated::{Program, System};
 const HASTY: Patience = Patience {
     ready: Duration::from_millis(500),
     grace: Duration::from_millis(500),
+    beside: Duration::from_millis(500),
 };
 const CALM: Patience = Patience {
     ready: Duration::from_secs(20),
     grace: Duration::from_secs(20),
+    beside: Duration::from_secs(20),
 };
 
 fn program(server: Option<&str>, client: &str) -> Program {
@@ -158,6 +160,67 @@ fn each_flow_has_its_own_result_and_cost() {
     );
     assert_eq!((idle.name.as_str(), idle.metrics["port"]), ("g", 18_010.0));
     assert!(busy.start < idle.start && idle.start >= 0.03);
+}
+
+#[test]
+fn what_is_prepared_is_there_and_what_is_not_verified_fails() {
+    let made = |prepare: &str, verify: &str| {
+        let mut flow = flow(None, "cat {dir}/rate");
+        let System::Program(program) = &mut flow.system else {
+            panic!("{flow:?}");
+        };
+        program.prepare = Some(prepare.into());
+        program.verify = Some(verify.into());
+        flow
+    };
+    let rate = "echo '{{\"rate\": 5e9}}' > {dir}/rate";
+    let hangs = "exec tail -f /dev/null";
+    let cases = [
+        (rate, "test -s {dir}/rate", HASTY, None),
+        (
+            rate,
+            "echo differs >&2; exit 3",
+            CALM,
+            Some("verify failed: exit status: 3: differs"),
+        ),
+        (rate, hangs, HASTY, Some("verify failed: it took too long")),
+        (
+            "echo full >&2; exit 1",
+            "true",
+            CALM,
+            Some("prepare failed: exit status: 1: full"),
+        ),
+    ];
+    for (prepare, verify, patience, expected) in cases {
+        let Some(run) = run(&[made(prepare, verify)], patience) else {
+            return;
+        };
+        let failed = run.flows[0].failed.as_deref();
+        assert_eq!(failed.is_some(), expected.is_some(), "{failed:?}");
+        assert!(
+            failed
+                .unwrap_or_default()
+                .contains(expected.unwrap_or_default()),
+            "{failed:?}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_reports_is_waited_for() {
+    let late = "mkfifo {dir}/end; echo up; cat {dir}/end > {dir}/rate; cat {dir}/rate";
+    let mut flow = flow(Some(late), "echo '{{\"rate\": 4e9}}' > {dir}/end");
+    if let System::Program(program) = &mut flow.system {
+        program.goodput = "server:json:/rate".into();
+    }
+    let Some(run) = run(&[flow], CALM) else {
+        return;
+    };
+    assert_eq!(run.flows[0].failed, None);
+    assert_eq!(
+        (run.flows[0].goodput_bits_per_second, run.flows[0].bytes),
+        (4e9, 50_000_000)
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use maud::{Markup, PreEscaped, html};
 use super::{badge, class, data};
 use crate::{
     plot,
-    report::{Figure, NARROW, Section, Verdict, WIDE, of_paper},
+    report::{Figure, NARROW, Section, Table, Verdict, WIDE, of_paper},
 };
 
 /// The section with this id.
@@ -17,6 +17,7 @@ pub(super) fn section(id: &str, section: &Section) -> Markup {
             @if !section.about.is_empty() { p { (section.about) } }
             @if !section.remarks.is_empty() { (remarks(section)) }
             @for drawn in &section.figures { (figure(drawn)) }
+            @for one in &section.tables { (table(one)) }
             @if section.verdicts.is_empty() {
                 p.words { "No published number is compared here." }
             } @else {
@@ -74,6 +75,24 @@ fn figure(figure: &Figure) -> Markup {
                 }
             }
             (data::table(&figure.id, &figure.chart))
+        }
+    }
+}
+
+fn table(table: &Table) -> Markup {
+    let id = format!("table-{}", table.id);
+    html! {
+        h3 id=(id) {
+            @if !table.place.is_empty() { (table.place) (of_paper(&table.place)) ". " }
+            (table.caption)
+        }
+        div.scroll role="region" aria-labelledby=(id) tabindex="0" {
+            table aria-labelledby=(id) {
+                thead { tr { @for name in &table.head { th.number scope="col" { (name) } } } }
+                tbody { @for row in &table.rows {
+                    tr { @for cell in row { td.number { (cell) } } }
+                } }
+            }
         }
     }
 }

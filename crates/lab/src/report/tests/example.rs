@@ -2,7 +2,7 @@
 
 use crate::{
     plot::{Axis, Bars, Body, Chart, Line, Origin, Point},
-    report::{Figure, Outcome, Page, Progress, Section, Verdict},
+    report::{Figure, Outcome, Page, Progress, Section, Table, Verdict},
 };
 
 /// What must be shown as it is.
@@ -63,6 +63,7 @@ fn rates() -> Section {
             figure("k1-cells", "Fig. 3", "Median goodput in each of the 42 cells.", heat()),
             figure("k1-all", "", "Ours over published, each number once.", scatter()),
         ],
+        tables: vec![table()],
         verdicts: outcomes(),
         deviations: vec!["Ours are medians of four seeds; the paper shows the best of four runs.".into()],
         repeat: "farhaul lab run kachan-2014/K1 --backend sim --seed 1..4".into(),
@@ -162,6 +163,7 @@ fn feedback() -> Section {
                 series(),
             ),
         ],
+        tables: Vec::new(),
         verdicts: (0..4).map(case).collect(),
         deviations: Vec::new(),
         repeat: "farhaul lab run kachan-2014/K3".into(),
@@ -185,6 +187,7 @@ fn hostile() -> Section {
             figure("hostile-empty", MARKUP, MARKUP, empty),
             figure("hostile-names", "Fig. 1", &long(), names()),
         ],
+        tables: Vec::new(),
         verdicts: vec![cell, verdict(MARKUP, MARKUP, MARKUP, Outcome::Met, MARKUP)],
         deviations: vec![long()],
         repeat: format!("farhaul lab run {}", long()),
@@ -198,6 +201,7 @@ fn empty(id: &str, title: &str) -> Section {
         title: title.into(),
         about: String::new(),
         figures: Vec::new(),
+        tables: Vec::new(),
         verdicts: Vec::new(),
         deviations: Vec::new(),
         repeat: String::new(),
@@ -409,4 +413,15 @@ fn names() -> Chart {
         lines[0].points[0].label = Some(MARKUP.into());
     }
     chart
+}
+
+fn table() -> Table {
+    let row = |cells: [&str; 3]| cells.map(Into::into).to_vec();
+    Table {
+        id: "rates".into(),
+        place: "Table 1".into(),
+        caption: format!("Rates {MARKUP}"),
+        head: row(["loss", "udt: goodput, Mbit/s", "runs"]),
+        rows: vec![row(["0 %", "3558", "4"]), row([MARKUP, "-", "0"])],
+    }
 }

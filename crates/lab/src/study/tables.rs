@@ -1,0 +1,168 @@
+//! How do runs become a table? A row per case, a column per metric; with `line`, the metrics of each value of that
+//! variable side by side in one row.
+
+use std::collections::BTreeMap;
+
+use super::{
+    FigurePlan, Shape,
+    figures::{World, value},
+};
+use crate::{
+    report::Table,
+    scenario::{Case, Outcome, Spread, Term, exact, fits},
+    unit::Unit,
+};
+
+impl FigurePlan {
+    /// The table of each world, of what has been run there.
+    pub(super) fn tables(&self, worlds: &[World<'_>]) -> Vec<Table> {
+        if self.shape != Shape::Table {
+            return Vec::new();
+        }
+        let several = worlds.len() > 1;
+        let run = worlds.iter().filter(|world| {
+            let mut cases = world.outcomes.iter().map(|o| &o.case);
+            cases.any(|case| fits(case, &self.when))
+        });
+        let each = run.map(|world| {
+            let name = world.name();
+            let (head, rows) = self.table(world);
+            Table {
+                id: if several {
+                    format!("{}-{name}", self.id)
+                } else {
+                    self.id.clone()
+                },
+                place: self.place.clone(),
+                caption: format!("{} ({name})", self.caption),
+                head,
+                rows,
+            }
+        });
+        each.collect()
+    }
+
+    fn table(&self, world: &World<'_>) -> (Vec<String>, Vec<Vec<String>>) {
+        let plans = || {
+            world
+                .file
+                .plans
+                .iter()
+                .filter(|p| fits(&p.case, &self.when))
+        };
+        let line = |case: &Case| self.line.as_ref().map(|line| value(case, line));
+        let mut lines: Vec<Option<String>> = Vec::new();
+        let mut keys: Vec<Vec<String>> = Vec::new();
+        let variables = self.variables(&plans().map(|p| &p.case).collect::<Vec<_>>());
+        let mut cells: BTreeMap<(usize, usize), &Case> = BTreeMap::new();
+        for plan in plans() {
+            let key = variables
+                .iter()
+                .map(|name| value(&plan.case, name))
+                .collect();
+            let at = (place(&mut keys, key), place(&mut lines, line(&plan.case)));
+            cells.insert(at, &plan.case);
+        }
+        // Values of a table without a name stand in columns of their own.
+        let short = |name: &String| name.rsplit('.').next().map(Into::into);
+        let mut head: Vec<String> = variables.iter().filter_map(short).collect();
+        for (line, term) in lines
+            .iter()
+            .flat_map(|l| self.terms.iter().map(move |t| (l, t)))
+        {
+            let unit = match self.shown(term) {
+                (unit, _) if unit.is_empty() => String::new(),
+                (unit, _) => format!(", {unit}"),
+            };
+            let of = line.as_ref().map(|l| format!("{l}: ")).unwrap_or_default();
+            head.push(format!("{of}{}{unit}", term.to_string().replace('_', " ")));
+        }
+        head.push("runs".into());
+        let rows = keys.into_iter().enumerate().map(|(row, mut key)| {
+            let mut least = usize::MAX;
+            for column in 0..lines.len() {
+                let case = cells.get(&(row, column)).copied();
+                least = least.min(case.map_or(0, |case| runs(world, case).1.len()));
+                let term = |term| case.map_or_else(nothing, |case| self.cell(world, case, term));
+                key.extend(self.terms.iter().map(term));
+            }
+            key.push(least.to_string());
+            key
+        });
+        (head, rows.collect())
+    }
+
+    /// Names of those that differ between the rows.
+    fn variables(&self, cases: &[&Case]) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for name in cases.iter().flat_map(|c| c.keys()) {
+            let table = name
+                .split_once('.')
+                .map_or(name.as_str(), |(table, _)| table);
+            let named = cases
+                .iter()
+                .any(|c| c.contains_key(&format!("{table}.name")));
+            let name = if named { table } else { name.as_str() };
+            let line = self
+                .line
+                .as_deref()
+                .is_some_and(|l| l == name || l.starts_with(&format!("{name}.")));
+            let fixed = self
+                .when
+                .keys()
+                .any(|k| k == name || k.starts_with(&format!("{name}.")));
+            if !line && !fixed && !names.iter().any(|n| n == name) {
+                names.push(name.into());
+            }
+        }
+        names
+    }
+
+    /// The unit of a column and by how much values are divided for it.
+    fn shown(&self, term: &Term) -> (String, f64) {
+        match (&self.unit, term.metric.unit()) {
+            (Some((name, divisor)), unit) if unit == self.term().metric.unit() => {
+                (name.clone(), *divisor)
+            }
+            (_, unit) => (unit.scale().0.into(), unit.scale().1),
+        }
+    }
+
+    /// The median, with the rate of the link if it was lowered; without a valid run, a dash.
+    fn cell(&self, world: &World<'_>, case: &Case, term: &Term) -> String {
+        let words = term.to_string();
+        let (rate, runs) = runs(world, case);
+        let figures: Vec<f64> = runs
+            .iter()
+            .filter_map(|o| *o.figures.get(&words)?)
+            .collect();
+        if figures.is_empty() {
+            return nothing();
+        }
+        let text = Unit::Number.show(Spread::of(figures).median / self.shown(term).1);
+        match rate {
+            Some(rate) => format!("{text} (link of {})", Unit::Rate.show(exact(rate))),
+            None => text,
+        }
+    }
+}
+
+fn nothing() -> String {
+    "-".into()
+}
+
+/// The valid runs of a case at the highest rate of its link, and that rate if it is not the scenario's.
+fn runs<'a>(world: &World<'a>, case: &Case) -> (Option<u64>, Vec<&'a Outcome>) {
+    let of = || world.outcomes.iter().filter(|o| o.case == *case);
+    let rate = |o: &Outcome| o.lowered.unwrap_or(u64::MAX);
+    let highest = of().map(|o| rate(o)).max().unwrap_or(u64::MAX);
+    let runs = of().filter(|o| rate(o) == highest).copied();
+    (Some(highest).filter(|r| *r < u64::MAX), runs.collect())
+}
+
+fn place<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
+    all.iter().position(|o| *o == one).unwrap_or_else(|| {
+        all.push(one);
+        all.len() - 1
+    })
+}
