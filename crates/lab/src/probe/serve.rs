@@ -247,8 +247,7 @@ impl Recorder {
     fn receive(&mut self, which: usize, inbox: &mut Inbox) -> io::Result<bool> {
         match self.sockets[which].receive(inbox) {
             ReceiveOutcome::Some { .. } => {}
-            ReceiveOutcome::Empty => return Ok(false),
-            ReceiveOutcome::Refused => return Ok(false),
+            ReceiveOutcome::Empty | ReceiveOutcome::Refused => return Ok(false),
             ReceiveOutcome::Failed(error) => return Err(error),
         }
         let mut own = false;

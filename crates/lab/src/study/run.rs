@@ -368,7 +368,7 @@ impl Runs {
         // Nobody is at it any more, however it ended.
         match fs::remove_file(&at) {
             Err(e) if e.kind() != ErrorKind::NotFound => {
-                return Err(ran.err().unwrap_or(failed(e)));
+                Err(ran.err().unwrap_or_else(|| failed(e)))
             }
             _ => ran.map_err(|error| error.after(pace.ended, pace.runs)),
         }
