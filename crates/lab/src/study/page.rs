@@ -1,6 +1,6 @@
 //! What is shown of a study? Its page: figures, a verdict per published number, and what was not run.
 
-use std::io;
+use std::{collections::BTreeSet, io};
 
 use super::{Experiment, FigurePlan, KnownMisses, Runs, figures::World, run::Part};
 use crate::{
@@ -266,6 +266,14 @@ fn remarks(told: &Told<'_>) -> Vec<String> {
 fn facts(told: &[Told<'_>]) -> Vec<(String, String)> {
     let runs = || told.iter().flat_map(|t| t.results.outcomes());
     let mut facts = vec![("runs".to_string(), format!("{} in all", runs().count()))];
+    let builds: BTreeSet<_> = runs().map(|o| &o.build).collect();
+    if builds.len() > 1 {
+        let text = format!(
+            "runs of {} builds are mixed: `farhaul lab run` makes them again by one",
+            builds.len()
+        );
+        facts.push(("builds of the program".into(), text));
+    }
     let mut machines: Vec<_> = runs()
         .map(|o| &o.machine)
         .filter(|m| !m.is_null())
