@@ -57,8 +57,39 @@ pub struct Received {
     pub intervals: Vec<Interval>,
 }
 
+/// How the socket is set.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Setting {
+    /// Bytes of its buffer in the direction of the data, as the kernel counts them, if not the default.
+    pub buffer: Option<usize>,
+    /// One packet in each call of the kernel.
+    pub plain: bool,
+}
+
+impl Setting {
+    fn socket(self, at: SocketAddr, receives: bool) -> io::Result<UdpSocket> {
+        let mut options = SocketOptions::new(at);
+        if let Some(bytes) = self.buffer {
+            let buffer = if receives {
+                &mut options.receive_buffer
+            } else {
+                &mut options.send_buffer
+            };
+            *buffer = bytes;
+        }
+        (options.gso, options.gro) = (!self.plain, !self.plain);
+        UdpSocket::bind(&options)
+    }
+}
+
 /// Sends packets of `packet` bytes (IP header included) at `rate` for `time`.
-pub fn blast(to: SocketAddr, rate: Rate, packet: u32, time: Duration) -> io::Result<Sent> {
+pub fn blast(
+    to: SocketAddr,
+    rate: Rate,
+    packet: u32,
+    time: Duration,
+    setting: Setting,
+) -> io::Result<Sent> {
     let any = SocketAddr::new(
         if to.is_ipv4() {
             [0; 4].into()
@@ -67,7 +98,7 @@ pub fn blast(to: SocketAddr, rate: Rate, packet: u32, time: Duration) -> io::Res
         },
         0,
     );
-    let mut socket = UdpSocket::bind(&SocketOptions::new(any))?;
+    let mut socket = setting.socket(any, false)?;
     socket.connect(to)?;
     let segment = packet.saturating_sub(HEADERS).max(8);
     let train = datagrams(DATA, segment);
@@ -150,8 +181,8 @@ fn farewell(socket: &mut UdpSocket, to: SocketAddr, segment: u32) -> io::Result<
 
 /// Counts what arrives at `at` until its sender says that it is over, or nothing comes any more; with a series if
 /// `interval` is not zero.
-pub fn serve(at: SocketAddr, interval: Duration) -> io::Result<Received> {
-    take(UdpSocket::bind(&SocketOptions::new(at))?, interval)
+pub fn serve(at: SocketAddr, interval: Duration, setting: Setting) -> io::Result<Received> {
+    take(setting.socket(at, true)?, interval)
 }
 
 fn take(mut socket: UdpSocket, interval: Duration) -> io::Result<Received> {
@@ -309,7 +340,14 @@ mod tests {
             take(socket, Duration::from_millis(20))
         });
         bound.recv().unwrap();
-        let sent = blast(at, Rate::mbit(20), 500, Duration::from_millis(100)).unwrap();
+        let sent = blast(
+            at,
+            Rate::mbit(20),
+            500,
+            Duration::from_millis(100),
+            Setting::default(),
+        )
+        .unwrap();
         let got = server.join().unwrap().unwrap();
         assert!(
             sent.packets > 0 && sent.bytes == sent.packets * 472,
@@ -352,7 +390,14 @@ mod tests {
         let free = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = free.local_addr().unwrap();
         drop(free);
-        let failed = blast(at, Rate::mbit(10), 500, Duration::from_secs(20)).unwrap_err();
+        let failed = blast(
+            at,
+            Rate::mbit(10),
+            500,
+            Duration::from_secs(20),
+            Setting::default(),
+        )
+        .unwrap_err();
         assert!(failed.to_string().contains("nobody listens"), "{failed}");
     }
 }

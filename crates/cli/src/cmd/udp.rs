@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr, time::Duration};
 
 use farhaul_core::units::Rate;
-use farhaul_lab::udp;
+use farhaul_lab::udp::{self, Setting};
 
 use crate::{
     cmd::bench::seconds,
@@ -21,6 +21,8 @@ pub(crate) enum Args {
         /// Between the parts of the series; 0 for none
         #[arg(long, value_name = "TIME", default_value = "0", value_parser = seconds)]
         interval: Duration,
+        #[command(flatten)]
+        socket: Socket,
     },
     /// Send for a time
     Blast {
@@ -35,7 +37,29 @@ pub(crate) enum Args {
         /// How long
         #[arg(long, value_name = "TIME", value_parser = seconds)]
         time: Duration,
+        #[command(flatten)]
+        socket: Socket,
     },
+}
+
+/// How the socket is set.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Socket {
+    /// Bytes of its buffer; the program's own if not given
+    #[arg(long, value_name = "BYTES")]
+    buffer: Option<usize>,
+    /// One packet in each call of the kernel
+    #[arg(long)]
+    plain: bool,
+}
+
+impl From<Socket> for Setting {
+    fn from(socket: Socket) -> Self {
+        Self {
+            buffer: socket.buffer,
+            plain: socket.plain,
+        }
+    }
 }
 
 /// Runs one end.
@@ -43,15 +67,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let failed =
         |at: SocketAddr| move |e: io::Error| Failure::new(Exit::NetSetup, format!("{at}: {e}"));
     match *args {
-        Args::Serve { listen, interval } => {
-            out::json(&udp::serve(listen, interval).map_err(failed(listen))?);
+        Args::Serve {
+            listen,
+            interval,
+            socket,
+        } => {
+            out::json(&udp::serve(listen, interval, socket.into()).map_err(failed(listen))?);
         }
         Args::Blast {
             to,
             rate,
             packet,
             time,
-        } => out::json(&udp::blast(to, rate, packet, time).map_err(failed(to))?),
+            socket,
+        } => {
+            let sent = udp::blast(to, rate, packet, time, socket.into());
+            out::json(&sent.map_err(failed(to))?);
+        }
     }
     Ok(())
 }

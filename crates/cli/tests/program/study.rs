@@ -250,6 +250,8 @@ fn runs_of_another_build_are_made_again_unless_they_are_taken() {
     fs::write(&runs, format!("{}\n{}\n", other[0], other[1])).expect("ours");
     let all = [&study[..], &["--any-build"]].concat();
     assert_eq!(object(place, &all, 0)["made"], 0);
+    let page = fs::read_to_string(place.join("runs/demo/report.md")).expect("a page");
+    assert!(page.contains("runs of 2 builds are mixed"), "{page}");
     // What is shown and judged is whatever is stored.
     object(
         place,

@@ -12,7 +12,8 @@ use farhaul_core::units::Rate;
 use farhaul_emu::wan::WanConfig;
 
 use super::{
-    Amount, EmulatedRunError, Flow, Program, System, TcpDriver, libudt, system::have_iperf3,
+    Amount, EmulatedRunError, Flow, Program, System, TcpDriver, libudt,
+    system::{Sockets, have_iperf3},
 };
 
 /// The first port of the first flow.
@@ -84,7 +85,11 @@ impl Place<'_> {
                 let mss = mss.unwrap_or(self.network.mtu.min(UDT_MSS));
                 libudt_peer(&libudt::program()?, flow, mss, *buffer, host, port)
             }
-            System::Udp { rate, packet } => self.udp(flow, *rate, *packet, &at)?,
+            System::Udp {
+                rate,
+                packet,
+                sockets,
+            } => self.udp(flow, *rate, *packet, *sockets, &at)?,
             System::Program(program) => return self.external(flow, program, host, port),
         };
         let (server, client, driver) = made;
@@ -167,6 +172,7 @@ impl Place<'_> {
         flow: &Flow,
         rate: Rate,
         packet: u32,
+        sockets: Sockets,
         at: &str,
     ) -> Result<Made, EmulatedRunError> {
         let Amount::Time(time) = flow.amount else {
@@ -174,11 +180,19 @@ impl Place<'_> {
             return Err(EmulatedRunError::Cannot(why.into()));
         };
         let interval = seconds(flow.interval);
-        let server = self.own(&["_udp", "serve", at, "--interval", &interval]);
+        let mut server = self.own(&["_udp", "serve", at, "--interval", &interval]);
         let rate = flow.max_rate.map_or(rate, |most| rate.min(most));
         let mut client = self.own(&["_udp", "blast", at]);
         client.args(["--rate", &bits(rate), "--packet", &packet.to_string()]);
         client.args(["--time", &seconds(time)]);
+        for (end, size) in [(&mut client, sockets.send), (&mut server, sockets.receive)] {
+            if let Some(size) = size {
+                end.args(["--buffer", &size.to_string()]);
+            }
+            if sockets.plain {
+                end.arg("--plain");
+            }
+        }
         Ok((server, client, None))
     }
 

@@ -27,7 +27,7 @@ pub use program::{PLACEHOLDERS, Program, ProgramError};
 pub use reading::{Reading, ReadingError};
 pub use run::run_flows;
 pub use single::{Copied, EmulatedRun};
-pub use system::{System, SystemError, TcpDriver, have_iperf3};
+pub use system::{Sockets, System, SystemError, TcpDriver, have_iperf3};
 
 /// Why an emulated run has no result.
 #[derive(Debug, thiserror::Error)]

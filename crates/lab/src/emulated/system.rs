@@ -61,6 +61,24 @@ const UDP: &[Parameter] = &[
         kind: Kind::Whole(64, 65_521),
         default: "1500",
     },
+    Parameter {
+        name: "send",
+        about: "bytes of the sender's socket buffer, as the kernel counts them",
+        kind: Kind::Size,
+        default: "8MiB",
+    },
+    Parameter {
+        name: "receive",
+        about: "bytes of the receiver's",
+        kind: Kind::Size,
+        default: "64MiB",
+    },
+    Parameter {
+        name: "offload",
+        about: "several packets in one call of the kernel",
+        kind: Kind::Flag,
+        default: "on",
+    },
 ];
 
 /// Who drives the kernel's TCP.
@@ -105,9 +123,22 @@ pub enum System {
         rate: Rate,
         /// Bytes of a packet, IP header included.
         packet: u32,
+        /// Of the sockets.
+        sockets: Sockets,
     },
     /// A user's.
     Program(Program),
+}
+
+/// How the sockets of datagrams at a fixed rate are set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sockets {
+    /// Bytes of the sender's buffer, if not the program's.
+    pub send: Option<u64>,
+    /// Of the receiver's.
+    pub receive: Option<u64>,
+    /// One packet in each call of the kernel.
+    pub plain: bool,
 }
 
 /// Why there is no such system.
@@ -217,8 +248,18 @@ impl fmt::Display for System {
                 let mss = mss.map(|mss| format!("mss={mss},"));
                 write!(f, "libudt:{}buffer={buffer}", mss.unwrap_or_default())
             }
-            Self::Udp { rate, packet } => {
-                write!(f, "udp:rate={}bit,packet={packet}", rate.bps())
+            Self::Udp {
+                rate,
+                packet,
+                sockets,
+            } => {
+                write!(f, "udp:rate={}bit,packet={packet}", rate.bps())?;
+                for (name, size) in [("send", sockets.send), ("receive", sockets.receive)] {
+                    if let Some(size) = size {
+                        write!(f, ",{name}={size}")?;
+                    }
+                }
+                f.write_str(if sockets.plain { ",offload=off" } else { "" })
             }
             Self::Program(program) => write!(f, "program:{}", program.name),
         }
@@ -279,9 +320,22 @@ fn udp(settings: &str) -> Result<System, SystemError> {
         let text = "udp: at which rate? Write udp:rate=200Mbit";
         return Err(SystemError::Value(text.into()));
     }
+    // The kernel counts them in an int, and doubles them.
+    let allowed = Size::from_bytes(1 << 12)..Size::from_bytes(1 << 30);
+    let buffer = |name: &str| match values.is_given(name).then(|| values.size(name)) {
+        Some(size) if !allowed.contains(&size) => Err(SystemError::Value(format!(
+            "udp: {name} is a size from 4KiB to below 1GiB, not {size}"
+        ))),
+        size => Ok(size.map(Size::bytes)),
+    };
     Ok(System::Udp {
         rate: values.rate("rate"),
         packet: values.whole("packet"),
+        sockets: Sockets {
+            send: buffer("send")?,
+            receive: buffer("receive")?,
+            plain: !values.flag("offload"),
+        },
     })
 }
 
@@ -395,6 +449,7 @@ mod tests {
             "libudt:buffer=1000000000",
             "libudt:mss=1472,buffer=8000000",
             "udp:rate=200000000bit,packet=1200",
+            "udp:rate=200000000bit,packet=1500,send=8192,receive=1000000,offload=off",
             "program:scp",
         ] {
             assert_eq!(parse(text, None).unwrap().to_string(), text);
@@ -429,6 +484,7 @@ mod tests {
             ("libudt", Some("cubic"), "takes no law"),
             ("libudt:buffer=4GB", None, "below 2GiB"),
             ("udp", None, "at which rate?"),
+            ("udp:rate=1Mbit,send=1kB", None, "from 4KiB to below 1GiB"),
             ("udp:rate=3", None, "rate is a rate"),
             ("haul", Some("cubik"), "did you mean 'cubic'?"),
             ("rbudp", Some("cubic"), "rbudp has no congestion law"),

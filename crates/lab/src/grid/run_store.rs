@@ -250,7 +250,7 @@ mod tests {
         store.keep(&example(0, 1e9)).unwrap();
         let whole = fs::read(store.file()).unwrap();
         // Without an end, in the middle of a character, and as blocks that were never written.
-        let cut = b"{\"protocol\":\"\xe2\x82".as_slice();
+        let cut = b"{\"rtt_ms\":\"\xe2\x82".as_slice();
         for rest in [&whole[..whole.len() - 1], cut, &[0; 100], b"\0\0}\n\0\n"] {
             fs::write(store.file(), [&whole, rest].concat()).unwrap();
             assert_eq!(store.trials().unwrap(), [example(0, 1e9)], "{rest:?}");

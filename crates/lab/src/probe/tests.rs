@@ -269,6 +269,25 @@ fn a_server_of_another_kind_is_named() {
     );
 }
 
+/// A client with a path that takes for ever.
+fn asking() -> wire::Hello {
+    wire::Hello {
+        exchange: wire::EXCHANGE.into(),
+        session: 7,
+        packets: 10,
+        stream: 10,
+        drain_ms: 100,
+        headers: 28,
+        ask: wire::Ask::Figures {
+            bytes: u64::MAX,
+            expected: Expected {
+                delay_ns: u64::MAX,
+                ..FREE
+            },
+        },
+    }
+}
+
 /// What a client that asks for too much is told: nothing.
 fn refused(to: SocketAddr, hello: &wire::Hello) {
     let stream = TcpStream::connect(to).unwrap();
@@ -285,21 +304,7 @@ fn a_client_that_asks_for_too_much_is_refused_and_the_next_one_is_served() {
     let (told, failures) = mpsc::channel();
     let server =
         thread::spawn(move || serve(&listener, Some(4), |e| told.send(e.to_string()).unwrap()));
-    let hello = wire::Hello {
-        exchange: wire::EXCHANGE.into(),
-        session: 7,
-        packets: 10,
-        stream: 10,
-        drain_ms: 100,
-        headers: 28,
-        ask: wire::Ask::Figures {
-            bytes: u64::MAX,
-            expected: Expected {
-                delay_ns: u64::MAX,
-                ..FREE
-            },
-        },
-    };
+    let hello = asking();
     let long = wire::Hello {
         drain_ms: u64::MAX,
         ..hello.clone()

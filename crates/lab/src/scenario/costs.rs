@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use farhaul_sim::{FlowReport, SimReport};
 use serde::{Deserialize, Serialize};
 
-use super::{measure::exact, summary::Spread};
+use super::{measure::exact, plan::Plan, summary::Spread};
 
 /// What a run left, in either world.
 #[derive(Clone, Debug)]
@@ -41,10 +41,12 @@ pub struct Costs {
 const FRAME: u64 = 14;
 const HEADERS: u64 = 20 + 8;
 
-impl From<SimReport> for RunReport {
-    /// Hosts of the simulator have no processor time.
-    fn from(report: SimReport) -> Self {
-        let costs = report.flows.iter().map(|flow| {
+impl RunReport {
+    /// A run of `plan` in the simulator. Its hosts have the processor time that the scenario's model gives them.
+    pub(super) fn simulated(plan: &Plan, report: SimReport) -> Self {
+        let costs = report.flows.iter().enumerate().map(|(number, flow)| {
+            let hosts = plan.drivers.get(number).and_then(|driver| driver.processor);
+            let (bytes, seconds) = (flow.received_bytes, flow.seconds);
             let per_byte = |bytes: u64| {
                 (flow.received_bytes > 0).then(|| exact(bytes) / exact(flow.received_bytes))
             };
@@ -56,6 +58,8 @@ impl From<SimReport> for RunReport {
                 .filter_map(|p| p.rtt_ms)
                 .collect::<Vec<_>>();
             Costs {
+                sender_cpu: hosts.and_then(|h| h.sender.cost(sent, bytes, seconds)),
+                receiver_cpu: hosts.and_then(|h| h.receiver.cost(back, bytes, seconds)),
                 feedback_kib_per_gib: per_byte(frames).map(|x| x * exact(1 << 20)),
                 overhead: per_byte(sent.wire_sent + HEADERS * sent.datagrams_sent),
                 rtt_ms: (!samples.is_empty()).then(|| Spread::of(samples).median),

@@ -7,11 +7,14 @@ use farhaul_core::units::{Rate, Size};
 use farhaul_link::{PathConfig, QueueLimit, Step, duration};
 use farhaul_sim::Bursts;
 
-use super::source::{Fields, Placed, Problem, rate};
+use super::{
+    processor::{PROCESSOR, Processor},
+    source::{Fields, Placed, Problem, rate},
+};
 use crate::{emulated::Program, grid::Backend};
 
 /// Keys of the document itself.
-pub(super) const TOP: [&str; 22] = [
+pub(super) const TOP: [&str; 23] = [
     "name",
     "about",
     "source",
@@ -33,6 +36,7 @@ pub(super) const TOP: [&str; 22] = [
     "backends",
     "series",
     "program",
+    "processor",
     "not_comparable",
 ];
 const PATH: [&str; 15] = [
@@ -191,6 +195,8 @@ pub(super) struct Document {
     pub(super) flows: Vec<Flow>,
     pub(super) cross: Vec<Cross>,
     pub(super) programs: Vec<Program>,
+    /// Of the simulator's hosts.
+    pub(super) processors: Vec<Processor>,
 }
 
 impl Document {
@@ -208,6 +214,7 @@ impl Document {
             flows: each(&top.tables("flow", &FLOW)?, flow)?,
             cross: each(&top.tables("cross", &CROSS)?, |f| cross(f, frame.mtu))?,
             programs: each(&top.tables("program", &PROGRAM)?, program)?,
+            processors: each(&top.tables("processor", &PROCESSOR)?, Processor::read)?,
             frame,
         };
         for (what, missing) in [

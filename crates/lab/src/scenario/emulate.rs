@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     emulated::{
-        Amount, EmulatedRunError, Flow, FlowResult, FlowsRun, Highest, System, highest_rate,
-        lower_rates, run_flows,
+        Amount, EmulatedRunError, Flow, FlowResult, FlowsRun, Highest, Sockets, System,
+        highest_rate, lower_rates, run_flows,
     },
     measure::percent_per_gbps,
 };
@@ -154,6 +154,7 @@ fn flows(plan: &Plan, scenario: &Scenario) -> Result<Vec<Flow>, String> {
         let system = System::Udp {
             rate: cross.rate,
             packet: cross.packet,
+            sockets: Sockets::default(),
         };
         flows.push(Flow {
             start: cross.start,

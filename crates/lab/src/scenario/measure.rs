@@ -17,6 +17,7 @@ use crate::{grid::Backend, unit::Unit};
 #[expect(missing_docs, reason = "docs/scenarios.md is their reference")]
 pub enum Metric {
     Goodput,
+    GoodputMean,
     GoodputMax,
     Feedback,
     Retransmits,
@@ -44,6 +45,8 @@ pub enum Metric {
     ReceiverCpu,
     BothCpu,
     CpuRatio,
+    SenderCore,
+    ReceiverCore,
     Overhead,
     Seconds,
     RttP50,
@@ -69,8 +72,9 @@ pub(super) enum Whose {
 }
 
 impl Metric {
-    pub(super) const ALL: [(&'static str, Self); 36] = [
+    pub(super) const ALL: [(&'static str, Self); 39] = [
         ("goodput", Self::Goodput),
+        ("goodput_mean", Self::GoodputMean),
         ("goodput_max", Self::GoodputMax),
         ("feedback", Self::Feedback),
         ("retransmits", Self::Retransmits),
@@ -96,6 +100,8 @@ impl Metric {
         ("receiver_cpu", Self::ReceiverCpu),
         ("both_cpu", Self::BothCpu),
         ("cpu_ratio", Self::CpuRatio),
+        ("sender_core", Self::SenderCore),
+        ("receiver_core", Self::ReceiverCore),
         ("overhead", Self::Overhead),
         ("seconds", Self::Seconds),
         ("rtt_p50", Self::RttP50),
@@ -140,14 +146,18 @@ impl Metric {
             Self::Named(name) if name.starts_with("limited_by_") => Unit::Share,
             Self::Named(name) if name.ends_with("_bytes") => Unit::Bytes,
             Self::Named(name) if name.ends_with("_percent_per_gbps") => Unit::PercentPerGbps,
-            Self::Goodput | Self::GoodputMax => Unit::Rate,
+            Self::Goodput | Self::GoodputMean | Self::GoodputMax => Unit::Rate,
             Self::WindowMean
             | Self::WindowMax
             | Self::WindowEnd
             | Self::SndNxt
             | Self::QueueMean
             | Self::QueueP95 => Unit::Bytes,
-            Self::Loss | Self::Utilisation | Self::LossOfFlow => Unit::Share,
+            Self::Loss
+            | Self::Utilisation
+            | Self::LossOfFlow
+            | Self::SenderCore
+            | Self::ReceiverCore => Unit::Share,
             Self::Feedback => Unit::KibPerGib,
             Self::SenderCpu | Self::ReceiverCpu | Self::BothCpu => Unit::PercentPerGbps,
             Self::Seconds
@@ -171,11 +181,25 @@ impl Metric {
         }
     }
 
+    /// Whether it is a processor's, which the simulator has only from the scenario's model of the hosts.
+    pub(crate) const fn of_processor(&self) -> bool {
+        matches!(
+            self,
+            Self::SenderCpu
+                | Self::ReceiverCpu
+                | Self::BothCpu
+                | Self::CpuRatio
+                | Self::SenderCore
+                | Self::ReceiverCore
+        )
+    }
+
     /// Whether it is measured of a flow on real sockets.
     const fn on_sockets(&self) -> bool {
         matches!(
             self,
             Self::Goodput
+                | Self::GoodputMean
                 | Self::GoodputMax
                 | Self::Feedback
                 | Self::Retransmits
@@ -184,6 +208,8 @@ impl Metric {
                 | Self::ReceiverCpu
                 | Self::BothCpu
                 | Self::CpuRatio
+                | Self::SenderCore
+                | Self::ReceiverCore
                 | Self::Overhead
                 | Self::Seconds
                 | Self::RttP50
@@ -197,6 +223,7 @@ impl Metric {
         matches!(
             self,
             Self::Goodput
+                | Self::GoodputMean
                 | Self::GoodputMax
                 | Self::Retransmits
                 | Self::Timeouts
@@ -305,6 +332,10 @@ impl Term {
         };
         match self.metric {
             Metric::Goodput => Some(goodputs().iter().sum()),
+            Metric::GoodputMean => {
+                let all = run.report.flows.iter().map(|flow| self.goodput(flow));
+                mean(&all.collect::<Vec<_>>())
+            }
             Metric::GoodputMax => {
                 let each = flows.iter().flat_map(|f| self.samples(f));
                 each.reduce(f64::max)
@@ -366,7 +397,16 @@ impl Term {
                 .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
             (bytes > 0.0).then_some(cost / bytes)
         };
+        // Of a core, from per cent per Gbit/s.
+        let core = |of: fn(&Costs) -> Option<f64>| {
+            let each = numbers.iter().zip(flows).map(|(i, flow)| {
+                Some(of(run.costs.get(*i)?)? * flow.goodput_bits_per_second / 1e11)
+            });
+            each.sum::<Option<f64>>()
+        };
         match self.metric {
+            Metric::SenderCore => core(|c| c.sender_cpu),
+            Metric::ReceiverCore => core(|c| c.receiver_cpu),
             Metric::Feedback => cost(&|c| c.feedback_kib_per_gib),
             Metric::Overhead => cost(&|c| c.overhead),
             Metric::SenderCpu => cost(&|c| c.sender_cpu),

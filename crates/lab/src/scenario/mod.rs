@@ -12,6 +12,7 @@ mod measure;
 mod outcome;
 mod output;
 mod plan;
+mod processor;
 mod run;
 mod series;
 mod source;

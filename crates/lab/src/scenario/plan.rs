@@ -15,10 +15,11 @@ use farhaul_sim::{CrossConfig, FlowConfig, Route, Scenario};
 
 use super::{
     document::{Direction, Document, Ends, Flow, Frame, Queue},
+    processor,
     source::{Case, Placed, Problem, Source, unknown},
 };
 use crate::{
-    emulated::{Program, System},
+    emulated::System,
     grid::Backend,
     hash::fnv,
     registry::{self, Choice, ChoiceError, Host},
@@ -38,6 +39,8 @@ pub struct Driver {
     pub(crate) system: Option<System>,
     /// The host that it ends at; those without a name end at one and the same.
     host: Option<String>,
+    /// What simulated hosts spend on it, if the scenario says so.
+    pub(super) processor: Option<processor::Ends>,
     /// Both ends on one host, over its loopback.
     pub(super) local: bool,
 }
@@ -109,13 +112,16 @@ impl Plan {
         let drivers = self.drivers.iter();
         let drivers =
             drivers.map(|d| (&d.protocol, d.law(), d.choice.max_rate, &d.system, d.local));
+        let processors: Vec<_> = self.drivers.iter().filter_map(|d| d.processor).collect();
+        let processors = (!processors.is_empty()).then(|| format!("{processors:?}"));
         let text = format!(
-            "{:?} {:?} {:?} {:?} {:?}",
+            "{:?} {:?} {:?} {:?} {:?}{}",
             self.backend,
             self.series,
             self.scenario,
             self.start_spread,
-            drivers.collect::<Vec<_>>()
+            drivers.collect::<Vec<_>>(),
+            processors.unwrap_or_default()
         );
         format!("{:016x}", fnv(&text))
     }
@@ -138,7 +144,7 @@ impl Plan {
             let route = builder.route(&flow.ends)?;
             let mut start = flow.start;
             for i in 0..flow.count {
-                drivers.push(driver(source, flow, i, (backend, &document.programs))?);
+                drivers.push(driver(source, flow, i, (backend, document))?);
                 flows.push(FlowConfig {
                     start,
                     stop: flow.stop,
@@ -207,7 +213,7 @@ fn driver(
     source: &Source<'_>,
     flow: &Flow,
     number: u64,
-    (backend, programs): (Backend, &[Program]),
+    (backend, document): (Backend, &Document),
 ) -> Result<Driver, Problem> {
     let group = flow.name.value.clone();
     let mut driver = Driver {
@@ -226,6 +232,7 @@ fn driver(
             ..Choice::default()
         },
         host: flow.ends.to.as_ref().map(|name| name.value.clone()),
+        processor: None,
         local: flow.local,
     };
     let law = flow.law.as_ref().unwrap_or(&flow.protocol);
@@ -234,7 +241,7 @@ fn driver(
         return Err(source.problem(&flow.name.span, text));
     }
     if backend == Backend::Emu {
-        let system = System::parse(&driver.protocol, driver.law(), programs);
+        let system = System::parse(&driver.protocol, driver.law(), &document.programs);
         driver.system = Some(system.map_err(|e| source.problem(&law.span, e))?);
         return Ok(driver);
     }
@@ -243,6 +250,13 @@ fn driver(
     protocol
         .client(&driver.choice)
         .map_err(|e| source.problem(&law.span, e))?;
+    let mut processors = document.processors.iter();
+    let own = processors.find(|p| p.protocol.value == driver.protocol);
+    driver.processor = own.map(|p| p.ends);
+    if let Some(second) = processors.find(|p| p.protocol.value == driver.protocol) {
+        let text = format!("there are two [[processor]] of {}", driver.protocol);
+        return Err(source.problem(&second.protocol.span, text));
+    }
     Ok(driver)
 }
 

@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::{
     CaseSummary, File, Summary,
     cases::label,
+    costs::RunReport,
     expect::judge,
     measure::Term,
     outcome::Outcome,
@@ -319,7 +320,12 @@ impl File {
                     Some(output) => self.written(plan, seed, output)?,
                     None => simulate(plan, seed, None)?,
                 };
-                Outcome::new(&self.name, plan, &self.terms, &report.into())
+                Outcome::new(
+                    &self.name,
+                    plan,
+                    &self.terms,
+                    &RunReport::simulated(plan, report),
+                )
             }
             Backend::Emu => self.emulated(plan, seed, runs)?,
         };

@@ -1,14 +1,14 @@
 //! What is shown of a study? Its page: figures, a verdict per published number, and what was not run.
 
-use std::io;
+use std::{collections::BTreeSet, io};
 
-use super::{Experiment, KnownMisses, Runs, figures::World, run::Part};
+use super::{Experiment, FigurePlan, KnownMisses, Runs, figures::World, run::Part};
 use crate::{
     grid::Backend,
     host::Host,
     plot::Origin,
     report::{Figure, Outcome as Word, Page, Progress, Section, Verdict as Row},
-    scenario::{Metric, Results, Verdict, exact, label},
+    scenario::{Results, Verdict, exact, label},
     unit::Unit,
 };
 
@@ -69,7 +69,7 @@ impl Runs {
                 figures.push(Figure {
                     id: format!("{}{several}{word}", plan.id),
                     place: plan.place.clone(),
-                    caption: plan.caption.clone(),
+                    caption: captioned(plan, &own),
                     chart,
                 });
             }
@@ -127,6 +127,19 @@ fn world<'a>(told: &'a Told<'_>) -> World<'a> {
     }
 }
 
+/// The caption of a figure, with what a processor of the simulator is.
+fn captioned(plan: &FigurePlan, told: &[&Told<'_>]) -> String {
+    let simulated = told
+        .iter()
+        .any(|t| t.part.file.variant.backend == Backend::Sim);
+    let processor = plan.terms.iter().any(|t| t.metric.of_processor());
+    let mut caption = plan.caption.clone();
+    if simulated && processor {
+        caption += ". Simulated: by the scenario's host model, not measured";
+    }
+    caption
+}
+
 /// A verdict as the page has it.
 fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
     let variant = told.part.file.variant;
@@ -173,7 +186,10 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
         place: verdict.source.clone(),
         what: verdict.what.clone(),
         case: verdict.case.clone(),
-        backend: variant.backend.name(),
+        backend: match variant.backend {
+            Backend::Sim if verdict.metric.of_processor() => "sim, host model",
+            other => other.name(),
+        },
         published,
         ours: verdict.ours.map_or_else(String::new, show),
         range: verdict
@@ -190,10 +206,8 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
 
 /// Why there is no figure, where that is known.
 fn unmeasured(told: &Told<'_>, verdict: &Verdict) -> String {
-    let processor =
-        verdict.metric.unit() == Unit::PercentPerGbps || verdict.metric == Metric::CpuRatio;
-    if processor && told.part.file.variant.backend == Backend::Sim {
-        return "hosts of the simulator have no processor time: run it with --backend emu".into();
+    if verdict.metric.of_processor() && told.part.file.variant.backend == Backend::Sim {
+        return "in the simulator only what the scenario has a [[processor]] for".into();
     }
     String::new()
 }
@@ -252,6 +266,14 @@ fn remarks(told: &Told<'_>) -> Vec<String> {
 fn facts(told: &[Told<'_>]) -> Vec<(String, String)> {
     let runs = || told.iter().flat_map(|t| t.results.outcomes());
     let mut facts = vec![("runs".to_string(), format!("{} in all", runs().count()))];
+    let builds: BTreeSet<_> = runs().map(|o| &o.build).collect();
+    if builds.len() > 1 {
+        let text = format!(
+            "runs of {} builds are mixed: `farhaul lab run` makes them again by one",
+            builds.len()
+        );
+        facts.push(("builds of the program".into(), text));
+    }
     let mut machines: Vec<_> = runs()
         .map(|o| &o.machine)
         .filter(|m| !m.is_null())

@@ -367,7 +367,9 @@ impl Runs {
         let ran = self.run_parts(&mut pace, &at, shown);
         // Nobody is at it any more, however it ended.
         match fs::remove_file(&at) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(ran.err().unwrap_or(failed(e))),
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                Err(ran.err().unwrap_or_else(|| failed(e)))
+            }
             _ => ran.map_err(|error| error.after(pace.ended, pace.runs)),
         }
     }
