@@ -11,7 +11,7 @@
 //! - [`mod@study`]: the experiments of a paper, its published numbers ([`mod@reference`]) and figures
 //! - [`plot`], [`report`]: figures, and the page that shows them beside published ones
 //! - [`probe`]: what the emulator really does, measured from outside
-//! - [`mod@grid`]: folders of runs
+//! - [`run_store`]: folders of runs
 //! - [`stopwatch`]: the time spent inside a law
 //! - [`nearest`]: the nearest valid name
 
@@ -19,7 +19,6 @@ pub mod bench;
 mod disk;
 pub mod doctor;
 pub mod emulated;
-pub mod grid;
 mod hash;
 pub mod host;
 pub mod iperf;
@@ -31,6 +30,7 @@ pub mod probe;
 pub mod reference;
 pub mod registry;
 pub mod report;
+pub mod run_store;
 pub mod scenario;
 mod starts;
 pub mod stopwatch;

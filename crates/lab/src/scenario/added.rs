@@ -6,12 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 
 use super::{
-    File,
-    document::Document,
-    parse,
-    plan::Plan,
+    File, parse, read_case,
     source::{Case, Problem, Source, unknown},
-    top, variant,
+    variant,
 };
 
 /// More than this are a mistake.
@@ -74,16 +71,12 @@ impl File {
             if known || !shapes.contains(&keys(&case)) {
                 continue;
             }
-            let source = Source {
-                file,
-                text,
+            let of = Source {
                 case: &case,
+                ..source
             };
-            let plan = top(source, &document)
-                .and_then(|top| Document::read(&top))
-                .and_then(|read| Plan::new(&source, &read, self.variant.backend));
-            match plan {
-                Ok(plan) => {
+            match read_case(of, &document, self.variant) {
+                Ok((plan, _)) => {
                     self.plans.push(plan);
                     self.added.insert(case);
                 }

@@ -11,7 +11,7 @@ use super::{
     processor::{PROCESSOR, Processor},
     source::{Fields, Placed, Problem, rate},
 };
-use crate::{emulated::Program, grid::Backend};
+use crate::{emulated::Program, run_store::Backend};
 
 /// Keys of the document itself.
 pub(super) const TOP: [&str; 23] = [

@@ -15,8 +15,8 @@ use super::{
     summary::Spread,
 };
 use crate::{
-    grid::Backend,
     reference::{Fact, Reference},
+    run_store::Backend,
     unit::Unit,
 };
 

@@ -10,7 +10,7 @@ use super::{
     series::{self, grown},
     source::Case,
 };
-use crate::{grid::Backend, unit::Unit};
+use crate::{run_store::Backend, unit::Unit};
 
 /// What can be expected of a run, and drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]

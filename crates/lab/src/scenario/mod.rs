@@ -44,8 +44,8 @@ pub(crate) use source::{Fields, Source, unknown};
 pub use summary::{CaseSummary, FlowSummary, LinkSummary, Spread, Summary};
 pub use variant::Variant;
 
-use crate::{grid::Backend, reference::Reference};
-use document::{Document, TOP};
+use crate::{reference::Reference, run_store::Backend};
+use document::{Document, Frame, TOP};
 
 /// A scenario file, read and checked.
 #[derive(Clone, Debug)]
@@ -112,14 +112,13 @@ impl File {
             .chain(cases.clone());
         let document = Spanned::new(span, document);
         for case in cases {
-            let source = Source {
-                file,
-                text,
+            let of = Source {
                 case: &case,
+                ..source
             };
-            let read = Document::read(&top(source, &document)?)?;
-            plans.push(Plan::new(&source, &read, variant.backend)?);
-            frame.get_or_insert(read.frame);
+            let (plan, read) = read_case(of, &document, variant)?;
+            plans.push(plan);
+            frame.get_or_insert(read);
         }
         let frame = frame.expect("there is at least one case");
         let known = expect::Known {
@@ -184,6 +183,17 @@ impl File {
         }
         Ok(self)
     }
+}
+
+/// One case of a document, and what all its cases have in common.
+fn read_case(
+    source: Source<'_>,
+    document: &Spanned<DeTable<'_>>,
+    variant: Variant,
+) -> Result<(Plan, Frame), Problem> {
+    let read = Document::read(&top(source, document)?)?;
+    let plan = Plan::new(&source, &read, variant.backend)?;
+    Ok((plan, read.frame))
 }
 
 fn parse(source: Source<'_>) -> Result<Spanned<DeTable<'_>>, Problem> {

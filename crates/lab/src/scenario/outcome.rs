@@ -1,5 +1,5 @@
 //! What is left of a run once its series are gone? All that summaries and verdicts are made of: small
-//! enough to be kept on a [`RunStore`](crate::grid::RunStore), so that hours of runs can be taken up again,
+//! enough to be kept on a [`RunStore`](crate::run_store::RunStore), so that hours of runs can be taken up again,
 //! and judged again when what is expected of them changes.
 
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ use super::{
     source::Case,
 };
 use crate::{
-    grid::{Backend, Kept},
     hash,
+    run_store::{Backend, Kept},
 };
 
 /// One run.

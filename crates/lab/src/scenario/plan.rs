@@ -20,9 +20,9 @@ use super::{
 };
 use crate::{
     emulated::System,
-    grid::Backend,
     hash::fnv,
     registry::{self, Choice, ChoiceError, Host},
+    run_store::Backend,
 };
 
 /// One flow's name and driver.

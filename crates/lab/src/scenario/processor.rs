@@ -83,7 +83,7 @@ impl Processor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{File, Metric, Runs};
+    use crate::scenario::{File, Metric, Runs, tests::runs};
 
     const FILE: &str = r#"name = "hosts"
 duration = "2s"
@@ -129,12 +129,7 @@ min = 0
         let file = File::read("hosts.toml", FILE).unwrap();
         let runs = Runs {
             seeds: (1, 1),
-            jobs: 1,
-            output: None,
-            store: None,
-            any_build: false,
-            stop: None,
-            program: std::path::Path::new(""),
+            ..runs(1)
         };
         let results = file.run(&runs, &mut |_| {}).unwrap();
         let verdicts = file.summary(&results).verdicts;

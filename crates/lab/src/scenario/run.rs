@@ -23,10 +23,10 @@ use super::{
     plan::{Hosts, Plan},
 };
 use crate::{
-    grid::{Backend, RunStore},
     host::{self, Host},
     parallel,
     registry::ChoiceError,
+    run_store::{Backend, RunStore},
 };
 
 /// With which seeds, how many at once, and where runs are kept.

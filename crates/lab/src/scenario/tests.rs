@@ -1,5 +1,5 @@
 use super::*;
-use crate::grid::RunStore;
+use crate::run_store::RunStore;
 
 const TWO: &str = r#"start_spread = "20ms"
 name = "two"
@@ -27,7 +27,7 @@ fn refused(text: &str) -> String {
     File::read("f.toml", text).expect_err(text).to_string()
 }
 
-fn runs(jobs: usize) -> Runs<'static> {
+pub(super) fn runs(jobs: usize) -> Runs<'static> {
     Runs {
         seeds: (1, 2),
         jobs,

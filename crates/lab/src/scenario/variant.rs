@@ -7,7 +7,7 @@ use toml::{
 };
 
 use super::source::{Problem, Source, unknown};
-use crate::grid::Backend;
+use crate::run_store::Backend;
 
 /// As what a file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

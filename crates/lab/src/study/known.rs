@@ -4,7 +4,7 @@
 use serde::Deserialize;
 
 use super::{StudyError, library::built_in};
-use crate::{grid::Backend, scenario::Verdict};
+use crate::{run_store::Backend, scenario::Verdict};
 
 /// By how much a figure may be further out than listed: seeds and machines differ.
 const SLACK: f64 = 0.2;

@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, io};
 
 use super::{Experiment, FigurePlan, KnownMisses, Runs, figures::World, run::Part};
 use crate::{
-    grid::Backend,
     host::Host,
     plot::Origin,
     report::{Figure, Outcome as Word, Page, Progress, Section, Verdict as Row},
+    run_store::Backend,
     scenario::{Results, Verdict, exact, label},
     unit::Unit,
 };

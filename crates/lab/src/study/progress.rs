@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::run::Part;
 use crate::{
-    grid::Backend,
+    run_store::Backend,
     scenario::{self, Case, Outcome, Results},
 };
 

@@ -16,7 +16,7 @@ use super::{Library, Progress, Study, StudyError, progress::Pace};
 use crate::{
     disk::{self, replace},
     emulated::System,
-    grid::{Backend, RunStore},
+    run_store::{Backend, RunStore},
     scenario::{self, Case, File, Outcome, Results, RunError, Variant, Vary, Wanted},
 };
 

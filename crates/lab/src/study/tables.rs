@@ -164,8 +164,8 @@ fn place<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
 mod tests {
     use super::*;
     use crate::{
-        grid::Backend,
         plot::Origin,
+        run_store::Backend,
         scenario::Variant,
         study::{Library, Study},
     };

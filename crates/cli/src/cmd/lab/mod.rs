@@ -2,14 +2,14 @@
 //! published, and held against it.
 
 mod check;
-mod grids;
 mod open;
 mod report;
+mod run;
 mod study;
 
 use std::path::PathBuf;
 
-use farhaul_lab::grid::Backend;
+use farhaul_lab::run_store::Backend;
 
 use crate::exit::Failure;
 
@@ -17,9 +17,9 @@ use crate::exit::Failure;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Args {
     /// List the studies and their experiments
-    List(grids::List),
+    List(run::List),
     /// Run a study or one of its experiments, and store each result
-    Run(grids::Run),
+    Run(run::Run),
     /// Show the results of a study
     Report(report::Report),
     /// Compare results with what is published or owed; exit code 22 for misses

@@ -12,8 +12,8 @@ use std::{
 use farhaul_emu::wan;
 use farhaul_io::Stop;
 use farhaul_lab::{
-    grid::Backend,
     report::{self, Outcome as Word, Page, Section, Source, Verdict},
+    run_store::Backend,
     scenario::{self, Case, Outcome, Vary},
     study::{Choice, Experiment, KnownMisses, Library, Progress, Runs, Study, StudyError},
 };

@@ -12,9 +12,9 @@ use std::{
 };
 
 use farhaul_lab::{
-    grid::{Backend, RunStore},
     plot::series::Format,
     reference::Reference,
+    run_store::{Backend, RunStore},
     scenario::{self, Done, File, Output, Plot, Runs, Summary, Variant},
 };
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::scenario::{File, Runs};
+use crate::scenario::{File, Runs, tests::runs};
 
 /// A flow that gets so many bytes in each fiftieth of each of these seconds.
 fn flow(seconds: &[u64]) -> FlowReport {
@@ -106,12 +106,7 @@ fn parts_of_a_run_are_measured() {
     let file = File::read("s.toml", STAGGERED).unwrap();
     let runs = Runs {
         seeds: (1, 1),
-        jobs: 1,
-        output: None,
-        store: None,
-        any_build: false,
-        stop: None,
-        program: std::path::Path::new(""),
+        ..runs(1)
     };
     let results = file.run(&runs, &mut |_| {}).unwrap();
     let both: Vec<_> = results.outcomes().collect();

@@ -1,6 +1,6 @@
 //! `farhaul lab list` and `lab run`.
 
-use std::{num::NonZeroUsize, thread};
+use std::num::NonZeroUsize;
 
 use serde_json::json;
 
@@ -54,7 +54,10 @@ pub(crate) struct Run {
 impl Run {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let mut how = study::How {
-            jobs: NonZeroUsize::new(self.jobs()),
+            jobs: self
+                .jobs
+                .and_then(|n| usize::try_from(n).ok())
+                .and_then(NonZeroUsize::new),
             any_build: self.any_build,
             ..self.place.how()
         };
@@ -63,12 +66,5 @@ impl Run {
             values.push(value.clone());
         }
         study::run(&self.place.study(), &how, self.json)
-    }
-
-    fn jobs(&self) -> usize {
-        self.jobs.map_or_else(
-            || thread::available_parallelism().map_or(1, usize::from),
-            |n| usize::try_from(n).unwrap_or(1),
-        )
     }
 }

@@ -1,5 +1,5 @@
 //! What is kept of a run, and where? `runs.jsonl` with one object per run and `machine.txt`, in a
-//! folder per grid and backend. Appended to as each run ends, so that a crash loses one run at most and
+//! folder per study, or per scenario and backend. Appended to as each run ends, so that a crash loses one run at most and
 //! the rest can be resumed.
 
 use std::{
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{disk, host::Host};
 
-/// Which world a grid is run in.
+/// In what runs are made.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -53,11 +53,6 @@ impl FromStr for Backend {
 pub trait Kept: Serialize + DeserializeOwned {
     /// What it answers: equal texts are the same question.
     fn question(&self) -> String;
-
-    /// Whether this run answers the same question as `other`, whatever the answers are.
-    fn asks(&self, other: &Self) -> bool {
-        self.question() == other.question()
-    }
 }
 
 /// A folder of runs of one kind.
@@ -68,10 +63,10 @@ pub struct RunStore<T> {
 }
 
 impl<T: Kept> RunStore<T> {
-    /// The folder of `grid` and `backend` below `below`; it need not exist.
-    pub fn new(below: &Path, grid: &str, backend: Backend) -> Self {
+    /// The folder of `scenario` and `backend` below `below`; it need not exist.
+    pub fn new(below: &Path, scenario: &str, backend: Backend) -> Self {
         Self {
-            folder: below.join(format!("{grid}-{}", backend.name())),
+            folder: below.join(format!("{scenario}-{}", backend.name())),
             kind: PhantomData,
         }
     }
