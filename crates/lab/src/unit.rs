@@ -53,6 +53,40 @@ pub enum Unit {
     Metres,
 }
 
+/// Units in which figures are shown: of which it is one, its name, and how many base units it has.
+const SHOWN: [(Unit, &str, f64); 30] = [
+    (Unit::Rate, "bit/s", 1.0),
+    (Unit::Rate, "kbit/s", 1e3),
+    (Unit::Rate, "Mbit/s", 1e6),
+    (Unit::Rate, "Gbit/s", 1e9),
+    (Unit::Bytes, "bytes", 1.0),
+    (Unit::Bytes, "kB", 1e3),
+    (Unit::Bytes, "MB", 1e6),
+    (Unit::Bytes, "GB", 1e9),
+    (Unit::Bytes, "KiB", 1_024.0),
+    (Unit::Bytes, "MiB", 1_048_576.0),
+    (Unit::Bytes, "segments", 1_448.0),
+    (Unit::Share, "%", 0.01),
+    (Unit::Share, "share", 1.0),
+    (Unit::Percent, "%", 1.0),
+    (Unit::Number, "ratio", 1.0),
+    (Unit::Number, "packets", 1.0),
+    (Unit::Seconds, "s", 1.0),
+    (Unit::Seconds, "ms", 1e-3),
+    (Unit::Millis, "ms", 1.0),
+    (Unit::Millis, "s", 1e3),
+    (Unit::Micros, "us", 1.0),
+    (Unit::Micros, "ms", 1e3),
+    (Unit::KibPerGib, "KiB/GiB", 1.0),
+    (Unit::KibPerGib, "MiB/GiB", 1_024.0),
+    (Unit::PercentPerGbps, "%/Gbps", 1.0),
+    (Unit::MhzPerMbps, "MHz/Mbps", 1.0),
+    (Unit::Hertz, "MHz", 1e6),
+    (Unit::Hertz, "GHz", 1e9),
+    (Unit::Metres, "m", 1.0),
+    (Unit::Metres, "km", 1e3),
+];
+
 impl Unit {
     /// As written in scenarios: a rate or size with its unit, a share, or a number.
     pub(crate) fn parse(self, text: &str) -> Result<f64, String> {
@@ -71,6 +105,15 @@ impl Unit {
                 _ => Err(format!("'{text}' is not a number")),
             },
         }
+    }
+
+    /// By how much values are divided to be shown in the unit called `name`.
+    pub(crate) fn divisor(self, name: &str) -> Result<f64, String> {
+        let of = SHOWN.iter().filter(|(unit, ..)| *unit == self);
+        let found = of.clone().find(|(_, known, _)| *known == name);
+        found
+            .map(|(.., divisor)| *divisor)
+            .ok_or_else(|| crate::scenario::unknown("unit", name, of.map(|(_, known, _)| *known)))
     }
 
     /// Its name on an axis, and by how much values are divided for it.
@@ -128,6 +171,14 @@ fn digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn units_are_of_what_is_counted_so() {
+        assert_eq!(Unit::Share.divisor("%"), Ok(0.01));
+        assert_eq!(Unit::Percent.divisor("%"), Ok(1.0));
+        assert_eq!(Unit::Seconds.divisor("ms"), Ok(1e-3));
+        assert!(Unit::Rate.divisor("ms").unwrap_err().contains("Gbit/s"));
+    }
 
     #[test]
     fn figures_have_three_digits_and_their_unit() {

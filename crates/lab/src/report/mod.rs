@@ -156,19 +156,22 @@ pub enum Outcome {
     Shown,
     /// Measured under conditions that the number does not hold for.
     NotComparable,
+    /// Some of the runs that it is a figure of are not made, or not valid.
+    Incomplete,
     /// There is no valid run.
     NotRun,
 }
 
 impl Outcome {
     /// All, as summaries list them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Met,
         Self::Missed,
         Self::Known,
         Self::Fitted,
         Self::Shown,
         Self::NotComparable,
+        Self::Incomplete,
         Self::NotRun,
     ];
 
@@ -181,6 +184,7 @@ impl Outcome {
             Self::Fitted => "the model was fitted to this number: agreement says nothing",
             Self::Shown => "shown beside ours, without bounds",
             Self::NotComparable => "measured under conditions that the number does not hold for",
+            Self::Incomplete => "some of its runs are not made, or not valid",
             Self::NotRun => "there is no valid run",
         }
     }
@@ -194,6 +198,7 @@ impl Outcome {
             Self::Fitted => "fitted",
             Self::Shown => "shown",
             Self::NotComparable => "not comparable",
+            Self::Incomplete => "incomplete",
             Self::NotRun => "not run",
         }
     }

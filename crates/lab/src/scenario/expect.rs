@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{
     cases::{fits, label},
     measure::{Metric, Term, Whose, mean},
+    outcome::Outcome,
     plan::Plan,
     run::Trial,
     series::{level, window},
@@ -20,7 +21,10 @@ use crate::{
     unit::Unit,
 };
 
-const EXPECT: [&str; 24] = [
+#[cfg(test)]
+mod tests;
+
+const EXPECT: [&str; 23] = [
     "metric",
     "flow",
     "link",
@@ -37,7 +41,6 @@ const EXPECT: [&str; 24] = [
     "max",
     "paper",
     "source",
-    "known",
     "reference",
     "within",
     "experiment",
@@ -58,6 +61,8 @@ enum Of {
     Median,
     Min,
     Max,
+    /// That of the seed with the greatest goodput.
+    BestRun,
 }
 
 /// How two terms become one figure.
@@ -98,8 +103,6 @@ pub struct Expectation {
     max: Option<f64>,
     paper: Option<f64>,
     source: String,
-    /// Why it is known not to hold.
-    known: Option<String>,
     /// The published number it is about.
     fact: Option<Fact>,
     /// The experiment that it belongs to.
@@ -107,6 +110,54 @@ pub struct Expectation {
     /// Which number the model was fitted to, so that agreement says nothing.
     fitted: Option<String>,
     unit: Unit,
+}
+
+/// The runs of which a figure is made, the other term's included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Used {
+    /// Whether a mean is over a part of the file's cases only.
+    pub partial: bool,
+    /// Runs without a valid result, and those that are still to be made.
+    pub missing: usize,
+    /// The rate of the links in place of the scenario's, which the machine did not keep, bit/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lowered: Option<u64>,
+}
+
+impl Used {
+    fn and(self, other: Self) -> Self {
+        Self {
+            partial: self.partial || other.partial,
+            missing: self.missing + other.missing,
+            lowered: self.lowered.or(other.lowered),
+        }
+    }
+}
+
+/// The runs of a file that are judged.
+#[derive(Clone, Copy)]
+pub(super) struct Made<'a> {
+    pub(super) plans: &'a [Plan],
+    /// Those with a valid result.
+    pub(super) trials: &'a [Trial],
+    /// Plan and seed of those without one.
+    pub(super) missing: &'a BTreeSet<(usize, u64)>,
+}
+
+impl<'a> Made<'a> {
+    fn of(self, case: &'a Case) -> impl Iterator<Item = &'a Outcome> {
+        let own = move |t: &&Trial| self.plans[t.plan].case == *case;
+        self.trials.iter().filter(own).map(|t| &t.outcome)
+    }
+
+    fn used(self, case: &Case) -> Used {
+        let own = |plan: usize| self.plans.get(plan).is_some_and(|p| p.case == *case);
+        Used {
+            partial: false,
+            missing: self.missing.iter().filter(|(plan, _)| own(*plan)).count(),
+            lowered: self.of(case).find_map(|o| o.lowered),
+        }
+    }
 }
 
 /// What became of an expectation in one case.
@@ -130,8 +181,6 @@ pub struct Verdict {
     pub shares: Option<(f64, f64)>,
     /// Whether it is as expected; nothing if it was not run, or is for comparison only.
     pub holds: Option<bool>,
-    /// Why it is known not to hold.
-    pub known: Option<String>,
     /// Where the figure is from.
     pub source: String,
     /// The row of the study's table.
@@ -145,8 +194,9 @@ pub struct Verdict {
     pub fitted: Option<String>,
     /// The figure of each seed: least and greatest.
     pub range: Option<(f64, f64)>,
-    /// Whether a mean is over a part of the file's cases only.
-    pub partial: bool,
+    /// Of which runs it is made.
+    #[serde(flatten)]
+    pub runs: Used,
     /// The metric.
     #[serde(skip)]
     pub metric: Metric,
@@ -181,9 +231,9 @@ impl Verdict {
         }
     }
 
-    /// Whether it was run, is not met, and is not a known deviation.
+    /// Whether it was run and is not met, and the model was not fitted to it.
     pub fn fails(&self) -> bool {
-        self.holds == Some(false) && self.known.is_none() && self.fitted.is_none()
+        self.holds == Some(false) && self.fitted.is_none()
     }
 }
 
@@ -266,7 +316,6 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
             (None, Some(fact)) => fact.place.clone(),
             (None, None) => String::new(),
         },
-        known: fields.text("known")?.map(|t| t.value),
         fact,
         experiment: fields.text("experiment")?.map(|t| t.value),
         fitted: fields.text("fitted")?.map(|t| t.value),
@@ -304,11 +353,12 @@ fn cells(cases: &[Case], across: &[String]) -> usize {
 
 /// How the figures of all seeds become one.
 fn of(text: &str) -> Result<Of, String> {
-    const ALL: [(&str, Of); 4] = [
+    const ALL: [(&str, Of); 5] = [
         ("mean", Of::Mean),
         ("median", Of::Median),
         ("min", Of::Min),
         ("max", Of::Max),
+        ("best run", Of::BestRun),
     ];
     let found = ALL.iter().find(|(name, _)| *name == text);
     let names = ALL.iter().map(|(name, _)| *name);
@@ -469,6 +519,7 @@ impl Expectation {
         case: &Case,
         (ours, range): (Option<f64>, Option<(f64, f64)>),
         share: Option<f64>,
+        runs: Used,
     ) -> Verdict {
         let bounded = self.min.is_some() || self.max.is_some();
         let holds = match (ours.filter(|_| bounded), self.share) {
@@ -488,13 +539,12 @@ impl Expectation {
             share: share.filter(|_| self.share.is_some()),
             shares: self.share,
             holds,
-            known: self.known.clone(),
             source: self.source.clone(),
             fact: self.fact.clone(),
             experiment: self.experiment.clone(),
             fitted: self.fitted.clone(),
             range,
-            partial: false,
+            runs,
             metric: self.term.metric.clone(),
             values: case.clone(),
             unit: self.unit,
@@ -505,100 +555,155 @@ impl Expectation {
         self.min.is_none_or(|min| value >= min) && self.max.is_none_or(|max| value <= max)
     }
 
-    /// The figure in each seed of a case, in which it could be taken.
-    fn figures(&self, case: &Case, plans: &[Plan], trials: &[Trial]) -> Vec<f64> {
-        let of = |case: &Case, term: &Term| -> BTreeMap<u64, f64> {
+    /// The case of the other term.
+    fn second(&self, case: &Case) -> Option<Case> {
+        let (_, second) = self.other.as_ref()?;
+        let mut other = case.clone();
+        other.extend(second.when.clone());
+        Some(other)
+    }
+
+    fn used(&self, case: &Case, made: Made<'_>) -> Used {
+        let other = self.second(case).filter(|other| other != case);
+        let other = other.map_or_else(Used::default, |other| made.used(&other));
+        made.used(case).and(other)
+    }
+
+    /// The figure of a case: of all seeds, and of each in which it could be taken.
+    fn figure(&self, case: &Case, made: Made<'_>) -> (Option<f64>, Vec<f64>) {
+        let of = |case: &Case, term: &Term| -> BySeed {
             let words = term.to_string();
-            trials
-                .iter()
-                .map(|t| (&plans[t.plan].case, &t.outcome))
-                .filter(|(of, _)| *of == case)
-                .filter_map(|(_, o)| Some((o.seed, (*o.figures.get(&words)?)?)))
+            let figures = made.of(case);
+            figures
+                .filter_map(|o| Some((o.seed, (*o.figures.get(&words)?)?)))
                 .collect()
         };
         let upper = of(case, &self.term);
-        let Some((how, second)) = &self.other else {
-            return upper.into_values().collect();
+        let Some(((how, second), other)) = self.other.as_ref().zip(self.second(case)) else {
+            return (self.statistic(case, &upper, made), each(upper));
         };
-        let mut other = case.clone();
-        other.extend(second.when.clone());
         let lower = of(&other, second);
-        upper
-            .into_iter()
-            .filter_map(|(seed, value)| Some(how.of(value, *lower.get(&seed)?)))
-            .filter(|figure| figure.is_finite())
-            .collect()
+        let pairs = upper.iter().filter_map(|(seed, value)| {
+            let figure = how.of(*value, *lower.get(seed)?);
+            figure.is_finite().then_some((*seed, figure))
+        });
+        let pairs: BySeed = pairs.collect();
+        // Runs of two cases have nothing but the number of the seed in common.
+        let figure = if other == *case {
+            self.statistic(case, &pairs, made)
+        } else {
+            let both = self.statistic(case, &upper, made);
+            let both = both.zip(self.statistic(&other, &lower, made));
+            both.map(|(upper, lower)| how.of(upper, lower))
+        };
+        (figure.filter(|f| f.is_finite()), each(pairs))
     }
 
-    fn one(&self, values: &[f64]) -> Option<f64> {
-        let spread = Spread::of(values.iter().copied());
-        (!values.is_empty()).then_some(match self.of {
+    fn statistic(&self, case: &Case, values: &BySeed, made: Made<'_>) -> Option<f64> {
+        let spread = Spread::of(values.values().copied());
+        let of_all = match self.of {
             Of::Mean => spread.mean,
             Of::Median => spread.median,
             Of::Min => spread.min,
             Of::Max => spread.max,
-        })
+            Of::BestRun => {
+                let best = made
+                    .of(case)
+                    .max_by(|a, b| a.goodput().total_cmp(&b.goodput()))?;
+                return values.get(&best.seed).copied();
+            }
+        };
+        (!values.is_empty()).then_some(of_all)
     }
 
     /// Whether a case counts for a mean.
-    fn passes(&self, case: &Case, plans: &[Plan], trials: &[Trial]) -> bool {
+    fn passes(&self, case: &Case, made: Made<'_>) -> bool {
         let Some(least) = self.passed else {
             return true;
         };
-        let own = trials.iter().filter(|t| plans[t.plan].case == *case);
-        let rates = own.map(|t| {
-            let flows = t.outcome.flows.iter();
-            flows.map(|f| f.goodput_bits_per_second).sum::<f64>()
-        });
-        self.one(&rates.collect::<Vec<_>>())
+        let rates = made.of(case).map(|o| (o.seed, o.goodput())).collect();
+        self.statistic(case, &rates, made)
             .is_some_and(|rate| rate > least)
     }
 
-    fn verdicts(&self, plans: &[Plan], trials: &[Trial]) -> Vec<Verdict> {
-        // By what is left of a case without the variable spread over: the figure of each.
-        let mut groups: Vec<(Case, Vec<Vec<f64>>)> = Vec::new();
-        for plan in plans.iter().filter(|p| fits(&p.case, &self.term.when)) {
+    fn verdicts(&self, made: Made<'_>) -> Vec<Verdict> {
+        let mut groups: Vec<Group> = Vec::new();
+        for plan in made.plans.iter().filter(|p| fits(&p.case, &self.term.when)) {
             let mut case = plan.case.clone();
             for variable in self.spread.iter().chain(&self.across) {
                 case.remove(variable);
             }
-            if !self.passes(&plan.case, plans, trials) {
-                continue;
-            }
-            let figures = self.figures(&plan.case, plans, trials);
-            match groups.iter_mut().find(|(known, _)| *known == case) {
-                Some((_, all)) => all.push(figures),
-                None => groups.push((case, vec![figures])),
+            let at = groups.iter().position(|g| g.case == case);
+            let at = at.unwrap_or_else(|| {
+                groups.push(Group::new(case));
+                groups.len() - 1
+            });
+            let group = &mut groups[at];
+            group.runs = group.runs.and(self.used(&plan.case, made));
+            if self.passes(&plan.case, made) {
+                group.figures.push(self.figure(&plan.case, made));
             }
         }
-        let one = |(case, all): (Case, Vec<Vec<f64>>)| {
-            if !self.across.is_empty() {
-                let each: Vec<f64> = all.iter().filter_map(|f| self.one(f)).collect();
-                let spread = Spread::of(each.iter().copied());
-                let range = (!each.is_empty()).then_some((spread.min, spread.max));
-                let own = plans.iter().map(|p| p.case.clone());
-                return Verdict {
-                    partial: cells(&own.collect::<Vec<_>>(), &self.across) < self.cells,
-                    ..self.verdict(&case, (mean(&each), range), None)
-                };
-            }
-            if self.spread.is_some() {
-                let means: Option<Vec<f64>> = all.iter().map(|f| self.one(f)).collect();
-                let ours = means.filter(|m| m.len() > 1).map(|means| {
-                    let spread = Spread::of(means);
-                    spread.max / spread.min
-                });
-                return self.verdict(&case, (ours, None), None);
-            }
-            let figures = all.into_iter().flatten().collect::<Vec<_>>();
-            let hits = figures.iter().map(|f| f64::from(u8::from(self.within(*f))));
-            let share = mean(&hits.collect::<Vec<_>>()).filter(|_| figures.len() >= SEEDS);
-            let spread = Spread::of(figures.iter().copied());
-            let range = (!figures.is_empty()).then_some((spread.min, spread.max));
-            self.verdict(&case, (self.one(&figures), range), share)
-        };
-        groups.into_iter().map(one).collect()
+        groups.into_iter().map(|g| self.of_group(g, made)).collect()
     }
+
+    fn of_group(&self, group: Group, made: Made<'_>) -> Verdict {
+        let Group {
+            case,
+            figures: all,
+            mut runs,
+        } = group;
+        if !self.across.is_empty() {
+            let each: Vec<f64> = all.iter().filter_map(|(figure, _)| *figure).collect();
+            let own = made.plans.iter().map(|p| p.case.clone());
+            runs.partial = cells(&own.collect::<Vec<_>>(), &self.across) < self.cells;
+            return self.verdict(&case, (mean(&each), range(&each)), None, runs);
+        }
+        if self.spread.is_some() {
+            let each: Option<Vec<f64>> = all.iter().map(|(figure, _)| *figure).collect();
+            let ours = each.filter(|e| e.len() > 1).map(|each| {
+                let spread = Spread::of(each);
+                spread.max / spread.min
+            });
+            return self.verdict(&case, (ours, None), None, runs);
+        }
+        // Nothing is taken together, so that there is one case.
+        let (ours, figures) = all.into_iter().next().unwrap_or_default();
+        let hits = figures.iter().map(|f| f64::from(u8::from(self.within(*f))));
+        let share = mean(&hits.collect::<Vec<_>>()).filter(|_| figures.len() >= SEEDS);
+        self.verdict(&case, (ours, range(&figures)), share, runs)
+    }
+}
+
+/// What one figure is made of: the cases that differ in the variables it is taken over.
+struct Group {
+    /// What they have in common.
+    case: Case,
+    /// Of each case: of all its seeds, and of each.
+    figures: Vec<(Option<f64>, Vec<f64>)>,
+    runs: Used,
+}
+
+impl Group {
+    fn new(case: Case) -> Self {
+        Self {
+            case,
+            figures: Vec::new(),
+            runs: Used::default(),
+        }
+    }
+}
+
+/// A figure of each seed.
+type BySeed = BTreeMap<u64, f64>;
+
+fn each(figures: BySeed) -> Vec<f64> {
+    figures.into_values().collect()
+}
+
+fn range(figures: &[f64]) -> Option<(f64, f64)> {
+    let spread = Spread::of(figures.iter().copied());
+    (!figures.is_empty()).then_some((spread.min, spread.max))
 }
 
 /// `40%` of the seeds or more, or `5%..95%` of them.
@@ -614,32 +719,27 @@ fn shares(text: &str) -> Result<(f64, f64), String> {
 }
 
 /// What became of every expectation.
-pub(super) fn judge(
-    expectations: &[Expectation],
-    plans: &[Plan],
-    trials: &[Trial],
-) -> Vec<Verdict> {
+pub(super) fn judge(expectations: &[Expectation], made: Made<'_>) -> Vec<Verdict> {
     let of_nobody = |e: &&Expectation| e.term.metric.whose() == Whose::Nobody;
     let here = |e: &&Expectation| {
-        let mut worlds = plans.iter().map(|p| p.backend);
+        let mut worlds = made.plans.iter().map(|p| p.backend);
         e.backend.is_none_or(|backend| worlds.all(|b| b == backend))
     };
     let own = expectations.iter().filter(here).filter(|e| !of_nobody(e));
-    let mut verdicts: Vec<Verdict> = own.flat_map(|e| e.verdicts(plans, trials)).collect();
+    let mut verdicts: Vec<Verdict> = own.flat_map(|e| e.verdicts(made)).collect();
     let errors: Vec<Verdict> = expectations
         .iter()
         .filter(here)
         .filter(of_nobody)
         .map(|expectation| {
-            let upper = error(&expectation.term, &verdicts);
-            let ours = match &expectation.other {
-                None => upper,
-                Some((how, other)) => upper
-                    .zip(error(&other.among(&expectation.term.when), &verdicts))
-                    .map(|(upper, lower)| how.of(upper, lower)),
-            };
+            let (mut ours, mut runs) = error(&expectation.term, &verdicts);
+            if let Some((how, other)) = &expectation.other {
+                let (lower, of) = error(&other.among(&expectation.term.when), &verdicts);
+                ours = ours.zip(lower).map(|(upper, lower)| how.of(upper, lower));
+                runs = runs.and(of);
+            }
             let case = &expectation.term.when;
-            expectation.verdict(case, (ours, None), None)
+            expectation.verdict(case, (ours, None), None, runs)
         })
         .collect();
     verdicts.extend(errors);
@@ -647,35 +747,30 @@ pub(super) fn judge(
 }
 
 /// How far off the published figures of the term's cases are, in doublings: ours, or one constant for all.
-fn error(term: &Term, verdicts: &[Verdict]) -> Option<f64> {
+fn error(term: &Term, verdicts: &[Verdict]) -> (Option<f64>, Used) {
     // Ratios have no unit.
-    let own = verdicts
-        .iter()
-        .filter(|v| fits(&v.values, &term.when) && v.unit != Unit::Number);
+    let own = verdicts.iter().filter(|v| {
+        fits(&v.values, &term.when) && v.unit != Unit::Number && v.paper.is_some_and(|x| x > 0.0)
+    });
+    let runs = own.clone().fold(Used::default(), |all, v| all.and(v.runs));
     let pairs: Vec<(f64, f64)> = own
         .filter_map(|v| Some((v.ours?, v.paper?)))
-        .filter(|(ours, paper)| *ours > 0.0 && *paper > 0.0)
+        .filter(|(ours, _)| *ours > 0.0)
         .map(|(ours, paper)| (ours.log2(), paper.log2()))
         .collect();
     if pairs.is_empty() {
-        return None;
+        return (None, runs);
     }
-    let median = |errors: Vec<f64>| Spread::of(errors).median;
+    let errors = |of: &dyn Fn(f64) -> f64| {
+        Spread::of(pairs.iter().map(|(ours, paper)| (of(*ours) - paper).abs())).median
+    };
     if term.metric == Metric::Log2Error {
-        let errors = pairs.iter().map(|(ours, paper)| (ours - paper).abs());
-        return Some(median(errors.collect()));
+        return (Some(errors(&|ours| ours)), runs);
     }
     // The best is in the middle of two of them.
     let middles = pairs
         .iter()
         .flat_map(|(_, a)| pairs.iter().map(move |(_, b)| f64::midpoint(*a, *b)));
-    let of = |constant: f64| {
-        median(
-            pairs
-                .iter()
-                .map(|(_, paper)| (constant - paper).abs())
-                .collect(),
-        )
-    };
-    middles.map(of).reduce(f64::min)
+    let best = middles.map(|constant| errors(&|_| constant));
+    (best.reduce(f64::min), runs)
 }

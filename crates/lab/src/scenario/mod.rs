@@ -31,7 +31,7 @@ pub(crate) use cases::fits;
 pub use cases::label;
 pub use costs::{Costs, RunReport};
 pub use document::seeds;
-pub use expect::{Expectation, Verdict};
+pub use expect::{Expectation, Used, Verdict};
 pub(crate) use measure::Term;
 pub use measure::{Metric, exact};
 pub use outcome::{Columns, FlowOutcome, LinkOutcome, Outcome};

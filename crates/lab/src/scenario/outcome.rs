@@ -163,6 +163,12 @@ impl Outcome {
         }
     }
 
+    /// All flows together, bit/s.
+    pub(super) fn goodput(&self) -> f64 {
+        let flows = self.flows.iter();
+        flows.map(|f| f.goodput_bits_per_second).sum()
+    }
+
     /// Whether it has all of `terms`, or says why it has none.
     pub(super) fn answers(&self, terms: &[Term]) -> bool {
         let has = |term: &Term| self.figures.contains_key(&term.to_string());

@@ -16,7 +16,7 @@ use super::{
     CaseSummary, File, Summary,
     cases::label,
     costs::RunReport,
-    expect::judge,
+    expect::{Made, judge},
     measure::Term,
     outcome::Outcome,
     output::{self, Output},
@@ -146,8 +146,8 @@ pub struct Results {
     pub(super) trials: Vec<Trial>,
     /// How many of them were stored before.
     pub kept: usize,
-    /// How many are still to be made.
-    pub open: usize,
+    /// Plan and seed of those that are still to be made.
+    pub(super) open: Vec<(usize, u64)>,
     /// How many of those another build of the program has made.
     pub others: usize,
 }
@@ -156,6 +156,11 @@ impl Results {
     /// Every run, those without a valid result included, in the order of cases and seeds.
     pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
         self.trials.iter().map(|trial| &trial.outcome)
+    }
+
+    /// How many are still to be made.
+    pub fn open(&self) -> usize {
+        self.open.len()
     }
 
     fn valid(&self) -> impl Iterator<Item = &Trial> {
@@ -223,7 +228,7 @@ impl File {
                 }));
             }
         }
-        results.open = open.len();
+        results.open.clone_from(&open);
         results.kept = results.valid().count();
         (results, open)
     }
@@ -283,7 +288,7 @@ impl File {
             return Err(error.after(results.kept + ended, results.kept + open.len()));
         }
         debug_assert!(!stopped, "it stops after a failure only");
-        results.open -= ended;
+        results.open.clear();
         results.sort();
         Ok(results)
     }
@@ -297,11 +302,20 @@ impl File {
             let of = valid.iter().filter(|t| t.plan == i);
             CaseSummary::new(plan, &of.map(|t| &t.outcome).collect::<Vec<_>>())
         };
+        let unmade = results.trials.iter();
+        let unmade = unmade
+            .filter(|t| t.outcome.invalid.is_some())
+            .map(|t| (t.plan, t.outcome.seed));
+        let made = Made {
+            plans: &self.plans[..own],
+            trials: &judged,
+            missing: &results.open.iter().copied().chain(unmade).collect(),
+        };
         Summary {
             name: self.name.clone(),
             kept: results.kept,
             cases: self.plans.iter().enumerate().map(case).collect(),
-            verdicts: judge(&self.expectations, &self.plans[..own], &judged),
+            verdicts: judge(&self.expectations, made),
         }
     }
 

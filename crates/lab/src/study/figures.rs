@@ -44,6 +44,28 @@ impl FigurePlan {
         Ok(())
     }
 
+    /// What is drawn of each run: with a line for each flow, the figures of each of them.
+    pub(super) fn terms_of(&self, file: &File) -> Vec<Term> {
+        let each = self.line.as_deref() == Some("flow") && self.shape != Shape::Series;
+        if !each || self.term().name.is_some() {
+            return self.terms.clone();
+        }
+        let mut flows: Vec<&str> = Vec::new();
+        for driver in file.plans.iter().flat_map(|p| &p.drivers) {
+            if !flows.contains(&driver.name.as_str()) {
+                flows.push(&driver.name);
+            }
+        }
+        let of = |flow: &str| {
+            let flow = flow.to_string();
+            self.terms.iter().map(move |term| Term {
+                name: Some(flow.clone()),
+                ..term.clone()
+            })
+        };
+        flows.into_iter().flat_map(of).collect()
+    }
+
     /// The charts of the figure, with a word that tells them apart if there are several.
     pub(super) fn charts(&self, worlds: &[World<'_>]) -> Vec<(String, Chart)> {
         match self.shape {
@@ -71,18 +93,9 @@ impl FigurePlan {
         self.terms.first().expect("a figure has a term")
     }
 
-    fn divisor(&self) -> f64 {
-        let own = self.unit.as_ref().map(|(_, divisor)| *divisor);
-        own.unwrap_or_else(|| self.term().metric.unit().scale().1)
-    }
-
     fn y_axis(&self, name: &str) -> Axis {
-        let unit = match &self.unit {
-            Some((unit, _)) => unit.as_str(),
-            None => self.term().metric.unit().scale().0,
-        };
         Axis {
-            label: labelled(&name.replace('_', " "), unit),
+            label: labelled(&name.replace('_', " "), &self.unit.0),
             log: self.log.1,
             range: None,
         }
@@ -107,6 +120,7 @@ impl FigurePlan {
     /// number per run.
     fn grouped(&self, world: &World<'_>) -> Vec<(String, Values)> {
         let mut lines: Vec<(String, Values)> = Vec::new();
+        let terms = self.terms_of(world.file);
         for plan in world
             .file
             .plans
@@ -118,15 +132,18 @@ impl FigurePlan {
                 name.map_or_else(String::new, |name| value(&plan.case, name))
             };
             let x = value(&self.x);
-            for term in &self.terms {
+            for term in &terms {
                 let line = match term.during {
+                    _ if self.line.as_deref() == Some("flow") => {
+                        term.name.clone().unwrap_or_default()
+                    }
                     Some((from, to)) if self.terms.len() > 1 => format!("{from}..{to} s"),
                     _ => value(&self.line),
                 };
                 let words = term.to_string();
                 let of = world.outcomes.iter().filter(|o| o.case == plan.case);
                 let figures = of.filter_map(|o| *o.figures.get(&words)?);
-                let figures = figures.map(|figure| figure / self.divisor());
+                let figures = figures.map(|figure| figure / self.unit.1);
                 entry(entry(&mut lines, line), x.clone()).extend(figures);
             }
         }
@@ -136,12 +153,16 @@ impl FigurePlan {
     /// Published numbers of the same quantity in the figure's cases, each once: case and row.
     fn published<'a>(&self, worlds: &'a [World<'_>]) -> Vec<(&'a Case, &'a Fact)> {
         let mut found: Vec<(&Case, &Fact)> = Vec::new();
+        let each = worlds.iter().flat_map(|w| self.terms_of(w.file));
+        let words: BTreeSet<String> = self
+            .terms
+            .iter()
+            .cloned()
+            .chain(each)
+            .map(|term| term.to_string())
+            .collect();
         for verdict in worlds.iter().flat_map(|w| w.verdicts) {
-            let own = self
-                .terms
-                .iter()
-                .any(|term| verdict.what == term.to_string());
-            let same = own && fits(&verdict.values, &self.when);
+            let same = words.contains(&verdict.what) && fits(&verdict.values, &self.when);
             let Some(fact) = verdict.fact.as_ref().filter(|_| same) else {
                 continue;
             };
@@ -196,7 +217,7 @@ impl FigurePlan {
     /// A published number as a mark, with its range or bound.
     fn fact(&self, fact: &Fact) -> Option<Point> {
         let (low, high) = fact.bounds();
-        let divisor = self.divisor();
+        let divisor = self.unit.1;
         let y = fact.value.or(match (low, high) {
             (Some(low), Some(high)) => Some(f64::midpoint(low, high)),
             (low, high) => low.or(high),
@@ -280,7 +301,6 @@ impl FigurePlan {
             label: short(self.line.as_deref().unwrap_or_default()).into(),
             ..Axis::default()
         };
-        let unit = self.unit.as_ref().map_or("", |(unit, _)| unit);
         let mut chart = chart(
             Axis {
                 label: short(self.x.as_deref().unwrap_or_default()).into(),
@@ -293,7 +313,7 @@ impl FigurePlan {
                 cells,
             },
         );
-        chart.title = labelled(&self.term().metric.name().replace('_', " "), unit);
+        chart.title = labelled(&self.term().metric.name().replace('_', " "), &self.unit.0);
         chart
     }
 
@@ -319,7 +339,7 @@ impl FigurePlan {
                     Some(line) => value(&verdict.values, line),
                     None => world.name().into(),
                 };
-                let divisor = self.divisor();
+                let divisor = self.unit.1;
                 let point = Point {
                     x: theirs / divisor,
                     y: ours / divisor,
@@ -398,11 +418,10 @@ impl FigurePlan {
         let (Some(at), Some(values)) = (columns.get("at"), columns.get(&self.column)) else {
             return Vec::new();
         };
-        let divisor = self.unit.as_ref().map_or(1.0, |(_, divisor)| *divisor);
         let point = |(at, value): (&Option<f64>, &Option<f64>)| {
             Some(Point {
                 x: (*at)?,
-                y: (*value)? / divisor,
+                y: (*value)? / self.unit.1,
                 ..Point::default()
             })
         };

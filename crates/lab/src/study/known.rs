@@ -1,6 +1,8 @@
 //! Which published numbers are known to be missed? `lab/reference/known.toml` lists each with our figure and
 //! the reason. A miss that is not listed, or has become worse than what is listed, is a new one.
 
+use std::fmt;
+
 use serde::Deserialize;
 
 use super::{StudyError, library::built_in};
@@ -31,6 +33,20 @@ pub struct KnownMiss {
     pub reason: String,
 }
 
+impl fmt::Display for KnownMiss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quick = if self.quick { ", quick" } else { "" };
+        let backend = self.backend.name();
+        let Self {
+            scenario,
+            what,
+            case,
+            ..
+        } = self;
+        write!(f, "{what} [{case}] of {scenario} ({backend}{quick})")
+    }
+}
+
 /// Every number that is known to be missed.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,6 +75,19 @@ impl KnownMisses {
         }
     }
 
+    /// Those of a scenario's variant.
+    pub(super) fn entries(
+        &self,
+        scenario: &str,
+        quick: bool,
+        backend: Backend,
+    ) -> impl Iterator<Item = &KnownMiss> {
+        let own = move |k: &&KnownMiss| {
+            k.scenario == scenario && k.quick == quick && k.backend == backend
+        };
+        self.known.iter().filter(own)
+    }
+
     /// The entry for a miss of `scenario`, if there is one that is as bad.
     pub fn of(
         &self,
@@ -67,13 +96,8 @@ impl KnownMisses {
         backend: Backend,
         verdict: &Verdict,
     ) -> Option<&KnownMiss> {
-        let entry = self.known.iter().find(|k| {
-            k.scenario == scenario
-                && k.quick == quick
-                && k.backend == backend
-                && k.what == verdict.what
-                && k.case == verdict.case
-        })?;
+        let mut entries = self.entries(scenario, quick, backend);
+        let entry = entries.find(|k| k.what == verdict.what && k.case == verdict.case)?;
         let ours = verdict.ours?;
         let worst = entry.figure.abs() * SLACK;
         let within = match (verdict.min, verdict.max) {

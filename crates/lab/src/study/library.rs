@@ -104,11 +104,10 @@ impl Library {
         for figure in study.figures_of(name) {
             figure.check(&file).map_err(StudyError::Unknown)?;
         }
-        file.also(
-            study
-                .figures_of(name)
-                .flat_map(|figure| figure.terms.clone()),
-        );
+        for figure in study.figures_of(name) {
+            let terms = figure.terms_of(&file);
+            file.also(terms);
+        }
         Ok(file)
     }
 }

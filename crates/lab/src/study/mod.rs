@@ -85,7 +85,7 @@ pub struct FigurePlan {
     /// The cases that are drawn.
     when: Case,
     /// The shown unit, and by how much values are divided.
-    unit: Option<(String, f64)>,
+    unit: (String, f64),
     /// Logarithmic axes: x, y.
     log: (bool, bool),
 }

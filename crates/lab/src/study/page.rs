@@ -20,19 +20,52 @@ struct Told<'a> {
 }
 
 impl Runs {
+    fn told(&self) -> io::Result<Vec<Told<'_>>> {
+        let all = self.parts.iter().zip(self.results()?);
+        let told = all.map(|(part, results)| Told {
+            part,
+            verdicts: part.file.summary(&results).verdicts,
+            results,
+        });
+        Ok(told
+            .filter(|t| t.part.chosen || t.results.outcomes().next().is_some())
+            .collect())
+    }
+
+    /// What of `known` is no use for what was chosen: entries without a figure or case, or for a number that is
+    /// not judged, or that is met (of the simulator, which gives the same each time).
+    pub fn useless(&self, known: &KnownMisses) -> io::Result<Vec<String>> {
+        if !self.choice.cases.is_empty() || self.choice.seeds.is_some() {
+            return Ok(Vec::new());
+        }
+        let told = self.told()?;
+        let chosen = told.iter().filter(|t| t.part.chosen);
+        let of = |told: &Told<'_>| -> Vec<String> {
+            let (name, variant) = (&told.part.file.name, told.part.file.variant);
+            let entries = known.entries(name, variant.quick, variant.backend);
+            let useless = entries.filter_map(|entry| {
+                let own = |v: &&Verdict| v.what == entry.what && v.case == entry.case;
+                let Some(verdict) = told.verdicts.iter().find(own) else {
+                    return Some(format!("{entry}: there is no such figure and case"));
+                };
+                let why = match row(told, verdict, known).outcome {
+                    Word::Met if variant.backend == Backend::Sim => "is met",
+                    Word::Fitted | Word::Shown => "is not judged",
+                    Word::NotComparable if told.part.file.not_comparable.is_some() => {
+                        "is not comparable"
+                    }
+                    _ => return None,
+                };
+                Some(format!("{entry}: the number {why}"))
+            });
+            useless.collect()
+        };
+        Ok(chosen.flat_map(of).collect())
+    }
+
     /// The page of what is stored.
     pub fn page(&self, known: &KnownMisses) -> io::Result<Page> {
-        let told: Vec<Told<'_>> = self
-            .parts
-            .iter()
-            .zip(self.results()?)
-            .map(|(part, results)| Told {
-                part,
-                verdicts: part.file.summary(&results).verdicts,
-                results,
-            })
-            .filter(|t| t.part.chosen || t.results.outcomes().next().is_some())
-            .collect();
+        let told = self.told()?;
         let wanted = |e: &&Experiment| {
             let only = self.choice.experiment.as_ref();
             only.is_none_or(|id| *id == e.id)
@@ -143,10 +176,6 @@ fn captioned(plan: &FigurePlan, told: &[&Told<'_>]) -> String {
 /// A verdict as the page has it.
 fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
     let variant = told.part.file.variant;
-    let mut lowered = told.results.outcomes().filter_map(|o| {
-        let own = label(&o.case) == verdict.case || verdict.case == "all";
-        o.lowered.filter(|_| own)
-    });
     let show = |x: f64| verdict.unit.show(x);
     let entry = known.of(
         &told.part.file.name,
@@ -157,24 +186,34 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
     let (outcome, note) = match (verdict.ours, verdict.holds) {
         (None, _) => (Word::NotRun, unmeasured(told, verdict)),
         _ if let Some(why) = &told.part.file.not_comparable => (Word::NotComparable, why.clone()),
-        (Some(_), _) if let Some(rate) = lowered.next() => (
+        (Some(_), _) if let Some(rate) = verdict.runs.lowered => (
             Word::NotComparable,
             format!(
                 "measured over {}, which this machine keeps",
                 Unit::Rate.show(exact(rate))
             ),
         ),
-        _ if verdict.partial => (
+        _ if verdict.runs.missing > 0 => (
+            Word::Incomplete,
+            format!(
+                "{} of its runs are not made or not valid",
+                verdict.runs.missing
+            ),
+        ),
+        _ if verdict.runs.partial => (
             Word::NotComparable,
             "a mean over a part of the paper's cases".into(),
         ),
-        _ if let Some(why) = &verdict.fitted => (Word::Fitted, why.clone()),
+        _ if let Some(why) = &verdict.fitted => {
+            let off = verdict.holds.filter(|holds| !holds);
+            let off = off.map_or_else(String::new, |_| {
+                format!("; outside all the same, {}", by(verdict))
+            });
+            (Word::Fitted, format!("{why}{off}"))
+        }
         (Some(_), Some(true)) => (Word::Met, String::new()),
         (Some(_), Some(false)) if let Some(entry) = entry => (Word::Known, entry.reason.clone()),
-        (Some(_), Some(false)) => match &verdict.known {
-            Some(why) => (Word::Known, why.clone()),
-            None => (Word::Missed, by(verdict)),
-        },
+        (Some(_), Some(false)) => (Word::Missed, by(verdict)),
         (Some(_), None) => (Word::Shown, ratio(verdict)),
     };
     let published = match (&verdict.fact, verdict.paper) {
@@ -252,11 +291,11 @@ fn remarks(told: &Told<'_>) -> Vec<String> {
         ))
     });
     let mut all: Vec<String> = invalid.collect();
-    if told.results.open > 0 {
+    if told.results.open() > 0 {
         all.push(format!(
             "{backend}: {} of {} runs are not made yet",
-            told.results.open,
-            told.results.open + told.results.kept
+            told.results.open(),
+            told.results.open() + told.results.kept
         ));
     }
     all

@@ -50,7 +50,7 @@ impl Pace {
                 return open;
             }
             let made: Vec<_> = results.outcomes().map(|o| &o.case).collect();
-            let seeds = (results.kept + results.open) / part.file.plans.len().max(1);
+            let seeds = (results.kept + results.open()) / part.file.plans.len().max(1);
             for plan in &part.file.plans {
                 let there = made.iter().filter(|case| **case == &plan.case).count();
                 *open.entry(system(&plan.case)).or_default() += seeds.saturating_sub(there);
@@ -59,7 +59,7 @@ impl Pace {
         };
         Self {
             ended,
-            runs: ended + chosen().map(|(_, r)| r.open).sum::<usize>(),
+            runs: ended + chosen().map(|(_, r)| r.open()).sum::<usize>(),
             jobs: jobs.max(1),
             open: parts.iter().zip(before).map(of).collect(),
             took: BTreeMap::new(),

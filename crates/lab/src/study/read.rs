@@ -6,6 +6,7 @@ use super::{Experiment, FigurePlan, Library, Shape, Study, StudyError};
 use crate::{
     reference::Reference,
     scenario::{Case, Fields, Metric, Problem, Source, Term, level, unknown, window},
+    unit::Unit,
 };
 
 const STUDY: [&str; 7] = [
@@ -157,6 +158,13 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
     if during.is_empty() {
         return Err(fields.problem("line", "line = \"during\" needs a list of times"));
     }
+    let base = base(shape, &metrics, &column);
+    let unit = fields.parse("unit", |name| {
+        base.divisor(name)
+            .map(|divisor| (name.to_string(), divisor))
+    })?;
+    let (name_of, divisor) = base.scale();
+    let unit = unit.unwrap_or((name_of.into(), divisor));
     Ok(FigurePlan {
         id: id(fields, "id", "\"fig3\"")?,
         place: text("place")?.unwrap_or_default(),
@@ -177,7 +185,7 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
         x,
         line: line.filter(|_| !several),
         when,
-        unit: fields.parse("unit", unit)?,
+        unit,
         log: (log.contains('x'), log.contains('y')),
     })
 }
@@ -205,6 +213,17 @@ fn metrics(fields: &Fields<'_>, shape: Shape) -> Result<(Vec<Metric>, String), P
     Ok((vec![Metric::Goodput], metric))
 }
 
+/// In what the values of a figure are counted.
+fn base(shape: Shape, metrics: &[Metric], column: &str) -> Unit {
+    match column {
+        _ if shape != Shape::Series => metrics.first().map_or(Unit::Number, Metric::unit),
+        "goodput" => Unit::Rate,
+        "rtt" => Unit::Millis,
+        "retransmits" | "duplicate_acks" | "timeouts" => Unit::Number,
+        _ => Unit::Bytes,
+    }
+}
+
 fn shape(text: &str) -> Result<Shape, String> {
     const SHAPES: [(&str, Shape); 6] = [
         ("lines", Shape::Lines),
@@ -219,37 +238,4 @@ fn shape(text: &str) -> Result<Shape, String> {
     found
         .map(|(_, shape)| *shape)
         .ok_or_else(|| unknown("kind", text, names))
-}
-
-/// A shown unit, and by how much base units are divided for it.
-fn unit(text: &str) -> Result<(String, f64), String> {
-    const UNITS: [(&str, f64); 22] = [
-        ("bit/s", 1.0),
-        ("kbit/s", 1e3),
-        ("Mbit/s", 1e6),
-        ("Gbit/s", 1e9),
-        ("KiB/GiB", 1.0),
-        ("MiB/GiB", 1_024.0),
-        ("%/Gbps", 1.0),
-        ("%", 0.01),
-        ("share", 1.0),
-        ("s", 1.0),
-        ("ms", 1.0),
-        ("us", 1.0),
-        ("bytes", 1.0),
-        ("kB", 1e3),
-        ("MB", 1e6),
-        ("GB", 1e9),
-        ("KiB", 1_024.0),
-        ("MiB", 1_048_576.0),
-        ("packets", 1.0),
-        ("segments", 1_448.0),
-        ("ratio", 1.0),
-        ("MHz/Mbps", 1.0),
-    ];
-    let found = UNITS.iter().find(|(name, _)| *name == text);
-    let names = UNITS.iter().map(|(name, _)| *name);
-    found
-        .map(|(name, divisor)| ((*name).to_string(), *divisor))
-        .ok_or_else(|| unknown("unit", text, names))
 }

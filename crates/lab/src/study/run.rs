@@ -208,7 +208,7 @@ impl Runs {
     pub fn lacking(&self) -> io::Result<BTreeSet<(&str, &'static str)>> {
         let mut lacking = BTreeSet::new();
         for (part, results) in self.parts.iter().zip(self.results()?) {
-            if part.chosen && results.open > 0 {
+            if part.chosen && results.open() > 0 {
                 let own = self
                     .study
                     .experiments

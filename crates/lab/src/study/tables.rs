@@ -113,12 +113,12 @@ impl FigurePlan {
 
     /// The unit of a column and by how much values are divided for it.
     fn shown(&self, term: &Term) -> (String, f64) {
-        match (&self.unit, term.metric.unit()) {
-            (Some((name, divisor)), unit) if unit == self.term().metric.unit() => {
-                (name.clone(), *divisor)
-            }
-            (_, unit) => (unit.scale().0.into(), unit.scale().1),
+        let unit = term.metric.unit();
+        if unit == self.term().metric.unit() {
+            return self.unit.clone();
         }
+        let (name, divisor) = unit.scale();
+        (name.into(), divisor)
     }
 
     /// The median, with the rate of the link if it was lowered; without a valid run, a dash.

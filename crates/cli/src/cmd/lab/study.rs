@@ -295,7 +295,14 @@ pub(super) fn check(
 ) -> Result<(), Failure> {
     let runs = which.runs(how)?;
     which.stored(&runs)?;
-    let page = Which::page(&runs, &known(list)?)?;
+    let known = known(list)?;
+    let page = Which::page(&runs, &known)?;
+    let useless = if new {
+        let useless = runs.useless(&known);
+        useless.map_err(|error| folder_failed(&runs, &error))?
+    } else {
+        Vec::new()
+    };
     let counts = |v: &&Verdict| match v.outcome {
         Word::Missed => true,
         Word::Known => !new,
@@ -310,6 +317,13 @@ pub(super) fn check(
         "verdicts": verdicts(&page),
     });
     if missed.is_empty() {
+        if !useless.is_empty() {
+            let text = format!(
+                "entries of the list of known misses are of no use, remove them: {}",
+                useless.join("; ")
+            );
+            return Err(Failure::new(Exit::Config, text));
+        }
         if let Some(why) = unjudged(which, how, &runs, &page)? {
             let failure = Failure::new(Exit::Partial, why);
             object["ok"] = json!(false);
@@ -348,7 +362,7 @@ pub(super) fn check(
 
 /// Why nothing was missed, if too little was judged to say so: runs are lacking, or no number has a bound.
 fn unjudged(which: &Which, how: &How, runs: &Runs, page: &Page) -> Result<Option<String>, Failure> {
-    let open = |v: &Verdict| matches!(v.outcome.name(), "not run" | "incomplete");
+    let open = |v: &Verdict| matches!(v.outcome, Word::NotRun | Word::Incomplete);
     let unread = |e| Failure::new(Exit::Config, format!("{}: {e}", page.name));
     let lacking = runs.lacking().map_err(unread)?;
     let of = |section: &Section| {

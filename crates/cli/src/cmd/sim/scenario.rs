@@ -107,10 +107,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let passed = tally.deviate == 0 || !args.check;
     let exit = if passed { Exit::Ok } else { Exit::Threshold };
     let whole = json!({
-        "schema": "farhaul.scenarios/1",
+        "schema": "farhaul.scenarios/2",
         "ok": passed,
         "version": env!("CARGO_PKG_VERSION"),
-        "known_deviations": tally.known,
+        "fitted_outside": tally.fitted,
         "scenarios": objects,
         "exit": exit.object(),
     });

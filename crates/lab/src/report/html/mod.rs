@@ -169,7 +169,7 @@ fn badge(outcome: Outcome) -> Markup {
         Outcome::Met => "✓",
         Outcome::Missed | Outcome::Known => "✗",
         Outcome::Fitted => "=",
-        Outcome::Shown | Outcome::NotRun => "–",
+        Outcome::Shown | Outcome::Incomplete | Outcome::NotRun => "–",
         Outcome::NotComparable => "≠",
     };
     html! {
@@ -185,7 +185,11 @@ fn class(outcome: Outcome) -> &'static str {
         Outcome::Met => "met",
         Outcome::Missed => "missed",
         Outcome::Known => "known",
-        Outcome::Fitted | Outcome::Shown | Outcome::NotComparable | Outcome::NotRun => "apart",
+        Outcome::Fitted
+        | Outcome::Shown
+        | Outcome::NotComparable
+        | Outcome::Incomplete
+        | Outcome::NotRun => "apart",
     }
 }
 

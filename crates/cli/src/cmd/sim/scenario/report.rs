@@ -130,11 +130,10 @@ fn bounds(verdict: &Verdict) -> String {
 }
 
 fn word(verdict: &Verdict) -> String {
-    match (verdict.holds, &verdict.known) {
-        (Some(true), None) => "holds".into(),
-        (Some(true), Some(_)) => "met, though a deviation was known".into(),
+    match (verdict.holds, &verdict.fitted) {
+        (Some(true), _) => "holds".into(),
         (Some(false), None) => "DEVIATES".into(),
-        (Some(false), Some(why)) => format!("known deviation: {why}"),
+        (Some(false), Some(why)) => format!("outside, though fitted: {why}"),
         (None, _) => match (verdict.ours, verdict.paper) {
             (Some(ours), Some(paper)) => format!("{:.2} times the paper's", ours / paper),
             (Some(_), None) => "nothing to compare with".into(),
@@ -176,7 +175,7 @@ pub(super) fn markdown(file: &File, summary: &Summary) {
 pub(super) struct Tally {
     hold: usize,
     pub(super) deviate: usize,
-    pub(super) known: usize,
+    pub(super) fitted: usize,
     compared: usize,
     not_run: usize,
 }
@@ -187,7 +186,7 @@ impl Tally {
             *match verdict.holds {
                 Some(true) => &mut self.hold,
                 Some(false) if verdict.fails() => &mut self.deviate,
-                Some(false) => &mut self.known,
+                Some(false) => &mut self.fitted,
                 None if verdict.ours.is_some() => &mut self.compared,
                 None => &mut self.not_run,
             } += 1;
@@ -196,7 +195,7 @@ impl Tally {
 
     /// Expectations with bounds that were run.
     pub(super) const fn judged(&self) -> usize {
-        self.hold + self.deviate + self.known
+        self.hold + self.deviate + self.fitted
     }
 }
 
@@ -204,8 +203,8 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} met, {} deviate, {} known deviations, {} only compared, {} were not run",
-            self.hold, self.deviate, self.known, self.compared, self.not_run
+            "{} met, {} deviate, {} outside though fitted, {} only compared, {} were not run",
+            self.hold, self.deviate, self.fitted, self.compared, self.not_run
         )
     }
 }
