@@ -43,12 +43,16 @@ fn outcomes(out: &mut String, page: &Page) -> fmt::Result {
     if tally.is_empty() {
         return writeln!(out, "No published number has been compared yet.\n");
     }
-    writeln!(out, "| outcome | numbers | |\n|---|--:|---|")?;
+    writeln!(out, "| outcome | comparisons | |\n|---|--:|---|")?;
     for outcome in Outcome::ALL {
         let n = tally.get(&outcome).copied().unwrap_or_default();
         writeln!(out, "| {} | {n} | {} |", outcome.name(), outcome.meaning())?;
     }
-    writeln!(out)?;
+    writeln!(
+        out,
+        "\nThey are with {} numbers of the table.\n",
+        page.rows()
+    )?;
     let missed: Vec<_> = (page.sections.iter())
         .flat_map(|s| s.verdicts.iter().map(move |v| (s, v)))
         .filter(|(_, v)| v.outcome == Outcome::Missed)

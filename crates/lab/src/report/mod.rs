@@ -13,7 +13,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use files::{version, write};
 pub use html::html;
@@ -113,6 +113,8 @@ pub struct Figure {
 /// What became of a published number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
+    /// The row of the table of published numbers, if it is of one: several comparisons may be with the same.
+    pub row: Option<String>,
     /// Where it is printed.
     pub place: String,
     /// The quantity in words.
@@ -218,6 +220,12 @@ fn tally<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Tally {
 impl Page {
     fn verdicts(&self) -> impl Iterator<Item = &Verdict> {
         self.sections.iter().flat_map(|s| &s.verdicts)
+    }
+
+    /// How many rows of the table of published numbers ours are compared with.
+    pub fn rows(&self) -> usize {
+        let rows = self.verdicts().filter_map(|v| v.row.as_ref());
+        rows.collect::<BTreeSet<_>>().len()
     }
 }
 

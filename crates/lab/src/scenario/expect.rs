@@ -24,7 +24,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-const EXPECT: [&str; 23] = [
+const EXPECT: [&str; 24] = [
     "metric",
     "flow",
     "link",
@@ -42,6 +42,7 @@ const EXPECT: [&str; 23] = [
     "paper",
     "source",
     "reference",
+    "rows",
     "within",
     "experiment",
     "fitted",
@@ -49,7 +50,9 @@ const EXPECT: [&str; 23] = [
     "across",
     "passed",
 ];
-const OVER: [&str; 7] = ["metric", "flow", "link", "cross", "during", "level", "when"];
+const OVER: [&str; 8] = [
+    "metric", "flow", "link", "cross", "during", "level", "when", "backend",
+];
 
 /// Of fewer seeds a share says nothing.
 const SEEDS: usize = 5;
@@ -81,12 +84,23 @@ impl Combined {
     }
 }
 
+/// The second term.
+#[derive(Clone, Debug)]
+struct Other {
+    how: Combined,
+    term: Term,
+    /// Of the runs in this world, if not of the same.
+    backend: Option<Backend>,
+}
+
 /// What is expected.
 #[derive(Clone, Debug)]
 pub struct Expectation {
     term: Term,
     /// The other term of a ratio, or of a difference.
-    other: Option<(Combined, Term)>,
+    other: Option<Other>,
+    /// Of an error: how the names of the rows begin that it is about.
+    rows: String,
     /// The variable over which the largest by the smallest is taken.
     spread: Option<String>,
     of: Of,
@@ -135,13 +149,15 @@ impl Used {
 }
 
 /// The runs of a file that are judged.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Made<'a> {
     pub(super) plans: &'a [Plan],
     /// Those with a valid result.
     pub(super) trials: &'a [Trial],
     /// Plan and seed of those without one.
-    pub(super) missing: &'a BTreeSet<(usize, u64)>,
+    pub(super) missing: &'a [(usize, u64)],
+    /// Those of the other world.
+    pub(super) beside: Option<&'a Made<'a>>,
 }
 
 impl<'a> Made<'a> {
@@ -271,9 +287,7 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
             return Err(fields.problem("spread", text));
         }
     }
-    let ratio = other
-        .as_ref()
-        .is_some_and(|(how, _)| *how == Combined::Ratio);
+    let ratio = other.as_ref().is_some_and(|o| o.how == Combined::Ratio);
     let unit = if ratio || spread.is_some() {
         Unit::Number
     } else {
@@ -299,6 +313,7 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
     }
     let across = across(fields, known)?;
     Ok(Expectation {
+        rows: rows(fields, known.reference, &term)?,
         term,
         other,
         spread,
@@ -323,12 +338,29 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
     })
 }
 
+/// How the names of the rows begin whose errors are taken together.
+fn rows(fields: &Fields<'_>, reference: &Reference, term: &Term) -> Result<String, Problem> {
+    let Some(text) = fields.text("rows")? else {
+        return Ok(String::new());
+    };
+    if term.metric.whose() != Whose::Nobody {
+        return Err(fields.problem(
+            "rows",
+            "rows are for errors: log2_error and constant_log2_error",
+        ));
+    }
+    if reference
+        .facts()
+        .all(|fact| !fact.id.starts_with(&text.value))
+    {
+        let problem = format!("no row begins with '{}'", text.value);
+        return Err(fields.problem("rows", problem));
+    }
+    Ok(text.value)
+}
+
 /// The second term of a ratio or difference.
-fn second(
-    fields: &Fields<'_>,
-    known: &Known<'_>,
-    first: &Term,
-) -> Result<Option<(Combined, Term)>, Problem> {
+fn second(fields: &Fields<'_>, known: &Known<'_>, first: &Term) -> Result<Option<Other>, Problem> {
     let over = fields.table("over", &OVER)?;
     let minus = fields.table("minus", &OVER)?;
     let (how, table) = match (over, minus) {
@@ -340,7 +372,17 @@ fn second(
             return Err(fields.problem("minus", text));
         }
     };
-    Ok(Some((how, term(&table, known, Some(first))?)))
+    let backend: Option<Backend> = table.parse("backend", str::parse)?;
+    let own: Option<Backend> = fields.parse("backend", str::parse)?;
+    if backend.is_some() && own.is_none_or(|own| Some(own) == backend) {
+        let text = "the expectation itself has to be of the other world: give it that backend";
+        return Err(table.problem("backend", text));
+    }
+    Ok(Some(Other {
+        how,
+        term: term(&table, known, Some(first))?,
+        backend,
+    }))
 }
 
 /// How many choices of these variables there are.
@@ -488,21 +530,24 @@ fn names(metric: &Metric, plans: &[Plan]) -> (&'static str, BTreeSet<String>) {
 impl Expectation {
     /// What it is about: a figure, or two for a ratio.
     pub(super) fn terms(&self) -> impl Iterator<Item = &Term> {
-        let other = self.other.as_ref().map(|(_, term)| term);
+        let other = self.other.as_ref().map(|o| &o.term);
         let all = [Some(&self.term), other].into_iter().flatten();
         all.filter(|term| term.metric.whose() != Whose::Nobody)
     }
 
     fn what(&self) -> String {
         let mut parts = vec![self.term.to_string()];
-        if let Some((how, other)) = &self.other {
+        if let Some(Other { how, term, backend }) = &self.other {
             let sign = match how {
                 Combined::Ratio => "/",
                 Combined::Difference => "-",
             };
-            parts.push(format!(" {sign} {other}"));
-            if !other.when.is_empty() {
-                parts.push(format!(" with {}", label(&other.when)));
+            parts.push(format!(" {sign} {term}"));
+            if !term.when.is_empty() {
+                parts.push(format!(" with {}", label(&term.when)));
+            }
+            if let Some(backend) = backend {
+                parts.push(format!(" ({})", backend.name()));
             }
         }
         if !self.across.is_empty() {
@@ -555,46 +600,52 @@ impl Expectation {
         self.min.is_none_or(|min| value >= min) && self.max.is_none_or(|max| value <= max)
     }
 
-    /// The case of the other term.
-    fn second(&self, case: &Case) -> Option<Case> {
-        let (_, second) = self.other.as_ref()?;
-        let mut other = case.clone();
-        other.extend(second.when.clone());
-        Some(other)
+    /// The other term with its case and runs.
+    fn second<'a>(&self, case: &Case, made: Made<'a>) -> Option<(&Other, Case, Made<'a>)> {
+        let other = self.other.as_ref()?;
+        let mut of = case.clone();
+        of.extend(other.term.when.clone());
+        let made = match (other.backend, made.beside) {
+            (None, _) => made,
+            (Some(_), Some(beside)) => *beside,
+            (Some(_), None) => Made::default(),
+        };
+        Some((other, of, made))
     }
 
     fn used(&self, case: &Case, made: Made<'_>) -> Used {
-        let other = self.second(case).filter(|other| other != case);
-        let other = other.map_or_else(Used::default, |other| made.used(&other));
+        let other = self.second(case, made);
+        let other = other.filter(|(other, of, _)| of != case || other.backend.is_some());
+        let other = other.map_or_else(Used::default, |(_, of, made)| made.used(&of));
         made.used(case).and(other)
     }
 
     /// The figure of a case: of all seeds, and of each in which it could be taken.
     fn figure(&self, case: &Case, made: Made<'_>) -> (Option<f64>, Vec<f64>) {
-        let of = |case: &Case, term: &Term| -> BySeed {
+        let of = |case: &Case, term: &Term, made: Made<'_>| -> BySeed {
             let words = term.to_string();
             let figures = made.of(case);
             figures
                 .filter_map(|o| Some((o.seed, (*o.figures.get(&words)?)?)))
                 .collect()
         };
-        let upper = of(case, &self.term);
-        let Some(((how, second), other)) = self.other.as_ref().zip(self.second(case)) else {
+        let upper = of(case, &self.term, made);
+        let Some((second, other, beside)) = self.second(case, made) else {
             return (self.statistic(case, &upper, made), each(upper));
         };
-        let lower = of(&other, second);
+        let lower = of(&other, &second.term, beside);
         let pairs = upper.iter().filter_map(|(seed, value)| {
-            let figure = how.of(*value, *lower.get(seed)?);
+            let figure = second.how.of(*value, *lower.get(seed)?);
             figure.is_finite().then_some((*seed, figure))
         });
         let pairs: BySeed = pairs.collect();
         // Runs of two cases have nothing but the number of the seed in common.
-        let figure = if other == *case {
+        let figure = if other == *case && second.backend.is_none() {
             self.statistic(case, &pairs, made)
         } else {
             let both = self.statistic(case, &upper, made);
-            let both = both.zip(self.statistic(&other, &lower, made));
-            both.map(|(upper, lower)| how.of(upper, lower))
+            let both = both.zip(self.statistic(&other, &lower, beside));
+            both.map(|(upper, lower)| second.how.of(upper, lower))
         };
         (figure.filter(|f| f.is_finite()), each(pairs))
     }
@@ -732,9 +783,15 @@ pub(super) fn judge(expectations: &[Expectation], made: Made<'_>) -> Vec<Verdict
         .filter(here)
         .filter(of_nobody)
         .map(|expectation| {
-            let (mut ours, mut runs) = error(&expectation.term, &verdicts);
-            if let Some((how, other)) = &expectation.other {
-                let (lower, of) = error(&other.among(&expectation.term.when), &verdicts);
+            let of = |v: &&Verdict| {
+                let fact = v.fact.as_ref();
+                let rows = &expectation.rows;
+                rows.is_empty() || fact.is_some_and(|f| f.id.starts_with(rows))
+            };
+            let own: Vec<&Verdict> = verdicts.iter().filter(of).collect();
+            let (mut ours, mut runs) = error(&expectation.term, &own);
+            if let Some(Other { how, term, .. }) = &expectation.other {
+                let (lower, of) = error(&term.among(&expectation.term.when), &own);
                 ours = ours.zip(lower).map(|(upper, lower)| how.of(upper, lower));
                 runs = runs.and(of);
             }
@@ -747,7 +804,7 @@ pub(super) fn judge(expectations: &[Expectation], made: Made<'_>) -> Vec<Verdict
 }
 
 /// How far off the published figures of the term's cases are, in doublings: ours, or one constant for all.
-fn error(term: &Term, verdicts: &[Verdict]) -> (Option<f64>, Used) {
+fn error(term: &Term, verdicts: &[&Verdict]) -> (Option<f64>, Used) {
     // Ratios have no unit.
     let own = verdicts.iter().filter(|v| {
         fits(&v.values, &term.when) && v.unit != Unit::Number && v.paper.is_some_and(|x| x > 0.0)

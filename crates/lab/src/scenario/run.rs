@@ -2,7 +2,7 @@
 //! and depends on its seed alone, runs on real sockets one after the other.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     io,
     path::{Path, PathBuf},
 };
@@ -295,21 +295,29 @@ impl File {
 
     /// What the runs say.
     pub fn summary(&self, results: &Results) -> Summary {
-        let valid: Vec<Trial> = results.valid().cloned().collect();
-        let own = self.own();
-        let judged: Vec<Trial> = valid.iter().filter(|t| t.plan < own).cloned().collect();
+        self.summary_beside(results, None)
+    }
+
+    /// The same, with the runs of the same scenario in the other world.
+    pub fn summary_beside(&self, results: &Results, other: Option<(&Self, &Results)>) -> Summary {
+        let valid: Vec<&Trial> = results.valid().collect();
         let case = |(i, plan): (usize, &Plan)| {
             let of = valid.iter().filter(|t| t.plan == i);
             CaseSummary::new(plan, &of.map(|t| &t.outcome).collect::<Vec<_>>())
         };
-        let unmade = results.trials.iter();
-        let unmade = unmade
-            .filter(|t| t.outcome.invalid.is_some())
-            .map(|t| (t.plan, t.outcome.seed));
+        let (trials, missing) = self.judged(results);
+        let (others, lacking) = other.map_or_else(Default::default, |(file, of)| file.judged(of));
+        let beside = other.map(|(file, _)| Made {
+            plans: &file.plans[..file.own()],
+            trials: &others,
+            missing: &lacking,
+            beside: None,
+        });
         let made = Made {
-            plans: &self.plans[..own],
-            trials: &judged,
-            missing: &results.open.iter().copied().chain(unmade).collect(),
+            plans: &self.plans[..self.own()],
+            trials: &trials,
+            missing: &missing,
+            beside: beside.as_ref(),
         };
         Summary {
             name: self.name.clone(),
@@ -317,6 +325,18 @@ impl File {
             cases: self.plans.iter().enumerate().map(case).collect(),
             verdicts: judge(&self.expectations, made),
         }
+    }
+
+    /// Valid runs of its own cases, and plan and seed of those that are not there.
+    fn judged(&self, results: &Results) -> (Vec<Trial>, Vec<(usize, u64)>) {
+        let own = self.own();
+        let valid = results.valid().filter(|t| t.plan < own).cloned();
+        let invalid = results.trials.iter();
+        let invalid = invalid
+            .filter(|t| t.outcome.invalid.is_some())
+            .map(|t| (t.plan, t.outcome.seed));
+        let missing: BTreeSet<_> = results.open.iter().copied().chain(invalid).collect();
+        (valid.collect(), missing.into_iter().collect())
     }
 
     fn trial(

@@ -21,11 +21,19 @@ struct Told<'a> {
 
 impl Runs {
     fn told(&self) -> io::Result<Vec<Told<'_>>> {
-        let all = self.parts.iter().zip(self.results()?);
-        let told = all.map(|(part, results)| Told {
-            part,
-            verdicts: part.file.summary(&results).verdicts,
-            results,
+        let results = self.results()?;
+        let all: Vec<(&Part, &Results)> = self.parts.iter().zip(&results).collect();
+        let told = all.iter().map(|(part, results)| {
+            let (name, own) = (&part.name, part.file.variant.backend);
+            let other = all
+                .iter()
+                .find(|(p, _)| p.name == *name && p.file.variant.backend != own);
+            let other = other.map(|(part, results)| (&part.file, *results));
+            Told {
+                part,
+                verdicts: part.file.summary_beside(results, other).verdicts,
+                results: (*results).clone(),
+            }
         });
         Ok(told
             .filter(|t| t.part.chosen || t.results.outcomes().next().is_some())
@@ -222,6 +230,7 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
         (None, None) => String::new(),
     };
     Row {
+        row: verdict.fact.as_ref().map(|f| f.id.clone()),
         place: verdict.source.clone(),
         what: verdict.what.clone(),
         case: verdict.case.clone(),

@@ -232,9 +232,13 @@ fn tally(page: &Page) -> String {
     };
     let words: Vec<String> = Word::ALL.iter().filter_map(of).collect();
     if words.is_empty() {
-        return "no published numbers".into();
+        return "comparisons: none".into();
     }
-    format!("published numbers: {}", words.join(", "))
+    format!(
+        "comparisons: {}; with {} numbers",
+        words.join(", "),
+        page.rows()
+    )
 }
 
 fn every(page: &Page) -> impl Iterator<Item = &Verdict> {
@@ -244,7 +248,7 @@ fn every(page: &Page) -> impl Iterator<Item = &Verdict> {
 fn verdicts(page: &Page) -> Value {
     let of = |v: &Verdict| {
         json!({
-            "place": v.place, "what": v.what, "case": v.case, "backend": v.backend,
+            "row": v.row, "place": v.place, "what": v.what, "case": v.case, "backend": v.backend,
             "published": v.published, "ours": v.ours, "range": v.range, "bounds": v.bounds,
             "outcome": v.outcome.name(), "note": v.note,
         })
@@ -350,7 +354,7 @@ pub(super) fn check(
         );
     }
     let text = format!(
-        "{} published numbers are missed; {}",
+        "{} comparisons with published numbers are missed; {}",
         missed.len(),
         tally(&page)
     );

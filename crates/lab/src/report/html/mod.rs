@@ -126,7 +126,7 @@ fn summary(page: &Page, sections: &Sections<'_>) -> Markup {
             @if tally.is_empty() {
                 p { "No published number has been compared yet." }
             } @else {
-                (outcomes(&tally))
+                (outcomes(&tally, page.rows()))
                 (misses(sections))
             }
             @if !page.deviations.is_empty() {
@@ -137,13 +137,13 @@ fn summary(page: &Page, sections: &Sections<'_>) -> Markup {
     }
 }
 
-fn outcomes(tally: &Tally) -> Markup {
+fn outcomes(tally: &Tally, rows: usize) -> Markup {
     html! {
         table.outcomes {
-            caption.unseen { "How many published numbers have which outcome" }
+            caption.unseen { "How many comparisons have which outcome" }
             thead { tr {
                 th scope="col" { "Outcome" }
-                th.number scope="col" { "Numbers" }
+                th.number scope="col" { "Comparisons" }
                 th scope="col" { "Meaning" }
             } }
             tbody { @for outcome in Outcome::ALL {
@@ -157,7 +157,7 @@ fn outcomes(tally: &Tally) -> Markup {
             tfoot { tr {
                 th scope="row" { "all" }
                 td.number { (tally.values().sum::<usize>()) }
-                td { "published numbers, each counted once per case and backend" }
+                td { (format!("comparisons, one per case and backend, with {rows} numbers of the table")) }
             } }
         }
     }

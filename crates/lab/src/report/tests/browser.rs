@@ -217,8 +217,9 @@ fn what_is_replaced_stays_where_it_was_on_the_screen() {
         "{found:#}"
     );
     let [before, after] = ["before", "after"].map(|when| found[when][0].as_f64().unwrap());
+    // The browser snaps a scroll position to whole pixels, and there were two scrolls; a line has 24.
     assert!(
-        (before - after).abs() <= 1.0 && before.abs() < 1.0,
+        (before - after).abs() <= 2.0 && before.abs() < 1.0,
         "{found:#}"
     );
     assert_eq!(found["after"][1], true, "what was opened is open");

@@ -220,6 +220,7 @@ fn figure(id: &str, place: &str, caption: &str, chart: Chart) -> Figure {
 
 fn verdict(what: &str, published: &str, ours: &str, outcome: Outcome, note: &str) -> Verdict {
     Verdict {
+        row: Some(what.to_lowercase()),
         place: "Fig. 3".into(),
         what: what.into(),
         case: "all".into(),

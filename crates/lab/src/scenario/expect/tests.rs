@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     hash,
-    scenario::{File, Wanted, outcome::FlowOutcome},
+    scenario::{File, Variant, Wanted, outcome::FlowOutcome},
 };
 
 const FILE: &str = r#"
@@ -39,23 +39,87 @@ min = "1Mbit"
 fn ran(file: &File, law: &str, seed: u64, (goodput, retransmits): (f64, f64)) -> Outcome {
     let case = Case::from([("law".into(), law.into())]);
     let plan = file.plans.iter().find(|p| p.case == case).unwrap();
-    let figures = [("goodput", goodput * 1e6), ("retransmits", retransmits)];
+    let mut run = ran_as(file, seed, goodput);
+    run.figures.insert("retransmits".into(), Some(retransmits));
+    Outcome {
+        fingerprint: plan.fingerprint(),
+        case,
+        ..run
+    }
+}
+
+fn ran_as(file: &File, seed: u64, mbit: f64) -> Outcome {
     Outcome {
         scenario: file.name.clone(),
-        case,
         seed,
-        fingerprint: plan.fingerprint(),
         build: hash::build().into(),
         flows: vec![FlowOutcome {
-            goodput_bits_per_second: goodput * 1e6,
+            goodput_bits_per_second: mbit * 1e6,
             retransmits: 0,
             duplicate_acks: 0,
             timeouts: 0,
             episodes: 0,
         }],
-        figures: figures.map(|(name, x)| (name.into(), Some(x))).into(),
+        figures: [("goodput".to_string(), Some(mbit * 1e6))].into(),
         ..Outcome::default()
     }
+}
+
+/// The same in the other world.
+const WORLDS: &str = r#"
+name = "worlds"
+backends = ["sim", "emu"]
+duration = "1s"
+seeds = "1..2"
+[[link]]
+name = "line"
+rate = "10Mbit"
+rtt = "10ms"
+[[flow]]
+name = "a"
+[[expect]]
+backend = "emu"
+metric = "goodput"
+of = "median"
+over = { backend = "sim" }
+min = 0.9
+"#;
+
+#[test]
+fn what_is_measured_is_divided_by_what_is_simulated() {
+    let of = |backend| {
+        let variant = Variant {
+            backend,
+            ..Variant::default()
+        };
+        File::read_as("worlds.toml", WORLDS, variant, &Reference::default()).unwrap()
+    };
+    let [sim, emu] = [Backend::Sim, Backend::Emu].map(of);
+    let run = |file: &File, seed, mbit| {
+        let plan = &file.plans[0];
+        Outcome {
+            backend: plan.backend,
+            fingerprint: plan.fingerprint(),
+            case: Case::new(),
+            ..ran_as(file, seed, mbit)
+        }
+    };
+    let stored = [run(&sim, 1, 10.0), run(&emu, 1, 8.0), run(&emu, 2, 8.0)];
+    let wanted = |file: &File| Wanted {
+        seeds: file.seeds,
+        every_seed: true,
+        any_build: true,
+    };
+    let results = |file: &File| file.sort_out(wanted(file), &stored).0;
+    let (simulated, measured) = (results(&sim), results(&emu));
+    let verdicts = emu
+        .summary_beside(&measured, Some((&sim, &simulated)))
+        .verdicts;
+    assert_eq!(verdicts[0].ours, Some(0.8));
+    assert_eq!(verdicts[0].runs.missing, 1, "one of the simulator");
+    assert_eq!(verdicts[0].what, "goodput / goodput (sim)");
+    assert_eq!(emu.summary(&measured).verdicts[0].ours, None);
+    assert!(sim.summary(&simulated).verdicts.is_empty());
 }
 
 fn judged(file: &File, stored: &[Outcome]) -> Vec<Verdict> {
