@@ -243,19 +243,29 @@ fn frame(top: &Fields<'_>) -> Result<Frame, Problem> {
     let span = top.parse("duration", positive)?;
     let mtu = top.number("mtu", 576..65_522)?.unwrap_or(1_500);
     let batch = top.number("batch", 1..65)?.unwrap_or(64);
+    let span = span.ok_or_else(|| top.problem("duration", NO_DURATION))?;
+    let every = |key: &str, default: Duration| {
+        let every = top.duration(key)?.unwrap_or(default);
+        // Zero is none at all.
+        if span.as_nanos() > every.as_nanos().max(1) * MAX_SAMPLES && !every.is_zero() {
+            let text = format!("more than {MAX_SAMPLES} samples: sample less often");
+            return Err(top.problem(key, text));
+        }
+        Ok(every)
+    };
     Ok(Frame {
         name: top.needed("name", "\"two-flows\"")?.value,
         about: text("about")?,
         source: text("source")?,
-        duration: span.ok_or_else(|| top.problem("duration", NO_DURATION))?,
+        duration: span,
         seeds: top.parse("seeds", seeds)?.unwrap_or((1, 1)),
         backends: backends(top)?,
         not_comparable: top.text("not_comparable")?.map(|t| t.value),
         series: top.parse("series", positive)?,
         mtu: u32::try_from(mtu).expect("bounded"),
         framing: top.parse("framing", framing)?.unwrap_or(0),
-        sample: top.duration("sample")?.unwrap_or(ms(100)),
-        queue_sample: top.duration("queue_sample")?.unwrap_or(ms(5)),
+        sample: every("sample", ms(100))?,
+        queue_sample: every("queue_sample", ms(5))?,
         coalesce: top.duration("coalesce")?.unwrap_or(ms(1)),
         batch: usize::try_from(batch).expect("bounded"),
         start_spread: top.duration("start_spread")?.unwrap_or_default(),
@@ -270,6 +280,9 @@ pub(super) fn backends(top: &Fields<'_>) -> Result<Vec<Backend>, Problem> {
         given
     })
 }
+
+/// Each is kept until the end of the run, of every flow and link.
+const MAX_SAMPLES: u128 = 1_000_000;
 
 const NO_DURATION: &str = "a scenario needs a duration, as in duration = \"60s\"";
 

@@ -24,7 +24,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-const EXPECT: [&str; 24] = [
+const EXPECT: [&str; 25] = [
     "metric",
     "flow",
     "link",
@@ -48,6 +48,7 @@ const EXPECT: [&str; 24] = [
     "fitted",
     "backend",
     "across",
+    "across_of",
     "passed",
 ];
 const OVER: [&str; 8] = [
@@ -66,6 +67,34 @@ enum Of {
     Max,
     /// That of the seed with the greatest goodput.
     BestRun,
+}
+
+impl Of {
+    const ALL: [(&str, Self); 5] = [
+        ("mean", Self::Mean),
+        ("median", Self::Median),
+        ("min", Self::Min),
+        ("max", Self::Max),
+        ("best run", Self::BestRun),
+    ];
+
+    fn name(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(_, of)| *of == self);
+        found.map_or("", |(name, _)| name)
+    }
+
+    /// Of values that belong to no run, none is the best run's.
+    fn all(self, values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
+        values.clone().next()?;
+        let spread = Spread::of(values);
+        match self {
+            Self::Mean => Some(spread.mean),
+            Self::Median => Some(spread.median),
+            Self::Min => Some(spread.min),
+            Self::Max => Some(spread.max),
+            Self::BestRun => None,
+        }
+    }
 }
 
 /// How two terms become one figure.
@@ -104,8 +133,9 @@ pub struct Expectation {
     /// The variable over which the largest by the smallest is taken.
     spread: Option<String>,
     of: Of,
-    /// The mean over the cases of these variables, of those that reach this goodput.
+    /// Over the cases of these variables, of those that reach this goodput, this statistic.
     across: Vec<String>,
+    across_of: Of,
     /// How many such cases the file itself has.
     cells: usize,
     passed: Option<f64>,
@@ -157,7 +187,7 @@ pub(super) struct Made<'a> {
     /// Plan and seed of those without one.
     pub(super) missing: &'a [(usize, u64)],
     /// Those of the other world.
-    pub(super) beside: Option<&'a Made<'a>>,
+    pub(super) beside: Option<&'a Self>,
 }
 
 impl<'a> Made<'a> {
@@ -312,6 +342,11 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
         return Err(fields.problem("max", "max is below min"));
     }
     let across = across(fields, known)?;
+    let across_of = fields.parse("across_of", of)?;
+    if across_of == Some(Of::BestRun) || (across_of.is_some() && across.is_empty()) {
+        let text = "across_of is mean, median, min or max over the cases of across";
+        return Err(fields.problem("across_of", text));
+    }
     Ok(Expectation {
         rows: rows(fields, known.reference, &term)?,
         term,
@@ -320,6 +355,7 @@ fn expectation(fields: &Fields<'_>, known: &Known<'_>) -> Result<Expectation, Pr
         of: fields.parse("of", of)?.unwrap_or(Of::Mean),
         cells: cells(&known.cases, &across),
         across,
+        across_of: across_of.unwrap_or(Of::Mean),
         passed: fields.parse("passed", |text| Unit::Rate.parse(text))?,
         backend: fields.parse("backend", str::parse)?,
         share: fields.parse("share", shares)?,
@@ -395,15 +431,8 @@ fn cells(cases: &[Case], across: &[String]) -> usize {
 
 /// How the figures of all seeds become one.
 fn of(text: &str) -> Result<Of, String> {
-    const ALL: [(&str, Of); 5] = [
-        ("mean", Of::Mean),
-        ("median", Of::Median),
-        ("min", Of::Min),
-        ("max", Of::Max),
-        ("best run", Of::BestRun),
-    ];
-    let found = ALL.iter().find(|(name, _)| *name == text);
-    let names = ALL.iter().map(|(name, _)| *name);
+    let found = Of::ALL.iter().find(|(name, _)| *name == text);
+    let names = Of::ALL.iter().map(|(name, _)| *name);
     found
         .map(|(_, of)| *of)
         .ok_or_else(|| unknown("figure", text, names))
@@ -551,7 +580,8 @@ impl Expectation {
             }
         }
         if !self.across.is_empty() {
-            parts.push(format!(", mean over {}", self.across.join(" and ")));
+            let over = self.across.join(" and ");
+            parts.push(format!(", {} over {over}", self.across_of.name()));
         }
         if let Some(variable) = &self.spread {
             parts.push(format!(", greatest / smallest over {variable}"));
@@ -651,20 +681,12 @@ impl Expectation {
     }
 
     fn statistic(&self, case: &Case, values: &BySeed, made: Made<'_>) -> Option<f64> {
-        let spread = Spread::of(values.values().copied());
-        let of_all = match self.of {
-            Of::Mean => spread.mean,
-            Of::Median => spread.median,
-            Of::Min => spread.min,
-            Of::Max => spread.max,
-            Of::BestRun => {
-                let best = made
-                    .of(case)
-                    .max_by(|a, b| a.goodput().total_cmp(&b.goodput()))?;
-                return values.get(&best.seed).copied();
-            }
-        };
-        (!values.is_empty()).then_some(of_all)
+        if self.of == Of::BestRun {
+            let runs = made.of(case);
+            let best = runs.max_by(|a, b| a.goodput().total_cmp(&b.goodput()))?;
+            return values.get(&best.seed).copied();
+        }
+        self.of.all(values.values().copied())
     }
 
     /// Whether a case counts for a mean.
@@ -708,7 +730,8 @@ impl Expectation {
             let each: Vec<f64> = all.iter().filter_map(|(figure, _)| *figure).collect();
             let own = made.plans.iter().map(|p| p.case.clone());
             runs.partial = cells(&own.collect::<Vec<_>>(), &self.across) < self.cells;
-            return self.verdict(&case, (mean(&each), range(&each)), None, runs);
+            let of_cells = self.across_of.all(each.iter().copied());
+            return self.verdict(&case, (of_cells, range(&each)), None, runs);
         }
         if self.spread.is_some() {
             let each: Option<Vec<f64>> = all.iter().map(|(figure, _)| *figure).collect();

@@ -110,6 +110,10 @@ fn invalid_values_are_refused_with_their_position() {
             with("\"2s\"", "\"0s\""),
             "f.toml:3:12: duration: it must be more than zero",
         ),
+        (
+            with("\"2s\"", "\"2s\"\nsample = \"1us\""),
+            "f.toml:4:10: more than 1000000 samples: sample less often",
+        ),
     ];
     said(&cases);
 }
