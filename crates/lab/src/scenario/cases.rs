@@ -1,7 +1,7 @@
 //! What does a scenario vary? `[vary]` names variables with their values; a case is one choice of
 //! each. A value is a text, or a table of texts that belong together, read as `{name.key}`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use toml::de::{DeTable, DeValue};
 
@@ -99,4 +99,12 @@ pub fn label(case: &Case) -> String {
 pub(crate) fn fits(case: &Case, when: &Case) -> bool {
     when.iter()
         .all(|(name, value)| case.get(name) == Some(value))
+}
+
+/// How many choices of these variables there are.
+pub(super) fn cells(cases: &[Case], across: &[String]) -> usize {
+    let of = |case: &Case| -> Vec<Option<String>> {
+        across.iter().map(|name| case.get(name).cloned()).collect()
+    };
+    cases.iter().map(of).collect::<BTreeSet<_>>().len()
 }

@@ -1,16 +1,12 @@
 //! Is the result as expected? An `[[expect]]` bounds a figure, a ratio of two, or its spread over a
 //! variable; it quotes the published figure and its source. Deviations are reported.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use serde::Serialize;
+use std::collections::BTreeSet;
 
 use super::{
-    cases::{fits, label},
-    measure::{Metric, Term, Whose, mean},
-    outcome::Outcome,
+    cases::cells,
+    measure::{Metric, Term, Whose},
     plan::Plan,
-    run::Trial,
     series::{level, window},
     source::{Case, Fields, Problem, unknown},
     summary::Spread,
@@ -20,9 +16,6 @@ use crate::{
     run_store::Backend,
     unit::Unit,
 };
-
-#[cfg(test)]
-mod tests;
 
 const EXPECT: [&str; 25] = [
     "metric",
@@ -55,12 +48,9 @@ const OVER: [&str; 8] = [
     "metric", "flow", "link", "cross", "during", "level", "when", "backend",
 ];
 
-/// Of fewer seeds a share says nothing.
-const SEEDS: usize = 5;
-
 /// How the figures of all seeds become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+pub(super) enum Of {
     Mean,
     Median,
     Min,
@@ -78,13 +68,13 @@ impl Of {
         ("best run", Self::BestRun),
     ];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         let found = Self::ALL.iter().find(|(_, of)| *of == self);
         found.map_or("", |(name, _)| name)
     }
 
     /// Of values that belong to no run, none is the best run's.
-    fn all(self, values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
+    pub(super) fn all(self, values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
         values.clone().next()?;
         let spread = Spread::of(values);
         match self {
@@ -99,13 +89,13 @@ impl Of {
 
 /// How two terms become one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Combined {
+pub(super) enum Combined {
     Ratio,
     Difference,
 }
 
 impl Combined {
-    fn of(self, first: f64, second: f64) -> f64 {
+    pub(super) fn of(self, first: f64, second: f64) -> f64 {
         match self {
             Self::Ratio => first / second,
             Self::Difference => first - second,
@@ -115,172 +105,45 @@ impl Combined {
 
 /// The second term.
 #[derive(Clone, Debug)]
-struct Other {
-    how: Combined,
-    term: Term,
+pub(super) struct Other {
+    pub(super) how: Combined,
+    pub(super) term: Term,
     /// Of the runs in this world, if not of the same.
-    backend: Option<Backend>,
+    pub(super) backend: Option<Backend>,
 }
 
 /// What is expected.
 #[derive(Clone, Debug)]
 pub struct Expectation {
-    term: Term,
+    pub(super) term: Term,
     /// The other term of a ratio, or of a difference.
-    other: Option<Other>,
+    pub(super) other: Option<Other>,
     /// Of an error: how the names of the rows begin that it is about.
-    rows: String,
+    pub(super) rows: String,
     /// The variable over which the largest by the smallest is taken.
-    spread: Option<String>,
-    of: Of,
+    pub(super) spread: Option<String>,
+    pub(super) of: Of,
     /// Over the cases of these variables, of those that reach this goodput, this statistic.
-    across: Vec<String>,
-    across_of: Of,
+    pub(super) across: Vec<String>,
+    pub(super) across_of: Of,
     /// How many such cases the file itself has.
-    cells: usize,
-    passed: Option<f64>,
+    pub(super) cells: usize,
+    pub(super) passed: Option<f64>,
     /// In this world only.
-    backend: Option<Backend>,
+    pub(super) backend: Option<Backend>,
     /// From and to which share of the seeds must be within the bounds; of all seeds' figure by default.
-    share: Option<(f64, f64)>,
-    min: Option<f64>,
-    max: Option<f64>,
-    paper: Option<f64>,
-    source: String,
+    pub(super) share: Option<(f64, f64)>,
+    pub(super) min: Option<f64>,
+    pub(super) max: Option<f64>,
+    pub(super) paper: Option<f64>,
+    pub(super) source: String,
     /// The published number it is about.
-    fact: Option<Fact>,
+    pub(super) fact: Option<Fact>,
     /// The experiment that it belongs to.
     pub(super) experiment: Option<String>,
     /// Which number the model was fitted to, so that agreement says nothing.
-    fitted: Option<String>,
-    unit: Unit,
-}
-
-/// The runs of which a figure is made, the other term's included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Used {
-    /// Whether a mean is over a part of the file's cases only.
-    pub partial: bool,
-    /// Runs without a valid result, and those that are still to be made.
-    pub missing: usize,
-    /// The rate of the links in place of the scenario's, which the machine did not keep, bit/s.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lowered: Option<u64>,
-}
-
-impl Used {
-    fn and(self, other: Self) -> Self {
-        Self {
-            partial: self.partial || other.partial,
-            missing: self.missing + other.missing,
-            lowered: self.lowered.or(other.lowered),
-        }
-    }
-}
-
-/// The runs of a file that are judged.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Made<'a> {
-    pub(super) plans: &'a [Plan],
-    /// Those with a valid result.
-    pub(super) trials: &'a [Trial],
-    /// Plan and seed of those without one.
-    pub(super) missing: &'a [(usize, u64)],
-    /// Those of the other world.
-    pub(super) beside: Option<&'a Self>,
-}
-
-impl<'a> Made<'a> {
-    fn of(self, case: &'a Case) -> impl Iterator<Item = &'a Outcome> {
-        let own = move |t: &&Trial| self.plans[t.plan].case == *case;
-        self.trials.iter().filter(own).map(|t| &t.outcome)
-    }
-
-    fn used(self, case: &Case) -> Used {
-        let own = |plan: usize| self.plans.get(plan).is_some_and(|p| p.case == *case);
-        Used {
-            partial: false,
-            missing: self.missing.iter().filter(|(plan, _)| own(*plan)).count(),
-            lowered: self.of(case).find_map(|o| o.lowered),
-        }
-    }
-}
-
-/// What became of an expectation in one case.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Verdict {
-    /// The figure in words.
-    pub what: String,
-    /// The case.
-    pub case: String,
-    /// As published.
-    pub paper: Option<f64>,
-    /// As simulated, if enough was run for it.
-    pub ours: Option<f64>,
-    /// Bounds.
-    pub min: Option<f64>,
-    /// Bounds.
-    pub max: Option<f64>,
-    /// Share of the seeds within the bounds, where the expectation is about that.
-    pub share: Option<f64>,
-    /// From and to which share is as expected.
-    pub shares: Option<(f64, f64)>,
-    /// Whether it is as expected; nothing if it was not run, or is for comparison only.
-    pub holds: Option<bool>,
-    /// Where the figure is from.
-    pub source: String,
-    /// The row of the study's table.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fact: Option<Fact>,
-    /// The experiment that it belongs to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub experiment: Option<String>,
-    /// To what the model was fitted, so that agreement says nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fitted: Option<String>,
-    /// The figure of each seed: least and greatest.
-    pub range: Option<(f64, f64)>,
-    /// Of which runs it is made.
-    #[serde(flatten)]
-    pub runs: Used,
-    /// The metric.
-    #[serde(skip)]
-    pub metric: Metric,
-    /// The case's values.
-    #[serde(skip)]
-    pub values: Case,
-    /// In what it is counted.
-    #[serde(skip)]
-    pub unit: Unit,
-}
-
-impl Verdict {
-    /// The bounds in words.
-    pub fn bounds(&self) -> String {
-        let show = |x: f64| self.unit.show(x);
-        let text = match (self.min, self.max) {
-            (Some(min), Some(max)) => format!("{} to {}", show(min), show(max)),
-            (Some(min), None) => format!("at least {}", show(min)),
-            (None, Some(max)) => format!("at most {}", show(max)),
-            (None, None) => return String::new(),
-        };
-        let percent = |share: f64| share * 100.0;
-        match self.shares {
-            Some((least, most)) if most >= 1.0 => {
-                format!("{text} in at least {:.0} % of the seeds", percent(least))
-            }
-            Some((least, most)) => {
-                let (least, most) = (percent(least), percent(most));
-                format!("{text} in {least:.0} to {most:.0} % of the seeds")
-            }
-            None => text,
-        }
-    }
-
-    /// Whether it was run and is not met, and the model was not fitted to it.
-    pub fn fails(&self) -> bool {
-        self.holds == Some(false) && self.fitted.is_none()
-    }
+    pub(super) fitted: Option<String>,
+    pub(super) unit: Unit,
 }
 
 /// What an expectation may be about.
@@ -421,14 +284,6 @@ fn second(fields: &Fields<'_>, known: &Known<'_>, first: &Term) -> Result<Option
     }))
 }
 
-/// How many choices of these variables there are.
-fn cells(cases: &[Case], across: &[String]) -> usize {
-    let of = |case: &Case| -> Vec<Option<String>> {
-        across.iter().map(|name| case.get(name).cloned()).collect()
-    };
-    cases.iter().map(of).collect::<BTreeSet<_>>().len()
-}
-
 /// How the figures of all seeds become one.
 fn of(text: &str) -> Result<Of, String> {
     let found = Of::ALL.iter().find(|(name, _)| *name == text);
@@ -563,221 +418,6 @@ impl Expectation {
         let all = [Some(&self.term), other].into_iter().flatten();
         all.filter(|term| term.metric.whose() != Whose::Nobody)
     }
-
-    fn what(&self) -> String {
-        let mut parts = vec![self.term.to_string()];
-        if let Some(Other { how, term, backend }) = &self.other {
-            let sign = match how {
-                Combined::Ratio => "/",
-                Combined::Difference => "-",
-            };
-            parts.push(format!(" {sign} {term}"));
-            if !term.when.is_empty() {
-                parts.push(format!(" with {}", label(&term.when)));
-            }
-            if let Some(backend) = backend {
-                parts.push(format!(" ({})", backend.name()));
-            }
-        }
-        if !self.across.is_empty() {
-            let over = self.across.join(" and ");
-            parts.push(format!(", {} over {over}", self.across_of.name()));
-        }
-        if let Some(variable) = &self.spread {
-            parts.push(format!(", greatest / smallest over {variable}"));
-        }
-        parts.concat()
-    }
-
-    fn verdict(
-        &self,
-        case: &Case,
-        (ours, range): (Option<f64>, Option<(f64, f64)>),
-        share: Option<f64>,
-        runs: Used,
-    ) -> Verdict {
-        let bounded = self.min.is_some() || self.max.is_some();
-        let holds = match (ours.filter(|_| bounded), self.share) {
-            (None, _) => None,
-            (Some(_), Some((least, most))) => {
-                share.map(|share| share >= least - 1e-9 && share <= most + 1e-9)
-            }
-            (Some(ours), None) => Some(self.within(ours)),
-        };
-        Verdict {
-            what: self.what(),
-            case: label(case),
-            paper: self.paper,
-            ours,
-            min: self.min,
-            max: self.max,
-            share: share.filter(|_| self.share.is_some()),
-            shares: self.share,
-            holds,
-            source: self.source.clone(),
-            fact: self.fact.clone(),
-            experiment: self.experiment.clone(),
-            fitted: self.fitted.clone(),
-            range,
-            runs,
-            metric: self.term.metric.clone(),
-            values: case.clone(),
-            unit: self.unit,
-        }
-    }
-
-    fn within(&self, value: f64) -> bool {
-        self.min.is_none_or(|min| value >= min) && self.max.is_none_or(|max| value <= max)
-    }
-
-    /// The other term with its case and runs.
-    fn second<'a>(&self, case: &Case, made: Made<'a>) -> Option<(&Other, Case, Made<'a>)> {
-        let other = self.other.as_ref()?;
-        let mut of = case.clone();
-        of.extend(other.term.when.clone());
-        let made = match (other.backend, made.beside) {
-            (None, _) => made,
-            (Some(_), Some(beside)) => *beside,
-            (Some(_), None) => Made::default(),
-        };
-        Some((other, of, made))
-    }
-
-    fn used(&self, case: &Case, made: Made<'_>) -> Used {
-        let other = self.second(case, made);
-        let other = other.filter(|(other, of, _)| of != case || other.backend.is_some());
-        let other = other.map_or_else(Used::default, |(_, of, made)| made.used(&of));
-        made.used(case).and(other)
-    }
-
-    /// The figure of a case: of all seeds, and of each in which it could be taken.
-    fn figure(&self, case: &Case, made: Made<'_>) -> (Option<f64>, Vec<f64>) {
-        let of = |case: &Case, term: &Term, made: Made<'_>| -> BySeed {
-            let words = term.to_string();
-            let figures = made.of(case);
-            figures
-                .filter_map(|o| Some((o.seed, (*o.figures.get(&words)?)?)))
-                .collect()
-        };
-        let upper = of(case, &self.term, made);
-        let Some((second, other, beside)) = self.second(case, made) else {
-            return (self.statistic(case, &upper, made), each(upper));
-        };
-        let lower = of(&other, &second.term, beside);
-        let pairs = upper.iter().filter_map(|(seed, value)| {
-            let figure = second.how.of(*value, *lower.get(seed)?);
-            figure.is_finite().then_some((*seed, figure))
-        });
-        let pairs: BySeed = pairs.collect();
-        // Runs of two cases have nothing but the number of the seed in common.
-        let figure = if other == *case && second.backend.is_none() {
-            self.statistic(case, &pairs, made)
-        } else {
-            let both = self.statistic(case, &upper, made);
-            let both = both.zip(self.statistic(&other, &lower, beside));
-            both.map(|(upper, lower)| second.how.of(upper, lower))
-        };
-        (figure.filter(|f| f.is_finite()), each(pairs))
-    }
-
-    fn statistic(&self, case: &Case, values: &BySeed, made: Made<'_>) -> Option<f64> {
-        if self.of == Of::BestRun {
-            let runs = made.of(case);
-            let best = runs.max_by(|a, b| a.goodput().total_cmp(&b.goodput()))?;
-            return values.get(&best.seed).copied();
-        }
-        self.of.all(values.values().copied())
-    }
-
-    /// Whether a case counts for a mean.
-    fn passes(&self, case: &Case, made: Made<'_>) -> bool {
-        let Some(least) = self.passed else {
-            return true;
-        };
-        let rates = made.of(case).map(|o| (o.seed, o.goodput())).collect();
-        self.statistic(case, &rates, made)
-            .is_some_and(|rate| rate > least)
-    }
-
-    fn verdicts(&self, made: Made<'_>) -> Vec<Verdict> {
-        let mut groups: Vec<Group> = Vec::new();
-        for plan in made.plans.iter().filter(|p| fits(&p.case, &self.term.when)) {
-            let mut case = plan.case.clone();
-            for variable in self.spread.iter().chain(&self.across) {
-                case.remove(variable);
-            }
-            let at = groups.iter().position(|g| g.case == case);
-            let at = at.unwrap_or_else(|| {
-                groups.push(Group::new(case));
-                groups.len() - 1
-            });
-            let group = &mut groups[at];
-            group.runs = group.runs.and(self.used(&plan.case, made));
-            if self.passes(&plan.case, made) {
-                group.figures.push(self.figure(&plan.case, made));
-            }
-        }
-        groups.into_iter().map(|g| self.of_group(g, made)).collect()
-    }
-
-    fn of_group(&self, group: Group, made: Made<'_>) -> Verdict {
-        let Group {
-            case,
-            figures: all,
-            mut runs,
-        } = group;
-        if !self.across.is_empty() {
-            let each: Vec<f64> = all.iter().filter_map(|(figure, _)| *figure).collect();
-            let own = made.plans.iter().map(|p| p.case.clone());
-            runs.partial = cells(&own.collect::<Vec<_>>(), &self.across) < self.cells;
-            let of_cells = self.across_of.all(each.iter().copied());
-            return self.verdict(&case, (of_cells, range(&each)), None, runs);
-        }
-        if self.spread.is_some() {
-            let each: Option<Vec<f64>> = all.iter().map(|(figure, _)| *figure).collect();
-            let ours = each.filter(|e| e.len() > 1).map(|each| {
-                let spread = Spread::of(each);
-                spread.max / spread.min
-            });
-            return self.verdict(&case, (ours, None), None, runs);
-        }
-        // Nothing is taken together, so that there is one case.
-        let (ours, figures) = all.into_iter().next().unwrap_or_default();
-        let hits = figures.iter().map(|f| f64::from(u8::from(self.within(*f))));
-        let share = mean(&hits.collect::<Vec<_>>()).filter(|_| figures.len() >= SEEDS);
-        self.verdict(&case, (ours, range(&figures)), share, runs)
-    }
-}
-
-/// What one figure is made of: the cases that differ in the variables it is taken over.
-struct Group {
-    /// What they have in common.
-    case: Case,
-    /// Of each case: of all its seeds, and of each.
-    figures: Vec<(Option<f64>, Vec<f64>)>,
-    runs: Used,
-}
-
-impl Group {
-    fn new(case: Case) -> Self {
-        Self {
-            case,
-            figures: Vec::new(),
-            runs: Used::default(),
-        }
-    }
-}
-
-/// A figure of each seed.
-type BySeed = BTreeMap<u64, f64>;
-
-fn each(figures: BySeed) -> Vec<f64> {
-    figures.into_values().collect()
-}
-
-fn range(figures: &[f64]) -> Option<(f64, f64)> {
-    let spread = Spread::of(figures.iter().copied());
-    (!figures.is_empty()).then_some((spread.min, spread.max))
 }
 
 /// `40%` of the seeds or more, or `5%..95%` of them.
@@ -790,67 +430,4 @@ fn shares(text: &str) -> Result<(f64, f64), String> {
             _ => Err(format!("'{text}' runs backwards")),
         },
     }
-}
-
-/// What became of every expectation.
-pub(super) fn judge(expectations: &[Expectation], made: Made<'_>) -> Vec<Verdict> {
-    let of_nobody = |e: &&Expectation| e.term.metric.whose() == Whose::Nobody;
-    let here = |e: &&Expectation| {
-        let mut worlds = made.plans.iter().map(|p| p.backend);
-        e.backend.is_none_or(|backend| worlds.all(|b| b == backend))
-    };
-    let own = expectations.iter().filter(here).filter(|e| !of_nobody(e));
-    let mut verdicts: Vec<Verdict> = own.flat_map(|e| e.verdicts(made)).collect();
-    let errors: Vec<Verdict> = expectations
-        .iter()
-        .filter(here)
-        .filter(of_nobody)
-        .map(|expectation| {
-            let of = |v: &&Verdict| {
-                let fact = v.fact.as_ref();
-                let rows = &expectation.rows;
-                rows.is_empty() || fact.is_some_and(|f| f.id.starts_with(rows))
-            };
-            let own: Vec<&Verdict> = verdicts.iter().filter(of).collect();
-            let (mut ours, mut runs) = error(&expectation.term, &own);
-            if let Some(Other { how, term, .. }) = &expectation.other {
-                let (lower, of) = error(&term.among(&expectation.term.when), &own);
-                ours = ours.zip(lower).map(|(upper, lower)| how.of(upper, lower));
-                runs = runs.and(of);
-            }
-            let case = &expectation.term.when;
-            expectation.verdict(case, (ours, None), None, runs)
-        })
-        .collect();
-    verdicts.extend(errors);
-    verdicts
-}
-
-/// How far off the published figures of the term's cases are, in doublings: ours, or one constant for all.
-fn error(term: &Term, verdicts: &[&Verdict]) -> (Option<f64>, Used) {
-    // Ratios have no unit.
-    let own = verdicts.iter().filter(|v| {
-        fits(&v.values, &term.when) && v.unit != Unit::Number && v.paper.is_some_and(|x| x > 0.0)
-    });
-    let runs = own.clone().fold(Used::default(), |all, v| all.and(v.runs));
-    let pairs: Vec<(f64, f64)> = own
-        .filter_map(|v| Some((v.ours?, v.paper?)))
-        .filter(|(ours, _)| *ours > 0.0)
-        .map(|(ours, paper)| (ours.log2(), paper.log2()))
-        .collect();
-    if pairs.is_empty() {
-        return (None, runs);
-    }
-    let errors = |of: &dyn Fn(f64) -> f64| {
-        Spread::of(pairs.iter().map(|(ours, paper)| (of(*ours) - paper).abs())).median
-    };
-    if term.metric == Metric::Log2Error {
-        return (Some(errors(&|ours| ours)), runs);
-    }
-    // The best is in the middle of two of them.
-    let middles = pairs
-        .iter()
-        .flat_map(|(_, a)| pairs.iter().map(move |(_, b)| f64::midpoint(*a, *b)));
-    let best = middles.map(|constant| errors(&|_| constant));
-    (best.reduce(f64::min), runs)
 }

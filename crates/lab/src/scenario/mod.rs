@@ -18,6 +18,7 @@ mod series;
 mod source;
 mod summary;
 mod variant;
+mod verdict;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +32,7 @@ pub(crate) use cases::fits;
 pub use cases::label;
 pub use costs::{Costs, RunReport};
 pub use document::seeds;
-pub use expect::{Expectation, Used, Verdict};
+pub use expect::Expectation;
 pub(crate) use measure::Term;
 pub use measure::{Metric, exact};
 pub use outcome::{Columns, FlowOutcome, LinkOutcome, Outcome};
@@ -43,6 +44,7 @@ pub use source::{Case, Problem};
 pub(crate) use source::{Fields, Source, unknown};
 pub use summary::{CaseSummary, FlowSummary, LinkSummary, Spread, Summary};
 pub use variant::Variant;
+pub use verdict::{Used, Verdict};
 
 use crate::{reference::Reference, run_store::Backend};
 use document::{Document, Frame, TOP};

@@ -16,11 +16,11 @@ use super::{
     CaseSummary, File, Summary,
     cases::label,
     costs::RunReport,
-    expect::{Made, judge},
     measure::Term,
     outcome::Outcome,
     output::{self, Output},
     plan::{Hosts, Plan},
+    verdict::{Made, judge},
 };
 use crate::{
     host::{self, Host},

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
-    expect::Verdict,
     measure::{exact, mean},
     outcome::{LinkOutcome, Outcome},
     plan::Plan,
     series::jain,
     source::Case,
+    verdict::Verdict,
 };
 
 /// The distribution of a figure over the seeds.

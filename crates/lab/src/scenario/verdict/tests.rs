@@ -1,6 +1,8 @@
 use super::*;
 use crate::{
     hash,
+    reference::Reference,
+    run_store::Backend,
     scenario::{File, Variant, Wanted, outcome::FlowOutcome},
 };
 
