@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use farhaul_core::protocol::CloseReason;
 use farhaul_sim::{FlowReport, LinkReport, Point};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -59,6 +60,9 @@ pub struct Outcome {
     /// Why the figures must not be used, if so: the emulator was late, a program failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
+    /// Sessions that ended by themselves before the run did, which is a result: flow and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<String>,
     /// The rate of the links in place of the scenario's, which the machine did not keep, bit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lowered: Option<u64>,
@@ -158,6 +162,8 @@ impl Outcome {
                 .collect(),
             backend: plan.backend,
             costs: run.costs.clone(),
+            invalid: early(plan, run, is_fault).next(),
+            ended: early(plan, run, |reason| !is_fault(reason) && !is_success(reason)).collect(),
             series: series.unwrap_or_default(),
             ..Self::default()
         }
@@ -195,6 +201,40 @@ impl Outcome {
             },
         }
     }
+}
+
+/// Why sessions ended, for such reasons, each with its flow.
+fn early<'a>(
+    plan: &'a Plan,
+    run: &'a RunReport,
+    such: impl Fn(&CloseReason) -> bool + Copy + 'a,
+) -> impl Iterator<Item = String> + 'a {
+    let flows = plan.drivers.iter().zip(&run.report.flows);
+    flows.filter_map(move |(driver, flow)| {
+        let mut reasons = flow.reasons.iter().flatten();
+        let why = reasons.find(|reason| such(reason))?;
+        Some(format!("the session of {} ended: {why}", driver.name))
+    })
+}
+
+const fn is_success(reason: &CloseReason) -> bool {
+    matches!(
+        reason,
+        CloseReason::Local { code: 0, .. } | CloseReason::Peer { code: 0, .. }
+    )
+}
+
+/// A fault of an implementation; a path on which a protocol gives up is none.
+const fn is_fault(reason: &CloseReason) -> bool {
+    matches!(
+        reason,
+        CloseReason::Protocol(_)
+            | CloseReason::Internal(_)
+            | CloseReason::Store(_)
+            | CloseReason::Version(_)
+            | CloseReason::Auth(_)
+            | CloseReason::Denied(_)
+    )
 }
 
 /// What is kept of a point.

@@ -526,6 +526,24 @@ fn published_numbers_are_referred_to_by_their_row() {
 }
 
 #[test]
+fn a_session_that_gives_up_is_a_result_and_is_told() {
+    let lossy = TWO.replacen("\"2s\"", "\"120s\"", 1);
+    let lossy = lossy.replacen("delay =", "loss = \"100%\"\ndelay =", 1);
+    let results = results(&read(&lossy), &runs(2));
+    let runs: Vec<_> = results.outcomes().collect();
+    assert!(!runs.is_empty());
+    for run in runs {
+        assert_eq!(run.invalid, None);
+        assert_eq!(run.ended.len(), run.flows.len(), "{:?}", run.ended);
+        assert!(
+            run.ended[0].starts_with("the session of "),
+            "{:?}",
+            run.ended
+        );
+    }
+}
+
+#[test]
 fn every_scenario_of_no_study_can_be_read() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/scenarios");
     let mut read = 0;

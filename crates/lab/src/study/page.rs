@@ -299,7 +299,11 @@ fn remarks(told: &Told<'_>) -> Vec<String> {
             o.seed
         ))
     });
-    let mut all: Vec<String> = invalid.collect();
+    let ended = told.results.outcomes().flat_map(|o| {
+        let of = format!("{backend}, {}, seed {}", label(&o.case), o.seed);
+        o.ended.iter().map(move |why| format!("{of}: {why}"))
+    });
+    let mut all: Vec<String> = invalid.chain(ended).collect();
     if told.results.open() > 0 {
         all.push(format!(
             "{backend}: {} of {} runs are not made yet",
