@@ -106,6 +106,23 @@ fn a_study_is_run_taken_up_again_shown_and_checked() {
     let listed = [&check[..], &["--known", "known.toml"]].concat();
     object(place, &listed, 22);
     object(place, &[&listed[..], &["--new"]].concat(), 0);
+    // An entry that nothing needs is a mistake in the list.
+    for (from, to, why) in [
+        ("rtt=20ms", "rtt=21ms", "there is no such figure and case"),
+        (
+            "\"goodput\"",
+            "\"jain\"",
+            "there is no such figure and case",
+        ),
+    ] {
+        let more = format!("{known}{}", known.replace(from, to));
+        fs::write(place.join("known.toml"), more).expect("a file");
+        let word = object(place, &[&listed[..], &["--new"]].concat(), 10);
+        assert!(
+            word["error"].as_str().is_some_and(|e| e.contains(why)),
+            "{word}"
+        );
+    }
     let better = known.replace("17e6", "900e6");
     fs::write(place.join("known.toml"), better).expect("a file");
     object(place, &[&listed[..], &["--new"]].concat(), 22);

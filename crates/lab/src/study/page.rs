@@ -53,18 +53,19 @@ impl Runs {
             let entries = known.entries(name, variant.quick, variant.backend);
             let useless = entries.filter_map(|entry| {
                 let own = |v: &&Verdict| v.what == entry.what && v.case == entry.case;
-                let Some(verdict) = told.verdicts.iter().find(own) else {
-                    return Some(format!("{entry}: there is no such figure and case"));
-                };
-                let why = match row(told, verdict, known).outcome {
-                    Word::Met if variant.backend == Backend::Sim => "is met",
-                    Word::Fitted | Word::Shown => "is not judged",
-                    Word::NotComparable if told.part.file.not_comparable.is_some() => {
-                        "is not comparable"
-                    }
-                    _ => return None,
-                };
-                Some(format!("{entry}: the number {why}"))
+                // Several numbers may be of one figure and case.
+                let mut why = "there is no such figure and case";
+                for verdict in told.verdicts.iter().filter(own) {
+                    why = match row(told, verdict, known).outcome {
+                        Word::Met if variant.backend == Backend::Sim => "the number is met",
+                        Word::Fitted | Word::Shown => "the number is not judged",
+                        Word::NotComparable if told.part.file.not_comparable.is_some() => {
+                            "the number is not comparable"
+                        }
+                        _ => return None,
+                    };
+                }
+                Some(format!("{entry}: {why}"))
             });
             useless.collect()
         };
