@@ -100,8 +100,8 @@ fn a_study_is_run_taken_up_again_shown_and_checked() {
     // A miss has its exit code, unless it is listed with figure and reason.
     let check = ["lab", "check", "demo.toml", "--out", "runs", "--json"];
     assert_eq!(object(place, &check, 22)["exit"]["code"], 22);
-    let known = "[[known]]\nscenario = \"paths\"\nwhat = \"goodput\"\ncase = \"rtt=20ms\"\n\
-                 figure = 17e6\nreason = \"the link has 20 Mbit/s\"\n";
+    let known = "[[known]]\nscenario = \"paths\"\nreason = \"the link has 20 Mbit/s\"\n\
+                 misses = [{ what = \"goodput\", case = \"rtt=20ms\", figure = 17e6 }]\n";
     fs::write(place.join("known.toml"), known).expect("a file");
     let listed = [&check[..], &["--known", "known.toml"]].concat();
     object(place, &listed, 22);

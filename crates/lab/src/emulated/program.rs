@@ -99,7 +99,7 @@ impl Program {
     }
 
     /// Every command that it has.
-    pub(super) fn commands(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn commands(&self) -> impl Iterator<Item = &str> {
         let all = [&self.prepare, &self.server, &self.verify];
         let optional = all.into_iter().filter_map(|command| command.as_deref());
         optional.chain([self.client.as_str()])

@@ -125,7 +125,7 @@ pub struct Verdict {
     pub backend: &'static str,
     /// The published number with its unit, and how it is known: printed, derived, assumed, recalled.
     pub published: String,
-    /// The same kind of number, ours: median.
+    /// The same statistic, ours.
     pub ours: String,
     /// Least to greatest over the seeds.
     pub range: String,

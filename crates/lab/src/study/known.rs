@@ -1,7 +1,5 @@
-//! Which published numbers are known to be missed? `lab/reference/known.toml` lists each with our figure and
-//! the reason. A miss that is not listed, or has become worse than what is listed, is a new one.
-
-use std::fmt;
+//! Which published numbers are known to be missed? `lab/reference/known.toml` lists them by
+//! reason, each with our figure. A miss that is not listed, or has become worse than what is listed, is a new one.
 
 use serde::Deserialize;
 
@@ -15,36 +13,30 @@ const SLACK: f64 = 0.2;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownMiss {
-    /// The scenario's name.
-    pub scenario: String,
     /// The figure, as verdicts put it into words.
     pub what: String,
     /// The case, as verdicts name it.
     pub case: String,
-    /// The world.
-    #[serde(default)]
-    pub backend: Backend,
-    /// Of a quick run.
-    #[serde(default)]
-    pub quick: bool,
     /// Ours.
     pub figure: f64,
-    /// Why.
-    pub reason: String,
 }
 
-impl fmt::Display for KnownMiss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quick = if self.quick { ", quick" } else { "" };
-        let backend = self.backend.name();
-        let Self {
-            scenario,
-            what,
-            case,
-            ..
-        } = self;
-        write!(f, "{what} [{case}] of {scenario} ({backend}{quick})")
-    }
+/// Numbers of one scenario that are known to be missed for one reason.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Known {
+    /// The scenario's name.
+    scenario: String,
+    /// The world.
+    #[serde(default)]
+    backend: Backend,
+    /// Of quick runs.
+    #[serde(default)]
+    quick: bool,
+    /// Why.
+    pub(super) reason: String,
+    /// Each case.
+    pub(super) misses: Vec<KnownMiss>,
 }
 
 /// Every number that is known to be missed.
@@ -52,7 +44,7 @@ impl fmt::Display for KnownMiss {
 #[serde(deny_unknown_fields)]
 pub struct KnownMisses {
     #[serde(default)]
-    known: Vec<KnownMiss>,
+    known: Vec<Known>,
 }
 
 impl KnownMisses {
@@ -65,39 +57,40 @@ impl KnownMisses {
     pub fn read(file: &str, text: &str) -> Result<Self, StudyError> {
         let known: Self =
             toml::from_str(text).map_err(|e| StudyError::Reference(format!("{file}: {e}")))?;
-        let bad = known.known.iter().find(|k| k.reason.trim().is_empty());
-        match bad {
+        let bad = |k: &&Known| k.reason.trim().is_empty() || k.misses.is_empty();
+        match known.known.iter().find(bad) {
             Some(bad) => Err(StudyError::Reference(format!(
-                "{file}: '{}' of {} has no reason",
-                bad.what, bad.scenario
+                "{file}: an entry of {} has no reason or no misses",
+                bad.scenario
             ))),
             None => Ok(known),
         }
     }
 
-    /// Those of a scenario's variant.
-    pub(super) fn entries(
-        &self,
-        scenario: &str,
+    /// Those of a scenario's variant, each with its reason.
+    pub(super) fn entries<'a>(
+        &'a self,
+        scenario: &'a str,
         quick: bool,
         backend: Backend,
-    ) -> impl Iterator<Item = &KnownMiss> {
-        let own = move |k: &&KnownMiss| {
-            k.scenario == scenario && k.quick == quick && k.backend == backend
-        };
-        self.known.iter().filter(own)
+    ) -> impl Iterator<Item = (&'a KnownMiss, &'a str)> {
+        let own =
+            move |k: &&Known| k.scenario == scenario && k.quick == quick && k.backend == backend;
+        let known = self.known.iter().filter(own);
+        known.flat_map(|k| k.misses.iter().map(|miss| (miss, k.reason.as_str())))
     }
 
-    /// The entry for a miss of `scenario`, if there is one that is as bad.
-    pub fn of(
-        &self,
-        scenario: &str,
+    /// Why `verdict` of `scenario` is missed, if that is known and it is no worse than listed.
+    pub fn reason<'a>(
+        &'a self,
+        scenario: &'a str,
         quick: bool,
         backend: Backend,
         verdict: &Verdict,
-    ) -> Option<&KnownMiss> {
+    ) -> Option<&'a str> {
         let mut entries = self.entries(scenario, quick, backend);
-        let entry = entries.find(|k| k.what == verdict.what && k.case == verdict.case)?;
+        let own = |(k, _): &(&KnownMiss, &str)| k.what == verdict.what && k.case == verdict.case;
+        let (entry, reason) = entries.find(own)?;
         let ours = verdict.ours?;
         let worst = entry.figure.abs() * SLACK;
         let within = match (verdict.min, verdict.max) {
@@ -106,6 +99,6 @@ impl KnownMisses {
             // Too few of the seeds are within the bounds.
             _ => true,
         };
-        within.then_some(entry)
+        within.then_some(reason)
     }
 }

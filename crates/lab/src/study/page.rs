@@ -51,7 +51,7 @@ impl Runs {
         let of = |told: &Told<'_>| -> Vec<String> {
             let (name, variant) = (&told.part.file.name, told.part.file.variant);
             let entries = known.entries(name, variant.quick, variant.backend);
-            let useless = entries.filter_map(|entry| {
+            let useless = entries.filter_map(|(entry, _)| {
                 let own = |v: &&Verdict| v.what == entry.what && v.case == entry.case;
                 // Several numbers may be of one figure and case.
                 let mut why = "there is no such figure and case";
@@ -65,7 +65,11 @@ impl Runs {
                         _ => return None,
                     };
                 }
-                Some(format!("{entry}: {why}"))
+                let quick = if variant.quick { ", quick" } else { "" };
+                let (what, case, backend) = (&entry.what, &entry.case, variant.backend.name());
+                Some(format!(
+                    "{what} [{case}] of {name} ({backend}{quick}): {why}"
+                ))
             });
             useless.collect()
         };
@@ -186,7 +190,7 @@ fn captioned(plan: &FigurePlan, told: &[&Told<'_>]) -> String {
 fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
     let variant = told.part.file.variant;
     let show = |x: f64| verdict.unit.show(x);
-    let entry = known.of(
+    let reason = known.reason(
         &told.part.file.name,
         variant.quick,
         variant.backend,
@@ -221,7 +225,7 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
             (Word::Fitted, format!("{why}{off}"))
         }
         (Some(_), Some(true)) => (Word::Met, String::new()),
-        (Some(_), Some(false)) if let Some(entry) = entry => (Word::Known, entry.reason.clone()),
+        (Some(_), Some(false)) if let Some(why) = reason => (Word::Known, why.into()),
         (Some(_), Some(false)) => (Word::Missed, by(verdict)),
         (Some(_), None) => (Word::Shown, ratio(verdict)),
     };

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{Library, Progress, Study, StudyError, progress::Pace};
 use crate::{
     disk::{self, replace},
-    emulated::System,
+    emulated::{Program, System},
     run_store::{Backend, RunStore},
     scenario::{self, Case, File, Outcome, Results, RunError, Variant, Vary, Wanted},
 };
@@ -234,8 +234,8 @@ impl Runs {
             Some(System::Program(program)) => Some(program),
             _ => None,
         });
-        let both = programs.flat_map(|p| [p.server.clone(), Some(p.client.clone())]);
-        both.flatten().collect()
+        let commands = programs.flat_map(Program::commands);
+        commands.map(String::from).collect()
     }
 
     /// Whether something of it runs on real sockets.

@@ -98,7 +98,7 @@ fn case_text(case: &CaseSummary) {
 }
 
 fn verdict_text(verdict: &Verdict) {
-    let bounds = bounds(verdict);
+    let bounds = verdict.bounds();
     let colon = if bounds.is_empty() { "" } else { ": " };
     out::line(format!("{} [{}]", verdict.what, verdict.case));
     out::line(format!(
@@ -112,21 +112,6 @@ fn verdict_text(verdict: &Verdict) {
 
 fn show(verdict: &Verdict, value: Option<f64>) -> String {
     value.map_or_else(|| "-".into(), |v| verdict.unit.show(v))
-}
-
-fn bounds(verdict: &Verdict) -> String {
-    let text = match (verdict.min, verdict.max) {
-        (Some(min), Some(max)) => {
-            format!("{} to {}", verdict.unit.show(min), verdict.unit.show(max))
-        }
-        (Some(min), None) => format!("at least {}", verdict.unit.show(min)),
-        (None, Some(max)) => format!("at most {}", verdict.unit.show(max)),
-        (None, None) => return String::new(),
-    };
-    match verdict.share {
-        Some(share) => format!("{text} in {:.0} % of the seeds", share * 100.0),
-        None => text,
-    }
 }
 
 fn word(verdict: &Verdict) -> String {
@@ -159,7 +144,7 @@ pub(super) fn markdown(file: &File, summary: &Summary) {
             verdict.source.clone(),
             show(verdict, verdict.paper),
             show(verdict, verdict.ours),
-            bounds(verdict),
+            verdict.bounds(),
             word(verdict),
         ];
         let cells = cells.map(|cell| cell.replace('|', "\\|"));
