@@ -48,18 +48,6 @@ impl Host {
                 .unwrap_or_default(),
         }
     }
-
-    /// A name for folders: cores and processor, `2x-amd-epyc`.
-    pub fn slug(&self) -> String {
-        let name = self.processor.as_deref().unwrap_or("unknown");
-        let words = name
-            .split(|c: char| !c.is_ascii_alphanumeric())
-            .filter(|w| !w.is_empty() && !["R", "TM", "CPU", "Processor"].contains(w))
-            .take(3)
-            .map(str::to_ascii_lowercase);
-        let words: Vec<_> = words.collect();
-        format!("{}x-{}", self.cores, words.join("-"))
-    }
 }
 
 impl fmt::Display for Host {
@@ -188,16 +176,5 @@ mod tests {
         let busy_for = busy(10.0, stat).expect("readable");
         assert!((busy_for - (3.2 + 0.5)).abs() < 1e-9, "{busy_for}");
         assert_eq!(busy(10.0, "intr 1 2 3"), None);
-    }
-
-    #[test]
-    fn a_machine_has_a_name_for_folders() {
-        let mut host = Host::read();
-        host.cores = 2;
-        host.processor = Some("Intel(R) Xeon(R) CPU E5-2690 @ 2.9GHz".into());
-        assert_eq!(host.slug(), "2x-intel-xeon-e5");
-        host.processor = None;
-        assert_eq!(host.slug(), "2x-unknown");
-        assert!(host.to_string().contains("kernel"));
     }
 }

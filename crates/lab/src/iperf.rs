@@ -10,14 +10,8 @@ use crate::{
     measure::{Histogram, RttMs},
 };
 
-/// The result of `iperf3 -c HOST -J`, or what it complained of.
-pub fn read(json: &str, cc: &str) -> Result<Report, String> {
-    let root: Value = serde_json::from_str(json).map_err(|e| format!("iperf3: {e}"))?;
-    read_value(&root, cc)
-}
-
-/// The same of parsed JSON; `server_output_json` in it has what the server printed.
-pub fn read_value(root: &Value, cc: &str) -> Result<Report, String> {
+/// The result of `iperf3 -c HOST -J`, or what it complained of; `server_output_json` in it has what the server printed.
+pub fn read(root: &Value, cc: &str) -> Result<Report, String> {
     if let Some(error) = root["error"].as_str() {
         return Err(format!("iperf3: {error}"));
     }
@@ -98,28 +92,32 @@ fn intervals(root: &Value) -> Vec<Interval> {
 mod tests {
     use super::*;
 
+    fn parsed(json: &str) -> Value {
+        serde_json::from_str(json).unwrap()
+    }
+
     #[test]
     fn a_result_and_a_complaint() {
         let json = r#"{"start":{"version":"iperf 3.18"},"end":{
             "sum_received":{"bits_per_second":5e9,"seconds":10.0,"bytes":6250000000},
             "cpu_utilization_percent":{"host_total":20.0,"remote_total":10.0}}}"#;
-        let report = read(json, "bbr").unwrap();
+        let report = read(&parsed(json), "bbr").unwrap();
         assert_eq!(report.bytes, 6_250_000_000);
         assert_eq!(report.sender.cpu_percent_per_gbps, Some(4.0));
         assert_eq!(report.receiver.cpu_percent_per_gbps, Some(2.0));
         let reported = r#"{"end":{"sum_received":{"bits_per_second":1}},
             "intervals":[{"sum":{"start":0,"end":1,"bits_per_second":7e9}}],
             "server_output_json":{"intervals":[{"sum":{"start":0,"end":1,"bits_per_second":6e9}}]}}"#;
-        let part = read(reported, "bbr").unwrap().intervals[0];
+        let part = read(&parsed(reported), "bbr").unwrap().intervals[0];
         assert_eq!((part.to, part.goodput_bits_per_second), (1.0, 6e9));
         let timed = r#"{"end":{"sum_received":{"bits_per_second":1},"streams":[{"sender":{"min_rtt":50000}}]},
             "intervals":[{"streams":[{"rtt":60000}]},{"streams":[{"rtt":90000}]},{"streams":[{"rtt":61000}]}]}"#;
-        let rtt = read(timed, "bbr").unwrap().rtt_ms;
+        let rtt = read(&parsed(timed), "bbr").unwrap().rtt_ms;
         assert_eq!(rtt.min, Some(50.0));
         assert!((rtt.p50.unwrap() / 61.0 - 1.0).abs() < 0.02, "{rtt:?}");
         assert!((rtt.p99.unwrap() / 90.0 - 1.0).abs() < 0.02, "{rtt:?}");
-        let complaint = read(r#"{"error":"unable to connect"}"#, "bbr");
+        let complaint = read(&parsed(r#"{"error":"unable to connect"}"#), "bbr");
         assert_eq!(complaint, Err("iperf3: unable to connect".into()));
-        assert!(read("{}", "bbr").is_err());
+        assert!(read(&parsed("{}"), "bbr").is_err());
     }
 }

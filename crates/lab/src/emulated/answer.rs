@@ -262,7 +262,7 @@ fn iperf3(client: &Ended, server: &Ended, law: &str) -> Result<Found, String> {
     if let Ok(of_server) = parse::<Value>(server, "iperf3") {
         root["server_output_json"] = of_server;
     }
-    let report = iperf::read_value(&root, law)?;
+    let report = iperf::read(&root, law)?;
     Ok(Found {
         retransmits: root["end"]["sum_sent"]["retransmits"].as_u64(),
         metrics: BTreeMap::new(),

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::reading::{Reading, ReadingError, SERVER};
 use crate::nearest;
@@ -14,7 +14,7 @@ pub const PLACEHOLDERS: [&str; 9] = [
 ];
 
 /// An external program, as a `[[program]]` of a scenario file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
     /// Selected as `program:NAME`.

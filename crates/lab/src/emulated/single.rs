@@ -32,8 +32,6 @@ pub struct Copied {
     pub seconds: f64,
     /// Bytes of file content.
     pub bytes: u64,
-    /// The most memory that the sending and the receiving process held, bytes.
-    pub max_rss: [Option<u64>; 2],
 }
 
 impl Copied {
@@ -124,11 +122,7 @@ impl EmulatedRun {
         let word: Value = serde_json::from_str(&json)
             .map_err(|e| EmulatedRunError::Word("farhaul cp".into(), e.to_string()))?;
         match word["bytes_payload"].as_u64() {
-            Some(bytes) => Ok(Copied {
-                seconds,
-                bytes,
-                max_rss: ["sender", "receiver"].map(|end| word[end]["max_rss_bytes"].as_u64()),
-            }),
+            Some(bytes) => Ok(Copied { seconds, bytes }),
             None => Err(EmulatedRunError::Word("farhaul cp".into(), json)),
         }
     }

@@ -10,9 +10,11 @@ use std::{
 use farhaul_core::time::Instant;
 use farhaul_io::{Stop, clock};
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
+    event::{PollFd, PollFlags, poll},
     io::Errno,
 };
+
+use crate::udp::timespec;
 
 /// Most bytes of a request's head.
 const HEAD: usize = 16 * 1024;
@@ -89,13 +91,6 @@ pub(super) fn wait<const N: usize>(
         Ok(_) => Ok(what.map(|fd| !fd.revents().is_empty())),
         Err(Errno::INTR) => Ok([false; N]),
         Err(e) => Err(e.into()),
-    }
-}
-
-fn timespec(d: Duration) -> Timespec {
-    Timespec {
-        tv_sec: d.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: d.subsec_nanos().into(),
     }
 }
 
