@@ -329,6 +329,7 @@ impl Client {
             lanes: self.lanes,
             omit: self.omit,
             interval,
+            live: !self.how.json,
             max_rate: self.how.rate,
             sharing: self.how.policy,
         })

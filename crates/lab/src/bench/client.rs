@@ -74,6 +74,7 @@ impl Client {
             since_start: nanos(now.since(started)),
             omit: nanos(self.spec.omit),
             interval: nanos(self.spec.interval),
+            marks_at_end: !self.spec.live,
             lanes: self.spec.lanes,
             lane: self.lane,
             max_rate: self.spec.max_rate.map(Rate::bps),

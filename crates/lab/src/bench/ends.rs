@@ -136,6 +136,9 @@ impl Sending {
     }
 }
 
+/// As many marks are kept; of a longer run those of its beginning.
+const MOST_MARKS: usize = 1 << 16;
+
 /// When the receiver reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
@@ -156,6 +159,8 @@ pub(super) struct Receiving {
     counted: u64,
     last: Option<Instant>,
     next_mark: Option<Instant>,
+    /// Where they are for the end.
+    kept: Option<Vec<Mark>>,
     omitted: Option<u64>,
     offered: Option<u64>,
 }
@@ -167,6 +172,16 @@ impl Receiving {
         self.times = Some(times);
         let interval = Some(times.interval).filter(|i| !i.is_zero());
         self.next_mark = interval.map(|i| times.started + i);
+    }
+
+    /// Marks are kept for [`Self::kept_marks`].
+    pub(super) fn keep_marks(&mut self) {
+        self.kept = Some(Vec::new());
+    }
+
+    /// What was kept, once.
+    pub(super) fn kept_marks(&mut self) -> Vec<Mark> {
+        self.kept.take().unwrap_or_default()
     }
 
     /// The sender has sent the amount.
@@ -202,11 +217,17 @@ impl Receiving {
         }
         let due = self.next_mark.filter(|at| now >= *at)?;
         self.next_mark = Some(first_after(now, due, times.interval));
-        let at = now.since(times.started);
-        Some(Mark {
-            at: nanos(at),
+        let mark = Mark {
+            at: nanos(now.since(times.started)),
             bytes,
-        })
+        };
+        let Some(kept) = &mut self.kept else {
+            return Some(mark);
+        };
+        if kept.len() < MOST_MARKS {
+            kept.push(mark);
+        }
+        None
     }
 
     /// Everything offered has arrived.
@@ -260,5 +281,28 @@ mod tests {
             }
             prop_assert_eq!(first_after(now, at(due), Duration::from_nanos(interval)), next);
         }
+    }
+
+    #[test]
+    fn marks_that_nobody_waits_for_are_kept_for_the_end() {
+        let at = |millis| Instant::EPOCH + Duration::from_millis(millis);
+        let mut receiving = Receiving::default();
+        receiving.begin(
+            at(0),
+            Times {
+                started: at(0),
+                omit: Duration::ZERO,
+                interval: Duration::from_millis(10),
+            },
+        );
+        assert!(receiving.poll(at(10)).is_some());
+        receiving.keep_marks();
+        assert_eq!(
+            [20, 25, 30].map(|millis| receiving.poll(at(millis))),
+            [None; 3]
+        );
+        let kept: Vec<_> = receiving.kept_marks().iter().map(|mark| mark.at).collect();
+        assert_eq!(kept, [20_000_000, 30_000_000]);
+        assert!(receiving.kept_marks().is_empty());
     }
 }

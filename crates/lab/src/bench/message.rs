@@ -42,6 +42,9 @@ pub struct Hello {
     pub omit: u64,
     /// How often the receiver reports, ns.
     pub interval: u64,
+    /// A server that receives keeps its marks until everything has arrived: nobody looks meanwhile.
+    #[serde(default)]
+    pub marks_at_end: bool,
     /// Sessions that belong together, and which of them this is.
     pub lanes: u32,
     /// This session's number among them.
@@ -125,7 +128,7 @@ pub enum Message {
         /// For people.
         text: String,
     },
-    /// Receiver to sender, every interval.
+    /// Receiver to sender, every interval, or all of them before the outcome.
     Mark(Mark),
     /// Sender to receiver: nothing new follows after this many bytes.
     Done {

@@ -48,6 +48,9 @@ pub struct Spec {
     pub omit: Duration,
     /// Interval of progress reports.
     pub interval: Duration,
+    /// Somebody looks at them as they come. Otherwise a server that receives sends them in the end: what comes
+    /// back meanwhile would restart a timer of libudt's sender, for which any packet is a sign of progress.
+    pub live: bool,
     /// Of a server that sends: never faster. This end's sessions have it of their own.
     pub max_rate: Option<Rate>,
     /// How much of shared links the sender claims; likewise.
@@ -62,6 +65,7 @@ impl Default for Spec {
             lanes: 1,
             omit: Duration::ZERO,
             interval: Duration::from_secs(1),
+            live: true,
             max_rate: None,
             sharing: Sharing::Fair,
         }

@@ -184,6 +184,9 @@ impl Server {
                 interval: Duration::from_nanos(hello.interval),
             };
             self.receiving.begin(now, times);
+            if hello.marks_at_end {
+                self.receiving.keep_marks();
+            }
         }
     }
 
@@ -259,6 +262,9 @@ impl App for Server {
         if self.receiving.is_complete() {
             self.reported = true;
             self.leaves = Some(now + ASKS_WITHIN);
+            for mark in self.receiving.kept_marks() {
+                send(session, &Message::Mark(mark));
+            }
             let side = self.receiving.complete(self.meter.side(session));
             send(session, &Message::Outcome(Box::new(side)));
         }

@@ -101,10 +101,11 @@ fn finished(heard: &Receiver<(u32, News)>) -> (Lane, Vec<Mark>) {
 
 #[test]
 fn a_number_of_bytes_is_moved_and_counted_in_both_directions() {
-    for reverse in [false, true] {
+    for (reverse, live) in [(false, true), (false, false), (true, true)] {
         let spec = Spec {
             limit: Limit::Bytes(10_000_000),
             reverse,
+            live,
             interval: Duration::from_millis(10),
             ..Spec::default()
         };
@@ -165,6 +166,7 @@ fn a_server_refuses_what_is_beyond_its_bounds_and_what_is_out_of_turn() {
         since_start: u64::MAX,
         omit: u64::MAX,
         interval: 0,
+        marks_at_end: false,
         lanes: 1,
         lane: 0,
         max_rate: None,

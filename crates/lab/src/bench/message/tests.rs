@@ -59,6 +59,7 @@ fn a_hello() -> impl Strategy<Value = Hello> {
             since_start: n.2,
             omit: n.3,
             interval: n.4,
+            marks_at_end: n.1,
             lanes: n.5,
             lane: n.6,
             max_rate,
