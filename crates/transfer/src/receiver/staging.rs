@@ -20,8 +20,8 @@ use crate::{
 const LOAD: usize = 512 << 10;
 /// Loads being filled, written or waiting: 12 MiB of content.
 const LOADS: usize = 24;
-/// Those of them that are kept for protocols that do not tell their sender of room.
-const SPARE: usize = 10;
+/// Those of them that are not advertised: two are being filled, two may be cut short.
+const SPARE: usize = 4;
 
 /// Consecutive bytes of one file.
 #[derive(Debug)]
@@ -164,9 +164,10 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// Bytes that may arrive: each load's worth of them may end two.
+    /// Bytes that may arrive. Sessions ask again for each batch: a load that was handed over before it was full
+    /// costs the next batch its room, not this one.
     pub(super) const fn room(&self) -> u64 {
-        (LOADS - SPARE).saturating_sub(self.out) as u64 * (LOAD as u64 / 2)
+        (LOADS - SPARE).saturating_sub(self.out) as u64 * LOAD as u64
     }
 
     /// True if nothing more can be taken.
