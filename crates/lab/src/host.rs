@@ -2,6 +2,7 @@
 //! them; what cannot be read is left out.
 
 use std::{
+    collections::BTreeMap,
     fmt, fs, thread,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -29,7 +30,20 @@ pub struct Host {
     pub clock: Option<String>,
     /// Congestion laws of the kernel's TCP.
     pub tcp_laws: Vec<String>,
+    /// Limits of its sockets and its TCP; the emulated hosts have higher ones of their own.
+    pub sysctls: BTreeMap<&'static str, String>,
 }
+
+/// What of `/proc/sys/net` decides how fast sockets can be.
+const SYSCTLS: [&str; 7] = [
+    "core/rmem_max",
+    "core/wmem_max",
+    "core/netdev_max_backlog",
+    "ipv4/tcp_rmem",
+    "ipv4/tcp_wmem",
+    "ipv4/tcp_congestion_control",
+    "ipv4/udp_mem",
+];
 
 impl Host {
     /// Reads the properties of this machine.
@@ -46,6 +60,13 @@ impl Host {
             tcp_laws: line("/proc/sys/net/ipv4/tcp_available_congestion_control")
                 .map(|l| l.split_whitespace().map(Into::into).collect())
                 .unwrap_or_default(),
+            sysctls: SYSCTLS
+                .into_iter()
+                .filter_map(|name| {
+                    let value = line(&format!("/proc/sys/net/{name}"))?;
+                    Some((name, value.split_whitespace().collect::<Vec<_>>().join(" ")))
+                })
+                .collect(),
         }
     }
 }
@@ -71,7 +92,11 @@ impl fmt::Display for Host {
             writeln!(f, "memory     {} MiB", bytes >> 20)?;
         }
         writeln!(f, "clock      {}", or_unknown(&self.clock))?;
-        write!(f, "tcp laws   {}", self.tcp_laws.join(" "))
+        write!(f, "tcp laws   {}", self.tcp_laws.join(" "))?;
+        for (name, value) in &self.sysctls {
+            write!(f, "\nsysctl     net.{} = {value}", name.replace('/', "."))?;
+        }
+        Ok(())
     }
 }
 

@@ -298,7 +298,7 @@ fn mtu(text: &str) -> Result<u32, String> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
-fn failure(error: WanError) -> Failure {
+pub(super) fn failure(error: WanError) -> Failure {
     match error {
         WanError::Config(_) | WanError::Mtu(_) => Failure::usage(error.to_string()),
         WanError::Setup(_) => Failure::new(

@@ -204,9 +204,12 @@ impl<'a> Running<'a> {
         let commands = place.commands(flow, hosts[1].address(), port)?;
         let server = commands.server.as_ref().map(|(server, _)| server);
         let lines = server.into_iter().chain(&commands.client);
+        let own = place.program.to_string_lossy();
         Ok(Self {
             flow,
-            lines: lines.map(commands::line).collect(),
+            lines: lines
+                .map(|command| commands::line(command).replace(&*own, "farhaul"))
+                .collect(),
             commands,
             hosts,
             server: None,

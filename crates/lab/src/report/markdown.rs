@@ -55,7 +55,7 @@ fn outcomes(out: &mut String, page: &Page) -> fmt::Result {
     )?;
     let missed: Vec<_> = (page.sections.iter())
         .flat_map(|s| s.verdicts.iter().map(move |v| (s, v)))
-        .filter(|(_, v)| v.outcome == Outcome::Missed)
+        .filter(|(_, v)| v.outcome.is_miss())
         .map(|(s, v)| {
             let (what, backend) = (v.placed(), v.backend);
             format!("{}, {what} ({backend}): {}", s.id, v.compared())

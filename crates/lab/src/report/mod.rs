@@ -165,6 +165,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Outside what was allowed, listed or not.
+    pub const fn is_miss(self) -> bool {
+        matches!(self, Self::Missed | Self::Known)
+    }
+
     /// All, as summaries list them.
     pub const ALL: [Self; 8] = [
         Self::Met,
@@ -182,7 +187,9 @@ impl Outcome {
         match self {
             Self::Met => "within what was allowed",
             Self::Missed => "outside what was allowed",
-            Self::Known => "outside what was allowed, for a reason that is given",
+            Self::Known => {
+                "outside what was allowed, and listed with what is known of the cause, if anything is"
+            }
             Self::Fitted => "the model was fitted to this number: agreement says nothing",
             Self::Shown => "shown beside ours, without bounds",
             Self::NotComparable => "measured under conditions that the number does not hold for",

@@ -95,10 +95,15 @@ pub fn label(case: &Case) -> String {
     words.join(" ")
 }
 
-/// Whether the case has all these values.
+/// Between values of which a case may have any.
+pub(super) const OR: char = '|';
+
+/// Whether the case has all these values, or one of those that are listed.
 pub(crate) fn fits(case: &Case, when: &Case) -> bool {
-    when.iter()
-        .all(|(name, value)| case.get(name) == Some(value))
+    when.iter().all(|(name, values)| {
+        let own = case.get(name);
+        own.is_some_and(|own| values.split(OR).any(|value| value == own))
+    })
 }
 
 /// How many choices of these variables there are.

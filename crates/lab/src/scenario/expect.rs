@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    cases::cells,
+    cases::{OR, cells},
     measure::{Metric, Term, Whose},
     plan::Plan,
     series::{level, window},
@@ -357,10 +357,17 @@ fn term(fields: &Fields<'_>, known: &Known<'_>, base: Option<&Term>) -> Result<T
                 .source
                 .problem(&text.span, unknown("variable", &name, known)));
         }
-        if !values.contains(&text.value) {
-            let known = values.iter().map(|n| n.as_str());
-            let text_of = unknown(&format!("value of {name}"), &text.value, known);
-            return Err(fields.source.problem(&text.span, text_of));
+        let listed: Vec<&str> = text.value.split(OR).collect();
+        if base.is_some() && listed.len() > 1 {
+            let one = format!("{name} of the other term is one value");
+            return Err(fields.source.problem(&text.span, one));
+        }
+        for value in listed {
+            if !values.iter().any(|known| *known == value) {
+                let known = values.iter().map(|n| n.as_str());
+                let text_of = unknown(&format!("value of {name}"), value, known);
+                return Err(fields.source.problem(&text.span, text_of));
+            }
         }
         when.insert(name, text.value);
     }

@@ -11,6 +11,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
+use super::cases::OR;
 use crate::nearest;
 
 /// What is wrong with a file, and where.
@@ -332,9 +333,22 @@ impl<'a> Fields<'a> {
             .iter()
             .map(|(name, value)| {
                 let name = name.get_ref().to_string();
-                Ok((name.clone(), self.scalar(&name, value)?))
+                Ok((name.clone(), self.one_of(&name, value)?))
             })
             .collect()
+    }
+
+    /// A value, or a list of those of which a case may have any.
+    fn one_of(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Placed<String>, Problem> {
+        let DeValue::Array(items) = value.get_ref() else {
+            return self.scalar(key, value);
+        };
+        let texts: Vec<_> = items
+            .iter()
+            .map(|item| self.scalar(key, item).map(|text| text.value))
+            .collect::<Result<_, _>>()?;
+        let (value, span) = (texts.join(&OR.to_string()), value.span());
+        Ok(Placed { value, span })
     }
 }
 

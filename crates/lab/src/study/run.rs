@@ -284,7 +284,7 @@ impl Runs {
     }
 
     /// Refuses the folder of another study.
-    fn owned(&self) -> io::Result<()> {
+    pub fn owned(&self) -> io::Result<()> {
         let at = self.folder().join("study.json");
         let foreign = |whose: String| {
             let text = format!("it holds {whose}: choose another --out");

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use farhaul_emu::wan;
+use farhaul_emu::wan::{self, Wan, WanConfig};
 use farhaul_io::Stop;
 use farhaul_lab::{
     report::{self, Outcome as Word, Page, Section, Source, Verdict},
@@ -94,8 +94,9 @@ impl Which {
         })
     }
 
-    /// At least one run has to be there.
+    /// At least one run has to be there, and all of them of this study.
     fn stored(&self, runs: &Runs) -> Result<(), Failure> {
+        runs.owned().map_err(|error| folder_failed(runs, &error))?;
         if runs.folder().join("runs.jsonl").exists() {
             return Ok(());
         }
@@ -121,7 +122,11 @@ pub(super) fn run(which: &Which, how: &How, json: bool) -> Result<(), Failure> {
     // Whatever is wrong with the rest of the study is found before hours of runs.
     runs.whole().map_err(unreadable)?;
     if runs.needs_emulator() {
-        wan::enter_user_namespace().map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
+        // What cannot be built now cannot be for any run.
+        wan::enter_user_namespace()
+            .and_then(|()| Wan::start(&WanConfig::default()))
+            .and_then(Wan::finish)
+            .map_err(super::super::wan::failure)?;
         if cfg!(debug_assertions) {
             errln!("farhaul: a debug build: these figures are not worth keeping");
         }
@@ -408,9 +413,11 @@ pub(crate) struct Open {
 
 impl Open {
     pub(super) fn run(&self) -> Result<(), Failure> {
+        let runs = self.which.runs(&How::default())?;
+        runs.owned().map_err(|error| folder_failed(&runs, &error))?;
         let source = Stored {
             which: &self.which,
-            runs: self.which.runs(&How::default())?,
+            runs,
             known: known(None)?,
         };
         super::open::serve(&source, self.listen)

@@ -195,7 +195,7 @@ fn class(outcome: Outcome) -> &'static str {
 
 /// A link to each.
 fn misses(sections: &Sections<'_>) -> Markup {
-    let missed = |v: &&(usize, &Verdict)| v.1.outcome == Outcome::Missed;
+    let missed = |v: &&(usize, &Verdict)| v.1.outcome.is_miss();
     let lists: Vec<_> = (sections.iter())
         .map(|(id, section)| {
             let all: Vec<_> = section.verdicts.iter().enumerate().collect();

@@ -182,3 +182,37 @@ fn verdicts_know_of_every_run_that_is_missing_or_was_made_at_a_lower_rate() {
     let verdicts = judged(&some, &stored);
     assert!(verdicts.last().unwrap().runs.partial);
 }
+
+#[test]
+fn several_values_of_a_variable_may_be_allowed() {
+    let laws = |own: &str, other: &str| {
+        let text = FILE.replace(r#"["reno", "cubic"]"#, r#"["reno", "cubic", "bbr"]"#);
+        let text = text.split("[[expect]]").next().unwrap().to_string();
+        let expect = format!(
+            "[[expect]]\nmetric = \"goodput\"\nwhen = {{ law = {own} }}\nmin = \"1Mbit\"\n{other}"
+        );
+        File::read_as(
+            "judged.toml",
+            &(text + &expect),
+            Variant::default(),
+            &Reference::default(),
+        )
+    };
+    let file = laws(r#"["reno", "bbr"]"#, "").unwrap();
+    let stored: Vec<Outcome> = ["reno", "cubic", "bbr"]
+        .iter()
+        .map(|law| ran(&file, law, 1, (5.0, 0.0)))
+        .collect();
+    let cases: Vec<_> = judged(&file, &stored).into_iter().map(|v| v.case).collect();
+    assert_eq!(cases, ["law=reno", "law=bbr"]);
+    let refused = |own, other, says: &str| {
+        let text = laws(own, other).unwrap_err().to_string();
+        assert!(text.contains(says), "{text}");
+    };
+    refused(r#"["reno", "vegas"]"#, "", "vegas");
+    refused(
+        r#""reno""#,
+        r#"over = { when = { law = ["cubic", "bbr"] } }"#,
+        "one value",
+    );
+}
