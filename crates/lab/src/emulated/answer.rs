@@ -207,6 +207,7 @@ fn measured(
             &parse(server()?, "libudt")?,
         ),
         System::Udp { .. } => udp(client, server()?),
+        System::Delay(_) => delay(&parse(client, "farhaul _delay")?),
         System::Program(program) => {
             external(program, (flow.amount, played.bytes), client, server().ok())
         }
@@ -320,15 +321,38 @@ fn udp(client: &Ended, server: &Ended) -> Result<Found, String> {
     let cost = |ended: &Ended| cost("", ended.cpu.as_secs_f64(), got.bytes);
     let lost = sent.packets.saturating_sub(got.packets);
     let share = float(lost) / float(sent.packets.max(1));
+    // The receiver's first and last would leave out one of the gaps.
+    let all = rate(got.bytes, sent.seconds);
+    let found = sent.found;
+    let goodput = found.map_or(all, |found| found.goodput_bits_per_second);
+    let share = found.map_or(share, |found| found.loss);
     Ok(Found {
-        // The receiver's first and last would leave out one of the gaps.
         seconds: sent.seconds,
         bytes: got.bytes,
-        goodput: rate(got.bytes, sent.seconds),
+        goodput,
         sender: cost(client),
         receiver: cost(server),
         intervals: got.intervals,
         metrics: [("loss".to_string(), share)].into(),
+        ..Found::default()
+    })
+}
+
+fn delay(trips: &crate::delay::Delays) -> Result<Found, String> {
+    if trips.packets == 0 {
+        return Err(format!("none of the {} packets came back", trips.lost));
+    }
+    let lost = float(trips.lost) / float(trips.packets + trips.lost);
+    Ok(Found {
+        seconds: trips.seconds,
+        bytes: trips.bytes,
+        goodput: rate(trips.bytes, trips.seconds),
+        metrics: [
+            ("loss".to_string(), lost),
+            ("delay_us".to_string(), trips.mean_us),
+            ("delay_p50_us".to_string(), trips.p50_us),
+        ]
+        .into(),
         ..Found::default()
     })
 }

@@ -19,9 +19,9 @@ const STUDY: [&str; 7] = [
     "experiment",
 ];
 const EXPERIMENT: [&str; 6] = ["id", "title", "about", "scenario", "deviations", "figure"];
-const FIGURE: [&str; 16] = [
+const FIGURE: [&str; 17] = [
     "id", "place", "caption", "kind", "metric", "flow", "link", "during", "level", "x", "line",
-    "when", "unit", "log", "cross", "metrics",
+    "when", "unit", "log", "cross", "metrics", "pairs",
 ];
 /// Columns of a run's series.
 const COLUMNS: [&str; 10] = [
@@ -137,11 +137,25 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
     if x.is_none() && matches!(shape, Shape::Lines | Shape::Heat) {
         return Err(fields.problem("kind", "lines and heat maps need x, a variable of [vary]"));
     }
+    if x.is_some() && shape == Shape::Bars && metrics.len() > 1 {
+        return Err(fields.problem("x", "bars have x or metrics, not both"));
+    }
+    if let Some(other) = metrics.iter().find(|m| m.unit() != metrics[0].unit()) {
+        if shape == Shape::Bars {
+            let text = format!("{} is in another unit than the first", other.name());
+            return Err(fields.problem("metrics", text));
+        }
+    }
     let line = text("line")?;
     let log = text("log")?.unwrap_or_default();
     if !["", "x", "y", "xy"].contains(&log.as_str()) {
         return Err(fields.problem("log", "log is \"x\", \"y\", \"xy\" or nothing"));
     }
+    let pairs = fields.parse("pairs", |text| match text {
+        "over" if shape == Shape::Scatter => Ok(()),
+        "over" => Err("only a scatter has pairs".into()),
+        _ => Err(format!("'{text}': pairs is \"over\" or not given")),
+    })?;
     let reaching = metrics.iter().find(|m| m.level().is_some());
     let level = match reaching.or(metrics.first()) {
         Some(metric) => level(fields, metric, None)?,
@@ -185,6 +199,7 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
         x,
         line: line.filter(|_| !several),
         when,
+        pairs: pairs.is_some(),
         unit,
         log: (log.contains('x'), log.contains('y')),
     })
@@ -193,10 +208,10 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
 /// What is drawn, and of a series its column.
 fn metrics(fields: &Fields<'_>, shape: Shape) -> Result<(Vec<Metric>, String), Problem> {
     let named = |key: &str, name: &str| Metric::named(name).map_err(|e| fields.problem(key, e));
-    if shape == Shape::Table {
+    if shape == Shape::Table || (shape == Shape::Bars && fields.has("metrics")) {
         let names = fields.list("metrics")?;
         if names.is_empty() {
-            let text = "a table needs metrics, as in metrics = [\"goodput\", \"sender_cpu\"]";
+            let text = "it needs some metrics, as in metrics = [\"goodput\", \"sender_cpu\"]";
             return Err(fields.problem("kind", text));
         }
         let all = names.iter().map(|name| named("metrics", &name.value));
