@@ -547,6 +547,37 @@ mod tests {
     }
 
     #[test]
+    fn of_a_search_the_rate_that_was_found_is_the_goodput() {
+        let client = "{\"packets\": 1000, \"bytes\": 972000, \"seconds\": 2, \"found\": \
+            {\"goodput_bits_per_second\": 5e6, \"loss\": 0.0005, \"trains\": 9}}";
+        let server = "{\"packets\": 900, \"bytes\": 874800, \"seconds\": 1.9, \"intervals\": []}";
+        let flow = flow("udp:rate=9Mbit,loss=0.001", &[]);
+        let found = result(&flow, &played(server, client), counts());
+        assert!((found.goodput_bits_per_second - 5e6).abs() < 1e-3);
+        assert!((found.metrics["loss"] - 0.0005).abs() < 1e-12);
+        assert_eq!(found.bytes, 874_800, "of all trains, as the processor time");
+    }
+
+    #[test]
+    fn a_delay_is_a_metric_and_without_answers_there_is_no_result() {
+        let of = |client: &str| {
+            let flow = flow("delay:transport=udp", &[]);
+            result(&flow, &played("", client), counts())
+        };
+        let found = of(
+            "{\"packets\": 90, \"lost\": 10, \"bytes\": 132480, \"seconds\": 0.1, \
+             \"mean_us\": 20.5, \"p50_us\": 19.5}",
+        );
+        assert_eq!(found.metrics["delay_us"].to_bits(), 20.5_f64.to_bits());
+        assert!((found.metrics["loss"] - 0.1).abs() < 1e-12);
+        let none = of(
+            "{\"packets\": 0, \"lost\": 100, \"bytes\": 0, \"seconds\": 0.1, \"mean_us\": 0, \"p50_us\": 0}",
+        );
+        let why = none.failed.unwrap();
+        assert_eq!(why, "none of the 100 packets came back");
+    }
+
+    #[test]
     fn what_is_no_result_is_quoted() {
         let found = result(&flow("haul", &[]), &played("", "oops\nnot json"), counts());
         let failed = found.failed.unwrap();

@@ -141,16 +141,16 @@ impl Profile {
         let all: u64 = counts.values().sum();
         let inner = counts.iter().filter(|(name, _)| !outside(name));
         let inner: u64 = inner.map(|(_, samples)| samples).sum();
-        if all < ENOUGH {
+        if inner < ENOUGH {
             return Err(format!(
-                "perf has {all} samples of the {end}, less than {ENOUGH}: let it run longer"
+                "perf has {all} samples of the {end}, {inner} of the protocol, less than {ENOUGH}: let it run longer"
             ));
         }
         let mut shares = BTreeMap::from([(format!("{end}_samples"), float(all))]);
         for (name, samples) in counts {
             let samples = float(samples);
             shares.insert(format!("{end}_{name}_share"), samples / float(all));
-            if inner > 0 && !outside(name) {
+            if !outside(name) {
                 shares.insert(
                     format!("{end}_{name}_of_protocol_share"),
                     samples / float(inner),

@@ -72,7 +72,7 @@ mod tests {
             ),
             (
                 "[[profile]]\nname = \"io\"\nsymbols = ['(x']\n",
-                "f.toml:10:12",
+                "f.toml:11:12",
             ),
             (
                 "[[profile]]\nname = \"io\"\nsymbols = 'x'\n",

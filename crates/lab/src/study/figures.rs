@@ -7,9 +7,9 @@ use farhaul_core::units::{Rate, Size};
 
 use super::{FigurePlan, Shape};
 use crate::{
-    plot::{Axis, Bars, Body, Chart, Line, Origin, Point},
+    plot::{Axis, Body, Chart, Line, Origin, Point},
     reference::Fact,
-    scenario::{Case, File, Metric, Outcome, Spread, Term, Verdict, exact, fits, unknown},
+    scenario::{Case, File, Outcome, Spread, Term, Verdict, exact, fits, unknown},
 };
 
 /// By value of the variable along x: a number per run.

@@ -18,11 +18,11 @@ const LOWEST: f64 = 1.0 / 1_024.0;
 const STEPS: u32 = 8;
 /// Trains that must lose too much before a rate does: one may have met a pause of the receiver's.
 const TRIES: u32 = 2;
-/// Longer trains at the rate that was found; after each that loses too much the rate is a tenth lower.
-const CONFIRMATIONS: u32 = 3;
-const STEP_BACK: f64 = 0.9;
+/// Longer trains at the rate that was found; after each that loses too much the rate is so much lower.
+const CONFIRMATIONS: u32 = 5;
+const STEP_BACK: f64 = 0.7;
 /// Parts of the whole time: of a train of the search, and of a confirmation. All of them together fill it.
-const PARTS: [u32; 2] = [24, 12];
+const PARTS: [u32; 2] = [32, 12];
 /// How often the receiver is asked for a train's count, and how long each time.
 const QUESTIONS: u32 = 100;
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -225,11 +225,11 @@ mod tests {
     }
 
     #[test]
-    fn a_confirmation_that_loses_is_repeated_a_tenth_lower() {
+    fn a_confirmation_that_loses_is_repeated_at_less() {
         let found = search(Rate::mbit(10), 0.001, &mut |rate, long| {
             Ok(Found {
                 goodput_bits_per_second: rate.as_f64(),
-                loss: if long && rate > Rate::mbit(9) {
+                loss: if long && rate > Rate::mbit(7) {
                     0.01
                 } else {
                     0.0
@@ -237,6 +237,6 @@ mod tests {
                 trains: 0,
             })
         });
-        assert_eq!(found.unwrap().goodput_bits_per_second, 9e6);
+        assert_eq!(found.unwrap().goodput_bits_per_second, 7e6);
     }
 }
