@@ -236,7 +236,7 @@ mod tests {
             let server = thread::spawn(move || serve(at, trips));
             // The server may not listen yet.
             let found = loop {
-                match ask(at, trips, Duration::from_secs(60)) {
+                match ask(at, trips, Duration::from_mins(1)) {
                     Err(e) if e.kind() == ErrorKind::ConnectionRefused => thread::yield_now(),
                     found => break found.unwrap(),
                 }

@@ -30,6 +30,10 @@ pub use self::{
 
 /// How a socket is opened.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent wishes, not a state"
+)]
 pub struct SocketOptions {
     /// Local address; port 0 lets the kernel choose. `[::]` also takes IPv4 peers.
     pub bind: SocketAddr,

@@ -204,14 +204,14 @@ mod tests {
     #[test]
     fn the_first_group_that_matches_has_the_symbol_and_the_rest_is_other() {
         let shares = profile().shares("sender", REPORT).unwrap();
-        let of = |name: &str| (shares[name] * 1e4).round() / 1e4;
-        assert_eq!(of("sender_samples"), 600.0);
-        assert_eq!(of("sender_udp_io_share"), 0.5);
-        assert_eq!(of("sender_kernel_share"), 0.1667);
-        assert_eq!(of("sender_control_share"), 0.0833);
-        assert_eq!(of("sender_other_share"), 0.25);
-        assert_eq!(of("sender_control_of_protocol_share"), 0.25);
-        assert_eq!(of("sender_other_of_protocol_share"), 0.75);
+        let of = |name: &str| format!("{:.4}", shares[name]);
+        assert_eq!(of("sender_samples"), "600.0000");
+        assert_eq!(of("sender_udp_io_share"), "0.5000");
+        assert_eq!(of("sender_kernel_share"), "0.1667");
+        assert_eq!(of("sender_control_share"), "0.0833");
+        assert_eq!(of("sender_other_share"), "0.2500");
+        assert_eq!(of("sender_control_of_protocol_share"), "0.2500");
+        assert_eq!(of("sender_other_of_protocol_share"), "0.7500");
         assert!(!shares.contains_key("sender_kernel_of_protocol_share"));
     }
 

@@ -307,7 +307,7 @@ impl FigurePlan {
             axis
         };
         let (x, y) = if self.pairs {
-            ("over:", "ours,")
+            ("the other's,", "ours,")
         } else {
             ("published", "ours,")
         };

@@ -134,28 +134,12 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
     let when = fields.pairs("when")?;
     let when: Case = when.into_iter().map(|(k, v)| (k, v.value)).collect();
     let x = text("x")?;
-    if x.is_none() && matches!(shape, Shape::Lines | Shape::Heat) {
-        return Err(fields.problem("kind", "lines and heat maps need x, a variable of [vary]"));
-    }
-    if x.is_some() && shape == Shape::Bars && metrics.len() > 1 {
-        return Err(fields.problem("x", "bars have x or metrics, not both"));
-    }
-    if let Some(other) = metrics.iter().find(|m| m.unit() != metrics[0].unit()) {
-        if shape == Shape::Bars {
-            let text = format!("{} is in another unit than the first", other.name());
-            return Err(fields.problem("metrics", text));
-        }
-    }
+    along(fields, shape, &metrics, x.is_some())?;
     let line = text("line")?;
     let log = text("log")?.unwrap_or_default();
     if !["", "x", "y", "xy"].contains(&log.as_str()) {
         return Err(fields.problem("log", "log is \"x\", \"y\", \"xy\" or nothing"));
     }
-    let pairs = fields.parse("pairs", |text| match text {
-        "over" if shape == Shape::Scatter => Ok(()),
-        "over" => Err("only a scatter has pairs".into()),
-        _ => Err(format!("'{text}': pairs is \"over\" or not given")),
-    })?;
     let reaching = metrics.iter().find(|m| m.level().is_some());
     let level = match reaching.or(metrics.first()) {
         Some(metric) => level(fields, metric, None)?,
@@ -199,10 +183,45 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
         x,
         line: line.filter(|_| !several),
         when,
-        pairs: pairs.is_some(),
+        pairs: pairs(fields, shape)?,
         unit,
         log: (log.contains('x'), log.contains('y')),
     })
+}
+
+/// Refuses what cannot stand along x.
+fn along(
+    fields: &Fields<'_>,
+    shape: Shape,
+    metrics: &[Metric],
+    has_x: bool,
+) -> Result<(), Problem> {
+    if !has_x && matches!(shape, Shape::Lines | Shape::Heat) {
+        return Err(fields.problem("kind", "lines and heat maps need x, a variable of [vary]"));
+    }
+    if shape != Shape::Bars {
+        return Ok(());
+    }
+    if has_x && metrics.len() > 1 {
+        return Err(fields.problem("x", "bars have x or metrics, not both"));
+    }
+    match metrics.iter().find(|m| m.unit() != metrics[0].unit()) {
+        Some(other) => {
+            let text = format!("{} is in another unit than the first", other.name());
+            Err(fields.problem("metrics", text))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether a scatter is of both terms of ratios.
+fn pairs(fields: &Fields<'_>, shape: Shape) -> Result<bool, Problem> {
+    let pairs = fields.parse("pairs", |text| match text {
+        "over" if shape == Shape::Scatter => Ok(()),
+        "over" => Err("only a scatter has pairs".into()),
+        _ => Err(format!("'{text}': pairs is \"over\" or not given")),
+    })?;
+    Ok(pairs.is_some())
 }
 
 /// What is drawn, and of a series its column.

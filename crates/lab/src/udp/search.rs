@@ -166,10 +166,10 @@ mod tests {
     use super::*;
 
     /// A path that carries `capacity` and drops the rest, and what was tried on it.
-    fn path(capacity: f64) -> (io::Result<Found>, Vec<(f64, bool)>) {
+    fn path(capacity: f64) -> (io::Result<Found>, Vec<(u64, bool)>) {
         let mut tried = Vec::new();
         let found = search(Rate::gbit(1), 0.001, &mut |rate, long| {
-            tried.push((rate.as_f64(), long));
+            tried.push((rate.bps(), long));
             let carried = rate.as_f64().min(capacity);
             Ok(Found {
                 goodput_bits_per_second: carried,
@@ -178,6 +178,10 @@ mod tests {
             })
         });
         (found, tried)
+    }
+
+    fn whole(found: io::Result<Found>) -> u64 {
+        Rate::from_f64(found.unwrap().goodput_bits_per_second).bps()
     }
 
     #[test]
@@ -192,10 +196,10 @@ mod tests {
             assert!(tried.len() <= 19, "{tried:?}");
         }
         let (found, tried) = path(5e9);
-        assert_eq!(found.unwrap().goodput_bits_per_second, 1e9);
+        assert_eq!(whole(found), 1_000_000_000);
         assert_eq!(
             tried,
-            [(1e9, false), (1e9, true)],
+            [(1_000_000_000, false), (1_000_000_000, true)],
             "it need not be looked for"
         );
     }
@@ -219,7 +223,7 @@ mod tests {
                 trains,
             })
         });
-        assert_eq!(found.unwrap().goodput_bits_per_second, 1e7);
+        assert_eq!(whole(found), 10_000_000);
         let said = path(1e3).0.unwrap_err().to_string();
         assert!(said.contains("less than 0.1 % is lost"), "{said}");
     }
@@ -237,6 +241,6 @@ mod tests {
                 trains: 0,
             })
         });
-        assert_eq!(found.unwrap().goodput_bits_per_second, 7e6);
+        assert_eq!(whole(found), 7_000_000);
     }
 }
