@@ -117,6 +117,34 @@ fn haul_and_the_kernels_tcp_share_a_link() {
 }
 
 #[test]
+fn a_rate_is_looked_for_and_a_delay_is_that_of_the_path() {
+    let longer = |name, system| Flow {
+        amount: Amount::Time(60 * SECOND),
+        ..flow(name, system)
+    };
+    let flows = [
+        flow("rate", "udp:rate=10Mbit,packet=1000,loss=0.4"),
+        longer("udp", "delay:transport=udp,count=20"),
+        longer("tcp", "delay:transport=tcp,count=20"),
+    ];
+    let Some(run) = run(&flows) else {
+        return;
+    };
+    let [rate, udp, tcp] = &run.flows[..] else {
+        panic!("{run:?}");
+    };
+    assert_eq!(rate.failed, None, "{rate:?}");
+    let goodput = rate.goodput_bits_per_second;
+    assert!(goodput > 0.0 && goodput < 1.05e7, "{rate:?}");
+    assert!(rate.metrics["loss"] < 0.4, "{rate:?}");
+    for delay in [udp, tcp] {
+        assert_eq!(delay.failed, None, "{delay:?}");
+        assert!(delay.metrics["delay_us"] > 9_900.0, "{delay:?}");
+    }
+    assert_eq!(tcp.bytes, 20 * 1_448);
+}
+
+#[test]
 fn datagrams_beside_haul_keep_their_rate_where_there_is_room() {
     let udp = flow("cross", "udp:rate=20Mbit,packet=1000");
     let Some(run) = run(&[flow("haul", "haul"), udp]) else {

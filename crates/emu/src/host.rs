@@ -48,7 +48,12 @@ pub struct Host {
 
 impl Host {
     /// Host number `number` of the network 10.99.0.0/24 with its interface.
-    pub(crate) fn start(name: &'static str, number: u8, mtu: u32) -> io::Result<(Self, Tun)> {
+    pub(crate) fn start(
+        name: &'static str,
+        number: u8,
+        mtu: u32,
+        loopback_mtu: Option<u32>,
+    ) -> io::Result<(Self, Tun)> {
         let (jobs, inbox) = mpsc::channel::<Job>();
         let thread = thread::Builder::new().name(name.into()).spawn(move || {
             for job in inbox {
@@ -72,6 +77,9 @@ impl Host {
         };
         let (tun, programs) = host.run(move || -> io::Result<_> {
             netns::enter_new_network()?;
+            if let Some(mtu) = loopback_mtu {
+                netns::set_loopback_mtu(mtu)?;
+            }
             // What cannot be set keeps the system's value; the programs then run with that.
             netns::set_parameters(PARAMETERS);
             // Refused in some containers; then `/sys` shows the system's devices.

@@ -27,6 +27,8 @@ pub struct WanConfig {
     pub far_to_near: PathConfig,
     /// MTU of both hosts' interfaces, 576..=65521.
     pub mtu: u32,
+    /// MTU of both hosts' loopback devices, if not the kernel's (65,536).
+    pub loopback_mtu: Option<u32>,
     /// Seed of all randomness.
     pub seed: u64,
     /// Most bytes of packets the router holds at once.
@@ -54,6 +56,9 @@ impl WanConfig {
         if !MTU_RANGE.contains(&self.mtu) {
             return Err(WanError::Mtu(self.mtu));
         }
+        if let Some(mtu) = self.loopback_mtu.filter(|mtu| !MTU_RANGE.contains(mtu)) {
+            return Err(WanError::Mtu(mtu));
+        }
         self.near_to_far.validate()?;
         Ok(self.far_to_near.validate()?)
     }
@@ -78,6 +83,7 @@ impl Default for WanConfig {
             near_to_far: PathConfig::default(),
             far_to_near: PathConfig::default(),
             mtu: 9_000,
+            loopback_mtu: None,
             seed: 1,
             memory: 4 << 30,
             ports: Vec::new(),
@@ -133,8 +139,10 @@ impl Wan {
     /// Needs root, or [`enter_user_namespace`] at the start of the process.
     pub fn start(config: &WanConfig) -> Result<Self, WanError> {
         config.validate()?;
-        let (near, near_tun) = Host::start("near", 1, config.mtu).map_err(WanError::Setup)?;
-        let (far, far_tun) = Host::start("far", 2, config.mtu).map_err(WanError::Setup)?;
+        let (near, near_tun) =
+            Host::start("near", 1, config.mtu, config.loopback_mtu).map_err(WanError::Setup)?;
+        let (far, far_tun) =
+            Host::start("far", 2, config.mtu, config.loopback_mtu).map_err(WanError::Setup)?;
         let offload = near_tun.offload();
         let paths = [&config.near_to_far, &config.far_to_near];
         let tuns = [near_tun, far_tun];

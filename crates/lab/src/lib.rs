@@ -6,6 +6,7 @@
 //! - [`mod@visit`]: what the way to a server is like
 //! - [`measure`]: processor time, memory and rtt distributions
 //! - [`tcp`], [`iperf`], [`udp`]: the kernel's own transport on the same path, and datagrams beside it
+//! - [`delay`]: how long a packet takes through the kernel's UDP and TCP
 //! - [`emulated`]: this program at both ends of an emulated network
 //! - [`scenario`]: networks, flows and expectations from a file, simulated over many seeds
 //! - [`mod@study`]: the experiments of a paper, its published numbers ([`mod@reference`]) and figures
@@ -16,6 +17,7 @@
 //! - [`nearest`]: the nearest valid name
 
 pub mod bench;
+pub mod delay;
 mod disk;
 pub mod doctor;
 pub mod emulated;

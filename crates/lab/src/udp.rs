@@ -2,7 +2,10 @@
 //! control, and a receiver that counts, for cross traffic on real networks.
 //!
 //! Every datagram starts with eight bytes: seven of a magic, then 0, or 1 in those that say that it is over. The
-//! sender repeats these until nobody listens any more.
+//! sender repeats these until nobody listens any more. [`highest`] sends trains and asks after each how much of it
+//! has arrived: 2 and the train's number, answered with 3, the number and the count.
+
+mod search;
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -16,14 +19,18 @@ use rustix::{
     time::Timespec,
 };
 use serde::{Deserialize, Serialize};
+use socket2::SockRef;
 
 use crate::bench::Interval;
+pub use search::{Found, highest};
 
 /// IPv4 and UDP headers.
 const HEADERS: u32 = 28;
 const MAGIC: [u8; 7] = *b"fh-udp1";
 const DATA: u8 = 0;
 const OVER: u8 = 1;
+const ASK: u8 = 2;
+const ANSWER: u8 = 3;
 /// The most segments of one batch, and bytes of its payload.
 const MAX_SEGMENTS: u32 = 64;
 const MAX_BATCH: u32 = 65_000;
@@ -42,6 +49,9 @@ pub struct Sent {
     pub bytes: u64,
     /// For how long, s.
     pub seconds: f64,
+    /// Of a search: what it found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<Found>,
 }
 
 /// The receiver's result.
@@ -64,6 +74,8 @@ pub struct Setting {
     pub buffer: Option<usize>,
     /// One packet in each call of the kernel.
     pub plain: bool,
+    /// Packets longer than the MTU leave as fragments.
+    pub fragments: bool,
 }
 
 impl Setting {
@@ -78,7 +90,19 @@ impl Setting {
             *buffer = bytes;
         }
         (options.gso, options.gro) = (!self.plain, !self.plain);
-        UdpSocket::bind(&options)
+        options.fragments = self.fragments;
+        let socket = UdpSocket::bind(&options)?;
+        // Buffers of ours only grow; here one smaller than the system's may be wanted. The kernel doubles it.
+        let (kernel, half) = (
+            SockRef::from(&socket),
+            self.buffer.unwrap_or(usize::MAX) / 2,
+        );
+        if receives && kernel.recv_buffer_size()? / 2 > half {
+            kernel.set_recv_buffer_size(half)?;
+        } else if !receives && kernel.send_buffer_size()? / 2 > half {
+            kernel.set_send_buffer_size(half)?;
+        }
+        Ok(socket)
     }
 }
 
@@ -90,43 +114,69 @@ pub fn blast(
     time: Duration,
     setting: Setting,
 ) -> io::Result<Sent> {
-    let any = SocketAddr::new(
-        if to.is_ipv4() {
-            [0; 4].into()
-        } else {
-            [0_u16; 8].into()
-        },
-        0,
-    );
-    let mut socket = setting.socket(any, false)?;
-    socket.connect(to)?;
-    let segment = packet.saturating_sub(HEADERS).max(8);
-    let train = datagrams(DATA, segment);
-    let length = u64::from(segment + HEADERS);
-    let (begin, mut sent) = (clock::now(), 0_u64);
-    loop {
-        let elapsed = clock::now().since(begin);
-        if elapsed >= time {
-            break;
-        }
-        let due = rate.bytes_in(elapsed) / length + 1;
-        if due <= sent {
-            let next = rate.time_for(sent.saturating_mul(length));
-            pause(next.min(time).saturating_sub(elapsed))?;
-            continue;
-        }
-        let ready = (due - sent).min((train.len() / segment as usize) as u64);
-        let bytes = usize::try_from(ready).unwrap_or(1) * segment as usize;
-        let went = send(&mut socket, to, segment as usize, &train[..bytes])?;
-        sent += (went / segment as usize) as u64;
+    let mut sender = Sender::new(to, packet, setting)?;
+    let sent = sender.train(rate, time)?;
+    farewell(&mut sender.socket, to, sender.segment)?;
+    Ok(sent)
+}
+
+/// Who sends trains of datagrams of one size.
+struct Sender {
+    socket: UdpSocket,
+    to: SocketAddr,
+    /// Payload of a datagram.
+    segment: u32,
+    batch: Vec<u8>,
+}
+
+impl Sender {
+    fn new(to: SocketAddr, packet: u32, setting: Setting) -> io::Result<Self> {
+        let any = SocketAddr::new(
+            if to.is_ipv4() {
+                [0; 4].into()
+            } else {
+                [0_u16; 8].into()
+            },
+            0,
+        );
+        let mut socket = setting.socket(any, false)?;
+        socket.connect(to)?;
+        let segment = packet.saturating_sub(HEADERS).max(8);
+        Ok(Self {
+            socket,
+            to,
+            segment,
+            batch: datagrams(DATA, segment),
+        })
     }
-    let seconds = clock::now().since(begin).as_secs_f64();
-    farewell(&mut socket, to, segment)?;
-    Ok(Sent {
-        packets: sent,
-        bytes: sent * u64::from(segment),
-        seconds,
-    })
+
+    /// Sends at `rate` for `time`, or more slowly if the kernel takes no more.
+    fn train(&mut self, rate: Rate, time: Duration) -> io::Result<Sent> {
+        let (segment, length) = (self.segment as usize, u64::from(self.segment + HEADERS));
+        let (begin, mut sent) = (clock::now(), 0_u64);
+        loop {
+            let elapsed = clock::now().since(begin);
+            if elapsed >= time {
+                break;
+            }
+            let due = rate.bytes_in(elapsed) / length + 1;
+            if due <= sent {
+                let next = rate.time_for(sent.saturating_mul(length));
+                pause(next.min(time).saturating_sub(elapsed))?;
+                continue;
+            }
+            let ready = (due - sent).min((self.batch.len() / segment) as u64);
+            let bytes = usize::try_from(ready).unwrap_or(1) * segment;
+            let went = send(&mut self.socket, self.to, segment, &self.batch[..bytes])?;
+            sent += (went / segment) as u64;
+        }
+        Ok(Sent {
+            packets: sent,
+            bytes: sent * u64::from(self.segment),
+            seconds: clock::now().since(begin).as_secs_f64(),
+            found: None,
+        })
+    }
 }
 
 /// As many datagrams of this kind as go into one batch.
@@ -190,13 +240,25 @@ fn take(mut socket: UdpSocket, interval: Duration) -> io::Result<Received> {
     loop {
         match socket.receive(&mut inbox) {
             ReceiveOutcome::Some { .. } => {
-                let now = clock::now();
+                let (now, mut asked) = (clock::now(), None);
                 for message in inbox.messages() {
                     for datagram in message.bytes.chunks(message.segment.max(1)) {
-                        if count.add(now, datagram) {
-                            return Ok(count.finish());
+                        match count.add(now, datagram) {
+                            Arrived::Data => {}
+                            Arrived::Over => return Ok(count.finish()),
+                            Arrived::Question(answer) => asked = Some((message.from, answer)),
                         }
                     }
+                }
+                if let Some((to, answer)) = asked {
+                    // If it is lost, it is asked for again.
+                    socket.send(&Outgoing {
+                        to,
+                        from: None,
+                        ecn: Ecn::NotEct,
+                        segment: answer.len(),
+                        bytes: &answer,
+                    });
                 }
             }
             ReceiveOutcome::Empty => {
@@ -211,6 +273,35 @@ fn take(mut socket: UdpSocket, interval: Duration) -> io::Result<Received> {
     }
 }
 
+/// What a datagram was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Arrived {
+    /// One that counts, or a stranger's.
+    Data,
+    Over,
+    /// How much of a train has come? With the answer.
+    Question([u8; WORD]),
+}
+
+/// Bytes of questions and answers: magic and kind, a train's number, a count.
+const WORD: usize = 24;
+
+fn word(kind: u8, train: u64, packets: u64) -> [u8; WORD] {
+    let mut word = [0; WORD];
+    word[..7].copy_from_slice(&MAGIC);
+    word[7] = kind;
+    word[8..16].copy_from_slice(&train.to_be_bytes());
+    word[16..].copy_from_slice(&packets.to_be_bytes());
+    word
+}
+
+/// Kind, number and count of what [`word`] has made.
+fn read_word(bytes: &[u8]) -> Option<(u8, u64, u64)> {
+    let bytes: &[u8; WORD] = bytes.try_into().ok()?;
+    let number = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| bytes[at + i]));
+    (bytes[..7] == MAGIC).then(|| (bytes[7], number(8), number(16)))
+}
+
 /// What has arrived.
 #[derive(Debug)]
 struct Count {
@@ -221,6 +312,9 @@ struct Count {
     bytes: u64,
     /// Bytes of every interval.
     parts: Vec<u64>,
+    /// Packets of the train that arrives; number and packets of the one that was asked for last.
+    train: u64,
+    asked: Option<(u64, u64)>,
 }
 
 impl Count {
@@ -232,23 +326,31 @@ impl Count {
             packets: 0,
             bytes: 0,
             parts: Vec::new(),
+            train: 0,
+            asked: None,
         }
     }
 
-    /// Whether this one says that it is over.
-    fn add(&mut self, now: Instant, datagram: &[u8]) -> bool {
+    fn add(&mut self, now: Instant, datagram: &[u8]) -> Arrived {
         let Some([head @ .., kind]) = datagram.get(..8) else {
-            return false;
+            return Arrived::Data;
         };
         if head != MAGIC {
-            return false;
+            return Arrived::Data;
         }
-        if *kind != DATA {
-            return *kind == OVER;
+        match *kind {
+            DATA => {}
+            OVER => return Arrived::Over,
+            _ => {
+                return self
+                    .answer(datagram)
+                    .map_or(Arrived::Data, Arrived::Question);
+            }
         }
         let first = *self.first.get_or_insert(now);
         self.last = now;
         self.packets += 1;
+        self.train += 1;
         self.bytes += datagram.len() as u64;
         if let Some(part) = now
             .since(first)
@@ -263,7 +365,18 @@ impl Count {
             }
             self.parts[part] += datagram.len() as u64;
         }
-        false
+        Arrived::Data
+    }
+
+    /// A train's question follows its packets; one that is asked again gets the same answer.
+    fn answer(&mut self, question: &[u8]) -> Option<[u8; WORD]> {
+        let (_, number, _) = read_word(question).filter(|(kind, ..)| *kind == ASK)?;
+        let packets = match self.asked {
+            Some((last, packets)) if last == number => packets,
+            _ => std::mem::take(&mut self.train),
+        };
+        self.asked = Some((number, packets));
+        Some(word(ANSWER, number, packets))
     }
 
     fn finish(self) -> Received {
@@ -369,11 +482,18 @@ mod tests {
         let mut count = Count::new(Duration::from_millis(10));
         let data = datagrams(DATA, 1_250);
         for ms in [0, 9, 30] {
-            assert!(!count.add(at(ms), &data[..1_250]));
+            assert_eq!(count.add(at(ms), &data[..1_250]), Arrived::Data);
         }
-        assert!(!count.add(at(31), b"fh-udp1"), "too short");
-        assert!(!count.add(at(31), b"something else"));
-        assert!(count.add(at(40), &datagrams(OVER, 8)[..8]));
+        assert_eq!(count.add(at(31), b"fh-udp1"), Arrived::Data, "too short");
+        assert_eq!(count.add(at(31), b"something else"), Arrived::Data);
+        for _ in 0..2 {
+            let asked = count.add(at(31), &word(ASK, 7, 0));
+            assert_eq!(asked, Arrived::Question(word(ANSWER, 7, 3)), "and again");
+        }
+        let next = count.add(at(31), &word(ASK, 8, 0));
+        assert_eq!(next, Arrived::Question(word(ANSWER, 8, 0)));
+        assert_eq!(count.add(at(31), &word(ANSWER, 9, 0)), Arrived::Data);
+        assert_eq!(count.add(at(40), &datagrams(OVER, 8)[..8]), Arrived::Over);
         let got = count.finish();
         assert_eq!((got.packets, got.bytes), (3, 3_750));
         let rates: Vec<f64> = got

@@ -17,7 +17,7 @@ use rustix::{
     thread::UnshareFlags,
 };
 
-use crate::tun::{bring_up, control_socket};
+use crate::tun::{bring_up, control_socket, set_mtu};
 
 /// Makes this process the administrator of a new user namespace, unless it is root already.
 ///
@@ -40,6 +40,11 @@ pub fn enter_new_network() -> io::Result<()> {
     // SAFETY: only this thread's view of the network changes; descriptors stay valid.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
     bring_up(&control_socket(AddressFamily::INET)?, "lo")
+}
+
+/// Sets the MTU of the loopback device of the calling thread's network.
+pub fn set_loopback_mtu(mtu: u32) -> io::Result<()> {
+    set_mtu(&control_socket(AddressFamily::INET)?, "lo", mtu)
 }
 
 /// Gives the calling thread, and what it starts, a `/sys` that shows its own network's devices.

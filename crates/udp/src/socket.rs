@@ -30,6 +30,10 @@ pub use self::{
 
 /// How a socket is opened.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent wishes, not a state"
+)]
 pub struct SocketOptions {
     /// Local address; port 0 lets the kernel choose. `[::]` also takes IPv4 peers.
     pub bind: SocketAddr,
@@ -43,6 +47,8 @@ pub struct SocketOptions {
     pub gso: bool,
     /// Use receive coalescing where the kernel has it.
     pub gro: bool,
+    /// What is longer than the MTU leaves as fragments, instead of being refused.
+    pub fragments: bool,
 }
 
 impl SocketOptions {
@@ -56,6 +62,7 @@ impl SocketOptions {
             send_buffer: 8 << 20,
             gso: true,
             gro: true,
+            fragments: false,
         }
     }
 }
@@ -170,7 +177,7 @@ impl UdpSocket {
             gso_refusal: None,
             gro: options.gro && set(fd, libc::IPPROTO_UDP, libc::UDP_GRO, 1).is_ok(),
             ecn: ask_for_marks(fd, v6).is_ok(),
-            dont_fragment: forbid_fragments(fd, v6).is_ok(),
+            dont_fragment: !options.fragments && forbid_fragments(fd, v6).is_ok(),
             receive_buffer: grow(
                 fd,
                 libc::SO_RCVBUFFORCE,

@@ -237,8 +237,7 @@ fn set_up(config: &TunConfig) -> io::Result<()> {
     let control = control_socket(AddressFamily::INET)?;
     let mut request = request_for(config.name)?;
 
-    request.ifr_ifru.ifru_mtu = signed(config.mtu)?;
-    set(&control, libc::SIOCSIFMTU, &mut request)?;
+    set_mtu(&control, config.name, config.mtu)?;
     // The kernel keeps the queue length in the place of the metric.
     request.ifr_ifru.ifru_metric = signed(config.queue_len)?;
     if set(&control, libc::SIOCSIFTXQLEN, &mut request).is_err() {
@@ -260,6 +259,13 @@ fn set_up(config: &TunConfig) -> io::Result<()> {
         Some(address) => set_address6(config.name, address),
         None => Ok(()),
     }
+}
+
+/// Sets the MTU of the interface `name` of this thread's network namespace.
+pub(crate) fn set_mtu(control: &OwnedFd, name: &str, mtu: u32) -> io::Result<()> {
+    let mut request = request_for(name)?;
+    request.ifr_ifru.ifru_mtu = signed(mtu)?;
+    set(control, libc::SIOCSIFMTU, &mut request)
 }
 
 /// Brings the interface `name` of this thread's network namespace up.

@@ -5,6 +5,7 @@ mod compat;
 mod completions;
 mod config;
 mod cp;
+mod delay;
 mod demo;
 mod doctor;
 mod far;
@@ -64,6 +65,9 @@ pub(crate) enum Command {
     /// Datagrams without congestion control, for cross traffic
     #[command(name = "_udp", hide = true, subcommand)]
     Udp(udp::Args),
+    /// Round trips of one packet
+    #[command(name = "_delay", hide = true, subcommand)]
+    Delay(delay::Args),
     /// Measure an emulated network from outside
     #[command(name = "_probe", hide = true, subcommand)]
     Probe(probe::Args),
@@ -89,5 +93,6 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Tcp(args) => tcp::run(args),
         Command::Probe(args) => probe::run(args),
         Command::Udp(args) => udp::run(&args),
+        Command::Delay(args) => delay::run(&args),
     }
 }

@@ -37,6 +37,12 @@ pub(crate) enum Args {
         /// How long
         #[arg(long, value_name = "TIME", value_parser = seconds)]
         time: Duration,
+        /// Look for the highest rate, not above RATE, at which less than this share is lost
+        #[arg(long, value_name = "SHARE", value_parser = share)]
+        loss: Option<f64>,
+        /// Packets longer than the MTU leave as fragments
+        #[arg(long)]
+        fragments: bool,
         #[command(flatten)]
         socket: Socket,
     },
@@ -58,7 +64,15 @@ impl From<Socket> for Setting {
         Self {
             buffer: socket.buffer,
             plain: socket.plain,
+            fragments: false,
         }
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
+        _ => Err("a share is a number above 0 and below 1, as 0.001".into()),
     }
 }
 
@@ -79,9 +93,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             rate,
             packet,
             time,
+            loss,
+            fragments,
             socket,
         } => {
-            let sent = udp::blast(to, rate, packet, time, socket.into());
+            let setting = Setting {
+                fragments,
+                ..socket.into()
+            };
+            let sent = match loss {
+                Some(limit) => udp::highest(to, (rate, limit), packet, time, setting),
+                None => udp::blast(to, rate, packet, time, setting),
+            };
             out::json(&sent.map_err(failed(to))?);
         }
     }

@@ -207,6 +207,7 @@ fn measured(
             &parse(server()?, "libudt")?,
         ),
         System::Udp { .. } => udp(client, server()?),
+        System::Delay(_) => delay(&parse(client, "farhaul _delay")?),
         System::Program(program) => {
             external(program, (flow.amount, played.bytes), client, server().ok())
         }
@@ -320,15 +321,38 @@ fn udp(client: &Ended, server: &Ended) -> Result<Found, String> {
     let cost = |ended: &Ended| cost("", ended.cpu.as_secs_f64(), got.bytes);
     let lost = sent.packets.saturating_sub(got.packets);
     let share = float(lost) / float(sent.packets.max(1));
+    // The receiver's first and last would leave out one of the gaps.
+    let all = rate(got.bytes, sent.seconds);
+    let found = sent.found;
+    let goodput = found.map_or(all, |found| found.goodput_bits_per_second);
+    let share = found.map_or(share, |found| found.loss);
     Ok(Found {
-        // The receiver's first and last would leave out one of the gaps.
         seconds: sent.seconds,
         bytes: got.bytes,
-        goodput: rate(got.bytes, sent.seconds),
+        goodput,
         sender: cost(client),
         receiver: cost(server),
         intervals: got.intervals,
         metrics: [("loss".to_string(), share)].into(),
+        ..Found::default()
+    })
+}
+
+fn delay(trips: &crate::delay::Delays) -> Result<Found, String> {
+    if trips.packets == 0 {
+        return Err(format!("none of the {} packets came back", trips.lost));
+    }
+    let lost = float(trips.lost) / float(trips.packets + trips.lost);
+    Ok(Found {
+        seconds: trips.seconds,
+        bytes: trips.bytes,
+        goodput: rate(trips.bytes, trips.seconds),
+        metrics: [
+            ("loss".to_string(), lost),
+            ("delay_us".to_string(), trips.mean_us),
+            ("delay_p50_us".to_string(), trips.p50_us),
+        ]
+        .into(),
         ..Found::default()
     })
 }
@@ -410,126 +434,4 @@ fn whole_bytes(goodput: f64, time: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ended(stdout: &str) -> Ended {
-        Ended {
-            stdout: stdout.into(),
-            stderr: String::new(),
-            started: Instant::EPOCH + Duration::from_secs(3),
-            took: Duration::from_secs(2),
-            cpu: Duration::from_millis(500),
-            asked: false,
-            failed: None,
-        }
-    }
-
-    fn played(server: &str, client: &str) -> Played {
-        Played {
-            begun: Instant::EPOCH + Duration::from_secs(1),
-            commands: Vec::new(),
-            driver: None,
-            bytes: Some(1 << 20),
-            server: Some(ended(server)),
-            client: Some(ended(client)),
-            trouble: None,
-        }
-    }
-
-    fn flow(system: &str, programs: &[Program]) -> Flow {
-        let system = System::parse(system, None, programs).unwrap();
-        Flow {
-            interval: Duration::from_secs(1),
-            ..Flow::new("f", system, Duration::from_secs(2))
-        }
-    }
-
-    fn counts() -> Counts {
-        Counts {
-            forth: Count {
-                packets: 1_000,
-                bytes: 2 << 20,
-            },
-            back: Count {
-                packets: 100,
-                bytes: 4_000,
-            },
-            dropped: 5,
-        }
-    }
-
-    #[test]
-    fn feedback_is_whole_frames_and_headers_are_part_of_what_was_sent() {
-        let program = Program {
-            name: "p".into(),
-            client: "c".into(),
-            goodput: "bytes".into(),
-            metrics: [("x".to_string(), "server:json:/x".to_string())].into(),
-            ..Program::default()
-        };
-        let flow = flow("program:p", &[program]);
-        let found = result(&flow, &played("{\"x\": 7}", ""), counts());
-        assert_eq!((found.failed.as_ref(), found.bytes), (None, 1 << 20));
-        assert_eq!((found.start, found.seconds), (2.0, 2.0));
-        assert!((found.goodput_bits_per_second - f64::from(1 << 22)).abs() < 1e-3);
-        assert_eq!(found.ip_over_goodput, Some(2.0));
-        // 100 packets of 40 bytes, each in a frame of 54, for a MiB.
-        assert_eq!(found.feedback_kib_per_gib, Some(5_400.0));
-        assert_eq!(
-            (found.metrics["x"], found.metrics["network_drops"]),
-            (7.0, 5.0)
-        );
-        let bits = f64::from(1 << 23);
-        assert_eq!(found.sender.cpu_percent_per_gbps, Some(0.5 * 1e11 / bits));
-    }
-
-    #[test]
-    fn libudt_is_measured_at_the_receiver_from_the_first_packet_of_the_handshake() {
-        let client = "{\"bytes\": 9, \"connect_seconds\": 0.2, \"retransmits\": 3, \"rtt_ms\": {\"min\": 50.5}}";
-        let server = "18000\n{\"bytes\": 10000000, \"seconds\": 1.85, \"cpu_seconds\": 0.1, \"intervals\": [\
-            {\"from\": 0, \"to\": 1, \"goodput_bits_per_second\": 5e7}, {\"from\": 1, \"to\": 1.01, \"goodput_bits_per_second\": 9e9}]}";
-        let found = result(&flow("libudt", &[]), &played(server, client), counts());
-        assert_eq!(found.failed, None);
-        assert!(
-            (found.goodput_bits_per_second / 4e7 - 1.0).abs() < 1e-9,
-            "{found:?}"
-        );
-        assert_eq!((found.retransmits, found.rtt_ms.min), (Some(3), Some(50.5)));
-        let [part] = found.intervals[..] else {
-            panic!("the second is too short to be a rate: {found:?}");
-        };
-        assert!((part.from - 2.15).abs() < 1e-9, "{part:?}");
-        let nothing = result(
-            &flow("libudt", &[]),
-            &played("{\"bytes\": 0}", client),
-            counts(),
-        );
-        assert_eq!(nothing.failed.as_deref(), Some("nothing arrived"));
-    }
-
-    #[test]
-    fn datagrams_are_lost_in_shares() {
-        let client = "{\"packets\": 1000, \"bytes\": 972000, \"seconds\": 2}";
-        let server = "{\"packets\": 900, \"bytes\": 874800, \"seconds\": 1.9, \"intervals\": []}";
-        let found = result(
-            &flow("udp:rate=4Mbit", &[]),
-            &played(server, client),
-            counts(),
-        );
-        assert!((found.metrics["loss"] - 0.1).abs() < 1e-9);
-        assert!((found.goodput_bits_per_second - 874_800.0 * 4.0).abs() < 1e-3);
-        assert_eq!(found.ip_over_goodput, None, "less than a MiB");
-    }
-
-    #[test]
-    fn what_is_no_result_is_quoted() {
-        let found = result(&flow("haul", &[]), &played("", "oops\nnot json"), counts());
-        let failed = found.failed.unwrap();
-        assert!(
-            failed.starts_with("farhaul bench printed something unexpected"),
-            "{failed}"
-        );
-        assert!(failed.ends_with("not json"), "{failed}");
-    }
-}
+mod tests;

@@ -15,6 +15,7 @@ use super::{
     Amount, EmulatedRunError, Flow, Program, System, TcpDriver, libudt,
     system::{Sockets, have_iperf3},
 };
+use crate::delay::Trips;
 
 /// The first port of the first flow.
 const FIRST_PORT: u16 = 18_000;
@@ -89,7 +90,9 @@ impl Place<'_> {
                 rate,
                 packet,
                 sockets,
-            } => self.udp(flow, *rate, *packet, *sockets, &at)?,
+                loss,
+            } => self.udp(flow, (*rate, *loss), *packet, *sockets, &at)?,
+            System::Delay(trips) => self.delay(flow, *trips, &at),
             System::Program(program) => return self.external(flow, program, host, port),
         };
         let (server, client, driver) = made;
@@ -97,7 +100,7 @@ impl Place<'_> {
             server: Some((server, Ready::Port(port))),
             client: Some(client),
             server_reports: match flow.system {
-                System::Farhaul { .. } => false,
+                System::Farhaul { .. } | System::Delay(_) => false,
                 _ => driver != Some(TcpDriver::Blaster),
             },
             prepare: None,
@@ -170,7 +173,7 @@ impl Place<'_> {
     fn udp(
         &self,
         flow: &Flow,
-        rate: Rate,
+        (rate, loss): (Rate, Option<f64>),
         packet: u32,
         sockets: Sockets,
         at: &str,
@@ -185,6 +188,12 @@ impl Place<'_> {
         let mut client = self.own(&["_udp", "blast", at]);
         client.args(["--rate", &bits(rate), "--packet", &packet.to_string()]);
         client.args(["--time", &seconds(time)]);
+        if let Some(share) = loss {
+            client.args(["--loss", &share.to_string()]);
+        }
+        if sockets.fragments {
+            client.arg("--fragments");
+        }
         for (end, size) in [(&mut client, sockets.send), (&mut server, sockets.receive)] {
             if let Some(size) = size {
                 end.args(["--buffer", &size.to_string()]);
@@ -194,6 +203,19 @@ impl Place<'_> {
             }
         }
         Ok((server, client, None))
+    }
+
+    fn delay(&self, flow: &Flow, trips: Trips, at: &str) -> Made {
+        let transport = if trips.tcp { "tcp" } else { "udp" };
+        let longest = seconds(flow.amount.time());
+        let mut server = self.own(&["_delay", "serve", transport, at]);
+        let (packet, count) = (trips.packet.to_string(), trips.count.to_string());
+        let mut client = self.own(&["_delay", "ask", transport, at]);
+        for end in [&mut server, &mut client] {
+            end.args(["--packet", &packet]);
+        }
+        client.args(["--count", &count, "--time", &longest]);
+        (server, client, None)
     }
 
     fn external(

@@ -7,7 +7,7 @@ use farhaul_core::units::Rate;
 use farhaul_emu::WanReport;
 use serde::{Deserialize, Serialize};
 
-use super::System;
+use super::{System, profile::Profile};
 use crate::{
     bench::{Cost, Interval},
     measure::RttMs,
@@ -56,6 +56,8 @@ pub struct Flow {
     /// Between the points of its series; zero for no series. Programs have their own bounds (iperf3: 100 ms
     /// to 60 s).
     pub interval: Duration,
+    /// The processor time of both ends is sampled and put into these groups.
+    pub profile: Option<Profile>,
 }
 
 impl Flow {
@@ -70,6 +72,7 @@ impl Flow {
             local: false,
             max_rate: None,
             interval: Duration::ZERO,
+            profile: None,
         }
     }
 }

@@ -10,6 +10,7 @@ mod flow;
 mod highest;
 mod libudt;
 mod process;
+pub(crate) mod profile;
 mod program;
 mod reading;
 mod relayed;
@@ -23,6 +24,7 @@ use farhaul_emu::wan::WanError;
 
 pub use flow::{Amount, Flow, FlowResult, FlowsRun};
 pub use highest::{Attempt, Highest, highest_rate, lower_rates};
+pub use profile::{Group, Profile};
 pub use program::{PLACEHOLDERS, Program, ProgramError};
 pub use reading::{Reading, ReadingError};
 pub use run::run_flows;

@@ -1,7 +1,12 @@
 //! How do several flows run at once? Servers first, until they can be reached; then every client at its time.
 //! Whatever hangs is ended at its deadline, and everything is gone afterwards, with the network.
 
-use std::{io, path::Path, process::Command, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use farhaul_core::time::Instant;
 use farhaul_emu::{
@@ -15,10 +20,11 @@ use rustix::{
 };
 
 use super::{
-    EmulatedRunError, Flow, FlowsRun, TcpDriver,
+    EmulatedRunError, Flow, FlowResult, FlowsRun, TcpDriver,
     answer::{self, Counts, Played},
     commands::{self, Commands, Place, Ready},
     process::Process,
+    profile,
 };
 use crate::{host, udp::timespec};
 
@@ -109,7 +115,12 @@ pub(super) fn run_within(
     let result = |(number, (flow, played)): (usize, (&Flow, Finished))| {
         let alone = flows.len() == 1;
         let counts = Counts::of(&wan, flow.reverse, (!alone).then_some(number));
-        answer::result(flow, &played.read(begun), counts)
+        let result = answer::result(flow, &played.read(begun), counts);
+        profiled(
+            flow,
+            result,
+            [0, 1].map(|end| samples(folder.path(), ports[number], end)),
+        )
     };
     let flows_in_order = flows.iter().zip(running).enumerate();
     Ok(FlowsRun {
@@ -117,6 +128,28 @@ pub(super) fn run_within(
         wan,
         machine_cpu_seconds: busy.map(|(after, before)| after - before),
     })
+}
+
+/// Names of both ends in metrics: of the server's, and of the client's.
+const ENDS: [&str; 2] = ["receiver", "sender"];
+
+/// Where the samples of an end are of the flow at `port`.
+fn samples(folder: &Path, port: u16, end: usize) -> PathBuf {
+    folder.join(format!("{port}-{}.perf", ENDS[end]))
+}
+
+/// `result` with the profile of both ends, if there is to be one; without it the flow has failed.
+fn profiled(flow: &Flow, mut result: FlowResult, files: [PathBuf; 2]) -> FlowResult {
+    let Some(profile) = flow.profile.as_ref().filter(|_| result.failed.is_none()) else {
+        return result;
+    };
+    for (end, file) in ENDS.iter().zip(files) {
+        match profile.read(end, &file) {
+            Ok(shares) => result.metrics.extend(shares),
+            Err(why) => result.failed = Some(why),
+        }
+    }
+    result
 }
 
 /// A folder in memory if there is one.
@@ -201,7 +234,16 @@ impl<'a> Running<'a> {
         if flow.local {
             hosts[0] = hosts[1];
         }
-        let commands = place.commands(flow, hosts[1].address(), port)?;
+        let mut commands = place.commands(flow, hosts[1].address(), port)?;
+        if flow.profile.is_some() {
+            let file = |end| samples(place.folder, port, end);
+            if let Some((server, _)) = &mut commands.server {
+                *server = profile::wrap(server, &file(0));
+            }
+            commands.client = commands.client.map(|mut c| profile::wrap(&mut c, &file(1)));
+            // Its samples are written when it ends, which it does by itself.
+            commands.server_reports = true;
+        }
         let server = commands.server.as_ref().map(|(server, _)| server);
         let lines = server.into_iter().chain(&commands.client);
         let own = place.program.to_string_lossy();

@@ -11,6 +11,7 @@ use super::{
     program::{Program, ProgramError},
 };
 use crate::{
+    delay::Trips,
     nearest,
     registry::{self, Choice, ChoiceError},
 };
@@ -18,7 +19,7 @@ use crate::{
 /// The kernel's congestion laws.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 /// What can be named besides the protocols of ours.
-const OTHERS: [&str; 4] = ["kernel:", "libudt", "udp:", "program:"];
+const OTHERS: [&str; 5] = ["kernel:", "libudt", "udp:", "delay:", "program:"];
 
 const KERNEL: &[Parameter] = &[
     Parameter {
@@ -51,7 +52,7 @@ const LIBUDT: &[Parameter] = &[
 const UDP: &[Parameter] = &[
     Parameter {
         name: "rate",
-        about: "of IP packets; needed",
+        about: "of IP packets; needed. With loss, the highest that is tried",
         kind: Kind::Rate,
         default: "1Mbit",
     },
@@ -79,6 +80,38 @@ const UDP: &[Parameter] = &[
         kind: Kind::Flag,
         default: "on",
     },
+    Parameter {
+        name: "loss",
+        about: "if given, the highest rate is looked for at which less than this share is lost",
+        kind: Kind::Number(0.000_001, 0.5),
+        default: "0.001",
+    },
+    Parameter {
+        name: "fragments",
+        about: "packets longer than the MTU leave as fragments",
+        kind: Kind::Flag,
+        default: "off",
+    },
+];
+const DELAY: &[Parameter] = &[
+    Parameter {
+        name: "transport",
+        about: "of the kernel",
+        kind: Kind::Choice(&["udp", "tcp"]),
+        default: "udp",
+    },
+    Parameter {
+        name: "packet",
+        about: "bytes of the packet, IP header included",
+        kind: Kind::Whole(64, 65_521),
+        default: "1500",
+    },
+    Parameter {
+        name: "count",
+        about: "round trips, one after the other",
+        kind: Kind::Whole(1, 1_000_000),
+        default: "100",
+    },
 ];
 
 /// Who drives the kernel's TCP.
@@ -91,7 +124,7 @@ pub enum TcpDriver {
 }
 
 /// What sends and receives.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum System {
     /// A protocol of ours.
@@ -125,7 +158,11 @@ pub enum System {
         packet: u32,
         /// Of the sockets.
         sockets: Sockets,
+        /// The rate is the highest that is tried, and less than this share is to be lost.
+        loss: Option<f64>,
     },
+    /// Round trips of one packet by the kernel's UDP or TCP.
+    Delay(Trips),
     /// A user's.
     Program(Program),
 }
@@ -139,6 +176,8 @@ pub struct Sockets {
     pub receive: Option<u64>,
     /// One packet in each call of the kernel.
     pub plain: bool,
+    /// What is longer than the MTU leaves as fragments.
+    pub fragments: bool,
 }
 
 /// Why there is no such system.
@@ -198,6 +237,10 @@ impl System {
                 no_law("datagrams have a rate and no law")?;
                 udp(settings)
             }
+            "delay" => {
+                no_law("one packet at a time has no law")?;
+                delay(settings)
+            }
             "program" => {
                 no_law("write it into the program's commands")?;
                 program(settings, programs)
@@ -221,7 +264,7 @@ impl System {
                 });
                 unknown.or_else(|| program.uses("udt_peer").then(libudt::missing)?)
             }
-            Self::Farhaul { .. } | Self::Udp { .. } => None,
+            Self::Farhaul { .. } | Self::Udp { .. } | Self::Delay(_) => None,
         }
     }
 }
@@ -252,6 +295,7 @@ impl fmt::Display for System {
                 rate,
                 packet,
                 sockets,
+                loss,
             } => {
                 write!(f, "udp:rate={}bit,packet={packet}", rate.bps())?;
                 for (name, size) in [("send", sockets.send), ("receive", sockets.receive)] {
@@ -259,7 +303,23 @@ impl fmt::Display for System {
                         write!(f, ",{name}={size}")?;
                     }
                 }
-                f.write_str(if sockets.plain { ",offload=off" } else { "" })
+                f.write_str(if sockets.plain { ",offload=off" } else { "" })?;
+                if let Some(loss) = loss {
+                    write!(f, ",loss={loss}")?;
+                }
+                f.write_str(if sockets.fragments {
+                    ",fragments=on"
+                } else {
+                    ""
+                })
+            }
+            Self::Delay(trips) => {
+                let transport = if trips.tcp { "tcp" } else { "udp" };
+                let Trips { packet, count, .. } = trips;
+                write!(
+                    f,
+                    "delay:transport={transport},packet={packet},count={count}"
+                )
             }
             Self::Program(program) => write!(f, "program:{}", program.name),
         }
@@ -335,8 +395,19 @@ fn udp(settings: &str) -> Result<System, SystemError> {
             send: buffer("send")?,
             receive: buffer("receive")?,
             plain: !values.flag("offload"),
+            fragments: values.flag("fragments"),
         },
+        loss: values.is_given("loss").then(|| values.number("loss")),
     })
+}
+
+fn delay(settings: &str) -> Result<System, SystemError> {
+    let values = Values::parse("delay", DELAY, settings)?;
+    Ok(System::Delay(Trips {
+        tcp: values.choice("transport") == "tcp",
+        packet: values.whole("packet"),
+        count: values.whole("count"),
+    }))
 }
 
 fn program(name: &str, programs: &[Program]) -> Result<System, SystemError> {
@@ -362,7 +433,7 @@ fn farhaul(protocol: &str, law: Option<&str>, programs: &[Program]) -> Result<Sy
             return Err(unknown(&name, &name, own.chain(others), || {
                 let programs = programs.iter().map(|p| format!(", program:{}", p.name));
                 format!(
-                    "{known}, kernel:LAW, libudt, udp:rate=RATE{}",
+                    "{known}, kernel:LAW, libudt, udp:rate=RATE, delay:transport=udp{}",
                     programs.collect::<String>()
                 )
             }));
@@ -426,102 +497,4 @@ pub(super) fn not_found(command: &str) -> Option<&str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(protocol: &str, law: Option<&str>) -> Result<System, SystemError> {
-        let program = Program {
-            name: "scp".into(),
-            client: "scp {dir}/file {host}:".into(),
-            goodput: "bytes".into(),
-            ..Program::default()
-        };
-        System::parse(protocol, law, &[program])
-    }
-
-    #[test]
-    fn every_system_is_written_as_it_is_read() {
-        for text in [
-            "haul",
-            "kernel:cubic",
-            "kernel:bbr,mtu=1500,driver=iperf3",
-            "kernel:reno,driver=blaster",
-            "libudt:buffer=1000000000",
-            "libudt:mss=1472,buffer=8000000",
-            "udp:rate=200000000bit,packet=1200",
-            "udp:rate=200000000bit,packet=1500,send=8192,receive=1000000,offload=off",
-            "program:scp",
-        ] {
-            assert_eq!(parse(text, None).unwrap().to_string(), text);
-        }
-        let written = |text, law| parse(text, law).unwrap().to_string();
-        assert_eq!(written("kernel", Some("bbr")), "kernel:bbr");
-        assert_eq!(
-            written("kernel:mtu=9000", Some("bbr")),
-            "kernel:bbr,mtu=9000"
-        );
-        assert_eq!(written("tcp:mtu=1500", Some("reno")), "tcp:mtu=1500 reno");
-        assert_eq!(written("libudt", None), "libudt:buffer=1000000000");
-        assert_eq!(
-            written("udp:rate=1Gbit", None),
-            "udp:rate=1000000000bit,packet=1500"
-        );
-    }
-
-    #[test]
-    fn what_is_misspelt_is_refused_with_the_nearest_name() {
-        let cases = [
-            ("hual", None, "did you mean 'haul'?"),
-            ("kernl:cubic", None, "did you mean 'kernel'?"),
-            ("libutd", None, "did you mean 'libudt'?"),
-            ("program:scpp", None, "did you mean 'scp'?"),
-            ("program:", None, "there are: scp"),
-            ("nothing-like-it", None, "program:scp"),
-            ("kernel", None, "Write kernel:cubic"),
-            ("kernel:cubic", Some("bbr"), "it names one already"),
-            ("kernel:cubic:beta=1", None, "is no law of the kernel's"),
-            ("kernel:cubic,mtv=1", None, "did you mean 'mtu'?"),
-            ("libudt", Some("cubic"), "takes no law"),
-            ("libudt:buffer=4GB", None, "below 2GiB"),
-            ("udp", None, "at which rate?"),
-            ("udp:rate=1Mbit,send=1kB", None, "from 4KiB to below 1GiB"),
-            ("udp:rate=3", None, "rate is a rate"),
-            ("haul", Some("cubik"), "did you mean 'cubic'?"),
-            ("rbudp", Some("cubic"), "rbudp has no congestion law"),
-        ];
-        for (protocol, law, expected) in cases {
-            let said = parse(protocol, law).unwrap_err().to_string();
-            assert!(said.contains(expected), "{protocol}: {said}");
-        }
-        let none = System::parse("program:x", None, &[]).unwrap_err();
-        assert!(none.to_string().contains("[[program]]"), "{none}");
-    }
-
-    #[test]
-    fn what_this_machine_lacks_is_named() {
-        let lacks = |text| parse(text, None).unwrap().missing();
-        assert_eq!(lacks("haul"), None);
-        assert_eq!(lacks("udp:rate=1Mbit"), None);
-        assert_eq!(
-            lacks("kernel:reno,driver=blaster"),
-            None,
-            "every kernel has it"
-        );
-        assert!(lacks("kernel:warp").unwrap().contains("no law 'warp'"));
-        assert_eq!(not_found("A=b sh -c 'true'"), None);
-        assert_eq!(not_found("cd /tmp && ls"), None);
-        assert_eq!(not_found("{farhaul} bench"), None, "the shell will see");
-        assert_eq!(
-            not_found("no-such-program-here -v"),
-            Some("no-such-program-here")
-        );
-        let program = Program {
-            name: "x".into(),
-            server: Some("no-such-server".into()),
-            client: "true".into(),
-            ..Program::default()
-        };
-        let said = System::Program(program).missing().unwrap();
-        assert!(said.contains("'no-such-server' is not found"), "{said}");
-    }
-}
+mod tests;

@@ -9,12 +9,16 @@ use farhaul_sim::Bursts;
 
 use super::{
     processor::{PROCESSOR, Processor},
+    profile,
     source::{Fields, Placed, Problem, rate},
 };
-use crate::{emulated::Program, run_store::Backend};
+use crate::{
+    emulated::{Group, Program},
+    run_store::Backend,
+};
 
 /// Keys of the document itself.
-pub(super) const TOP: [&str; 23] = [
+pub(super) const TOP: [&str; 25] = [
     "name",
     "about",
     "source",
@@ -37,6 +41,8 @@ pub(super) const TOP: [&str; 23] = [
     "series",
     "program",
     "processor",
+    "profile",
+    "loopback_mtu",
     "not_comparable",
 ];
 const PATH: [&str; 15] = [
@@ -98,6 +104,8 @@ pub(super) struct Frame {
     /// Between the points that are kept of a run's series.
     pub(super) series: Option<Duration>,
     pub(super) mtu: u32,
+    /// Of the loopback devices of the emulator's hosts.
+    pub(super) loopback_mtu: Option<u32>,
     pub(super) framing: u32,
     pub(super) sample: Duration,
     pub(super) queue_sample: Duration,
@@ -197,6 +205,8 @@ pub(super) struct Document {
     pub(super) programs: Vec<Program>,
     /// Of the simulator's hosts.
     pub(super) processors: Vec<Processor>,
+    /// Of what is sampled on the emulator; without groups nothing is.
+    pub(super) profile: Vec<Group>,
 }
 
 impl Document {
@@ -215,6 +225,7 @@ impl Document {
             cross: each(&top.tables("cross", &CROSS)?, |f| cross(f, frame.mtu))?,
             programs: each(&top.tables("program", &PROGRAM)?, program)?,
             processors: each(&top.tables("processor", &PROCESSOR)?, Processor::read)?,
+            profile: profile::groups(top)?,
             frame,
         };
         for (what, missing) in [
@@ -242,6 +253,7 @@ fn frame(top: &Fields<'_>) -> Result<Frame, Problem> {
     let ms = Duration::from_millis;
     let span = top.parse("duration", positive)?;
     let mtu = top.number("mtu", 576..65_522)?.unwrap_or(1_500);
+    let loopback_mtu = top.number("loopback_mtu", 576..65_522)?;
     let batch = top.number("batch", 1..65)?.unwrap_or(64);
     let span = span.ok_or_else(|| top.problem("duration", NO_DURATION))?;
     let every = |key: &str, default: Duration| {
@@ -263,6 +275,7 @@ fn frame(top: &Fields<'_>) -> Result<Frame, Problem> {
         not_comparable: top.text("not_comparable")?.map(|t| t.value),
         series: top.parse("series", positive)?,
         mtu: u32::try_from(mtu).expect("bounded"),
+        loopback_mtu: loopback_mtu.map(|mtu| u32::try_from(mtu).expect("bounded")),
         framing: top.parse("framing", framing)?.unwrap_or(0),
         sample: every("sample", ms(100))?,
         queue_sample: every("queue_sample", ms(5))?,

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     emulated::{
         Amount, EmulatedRunError, Flow, FlowResult, FlowsRun, Highest, Sockets, System,
-        highest_rate, lower_rates, run_flows,
+        highest_rate, lower_rates, profile, run_flows,
     },
     measure::percent_per_gbps,
 };
@@ -57,7 +57,11 @@ impl File {
         let mut at = |rate: Rate| {
             runs.go_on()
                 .map_err(|_| EmulatedRunError::Interrupted(SIGINT))?;
-            run_flows(&network(&scenario, rate, seed), &flows, runs.program)
+            let network = WanConfig {
+                loopback_mtu: plan.loopback_mtu,
+                ..network(&scenario, rate, seed)
+            };
+            run_flows(&network, &flows, runs.program)
         };
         let Highest {
             valid,
@@ -115,6 +119,9 @@ fn network(scenario: &Scenario, rate: Rate, seed: u64) -> WanConfig {
 /// Every flow and cross traffic, or why this machine cannot run one of them.
 fn flows(plan: &Plan, scenario: &Scenario) -> Result<Vec<Flow>, String> {
     let mut flows = Vec::new();
+    if let Some(why) = plan.profile.as_ref().and_then(|_| profile::missing()) {
+        return Err(why);
+    }
     for (driver, config) in plan.drivers.iter().zip(&scenario.flows) {
         let system = driver
             .system
@@ -139,6 +146,7 @@ fn flows(plan: &Plan, scenario: &Scenario) -> Result<Vec<Flow>, String> {
             },
             max_rate: driver.max_rate(),
             local: driver.local,
+            profile: plan.profile.clone(),
             interval: plan.series.unwrap_or_default().max(scenario.interval),
             reverse: config
                 .route
@@ -155,6 +163,7 @@ fn flows(plan: &Plan, scenario: &Scenario) -> Result<Vec<Flow>, String> {
             rate: cross.rate,
             packet: cross.packet,
             sockets: Sockets::default(),
+            loss: None,
         };
         flows.push(Flow {
             start: cross.start,

@@ -13,6 +13,7 @@ mod outcome;
 mod output;
 mod plan;
 mod processor;
+mod profile;
 mod run;
 mod series;
 mod source;

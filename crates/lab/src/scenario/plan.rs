@@ -19,7 +19,7 @@ use super::{
     source::{Case, Placed, Problem, Source, unknown},
 };
 use crate::{
-    emulated::System,
+    emulated::{Profile, System},
     hash::fnv,
     registry::{self, Choice, ChoiceError, Host},
     run_store::Backend,
@@ -85,6 +85,10 @@ pub struct Plan {
     pub backend: Backend,
     /// Between the points that are kept of a run's series.
     pub(super) series: Option<Duration>,
+    /// What is sampled of the flows on the emulator.
+    pub(super) profile: Option<Profile>,
+    /// Of the emulator's hosts.
+    pub(super) loopback_mtu: Option<u32>,
     scenario: Scenario,
     start_spread: Duration,
 }
@@ -114,14 +118,18 @@ impl Plan {
             drivers.map(|d| (&d.protocol, d.law(), d.choice.max_rate, &d.system, d.local));
         let processors: Vec<_> = self.drivers.iter().filter_map(|d| d.processor).collect();
         let processors = (!processors.is_empty()).then(|| format!("{processors:?}"));
+        let profile = self.profile.as_ref().map(|p| format!("{p:?}"));
+        let loopback = self.loopback_mtu.map(|mtu| format!(" lo {mtu}"));
         let text = format!(
-            "{:?} {:?} {:?} {:?} {:?}{}",
+            "{:?} {:?} {:?} {:?} {:?}{}{}{}",
             self.backend,
             self.series,
             self.scenario,
             self.start_spread,
             drivers.collect::<Vec<_>>(),
-            processors.unwrap_or_default()
+            processors.unwrap_or_default(),
+            profile.unwrap_or_default(),
+            loopback.unwrap_or_default()
         );
         format!("{:016x}", fnv(&text))
     }
@@ -168,6 +176,9 @@ impl Plan {
             case: source.case.clone(),
             backend,
             series: frame.series,
+            profile: (backend == Backend::Emu && !document.profile.is_empty())
+                .then(|| Profile(document.profile.clone())),
+            loopback_mtu: frame.loopback_mtu,
             drivers,
             links: builder.names,
             cross: document

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, fmt, ops::Range, time::Duration};
 
 use farhaul_core::units::{Rate, Size};
+use regex::Regex;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -273,6 +274,25 @@ impl<'a> Fields<'a> {
             Some(DeValue::Array(items)) => items.iter().map(|i| self.scalar(key, i)).collect(),
             Some(_) => Err(self.problem(key, format!("{key} is a list, as in {key} = [\"...\"]"))),
         }
+    }
+
+    /// The regular expressions of a list; only variables of the scenario are replaced in them.
+    pub(crate) fn patterns(&self, key: &str) -> Result<Vec<Regex>, Problem> {
+        let items = match self.get(key).map(Spanned::get_ref) {
+            None => return Ok(Vec::new()),
+            Some(DeValue::Array(items)) => items,
+            Some(_) => return Err(self.problem(key, format!("{key} is a list of texts"))),
+        };
+        let read = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
+            DeValue::String(text) => {
+                let pattern = Regex::new(&self.source.fill_known(text));
+                pattern.map_err(|e| self.source.problem(&item.span(), format!("{key}: {e}")))
+            }
+            _ => Err(self
+                .source
+                .problem(&item.span(), format!("{key} is a list of texts"))),
+        };
+        items.iter().map(read).collect()
     }
 
     /// What `parse` makes of every text of a list.

@@ -106,6 +106,9 @@ pub struct Verdict {
     pub fitted: Option<String>,
     /// The figure of each seed: least and greatest.
     pub range: Option<(f64, f64)>,
+    /// Of a ratio, or difference, of two cases: the figure of each, over the seeds.
+    #[serde(skip)]
+    pub pair: Option<(f64, f64)>,
     /// Of which runs it is made.
     #[serde(flatten)]
     pub runs: Used,
@@ -205,6 +208,7 @@ impl Expectation {
             experiment: self.experiment.clone(),
             fitted: self.fitted.clone(),
             range,
+            pair: None,
             runs,
             metric: self.term.metric.clone(),
             values: case.clone(),
@@ -236,20 +240,21 @@ impl Expectation {
         made.used(case).and(other)
     }
 
+    /// Both terms' figures of a case over the seeds, if it has two.
+    fn pair(&self, case: &Case, made: Made<'_>) -> Option<(f64, f64)> {
+        let (second, other, beside) = self.second(case, made)?;
+        let upper = self.statistic(case, &by_seed(case, &self.term, made), made)?;
+        let lower = by_seed(&other, &second.term, beside);
+        Some((upper, self.statistic(&other, &lower, beside)?))
+    }
+
     /// The figure of a case: of all seeds, and of each in which it could be taken.
     fn figure(&self, case: &Case, made: Made<'_>) -> (Option<f64>, Vec<f64>) {
-        let of = |case: &Case, term: &Term, made: Made<'_>| -> BySeed {
-            let words = term.to_string();
-            let figures = made.of(case);
-            figures
-                .filter_map(|o| Some((o.seed, (*o.figures.get(&words)?)?)))
-                .collect()
-        };
-        let upper = of(case, &self.term, made);
+        let upper = by_seed(case, &self.term, made);
         let Some((second, other, beside)) = self.second(case, made) else {
             return (self.statistic(case, &upper, made), each(upper));
         };
-        let lower = of(&other, &second.term, beside);
+        let lower = by_seed(&other, &second.term, beside);
         let pairs = upper.iter().filter_map(|(seed, value)| {
             let figure = second.how.of(*value, *lower.get(seed)?);
             figure.is_finite().then_some((*seed, figure))
@@ -259,8 +264,7 @@ impl Expectation {
         let figure = if other == *case && second.backend.is_none() {
             self.statistic(case, &pairs, made)
         } else {
-            let both = self.statistic(case, &upper, made);
-            let both = both.zip(self.statistic(&other, &lower, beside));
+            let both = self.pair(case, made);
             both.map(|(upper, lower)| second.how.of(upper, lower))
         };
         (figure.filter(|f| f.is_finite()), each(pairs))
@@ -331,7 +335,10 @@ impl Expectation {
         let (ours, figures) = all.into_iter().next().unwrap_or_default();
         let hits = figures.iter().map(|f| f64::from(u8::from(self.within(*f))));
         let share = mean(&hits.collect::<Vec<_>>()).filter(|_| figures.len() >= SEEDS);
-        self.verdict(&case, (ours, range(&figures)), share, runs)
+        Verdict {
+            pair: self.pair(&case, made),
+            ..self.verdict(&case, (ours, range(&figures)), share, runs)
+        }
     }
 }
 
@@ -356,6 +363,15 @@ impl Group {
 
 /// A figure of each seed.
 type BySeed = BTreeMap<u64, f64>;
+
+/// What `term` is in each valid run of a case.
+fn by_seed(case: &Case, term: &Term, made: Made<'_>) -> BySeed {
+    let words = term.to_string();
+    let figures = made.of(case);
+    figures
+        .filter_map(|o| Some((o.seed, (*o.figures.get(&words)?)?)))
+        .collect()
+}
 
 fn each(figures: BySeed) -> Vec<f64> {
     figures.into_values().collect()

@@ -7,13 +7,13 @@ use farhaul_core::units::{Rate, Size};
 
 use super::{FigurePlan, Shape};
 use crate::{
-    plot::{Axis, Bars, Body, Chart, Line, Origin, Point},
+    plot::{Axis, Body, Chart, Line, Origin, Point},
     reference::Fact,
     scenario::{Case, File, Outcome, Spread, Term, Verdict, exact, fits, unknown},
 };
 
 /// By value of the variable along x: a number per run.
-type Values = Vec<(String, Vec<f64>)>;
+pub(super) type Values = Vec<(String, Vec<f64>)>;
 
 /// The runs of a scenario in one world, and what they say.
 pub(super) struct World<'a> {
@@ -93,7 +93,7 @@ impl FigurePlan {
         self.terms.first().expect("a figure has a term")
     }
 
-    fn y_axis(&self, name: &str) -> Axis {
+    pub(super) fn y_axis(&self, name: &str) -> Axis {
         Axis {
             label: labelled(&name.replace('_', " "), &self.unit.0),
             log: self.log.1,
@@ -118,7 +118,7 @@ impl FigurePlan {
 
     /// The figure's runs in `world`: by value of the line's variable, then of that along x; each with one
     /// number per run.
-    fn grouped(&self, world: &World<'_>) -> Vec<(String, Values)> {
+    pub(super) fn grouped(&self, world: &World<'_>) -> Vec<(String, Values)> {
         let mut lines: Vec<(String, Values)> = Vec::new();
         let terms = self.terms_of(world.file);
         for plan in world
@@ -131,8 +131,8 @@ impl FigurePlan {
                 let name = name.as_ref();
                 name.map_or_else(String::new, |name| value(&plan.case, name))
             };
-            let x = value(&self.x);
             for term in &terms {
+                let x = self.group(&plan.case, &term.metric);
                 let line = match term.during {
                     _ if self.line.as_deref() == Some("flow") => {
                         term.name.clone().unwrap_or_default()
@@ -144,15 +144,15 @@ impl FigurePlan {
                 let of = world.outcomes.iter().filter(|o| o.case == plan.case);
                 let figures = of.filter_map(|o| *o.figures.get(&words)?);
                 let figures = figures.map(|figure| figure / self.unit.1);
-                entry(entry(&mut lines, line), x.clone()).extend(figures);
+                entry(entry(&mut lines, line), x).extend(figures);
             }
         }
         lines
     }
 
-    /// Published numbers of the same quantity in the figure's cases, each once: case and row.
-    fn published<'a>(&self, worlds: &'a [World<'_>]) -> Vec<(&'a Case, &'a Fact)> {
-        let mut found: Vec<(&Case, &Fact)> = Vec::new();
+    /// Published numbers of the same quantity in the figure's cases, each once: verdict and row.
+    pub(super) fn published<'a>(&self, worlds: &'a [World<'_>]) -> Vec<(&'a Verdict, &'a Fact)> {
+        let mut found: Vec<(&Verdict, &Fact)> = Vec::new();
         let each = worlds.iter().flat_map(|w| self.terms_of(w.file));
         let words: BTreeSet<String> = self
             .terms
@@ -166,12 +166,11 @@ impl FigurePlan {
             let Some(fact) = verdict.fact.as_ref().filter(|_| same) else {
                 continue;
             };
-            let at = |case: &Case| self.x.as_ref().map(|x| value(case, x));
-            let known = |(case, other): &(&Case, &Fact)| {
-                other.id == fact.id && at(case) == at(&verdict.values)
-            };
+            let at = |verdict: &Verdict| self.group(&verdict.values, &verdict.metric);
+            let known =
+                |(one, other): &(&Verdict, &Fact)| other.id == fact.id && at(one) == at(verdict);
             if !found.iter().any(known) {
-                found.push((&verdict.values, fact));
+                found.push((verdict, fact));
             }
         }
         found
@@ -201,9 +200,9 @@ impl FigurePlan {
         let published = self
             .published(worlds)
             .into_iter()
-            .filter_map(|(case, fact)| {
+            .filter_map(|(verdict, fact)| {
                 let mut point = self.fact(fact)?;
-                point.x = numeric(&value(case, self.x.as_ref()?))?.0;
+                point.x = numeric(&value(&verdict.values, self.x.as_ref()?))?.0;
                 Some(point)
             });
         push_published(&mut lines, published.collect());
@@ -215,7 +214,7 @@ impl FigurePlan {
     }
 
     /// A published number as a mark, with its range or bound.
-    fn fact(&self, fact: &Fact) -> Option<Point> {
+    pub(super) fn fact(&self, fact: &Fact) -> Option<Point> {
         let (low, high) = fact.bounds();
         let divisor = self.unit.1;
         let y = fact.value.or(match (low, high) {
@@ -237,53 +236,6 @@ impl FigurePlan {
                 fact.words()
             )),
         })
-    }
-
-    fn bars(&self, worlds: &[World<'_>]) -> Chart {
-        let (mut groups, mut colours) = (Vec::new(), Vec::new());
-        let mut all = Vec::new();
-        for world in worlds {
-            for (name, values) in self.grouped(world) {
-                for (group, _) in &values {
-                    number(&mut groups, group);
-                }
-                all.push((name, values, world));
-            }
-        }
-        let mut series: Vec<Bars> = Vec::new();
-        for (name, values, world) in all {
-            let of = |group: &String| {
-                let found = values.iter().find(|(x, _)| x == group)?;
-                spread(&found.1)
-            };
-            series.push(Bars {
-                name: named(&name, worlds.len() > 1, world),
-                origin: world.origin,
-                colour: number(&mut colours, &name),
-                values: groups.iter().map(of).collect(),
-            });
-        }
-        let published = self.published(worlds);
-        let of = |group: &String| {
-            let at = |case: &Case| self.x.as_ref().map_or_else(String::new, |x| value(case, x));
-            let found = published.iter().find(|(case, _)| at(case) == *group)?;
-            self.fact(found.1)
-        };
-        let values: Vec<Option<Point>> = groups.iter().map(of).collect();
-        if values.iter().any(Option::is_some) {
-            series.push(Bars {
-                name: "published".into(),
-                origin: Origin::Published,
-                colour: 0,
-                values,
-            });
-        }
-        let x = Axis {
-            label: short(self.x.as_deref().unwrap_or_default()).into(),
-            ..Axis::default()
-        };
-        let y = self.y_axis(self.term().metric.name());
-        chart(x, y, Body::Bars { groups, series })
     }
 
     fn heat(&self, world: &World<'_>) -> Chart {
@@ -317,36 +269,23 @@ impl FigurePlan {
         chart
     }
 
-    /// Ours over the published, a point for each number.
+    /// A point for each number: ours over the published, or with pairs one term of an expectation over the other.
     fn scatter(&self, worlds: &[World<'_>]) -> Chart {
         let mut sets: Vec<Line> = Vec::new();
         let mut colours = Vec::new();
         for world in worlds {
             for verdict in world.verdicts {
-                // Ratios of the metric are not in its unit.
-                let own = &self.term().metric;
-                let metric = verdict.metric == *own && verdict.unit == own.unit();
-                let (Some(ours), Some(fact)) = (verdict.ours, &verdict.fact) else {
+                let point = if self.pairs {
+                    self.pair(verdict)
+                } else {
+                    self.beside(verdict)
+                };
+                let Some(point) = point.filter(|_| fits(&verdict.values, &self.when)) else {
                     continue;
                 };
-                let Some(theirs) = fact.value.filter(|_| metric) else {
-                    continue;
-                };
-                if !fits(&verdict.values, &self.when) {
-                    continue;
-                }
                 let name = match &self.line {
                     Some(line) => value(&verdict.values, line),
                     None => world.name().into(),
-                };
-                let divisor = self.unit.1;
-                let point = Point {
-                    x: theirs / divisor,
-                    y: ours / divisor,
-                    range: verdict
-                        .range
-                        .map(|(low, high)| (low / divisor, high / divisor)),
-                    label: Some(format!("{}: {}", fact.place, fact.quantity)),
                 };
                 let colour = number(&mut colours, &name);
                 let name = named(&name, worlds.len() > 1, world);
@@ -367,14 +306,49 @@ impl FigurePlan {
             axis.log = true;
             axis
         };
+        let (x, y) = if self.pairs {
+            ("the other's,", "ours,")
+        } else {
+            ("published", "ours,")
+        };
         chart(
-            axis("published"),
-            axis("ours,"),
+            axis(x),
+            axis(y),
             Body::Scatter {
                 sets,
                 diagonal: true,
             },
         )
+    }
+
+    /// Ours over the published number.
+    fn beside(&self, verdict: &Verdict) -> Option<Point> {
+        // Ratios of the metric are not in its unit.
+        let own = &self.term().metric;
+        let metric = verdict.metric == *own && verdict.unit == own.unit();
+        let (ours, fact) = (verdict.ours?, verdict.fact.as_ref()?);
+        let theirs = fact.value.filter(|_| metric)?;
+        let divisor = self.unit.1;
+        Some(Point {
+            x: theirs / divisor,
+            y: ours / divisor,
+            range: verdict
+                .range
+                .map(|(low, high)| (low / divisor, high / divisor)),
+            label: Some(format!("{}: {}", fact.place, fact.quantity)),
+        })
+    }
+
+    /// The first term of an expectation over the one that it is divided by.
+    fn pair(&self, verdict: &Verdict) -> Option<Point> {
+        let (ours, theirs) = verdict.pair?;
+        let divisor = self.unit.1;
+        (verdict.metric == self.term().metric).then(|| Point {
+            x: theirs / divisor,
+            y: ours / divisor,
+            range: None,
+            label: Some(format!("{}: {}", verdict.what, verdict.case)),
+        })
     }
 
     /// The first valid run of each case over time.
@@ -429,7 +403,7 @@ impl FigurePlan {
     }
 }
 
-fn chart(x: Axis, y: Axis, body: Body) -> Chart {
+pub(super) fn chart(x: Axis, y: Axis, body: Body) -> Chart {
     Chart {
         title: String::new(),
         x,
@@ -458,7 +432,7 @@ fn labelled(name: &str, unit: &str) -> String {
 }
 
 /// `system.name` is about systems.
-fn short(variable: &str) -> &str {
+pub(super) fn short(variable: &str) -> &str {
     variable.split('.').next().unwrap_or(variable)
 }
 
@@ -488,7 +462,7 @@ pub(super) fn numeric(text: &str) -> Option<(f64, &'static str)> {
     Some((exact(size.bytes()) / 1e3, "kB"))
 }
 
-fn named(name: &str, several: bool, world: &World<'_>) -> String {
+pub(super) fn named(name: &str, several: bool, world: &World<'_>) -> String {
     match (name.is_empty(), several) {
         (true, _) => world.name().into(),
         (false, true) => format!("{name} ({})", world.name()),
@@ -496,7 +470,7 @@ fn named(name: &str, several: bool, world: &World<'_>) -> String {
     }
 }
 
-fn number(names: &mut Vec<String>, name: &str) -> usize {
+pub(super) fn number(names: &mut Vec<String>, name: &str) -> usize {
     names.iter().position(|n| n == name).unwrap_or_else(|| {
         names.push(name.into());
         names.len() - 1
@@ -513,7 +487,7 @@ fn entry<T: Default>(list: &mut Vec<(String, T)>, name: String) -> &mut T {
 }
 
 /// The median, and the range if there are several.
-fn spread(figures: &[f64]) -> Option<Point> {
+pub(super) fn spread(figures: &[f64]) -> Option<Point> {
     if figures.is_empty() {
         return None;
     }

@@ -6,6 +6,7 @@
 //! - figures and the [page](self::Runs::page): what is shown of them
 //! - [`KnownMisses`]: published numbers that are known to be missed, with figure and reason
 
+mod bars;
 mod cells;
 mod figures;
 mod known;
@@ -84,6 +85,8 @@ pub struct FigurePlan {
     line: Option<String>,
     /// The cases that are drawn.
     when: Case,
+    /// A scatter of both terms of each ratio in place of ours and the published.
+    pairs: bool,
     /// The shown unit, and by how much values are divided.
     unit: (String, f64),
     /// Logarithmic axes: x, y.

@@ -19,9 +19,9 @@ const STUDY: [&str; 7] = [
     "experiment",
 ];
 const EXPERIMENT: [&str; 6] = ["id", "title", "about", "scenario", "deviations", "figure"];
-const FIGURE: [&str; 16] = [
+const FIGURE: [&str; 17] = [
     "id", "place", "caption", "kind", "metric", "flow", "link", "during", "level", "x", "line",
-    "when", "unit", "log", "cross", "metrics",
+    "when", "unit", "log", "cross", "metrics", "pairs",
 ];
 /// Columns of a run's series.
 const COLUMNS: [&str; 10] = [
@@ -134,9 +134,7 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
     let when = fields.pairs("when")?;
     let when: Case = when.into_iter().map(|(k, v)| (k, v.value)).collect();
     let x = text("x")?;
-    if x.is_none() && matches!(shape, Shape::Lines | Shape::Heat) {
-        return Err(fields.problem("kind", "lines and heat maps need x, a variable of [vary]"));
-    }
+    along(fields, shape, &metrics, x.is_some())?;
     let line = text("line")?;
     let log = text("log")?.unwrap_or_default();
     if !["", "x", "y", "xy"].contains(&log.as_str()) {
@@ -185,18 +183,54 @@ fn figure(fields: &Fields<'_>) -> Result<FigurePlan, Problem> {
         x,
         line: line.filter(|_| !several),
         when,
+        pairs: pairs(fields, shape)?,
         unit,
         log: (log.contains('x'), log.contains('y')),
     })
 }
 
+/// Refuses what cannot stand along x.
+fn along(
+    fields: &Fields<'_>,
+    shape: Shape,
+    metrics: &[Metric],
+    has_x: bool,
+) -> Result<(), Problem> {
+    if !has_x && matches!(shape, Shape::Lines | Shape::Heat) {
+        return Err(fields.problem("kind", "lines and heat maps need x, a variable of [vary]"));
+    }
+    if shape != Shape::Bars {
+        return Ok(());
+    }
+    if has_x && metrics.len() > 1 {
+        return Err(fields.problem("x", "bars have x or metrics, not both"));
+    }
+    match metrics.iter().find(|m| m.unit() != metrics[0].unit()) {
+        Some(other) => {
+            let text = format!("{} is in another unit than the first", other.name());
+            Err(fields.problem("metrics", text))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether a scatter is of both terms of ratios.
+fn pairs(fields: &Fields<'_>, shape: Shape) -> Result<bool, Problem> {
+    let pairs = fields.parse("pairs", |text| match text {
+        "over" if shape == Shape::Scatter => Ok(()),
+        "over" => Err("only a scatter has pairs".into()),
+        _ => Err(format!("'{text}': pairs is \"over\" or not given")),
+    })?;
+    Ok(pairs.is_some())
+}
+
 /// What is drawn, and of a series its column.
 fn metrics(fields: &Fields<'_>, shape: Shape) -> Result<(Vec<Metric>, String), Problem> {
     let named = |key: &str, name: &str| Metric::named(name).map_err(|e| fields.problem(key, e));
-    if shape == Shape::Table {
+    if shape == Shape::Table || (shape == Shape::Bars && fields.has("metrics")) {
         let names = fields.list("metrics")?;
         if names.is_empty() {
-            let text = "a table needs metrics, as in metrics = [\"goodput\", \"sender_cpu\"]";
+            let text = "it needs some metrics, as in metrics = [\"goodput\", \"sender_cpu\"]";
             return Err(fields.problem("kind", text));
         }
         let all = names.iter().map(|name| named("metrics", &name.value));

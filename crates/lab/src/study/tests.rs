@@ -70,3 +70,59 @@ fn every_law_is_in_the_study_of_fairness() {
         assert_eq!(laws, expected, "{name}");
     }
 }
+
+/// A study of one figure with these keys.
+fn figure(keys: &str) -> Result<FigurePlan, String> {
+    let text = format!(
+        "name = \"s\"\ntitle = \"t\"\nsource = \"s\"\nabout = \"a\"\nreference = \"s.csv\"\n\
+         [[experiment]]\nid = \"A\"\ntitle = \"t\"\nscenario = \"a.toml\"\n[[experiment.figure]]\nid = \"f\"\n{keys}\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.toml");
+    std::fs::write(&file, text).unwrap();
+    let head = "id,place,quantity,value,low,high,unit,kind,note\n";
+    std::fs::write(folder.path().join("s.csv"), head).unwrap();
+    let (study, _) = Library::find(file.to_str().unwrap()).map_err(|e| e.to_string())?;
+    Ok(study.experiments[0].figures[0].clone())
+}
+
+#[test]
+fn bars_of_several_metrics_are_called_by_the_words_that_differ() {
+    let keys = "kind = \"bars\"\nmetrics = [\"program:sender_udp_io_share\", \"program:sender_control_share\"]";
+    let plan = figure(keys).unwrap();
+    let groups = plan
+        .terms
+        .iter()
+        .map(|t| plan.group(&Case::new(), &t.metric));
+    assert_eq!(groups.collect::<Vec<_>>(), ["udp io", "control"]);
+    let one = figure("kind = \"bars\"\nmetric = \"goodput\"\nx = \"law\"").unwrap();
+    let case = Case::from([("law".into(), "reno".into())]);
+    assert_eq!(one.group(&case, &one.terms[0].metric), "reno");
+}
+
+#[test]
+fn figures_that_cannot_be_are_refused() {
+    let metrics = "metrics = [\"goodput\", \"goodput_max\"]";
+    for (keys, expected) in [
+        (
+            format!("kind = \"bars\"\n{metrics}\nx = \"law\""),
+            "not both",
+        ),
+        (
+            "kind = \"bars\"\nmetrics = [\"goodput\", \"rtt_p50\"]".into(),
+            "rtt_p50 is in another unit",
+        ),
+        ("kind = \"bars\"\nmetrics = []".into(), "needs some metrics"),
+        (
+            "kind = \"bars\"\nmetric = \"goodput\"\npairs = \"over\"".into(),
+            "only a scatter has pairs",
+        ),
+        (
+            "kind = \"scatter\"\nmetric = \"goodput\"\npairs = \"all\"".into(),
+            "pairs is \"over\"",
+        ),
+    ] {
+        let said = figure(&keys).unwrap_err();
+        assert!(said.contains(expected), "{keys}: {said}");
+    }
+}

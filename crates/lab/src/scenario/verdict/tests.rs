@@ -150,6 +150,8 @@ fn a_ratio_of_two_cases_is_one_of_their_statistics() {
     assert_eq!(verdicts[0].ours, Some(1.5));
     assert_eq!(verdicts[0].range, Some((1.0, 3.0)));
     assert_eq!(verdicts[0].holds, Some(true));
+    assert_eq!(verdicts[0].pair, Some((30e6, 20e6)));
+    assert_eq!(verdicts[1].pair, None);
     // Those of the run with 20 Mbit/s.
     assert_eq!(verdicts[1].ours, Some(9.0));
     // The mean of reno does not exceed 15 Mbit/s.
