@@ -2,7 +2,8 @@
 //! control, and a receiver that counts, for cross traffic on real networks.
 //!
 //! Every datagram starts with eight bytes: seven of a magic, then 0, or 1 in those that say that it is over. The
-//! sender repeats these until nobody listens any more.
+//! sender repeats these until nobody listens any more. Then comes the time at which it was sent, ns on the machine's
+//! monotonic clock, if there is room: both ends on one machine have one clock, and the delay of each way is known.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -13,15 +14,18 @@ use farhaul_udp::{Inbox, Outgoing, ReceiveOutcome, SendOutcome, SocketOptions, U
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
-    time::Timespec,
+    time::{ClockId, Timespec, clock_gettime},
 };
 use serde::{Deserialize, Serialize};
 
-use crate::bench::Interval;
+use crate::{
+    bench::Interval,
+    measure::{Histogram, RttMs},
+};
 
 /// IPv4 and UDP headers.
 const HEADERS: u32 = 28;
-const MAGIC: [u8; 7] = *b"fh-udp1";
+const MAGIC: [u8; 7] = *b"fh-udp2";
 const DATA: u8 = 0;
 const OVER: u8 = 1;
 /// The most segments of one batch, and bytes of its payload.
@@ -55,6 +59,9 @@ pub struct Received {
     pub seconds: f64,
     /// From the arrival of the first.
     pub intervals: Vec<Interval>,
+    /// From sending to reading, if both ends are on one machine.
+    #[serde(default)]
+    pub delay_ms: RttMs,
 }
 
 /// How the socket is set.
@@ -101,7 +108,7 @@ pub fn blast(
     let mut socket = setting.socket(any, false)?;
     socket.connect(to)?;
     let segment = packet.saturating_sub(HEADERS).max(8);
-    let train = datagrams(DATA, segment);
+    let mut train = datagrams(DATA, segment);
     let length = u64::from(segment + HEADERS);
     let (begin, mut sent) = (clock::now(), 0_u64);
     loop {
@@ -117,6 +124,7 @@ pub fn blast(
         }
         let ready = (due - sent).min((train.len() / segment as usize) as u64);
         let bytes = usize::try_from(ready).unwrap_or(1) * segment as usize;
+        stamp(&mut train[..bytes], segment as usize);
         let went = send(&mut socket, to, segment as usize, &train[..bytes])?;
         sent += (went / segment as usize) as u64;
     }
@@ -127,6 +135,27 @@ pub fn blast(
         bytes: sent * u64::from(segment),
         seconds,
     })
+}
+
+/// Where the time of sending is.
+const STAMP: std::ops::Range<usize> = 8..16;
+
+/// Writes the time into each of these datagrams.
+fn stamp(train: &mut [u8], segment: usize) {
+    let time = monotonic().to_be_bytes();
+    for datagram in train.chunks_mut(segment) {
+        if let Some(place) = datagram.get_mut(STAMP) {
+            place.copy_from_slice(&time);
+        }
+    }
+}
+
+/// ns, the same for all processes of a machine.
+fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let (seconds, nanos) = (now.tv_sec, now.tv_nsec);
+    let whole = u64::try_from(seconds).unwrap_or_default() * 1_000_000_000;
+    whole + u64::try_from(nanos).unwrap_or_default()
 }
 
 /// As many datagrams of this kind as go into one batch.
@@ -190,12 +219,13 @@ fn take(mut socket: UdpSocket, interval: Duration) -> io::Result<Received> {
     loop {
         match socket.receive(&mut inbox) {
             ReceiveOutcome::Some { .. } => {
-                let now = clock::now();
+                let (now, read) = (clock::now(), monotonic());
                 for message in inbox.messages() {
                     for datagram in message.bytes.chunks(message.segment.max(1)) {
                         if count.add(now, datagram) {
                             return Ok(count.finish());
                         }
+                        count.delay(read, datagram);
                     }
                 }
             }
@@ -221,10 +251,12 @@ struct Count {
     bytes: u64,
     /// Bytes of every interval.
     parts: Vec<u64>,
+    delays: Histogram,
+    least: Option<Duration>,
 }
 
 impl Count {
-    const fn new(interval: Duration) -> Self {
+    fn new(interval: Duration) -> Self {
         Self {
             interval,
             first: None,
@@ -232,6 +264,22 @@ impl Count {
             packets: 0,
             bytes: 0,
             parts: Vec::new(),
+            delays: Histogram::default(),
+            least: None,
+        }
+    }
+
+    /// How long this one of ours was on its way; a time to come is another machine's.
+    fn delay(&mut self, read: u64, datagram: &[u8]) {
+        let sent = datagram.get(STAMP).and_then(|b| b.try_into().ok());
+        let sent = sent.map(u64::from_be_bytes);
+        if !datagram.starts_with(&MAGIC) {
+            return;
+        }
+        if let Some(way) = sent.and_then(|sent| read.checked_sub(sent)) {
+            let way = Duration::from_nanos(way);
+            self.delays.add(way);
+            self.least = Some(self.least.map_or(way, |least| least.min(way)));
         }
     }
 
@@ -285,6 +333,7 @@ impl Count {
             bytes: self.bytes,
             seconds,
             intervals: self.parts.iter().enumerate().map(part).collect(),
+            delay_ms: RttMs::new(self.least, &self.delays),
         }
     }
 }
@@ -361,6 +410,8 @@ mod tests {
             "loopback loses nothing"
         );
         assert!(!got.intervals.is_empty());
+        let delay = got.delay_ms;
+        assert!(delay.min.is_some() && delay.p50 <= delay.p99, "{delay:?}");
     }
 
     #[test]
@@ -371,10 +422,20 @@ mod tests {
         for ms in [0, 9, 30] {
             assert!(!count.add(at(ms), &data[..1_250]));
         }
-        assert!(!count.add(at(31), b"fh-udp1"), "too short");
+        assert!(!count.add(at(31), b"fh-udp2"), "too short");
         assert!(!count.add(at(31), b"something else"));
         assert!(count.add(at(40), &datagrams(OVER, 8)[..8]));
+        let mut sent = data[..1_250].to_vec();
+        sent[STAMP].copy_from_slice(&5_000_000_u64.to_be_bytes());
+        count.delay(15_000_000, &sent);
+        count.delay(15_000_000, &sent[..12]);
+        count.delay(4_000_000, &sent);
         let got = count.finish();
+        assert_eq!(
+            got.delay_ms.min,
+            Some(10.0),
+            "the others have no time of this machine"
+        );
         assert_eq!((got.packets, got.bytes), (3, 3_750));
         let rates: Vec<f64> = got
             .intervals

@@ -99,6 +99,8 @@ pub(super) fn result(flow: &Flow, played: &Played, counts: Counts) -> FlowResult
             client.started.since(played.begun).as_secs_f64()
         }),
         commands: played.commands.clone(),
+        processors: [start, played.server.as_ref()]
+            .map(|end| end.map(|end| end.sampled.clone()).unwrap_or_default()),
         ..FlowResult::default()
     };
     let found = ends(flow, played).and_then(|ends| measured(flow, played, ends));
@@ -320,6 +322,17 @@ fn udp(client: &Ended, server: &Ended) -> Result<Found, String> {
     let cost = |ended: &Ended| cost("", ended.cpu.as_secs_f64(), got.bytes);
     let lost = sent.packets.saturating_sub(got.packets);
     let share = float(lost) / float(sent.packets.max(1));
+    let delays = [
+        ("delay_p50_ms", got.delay_ms.p50),
+        ("delay_p99_ms", got.delay_ms.p99),
+    ];
+    let delays = delays
+        .into_iter()
+        .filter_map(|(name, ms)| Some((name, ms?)));
+    let metrics = delays.chain([("loss", share)]);
+    let metrics = metrics
+        .map(|(name, figure)| (name.into(), figure))
+        .collect();
     Ok(Found {
         // The receiver's first and last would leave out one of the gaps.
         seconds: sent.seconds,
@@ -328,7 +341,7 @@ fn udp(client: &Ended, server: &Ended) -> Result<Found, String> {
         sender: cost(client),
         receiver: cost(server),
         intervals: got.intervals,
-        metrics: [("loss".to_string(), share)].into(),
+        metrics,
         ..Found::default()
     })
 }
@@ -420,6 +433,7 @@ mod tests {
             started: Instant::EPOCH + Duration::from_secs(3),
             took: Duration::from_secs(2),
             cpu: Duration::from_millis(500),
+            sampled: Vec::new(),
             asked: false,
             failed: None,
         }

@@ -19,11 +19,16 @@ use super::{
     answer::{self, Counts, Played},
     commands::{self, Commands, Place, Ready},
     process::Process,
+    quota::Quota,
 };
 use crate::{host, udp::timespec};
 
 /// How often is looked whether it can.
 const LOOK: Duration = Duration::from_millis(5);
+/// How often the processor time is read in an interval of the series, which is not in step with it.
+const SAMPLES: u32 = 5;
+/// Not more often than this.
+const FINEST: Duration = Duration::from_millis(10);
 /// How long programs may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
@@ -41,7 +46,8 @@ const PATIENCE: Patience = Patience {
     beside: Duration::from_mins(5),
 };
 
-/// Builds the network, runs the flows on it, and removes it. `program` is the farhaul binary. A flow that fails is
+/// Builds the network, runs the flows on it, and removes it. `program` is the farhaul binary. With `cpu` all
+/// programs of an end together have that share of one core. A flow that fails is
 /// a result; so is a late emulator: see [`FlowsRun::invalid`].
 ///
 /// Ends early, and leaves nothing behind, on SIGINT, SIGTERM and SIGHUP; these are ignored afterwards unless the
@@ -50,8 +56,21 @@ pub fn run_flows(
     network: &WanConfig,
     flows: &[Flow],
     program: &Path,
+    cpu: Option<f64>,
 ) -> Result<FlowsRun, EmulatedRunError> {
-    run_within(network, flows, program, PATIENCE)
+    run_within(network, flows, program, (cpu, PATIENCE))
+}
+
+/// Why the ends cannot be held to a share of a core on this machine, if so.
+pub(crate) fn cannot_bound() -> Option<String> {
+    Quota::new("try", 1.0).err()
+}
+
+/// For the near host and the far one.
+fn quotas(cpu: Option<f64>) -> Result<Option<[Quota; 2]>, EmulatedRunError> {
+    let one = |name, share| Quota::new(name, share).map_err(EmulatedRunError::Cannot);
+    cpu.map(|share| Ok([one("near", share)?, one("far", share)?]))
+        .transpose()
 }
 
 /// The same with other bounds for programs that hang.
@@ -59,7 +78,7 @@ pub(super) fn run_within(
     network: &WanConfig,
     flows: &[Flow],
     program: &Path,
-    patience: Patience,
+    (cpu, patience): (Option<f64>, Patience),
 ) -> Result<FlowsRun, EmulatedRunError> {
     let folder = memory()?;
     let failed = |e| EmulatedRunError::Start("the flows".into(), e);
@@ -74,6 +93,8 @@ pub(super) fn run_within(
         ..network.clone()
     };
     let mut signals = Signals::catch().map_err(failed)?;
+    // Removed last: what runs in them ends with the hosts.
+    let quotas = quotas(cpu)?;
     let wan = Wan::start(&network)?;
     let place = Place {
         network: &network,
@@ -82,7 +103,8 @@ pub(super) fn run_within(
     };
     let mut running = Vec::new();
     for (flow, port) in flows.iter().zip(&ports) {
-        running.push(Running::new(&place, &wan, flow, *port, patience)?);
+        let ends = (&wan, quotas.as_ref());
+        running.push(Running::new(&place, ends, flow, *port, patience)?);
     }
     for flow in &mut running {
         let prepare = flow.commands.prepare.take();
@@ -103,6 +125,10 @@ pub(super) fn run_within(
     let running: Vec<Finished> = running.into_iter().map(Running::end).collect();
     // With the hosts everything ends that could still print.
     let wan = wan.finish()?;
+    for quota in quotas.iter().flatten() {
+        let failed = |e| EmulatedRunError::Start("the end of a control group".into(), e);
+        quota.end().map_err(failed)?;
+    }
     if let Some(signal) = interrupted {
         return Err(EmulatedRunError::Interrupted(signal));
     }
@@ -140,6 +166,8 @@ struct Running<'a> {
     lines: Vec<String>,
     /// Where the client and the server run.
     hosts: [&'a Host; 2],
+    /// What bounds them.
+    quotas: Option<[&'a Quota; 2]>,
     server: Option<Process>,
     client: Option<Process>,
     /// What was run before and after them.
@@ -148,6 +176,8 @@ struct Running<'a> {
     /// Nothing more is started.
     over: bool,
     trouble: Option<String>,
+    /// When the processor time of both is to be read.
+    next_sample: Instant,
 }
 
 /// One flow whose programs have ended; their last output may still be on its way.
@@ -165,7 +195,7 @@ impl Finished {
     /// Once the hosts are gone.
     fn read(self, begun: Instant) -> Played {
         let failed = self.beside.into_iter().find_map(|(what, process)| {
-            let ended = process.finish();
+            let ended = process.finish(begun);
             let how = ended.failed?;
             let late = if ended.asked {
                 "it took too long, "
@@ -179,8 +209,8 @@ impl Finished {
             commands: self.lines,
             driver: self.driver,
             bytes: self.bytes,
-            server: self.server.map(Process::finish),
-            client: self.client.map(Process::finish),
+            server: self.server.map(|server| server.finish(begun)),
+            client: self.client.map(|client| client.finish(begun)),
             trouble: failed.or(self.trouble),
         }
     }
@@ -189,18 +219,19 @@ impl Finished {
 impl<'a> Running<'a> {
     fn new(
         place: &Place<'_>,
-        wan: &'a Wan,
+        (wan, quotas): (&'a Wan, Option<&'a [Quota; 2]>),
         flow: &'a Flow,
         port: u16,
         patience: Patience,
     ) -> Result<Self, EmulatedRunError> {
-        let mut hosts = [wan.near(), wan.far()];
+        let mut ends = [0, 1];
         if flow.reverse {
-            hosts.reverse();
+            ends.reverse();
         }
         if flow.local {
-            hosts[0] = hosts[1];
+            ends[0] = ends[1];
         }
+        let hosts = ends.map(|end| [wan.near(), wan.far()][end]);
         let commands = place.commands(flow, hosts[1].address(), port)?;
         let server = commands.server.as_ref().map(|(server, _)| server);
         let lines = server.into_iter().chain(&commands.client);
@@ -209,6 +240,8 @@ impl<'a> Running<'a> {
             lines: lines.map(commands::line).collect(),
             commands,
             hosts,
+            quotas: quotas.map(|both| ends.map(|end| &both[end])),
+            next_sample: Instant::EPOCH,
             server: None,
             client: None,
             beside: Vec::new(),
@@ -221,6 +254,21 @@ impl<'a> Running<'a> {
     fn fail(&mut self, why: impl FnOnce() -> String) {
         self.over = true;
         self.trouble.get_or_insert_with(why);
+    }
+
+    /// Starts `command` at the client's end (0) or the server's (1).
+    fn start(&self, end: usize, command: Command, deadline: Instant) -> io::Result<Process> {
+        let command = match self.quotas {
+            Some(quotas) => quotas[end].around(&command),
+            None => command,
+        };
+        Process::start(self.hosts[end], command, deadline)
+    }
+
+    /// Between two readings of the processor time; none without a series.
+    fn sampling(&self) -> Option<Duration> {
+        let interval = self.flow.interval;
+        (!interval.is_zero()).then(|| (interval / SAMPLES).max(FINEST))
     }
 
     /// Runs `command` on the client's host to its end; the flow fails with it.
@@ -261,7 +309,7 @@ impl<'a> Running<'a> {
         let Some((command, ready)) = self.commands.server.take().filter(|_| !self.over) else {
             return Ok(());
         };
-        let server = match Process::start(self.hosts[1], command, Instant::FAR_FUTURE) {
+        let server = match self.start(1, command, Instant::FAR_FUTURE) {
             Ok(server) => server,
             Err(e) => {
                 self.fail(|| format!("the server cannot be started: {e}"));
@@ -312,6 +360,12 @@ impl<'a> Running<'a> {
                 client.end_at(now);
             }
         }
+        if let Some(every) = self.sampling().filter(|_| now >= self.next_sample) {
+            for process in self.processes() {
+                process.sample(now);
+            }
+            self.next_sample = now + every;
+        }
         let sent = self.client.as_ref().map(|client| client.end().is_some());
         self.over |= sent == Some(true);
         if self.over
@@ -335,8 +389,11 @@ impl<'a> Running<'a> {
         let Some(command) = self.commands.client.take() else {
             return;
         };
-        match Process::start(self.hosts[0], command, deadline) {
-            Ok(client) => self.client = Some(client),
+        match self.start(0, command, deadline) {
+            Ok(mut client) => {
+                client.sample(now);
+                self.client = Some(client);
+            }
             Err(e) => self.fail(|| format!("the client cannot be started: {e}")),
         }
     }
@@ -361,7 +418,10 @@ impl<'a> Running<'a> {
     /// When there is something to do, if nothing ends before; none if there is nothing any more.
     fn next(&self, begun: Instant) -> Option<Instant> {
         let start = (!self.over && self.client.is_none()).then(|| begun + self.flow.start);
-        self.alive().filter_map(Process::next).chain(start).min()
+        let sample = self.sampling().map(|_| self.next_sample);
+        let sample = sample.filter(|_| self.alive().next().is_some());
+        let due = self.alive().filter_map(Process::next);
+        due.chain(start).chain(sample).min()
     }
 
     fn end(self) -> Finished {

@@ -85,6 +85,8 @@ pub struct Plan {
     pub backend: Backend,
     /// Between the points that are kept of a run's series.
     pub(super) series: Option<Duration>,
+    /// Of one core, for all programs of an end; on the emulator only.
+    pub(super) cpu: Option<f64>,
     scenario: Scenario,
     start_spread: Duration,
 }
@@ -115,13 +117,16 @@ impl Plan {
         let processors: Vec<_> = self.drivers.iter().filter_map(|d| d.processor).collect();
         let processors = (!processors.is_empty()).then(|| format!("{processors:?}"));
         let text = format!(
-            "{:?} {:?} {:?} {:?} {:?}{}",
+            "{:?} {:?} {:?} {:?} {:?}{}{}",
             self.backend,
             self.series,
             self.scenario,
             self.start_spread,
             drivers.collect::<Vec<_>>(),
-            processors.unwrap_or_default()
+            processors.unwrap_or_default(),
+            self.cpu
+                .map(|share| format!(" cpu {share}"))
+                .unwrap_or_default()
         );
         format!("{:016x}", fnv(&text))
     }
@@ -137,6 +142,10 @@ impl Plan {
         }
         if backend == Backend::Emu {
             emulable(source, document)?;
+        }
+        if backend == Backend::Sim && document.frame.cpu.is_some() {
+            let text = "cpu is a share of a real core: write it under [emu]";
+            return Err(source.problem(&(0..0), text));
         }
         let mut builder = Builder::new(source, document)?;
         let (mut drivers, mut flows) = (Vec::new(), Vec::new());
@@ -168,6 +177,7 @@ impl Plan {
             case: source.case.clone(),
             backend,
             series: frame.series,
+            cpu: frame.cpu,
             drivers,
             links: builder.names,
             cross: document
