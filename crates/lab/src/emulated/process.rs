@@ -23,7 +23,7 @@ use rustix::{
 
 use serde_json::Value;
 
-use super::sampled::Sampled;
+use super::{quota::Quota, sampled::Sampled};
 use crate::udp::timespec;
 
 /// How long a program may take to end after it was asked to.
@@ -65,11 +65,20 @@ pub(super) struct Ended {
 }
 
 impl Process {
-    /// Starts `command` on `host`; it ends at the `deadline` at the latest.
-    pub(super) fn start(host: &Host, mut command: Command, deadline: Instant) -> io::Result<Self> {
+    /// Starts `command` on `host`, within `quota` if there is one; it ends at the `deadline` at the latest.
+    pub(super) fn start(
+        host: &Host,
+        command: Command,
+        quota: Option<&Quota>,
+        deadline: Instant,
+    ) -> io::Result<Self> {
+        let (mut command, input) = match quota {
+            Some(quota) => quota.around(&command)?,
+            None => (command, Stdio::null()),
+        };
         command
             .process_group(0)
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = host.spawn(command)?;

@@ -2,10 +2,11 @@
 //! controller of cgroup v1 or v2, whichever this machine has.
 
 use std::{
-    ffi::{OsStr, OsString},
-    fs, io,
+    ffi::OsString,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
-    process::{self, Command},
+    process::{self, Command, Stdio},
 };
 
 use rustix::{
@@ -56,14 +57,15 @@ impl Quota {
         ))
     }
 
-    /// `command`, which enters the group before it is anything else.
-    pub(super) fn around(&self, command: &Command) -> Command {
+    /// `command`, which enters the group before it is anything else, and the input that it needs for that.
+    pub(super) fn around(&self, command: &Command) -> io::Result<(Command, Stdio)> {
+        // An open file, as a host may not see the control groups; 0 is whoever writes it, in any process namespace.
+        let entry = File::options()
+            .write(true)
+            .open(self.0.join("cgroup.procs"))?;
         let mut around = Command::new("/bin/sh");
-        // 0 is whoever writes it, in any process namespace.
-        let script = "echo 0 > \"$0\" && exec \"$@\"";
         around
-            .args([OsStr::new("-c"), OsStr::new(script)])
-            .arg(self.0.join("cgroup.procs"))
+            .args(["-c", "echo 0 >&0 && exec \"$@\" </dev/null", "sh"])
             .arg(command.get_program())
             .args(command.get_args());
         for (name, value) in command.get_envs() {
@@ -75,7 +77,7 @@ impl Quota {
         if let Some(folder) = command.get_current_dir() {
             around.current_dir(folder);
         }
-        around
+        Ok((around, entry.into()))
     }
 
     /// Ends what is left in it, and removes it.
@@ -241,13 +243,9 @@ mod tests {
         };
         let path = group.0.clone();
         let mut command = Command::new("sh");
-        command
-            .args(["-c", "cat /proc/self/cgroup; exec cat"])
-            .stdin(process::Stdio::piped());
-        let mut inside = group.around(&command);
-        inside
-            .stdin(process::Stdio::piped())
-            .stdout(process::Stdio::piped());
+        command.args(["-c", "cat /proc/self/cgroup; exec tail -f /dev/null"]);
+        let (mut inside, entry) = group.around(&command).unwrap();
+        inside.stdin(entry).stdout(Stdio::piped());
         let mut child = inside.spawn().unwrap();
         let mut printed = String::new();
         let mut out = io::BufReader::new(child.stdout.take().unwrap());

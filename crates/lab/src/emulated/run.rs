@@ -258,11 +258,8 @@ impl<'a> Running<'a> {
 
     /// Starts `command` at the client's end (0) or the server's (1).
     fn start(&self, end: usize, command: Command, deadline: Instant) -> io::Result<Process> {
-        let command = match self.quotas {
-            Some(quotas) => quotas[end].around(&command),
-            None => command,
-        };
-        Process::start(self.hosts[end], command, deadline)
+        let quota = self.quotas.map(|quotas| quotas[end]);
+        Process::start(self.hosts[end], command, quota, deadline)
     }
 
     /// Between two readings of the processor time; none without a series.
@@ -283,7 +280,7 @@ impl<'a> Running<'a> {
         };
         let failed = |e| EmulatedRunError::Start(what.into(), e);
         let deadline = clock::now() + self.patience.beside;
-        let mut process = Process::start(self.hosts[0], command, deadline).map_err(failed)?;
+        let mut process = Process::start(self.hosts[0], command, None, deadline).map_err(failed)?;
         while process.end().is_none() {
             if let Some(signal) = signals.next() {
                 return Err(EmulatedRunError::Interrupted(signal));

@@ -294,7 +294,8 @@ fn columns(
             break;
         };
         let spans = std::iter::once(flow.start).chain(ats()).zip(ats());
-        let shares = spans.map(|span| processors.share(end, span).map(rounded));
+        let fine = |x: f64| (x * 1e5).round() / 1e5;
+        let shares = spans.map(|span| processors.share(end, span).map(fine));
         columns.insert(name.into(), shares.collect());
     }
     columns

@@ -3,7 +3,7 @@ use std::fs;
 use farhaul_emu::wan::WanError;
 
 use super::*;
-use crate::emulated::{Program, System};
+use crate::emulated::{Amount, Program, System};
 
 /// For programs that hang, and long enough for those that do not.
 const HASTY: Patience = Patience {
