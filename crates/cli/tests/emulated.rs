@@ -41,7 +41,12 @@ fn run(flows: &[Flow]) -> Option<FlowsRun> {
             return None;
         }
     }
-    match run_flows(&network(), flows, Path::new(env!("CARGO_BIN_EXE_farhaul"))) {
+    match run_flows(
+        &network(),
+        flows,
+        Path::new(env!("CARGO_BIN_EXE_farhaul")),
+        None,
+    ) {
         Ok(run) => Some(run),
         Err(EmulatedRunError::Wan(WanError::Setup(error))) => {
             println!("skipped: {error}");

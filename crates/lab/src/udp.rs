@@ -2,8 +2,10 @@
 //! control, and a receiver that counts, for cross traffic on real networks.
 //!
 //! Every datagram starts with eight bytes: seven of a magic, then 0, or 1 in those that say that it is over. The
-//! sender repeats these until nobody listens any more. [`highest`] sends trains and asks after each how much of it
-//! has arrived: 2 and the train's number, answered with 3, the number and the count.
+//! sender repeats these until nobody listens any more. In data follows the time at which it was sent, ns on the machine's
+//! monotonic clock, if there is room: both ends on one machine have one clock, and the delay of each way is known.
+//! [`highest`] sends trains and asks after each how much of it has arrived: 2 and the train's number, answered with 3, the
+//! number and the count.
 
 mod search;
 
@@ -16,17 +18,20 @@ use farhaul_udp::{Inbox, Outgoing, ReceiveOutcome, SendOutcome, SocketOptions, U
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
-    time::Timespec,
+    time::{ClockId, Timespec, clock_gettime},
 };
 use serde::{Deserialize, Serialize};
 use socket2::SockRef;
 
-use crate::bench::Interval;
+use crate::{
+    bench::Interval,
+    measure::{Histogram, RttMs},
+};
 pub use search::{Found, highest};
 
 /// IPv4 and UDP headers.
 const HEADERS: u32 = 28;
-const MAGIC: [u8; 7] = *b"fh-udp1";
+const MAGIC: [u8; 7] = *b"fh-udp2";
 const DATA: u8 = 0;
 const OVER: u8 = 1;
 const ASK: u8 = 2;
@@ -65,6 +70,9 @@ pub struct Received {
     pub seconds: f64,
     /// From the arrival of the first.
     pub intervals: Vec<Interval>,
+    /// From sending to reading, if both ends are on one machine.
+    #[serde(default)]
+    pub delay_ms: RttMs,
 }
 
 /// How the socket is set.
@@ -167,6 +175,7 @@ impl Sender {
             }
             let ready = (due - sent).min((self.batch.len() / segment) as u64);
             let bytes = usize::try_from(ready).unwrap_or(1) * segment;
+            stamp(&mut self.batch[..bytes], segment);
             let went = send(&mut self.socket, self.to, segment, &self.batch[..bytes])?;
             sent += (went / segment) as u64;
         }
@@ -177,6 +186,27 @@ impl Sender {
             found: None,
         })
     }
+}
+
+/// Where the time of sending is.
+const STAMP: std::ops::Range<usize> = 8..16;
+
+/// Writes the time into each of these datagrams.
+fn stamp(train: &mut [u8], segment: usize) {
+    let time = monotonic().to_be_bytes();
+    for datagram in train.chunks_mut(segment) {
+        if let Some(place) = datagram.get_mut(STAMP) {
+            place.copy_from_slice(&time);
+        }
+    }
+}
+
+/// ns, the same for all processes of a machine.
+fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let (seconds, nanos) = (now.tv_sec, now.tv_nsec);
+    let whole = u64::try_from(seconds).unwrap_or_default() * 1_000_000_000;
+    whole + u64::try_from(nanos).unwrap_or_default()
 }
 
 /// As many datagrams of this kind as go into one batch.
@@ -240,7 +270,7 @@ fn take(mut socket: UdpSocket, interval: Duration) -> io::Result<Received> {
     loop {
         match socket.receive(&mut inbox) {
             ReceiveOutcome::Some { .. } => {
-                let (now, mut asked) = (clock::now(), None);
+                let (now, read, mut asked) = (clock::now(), monotonic(), None);
                 for message in inbox.messages() {
                     for datagram in message.bytes.chunks(message.segment.max(1)) {
                         match count.add(now, datagram) {
@@ -248,6 +278,7 @@ fn take(mut socket: UdpSocket, interval: Duration) -> io::Result<Received> {
                             Arrived::Over => return Ok(count.finish()),
                             Arrived::Question(answer) => asked = Some((message.from, answer)),
                         }
+                        count.delay(read, datagram);
                     }
                 }
                 if let Some((to, answer)) = asked {
@@ -315,10 +346,12 @@ struct Count {
     /// Packets of the train that arrives; number and packets of the one that was asked for last.
     train: u64,
     asked: Option<(u64, u64)>,
+    delays: Histogram,
+    least: Option<Duration>,
 }
 
 impl Count {
-    const fn new(interval: Duration) -> Self {
+    fn new(interval: Duration) -> Self {
         Self {
             interval,
             first: None,
@@ -328,6 +361,22 @@ impl Count {
             parts: Vec::new(),
             train: 0,
             asked: None,
+            delays: Histogram::default(),
+            least: None,
+        }
+    }
+
+    /// How long this one of ours was on its way; a time to come is another machine's.
+    fn delay(&mut self, read: u64, datagram: &[u8]) {
+        let sent = datagram.get(STAMP).and_then(|b| b.try_into().ok());
+        let sent = sent.map(u64::from_be_bytes);
+        if !datagram.starts_with(&MAGIC) || datagram.get(MAGIC.len()) != Some(&DATA) {
+            return;
+        }
+        if let Some(way) = sent.and_then(|sent| read.checked_sub(sent)) {
+            let way = Duration::from_nanos(way);
+            self.delays.add(way);
+            self.least = Some(self.least.map_or(way, |least| least.min(way)));
         }
     }
 
@@ -398,6 +447,7 @@ impl Count {
             bytes: self.bytes,
             seconds,
             intervals: self.parts.iter().enumerate().map(part).collect(),
+            delay_ms: RttMs::new(self.least, &self.delays),
         }
     }
 }
@@ -474,6 +524,8 @@ mod tests {
             "loopback loses nothing"
         );
         assert!(!got.intervals.is_empty());
+        let delay = got.delay_ms;
+        assert!(delay.min.is_some() && delay.p50 <= delay.p99, "{delay:?}");
     }
 
     #[test]
@@ -484,7 +536,7 @@ mod tests {
         for ms in [0, 9, 30] {
             assert_eq!(count.add(at(ms), &data[..1_250]), Arrived::Data);
         }
-        assert_eq!(count.add(at(31), b"fh-udp1"), Arrived::Data, "too short");
+        assert_eq!(count.add(at(31), b"fh-udp2"), Arrived::Data, "too short");
         assert_eq!(count.add(at(31), b"something else"), Arrived::Data);
         for _ in 0..2 {
             let asked = count.add(at(31), &word(ASK, 7, 0));
@@ -494,7 +546,17 @@ mod tests {
         assert_eq!(next, Arrived::Question(word(ANSWER, 8, 0)));
         assert_eq!(count.add(at(31), &word(ANSWER, 9, 0)), Arrived::Data);
         assert_eq!(count.add(at(40), &datagrams(OVER, 8)[..8]), Arrived::Over);
+        let mut sent = data[..1_250].to_vec();
+        sent[STAMP].copy_from_slice(&5_000_000_u64.to_be_bytes());
+        count.delay(15_000_000, &sent);
+        count.delay(15_000_000, &sent[..12]);
+        count.delay(4_000_000, &sent);
         let got = count.finish();
+        assert_eq!(
+            got.delay_ms.min,
+            Some(10.0),
+            "the others have no time of this machine"
+        );
         assert_eq!((got.packets, got.bytes), (3, 3_750));
         let rates: Vec<f64> = got
             .intervals

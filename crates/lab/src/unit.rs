@@ -42,6 +42,9 @@ pub enum Unit {
     /// Per cent of one core per Gbit/s.
     #[serde(rename = "%/Gbps")]
     PercentPerGbps,
+    /// Seconds of one core per GiB of payload.
+    #[serde(rename = "s/GiB")]
+    SecondsPerGib,
     /// MHz of processor per Mbit/s.
     #[serde(rename = "MHz/Mbps")]
     MhzPerMbps,
@@ -54,7 +57,7 @@ pub enum Unit {
 }
 
 /// Units in which figures are shown: of which it is one, its name, and how many base units it has.
-const SHOWN: [(Unit, &str, f64); 30] = [
+const SHOWN: [(Unit, &str, f64); 31] = [
     (Unit::Rate, "bit/s", 1.0),
     (Unit::Rate, "kbit/s", 1e3),
     (Unit::Rate, "Mbit/s", 1e6),
@@ -80,6 +83,7 @@ const SHOWN: [(Unit, &str, f64); 30] = [
     (Unit::KibPerGib, "KiB/GiB", 1.0),
     (Unit::KibPerGib, "MiB/GiB", 1_024.0),
     (Unit::PercentPerGbps, "%/Gbps", 1.0),
+    (Unit::SecondsPerGib, "s/GiB", 1.0),
     (Unit::MhzPerMbps, "MHz/Mbps", 1.0),
     (Unit::Hertz, "MHz", 1e6),
     (Unit::Hertz, "GHz", 1e9),
@@ -129,6 +133,7 @@ impl Unit {
             Self::Percent => ("%", 1.0),
             Self::KibPerGib => ("KiB/GiB", 1.0),
             Self::PercentPerGbps => ("% of a core per Gbit/s", 1.0),
+            Self::SecondsPerGib => ("s of a core per GiB", 1.0),
             Self::MhzPerMbps => ("MHz per Mbit/s", 1.0),
             Self::Hertz => ("MHz", 1e6),
             Self::Metres => ("km", 1e3),
@@ -140,6 +145,7 @@ impl Unit {
         let (name, divisor) = match self {
             Self::Rate if value.abs() >= 1e9 => ("Gbit/s", 1e9),
             Self::PercentPerGbps => ("%/Gbps", 1.0),
+            Self::SecondsPerGib => ("s/GiB", 1.0),
             Self::MhzPerMbps => ("MHz/Mbps", 1.0),
             unit => unit.scale(),
         };
@@ -190,6 +196,7 @@ mod tests {
             (Unit::Number, 6_215.2, "6215"),
             (Unit::KibPerGib, 37.0, "37 KiB/GiB"),
             (Unit::PercentPerGbps, 28.1, "28.1 %/Gbps"),
+            (Unit::SecondsPerGib, 2.5, "2.5 s/GiB"),
             (Unit::Number, 0.0, "0"),
             (Unit::Number, 0.01234, "0.0123"),
             (Unit::Millis, 999.95, "1000 ms"),

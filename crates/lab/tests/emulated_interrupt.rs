@@ -34,7 +34,12 @@ fn an_interrupt_ends_the_flows_and_leaves_nothing() {
         }
         place
     });
-    match run_flows(&WanConfig::default(), &[flow], Path::new("/bin/false")) {
+    match run_flows(
+        &WanConfig::default(),
+        &[flow],
+        Path::new("/bin/false"),
+        None,
+    ) {
         Err(EmulatedRunError::Interrupted(2)) => {}
         Err(EmulatedRunError::Wan(WanError::Setup(error))) => {
             println!("skipped: {error}");

@@ -99,6 +99,8 @@ pub(super) fn result(flow: &Flow, played: &Played, counts: Counts) -> FlowResult
             client.started.since(played.begun).as_secs_f64()
         }),
         commands: played.commands.clone(),
+        processors: [start, played.server.as_ref()]
+            .map(|end| end.map(|end| end.sampled.clone()).unwrap_or_default()),
         ..FlowResult::default()
     };
     let found = ends(flow, played).and_then(|ends| measured(flow, played, ends));
@@ -326,6 +328,17 @@ fn udp(client: &Ended, server: &Ended) -> Result<Found, String> {
     let found = sent.found;
     let goodput = found.map_or(all, |found| found.goodput_bits_per_second);
     let share = found.map_or(share, |found| found.loss);
+    let delays = [
+        ("delay_p50_ms", got.delay_ms.p50),
+        ("delay_p99_ms", got.delay_ms.p99),
+    ];
+    let delays = delays
+        .into_iter()
+        .filter_map(|(name, ms)| Some((name, ms?)));
+    let metrics = delays.chain([("loss", share)]);
+    let metrics = metrics
+        .map(|(name, figure)| (name.into(), figure))
+        .collect();
     Ok(Found {
         seconds: sent.seconds,
         bytes: got.bytes,
@@ -333,7 +346,7 @@ fn udp(client: &Ended, server: &Ended) -> Result<Found, String> {
         sender: cost(client),
         receiver: cost(server),
         intervals: got.intervals,
-        metrics: [("loss".to_string(), share)].into(),
+        metrics,
         ..Found::default()
     })
 }

@@ -97,6 +97,8 @@ pub struct FlowResult {
     pub sender: Cost,
     /// The receiving process, with what it started.
     pub receiver: Cost,
+    /// Processor time of both over time: seconds since the run began, and seconds used until then.
+    pub processors: [Vec<(f64, f64)>; 2],
     /// KiB of frames (IP packets and 14 bytes of Ethernet) that the receiver sent per GiB of payload.
     pub feedback_kib_per_gib: Option<f64>,
     /// Bytes of IP packets that the sender sent per byte of payload.

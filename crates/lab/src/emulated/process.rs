@@ -23,6 +23,7 @@ use rustix::{
 
 use serde_json::Value;
 
+use super::{quota::Quota, sampled::Sampled};
 use crate::udp::timespec;
 
 /// How long a program may take to end after it was asked to.
@@ -41,6 +42,7 @@ pub(super) struct Process {
     deadline: Instant,
     asked: bool,
     cpu: Duration,
+    sampled: Sampled,
     end: Option<(Instant, ExitStatus)>,
 }
 
@@ -54,6 +56,8 @@ pub(super) struct Ended {
     pub(super) took: Duration,
     /// Processor time of the process, of the children it waited for, and of the others in its group.
     pub(super) cpu: Duration,
+    /// Seconds since the run began, and of processor time until then.
+    pub(super) sampled: Vec<(f64, f64)>,
     /// It was asked to end.
     pub(super) asked: bool,
     /// Why it is no success.
@@ -61,11 +65,20 @@ pub(super) struct Ended {
 }
 
 impl Process {
-    /// Starts `command` on `host`; it ends at the `deadline` at the latest.
-    pub(super) fn start(host: &Host, mut command: Command, deadline: Instant) -> io::Result<Self> {
+    /// Starts `command` on `host`, within `quota` if there is one; it ends at the `deadline` at the latest.
+    pub(super) fn start(
+        host: &Host,
+        command: Command,
+        quota: Option<&Quota>,
+        deadline: Instant,
+    ) -> io::Result<Self> {
+        let (mut command, input) = match quota {
+            Some(quota) => quota.around(&command)?,
+            None => (command, Stdio::null()),
+        };
         command
             .process_group(0)
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = host.spawn(command)?;
@@ -80,6 +93,7 @@ impl Process {
             deadline,
             asked: false,
             cpu: Duration::ZERO,
+            sampled: Sampled::default(),
             end: None,
         })
     }
@@ -127,6 +141,7 @@ impl Process {
         if self.ends_within(Duration::ZERO) {
             // Before it is waited for: until then its times can be read.
             self.note_cpu();
+            self.sample(now);
             // What it left behind in its group would go on for nobody.
             self.signal(Signal::KILL);
             self.end = Some((now, self.child.wait()?));
@@ -148,12 +163,19 @@ impl Process {
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }
 
+    /// Notes the processor time that it has used until `now`.
+    pub(super) fn sample(&mut self, now: Instant) {
+        if self.end.is_none() {
+            self.sampled.note(self.child.id(), now);
+        }
+    }
+
     fn note_cpu(&mut self) {
         self.cpu = self.cpu.max(group_time(self.child.id()));
     }
 
-    /// Its output, once nothing can print any more: after the hosts are gone.
-    pub(super) fn finish(self) -> Ended {
+    /// Its output, once nothing can print any more: after the hosts are gone. Times are from `begun`.
+    pub(super) fn finish(self, begun: Instant) -> Ended {
         let [stdout, stderr] = self.outputs.map(Output::finish);
         let (at, status) = self
             .end
@@ -174,6 +196,7 @@ impl Process {
             started: self.started,
             took: at.since(self.started),
             cpu: self.cpu,
+            sampled: self.sampled.points(begun),
             asked: self.asked,
             failed,
         }

@@ -25,11 +25,16 @@ use super::{
     commands::{self, Commands, Place, Ready},
     process::Process,
     profile,
+    quota::Quota,
 };
 use crate::{host, udp::timespec};
 
 /// How often is looked whether it can.
 const LOOK: Duration = Duration::from_millis(5);
+/// How often the processor time is read in an interval of the series, which is not in step with it.
+const SAMPLES: u32 = 5;
+/// Not more often than this.
+const FINEST: Duration = Duration::from_millis(10);
 /// How long programs may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
@@ -47,7 +52,8 @@ const PATIENCE: Patience = Patience {
     beside: Duration::from_mins(5),
 };
 
-/// Builds the network, runs the flows on it, and removes it. `program` is the farhaul binary. A flow that fails is
+/// Builds the network, runs the flows on it, and removes it. `program` is the farhaul binary. With `cpu` all
+/// programs of an end together have that share of one core. A flow that fails is
 /// a result; so is a late emulator: see [`FlowsRun::invalid`].
 ///
 /// Ends early, and leaves nothing behind, on SIGINT, SIGTERM and SIGHUP; these are ignored afterwards unless the
@@ -56,8 +62,21 @@ pub fn run_flows(
     network: &WanConfig,
     flows: &[Flow],
     program: &Path,
+    cpu: Option<f64>,
 ) -> Result<FlowsRun, EmulatedRunError> {
-    run_within(network, flows, program, PATIENCE)
+    run_within(network, flows, program, (cpu, PATIENCE))
+}
+
+/// Why the ends cannot be held to a share of a core on this machine, if so.
+pub(crate) fn cannot_bound() -> Option<String> {
+    Quota::new("try", 1.0).err()
+}
+
+/// For the near host and the far one.
+fn quotas(cpu: Option<f64>) -> Result<Option<[Quota; 2]>, EmulatedRunError> {
+    let one = |name, share| Quota::new(name, share).map_err(EmulatedRunError::Cannot);
+    cpu.map(|share| Ok([one("near", share)?, one("far", share)?]))
+        .transpose()
 }
 
 /// The same with other bounds for programs that hang.
@@ -65,7 +84,7 @@ pub(super) fn run_within(
     network: &WanConfig,
     flows: &[Flow],
     program: &Path,
-    patience: Patience,
+    (cpu, patience): (Option<f64>, Patience),
 ) -> Result<FlowsRun, EmulatedRunError> {
     let folder = memory()?;
     let failed = |e| EmulatedRunError::Start("the flows".into(), e);
@@ -80,6 +99,8 @@ pub(super) fn run_within(
         ..network.clone()
     };
     let mut signals = Signals::catch().map_err(failed)?;
+    // Removed last: what runs in them ends with the hosts.
+    let quotas = quotas(cpu)?;
     let wan = Wan::start(&network)?;
     let place = Place {
         network: &network,
@@ -88,7 +109,8 @@ pub(super) fn run_within(
     };
     let mut running = Vec::new();
     for (flow, port) in flows.iter().zip(&ports) {
-        running.push(Running::new(&place, &wan, flow, *port, patience)?);
+        let ends = (&wan, quotas.as_ref());
+        running.push(Running::new(&place, ends, flow, *port, patience)?);
     }
     for flow in &mut running {
         let prepare = flow.commands.prepare.take();
@@ -109,6 +131,10 @@ pub(super) fn run_within(
     let running: Vec<Finished> = running.into_iter().map(Running::end).collect();
     // With the hosts everything ends that could still print.
     let wan = wan.finish()?;
+    for quota in quotas.iter().flatten() {
+        let failed = |e| EmulatedRunError::Start("the end of a control group".into(), e);
+        quota.end().map_err(failed)?;
+    }
     if let Some(signal) = interrupted {
         return Err(EmulatedRunError::Interrupted(signal));
     }
@@ -173,6 +199,8 @@ struct Running<'a> {
     lines: Vec<String>,
     /// Where the client and the server run.
     hosts: [&'a Host; 2],
+    /// What bounds them.
+    quotas: Option<[&'a Quota; 2]>,
     server: Option<Process>,
     client: Option<Process>,
     /// What was run before and after them.
@@ -181,6 +209,8 @@ struct Running<'a> {
     /// Nothing more is started.
     over: bool,
     trouble: Option<String>,
+    /// When the processor time of both is to be read.
+    next_sample: Instant,
 }
 
 /// One flow whose programs have ended; their last output may still be on its way.
@@ -198,7 +228,7 @@ impl Finished {
     /// Once the hosts are gone.
     fn read(self, begun: Instant) -> Played {
         let failed = self.beside.into_iter().find_map(|(what, process)| {
-            let ended = process.finish();
+            let ended = process.finish(begun);
             let how = ended.failed?;
             let late = if ended.asked {
                 "it took too long, "
@@ -212,8 +242,8 @@ impl Finished {
             commands: self.lines,
             driver: self.driver,
             bytes: self.bytes,
-            server: self.server.map(Process::finish),
-            client: self.client.map(Process::finish),
+            server: self.server.map(|server| server.finish(begun)),
+            client: self.client.map(|client| client.finish(begun)),
             trouble: failed.or(self.trouble),
         }
     }
@@ -222,18 +252,19 @@ impl Finished {
 impl<'a> Running<'a> {
     fn new(
         place: &Place<'_>,
-        wan: &'a Wan,
+        (wan, quotas): (&'a Wan, Option<&'a [Quota; 2]>),
         flow: &'a Flow,
         port: u16,
         patience: Patience,
     ) -> Result<Self, EmulatedRunError> {
-        let mut hosts = [wan.near(), wan.far()];
+        let mut ends = [0, 1];
         if flow.reverse {
-            hosts.reverse();
+            ends.reverse();
         }
         if flow.local {
-            hosts[0] = hosts[1];
+            ends[0] = ends[1];
         }
+        let hosts = ends.map(|end| [wan.near(), wan.far()][end]);
         let mut commands = place.commands(flow, hosts[1].address(), port)?;
         if flow.profile.is_some() {
             let file = |end| samples(place.folder, port, end);
@@ -254,6 +285,8 @@ impl<'a> Running<'a> {
                 .collect(),
             commands,
             hosts,
+            quotas: quotas.map(|both| ends.map(|end| &both[end])),
+            next_sample: Instant::EPOCH,
             server: None,
             client: None,
             beside: Vec::new(),
@@ -268,6 +301,18 @@ impl<'a> Running<'a> {
         self.trouble.get_or_insert_with(why);
     }
 
+    /// Starts `command` at the client's end (0) or the server's (1).
+    fn start(&self, end: usize, command: Command, deadline: Instant) -> io::Result<Process> {
+        let quota = self.quotas.map(|quotas| quotas[end]);
+        Process::start(self.hosts[end], command, quota, deadline)
+    }
+
+    /// Between two readings of the processor time; none without a series.
+    fn sampling(&self) -> Option<Duration> {
+        let interval = self.flow.interval;
+        (!interval.is_zero()).then(|| (interval / SAMPLES).max(FINEST))
+    }
+
     /// Runs `command` on the client's host to its end; the flow fails with it.
     fn beside(
         &mut self,
@@ -280,7 +325,7 @@ impl<'a> Running<'a> {
         };
         let failed = |e| EmulatedRunError::Start(what.into(), e);
         let deadline = clock::now() + self.patience.beside;
-        let mut process = Process::start(self.hosts[0], command, deadline).map_err(failed)?;
+        let mut process = Process::start(self.hosts[0], command, None, deadline).map_err(failed)?;
         while process.end().is_none() {
             if let Some(signal) = signals.next() {
                 return Err(EmulatedRunError::Interrupted(signal));
@@ -306,7 +351,7 @@ impl<'a> Running<'a> {
         let Some((command, ready)) = self.commands.server.take().filter(|_| !self.over) else {
             return Ok(());
         };
-        let server = match Process::start(self.hosts[1], command, Instant::FAR_FUTURE) {
+        let server = match self.start(1, command, Instant::FAR_FUTURE) {
             Ok(server) => server,
             Err(e) => {
                 self.fail(|| format!("the server cannot be started: {e}"));
@@ -357,6 +402,12 @@ impl<'a> Running<'a> {
                 client.end_at(now);
             }
         }
+        if let Some(every) = self.sampling().filter(|_| now >= self.next_sample) {
+            for process in self.processes() {
+                process.sample(now);
+            }
+            self.next_sample = now + every;
+        }
         let sent = self.client.as_ref().map(|client| client.end().is_some());
         self.over |= sent == Some(true);
         if self.over
@@ -380,8 +431,11 @@ impl<'a> Running<'a> {
         let Some(command) = self.commands.client.take() else {
             return;
         };
-        match Process::start(self.hosts[0], command, deadline) {
-            Ok(client) => self.client = Some(client),
+        match self.start(0, command, deadline) {
+            Ok(mut client) => {
+                client.sample(now);
+                self.client = Some(client);
+            }
             Err(e) => self.fail(|| format!("the client cannot be started: {e}")),
         }
     }
@@ -406,7 +460,10 @@ impl<'a> Running<'a> {
     /// When there is something to do, if nothing ends before; none if there is nothing any more.
     fn next(&self, begun: Instant) -> Option<Instant> {
         let start = (!self.over && self.client.is_none()).then(|| begun + self.flow.start);
-        self.alive().filter_map(Process::next).chain(start).min()
+        let sample = self.sampling().map(|_| self.next_sample);
+        let sample = sample.filter(|_| self.alive().next().is_some());
+        let due = self.alive().filter_map(Process::next);
+        due.chain(start).chain(sample).min()
     }
 
     fn end(self) -> Finished {

@@ -14,6 +14,31 @@ pub struct RunReport {
     pub report: SimReport,
     /// What each flow cost, in the scenario's order.
     pub costs: Vec<Costs>,
+    /// Processors of each flow over time, of a run on the emulator.
+    pub processors: Vec<Processors>,
+    /// 99th percentile less median of the one-way delay of each cross traffic on the emulator, ms.
+    pub jitter_ms: Vec<Option<f64>>,
+}
+
+/// Seconds since the run began, and of processor time until then: of the sender, of the receiver.
+#[derive(Clone, Debug, Default)]
+pub struct Processors(pub [Vec<(f64, f64)>; 2]);
+
+impl Processors {
+    /// Mean share of a core of end 0 or 1 within a time; none if it had ended before that time was over, or
+    /// nothing was read.
+    pub(super) fn share(&self, end: usize, (from, to): (f64, f64)) -> Option<f64> {
+        let points = &self.0[end];
+        let used = |at: f64| {
+            let after = points.partition_point(|(time, _)| *time < at);
+            let (time, used) = *points.get(after)?;
+            let Some((before, less)) = after.checked_sub(1).map(|i| points[i]) else {
+                return Some(used);
+            };
+            Some(less + (used - less) * (at - before) / (time - before))
+        };
+        (from < to).then_some((used(to)? - used(from)?) / (to - from))
+    }
 }
 
 /// What a flow cost per byte that arrived.
@@ -70,6 +95,8 @@ impl RunReport {
         Self {
             costs: costs.collect(),
             report,
+            processors: Vec::new(),
+            jitter_ms: Vec::new(),
         }
     }
 }

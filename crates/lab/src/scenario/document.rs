@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Keys of the document itself.
-pub(super) const TOP: [&str; 25] = [
+pub(super) const TOP: [&str; 26] = [
     "name",
     "about",
     "source",
@@ -44,6 +44,7 @@ pub(super) const TOP: [&str; 25] = [
     "profile",
     "loopback_mtu",
     "not_comparable",
+    "cpu",
 ];
 const PATH: [&str; 15] = [
     "rate",
@@ -103,6 +104,8 @@ pub(super) struct Frame {
     pub(super) not_comparable: Option<String>,
     /// Between the points that are kept of a run's series.
     pub(super) series: Option<Duration>,
+    /// Of one core, for all programs of an end on the emulator.
+    pub(super) cpu: Option<f64>,
     pub(super) mtu: u32,
     /// Of the loopback devices of the emulator's hosts.
     pub(super) loopback_mtu: Option<u32>,
@@ -274,6 +277,7 @@ fn frame(top: &Fields<'_>) -> Result<Frame, Problem> {
         backends: backends(top)?,
         not_comparable: top.text("not_comparable")?.map(|t| t.value),
         series: top.parse("series", positive)?,
+        cpu: top.parse("cpu", core)?,
         mtu: u32::try_from(mtu).expect("bounded"),
         loopback_mtu: loopback_mtu.map(|mtu| u32::try_from(mtu).expect("bounded")),
         framing: top.parse("framing", framing)?.unwrap_or(0),
@@ -303,6 +307,17 @@ fn positive(text: &str) -> Result<Duration, String> {
     match duration(text) {
         Ok(time) if time.is_zero() => Err("it must be more than zero".into()),
         Ok(time) => Ok(time),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A share of one core that control groups can hold.
+fn core(text: &str) -> Result<f64, String> {
+    match farhaul_link::share(text) {
+        Ok(share) if share >= 0.05 => Ok(share),
+        Ok(_) => Err(format!(
+            "'{text}' of a core is less than 5%, which is not kept exactly"
+        )),
         Err(error) => Err(error.to_string()),
     }
 }

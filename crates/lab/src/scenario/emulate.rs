@@ -5,20 +5,22 @@ use std::{collections::BTreeMap, time::Duration};
 
 use farhaul_core::units::Rate;
 use farhaul_emu::{DirectionReport, wan::WanConfig};
+use farhaul_sim::CrossReport;
 use farhaul_sim::{FlowReport, LinkReport, Point, Scenario, SimReport};
 
 use super::{
     File,
-    costs::{Costs, RunReport},
+    costs::{Costs, Processors, RunReport},
     measure::exact,
     outcome::Outcome,
     plan::Plan,
     run::{RunError, Runs},
 };
 use crate::{
+    bench::Cost,
     emulated::{
         Amount, EmulatedRunError, Flow, FlowResult, FlowsRun, Highest, Sockets, System,
-        highest_rate, lower_rates, profile, run_flows,
+        cannot_bound, highest_rate, lower_rates, profile, run_flows,
     },
     measure::percent_per_gbps,
 };
@@ -46,6 +48,8 @@ impl File {
                 &RunReport {
                     report: empty(&scenario),
                     costs: Vec::new(),
+                    processors: Vec::new(),
+                    jitter_ms: Vec::new(),
                 },
             )
         };
@@ -61,7 +65,7 @@ impl File {
                 loopback_mtu: plan.loopback_mtu,
                 ..network(&scenario, rate, seed)
             };
-            run_flows(&network, &flows, runs.program)
+            run_flows(&network, &flows, runs.program, plan.cpu)
         };
         let Highest {
             valid,
@@ -118,6 +122,9 @@ fn network(scenario: &Scenario, rate: Rate, seed: u64) -> WanConfig {
 
 /// Every flow and cross traffic, or why this machine cannot run one of them.
 fn flows(plan: &Plan, scenario: &Scenario) -> Result<Vec<Flow>, String> {
+    if let Some(why) = plan.cpu.and_then(|_| cannot_bound()) {
+        return Err(why);
+    }
     let mut flows = Vec::new();
     if let Some(why) = plan.profile.as_ref().and_then(|_| profile::missing()) {
         return Err(why);
@@ -192,6 +199,20 @@ fn report(plan: &Plan, scenario: &Scenario, ran: &FlowsRun) -> RunReport {
     let bytes: u64 = own.clone().map(|flow| flow.bytes).sum();
     let shared = shared(ran, bytes);
     let costs = own.clone().map(|flow| costs(flow, &shared)).collect();
+    let processors = own.clone().map(|flow| Processors(flow.processors.clone()));
+    let processors = processors.collect();
+    let cross = ran.flows.iter().skip(plan.drivers.len());
+    let jitter = |flow: &FlowResult| {
+        let delay = |name| flow.metrics.get(name);
+        Some(delay("delay_p99_ms")? - delay("delay_p50_ms")?)
+    };
+    let jitter_ms = cross.clone().map(jitter).collect();
+    let cross = cross.map(|flow| CrossReport {
+        start: flow.start,
+        loss: flow.metrics.get("loss").copied(),
+        ..CrossReport::default()
+    });
+    let cross = cross.collect();
     let flows: Vec<FlowReport> = own.map(flow).collect();
     let seconds = scenario.duration.as_secs_f64();
     let forward = link(&ran.wan.near_to_far, scenario.forward.rate, ran.wan.seconds);
@@ -202,9 +223,12 @@ fn report(plan: &Plan, scenario: &Scenario, ran: &FlowsRun) -> RunReport {
             forward,
             back,
             flows,
+            cross,
             ..empty(scenario)
         },
         costs,
+        processors,
+        jitter_ms,
     }
 }
 
@@ -244,9 +268,16 @@ fn shared(ran: &FlowsRun, bytes: u64) -> BTreeMap<String, f64> {
 }
 
 fn costs(flow: &FlowResult, shared: &BTreeMap<String, f64>) -> Costs {
+    // Of short transfers too, of which programs do not say it.
+    let cpu = |end: &Cost| {
+        let all = Duration::try_from_secs_f64(end.cpu_seconds).ok();
+        let all = all.filter(|time| !time.is_zero());
+        let own = end.cpu_percent_per_gbps;
+        own.or_else(|| percent_per_gbps(all?, exact(flow.bytes) * 8.0))
+    };
     Costs {
-        sender_cpu: flow.sender.cpu_percent_per_gbps,
-        receiver_cpu: flow.receiver.cpu_percent_per_gbps,
+        sender_cpu: cpu(&flow.sender),
+        receiver_cpu: cpu(&flow.receiver),
         feedback_kib_per_gib: flow.feedback_kib_per_gib,
         overhead: flow.ip_over_goodput,
         rtt_ms: flow.rtt_ms.p50,

@@ -45,11 +45,19 @@ pub enum Metric {
     ReceiverCpu,
     BothCpu,
     CpuRatio,
+    /// Seconds of a core per GiB: of the sender, the receiver, both.
+    SenderCpuSeconds,
+    ReceiverCpuSeconds,
+    CpuSeconds,
     SenderCore,
     ReceiverCore,
+    /// At start and end of a transfer by what is between.
+    SenderEdges,
+    ReceiverEdges,
     Overhead,
     Seconds,
     RttP50,
+    Jitter,
     LossOfFlow,
     Variation,
     /// Datagrams that senders sent, and those of them that the network dropped.
@@ -72,7 +80,7 @@ pub(super) enum Whose {
 }
 
 impl Metric {
-    pub(super) const ALL: [(&'static str, Self); 39] = [
+    pub(super) const ALL: [(&'static str, Self); 45] = [
         ("goodput", Self::Goodput),
         ("goodput_mean", Self::GoodputMean),
         ("goodput_max", Self::GoodputMax),
@@ -100,11 +108,17 @@ impl Metric {
         ("receiver_cpu", Self::ReceiverCpu),
         ("both_cpu", Self::BothCpu),
         ("cpu_ratio", Self::CpuRatio),
+        ("sender_cpu_seconds", Self::SenderCpuSeconds),
+        ("receiver_cpu_seconds", Self::ReceiverCpuSeconds),
+        ("cpu_seconds", Self::CpuSeconds),
         ("sender_core", Self::SenderCore),
         ("receiver_core", Self::ReceiverCore),
+        ("sender_edges", Self::SenderEdges),
+        ("receiver_edges", Self::ReceiverEdges),
         ("overhead", Self::Overhead),
         ("seconds", Self::Seconds),
         ("rtt_p50", Self::RttP50),
+        ("jitter", Self::Jitter),
         ("loss_of_flow", Self::LossOfFlow),
         ("variation", Self::Variation),
         ("sent", Self::Sent),
@@ -160,6 +174,9 @@ impl Metric {
             | Self::ReceiverCore => Unit::Share,
             Self::Feedback => Unit::KibPerGib,
             Self::SenderCpu | Self::ReceiverCpu | Self::BothCpu => Unit::PercentPerGbps,
+            Self::SenderCpuSeconds | Self::ReceiverCpuSeconds | Self::CpuSeconds => {
+                Unit::SecondsPerGib
+            }
             Self::Seconds
             | Self::FirstRetransmit
             | Self::FirstDuplicateAck
@@ -167,7 +184,7 @@ impl Metric {
             | Self::ConvergenceTime
             | Self::ReachTime
             | Self::SettleTime => Unit::Seconds,
-            Self::RttP50 => Unit::Millis,
+            Self::RttP50 | Self::Jitter => Unit::Millis,
             _ => Unit::Number,
         }
     }
@@ -175,7 +192,7 @@ impl Metric {
     pub(super) const fn whose(&self) -> Whose {
         match self {
             Self::Utilisation | Self::QueueMean | Self::QueueP95 | Self::Drops => Whose::Link,
-            Self::Loss => Whose::Cross,
+            Self::Loss | Self::Jitter => Whose::Cross,
             Self::Log2Error | Self::ConstantLog2Error => Whose::Nobody,
             _ => Whose::Flow,
         }
@@ -189,6 +206,9 @@ impl Metric {
                 | Self::ReceiverCpu
                 | Self::BothCpu
                 | Self::CpuRatio
+                | Self::SenderCpuSeconds
+                | Self::ReceiverCpuSeconds
+                | Self::CpuSeconds
                 | Self::SenderCore
                 | Self::ReceiverCore
         )
@@ -208,8 +228,13 @@ impl Metric {
                 | Self::ReceiverCpu
                 | Self::BothCpu
                 | Self::CpuRatio
+                | Self::SenderCpuSeconds
+                | Self::ReceiverCpuSeconds
+                | Self::CpuSeconds
                 | Self::SenderCore
                 | Self::ReceiverCore
+                | Self::SenderEdges
+                | Self::ReceiverEdges
                 | Self::Overhead
                 | Self::Seconds
                 | Self::RttP50
@@ -244,6 +269,8 @@ impl Metric {
                 | Self::SettleTime
                 | Self::QueueMean
                 | Self::QueueP95
+                | Self::SenderCore
+                | Self::ReceiverCore
         )
     }
 
@@ -305,7 +332,7 @@ impl Term {
         match self.metric.whose() {
             Whose::Flow => self.of_flows(plan, run),
             Whose::Link => self.of_link(plan, &run.report),
-            Whose::Cross => self.of_cross(plan, &run.report),
+            Whose::Cross => self.of_cross(plan, run),
             Whose::Nobody => None,
         }
     }
@@ -405,8 +432,24 @@ impl Term {
             each.sum::<Option<f64>>()
         };
         match self.metric {
+            Metric::SenderCore | Metric::ReceiverCore if self.during.is_some() => {
+                let end = usize::from(self.metric == Metric::ReceiverCore);
+                let each = numbers
+                    .iter()
+                    .map(|i| run.processors.get(*i)?.share(end, self.during?));
+                each.sum()
+            }
             Metric::SenderCore => core(|c| c.sender_cpu),
             Metric::ReceiverCore => core(|c| c.receiver_cpu),
+            Metric::SenderEdges | Metric::ReceiverEdges => {
+                let end = usize::from(self.metric == Metric::ReceiverEdges);
+                let each = numbers.iter().zip(flows);
+                let each = each.map(|(i, flow)| series::edges(flow, run.processors.get(*i)?, end));
+                mean(&each.collect::<Option<Vec<_>>>()?)
+            }
+            Metric::SenderCpuSeconds => cost(&|c| c.sender_cpu).map(per_gib),
+            Metric::ReceiverCpuSeconds => cost(&|c| c.receiver_cpu).map(per_gib),
+            Metric::CpuSeconds => cost(&|c| Some(c.sender_cpu? + c.receiver_cpu?)).map(per_gib),
             Metric::Feedback => cost(&|c| c.feedback_kib_per_gib),
             Metric::Overhead => cost(&|c| c.overhead),
             Metric::SenderCpu => cost(&|c| c.sender_cpu),
@@ -511,12 +554,15 @@ impl Term {
         }
     }
 
-    fn of_cross(&self, plan: &Plan, report: &SimReport) -> Option<f64> {
+    fn of_cross(&self, plan: &Plan, run: &RunReport) -> Option<f64> {
         let at = match &self.name {
             Some(name) => plan.cross.iter().position(|cross| cross == name)?,
             None => 0,
         };
-        let cross = report.cross.get(at)?;
+        if self.metric == Metric::Jitter {
+            return *run.jitter_ms.get(at)?;
+        }
+        let cross = run.report.cross.get(at)?;
         let Some((from, to)) = self.during else {
             return cross.loss;
         };
@@ -525,6 +571,11 @@ impl Term {
         let dropped: u64 = within().map(|p| p.dropped).sum();
         (sent > 0).then(|| exact(dropped) / exact(sent))
     }
+}
+
+/// Seconds of a core per GiB, from per cent of one per Gbit/s.
+fn per_gib(percent_per_gbps: f64) -> f64 {
+    percent_per_gbps / 100.0 * exact(8 << 30) / 1e9
 }
 
 /// When a counter of the first of these flows left zero, s; the end of its series if it never did.

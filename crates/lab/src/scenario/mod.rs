@@ -31,7 +31,7 @@ use toml::{Spanned, de::DeTable};
 pub use added::Vary;
 pub(crate) use cases::fits;
 pub use cases::label;
-pub use costs::{Costs, RunReport};
+pub use costs::{Costs, Processors, RunReport};
 pub use document::seeds;
 pub use expect::Expectation;
 pub(crate) use measure::Term;

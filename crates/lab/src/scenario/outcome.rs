@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    costs::{Costs, RunReport},
+    costs::{Costs, Processors, RunReport},
     measure::{Term, exact, link},
     plan::Plan,
     source::Case,
@@ -127,10 +127,10 @@ impl Outcome {
     pub(super) fn new(scenario: &str, plan: &Plan, terms: &[Term], run: &RunReport) -> Self {
         let report = &run.report;
         let series = plan.series.map(|every| {
-            let each = report
-                .flows
-                .iter()
-                .map(|flow| columns(flow, every.as_secs_f64(), plan.backend));
+            let each = report.flows.iter().enumerate().map(|(number, flow)| {
+                let processors = run.processors.get(number);
+                columns(flow, processors, every.as_secs_f64(), plan.backend)
+            });
             each.collect()
         });
         let links = (0..plan.links.len()).map(|number| {
@@ -254,7 +254,12 @@ const COLUMNS: [Column; 11] = [
 ];
 
 /// The last point of every `every` seconds; goodput is the mean since the point before.
-fn columns(flow: &FlowReport, every: f64, backend: Backend) -> Columns {
+fn columns(
+    flow: &FlowReport,
+    processors: Option<&Processors>,
+    every: f64,
+    backend: Backend,
+) -> Columns {
     let mut points: Vec<Point> = Vec::new();
     let mut next = every;
     for point in &flow.series {
@@ -272,17 +277,28 @@ fn columns(flow: &FlowReport, every: f64, backend: Backend) -> Columns {
             });
         }
     }
+    let rounded = |x: f64| (x * 1e3).round() / 1e3;
     let column = |(name, of): &Column| {
-        let values = points
-            .iter()
-            .map(|p| of(p).map(|x| (x * 1e3).round() / 1e3));
+        let values = points.iter().map(|p| of(p).map(rounded));
         ((*name).to_string(), values.collect())
     };
     // On real sockets only the receiver's rate is known over time.
     let known = |(name, _): &&Column| {
         backend == Backend::Sim || ["at", "goodput", "delivered"].contains(name)
     };
-    COLUMNS.iter().filter(known).map(column).collect()
+    let mut columns: Columns = COLUMNS.iter().filter(known).map(column).collect();
+    // Since the point before, as goodput.
+    let ats = || points.iter().map(|p| p.at);
+    for (end, name) in ["sender_core", "receiver_core"].into_iter().enumerate() {
+        let Some(processors) = processors else {
+            break;
+        };
+        let spans = std::iter::once(flow.start).chain(ats()).zip(ats());
+        let fine = |x: f64| (x * 1e5).round() / 1e5;
+        let shares = spans.map(|span| processors.share(end, span).map(fine));
+        columns.insert(name.into(), shares.collect());
+    }
+    columns
 }
 
 impl Kept for Outcome {

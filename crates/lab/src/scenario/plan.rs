@@ -89,6 +89,8 @@ pub struct Plan {
     pub(super) profile: Option<Profile>,
     /// Of the emulator's hosts.
     pub(super) loopback_mtu: Option<u32>,
+    /// Of one core, for all programs of an end; on the emulator only.
+    pub(super) cpu: Option<f64>,
     scenario: Scenario,
     start_spread: Duration,
 }
@@ -121,7 +123,7 @@ impl Plan {
         let profile = self.profile.as_ref().map(|p| format!("{p:?}"));
         let loopback = self.loopback_mtu.map(|mtu| format!(" lo {mtu}"));
         let text = format!(
-            "{:?} {:?} {:?} {:?} {:?}{}{}{}",
+            "{:?} {:?} {:?} {:?} {:?}{}{}{}{}",
             self.backend,
             self.series,
             self.scenario,
@@ -129,7 +131,10 @@ impl Plan {
             drivers.collect::<Vec<_>>(),
             processors.unwrap_or_default(),
             profile.unwrap_or_default(),
-            loopback.unwrap_or_default()
+            loopback.unwrap_or_default(),
+            self.cpu
+                .map(|share| format!(" cpu {share}"))
+                .unwrap_or_default()
         );
         format!("{:016x}", fnv(&text))
     }
@@ -145,6 +150,10 @@ impl Plan {
         }
         if backend == Backend::Emu {
             emulable(source, document)?;
+        }
+        if backend == Backend::Sim && document.frame.cpu.is_some() {
+            let text = "cpu is a share of a real core: write it under [emu]";
+            return Err(source.problem(&(0..0), text));
         }
         let mut builder = Builder::new(source, document)?;
         let (mut drivers, mut flows) = (Vec::new(), Vec::new());
@@ -179,6 +188,7 @@ impl Plan {
             profile: (backend == Backend::Emu && !document.profile.is_empty())
                 .then(|| Profile(document.profile.clone())),
             loopback_mtu: frame.loopback_mtu,
+            cpu: frame.cpu,
             drivers,
             links: builder.names,
             cross: document

@@ -3,6 +3,7 @@
 use farhaul_sim::{FlowReport, Point};
 
 use super::{
+    costs::Processors,
     measure::{Metric, Term, exact},
     source::{Fields, Problem},
 };
@@ -37,6 +38,23 @@ pub(super) fn grown(flow: &FlowReport, (from, to): Span, of: fn(&Point) -> u64) 
 /// bit/s.
 pub(super) fn goodput(flow: &FlowReport, span: Span) -> f64 {
     exact(grown(flow, span, |p| p.delivered)) * 8.0 / (span.1 - span.0)
+}
+
+/// The share of a core that one end had in the first or in the last part of the flow's series, whichever is less,
+/// by its mean between them; none if there is nothing between.
+pub(super) fn edges(flow: &FlowReport, processors: &Processors, end: usize) -> Option<f64> {
+    let ats = || flow.series.iter().map(|p| p.at);
+    let spans: Vec<Span> = std::iter::once(flow.start)
+        .chain(ats())
+        .zip(ats())
+        .collect();
+    let [first, between @ .., last] = &spans[..] else {
+        return None;
+    };
+    let share = |span| processors.share(end, span);
+    let middle = share((between.first()?.0, between.last()?.1))?;
+    let least = share(*first)?.min(share(*last)?);
+    (middle > 0.0).then(|| least / middle)
 }
 
 /// Those of the samples taken every `interval` that are within the time.

@@ -456,6 +456,35 @@ fn stored_runs_are_not_repeated_and_give_the_same_results() {
 }
 
 #[test]
+fn a_share_of_a_core_is_for_the_emulator() {
+    let emu = Variant {
+        backend: Backend::Emu,
+        quick: false,
+    };
+    let as_emu = |text: &str| File::read_as("f.toml", text, emu, &Reference::default());
+    let text = |cpu: &str| format!("{TWO}[emu]\ncpu = \"{cpu}\"\n").replace("law", "#law");
+    let plan = |text: &str| as_emu(text).unwrap().plans.remove(0);
+    let slow = plan(&text("10%"));
+    assert_eq!(slow.cpu, Some(0.1));
+    assert_ne!(slow.fingerprint(), plan(&text("20%")).fingerprint());
+    assert_eq!(read(&text("10%")).plans[0].cpu, None);
+    for (text, expected) in [
+        (text("150%"), "cpu:"),
+        (text("1%"), "less than 5%"),
+        (text("many"), "cpu:"),
+        (
+            text("10%").replace("[emu]", "[emu.quick]"),
+            "no key of [emu.quick] 'cpu'",
+        ),
+    ] {
+        let said = as_emu(&text).unwrap_err().to_string();
+        assert!(said.contains(expected), "{said}");
+    }
+    let said = refused(&format!("cpu = \"10%\"\n{TWO}"));
+    assert!(said.contains("write it under [emu]"), "{said}");
+}
+
+#[test]
 fn a_variant_replaces_keys_and_leaves_expectations_about_other_cases() {
     let text = format!(
         "{VARIED}\n[quick]\nduration = \"2s\"\nvary = {{ rtt = [\"20ms\"] }}\n\

@@ -28,13 +28,14 @@ impl Default for Variant {
 }
 
 /// What a variant may replace.
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "duration",
     "seeds",
     "sample",
     "series",
     "vary",
     "not_comparable",
+    "cpu",
     "quick",
 ];
 
@@ -93,7 +94,9 @@ fn checked(
         return Err(source.problem(&value.span(), format!("write it as [{name}]")));
     };
     for key in table.keys() {
-        let known = KEYS.into_iter().filter(|k| nests || *k != "quick");
+        let known = KEYS
+            .into_iter()
+            .filter(|k| nests || !["quick", "cpu"].contains(k));
         if !known.clone().any(|k| key.get_ref() == k) {
             let text = unknown(&format!("key of [{name}]"), key.get_ref(), known);
             return Err(source.problem(&key.span(), text));

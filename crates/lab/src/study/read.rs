@@ -24,7 +24,7 @@ const FIGURE: [&str; 17] = [
     "when", "unit", "log", "cross", "metrics", "pairs",
 ];
 /// Columns of a run's series.
-const COLUMNS: [&str; 10] = [
+const COLUMNS: [&str; 12] = [
     "goodput",
     "window",
     "in_flight",
@@ -35,6 +35,8 @@ const COLUMNS: [&str; 10] = [
     "duplicate_acks",
     "timeouts",
     "delivered",
+    "sender_core",
+    "receiver_core",
 ];
 
 /// Whether the file called `name` has experiments: others beside it are scenarios.
@@ -253,6 +255,7 @@ fn base(shape: Shape, metrics: &[Metric], column: &str) -> Unit {
         _ if shape != Shape::Series => metrics.first().map_or(Unit::Number, Metric::unit),
         "goodput" => Unit::Rate,
         "rtt" => Unit::Millis,
+        "sender_core" | "receiver_core" => Unit::Share,
         "retransmits" | "duplicate_acks" | "timeouts" => Unit::Number,
         _ => Unit::Bytes,
     }

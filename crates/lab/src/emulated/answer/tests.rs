@@ -7,6 +7,7 @@ fn ended(stdout: &str) -> Ended {
         started: Instant::EPOCH + Duration::from_secs(3),
         took: Duration::from_secs(2),
         cpu: Duration::from_millis(500),
+        sampled: Vec::new(),
         asked: false,
         failed: None,
     }

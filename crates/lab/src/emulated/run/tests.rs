@@ -3,7 +3,7 @@ use std::fs;
 use farhaul_emu::wan::WanError;
 
 use super::*;
-use crate::emulated::{Program, System};
+use crate::emulated::{Amount, Program, System};
 
 /// For programs that hang, and long enough for those that do not.
 const HASTY: Patience = Patience {
@@ -34,17 +34,20 @@ fn flow(server: Option<&str>, client: &str) -> Flow {
     Flow::new("f", System::Program(program), Duration::from_millis(100))
 }
 
-#[expect(clippy::print_stdout, reason = "a skipped test says why")]
 fn run(flows: &[Flow], patience: Patience) -> Option<FlowsRun> {
-    match run_within(
-        &WanConfig::default(),
-        flows,
-        Path::new("/bin/false"),
-        patience,
-    ) {
+    run_on(flows, (None, patience))
+}
+
+#[expect(clippy::print_stdout, reason = "a skipped test says why")]
+fn run_on(flows: &[Flow], how: (Option<f64>, Patience)) -> Option<FlowsRun> {
+    match run_within(&WanConfig::default(), flows, Path::new("/bin/false"), how) {
         Ok(run) => Some(run),
         Err(EmulatedRunError::Wan(WanError::Setup(error))) => {
             println!("skipped: {error}");
+            None
+        }
+        Err(EmulatedRunError::Cannot(why)) if how.0.is_some() => {
+            println!("skipped: {why}");
             None
         }
         Err(error) => panic!("{error}"),
@@ -226,6 +229,38 @@ fn a_server_that_reports_is_waited_for() {
 #[test]
 fn more_flows_than_ports_are_refused() {
     let flows = vec![flow(None, "true"); 6_000];
-    let refused = run_flows(&WanConfig::default(), &flows, Path::new("/bin/false"));
+    let refused = run_flows(&WanConfig::default(), &flows, Path::new("/bin/false"), None);
     assert!(matches!(refused, Err(EmulatedRunError::Cannot(why)) if why.contains("6000 flows")));
+}
+
+#[test]
+fn the_processor_is_read_over_time_and_no_end_has_more_than_its_share() {
+    let works = "timeout 1 sh -c 'while :; do :; done'; echo '{\"rate\": 1}'";
+    let mut flow = flow(None, works);
+    flow.amount = Amount::Time(Duration::from_secs(5));
+    flow.interval = Duration::from_millis(100);
+    let Some(ran) = run_on(std::slice::from_ref(&flow), (Some(0.2), CALM)) else {
+        return;
+    };
+    assert_eq!(ran.flows[0].failed, None);
+    let [client, server] = &ran.flows[0].processors;
+    assert!(server.is_empty(), "there is none");
+    let (first, last) = (client[0], *client.last().unwrap());
+    let share = (last.1 - first.1) / (last.0 - first.0);
+    // Beyond it only by what the last period had begun.
+    assert!(share > 0.01 && share < 0.25, "{share}: {client:?}");
+    assert!(client.len() > 10 && client.is_sorted(), "{client:?}");
+    let own = format!("farhaul-lab-{}-", std::process::id());
+    let groups = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(fs::read_dir);
+    let mut names = groups
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(Result::ok);
+    // Tests of groups themselves run beside this one.
+    let left = names.find(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        name.starts_with(&own) && ["near", "far"].iter().any(|end| name.ends_with(end))
+    });
+    assert!(left.is_none(), "{left:?}");
 }

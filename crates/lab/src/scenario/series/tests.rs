@@ -26,6 +26,27 @@ fn near(a: Option<f64>, b: f64) -> bool {
     a.is_some_and(|a| (a - b).abs() < 1e-6)
 }
 
+#[test]
+fn a_processor_is_known_between_its_readings_and_not_after_its_end() {
+    let used = [(0.0, 0.0), (0.1, 0.08), (0.3, 0.10), (0.4, 0.18)];
+    let processors = Processors([used.to_vec(), Vec::new()]);
+    assert!(near(processors.share(0, (0.05, 0.2)), 0.05 / 0.15));
+    assert_eq!(processors.share(0, (0.3, 0.5)), None, "it ended at 0.4 s");
+    assert_eq!(processors.share(1, (0.0, 0.1)), None, "nothing was read");
+    let points = [0.1, 0.2, 0.3, 0.4].map(|at| Point {
+        at,
+        ..Point::default()
+    });
+    let flow = FlowReport {
+        series: points.to_vec(),
+        ..FlowReport::default()
+    };
+    // 80 % of a core at both ends, 10 % between.
+    assert!(near(edges(&flow, &processors, 0), 8.0));
+    assert_eq!(edges(&flow, &processors, 1), None);
+    assert_eq!(edges(&FlowReport::default(), &processors, 0), None);
+}
+
 const STAGGERED: &str = r#"
 name = "staggered"
 duration = "4s"
