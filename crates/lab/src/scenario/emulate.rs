@@ -5,8 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use farhaul_core::units::Rate;
 use farhaul_emu::{DirectionReport, wan::WanConfig};
-use farhaul_sim::CrossReport;
-use farhaul_sim::{FlowReport, LinkReport, Point, Scenario, SimReport};
+use farhaul_sim::{CrossReport, FlowReport, LinkReport, Point, Scenario, SimReport};
 
 use super::{
     File,
