@@ -113,7 +113,7 @@ fn what_hangs_is_ended_with_all_that_it_started() {
         assert!(!exists("//hangs"), "something was left");
     }
     let mut bytes = flow(None, "exec tail -f /dev/null");
-    bytes.amount = crate::emulated::Amount::Bytes {
+    bytes.amount = Amount::Bytes {
         bytes: 77,
         within: Duration::from_millis(100),
     };
@@ -138,7 +138,7 @@ fn each_flow_has_its_own_result_and_cost() {
     let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo '{{\"rate\": 5e9}}'";
     let idle = "echo '{{\"rate\": 1e6, \"port\": {port}}}'";
     let (mut busy, mut idle) = (flow(None, busy), flow(None, idle));
-    busy.amount = super::super::Amount::Time(Duration::from_secs(1));
+    busy.amount = Amount::Time(Duration::from_secs(1));
     idle.name = "g".into();
     idle.start = Duration::from_millis(30);
     if let System::Program(program) = &mut idle.system {
@@ -235,7 +235,7 @@ fn more_flows_than_ports_are_refused() {
 
 #[test]
 fn the_processor_is_read_over_time_and_no_end_has_more_than_its_share() {
-    let works = "timeout 1 sh -c 'while :; do :; done'; echo '{\"rate\": 1}'";
+    let works = "timeout 1 sh -c 'while :; do :; done'; echo '{{\"rate\": 1}}'";
     let mut flow = flow(None, works);
     flow.amount = Amount::Time(Duration::from_secs(5));
     flow.interval = Duration::from_millis(100);
