@@ -9,7 +9,9 @@ use std::{
 };
 
 fn main() -> io::Result<()> {
-    let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab");
+    // Of the checkout that is built now, which need not be the one in which this script was compiled.
+    let root = env::var_os("CARGO_MANIFEST_DIR").ok_or_else(|| io::Error::other("no package"))?;
+    let lab = Path::new(&root).join("../../lab");
     let mut files = Vec::new();
     for folder in ["scenarios", "reference"] {
         collect(&lab.join(folder), &mut files)?;

@@ -1,12 +1,12 @@
 //! How are groups of bars drawn?
 
 use super::{
-    Bars, Chart, Origin, Point,
+    Bars, Chart, Point,
     axes::{self, Table},
     legend::{BAND, swatch},
     scale::{Bounds, Scale, number, shown, to_f64},
     scene::{Anchor, Pen, Rect, Scene},
-    style::{FAINT, INK, Style, WHITE, colour, faded, mark, whisker},
+    style::{FAINT, INK, Style, WHITE, bound, colour, faded, whisker},
     text,
 };
 
@@ -94,7 +94,7 @@ impl Place {
         let range = point.range.filter(|(l, h)| l.is_finite() && h.is_finite());
         let ends = range.map(|(l, h)| (self.y.clamped(l), self.y.clamped(h)));
         let mut highest = rect.top;
-        if bars.origin == Origin::Published {
+        if bars.origin.is_paper() {
             if let Some((low, high)) = ends {
                 scene.fill(
                     Rect::new(left, high, right, low),
@@ -107,7 +107,7 @@ impl Place {
                 vec![(left, top), (right, top)],
                 Pen::new(colour(bars.origin, 0), 1.0),
             );
-            mark(scene, (middle, top), radius, bars.origin, bars.colour);
+            bound(scene, (middle, top), radius, bars.origin, point.mark);
             highest = highest.min(top - radius);
         } else {
             swatch(scene, rect, bars.origin, bars.colour);

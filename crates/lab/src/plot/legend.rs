@@ -170,7 +170,7 @@ fn sample(scene: &mut Scene, key: &Key<'_>, (x, y): (f64, f64), style: &Style) {
             );
             return;
         }
-        (Look::Bar | Look::Line | Look::Bare, Origin::Published) => {
+        (Look::Bar | Look::Line | Look::Bare, Origin::Published | Origin::Inferred) => {
             let band = Rect::new(middle.0 - 4.0, y - 6.0, middle.0 + 4.0, y + 6.0);
             scene.fill(band, faded(ink, BAND));
         }

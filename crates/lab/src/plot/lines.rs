@@ -1,12 +1,12 @@
 //! How are lines and points drawn in a plane?
 
 use super::{
-    Axis, Chart, Line, Origin, Point,
+    Axis, Chart, Line, Point,
     axes::{self, Plane, Room},
     legend::BAND,
     scale::{Bounds, Scale, shown},
     scene::{Anchor, Pen, Place, Rect, Scene},
-    style::{BORDER, FAINT, Style, colour, faded, mark, whisker},
+    style::{BORDER, FAINT, Style, bound, colour, faded, mark, whisker},
 };
 
 /// With more points than this a line has a band instead of whiskers.
@@ -41,7 +41,7 @@ pub(super) fn lines(
     let ordered = |published: bool| {
         lines
             .iter()
-            .filter(move |l| (l.origin == Origin::Published) == published)
+            .filter(move |l| l.origin.is_paper() == published)
     };
     for line in ordered(false) {
         let pen = style.line(line.origin, colour(line.origin, line.colour));
@@ -235,7 +235,7 @@ fn segment(a: Place, b: Place, rect: Rect) -> Option<(Place, Place)> {
 
 /// Whether every point of a line has a mark.
 pub(super) fn marked(line: &Line) -> bool {
-    line.origin == Origin::Published || line.points.len() <= MARKED
+    line.origin.is_paper() || line.points.len() <= MARKED
 }
 
 /// What lies around the points: a band if they are many, whiskers otherwise.
@@ -244,7 +244,7 @@ fn spread(scene: &mut Scene, plane: &Plane, line: &Line, style: &Style) {
         whiskers(scene, plane, line, style);
         return;
     }
-    let published = line.origin == Origin::Published;
+    let published = line.origin.is_paper();
     let shade = faded(
         colour(line.origin, line.colour),
         if published { BAND } else { 0.2 },
@@ -276,7 +276,7 @@ fn whiskers(scene: &mut Scene, plane: &Plane, line: &Line, style: &Style) {
             continue;
         };
         let ends = (plane.y.clamped(low), plane.y.clamped(high));
-        if line.origin == Origin::Published {
+        if line.origin.is_paper() {
             let half = style.mark * 1.2;
             scene.fill(
                 Rect::new(x - half, ends.1, x + half, ends.0),
@@ -301,7 +301,9 @@ fn marks(scene: &mut Scene, plane: &Plane, line: &Line, style: &Style, drawn: bo
         let Some(at) = place(plane, point).filter(|at| plane.rect.has(*at)) else {
             continue;
         };
-        if drawn || alone(i) {
+        if line.origin.is_paper() {
+            bound(scene, at, style.mark, line.origin, point.mark);
+        } else if drawn || alone(i) {
             mark(scene, at, style.mark, line.origin, line.colour);
         }
         let reach = style.mark * 2.0;

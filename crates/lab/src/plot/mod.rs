@@ -86,6 +86,29 @@ pub enum Origin {
     Measured,
     /// Printed in a paper: marks alone, in black, with a band from low to high.
     Published,
+    /// Derived from what a paper prints, or assumed: the same, hollow.
+    Inferred,
+}
+
+impl Origin {
+    /// It is a paper's, or somebody's reading of it.
+    pub(crate) const fn is_paper(self) -> bool {
+        matches!(self, Self::Published | Self::Inferred)
+    }
+}
+
+/// What is drawn where a point is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mark {
+    /// A mark.
+    #[default]
+    Value,
+    /// Its range alone.
+    Range,
+    /// A bar with an arrow upwards: this, or more.
+    AtLeast,
+    /// Downwards: this, or less.
+    AtMost,
 }
 
 /// One line, or set of points.
@@ -112,6 +135,8 @@ pub struct Point {
     pub range: Option<(f64, f64)>,
     /// What a pointer resting on it shows, if anything; in an SVG only.
     pub label: Option<String>,
+    /// What is drawn.
+    pub mark: Mark,
 }
 
 /// One bar in every group.

@@ -3,7 +3,7 @@
 //! which is too pale for lines on white; marks differ too, for print without colours.
 
 use super::{
-    Origin,
+    Mark, Origin,
     scene::{Colour, Pen, Place, Rect, Scene},
 };
 
@@ -89,7 +89,7 @@ impl Style {
 
 /// The colour of number `n`, or a paper's.
 pub(super) fn colour(origin: Origin, n: usize) -> Colour {
-    if origin == Origin::Published {
+    if origin.is_paper() {
         BLACK
     } else {
         COLOURS[n % COLOURS.len()]
@@ -99,7 +99,7 @@ pub(super) fn colour(origin: Origin, n: usize) -> Colour {
 /// Draws the mark of number `n`.
 pub(super) fn mark(scene: &mut Scene, at: Place, radius: f64, origin: Origin, n: usize) {
     let colour = colour(origin, n);
-    let hollow = origin == Origin::Measured;
+    let hollow = matches!(origin, Origin::Measured | Origin::Inferred);
     let pen = Pen::new(colour, (radius * 0.4).max(1.2));
     let (x, y) = at;
     let corners: &[(f64, f64)] = match n % 5 {
@@ -125,6 +125,23 @@ pub(super) fn mark(scene: &mut Scene, at: Place, radius: f64, origin: Origin, n:
         points.extend([points[0], points[1]]);
         scene.line(points, pen);
     }
+}
+
+/// Draws a point of a paper's: its mark, or the bar and arrow of a bound.
+pub(super) fn bound(scene: &mut Scene, (x, y): Place, radius: f64, origin: Origin, of: Mark) {
+    let up = match of {
+        Mark::Value => return mark(scene, (x, y), radius, origin, 0),
+        Mark::Range => return,
+        Mark::AtLeast => -1.0,
+        Mark::AtMost => 1.0,
+    };
+    let pen = Pen::new(colour(origin, 0), 1.4);
+    let tip = y + up * radius * 3.0;
+    scene.line(vec![(x - radius, y), (x + radius, y)], pen);
+    scene.line(vec![(x, y), (x, tip)], pen);
+    let wing = radius * 0.8;
+    let wings = [-wing, wing].map(|dx| (x + dx, tip - up * wing));
+    scene.line(vec![wings[0], (x, tip), wings[1]], pen);
 }
 
 /// A whisker from `low` to `high` with caps, px.

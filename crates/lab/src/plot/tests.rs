@@ -11,6 +11,7 @@ fn point(x: f64, y: f64, range: Option<(f64, f64)>) -> Point {
         y,
         range,
         label: Some(format!("{x}: {y} <Mbit/s> & more")),
+        ..Point::default()
     }
 }
 

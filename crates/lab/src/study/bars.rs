@@ -2,10 +2,10 @@
 
 use super::{
     FigurePlan, Shape,
-    figures::{World, chart, named, number, short, spread, value},
+    figures::{OF_PAPER, World, chart, named, number, of_paper, short, spread, value},
 };
 use crate::{
-    plot::{Axis, Bars, Body, Chart, Origin, Point},
+    plot::{Axis, Bars, Body, Chart, Point},
     scenario::{Case, Metric, Verdict},
 };
 
@@ -72,21 +72,27 @@ impl FigurePlan {
             });
         }
         let published = self.published(worlds);
-        let of = |group: &String| {
-            let at = |verdict: &Verdict| self.group(&verdict.values, &verdict.metric);
-            let found = published
-                .iter()
-                .find(|(verdict, _)| at(verdict) == *group)?;
-            self.fact(found.1)
-        };
-        let values: Vec<Option<Point>> = groups.iter().map(of).collect();
-        if values.iter().any(Option::is_some) {
-            series.push(Bars {
-                name: "published".into(),
-                origin: Origin::Published,
-                colour: 0,
-                values,
-            });
+        let at = |verdict: &Verdict| self.group(&verdict.values, &verdict.metric);
+        for (name, origin) in OF_PAPER {
+            // A group has as many as bars of ours.
+            for nth in 0.. {
+                let of = |group: &String| {
+                    let own = published.iter().filter(|(verdict, fact)| {
+                        at(verdict) == *group && of_paper(fact) == origin
+                    });
+                    self.fact(own.clone().nth(nth)?.1)
+                };
+                let values: Vec<Option<Point>> = groups.iter().map(of).collect();
+                if values.iter().all(Option::is_none) {
+                    break;
+                }
+                series.push(Bars {
+                    name: name.into(),
+                    origin,
+                    colour: 0,
+                    values,
+                });
+            }
         }
         let x = Axis {
             label: short(self.x.as_deref().unwrap_or_default()).into(),

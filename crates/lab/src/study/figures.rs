@@ -7,8 +7,8 @@ use farhaul_core::units::{Rate, Size};
 
 use super::{FigurePlan, Shape};
 use crate::{
-    plot::{Axis, Body, Chart, Line, Origin, Point},
-    reference::Fact,
+    plot::{Axis, Body, Chart, Line, Mark, Origin, Point},
+    reference::{Fact, Kind},
     scenario::{Case, File, Outcome, Spread, Term, Verdict, exact, fits, unknown},
 };
 
@@ -197,15 +197,23 @@ impl FigurePlan {
                 });
             }
         }
-        let published = self
-            .published(worlds)
-            .into_iter()
-            .filter_map(|(verdict, fact)| {
+        let published = self.published(worlds);
+        for (name, origin) in OF_PAPER {
+            let points = published.iter().filter_map(|(verdict, fact)| {
                 let mut point = self.fact(fact)?;
                 point.x = numeric(&value(&verdict.values, self.x.as_ref()?))?.0;
-                Some(point)
+                (of_paper(fact) == origin).then_some(point)
             });
-        push_published(&mut lines, published.collect());
+            let points: Vec<Point> = points.collect();
+            if !points.is_empty() {
+                lines.push(Line {
+                    name: name.into(),
+                    origin,
+                    colour: 0,
+                    points,
+                });
+            }
+        }
         chart(
             self.x_axis(&along),
             self.y_axis(self.term().metric.name()),
@@ -217,10 +225,13 @@ impl FigurePlan {
     pub(super) fn fact(&self, fact: &Fact) -> Option<Point> {
         let (low, high) = fact.bounds();
         let divisor = self.unit.1;
-        let y = fact.value.or(match (low, high) {
-            (Some(low), Some(high)) => Some(f64::midpoint(low, high)),
-            (low, high) => low.or(high),
-        })?;
+        let (y, mark) = match (fact.value, low, high) {
+            (Some(value), ..) => (value, Mark::Value),
+            (None, Some(low), Some(high)) => (f64::midpoint(low, high), Mark::Range),
+            (None, Some(low), None) => (low, Mark::AtLeast),
+            (None, None, Some(high)) => (high, Mark::AtMost),
+            (None, None, None) => return None,
+        };
         let range = fact
             .low
             .or(fact.high)
@@ -235,6 +246,7 @@ impl FigurePlan {
                 fact.quantity,
                 fact.words()
             )),
+            mark,
         })
     }
 
@@ -336,6 +348,7 @@ impl FigurePlan {
                 .range
                 .map(|(low, high)| (low / divisor, high / divisor)),
             label: Some(format!("{}: {}", fact.place, fact.quantity)),
+            ..Point::default()
         })
     }
 
@@ -348,6 +361,7 @@ impl FigurePlan {
             y: ours / divisor,
             range: None,
             label: Some(format!("{}: {}", verdict.what, verdict.case)),
+            ..Point::default()
         })
     }
 
@@ -412,14 +426,18 @@ pub(super) fn chart(x: Axis, y: Axis, body: Body) -> Chart {
     }
 }
 
-fn push_published(lines: &mut Vec<Line>, points: Vec<Point>) {
-    if !points.is_empty() {
-        lines.push(Line {
-            name: "published".into(),
-            origin: Origin::Published,
-            colour: 0,
-            points,
-        });
+/// A paper's numbers, and what was read into it.
+pub(super) const OF_PAPER: [(&str, Origin); 2] = [
+    ("published", Origin::Published),
+    ("derived or assumed", Origin::Inferred),
+];
+
+/// As which of them a number is drawn.
+pub(super) fn of_paper(fact: &Fact) -> Origin {
+    if fact.kind == Kind::Printed {
+        Origin::Published
+    } else {
+        Origin::Inferred
     }
 }
 
@@ -497,6 +515,7 @@ pub(super) fn spread(figures: &[f64]) -> Option<Point> {
         y: spread.median,
         range: (figures.len() > 1).then_some((spread.min, spread.max)),
         label: None,
+        ..Point::default()
     })
 }
 

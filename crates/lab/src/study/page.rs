@@ -198,6 +198,13 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
     );
     let (outcome, note) = match (verdict.ours, verdict.holds) {
         (None, _) => (Word::NotRun, unmeasured(told, verdict)),
+        _ if let Some(why) = &verdict.fitted => {
+            let off = verdict.holds.filter(|holds| !holds);
+            let off = off.map_or_else(String::new, |_| {
+                format!("; outside all the same, {}", by(verdict))
+            });
+            (Word::Fitted, format!("{why}{off}"))
+        }
         _ if let Some(why) = &told.part.file.not_comparable => (Word::NotComparable, why.clone()),
         (Some(_), _) if let Some(rate) = verdict.runs.lowered => (
             Word::NotComparable,
@@ -217,13 +224,6 @@ fn row(told: &Told<'_>, verdict: &Verdict, known: &KnownMisses) -> Row {
             Word::NotComparable,
             "a mean over a part of the paper's cases".into(),
         ),
-        _ if let Some(why) = &verdict.fitted => {
-            let off = verdict.holds.filter(|holds| !holds);
-            let off = off.map_or_else(String::new, |_| {
-                format!("; outside all the same, {}", by(verdict))
-            });
-            (Word::Fitted, format!("{why}{off}"))
-        }
         (Some(_), Some(true)) => (Word::Met, String::new()),
         (Some(_), Some(false)) if let Some(why) = reason => (Word::Known, why.into()),
         (Some(_), Some(false)) => (Word::Missed, by(verdict)),

@@ -37,6 +37,7 @@ fn whose(origin: Origin) -> &'static str {
         Origin::Simulated => "simulated",
         Origin::Measured => "measured",
         Origin::Published => "published",
+        Origin::Inferred => "derived or assumed",
     }
 }
 

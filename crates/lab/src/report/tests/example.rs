@@ -266,6 +266,7 @@ fn point(x: f64, y: f64, spread: f64) -> Point {
         y,
         range: Some((y * (1.0 - spread), y * (1.0 + spread))),
         label: Some(format!("{y:.1} at {x}")),
+        ..Point::default()
     }
 }
 
