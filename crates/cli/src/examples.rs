@@ -4,7 +4,7 @@
 use clap::Command;
 
 /// A command, and a line that can be typed.
-const EXAMPLES: [(&[&str], &str); 35] = [
+const EXAMPLES: [(&[&str], &str); 38] = [
     (&["demo"], "farhaul demo ~/dataset"),
     (&["cp"], "farhaul cp run7/ me@far.example.org:/scratch/"),
     (
@@ -19,6 +19,12 @@ const EXAMPLES: [(&[&str], &str); 35] = [
     ),
     (&["key", "untrust"], "farhaul key untrust far:17992"),
     (&["key", "list"], "farhaul key list"),
+    (
+        &["ticket", "new"],
+        "farhaul ticket new --config /etc/farhaul/serve.toml --share data/run7 --ttl 24h --uses 1",
+    ),
+    (&["ticket", "list"], "farhaul ticket list --json"),
+    (&["ticket", "revoke"], "farhaul ticket revoke gdndcyt2"),
     (&["bench"], "farhaul bench far -t 60 -R --json"),
     (
         &["bench", "serve"],

@@ -29,7 +29,10 @@ mod place;
 mod reach;
 mod read;
 mod ssh;
+mod ticket;
+mod tickets;
 mod typed;
+mod when;
 
 use std::process::ExitCode;
 
@@ -120,7 +123,7 @@ fn plain(text: &str) -> String {
 }
 
 /// The definition with the user's defaults in it. `config` itself must work where they are broken.
-fn with_defaults() -> Result<clap::Command, Failure> {
+pub(crate) fn with_defaults() -> Result<clap::Command, Failure> {
     if std::env::args_os()
         .nth(1)
         .is_some_and(|word| word == "config")

@@ -244,6 +244,11 @@ impl Side {
         }
     }
 
+    /// It stands still because it was told to.
+    pub(crate) const fn moves(&mut self) {
+        self.moved = self.now;
+    }
+
     /// When [`Self::idle`] will act if there is no progress.
     pub(crate) fn idle_at(&self) -> Option<Instant> {
         self.half.as_ref().map(|_| self.moved + IDLE)
@@ -409,6 +414,9 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
                     "free space there, then run the same command again: it continues where it stopped"
                 }
                 Code::Busy if !text.contains("sessions") => resume,
+                Code::Busy if text.contains("from your address") => {
+                    "run the same command again when one of them has ended; `farhaul serve --max-per-source` there sets their maximum number"
+                }
                 Code::Busy => {
                     "run the same command again later: it continues where it stopped; `farhaul serve --max-sessions` there sets the maximum number of sessions"
                 }

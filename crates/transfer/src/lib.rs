@@ -11,7 +11,7 @@
 //!   (threads), `pages` (their buffers); `plan`, which only reports what they would do
 //! - file system calls: `disk`; what replaces it in tests, and that of threads: `host`
 //! - what may be named: `path`, `confine`; what a server may list: `asked`; what a peer may make this
-//!   side hold: `bounds`
+//!   side hold: `bounds`; or the share: `quota`
 
 pub mod client;
 pub mod samples;
@@ -37,6 +37,7 @@ mod path;
 mod plan;
 mod pool;
 mod progress;
+mod quota;
 mod ranges;
 mod receiver;
 mod scan;

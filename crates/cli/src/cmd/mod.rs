@@ -16,6 +16,7 @@ mod protocols;
 mod serve;
 mod sim;
 mod tcp;
+mod ticket;
 mod tree;
 mod udp;
 mod wan;
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     Serve(serve::Args),
     /// Your identity, and the servers you know
     Key(key::Args),
+    /// Rights to a place in a share, to be passed on
+    Ticket(ticket::Args),
     /// Measure from memory to memory, with flags as in iperf3
     Bench(Box<bench::Args>),
     /// Emulate a network on this machine and run programs on it
@@ -76,6 +79,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Cp(args) => cp::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Key(args) => key::run(args),
+        Command::Ticket(args) => ticket::run(args),
         Command::Bench(args) => bench::run(*args),
         Command::Wan(args) => wan::run(args),
         Command::Sim(args) => sim::run(&args),

@@ -1,6 +1,7 @@
 //! What are the flags of `farhaul cp`, and what do they mean to a transfer?
 
 use std::{
+    env,
     ffi::OsString,
     io::{self, Read as _},
     os::unix::ffi::OsStrExt as _,
@@ -15,11 +16,17 @@ use farhaul_core::{
 };
 use farhaul_transfer::{Existing, Filter, client::Options};
 
-use crate::{bar::Style, exit::Failure, read, ssh};
+use super::job::TICKET;
+use crate::{
+    bar::Style,
+    exit::Failure,
+    place, read, ssh,
+    ticket::{self, Ticket},
+};
 
 const PLACES: &str = "Sources and destination, one side elsewhere and all of it on one server: \
     [user@]host:path through ssh, or host[:port]::share/path or farhaul://host[:port]/share/path. A source \
-    that ends in / means its contents";
+    that ends in / means its contents. A ticket (fh1...) is a place, too, and so is the word ticket: with --ticket-file";
 
 const SSH: &str = "The ssh program; also FARHAUL_SSH [default: ssh]";
 const REMOTE: &str = "The farhaul program there; also FARHAUL_REMOTE_BIN [default: farhaul]";
@@ -54,6 +61,9 @@ pub(crate) struct Args {
     /// This user's key file; through ssh, that of ssh
     #[arg(short = 'i', long, value_name = "FILE")]
     pub(super) identity: Option<PathBuf>,
+    /// File with a ticket, or FARHAUL_TICKET with the ticket itself; it is the place that is called ticket:
+    #[arg(long, value_name = "FILE")]
+    ticket_file: Option<PathBuf>,
     /// Accept an unknown server, whatever its key; a known one must have its known key
     #[arg(long)]
     pub(super) trust_any: bool,
@@ -195,6 +205,32 @@ impl Args {
             ))),
             None => Ok(()),
         }
+    }
+
+    /// The ticket that `ticket:` stands for, if there is one.
+    pub(super) fn ticket(&self) -> Result<Option<Ticket>, Failure> {
+        let ticket = match (&self.ticket_file, env::var_os("FARHAUL_TICKET")) {
+            (Some(file), _) => Some(ticket::from_file(file)?),
+            (None, Some(text)) => Some(Ticket::parse(&text.to_string_lossy())?),
+            (None, None) => None,
+        };
+        let used = self.paths.iter().any(|p| p == TICKET);
+        if self.ticket_file.is_some() && !used {
+            let text = "--ticket-file: no source or destination is the ticket";
+            return Err(Failure::usage(text)
+                .fix("write ticket: for it, as in `farhaul cp --ticket-file FILE ticket: here/`"));
+        }
+        if self
+            .paths
+            .iter()
+            .any(|p| place::as_ticket(p.as_bytes()).is_some())
+            && !self.quiet
+        {
+            errln!(
+                "hint: others on this machine can read a ticket on a command line: use --ticket-file or FARHAUL_TICKET"
+            );
+        }
+        Ok(ticket.filter(|_| used))
     }
 
     /// What is the same for every attempt.

@@ -44,7 +44,7 @@ use crate::{
 /// Copies.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     args.refuse_needless()?;
-    let job = Job::of(&args.paths)?;
+    let job = Job::of(&args.paths, args.ticket()?.as_ref())?;
     let put = job.is_put();
     let mut options = args.options(put)?;
     let planned = DryRun::default();
@@ -225,9 +225,10 @@ impl Run<'_> {
         let first = self.app(&self.options)?;
         drop(first);
         let identity = self.identity()?;
-        let mut trusted = match &self.bridge {
-            Some(bridge) => vec![bridge.key],
-            None => Known::load().map_err(|e| config(&e))?.of(&server),
+        let mut trusted = match (&self.bridge, &self.job.server().right) {
+            (Some(bridge), _) => vec![bridge.key],
+            (None, Some(right)) => vec![right.server],
+            (None, None) => Known::load().map_err(|e| config(&e))?.of(&server),
         };
         let addresses = self.addresses()?;
         let stop = interrupt::stop().map_err(|e| internal(&e))?;
@@ -261,6 +262,9 @@ impl Run<'_> {
     fn identity(&self) -> Result<Identity, TransferError> {
         if let Some(bridge) = &self.bridge {
             return Identity::from_seed(bridge.identity.seed()).map_err(|e| internal(&e));
+        }
+        if let Some(right) = &self.job.server().right {
+            return Identity::from_seed(&right.seed).map_err(|e| internal(&e));
         }
         match keys::identity(self.args.identity.as_deref()) {
             Ok(identity) => Ok(identity),
@@ -336,7 +340,7 @@ impl Run<'_> {
         explain(
             &mut outcome,
             (&ended.reason, unreached),
-            self.bridge.is_some(),
+            self.known_by(),
             &server.to_string(),
             to,
         );
@@ -348,6 +352,14 @@ impl Run<'_> {
             unreached: unreached.is_some(),
             unknown,
         })
+    }
+
+    const fn known_by(&self) -> KnownBy {
+        match (&self.bridge, &self.job.server().right) {
+            (Some(_), _) => KnownBy::Ssh,
+            (None, Some(_)) => KnownBy::Ticket,
+            (None, None) => KnownBy::Key,
+        }
     }
 
     /// Adds what the session does not know: that ssh works, and whether a signal ended it.
@@ -381,11 +393,22 @@ struct Ended {
     unknown: Option<PublicKey>,
 }
 
+/// How the two sides know each other's keys.
+#[derive(Clone, Copy)]
+enum KnownBy {
+    /// The user decided about the server's, its administrator about the user's.
+    Key,
+    /// Both were exchanged through ssh.
+    Ssh,
+    /// Both are in a ticket.
+    Ticket,
+}
+
 /// Makes more of an error than the session could know.
 fn explain(
     outcome: &mut Outcome,
     (reason, unreached): (&CloseReason, Option<Unreached>),
-    through_ssh: bool,
+    known_by: KnownBy,
     server: &str,
     to: SocketAddr,
 ) {
@@ -396,16 +419,16 @@ fn explain(
         error.code = unreached.code();
         error.text = unreached.text(server, to);
         error.fix = unreached.fix("`farhaul serve`", to);
-    } else if let Some((text, fix)) = refused_key(reason, server, through_ssh) {
+    } else if let Some((text, fix)) = refused_key(reason, server, known_by) {
         (error.text, error.fix) = (text, fix);
     }
     outcome.summary.exit = outcome.summary.exit.with(error);
 }
 
 /// Message and remedy if one side refused the other's key.
-fn refused_key(reason: &CloseReason, server: &str, through_ssh: bool) -> Option<(String, String)> {
-    let (text, fix) = match (reason, through_ssh) {
-        (CloseReason::Auth(_), false) => (
+fn refused_key(reason: &CloseReason, server: &str, known_by: KnownBy) -> Option<(String, String)> {
+    let (text, fix) = match (reason, known_by) {
+        (CloseReason::Auth(_), KnownBy::Key) => (
             format!(
                 "{server} has another key than the known one: someone may impersonate the server, or its key was replaced"
             ),
@@ -413,17 +436,25 @@ fn refused_key(reason: &CloseReason, server: &str, through_ssh: bool) -> Option<
                 "compare its key with its administrator; only if it is the right one, `farhaul key trust {server} fh-pub1...`"
             ),
         ),
-        (CloseReason::Denied(_), false) => (
+        (CloseReason::Denied(_), KnownBy::Key) => (
             format!("{server} does not accept your key"),
             "give your key (`farhaul key show`) to its administrator, for `farhaul serve --allow`"
                 .into(),
         ),
+        (CloseReason::Auth(_), KnownBy::Ticket) => (
+            format!("{server} has another key than the ticket names"),
+            "ask whoever gave you the ticket for a new one".into(),
+        ),
+        (CloseReason::Denied(_), KnownBy::Ticket) => (
+            format!("{server} does not know the ticket, or no longer"),
+            "ask whoever gave you the ticket for a new one".into(),
+        ),
         // Both keys were generated for this copy, and exchanged through ssh.
-        (CloseReason::Auth(_), true) => (
+        (CloseReason::Auth(_), KnownBy::Ssh) => (
             format!("what answers at {server} over UDP is not the farhaul that ssh started there"),
             "run the same command again, or name other ports with --remote-port".into(),
         ),
-        (CloseReason::Denied(_), true) => (
+        (CloseReason::Denied(_), KnownBy::Ssh) => (
             format!("the farhaul that answers at {server} over UDP does not accept your key"),
             "run the same command again, or name other ports with --remote-port".into(),
         ),
