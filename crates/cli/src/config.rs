@@ -39,7 +39,15 @@ use crate::{
 
 const SYSTEM: &str = "/etc/farhaul/config.toml";
 /// Decided anew each time.
-const NEVER: [&str; 6] = ["json", "trust-any", "force", "help", "version", "i-know"];
+const NEVER: [&str; 7] = [
+    "json",
+    "json-stream",
+    "trust-any",
+    "force",
+    "help",
+    "version",
+    "i-know",
+];
 
 /// A flag's default.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -36,7 +36,7 @@ pub(crate) struct Record {
     /// `fh-pub1...`: what the secret in the ticket is the other half of.
     pub(crate) key: String,
     pub(crate) share: String,
-    /// Bytes in percent encoding where they are not text.
+    /// As bytes.
     pub(crate) path: Vec<u8>,
     pub(crate) mode: String,
     /// Seconds since 1970.
@@ -141,6 +141,10 @@ impl Book {
 
     /// All tickets that are kept.
     pub(crate) fn records(&self) -> Result<Vec<Record>, Failure> {
+        self.with_records(<[Record]>::to_vec)
+    }
+
+    fn with_records<T>(&self, look: impl FnOnce(&[Record]) -> T) -> Result<T, Failure> {
         let stamp = match fs::metadata(&self.path) {
             Ok(meta) if meta.mode() & 0o077 != 0 => {
                 let why = format!(
@@ -162,7 +166,7 @@ impl Book {
             let records = serde_json::from_str(&text).map_err(|e| self.failed(&e))?;
             *kept = (stamp, records);
         }
-        Ok(kept.1.clone())
+        Ok(look(&kept.1))
     }
 
     /// Changes them, alone; nothing is changed if `change` fails, nor written if it says so.
@@ -203,7 +207,7 @@ impl Book {
             return Ok(None);
         };
         let key = key.to_string();
-        Ok(self.records()?.into_iter().find(|r| r.key == key))
+        self.with_records(|records| records.iter().find(|r| r.key == key).cloned())
     }
 }
 

@@ -1,11 +1,19 @@
 //! What time of what day is it? As people and programs write it (RFC 3339).
 
+use farhaul_io::clock;
+
 /// Seconds since 1970 as a date and time in UTC.
 pub(crate) fn utc(seconds: u64) -> String {
     let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
     jiff::Timestamp::from_second(seconds)
         .unwrap_or(jiff::Timestamp::MAX)
         .to_string()
+}
+
+/// Now, to the millisecond.
+pub(crate) fn now() -> String {
+    let now = jiff::Timestamp::from_duration(clock::since_1970().try_into().unwrap_or_default());
+    format!("{:.3}", now.unwrap_or(jiff::Timestamp::MAX))
 }
 
 #[cfg(test)]

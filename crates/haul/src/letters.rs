@@ -33,7 +33,7 @@ fn checksum(bytes: &[u8]) -> [u8; SUM] {
 
 /// Letters for so many bytes.
 pub const fn length(bytes: usize) -> usize {
-    (bytes + SUM).next_multiple_of(5) / 5 * 8
+    (bytes + SUM).div_ceil(5) * 8
 }
 
 /// The first five bytes of what these eight letters begin, not checked.

@@ -26,10 +26,15 @@ pub(crate) fn stamp() -> time::SystemTime {
     time::SystemTime::now()
 }
 
-/// Seconds since 1970, on the clock of the wall, which may be set at any time.
-pub fn unix_seconds() -> u64 {
+/// Time since 1970, on the clock of the wall, which may be set at any time.
+pub fn since_1970() -> time::Duration {
     let since = stamp().duration_since(time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
+    since.unwrap_or_default()
+}
+
+/// The same in whole seconds.
+pub fn unix_seconds() -> u64 {
+    since_1970().as_secs()
 }
 
 /// How long before `now` it was `at`; zero if that cannot be, as when the clock was set meanwhile.

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{
             AtomicBool, AtomicU64, AtomicUsize,
             Ordering::{Acquire, Relaxed, Release},
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use crate::waker::Waker;
+use crate::{server::ListenerStats, waker::Waker};
 
 /// A running listener, as other threads see it.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ struct Inner {
     draining: AtomicBool,
     /// What draining may take, ms.
     drain_millis: AtomicU64,
+    /// What the listener did until its last turn.
+    stats: Mutex<Option<ListenerStats>>,
     /// Of the listener's shard.
     waker: Waker,
 }
@@ -38,6 +40,7 @@ impl Controls {
             max_handshakes_per_source: AtomicUsize::new(usize::MAX),
             draining: AtomicBool::new(false),
             drain_millis: AtomicU64::new(0),
+            stats: Mutex::default(),
             waker,
         }))
     }
@@ -79,6 +82,16 @@ impl Controls {
     pub(crate) fn drains_within(&self) -> Option<Duration> {
         let millis = || Duration::from_millis(self.0.drain_millis.load(Relaxed));
         self.is_draining().then(millis)
+    }
+
+    pub(crate) fn publish(&self, stats: &ListenerStats) {
+        let mut published = self.0.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        *published = Some(*stats);
+    }
+
+    /// What the listener did until its last turn, once it runs.
+    pub fn stats(&self) -> Option<ListenerStats> {
+        *self.0.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether [`Self::drain`] was called.

@@ -43,6 +43,8 @@ use crate::{
 /// Grace period for sessions to close after a stop.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// Between two accounts of what the machine did.
+const ACCOUNT: Duration = Duration::from_millis(500);
 /// Close reason of sessions beyond the limit where no code is set.
 const UNWANTED: u32 = 1;
 /// Close reason for peers and apps after a stop.
@@ -225,6 +227,7 @@ impl Listener {
                 // socket connected to a peer would take the datagrams of all its sessions.
                 own_threads: options.own_threads && lanes.is_none() && !multiplexed,
                 closing: false,
+                drain_until: None,
                 half_open: HalfOpen::default(),
                 sources: Sources::default(),
                 waker,
@@ -249,8 +252,8 @@ impl Listener {
             .map_err(|e| ShardError::System("cannot determine the local address", e))
     }
 
-    /// Serves peers until `stop` is set, or all have left after [`Controls::drain`], then closes every session and waits briefly for them to send
-    /// goodbye. Blocks the calling thread, which becomes the shard on which handshakes are; sessions
+    /// Serves peers until `stop` is set, or all have left after [`Controls::drain`], then closes every
+    /// session and waits briefly for them to send goodbye. Blocks the calling thread, which becomes the shard on which handshakes are; sessions
     /// that have finished theirs get threads of their own.
     pub fn run(self, stop: &Stop) -> Result<ListenerStats, ShardError> {
         let mut router = self.router;
@@ -278,8 +281,8 @@ impl Listener {
         };
         let mut shard = Shard::new(self.socket, Some(self.waker), Some(stop.clone()), pulse);
         shard.table.lanes = self.lanes;
-        let (mut until, mut drain_until) = (None, None);
-        let mut elsewhere: Option<HostStats> = None;
+        let mut until = None;
+        let mut account = Account::new(&shard);
         loop {
             shard.turn(&mut router)?;
             for mut message in forwarded.try_iter().take(FORWARDED) {
@@ -287,19 +290,10 @@ impl Listener {
             }
             router.move_out(&mut shard, &threads);
             for Ended { entry, host } in reports.try_iter() {
-                match (&mut elsewhere, host) {
-                    (Some(total), Some(host)) => total.add(&host),
-                    (total, host) => *total = total.or(host),
-                }
+                account.add(host);
                 router.forget(entry);
             }
-            if let Some(within) = router.controls.drains_within() {
-                let late = *drain_until.get_or_insert(shard.now() + within);
-                if late <= shard.now() && !stop.is_set() {
-                    stop.set();
-                }
-            }
-            let drained = drain_until.is_some() && router.admitted == 0;
+            let drained = router.drains(shard.now(), stop);
             if (stop.is_set() || drained) && !router.closing {
                 router.closing = true;
                 // The threads of sessions have their own grace within this.
@@ -314,15 +308,51 @@ impl Listener {
                 };
                 shard.abandon(&mut router, &reason);
             }
-            if router.closing && (over || shard.table.len() + router.moved.len() == 0) {
-                let mut host = shard.host();
-                if let Some(other) = elsewhere {
-                    host.add(&other);
-                }
-                return Ok(router.stats(host, stalls.load(Relaxed)));
+            let ends = router.closing && (over || shard.table.len() + router.moved.len() == 0);
+            let stats = router.stats(account.of(&shard, ends), stalls.load(Relaxed));
+            if ends {
+                return Ok(stats);
             }
-            shard.sleep(until.or(drain_until))?;
+            router.controls.publish(&stats);
+            shard.sleep(until.or(router.drain_until))?;
         }
+    }
+}
+
+/// What the machine did for a listener and the sessions that have left it.
+struct Account {
+    elsewhere: Option<HostStats>,
+    /// The whole, and when it is made up again: that takes system calls.
+    sum: HostStats,
+    due: Instant,
+}
+
+impl Account {
+    fn new<A: App>(shard: &Shard<A>) -> Self {
+        Self {
+            elsewhere: None,
+            sum: shard.host(),
+            due: shard.now(),
+        }
+    }
+
+    /// A session's thread has ended.
+    fn add(&mut self, host: Option<HostStats>) {
+        match (&mut self.elsewhere, host) {
+            (Some(total), Some(host)) => total.add(&host),
+            (total, host) => *total = total.or(host),
+        }
+    }
+
+    fn of<A: App>(&mut self, shard: &Shard<A>, at_the_end: bool) -> HostStats {
+        if at_the_end || shard.now() >= self.due {
+            self.due = shard.now() + ACCOUNT;
+            self.sum = shard.host();
+            if let Some(other) = &self.elsewhere {
+                self.sum.add(other);
+            }
+        }
+        self.sum
     }
 }
 
@@ -343,6 +373,7 @@ struct Acceptor {
     busy: Option<u32>,
     own_threads: bool,
     closing: bool,
+    drain_until: Option<Instant>,
     half_open: HalfOpen,
     sources: Sources,
     /// Of the listener's shard.
@@ -462,6 +493,18 @@ impl Acceptor {
             self.forget(entry);
         }
         Some(slot)
+    }
+
+    /// Whether the last session has left since it is drained; sets `stop` when that takes too long.
+    fn drains(&mut self, now: Instant, stop: &Stop) -> bool {
+        let Some(within) = self.controls.drains_within() else {
+            return false;
+        };
+        let late = *self.drain_until.get_or_insert(now + within);
+        if late <= now && !stop.is_set() {
+            stop.set();
+        }
+        self.admitted == 0
     }
 
     /// Sessions that have been admitted get threads of their own.

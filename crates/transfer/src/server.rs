@@ -9,7 +9,6 @@ use std::{
 };
 
 use farhaul_core::{
-    congestion::Sharing,
     protocol::{Event, Session},
     store::{Extent, Sink, Store, StoreError},
     time::Instant,
@@ -20,6 +19,7 @@ use farhaul_io::App;
 use crate::{
     ask::{Ask, Place},
     asked::Asked,
+    brake::Control,
     error::{Code, TransferError},
     filter::Filter,
     half::{Half, Side},
@@ -34,13 +34,10 @@ use crate::{
     summary::Handle,
 };
 
-mod control;
 mod policy;
 mod share;
 mod sources;
 mod tickets;
-pub use control::{Control, HELD};
-use control::{Intake, REFILL};
 pub use policy::{Allow, Limits, Policy};
 use policy::{Holder, Seat, Slot};
 pub use share::{Access, Share};
@@ -92,15 +89,9 @@ pub struct Server {
     by_ticket: bool,
     redeemed: Option<Tag>,
     answered: bool,
+    asked: Option<(bool, Vec<u8>)>,
     /// A request that waits for another session to let go.
     waits: Option<Waiting>,
-    /// The highest rate by policy and request, and the share of a link.
-    rate: Rate,
-    sharing: Sharing,
-    /// What the session was told of these.
-    governed: (Rate, Sharing),
-    control: Arc<Control>,
-    intake: Intake,
     holds: Option<(Tag, Arc<Holder>)>,
     heard: u64,
     /// The session ends then: there is no request, or it was refused.
@@ -124,12 +115,8 @@ impl Server {
             by_ticket: false,
             redeemed: None,
             answered: false,
+            asked: None,
             waits: None,
-            rate: Rate::UNLIMITED,
-            sharing: Sharing::Fair,
-            governed: (Rate::UNLIMITED, Sharing::Fair),
-            control: Arc::default(),
-            intake: Intake::default(),
             holds: None,
             heard: 0,
             leaves: None,
@@ -140,7 +127,7 @@ impl Server {
     /// The same, slowed down or held by `control`; whoever changes that wakes the session.
     #[must_use]
     pub fn controlled(mut self, control: Arc<Control>) -> Self {
-        self.control = control;
+        self.side.brake.control = control;
         self
     }
 
@@ -150,6 +137,16 @@ impl Server {
     pub fn simulated(mut self, simulated: Simulated) -> Self {
         self.host.simulated = Some(simulated);
         self
+    }
+
+    /// The key of the peer, once it is connected.
+    pub fn peer(&self) -> Option<&[u8]> {
+        self.peer.as_deref()
+    }
+
+    /// Whether the peer delivers, and the share that it asked for first, once it has.
+    pub fn asked(&self) -> Option<(bool, &[u8])> {
+        self.asked.as_ref().map(|(put, share)| (*put, &share[..]))
     }
 
     /// For other threads.
@@ -163,27 +160,7 @@ impl Server {
             if let Err(e) = self.messages(session) {
                 self.side.fail(e, session);
             }
-            self.govern(session);
-        }
-    }
-
-    /// Keeps to the rate of now.
-    fn govern(&mut self, session: &mut dyn Session) {
-        let rate = self.control.now().min(self.rate);
-        match self.side.half {
-            Some(Half::Sends(_) | Half::Lists(_)) if self.governed != (rate, self.sharing) => {
-                self.governed = (rate, self.sharing);
-                if !session.govern(rate, self.sharing) {
-                    let sharing = self.sharing;
-                    let text =
-                        format!("the server cannot send by policy {sharing} or below a rate");
-                    let e = TransferError::new(Code::Usage, text);
-                    self.side
-                        .fail(e.fix("omit --policy and --max-rate"), session);
-                }
-            }
-            Some(Half::Receives(_)) => self.intake.refill(self.now, rate),
-            _ => {}
+            self.side.keep_rate(session);
         }
     }
 
@@ -200,7 +177,9 @@ impl Server {
                 } if !self.answered => {
                     self.answered = true;
                     self.leaves = None;
-                    self.side.set_put(direction == Direction::Put);
+                    let put = direction == Direction::Put;
+                    self.side.set_put(put);
+                    self.asked = places.first().map(|place| (put, place.share.clone()));
                     self.answer(Request {
                         direction,
                         tag,
@@ -346,7 +325,7 @@ impl Server {
     fn begin(&mut self, shares: &[Share], request: &Request) -> Result<bool, TransferError> {
         let peer = self.peer.as_deref().unwrap_or_default();
         let rate = self.policy.max_rate(peer, shares);
-        self.rate = rate.unwrap_or(Rate::UNLIMITED);
+        self.side.brake.rate = rate.unwrap_or(Rate::UNLIMITED);
         match (request.direction, shares, &request.places[..]) {
             (Direction::Put, [share], [place]) => self.take(share, &place.path, request),
             (Direction::Put, ..) => Err(TransferError::protocol("a delivery to several places")),
@@ -405,8 +384,9 @@ impl Server {
         let ask = &*request.ask;
         let (sources, problems) = sources(shares, &request.places)?;
         let one_file = request.places.len() == 1 && sources.iter().all(|s| s.is_file);
-        self.rate = ask.max_rate.map_or(self.rate, |rate| rate.min(self.rate));
-        self.sharing = ask.sharing;
+        let brake = &mut self.side.brake;
+        brake.rate = brake.rate.min(ask.max_rate.unwrap_or(Rate::UNLIMITED));
+        brake.sharing = ask.sharing;
         let selection = Selection {
             filter: Filter::from_spec(ask.spec.clone())?,
             list: None,
@@ -555,15 +535,11 @@ impl Store for Server {
     }
 
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
-        if self.intake.is_limited() {
-            self.intake
-                .place(extents.iter().map(|e| u64::from(e.len)).sum());
-        }
         self.side.place(extents, batch)
     }
 
     fn sink(&self) -> Sink {
-        self.intake.within(self.side.sink())
+        self.side.sink()
     }
 }
 
@@ -599,12 +575,8 @@ impl App for Server {
             self.wait();
             self.read(session);
         }
-        self.govern(session);
         self.out.flush(session);
         self.side.poll(session);
-        if self.control.is_held() {
-            self.side.moves();
-        }
         if self.side.holds() {
             self.read(session);
         }
@@ -615,9 +587,7 @@ impl App for Server {
         let waits = self.waits.as_ref().map(|_| self.now + AGAIN);
         let next = waits.or_else(|| self.side.next_wake());
         let idle = self.side.idle_at();
-        let refill = self.intake.is_limited().then(|| self.now + REFILL);
-        let dues = next.into_iter().chain(self.leaves).chain(idle);
-        dues.chain(refill).min()
+        next.into_iter().chain(self.leaves).chain(idle).min()
     }
 }
 

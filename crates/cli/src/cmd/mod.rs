@@ -17,6 +17,7 @@ mod serve;
 mod sim;
 mod tcp;
 mod ticket;
+mod top;
 mod tree;
 mod udp;
 mod wan;
@@ -38,6 +39,10 @@ pub(crate) enum Command {
     Key(key::Args),
     /// Rights to a place in a share, to be passed on
     Ticket(ticket::Args),
+    /// What the sessions of a running server do
+    Top(top::Args),
+    /// Change the sessions of a running server
+    Ctl(top::Ctl),
     /// Measure from memory to memory, with flags as in iperf3
     Bench(Box<bench::Args>),
     /// Emulate a network on this machine and run programs on it
@@ -80,6 +85,8 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(&args),
         Command::Key(args) => key::run(args),
         Command::Ticket(args) => ticket::run(args),
+        Command::Top(args) => top::run(&args),
+        Command::Ctl(args) => top::ctl(&args),
         Command::Bench(args) => bench::run(*args),
         Command::Wan(args) => wan::run(args),
         Command::Sim(args) => sim::run(&args),

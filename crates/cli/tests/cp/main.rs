@@ -20,3 +20,4 @@ mod several;
 mod signals;
 mod tickets;
 mod unread;
+mod watched;

@@ -40,6 +40,7 @@ impl Place {
             .args(args)
             .current_dir(self.0.path())
             .env("XDG_CONFIG_HOME", self.path("config"))
+            .env("XDG_RUNTIME_DIR", self.path("run"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

@@ -10,10 +10,7 @@ use std::{
     time::Duration,
 };
 
-use farhaul_core::{
-    congestion::Sharing,
-    units::{Rate, Size},
-};
+use farhaul_core::{congestion::Sharing, units::Size};
 use farhaul_transfer::{Existing, Filter, client::Options};
 
 use super::job::TICKET;
@@ -22,6 +19,7 @@ use crate::{
     exit::Failure,
     place, read, ssh,
     ticket::{self, Ticket},
+    timetable::Timetable,
 };
 
 const PLACES: &str = "Sources and destination, one side elsewhere and all of it on one server: \
@@ -48,9 +46,9 @@ pub(crate) struct Args {
     /// Change nothing; print what would be done with each file
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
-    /// Never send faster than this
+    /// Never send faster than this; or rates by time of day, as in '08:00 500Mbit 19:00 off'
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    pub(super) max_rate: Option<Rate>,
+    pub(super) max_rate: Option<Timetable>,
     /// Share of a link used by others too: low (unused capacity only), fair (as much as each
     /// of them), high (as much as two; a server must allow it)
     #[arg(long, value_name = "low|fair|high", default_value_t)]
@@ -93,6 +91,9 @@ pub(crate) struct Args {
     /// One JSON object on stdout
     #[arg(long, short = 'J')]
     pub(super) json: bool,
+    /// One JSON object per event on stdout, a line each; the last one is that of --json
+    #[arg(long, conflicts_with = "json")]
+    pub(super) json_stream: bool,
     /// Not needed; farhaul measures it
     #[arg(long, hide = true)]
     rtt: Option<String>,
@@ -207,6 +208,11 @@ impl Args {
         }
     }
 
+    /// A program reads stdout.
+    pub(super) const fn for_programs(&self) -> bool {
+        self.json || self.json_stream
+    }
+
     /// The ticket that `ticket:` stands for, if there is one.
     pub(super) fn ticket(&self) -> Result<Option<Ticket>, Failure> {
         let ticket = match (&self.ticket_file, env::var_os("FARHAUL_TICKET")) {
@@ -254,7 +260,7 @@ impl Args {
             existing,
             checksum: self.there.checksum,
             verify_disk: self.verify_disk,
-            max_rate: self.max_rate,
+            max_rate: self.max_rate.as_ref().and_then(Timetable::always),
             sharing: self.policy,
             ..Options::default()
         })

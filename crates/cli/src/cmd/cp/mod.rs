@@ -18,16 +18,18 @@ use farhaul_core::{
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
 use farhaul_io::{App, Stop, Waker, client};
 use farhaul_transfer::{
-    Code, Handle, Outcome, Summary, TransferError,
+    Code, Control, Handle, Outcome, Summary, TransferError,
     client::{Download, Options, PeerCheck, Upload},
 };
 use serde_json::Value;
 
 mod args;
+mod events;
 mod job;
 mod plan;
 
 pub(crate) use args::Args;
+use events::Events;
 use job::Job;
 use plan::DryRun;
 
@@ -39,6 +41,7 @@ use crate::{
     out,
     reach::Unreached,
     ssh::Bridge,
+    timetable::Timetable,
 };
 
 /// Copies.
@@ -48,7 +51,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let put = job.is_put();
     let mut options = args.options(put)?;
     let planned = DryRun::default();
-    options.plan = args.dry_run.then(|| planned.sink(args.json, args.quiet));
+    options.plan = args
+        .dry_run
+        .then(|| planned.sink(args.for_programs(), args.quiet));
     let mut run = Run {
         args,
         put,
@@ -82,7 +87,9 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn print_summary(&self, summary: &Summary) {
-        if self.args.json {
+        if self.args.json_stream {
+            out::summary_line(self.object(summary));
+        } else if self.args.json {
             out::json(&self.object(summary));
         } else if !self.args.quiet && self.args.dry_run {
             errln!("{}", self.planned.line(summary, &self.destination()));
@@ -128,12 +135,13 @@ impl Run<'_> {
 
     fn failure(&self, summary: Option<&Summary>, e: &TransferError) -> Failure {
         if let Some(summary) = summary {
-            let quiet = self.args.json || self.args.quiet || self.planned.is_empty(summary);
+            let quiet =
+                self.args.for_programs() || self.args.quiet || self.planned.is_empty(summary);
             if self.args.dry_run && !quiet {
                 errln!("{}", self.planned.line(summary, &self.destination()));
             }
             let done = summary.files.sent + summary.files.skipped + summary.bytes_payload > 0;
-            if done && !self.args.json && !self.args.quiet && !self.args.dry_run {
+            if done && !self.args.for_programs() && !self.args.quiet && !self.args.dry_run {
                 errln!("{}", summary.line());
             }
             let several = summary.failures.len() > 1 && !self.args.dry_run;
@@ -300,10 +308,13 @@ impl Run<'_> {
         let waker = Waker::new().map_err(|e| internal(&e))?;
         let wake = waker.clone();
         let cancel = Arc::new(AtomicBool::new(false));
+        let control = Arc::<Control>::default();
+        let rates = self.args.max_rate.clone().filter(|r| r.always().is_none());
         let options = Options {
             cancel: Arc::clone(&cancel),
             wake: Some(Arc::new(move || wake.wake())),
             server: server.to_string(),
+            control: Some(Arc::clone(&control)),
             check: (!pinned).then(|| unknown_key(Arc::clone(&seen))),
             ..self.options.clone()
         };
@@ -311,28 +322,37 @@ impl Run<'_> {
         let handle = app.handle();
         let mut config = HaulConfig::new(*identity.seed());
         config.peers = peers;
-        config.max_rate = self.args.max_rate;
+        config.max_rate = options.max_rate;
         config.law = format!("haul:policy={}", self.args.policy);
         let haul = Haul::client(config).map_err(|e| internal(&e))?;
         let mut how = client::Options::new(to);
         how.stop = Some(stop.clone());
         let bar = Bar::start(
             Arc::clone(handle.progress()),
-            if self.args.quiet || self.args.json || self.args.dry_run {
+            if self.args.quiet || self.args.for_programs() || self.args.dry_run {
                 Style::None
             } else {
                 self.args.progress
             },
         );
+        let progress = Arc::clone(handle.progress());
+        let events = self
+            .args
+            .json_stream
+            .then(|| Events::start(progress))
+            .transpose();
+        let events = events.map_err(|e| internal(&e))?;
         let app = Stoppable {
             app,
             stop: stop.clone(),
             cancel,
             lasts: self.args.max_time,
             began: None,
+            rates: rates.map(|rates| (rates, control)),
+            polled: None,
         };
         let ended = client::run(&how, Box::new(haul), app, &waker);
-        drop(bar);
+        drop((bar, events));
         let ended = ended.map_err(|e| TransferError::new(Code::NetSetup, e.to_string()))?;
         let gone = || TransferError::new(Code::Internal, "the session ended without saying how");
         let mut outcome = handle.outcome().ok_or_else(gone)?;
@@ -562,7 +582,13 @@ struct Stoppable {
     /// It may last so long.
     lasts: Option<Duration>,
     began: Option<Instant>,
+    /// Its highest rate by time of day, and what keeps to it.
+    rates: Option<(Timetable, Arc<Control>)>,
+    polled: Option<Instant>,
 }
+
+/// Between two looks at the time of day.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Store for Stoppable {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
@@ -590,6 +616,10 @@ impl App for Stoppable {
         if self.stop.is_set() {
             self.cancel.store(true, Ordering::Relaxed);
         }
+        if let Some((rates, control)) = &self.rates {
+            control.schedule(rates.now());
+            self.polled = Some(now);
+        }
         let began = *self.began.get_or_insert(now);
         if self.lasts.is_some_and(|lasts| now.since(began) >= lasts) {
             self.cancel.store(true, Ordering::Relaxed);
@@ -606,6 +636,11 @@ impl App for Stoppable {
             .began
             .zip(self.lasts)
             .map(|(began, lasts)| began + lasts);
-        app.into_iter().chain(end).min()
+        let look = self
+            .rates
+            .as_ref()
+            .zip(self.polled)
+            .map(|(_, at)| at + LOOK);
+        app.into_iter().chain(end).chain(look).min()
     }
 }

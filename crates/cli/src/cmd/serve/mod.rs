@@ -12,10 +12,13 @@ use std::{
     time::Duration,
 };
 
-use farhaul_core::{congestion::Sharing, units::Rate};
+use farhaul_core::congestion::Sharing;
 use farhaul_haul::{Haul, HaulConfig, Judge, PeerPolicy};
-use farhaul_io::{App, Controls, Stop, Waker, server::Listener};
-use farhaul_transfer::server::{Policy, Server};
+use farhaul_io::{App, Controls, Stop, Waker, clock, server::Listener};
+use farhaul_transfer::{
+    Control,
+    server::{Policy, Server},
+};
 use listenfd::ListenFd;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
@@ -24,19 +27,25 @@ use crate::{
     exit::{Exit, Failure},
     keys,
     place::PORT,
+    timetable::Timetable,
     typed,
 };
 
+mod control;
 mod file;
+mod log;
+mod metrics;
+mod sessions;
 mod setup;
 mod share;
 mod signals;
 mod told;
 
+use sessions::Sessions;
 use setup::Setup;
 pub(super) use setup::{Served, served};
 pub(super) use share::share;
-use told::Told;
+use told::{Level, Told};
 
 /// Arguments.
 #[derive(Clone, Debug, clap::Args)]
@@ -59,9 +68,10 @@ pub(crate) struct Args {
     /// File of tickets, which `farhaul ticket` writes [default: beside the key]
     #[arg(long, value_name = "FILE")]
     tickets: Option<PathBuf>,
-    /// Never send faster than this, to each peer
+    /// Never send to, or receive from, a peer faster than this; or rates by time of day, as in '08:00 500Mbit 19:00
+    /// off'
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    max_rate: Option<Rate>,
+    max_rate: Option<Timetable>,
     /// Largest share of a link that peers may use: low, fair or high
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     max_policy: Sharing,
@@ -84,15 +94,41 @@ pub(crate) struct Args {
     /// after may lose files that were reported to peers as complete
     #[arg(long)]
     no_sync: bool,
+    /// Serve metrics for Prometheus over HTTP, at http://ADDR/metrics; anybody who reaches ADDR can read them
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = METRICS, value_parser = typed::address)]
+    metrics: Option<SocketAddr>,
+    /// Control socket for `farhaul top` and `farhaul ctl`, or off [default: serve-PORT.sock in the runtime directory]
+    #[arg(long, value_name = "SOCKET|off")]
+    control: Option<PathBuf>,
+    /// How what happens is written to stderr: for people, or one JSON object per line
+    #[arg(long, value_name = "text|json", default_value = "text")]
+    log_format: log::Format,
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
+    /// Also print what peers ask for
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
+}
+
+/// Where metrics are if no address is named.
+const METRICS: &str = "127.0.0.1:17993";
+
+impl Args {
+    const fn level(&self) -> Level {
+        match (self.quiet, self.verbose) {
+            (true, _) => Level::Quiet,
+            (false, false) => Level::Ends,
+            (false, true) => Level::All,
+        }
+    }
 }
 
 /// What may change while it runs.
 struct Serving {
     given: Args,
     setup: RwLock<Arc<Setup>>,
+    sessions: Arc<Sessions>,
 }
 
 impl Serving {
@@ -126,7 +162,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let serving = Arc::new(Serving {
         given: args.clone(),
         setup: RwLock::new(Arc::new(setup)),
+        sessions: Arc::default(),
     });
+    log::set(flags.log_format);
     let mut config = HaulConfig::new(*identity.seed());
     let judging = Arc::clone(&serving);
     config.peers = PeerPolicy::Judge(Judge::new(move |key| {
@@ -137,17 +175,27 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = Stop::new().map_err(system)?;
     let mut options = farhaul_io::server::Options::new(flags.listen);
     options.busy = Some(Exit::Busy.code().into());
-    options.notify = Some(|notice| errln!("warning: {notice}"));
+    options.notify = Some(|notice| log::note("warning", &notice.to_string()));
     let factory = {
         let serving = Arc::clone(&serving);
         move |peer: SocketAddr, waker: &Waker| -> Box<dyn App> {
-            let waker = waker.clone();
-            let app = Server::new(serving.policy(), Some(Arc::new(move || waker.wake())));
+            let (wakes, control) = (waker.clone(), Arc::<Control>::default());
+            let flags = &serving.setup().flags;
+            let rates = flags.max_rate.clone().filter(|r| r.always().is_none());
+            if let Some(rates) = &rates {
+                control.schedule(rates.now());
+            }
+            let app = Server::new(serving.policy(), Some(Arc::new(move || wakes.wake())));
+            let app = app.controlled(Arc::clone(&control));
+            let all = &serving.sessions;
             Box::new(Told {
-                handle: app.handle(),
+                view: all.enter(peer, control, app.handle(), waker.clone()),
                 app,
-                peer,
-                quiet: serving.setup().flags.quiet,
+                level: flags.level(),
+                rates,
+                serving: Arc::clone(&serving),
+                look: clock::now(),
+                asked: false,
             })
         }
     };
@@ -165,9 +213,25 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
     serving.setup().limit(&listener.controls());
     signals::handle(&serving, &listener.controls(), &stop).map_err(system)?;
+    let (sessions, controls) = (&serving.sessions, listener.controls());
+    let metrics = flags.metrics.map(|at| {
+        metrics::start(at, sessions, &controls, &stop).map_err(|e| {
+            let text = format!("cannot serve metrics at {at}: {e}");
+            Failure::new(Exit::NetSetup, text).fix("choose another address with --metrics")
+        })
+    });
+    let metrics = metrics.transpose()?;
+    let control = control(&flags, at.port(), sessions, &controls)?;
     if !flags.quiet {
         serving.setup().describe();
-        errln!("listening on {at}/udp, key {}", identity.public());
+        if let Some(at) = metrics {
+            log::note("metrics", &format!("metrics at http://{at}/metrics"));
+        }
+        if let Some(control) = &control {
+            log::note("control", &format!("control socket {}", control.path()));
+        }
+        let key = identity.public();
+        log::note("listening", &format!("listening on {at}/udp, key {key}"));
     }
     if !listener.has_own_threads() {
         errln!(
@@ -178,9 +242,37 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let ended = listener.run(&stop);
     let ended = ended.map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
     if let Some(refusal) = ended.host.refusal() {
-        errln!("warning: {refusal}");
+        log::note("warning", &refusal);
     }
     Ok(())
+}
+
+/// The control socket, unless it is off. One that was not asked for need not be possible.
+fn control(
+    flags: &Args,
+    port: u16,
+    sessions: &Arc<Sessions>,
+    controls: &Controls,
+) -> Result<Option<control::Socket>, Failure> {
+    let path = match &flags.control {
+        Some(path) if path.as_os_str() == "off" => return Ok(None),
+        Some(path) => path.clone(),
+        None => match crate::control::directory() {
+            Some(dir) => dir.join(format!("serve-{port}.sock")),
+            None => return Ok(None),
+        },
+    };
+    match control::start(&path, sessions, controls) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(e) => {
+            let text = format!("control socket {}: {e}", path.display());
+            if flags.control.is_some() {
+                return Err(Failure::new(Exit::NetSetup, text).fix("name another with --control"));
+            }
+            log::note("warning", &format!("there is no {text}"));
+            Ok(None)
+        }
+    }
 }
 
 /// The UDP socket of a service manager (`LISTEN_FDS`), if there is one.

@@ -13,13 +13,14 @@ use farhaul_io::Controls;
 use farhaul_transfer::server::{Access, Policy, Share};
 
 use super::{
-    Args, file,
+    Args, file, log,
     share::{allowed, share},
 };
 use crate::{
     config,
     exit::{Exit, Failure},
     tickets::Book,
+    timetable::Timetable,
 };
 
 /// What is served, and how.
@@ -70,7 +71,7 @@ impl Setup {
         let tickets = shares.iter().any(Share::takes_tickets);
         let mut policy = Policy::new(shares, allow.peers, !flags.no_sync)
             .up_to(flags.max_policy)
-            .never_above(flags.max_rate);
+            .never_above(flags.max_rate.as_ref().and_then(Timetable::always));
         for peer in &tables.peers {
             policy = policy.limit(peer.key.as_bytes().to_vec(), peer.limits);
         }
@@ -104,10 +105,13 @@ impl Setup {
         for (flag, differs) in [
             ("listen", old.listen != new.listen),
             ("identity", old.identity != new.identity),
+            ("metrics", old.metrics != new.metrics),
+            ("control", old.control != new.control),
         ] {
             if differs {
-                errln!(
-                    "warning: {flag} has changed: that takes effect when the server is restarted"
+                log::note(
+                    "warning",
+                    &format!("{flag} has changed: that takes effect when the server is restarted"),
                 );
             }
         }
@@ -119,14 +123,19 @@ impl Setup {
     /// Tells people.
     pub(super) fn describe(&self) {
         for share in self.policy.shares() {
-            errln!("share '{}': peers may {}", share.name(), share.access());
+            let text = format!("share '{}': peers may {}", share.name(), share.access());
+            log::note("share", &text);
         }
         if self.policy.is_closed() {
-            errln!("warning: no key is allowed; add --allow KEY, or --allow any");
+            log::note(
+                "warning",
+                "no key is allowed; add --allow KEY, or --allow any",
+            );
             return;
         }
         for share in self.policy.unused() {
-            errln!("warning: no peer may use share '{share}': add allow = [...] to it");
+            let text = format!("no peer may use share '{share}': add allow = [...] to it");
+            log::note("warning", &text);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{io, sync::Arc};
 use farhaul_io::{Controls, Stop};
 use sd_notify::NotifyState;
 
-use super::Serving;
+use super::{Serving, log};
 use crate::interrupt::{self, SIGHUP, SIGINT, SIGTERM};
 
 /// Handles them from now on.
@@ -36,7 +36,8 @@ fn drain(serving: &Serving, controls: &Controls, stop: &Stop) {
     let flags = &serving.setup().flags;
     let time = flags.drain;
     if !flags.quiet {
-        errln!("stopping: no new sessions; those under way may go on for {time:?}");
+        let text = format!("stopping: no new sessions; those under way may go on for {time:?}");
+        log::note("stopping", &text);
     }
     controls.drain(time);
 }
@@ -45,7 +46,10 @@ fn reload(serving: &Serving, controls: &Controls) {
     let now = NotifyState::monotonic_usec_now();
     match now {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
-        Err(e) => errln!("warning: no monotonic clock for the service manager: {e}"),
+        Err(e) => log::note(
+            "warning",
+            &format!("no monotonic clock for the service manager: {e}"),
+        ),
     }
     match serving.reload(controls) {
         Ok(setup) => {
@@ -53,9 +57,13 @@ fn reload(serving: &Serving, controls: &Controls) {
                 setup.describe();
             }
             let shares = setup.policy.shares().len();
-            errln!("reloaded: {shares} shares, for sessions that begin from now on");
+            let text = format!("reloaded: {shares} shares, for sessions that begin from now on");
+            log::note("reloaded", &text);
         }
-        Err(e) => errln!("farhaul: not reloaded, everything stays as it was: {e}"),
+        Err(e) => {
+            let text = format!("not reloaded, everything stays as it was: {e}");
+            log::note("warning", &text);
+        }
     }
     tell(&[NotifyState::Ready]);
 }
@@ -63,6 +71,9 @@ fn reload(serving: &Serving, controls: &Controls) {
 /// Tells the service manager, if there is one.
 pub(super) fn tell(state: &[NotifyState<'_>]) {
     if let Err(e) = sd_notify::notify(state) {
-        errln!("warning: the service manager cannot be told: {e}");
+        log::note(
+            "warning",
+            &format!("the service manager cannot be told: {e}"),
+        );
     }
 }

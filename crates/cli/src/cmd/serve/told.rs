@@ -1,6 +1,6 @@
-//! How is it told what a session did? One line when it has ended.
+//! A session of the server, of which others are told how far it is and how it ended.
 
-use std::net::SocketAddr;
+use std::sync::Arc;
 
 use farhaul_core::{
     protocol::{Event, Session},
@@ -8,14 +8,56 @@ use farhaul_core::{
     time::Instant,
 };
 use farhaul_io::App;
-use farhaul_transfer::{Handle, server::Server};
+use farhaul_transfer::server::Server;
 
-/// A session that reports on stderr how it ended.
+use super::{
+    Serving, log,
+    sessions::{self, LOOK, View},
+};
+use crate::timetable::Timetable;
+
+/// What is told of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    /// Nothing.
+    Quiet,
+    /// How it ended.
+    Ends,
+    /// And what was asked for.
+    All,
+}
+
+/// A session that is told of.
 pub(super) struct Told {
     pub(super) app: Server,
-    pub(super) handle: Handle,
-    pub(super) peer: SocketAddr,
-    pub(super) quiet: bool,
+    pub(super) view: Arc<View>,
+    pub(super) serving: Arc<Serving>,
+    pub(super) level: Level,
+    /// Its highest rate by time of day.
+    pub(super) rates: Option<Timetable>,
+    /// When it is looked at next.
+    pub(super) look: Instant,
+    /// Its request was told of.
+    pub(super) asked: bool,
+}
+
+impl Told {
+    fn note(&mut self, now: Instant, session: &dyn Session) {
+        self.look = now + LOOK;
+        if let Some(rates) = &self.rates {
+            self.view.control.schedule(rates.now());
+        }
+        let facts = sessions::facts(&self.app, &self.serving.setup().names);
+        let stats = session.stats();
+        if !self.asked && facts.share.is_some() {
+            self.asked = true;
+            if self.level >= Level::All {
+                log::asked(&self.view, &facts);
+            }
+        }
+        let all = &self.serving.sessions;
+        all.note(&self.view, now, facts, stats);
+    }
 }
 
 impl Store for Told {
@@ -36,30 +78,35 @@ impl App for Told {
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
         let closed = matches!(event, Event::Closed(_));
         self.app.on_event(now, event, session);
-        if closed
-            && !self.quiet
-            && let Some(outcome) = self.handle.outcome()
+        if !closed {
+            return;
+        }
+        self.note(now, session);
+        let outcome = self.view.handle.outcome();
+        self.serving.sessions.leave(&self.view, outcome.as_ref());
+        if self.level >= Level::Ends
+            && let Some(outcome) = outcome
         {
-            // Mirrored: the client's "sent" was received here.
-            let verb = if outcome.summary.direction == "put" {
-                "received"
-            } else {
-                "sent"
-            };
-            let line = outcome.summary.line();
-            let rest = line.split_once(' ').map_or("", |(_, rest)| rest);
-            let why = outcome
-                .error
-                .map_or_else(String::new, |e| format!("; {}", e.text));
-            errln!("{}: {verb} {rest}{why}", self.peer);
+            log::ended(&self.view, &self.view.facts(), &outcome);
         }
     }
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         self.app.poll(now, session);
+        if now >= self.look || !self.asked && self.app.asked().is_some() {
+            self.note(now, session);
+        }
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        self.app.next_wake()
+        self.app.next_wake().into_iter().chain([self.look]).min()
+    }
+}
+
+impl Drop for Told {
+    /// Also of a session that never was, or that panicked.
+    fn drop(&mut self) {
+        let outcome = self.view.handle.outcome();
+        self.serving.sessions.leave(&self.view, outcome.as_ref());
     }
 }

@@ -4,11 +4,20 @@
 //! - A transfer that is held still moves a little, so that neither side takes the other for dead.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
-use farhaul_core::{store::Sink, time::Instant, units::Rate};
+use farhaul_core::{
+    congestion::Sharing,
+    protocol::Session,
+    store::{Extent, Sink},
+    time::Instant,
+    units::Rate,
+};
 
 /// The rate of a transfer that is held.
 pub const HELD: Rate = Rate::from_bps(100_000);
@@ -16,13 +25,15 @@ pub const HELD: Rate = Rate::from_bps(100_000);
 const BURST: Duration = Duration::from_millis(250);
 const LEAST_BURST: u64 = 256 << 10;
 /// Between two looks at how much may arrive.
-pub(super) const REFILL: Duration = Duration::from_millis(10);
+const REFILL: Duration = Duration::from_millis(10);
 
 /// What other threads want of one session.
 #[derive(Debug)]
 pub struct Control {
     /// Bits per second.
     rate: AtomicU64,
+    /// The same, by the time of day.
+    scheduled: AtomicU64,
     held: AtomicBool,
 }
 
@@ -30,6 +41,7 @@ impl Default for Control {
     fn default() -> Self {
         Self {
             rate: AtomicU64::new(Rate::UNLIMITED.bps()),
+            scheduled: AtomicU64::new(Rate::UNLIMITED.bps()),
             held: AtomicBool::new(false),
         }
     }
@@ -39,6 +51,11 @@ impl Control {
     /// Sets the highest rate, below those of the policy.
     pub fn set_rate(&self, rate: Rate) {
         self.rate.store(rate.bps(), Relaxed);
+    }
+
+    /// Sets the highest rate at this time of day, whatever else is set.
+    pub fn schedule(&self, rate: Rate) {
+        self.scheduled.store(rate.bps(), Relaxed);
     }
 
     /// Holds it, or lets it go on.
@@ -57,15 +74,16 @@ impl Control {
     }
 
     /// The rate now.
-    pub(super) fn now(&self) -> Rate {
-        let rate = self.rate();
+    fn now(&self) -> Rate {
+        let scheduled = Rate::from_bps(self.scheduled.load(Relaxed));
+        let rate = self.rate().min(scheduled);
         if self.is_held() { rate.min(HELD) } else { rate }
     }
 }
 
 /// How much may arrive.
 #[derive(Debug)]
-pub(super) struct Intake {
+struct Intake {
     rate: Rate,
     /// Bytes that have arrived, and that may have.
     placed: u64,
@@ -85,12 +103,12 @@ impl Default for Intake {
 }
 
 impl Intake {
-    pub(super) const fn place(&mut self, bytes: u64) {
+    const fn place(&mut self, bytes: u64) {
         self.placed += bytes;
     }
 
     /// Allows what has become due at `rate`; the first time a burst.
-    pub(super) fn refill(&mut self, now: Instant, rate: Rate) {
+    fn refill(&mut self, now: Instant, rate: Rate) {
         let most = rate.bytes_in(BURST).max(LEAST_BURST);
         let due = match self.filled {
             Some(before) if self.is_limited() => rate.bytes_in(now.since(before)),
@@ -105,12 +123,12 @@ impl Intake {
         self.limit = self.limit.min(self.placed.saturating_add(most));
     }
 
-    pub(super) fn is_limited(&self) -> bool {
+    fn is_limited(&self) -> bool {
         self.rate != Rate::UNLIMITED
     }
 
     /// What `sink` takes within the rate.
-    pub(super) fn within(&self, sink: Sink) -> Sink {
+    fn within(&self, sink: Sink) -> Sink {
         if !self.is_limited() || sink.is_endless() {
             return sink;
         }
@@ -118,6 +136,64 @@ impl Intake {
             free: sink.free.min(self.limit.saturating_sub(self.placed)),
             ..sink
         }
+    }
+}
+
+/// Keeps a transfer to the rate of now.
+#[derive(Debug)]
+pub(crate) struct Brake {
+    pub(crate) control: Arc<Control>,
+    /// The highest rate by policy and request, and the share of a link.
+    pub(crate) rate: Rate,
+    pub(crate) sharing: Sharing,
+    /// What the session was told of these.
+    governed: (Rate, Sharing),
+    intake: Intake,
+}
+
+impl Brake {
+    /// For a session that is governed with this share already.
+    pub(crate) fn new(sharing: Sharing) -> Self {
+        Self {
+            control: Arc::default(),
+            rate: Rate::UNLIMITED,
+            sharing,
+            governed: (Rate::UNLIMITED, sharing),
+            intake: Intake::default(),
+        }
+    }
+
+    /// Passes the rate of now on to a session that sends, or takes in no more than it allows; false if the session
+    /// cannot be governed so.
+    pub(crate) fn keep(&mut self, now: Instant, sends: bool, session: &mut dyn Session) -> bool {
+        let rate = self.control.now().min(self.rate);
+        if !sends {
+            self.intake.refill(now, rate);
+            return true;
+        }
+        if self.governed == (rate, self.sharing) {
+            return true;
+        }
+        self.governed = (rate, self.sharing);
+        session.govern(rate, self.sharing)
+    }
+
+    /// Content arrived.
+    pub(crate) fn place(&mut self, extents: &[Extent]) {
+        if self.intake.is_limited() {
+            let bytes = extents.iter().map(|e| u64::from(e.len)).sum();
+            self.intake.place(bytes);
+        }
+    }
+
+    /// What may arrive of what `sink` takes.
+    pub(crate) fn within(&self, sink: Sink) -> Sink {
+        self.intake.within(sink)
+    }
+
+    /// When more may arrive.
+    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
+        self.intake.is_limited().then(|| now + REFILL)
     }
 }
 
