@@ -276,6 +276,8 @@ impl Tickets for Book {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn book(uses: u32, expires: u64) -> (tempfile::TempDir, Book, Vec<u8>) {
@@ -370,7 +372,6 @@ mod tests {
     fn a_file_that_others_may_read_or_that_is_broken_is_refused() {
         let (tmp, book, key) = book(1, u64::MAX);
         let path = tmp.path().join("tickets.json");
-        use std::os::unix::fs::PermissionsExt as _;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert_eq!(book.records().unwrap_err().exit, Exit::Config);
         let why = book.right(&key).unwrap_err();

@@ -232,7 +232,7 @@ mod tests {
     fn one_that_was_idle_saves_up_a_burst_and_no_more() {
         let mut intake = Intake::default();
         intake.refill(Instant::EPOCH, HELD);
-        intake.refill(Instant::EPOCH + Duration::from_secs(3_600), HELD);
+        intake.refill(Instant::EPOCH + Duration::from_hours(1), HELD);
         let sink = Sink {
             free: u64::MAX - 1,
             drained: 0,

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The longest time a ticket may be valid: ten years.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
+const LONGEST: Duration = Duration::from_hours(10 * 365 * 24);
 
 /// Arguments.
 #[derive(Debug, clap::Args)]

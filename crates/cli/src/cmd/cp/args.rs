@@ -26,6 +26,8 @@ const PLACES: &str = "Sources and destination, one side elsewhere and all of it 
     [user@]host:path through ssh, or host[:port]::share/path or farhaul://host[:port]/share/path. A source \
     that ends in / means its contents. A ticket (fh1...) is a place, too, and so is the word ticket: with --ticket-file";
 
+const TICKETS: &str = "File with a ticket, which is the place called ticket: then; also FARHAUL_TICKET with the ticket itself";
+
 const SSH: &str = "The ssh program; also FARHAUL_SSH [default: ssh]";
 const REMOTE: &str = "The farhaul program there; also FARHAUL_REMOTE_BIN [default: farhaul]";
 
@@ -59,8 +61,7 @@ pub(crate) struct Args {
     /// This user's key file; through ssh, that of ssh
     #[arg(short = 'i', long, value_name = "FILE")]
     pub(super) identity: Option<PathBuf>,
-    /// File with a ticket, or FARHAUL_TICKET with the ticket itself; it is the place that is called ticket:
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help = TICKETS)]
     ticket_file: Option<PathBuf>,
     /// Accept an unknown server, whatever its key; a known one must have its known key
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! What can be measured of a running server? OpenMetrics text over HTTP, for Prometheus. Nothing is labelled by peer or
+//! What can be measured of a running server? `OpenMetrics` text over HTTP, for Prometheus. Nothing is labelled by peer or
 //! file, so that there are as many lines however long it runs.
 
 use std::{

@@ -13,12 +13,9 @@ use std::{
 };
 
 use farhaul_core::congestion::Sharing;
-use farhaul_haul::{Haul, HaulConfig, Judge, PeerPolicy};
-use farhaul_io::{App, Controls, Stop, Waker, clock, server::Listener};
-use farhaul_transfer::{
-    Control,
-    server::{Policy, Server},
-};
+use farhaul_haul::{Haul, HaulConfig, Identity, Judge, PeerPolicy};
+use farhaul_io::{App, Controls, Stop, Waker, server::Listener};
+use farhaul_transfer::server::Policy;
 use listenfd::ListenFd;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
@@ -94,7 +91,7 @@ pub(crate) struct Args {
     /// after may lose files that were reported to peers as complete
     #[arg(long)]
     no_sync: bool,
-    /// Serve metrics for Prometheus over HTTP, at http://ADDR/metrics; anybody who reaches ADDR can read them
+    /// Serve metrics for Prometheus over HTTP, under /metrics at ADDR; anybody who reaches ADDR can read them
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = METRICS, value_parser = typed::address)]
     metrics: Option<SocketAddr>,
     /// Control socket for `farhaul top` and `farhaul ctl`, or off [default: serve-PORT.sock in the runtime directory]
@@ -165,62 +162,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         sessions: Arc::default(),
     });
     log::set(flags.log_format);
-    let mut config = HaulConfig::new(*identity.seed());
-    let judging = Arc::clone(&serving);
-    config.peers = PeerPolicy::Judge(Judge::new(move |key| {
-        judging.policy().lets_in(key.as_bytes())
-    }));
-    let haul = Haul::server(config).map_err(|e| Failure::new(Exit::Config, e.to_string()))?;
     let system = |e: std::io::Error| Failure::new(Exit::Internal, e.to_string());
     let stop = Stop::new().map_err(system)?;
-    let mut options = farhaul_io::server::Options::new(flags.listen);
-    options.busy = Some(Exit::Busy.code().into());
-    options.notify = Some(|notice| log::note("warning", &notice.to_string()));
-    let factory = {
-        let serving = Arc::clone(&serving);
-        move |peer: SocketAddr, waker: &Waker| -> Box<dyn App> {
-            let (wakes, control) = (waker.clone(), Arc::<Control>::default());
-            let flags = &serving.setup().flags;
-            let rates = flags.max_rate.clone().filter(|r| r.always().is_none());
-            if let Some(rates) = &rates {
-                control.schedule(rates.now());
-            }
-            let app = Server::new(serving.policy(), Some(Arc::new(move || wakes.wake())));
-            let app = app.controlled(Arc::clone(&control));
-            let all = &serving.sessions;
-            Box::new(Told {
-                view: all.enter(peer, control, app.handle(), waker.clone()),
-                app,
-                level: flags.level(),
-                rates,
-                serving: Arc::clone(&serving),
-                look: clock::now(),
-                asked: false,
-            })
-        }
-    };
     allow_open_files();
-    let listener = match handed_over()? {
-        Some(socket) => Listener::adopt(socket, options, Box::new(haul), factory)
-            .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?,
-        None => Listener::bind(options, Box::new(haul), factory).map_err(|e| {
-            let fix = "choose another address with --listen";
-            Failure::new(Exit::NetSetup, format!("{e}; {fix}"))
-        })?,
-    };
+    let listener = listen(&serving, &identity)?;
+    let controls = listener.controls();
+    serving.setup().limit(&controls);
+    signals::handle(&serving, &controls, &stop).map_err(system)?;
     let at = listener
         .local_addr()
         .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
-    serving.setup().limit(&listener.controls());
-    signals::handle(&serving, &listener.controls(), &stop).map_err(system)?;
-    let (sessions, controls) = (&serving.sessions, listener.controls());
-    let metrics = flags.metrics.map(|at| {
-        metrics::start(at, sessions, &controls, &stop).map_err(|e| {
-            let text = format!("cannot serve metrics at {at}: {e}");
-            Failure::new(Exit::NetSetup, text).fix("choose another address with --metrics")
-        })
-    });
-    let metrics = metrics.transpose()?;
+    let sessions = &serving.sessions;
+    let metrics = metrics(&flags, sessions, &controls, &stop)?;
     let control = control(&flags, at.port(), sessions, &controls)?;
     if !flags.quiet {
         serving.setup().describe();
@@ -233,11 +186,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let key = identity.public();
         log::note("listening", &format!("listening on {at}/udp, key {key}"));
     }
-    if !listener.has_own_threads() {
-        errln!(
-            "warning: the socket that was handed over is another user's: all sessions share one thread"
-        );
-    }
     signals::tell(&[NotifyState::Ready]);
     let ended = listener.run(&stop);
     let ended = ended.map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
@@ -245,6 +193,53 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         log::note("warning", &refusal);
     }
     Ok(())
+}
+
+/// Opens the socket, or takes the one that was handed over.
+fn listen(serving: &Arc<Serving>, identity: &Identity) -> Result<Listener, Failure> {
+    let mut config = HaulConfig::new(*identity.seed());
+    let judging = Arc::clone(serving);
+    config.peers = PeerPolicy::Judge(Judge::new(move |key| {
+        judging.policy().lets_in(key.as_bytes())
+    }));
+    let haul = Haul::server(config).map_err(|e| Failure::new(Exit::Config, e.to_string()))?;
+    let mut options = farhaul_io::server::Options::new(serving.setup().flags.listen);
+    options.busy = Some(Exit::Busy.code().into());
+    options.notify = Some(|notice| log::note("warning", &notice.to_string()));
+    let told = Arc::clone(serving);
+    let factory = move |peer: SocketAddr, waker: &Waker| -> Box<dyn App> {
+        Box::new(Told::new(&told, peer, waker))
+    };
+    let Some(socket) = handed_over()? else {
+        return Listener::bind(options, Box::new(haul), factory).map_err(|e| {
+            let fix = "choose another address with --listen";
+            Failure::new(Exit::NetSetup, format!("{e}; {fix}"))
+        });
+    };
+    let listener = Listener::adopt(socket, options, Box::new(haul), factory)
+        .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
+    if !listener.has_own_threads() {
+        let text =
+            "the socket that was handed over is another user's: all sessions share one thread";
+        log::note("warning", text);
+    }
+    Ok(listener)
+}
+
+/// Where metrics are served, if they are.
+fn metrics(
+    flags: &Args,
+    sessions: &Arc<Sessions>,
+    controls: &Controls,
+    stop: &Stop,
+) -> Result<Option<SocketAddr>, Failure> {
+    let start = |at| {
+        metrics::start(at, sessions, controls, stop).map_err(|e| {
+            let text = format!("cannot serve metrics at {at}: {e}");
+            Failure::new(Exit::NetSetup, text).fix("choose another address with --metrics")
+        })
+    };
+    flags.metrics.map(start).transpose()
 }
 
 /// The control socket, unless it is off. One that was not asked for need not be possible.

@@ -80,7 +80,7 @@ impl View {
         self.waker.wake();
     }
 
-    fn note(&self, now: Instant, facts: Facts, stats: Stats) {
+    fn note(&self, now: Instant, facts: Facts, stats: &Stats) {
         let payload = self.handle.progress().bytes_done();
         let mut state = self.state();
         state.0 = facts;
@@ -90,7 +90,7 @@ impl View {
             .filter(|s| *s >= LOOK / 2)
             .map(|since| Rate::of(payload.saturating_sub(before.payload), since));
         *before = Figures {
-            stats,
+            stats: *stats,
             payload,
             rate: rate.unwrap_or(before.rate),
             at: Some(now),
@@ -183,7 +183,7 @@ impl Sessions {
     }
 
     /// Notes how far one is.
-    pub(super) fn note(&self, view: &View, now: Instant, facts: Facts, stats: Stats) {
+    pub(super) fn note(&self, view: &View, now: Instant, facts: Facts, stats: &Stats) {
         if let Some(rtt) = stats.rtt_smoothed {
             self.rtt.observe(rtt.as_secs_f64());
         }

@@ -1,14 +1,14 @@
 //! A session of the server, of which others are told how far it is and how it ended.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use farhaul_core::{
     protocol::{Event, Session},
     store::{Extent, Sink, Store, StoreError},
     time::Instant,
 };
-use farhaul_io::App;
-use farhaul_transfer::server::Server;
+use farhaul_io::{App, Waker, clock};
+use farhaul_transfer::{Control, server::Server};
 
 use super::{
     Serving, log,
@@ -29,19 +29,44 @@ pub(super) enum Level {
 
 /// A session that is told of.
 pub(super) struct Told {
-    pub(super) app: Server,
-    pub(super) view: Arc<View>,
-    pub(super) serving: Arc<Serving>,
-    pub(super) level: Level,
+    app: Server,
+    view: Arc<View>,
+    serving: Arc<Serving>,
+    level: Level,
     /// Its highest rate by time of day.
-    pub(super) rates: Option<Timetable>,
+    rates: Option<Timetable>,
     /// When it is looked at next.
-    pub(super) look: Instant,
+    look: Instant,
     /// Its request was told of.
-    pub(super) asked: bool,
+    asked: bool,
 }
 
 impl Told {
+    /// The session of a peer at `from`, under the policy of now.
+    pub(super) fn new(serving: &Arc<Serving>, from: SocketAddr, waker: &Waker) -> Self {
+        let setup = serving.setup();
+        let control = Arc::<Control>::default();
+        let rates = setup.flags.max_rate.clone();
+        let rates = rates.filter(|rates| rates.always().is_none());
+        if let Some(rates) = &rates {
+            control.schedule(rates.now());
+        }
+        let wakes = waker.clone();
+        let wake = Arc::new(move || wakes.wake());
+        let app = Server::new(Arc::clone(&setup.policy), Some(wake));
+        let app = app.controlled(Arc::clone(&control));
+        let sessions = &serving.sessions;
+        Self {
+            view: sessions.enter(from, control, app.handle(), waker.clone()),
+            app,
+            serving: Arc::clone(serving),
+            level: setup.flags.level(),
+            rates,
+            look: clock::now(),
+            asked: false,
+        }
+    }
+
     fn note(&mut self, now: Instant, session: &dyn Session) {
         self.look = now + LOOK;
         if let Some(rates) = &self.rates {
@@ -56,7 +81,7 @@ impl Told {
             }
         }
         let all = &self.serving.sessions;
-        all.note(&self.view, now, facts, stats);
+        all.note(&self.view, now, facts, &stats);
     }
 }
 

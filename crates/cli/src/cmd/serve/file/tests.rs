@@ -48,85 +48,88 @@ fn shares_are_for_the_peers_that_they_name() {
     assert!(names(&tables).values().eq(["alice"]));
 }
 
+/// A file, and what is said of it.
+const MISTAKES: &[(&str, &str)] = &[
+    (
+        "listen = '127.0.0.1:5'\nmax-sesions = 7\n",
+        ":2: serve.max-sesions: no flag 'max-sesions' (did you mean 'max-sessions'?)",
+    ),
+    (
+        "\nmax-rate = '100'\n",
+        ":2: serve.max-rate: invalid value '100'",
+    ),
+    (
+        "config = 'x'\n",
+        ":1: config: it can only be set on the command line",
+    ),
+    (
+        "[limits]\nmax-rate = '1Gbit'\n",
+        ":2: limits.max-rate: no table 'limits'",
+    ),
+    (
+        "[[shares]]\nname = 'a'\n",
+        ":1: no list of tables 'shares' (did you mean 'share'?)",
+    ),
+    (
+        "[[share]]\nname = 'a'\npaht = '/x'\n",
+        ":3: share.paht: no key 'paht' (did you mean 'path'?)",
+    ),
+    ("[[share]]\nname = 'a'\n", ":1: a [[share]] needs 'path'"),
+    ("[[share]]\npath = 'DIR'\n", ":1: a [[share]] needs 'name'"),
+    (
+        "[[share]]\nname = 'a/b'\npath = 'DIR'\n",
+        ":2: share.name: write a name without /",
+    ),
+    (
+        "[[share]]\nname = 'a'\npath = 'tmp'\n",
+        ":3: share.path: tmp: write an absolute path",
+    ),
+    (
+        "[[share]]\nname = 'a'\npath = '/nonexistent'\n",
+        "it must be a directory that exists",
+    ),
+    (
+        "[[share]]\nname = 'a'\npath = 'DIR'\nmode = 'rwx'\n",
+        ":4: share.mode: write ro, wo, create or rw",
+    ),
+    (
+        "[[share]]\nname = 'a'\npath = 'DIR'\n[[share]]\nname = 'a'\npath = 'DIR'\n",
+        ":5: share.name: there is a [[share]] 'a' already",
+    ),
+    (
+        "[[peer]]\nname = 'alice'\nkey = 'KEY'\n[[share]]\nname = 'a'\npath = 'DIR'\nallow = ['alcie']\n",
+        ":7: share.allow: no peer 'alcie' (did you mean 'alice'?)",
+    ),
+    (
+        "[[peer]]\nname = 'alice'\nkey = 'fh-pub1x'\n",
+        ":3: peer.key: not a public key",
+    ),
+    (
+        "[[peer]]\nname = 'any'\nkey = 'KEY'\n",
+        ":2: peer.name: write a name",
+    ),
+    (
+        "[[peer]]\nname = 'a'\nkey = 'KEY'\n[[peer]]\nname = 'b'\nkey = 'KEY'\n",
+        ":6: peer.key: peer 'a' has the same key",
+    ),
+    (
+        "[[peer]]\nname = 'a'\nkey = 'KEY'\nmax-sessions = 0\n",
+        ":4: peer.max-sessions: give a whole number",
+    ),
+    (
+        "[[peer]]\nname = 'a'\nkey = 'KEY'\nmax-rate = '7'\n",
+        ":4: peer.max-rate: ",
+    ),
+    (
+        "[[share]]\nname = 'a'\npath = 'DIR'\nquota = '5x'\n",
+        ":4: share.quota: ",
+    ),
+    ("[[peer]\n", ":1: "),
+];
+
 #[test]
 fn what_is_wrong_has_its_line_and_the_nearest_name() {
-    for (text, expected) in [
-        (
-            "listen = '127.0.0.1:5'\nmax-sesions = 7\n",
-            ":2: serve.max-sesions: no flag 'max-sesions' (did you mean 'max-sessions'?)",
-        ),
-        (
-            "\nmax-rate = '100'\n",
-            ":2: serve.max-rate: invalid value '100'",
-        ),
-        (
-            "config = 'x'\n",
-            ":1: config: it can only be set on the command line",
-        ),
-        (
-            "[limits]\nmax-rate = '1Gbit'\n",
-            ":2: limits.max-rate: no table 'limits'",
-        ),
-        (
-            "[[shares]]\nname = 'a'\n",
-            ":1: no list of tables 'shares' (did you mean 'share'?)",
-        ),
-        (
-            "[[share]]\nname = 'a'\npaht = '/x'\n",
-            ":3: share.paht: no key 'paht' (did you mean 'path'?)",
-        ),
-        ("[[share]]\nname = 'a'\n", ":1: a [[share]] needs 'path'"),
-        ("[[share]]\npath = 'DIR'\n", ":1: a [[share]] needs 'name'"),
-        (
-            "[[share]]\nname = 'a/b'\npath = 'DIR'\n",
-            ":2: share.name: write a name without /",
-        ),
-        (
-            "[[share]]\nname = 'a'\npath = 'tmp'\n",
-            ":3: share.path: tmp: write an absolute path",
-        ),
-        (
-            "[[share]]\nname = 'a'\npath = '/nonexistent'\n",
-            "it must be a directory that exists",
-        ),
-        (
-            "[[share]]\nname = 'a'\npath = 'DIR'\nmode = 'rwx'\n",
-            ":4: share.mode: write ro, wo, create or rw",
-        ),
-        (
-            "[[share]]\nname = 'a'\npath = 'DIR'\n[[share]]\nname = 'a'\npath = 'DIR'\n",
-            ":5: share.name: there is a [[share]] 'a' already",
-        ),
-        (
-            "[[peer]]\nname = 'alice'\nkey = 'KEY'\n[[share]]\nname = 'a'\npath = 'DIR'\nallow = ['alcie']\n",
-            ":7: share.allow: no peer 'alcie' (did you mean 'alice'?)",
-        ),
-        (
-            "[[peer]]\nname = 'alice'\nkey = 'fh-pub1x'\n",
-            ":3: peer.key: not a public key",
-        ),
-        (
-            "[[peer]]\nname = 'any'\nkey = 'KEY'\n",
-            ":2: peer.name: write a name",
-        ),
-        (
-            "[[peer]]\nname = 'a'\nkey = 'KEY'\n[[peer]]\nname = 'b'\nkey = 'KEY'\n",
-            ":6: peer.key: peer 'a' has the same key",
-        ),
-        (
-            "[[peer]]\nname = 'a'\nkey = 'KEY'\nmax-sessions = 0\n",
-            ":4: peer.max-sessions: give a whole number",
-        ),
-        (
-            "[[peer]]\nname = 'a'\nkey = 'KEY'\nmax-rate = '7'\n",
-            ":4: peer.max-rate: ",
-        ),
-        (
-            "[[share]]\nname = 'a'\npath = 'DIR'\nquota = '5x'\n",
-            ":4: share.quota: ",
-        ),
-        ("[[peer]\n", ":1: "),
-    ] {
+    for (text, expected) in MISTAKES {
         let refused = read(text, &[]).unwrap_err();
         assert_eq!(refused.exit, Exit::Config, "{text}");
         assert!(refused.text.contains(expected), "{text}: {refused}");
