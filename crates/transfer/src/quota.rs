@@ -1,8 +1,8 @@
 //! How much may a share hold? What lies in it is counted as `du` counts, blocks of files; what deliveries have been
 //! promised and what has arrived since the count comes on top.
 //!
-//! - What is in doubt counts: a delivery is promised nothing that another was, and what arrived during a count counts
-//!   twice until the next one.
+//! - A delivery is promised nothing that another was. What arrives during a count may count twice until the next one,
+//!   and what is still in memory then not at all; there is another one when the delivery ends.
 //! - A peer is not believed: what arrives beyond what it declared is checked as it arrives.
 
 use std::{
@@ -20,10 +20,16 @@ use rustix::fs::{FileType, OFlags};
 use crate::{confine::Dir, disk::File};
 
 /// The quota of one share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Quota {
-    root: Dir,
     limit: u64,
+    usage: Arc<Usage>,
+}
+
+/// What a folder holds.
+#[derive(Debug)]
+struct Usage {
+    root: Dir,
     /// Bytes in it when they were last counted.
     counted: AtomicU64,
     /// Bytes that have arrived since.
@@ -37,17 +43,35 @@ impl Quota {
     /// Counts what is beneath `root`.
     pub(crate) fn new(root: Dir, limit: u64) -> io::Result<Self> {
         let counted = AtomicU64::new(count(&root)?);
-        Ok(Self {
+        let usage = Arc::new(Usage {
             root,
-            limit,
             counted,
             arrived: AtomicU64::new(0),
             held: AtomicU64::new(0),
             counting: AtomicBool::new(false),
-        })
+        });
+        Ok(Self { limit, usage })
     }
 
-    fn used(&self) -> u64 {
+    /// Takes over what deliveries under `earlier` hold, if it is for the same folder.
+    pub(crate) fn succeed(&mut self, earlier: &Self) {
+        let folder = |quota: &Self| quota.usage.root.stat().map(|s| (s.st_dev, s.st_ino));
+        if let (Ok(a), Ok(b)) = (folder(self), folder(earlier))
+            && a == b
+        {
+            self.usage = Arc::clone(&earlier.usage);
+            self.usage.recount();
+        }
+    }
+
+    /// Bytes that nothing has been promised of.
+    pub(crate) fn room(&self) -> u64 {
+        self.limit.saturating_sub(self.usage.all())
+    }
+}
+
+impl Usage {
+    fn all(&self) -> u64 {
         let stored = self
             .counted
             .load(SeqCst)
@@ -55,25 +79,20 @@ impl Quota {
         stored.saturating_add(self.held.load(SeqCst))
     }
 
-    /// Bytes that nothing has been promised of.
-    pub(crate) fn room(&self) -> u64 {
-        self.limit.saturating_sub(self.used())
-    }
-
     /// Counts again, on a thread of its own unless one is at it.
     fn recount(self: &Arc<Self>) {
         if self.counting.swap(true, SeqCst) {
             return;
         }
-        let quota = Arc::clone(self);
+        let usage = Arc::clone(self);
         let started = thread::Builder::new().name("quota".into()).spawn(move || {
-            let before = quota.arrived.load(SeqCst);
+            let before = usage.arrived.load(SeqCst);
             // If it cannot be counted, what was counted and has arrived stands.
-            if let Ok(counted) = count(&quota.root) {
-                quota.counted.store(counted, SeqCst);
-                quota.arrived.fetch_sub(before, SeqCst);
+            if let Ok(counted) = count(&usage.root) {
+                usage.counted.store(counted, SeqCst);
+                usage.arrived.fetch_sub(before, SeqCst);
             }
-            quota.counting.store(false, SeqCst);
+            usage.counting.store(false, SeqCst);
         });
         if started.is_err() {
             self.counting.store(false, SeqCst);
@@ -132,14 +151,14 @@ fn gone<T>(e: io::Error) -> io::Result<Option<T>> {
 /// What one delivery takes of a quota; what it was promised and did not bring is free again when it ends.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    quota: Arc<Quota>,
+    quota: Quota,
     held: u64,
     /// Something arrived or was refused: the next count may differ.
     moved: bool,
 }
 
 impl Claim {
-    pub(crate) const fn new(quota: Arc<Quota>) -> Self {
+    pub(crate) const fn new(quota: Quota) -> Self {
         Self {
             quota,
             held: 0,
@@ -149,15 +168,18 @@ impl Claim {
 
     /// Promises room for `need` more bytes; why there is none, otherwise.
     pub(crate) fn hold(&mut self, need: u64) -> Result<(), String> {
-        let quota = &self.quota;
-        quota.held.fetch_add(need, SeqCst);
-        if quota.used() > quota.limit {
-            quota.held.fetch_sub(need, SeqCst);
-            self.moved = true;
-            return Err(self.lacks(need));
+        let held = &self.quota.usage.held;
+        // What a peer declares is no number to overflow by.
+        if need <= self.quota.limit {
+            held.fetch_add(need, SeqCst);
+            if self.quota.usage.all() <= self.quota.limit {
+                self.held += need;
+                return Ok(());
+            }
+            held.fetch_sub(need, SeqCst);
         }
-        self.held += need;
-        Ok(())
+        self.moved = true;
+        Err(self.lacks(need))
     }
 
     /// `bytes` arrived; why they are too many, if they are.
@@ -165,10 +187,11 @@ impl Claim {
         let promised = bytes.min(self.held);
         self.held -= promised;
         self.moved = true;
+        let usage = &self.quota.usage;
         // In this order it is never too little.
-        self.quota.arrived.fetch_add(bytes, SeqCst);
-        self.quota.held.fetch_sub(promised, SeqCst);
-        if bytes > promised && self.quota.used() > self.quota.limit {
+        usage.arrived.fetch_add(bytes, SeqCst);
+        usage.held.fetch_sub(promised, SeqCst);
+        if bytes > promised && usage.all() > self.quota.limit {
             return Err(self.lacks(bytes - promised));
         }
         Ok(())
@@ -183,9 +206,9 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         let held = mem::take(&mut self.held);
-        self.quota.held.fetch_sub(held, SeqCst);
+        self.quota.usage.held.fetch_sub(held, SeqCst);
         if self.moved {
-            self.quota.recount();
+            self.quota.usage.recount();
         }
     }
 }
@@ -214,9 +237,10 @@ mod tests {
     #[test]
     fn nothing_is_promised_twice_and_what_did_not_come_is_free_again() {
         let tmp = tempfile::tempdir().unwrap();
-        let quota = Arc::new(Quota::new(open_root(tmp.path()).unwrap(), 1000).unwrap());
-        let mut first = Claim::new(Arc::clone(&quota));
-        let mut second = Claim::new(Arc::clone(&quota));
+        let new = |limit| Quota::new(open_root(tmp.path()).unwrap(), limit).unwrap();
+        let quota = new(1000);
+        let mut first = Claim::new(quota.clone());
+        let mut second = Claim::new(quota.clone());
         first.hold(600).unwrap();
         let why = second.hold(500).unwrap_err();
         assert_eq!(
@@ -225,10 +249,18 @@ mod tests {
         );
         first.arrive(100).unwrap();
         assert_eq!(quota.room(), 400, "as before: it was promised");
+        second.hold(u64::MAX).unwrap_err();
         // The peer brings more than it declared.
         first.arrive(900).unwrap();
         assert!(first.arrive(1).is_err());
-        drop(first);
-        second.hold(500).unwrap_err();
+        // Nothing of it came.
+        let quota = new(1000);
+        Claim::new(quota.clone()).hold(600).unwrap();
+        let mut third = Claim::new(quota.clone());
+        third.hold(1000).unwrap();
+        // Another limit for the same folder, in which that is still to come.
+        let mut later = new(1500);
+        later.succeed(&quota);
+        assert_eq!(later.room(), 500);
     }
 }

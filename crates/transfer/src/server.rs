@@ -28,7 +28,7 @@ use crate::{
     message::{Direction, Message, VERSION},
     path::{self, Tag},
     plan::Planner,
-    quota::Claim,
+    quota::{Claim, Quota},
     receiver::{Base, Look, Receiver, Rules},
     scan::Selection,
     summary::Handle,
@@ -348,7 +348,7 @@ impl Server {
         if ask.dry {
             let look = Look::beneath(root, rel, one_file)?;
             let planner = Planner::new(look, ask.clone(), Asked::anything(), progress, None)?;
-            let room = share.quota().map_or(u64::MAX, |quota| quota.room());
+            let room = share.quota().map_or(u64::MAX, Quota::room);
             let planner = planner.with_room(room);
             self.side.half = Some(Half::Plans(Box::new(planner)));
         } else {

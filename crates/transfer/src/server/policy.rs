@@ -127,6 +127,12 @@ impl Policy {
     #[must_use]
     pub fn succeeding(mut self, earlier: &Self) -> Self {
         self.under_way = Arc::clone(&earlier.under_way);
+        for share in &mut self.shares {
+            let same = earlier.shares.iter().find(|s| s.name() == share.name());
+            if let Some(same) = same {
+                share.succeed(same);
+            }
+        }
         self
     }
 

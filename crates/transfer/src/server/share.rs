@@ -94,7 +94,7 @@ pub struct Share {
     /// Also for the holders of tickets.
     tickets: bool,
     max_rate: Option<Rate>,
-    quota: Option<Arc<Quota>>,
+    quota: Option<Quota>,
 }
 
 impl Share {
@@ -146,12 +146,19 @@ impl Share {
     /// The same; deliveries are refused when it would hold more bytes than this, whoever brought them. Counts what
     /// is there.
     pub fn within(mut self, quota: u64) -> io::Result<Self> {
-        self.quota = Some(Arc::new(Quota::new(Arc::clone(&self.root), quota)?));
+        self.quota = Some(Quota::new(Arc::clone(&self.root), quota)?);
         Ok(self)
     }
 
-    pub(super) const fn quota(&self) -> Option<&Arc<Quota>> {
+    pub(super) const fn quota(&self) -> Option<&Quota> {
         self.quota.as_ref()
+    }
+
+    /// Takes over what is under way in one of the same name.
+    pub(super) fn succeed(&mut self, earlier: &Self) {
+        if let (Some(quota), Some(earlier)) = (&mut self.quota, &earlier.quota) {
+            quota.succeed(earlier);
+        }
     }
 
     /// The same; also for holders of tickets to it.
