@@ -39,7 +39,15 @@ use crate::{
 
 const SYSTEM: &str = "/etc/farhaul/config.toml";
 /// Decided anew each time.
-const NEVER: [&str; 6] = ["json", "trust-any", "force", "help", "version", "i-know"];
+const NEVER: [&str; 7] = [
+    "json",
+    "json-stream",
+    "trust-any",
+    "force",
+    "help",
+    "version",
+    "i-know",
+];
 
 /// A flag's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,10 +64,12 @@ pub(crate) struct Setting {
 impl Setting {
     /// `bench.serve.allow`.
     pub(crate) fn name(&self) -> String {
-        format!("{}.{}", self.command.join("."), self.flag)
+        let mut words: Vec<_> = self.command.iter().map(String::as_str).collect();
+        words.push(&self.flag);
+        words.join(".")
     }
 
-    fn refused(&self, why: impl std::fmt::Display) -> Failure {
+    pub(crate) fn refused(&self, why: impl std::fmt::Display) -> Failure {
         Failure::new(
             Exit::Config,
             format!("{}: {}: {why}", self.origin, self.name()),
@@ -204,6 +214,24 @@ pub(crate) fn read(file: &Path) -> Result<Option<Vec<Setting>>, Failure> {
 }
 
 fn parse(text: &str, file: &Path) -> Result<Vec<Setting>, Failure> {
+    parse_with(text, file, &[]).map(|(found, _)| found)
+}
+
+/// A `[[name]]` of a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// `file:line`.
+    pub(crate) origin: String,
+    /// The name is their command.
+    pub(crate) settings: Vec<Setting>,
+}
+
+/// The settings of a file that also has lists of tables, by these names; of each name its tables in order.
+pub(crate) fn parse_with(
+    text: &str,
+    file: &Path,
+    lists: &[&str],
+) -> Result<(Vec<Setting>, Vec<Vec<Entry>>), Failure> {
     let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
     let origin = |at: usize| format!("{}:{}", file.display(), line(at));
     let root = DeTable::parse(text).map_err(|e| {
@@ -211,28 +239,69 @@ fn parse(text: &str, file: &Path) -> Result<Vec<Setting>, Failure> {
         Failure::new(Exit::Config, format!("{}: {}", origin(at), e.message()))
     })?;
     let mut found = Vec::new();
+    let mut listed = vec![Vec::new(); lists.len()];
     let mut tables = vec![(Vec::new(), root.get_ref())];
     while let Some((command, table)) = tables.pop() {
         for (key, value) in table {
             let mut path: Vec<String> = command.clone();
+            let name = key.get_ref().to_string();
             if let DeValue::Table(inner) = value.get_ref() {
-                path.push(key.get_ref().to_string());
+                path.push(name);
                 tables.push((path, inner));
                 continue;
             }
-            let setting = Setting {
-                command: path,
-                flag: key.get_ref().replace('_', "-"),
-                values: Vec::new(),
-                origin: origin(key.span().start),
-            };
-            let values = strings(value).ok_or_else(|| {
-                setting.refused("write a string, a number, true, false, or an array of strings")
-            })?;
-            found.push(Setting { values, ..setting });
+            let list = lists.iter().position(|l| path.is_empty() && *l == name);
+            if let (Some(list), Some(entries)) = (list, entries(value)) {
+                for (at, table) in entries {
+                    let command = vec![name.clone()];
+                    let settings = table.iter().map(|(k, v)| setting(&command, k, v, &origin));
+                    listed[list].push(Entry {
+                        origin: origin(at),
+                        settings: settings.collect::<Result<_, _>>()?,
+                    });
+                }
+                continue;
+            }
+            if !lists.is_empty() && path.is_empty() && entries(value).is_some_and(|e| !e.is_empty())
+            {
+                let why = unknown("list of tables", &name, lists.iter().copied());
+                let text = format!("{}: {why}", origin(key.span().start));
+                return Err(Failure::new(Exit::Config, text));
+            }
+            found.push(setting(&path, key, value, &origin)?);
         }
     }
-    Ok(found)
+    Ok((found, listed))
+}
+
+/// Where each table of a list begins, and its content; none of what is no such list.
+fn entries<'a, 'b>(value: &'a Spanned<DeValue<'b>>) -> Option<Vec<(usize, &'a DeTable<'b>)>> {
+    let DeValue::Array(all) = value.get_ref() else {
+        return None;
+    };
+    let entry = |value: &'a Spanned<DeValue<'b>>| match value.get_ref() {
+        DeValue::Table(table) => Some((value.span().start, table)),
+        _ => None,
+    };
+    all.iter().map(entry).collect()
+}
+
+fn setting(
+    command: &[String],
+    key: &Spanned<std::borrow::Cow<'_, str>>,
+    value: &Spanned<DeValue<'_>>,
+    origin: &dyn Fn(usize) -> String,
+) -> Result<Setting, Failure> {
+    let setting = Setting {
+        command: command.to_vec(),
+        flag: key.get_ref().replace('_', "-"),
+        values: Vec::new(),
+        origin: origin(key.span().start),
+    };
+    let values = strings(value).ok_or_else(|| {
+        setting.refused("write a string, a number, true, false, or an array of strings")
+    })?;
+    Ok(Setting { values, ..setting })
 }
 
 /// A value as it would be typed.
@@ -411,7 +480,7 @@ fn is_switch(argument: &Arg) -> bool {
     matches!(argument.get_action(), ArgAction::SetTrue)
 }
 
-fn unknown<'a>(what: &str, word: &str, names: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn unknown<'a>(what: &str, word: &str, names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<_> = names.collect();
     let meant = nearest(word, names.iter().copied());
     let meant = meant.map_or_else(String::new, |n| format!(" (did you mean '{n}'?)"));

@@ -4,7 +4,7 @@
 use clap::Command;
 
 /// A command, and a line that can be typed.
-const EXAMPLES: [(&[&str], &str); 35] = [
+const EXAMPLES: [(&[&str], &str); 42] = [
     (&["demo"], "farhaul demo ~/dataset"),
     (&["cp"], "farhaul cp run7/ me@far.example.org:/scratch/"),
     (
@@ -19,6 +19,16 @@ const EXAMPLES: [(&[&str], &str); 35] = [
     ),
     (&["key", "untrust"], "farhaul key untrust far:17992"),
     (&["key", "list"], "farhaul key list"),
+    (
+        &["ticket", "new"],
+        "farhaul ticket new --config /etc/farhaul/serve.toml --share data/run7 --ttl 24h --uses 1",
+    ),
+    (&["ticket", "list"], "farhaul ticket list --json"),
+    (&["ticket", "revoke"], "farhaul ticket revoke gdndcyt2"),
+    (&["top"], "farhaul top --json"),
+    (&["ctl", "rate"], "farhaul ctl rate 3 500Mbit"),
+    (&["ctl", "pause"], "farhaul ctl pause all"),
+    (&["ctl", "resume"], "farhaul ctl resume all"),
     (&["bench"], "farhaul bench far -t 60 -R --json"),
     (
         &["bench", "serve"],
@@ -165,6 +175,7 @@ mod tests {
         let pages = [
             include_str!("../../../README.md"),
             include_str!("../../../docs/using.md"),
+            include_str!("../../../docs/serving.md"),
         ];
         for page in pages {
             let lines = typed(page);

@@ -12,11 +12,8 @@ use std::{
 };
 
 use farhaul_io::Stop;
-use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
-    flag,
-    low_level::pipe,
-};
+pub(crate) use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level::pipe};
 
 /// The number of the last signal.
 static LAST: LazyLock<Arc<AtomicUsize>> =
@@ -30,23 +27,34 @@ pub(crate) fn signal() -> u8 {
 /// A [`Stop`] that the first SIGINT, SIGTERM or SIGHUP sets.
 pub(crate) fn stop() -> io::Result<Stop> {
     let stop = Stop::new()?;
-    let (mut inbox, outbox) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // Before the pipe wakes anybody.
-        flag::register_usize(signal, Arc::clone(&LAST), signal.unsigned_abs() as usize)?;
-        pipe::register(signal, outbox.try_clone()?)?;
+        let asked = stop.clone();
+        on(signal, move || stop_or_exit(&asked))?;
     }
-    let asked = stop.clone();
+    Ok(stop)
+}
+
+/// Asks politely; the second time the program ends.
+pub(crate) fn stop_or_exit(asked: &Stop) {
+    if asked.is_set() {
+        std::process::exit(i32::from(128 + signal()));
+    }
+    asked.set();
+}
+
+/// Acts on each `signal`, on a thread of its own.
+pub(crate) fn on(signal: i32, mut act: impl FnMut() + Send + 'static) -> io::Result<()> {
+    let (mut inbox, outbox) = UnixStream::pair()?;
+    // Before the pipe wakes anybody.
+    flag::register_usize(signal, Arc::clone(&LAST), signal.unsigned_abs() as usize)?;
+    pipe::register(signal, outbox)?;
     thread::Builder::new()
-        .name("interrupt".into())
+        .name("signal".into())
         .spawn(move || {
             let mut byte = [0];
             while matches!(inbox.read(&mut byte), Ok(1)) {
-                if asked.is_set() {
-                    std::process::exit(i32::from(128 + signal()));
-                }
-                asked.set();
+                act();
             }
         })?;
-    Ok(stop)
+    Ok(())
 }

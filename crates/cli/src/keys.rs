@@ -120,8 +120,8 @@ pub(crate) fn identity(given: Option<&Path>) -> Result<Identity, Failure> {
     }
 }
 
-/// Replaces `path` as a whole.
-fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
+/// Replaces `path` as a whole, on the disk, too.
+pub(crate) fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).map_err(|e| config(dir, &e))?;
     let new = path.with_extension(format!("new-{}", std::process::id()));
@@ -136,7 +136,15 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
         .mode(mode)
         .open(&new)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&new, path));
+        .and_then(|()| fs::rename(&new, path))
+        .and_then(|()| {
+            fs::File::open(if dir == Path::new("") {
+                Path::new(".")
+            } else {
+                dir
+            })
+        })
+        .and_then(|dir| dir.sync_all());
     written.map_err(|e| config(path, &e))
 }
 

@@ -18,6 +18,7 @@ mod bar;
 mod child;
 mod cmd;
 mod config;
+mod control;
 mod examples;
 mod exit;
 mod extras;
@@ -29,7 +30,11 @@ mod place;
 mod reach;
 mod read;
 mod ssh;
+mod ticket;
+mod tickets;
+mod timetable;
 mod typed;
+mod when;
 
 use std::process::ExitCode;
 
@@ -57,7 +62,8 @@ const ARENAS: u8 = 2;
 /// Runs the command line with what `extras` adds to it; called first in a program's `main`.
 pub fn main(extras: Extras) -> ExitCode {
     farhaul_udp::memory::limit_arenas(ARENAS);
-    let json = json_wanted();
+    let stream = wanted("--json-stream");
+    let json = stream || json_wanted();
     let ended = extras
         .add()
         .and_then(|()| with_defaults())
@@ -81,7 +87,9 @@ pub fn main(extras: Extras) -> ExitCode {
     match ended {
         Ok(()) => Exit::Ok.into(),
         Err(failure) => {
-            if json {
+            if stream {
+                out::summary_line(failure.object());
+            } else if json {
                 out::json(&failure.object());
             }
             if !failure.text.is_empty() {
@@ -97,6 +105,12 @@ fn meant_to_copy(e: &clap::Error) -> bool {
     let word = std::env::args_os().nth(1).unwrap_or_default();
     e.kind() == clap::error::ErrorKind::InvalidSubcommand
         && (std::path::Path::new(&word).exists() || word.to_string_lossy().contains(':'))
+}
+
+/// Whether this word was given.
+fn wanted(flag: &str) -> bool {
+    let mut words = std::env::args_os().take_while(|a| a != "--");
+    words.any(|a| a == flag)
 }
 
 /// Whether `--json` was given, for when the arguments cannot be understood.
@@ -120,7 +134,7 @@ fn plain(text: &str) -> String {
 }
 
 /// The definition with the user's defaults in it. `config` itself must work where they are broken.
-fn with_defaults() -> Result<clap::Command, Failure> {
+pub(crate) fn with_defaults() -> Result<clap::Command, Failure> {
     if std::env::args_os()
         .nth(1)
         .is_some_and(|word| word == "config")

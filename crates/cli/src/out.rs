@@ -8,6 +8,7 @@ use std::{
 
 use farhaul_core::text;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::exit::Exit;
 
@@ -79,8 +80,19 @@ pub(crate) fn json(object: &impl Serialize) {
     }
 }
 
+/// One object on a line of stdout.
+pub(crate) fn json_line(object: &Value) {
+    line(escaped(&object.to_string()));
+}
+
+/// The last one of a stream of events.
+pub(crate) fn summary_line(mut object: Value) {
+    object["type"] = "summary".into();
+    json_line(&object);
+}
+
 /// JSON with control characters escaped in JSON's form; they can occur in strings only.
-fn escaped(json: &str) -> String {
+pub(crate) fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         if c == '\n' || !text::steers(c) {
@@ -100,7 +112,7 @@ fn escaped(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

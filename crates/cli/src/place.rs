@@ -10,8 +10,13 @@ use std::{
 
 use farhaul_transfer::client::Remote;
 
-use crate::exit::Failure;
+use crate::{
+    exit::Failure,
+    ticket::{self, Right, Ticket},
+};
 
+/// Letters of a ticket that was cut off, at least.
+const SHORTEST_TICKET: usize = 40;
 /// The default port of servers.
 pub(crate) const PORT: u16 = 17_992;
 
@@ -32,13 +37,15 @@ pub(crate) struct Server {
     pub(crate) port: u16,
     /// `[user@]host`, if ssh is to start a server there.
     pub(crate) login: Option<String>,
+    /// What a ticket gives its holder.
+    pub(crate) right: Option<Right>,
 }
 
 impl Server {
     /// True if both were typed as the same one; names of hosts have no case.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.host.eq_ignore_ascii_case(&other.host)
-            && (self.port, &self.login) == (other.port, &other.login)
+            && (self.port, &self.login, &self.right) == (other.port, &other.login, &other.right)
     }
 }
 
@@ -83,6 +90,9 @@ pub(crate) fn parse(text: &OsStr) -> Result<Place, Failure> {
             "streams cannot be copied: write to a file first (one that is called - is written ./-)",
         ));
     }
+    if let Some(ticket) = as_ticket(bytes) {
+        return Ticket::parse(ticket).map(|ticket| Place::Far(ticket.into()));
+    }
     if let Some(rest) = bytes.strip_prefix(b"farhaul://") {
         return url(rest).map(Place::Far);
     }
@@ -119,6 +129,28 @@ pub(crate) fn parse(text: &OsStr) -> Result<Place, Failure> {
             far(host, port, &rest[colons + 2..]).map(Place::Far)
         }
         _ => through_ssh(host, &rest[1..]).map(Place::Far),
+    }
+}
+
+/// A word that is long enough to be a ticket, if also a mistyped one; names of files may begin as they do.
+pub(crate) fn as_ticket(text: &[u8]) -> Option<&str> {
+    let text = str::from_utf8(text).ok()?;
+    let letters = text.strip_prefix(ticket::PREFIX)?;
+    let plain = letters.bytes().all(|b| b.is_ascii_alphanumeric());
+    (letters.len() >= SHORTEST_TICKET && plain).then_some(text)
+}
+
+impl From<Ticket> for Far {
+    fn from(ticket: Ticket) -> Self {
+        Self {
+            server: Server {
+                host: ticket.host,
+                port: ticket.port,
+                login: None,
+                right: Some(ticket.right),
+            },
+            remote: ticket.remote,
+        }
     }
 }
 
@@ -196,6 +228,7 @@ fn through_ssh(login: &[u8], path: &[u8]) -> Result<Far, Failure> {
             host: host.to_string(),
             port: 0,
             login: Some(login.to_string()),
+            right: None,
         },
         remote: Remote {
             share: crate::ssh::SHARE.into(),
@@ -271,6 +304,7 @@ fn far(host: &[u8], port: Option<&[u8]>, path: &[u8]) -> Result<Far, Failure> {
             host: host.to_string(),
             port,
             login: None,
+            right: None,
         },
         remote,
     })

@@ -1,7 +1,7 @@
 //! What was typed for a number or an address? The parsers that commands share, with the fix in their
 //! complaints.
 
-use std::{net::SocketAddr, ops::RangeInclusive};
+use std::{net::SocketAddr, ops::RangeInclusive, time::Duration};
 
 /// A whole number within `range`.
 pub(crate) fn whole(
@@ -22,6 +22,11 @@ pub(crate) fn whole(
 /// Any seed.
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
     whole(0..=u64::MAX)(text)
+}
+
+/// A time with its unit.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    farhaul_link::duration(text).map_err(|e| e.to_string())
 }
 
 /// An address of this machine or another, with its port.

@@ -138,7 +138,7 @@ pub trait Session: Send {
     /// Moves the data received on the ordered stream to the end of `into`.
     fn read(&mut self, into: &mut Vec<u8>);
 
-    /// Limits the sending rate to `max_rate` and sets the share of contended links to claim; false, and
+    /// Limits the sending rate to `max_rate`, in place of an earlier limit set so, and sets the share of contended links to claim; false, and
     /// nothing is changed, if this session cannot.
     fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {
         max_rate == Rate::UNLIMITED && sharing == Sharing::Fair

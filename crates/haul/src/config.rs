@@ -1,6 +1,6 @@
 //! What can be configured? Identity, expected peer, and two options of the sender.
 
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
 use farhaul_core::units::Rate;
 
@@ -14,6 +14,8 @@ pub enum PeerPolicy {
     Any,
     /// One of these.
     Keys(Vec<PublicKey>),
+    /// Those it says, each time it is asked.
+    Judge(Judge),
 }
 
 impl PeerPolicy {
@@ -22,9 +24,35 @@ impl PeerPolicy {
         match self {
             Self::Any => true,
             Self::Keys(keys) => keys.contains(key),
+            Self::Judge(Judge(judge)) => judge(key),
         }
     }
 }
+
+/// Decides on keys, and may change its mind.
+#[derive(Clone)]
+pub struct Judge(Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>);
+
+impl Judge {
+    /// One that is called in handshakes, so it must not block.
+    pub fn new(judge: impl Fn(&PublicKey) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(judge))
+    }
+}
+
+impl fmt::Debug for Judge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Judge")
+    }
+}
+
+impl PartialEq for Judge {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Judge {}
 
 /// How an endpoint behaves.
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@
 //! - [`Haul`] makes sessions from a [`HaulConfig`]; [`Identity`] and [`PublicKey`] are who one is
 //! - [`wire`]: bytes to fields and back, without state
 //! - `crypto`: the handshake and packet keys behind one trait, sealed (TLS) or plain (simulator)
+//! - [`letters`]: how keys, and what else people pass on, are typed
 //! - `handshake`, `seal`, `stream`, `mtu`, `path`, `closing`: the pieces of a session; `session` joins
 //!   them with the [`arq`](farhaul_core::arq) machinery
 //!
@@ -22,6 +23,7 @@ mod handshake;
 mod hostile;
 mod identity;
 mod laws;
+pub mod letters;
 mod mtu;
 mod path;
 #[cfg(feature = "hostile")]
@@ -31,7 +33,7 @@ mod seal;
 mod session;
 pub mod wire;
 
-pub use config::{ConfigError, HaulConfig, PeerPolicy};
+pub use config::{ConfigError, HaulConfig, Judge, PeerPolicy};
 pub use farhaul_core::closing::{CODE_INTERNAL, CODE_PROTOCOL, CODE_STORE};
 pub use identity::{Identity, KeyError, PublicKey};
 #[cfg(feature = "hostile")]

@@ -20,10 +20,21 @@ pub fn now() -> Instant {
 /// Now, on the clock by which the kernel stamps what arrives.
 #[expect(
     clippy::disallowed_methods,
-    reason = "only for the distance to a time of arrival"
+    reason = "for the distance to a time of arrival, and for dates"
 )]
 pub(crate) fn stamp() -> time::SystemTime {
     time::SystemTime::now()
+}
+
+/// Time since 1970, on the clock of the wall, which may be set at any time.
+pub fn since_1970() -> time::Duration {
+    let since = stamp().duration_since(time::UNIX_EPOCH);
+    since.unwrap_or_default()
+}
+
+/// The same in whole seconds.
+pub fn unix_seconds() -> u64 {
+    since_1970().as_secs()
 }
 
 /// How long before `now` it was `at`; zero if that cannot be, as when the clock was set meanwhile.

@@ -17,6 +17,7 @@ pub mod clock;
 pub mod cpu;
 pub mod server;
 
+mod controls;
 mod deadlines;
 mod half_open;
 mod host;
@@ -26,10 +27,12 @@ mod poller;
 mod shard;
 mod single;
 mod slot;
+mod sources;
 mod table;
 mod waker;
 mod watchdog;
 
+pub use controls::Controls;
 pub use farhaul_core::app::App;
 pub use farhaul_udp::{Capabilities, SocketCounters};
 pub use host::HostStats;

@@ -27,12 +27,14 @@ use farhaul_udp::{Incoming, UdpSocket};
 
 use crate::{
     Buffers, ShardError,
+    controls::Controls,
     half_open::HalfOpen,
     host::HostStats,
     lanes::Lanes,
     own_thread::{Ended, FORWARDED, Inbox, Moved, SessionThreads},
     shard::{self, Admission, Router, Shard},
     slot::{Slot, Standing, caught},
+    sources::Sources,
     table::SessionTable,
     waker::{Stop, Waker},
     watchdog::{Notify, Watch},
@@ -41,6 +43,8 @@ use crate::{
 /// Grace period for sessions to close after a stop.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// Between two accounts of what the machine did.
+const ACCOUNT: Duration = Duration::from_millis(500);
 /// Close reason of sessions beyond the limit where no code is set.
 const UNWANTED: u32 = 1;
 /// Close reason for peers and apps after a stop.
@@ -88,23 +92,33 @@ impl From<SocketAddr> for Options {
     }
 }
 
-/// The app of a session that there is no room for: closes it with this code.
-struct Full(u32);
+/// Close reason of sessions beyond the limit.
+const FULL: &str = "the server has as many sessions as it may";
+/// Close reason of sessions beyond the limit of their source.
+const CROWDED: &str = "the server has as many sessions from your address as it may";
+/// Close reason of sessions that come while the others are waited for.
+const STOPPING: &str = "the server is stopping, and takes nobody new";
 
-impl Store for Full {
+/// The app of a session that there is no room for: closes it.
+struct TurnedAway {
+    code: u32,
+    why: &'static str,
+}
+
+impl Store for TurnedAway {
     fn fill(&mut self, _: &[Extent], _: &mut [u8]) -> Result<(), StoreError> {
         Err(StoreError("internal: nothing is sent here".into()))
     }
 
     fn place(&mut self, _: &[Extent], _: &[u8]) -> Result<(), StoreError> {
-        Err(StoreError("the server is full".into()))
+        Err(StoreError(self.why.into()))
     }
 }
 
-impl App for Full {
+impl App for TurnedAway {
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
         if let Event::Connected { .. } = event {
-            session.close(now, self.0, "the server has as many sessions as it may");
+            session.close(now, self.code, self.why);
         }
     }
 
@@ -156,12 +170,43 @@ impl Listener {
         let options = options.into();
         let how = options.buffers.socket(options.listen);
         let socket = UdpSocket::bind(&how).map_err(|e| ShardError::Bind(options.listen, e))?;
+        Self::on(socket, &options, protocol, Box::new(factory))
+    }
+
+    /// The same on a socket that is bound already. If it is another user's, its port cannot be shared with the
+    /// sockets of sessions: then all sessions stay on this one, and on one thread.
+    pub fn adopt(
+        socket: std::net::UdpSocket,
+        mut options: Options,
+        protocol: Box<dyn Protocol>,
+        factory: impl FnMut(SocketAddr, &Waker) -> Box<dyn App> + Send + 'static,
+    ) -> Result<Self, ShardError> {
+        let system = |e| ShardError::System("cannot use the socket that was handed over", e);
+        options.listen = socket.local_addr().map_err(system)?;
+        let owner = rustix::fs::fstat(&socket).map_err(|e| system(e.into()))?;
+        options.own_threads &= owner.st_uid == rustix::process::geteuid().as_raw();
+        let how = options.buffers.socket(options.listen);
+        let socket = UdpSocket::adopt(socket, &how).map_err(system)?;
+        Self::on(socket, &options, protocol, Box::new(factory))
+    }
+
+    /// Whether sessions get threads of their own.
+    pub const fn has_own_threads(&self) -> bool {
+        self.router.own_threads
+    }
+
+    fn on(
+        socket: UdpSocket,
+        options: &Options,
+        protocol: Box<dyn Protocol>,
+        factory: Factory,
+    ) -> Result<Self, ShardError> {
         // Only now, so that a port that is taken is noticed.
         let shared = socket.share_port();
         shared.map_err(|e| ShardError::System("cannot share the port with its sessions", e))?;
         let waker = Waker::new().map_err(|e| ShardError::System("no eventfd", e))?;
         let lanes = if protocol.descriptor().control_lane {
-            Some(Box::new(control_lanes(&socket, &options)?))
+            Some(Box::new(control_lanes(&socket, options)?))
         } else {
             None
         };
@@ -173,16 +218,18 @@ impl Listener {
             waker: waker.clone(),
             router: Acceptor {
                 protocol,
-                factory: Box::new(factory),
+                factory,
                 rng: shard::system_rng(),
-                max_sessions: options.max_sessions,
+                controls: Controls::new(options.max_sessions, waker.clone()),
                 max_half_open: options.max_half_open.max(1),
                 busy: options.busy,
                 // Control lanes stay on the listener's shard, and so do the sessions that have them; a
                 // socket connected to a peer would take the datagrams of all its sessions.
                 own_threads: options.own_threads && lanes.is_none() && !multiplexed,
                 closing: false,
+                drain_until: None,
                 half_open: HalfOpen::default(),
+                sources: Sources::default(),
                 waker,
                 to_move: Vec::new(),
                 moved: BTreeMap::new(),
@@ -193,6 +240,11 @@ impl Listener {
         })
     }
 
+    /// To change it from other threads while it runs.
+    pub fn controls(&self) -> Controls {
+        self.router.controls.clone()
+    }
+
     /// Where it listens.
     pub fn local_addr(&self) -> Result<SocketAddr, ShardError> {
         self.socket
@@ -200,8 +252,8 @@ impl Listener {
             .map_err(|e| ShardError::System("cannot determine the local address", e))
     }
 
-    /// Serves peers until `stop` is set, then closes every session and waits briefly for them to send
-    /// goodbye. Blocks the calling thread, which becomes the shard on which handshakes are; sessions
+    /// Serves peers until `stop` is set, or all have left after [`Controls::drain`], then closes every
+    /// session and waits briefly for them to send goodbye. Blocks the calling thread, which becomes the shard on which handshakes are; sessions
     /// that have finished theirs get threads of their own.
     pub fn run(self, stop: &Stop) -> Result<ListenerStats, ShardError> {
         let mut router = self.router;
@@ -230,7 +282,7 @@ impl Listener {
         let mut shard = Shard::new(self.socket, Some(self.waker), Some(stop.clone()), pulse);
         shard.table.lanes = self.lanes;
         let mut until = None;
-        let mut elsewhere: Option<HostStats> = None;
+        let mut account = Account::new(&shard);
         loop {
             shard.turn(&mut router)?;
             for mut message in forwarded.try_iter().take(FORWARDED) {
@@ -238,13 +290,11 @@ impl Listener {
             }
             router.move_out(&mut shard, &threads);
             for Ended { entry, host } in reports.try_iter() {
-                match (&mut elsewhere, host) {
-                    (Some(total), Some(host)) => total.add(&host),
-                    (total, host) => *total = total.or(host),
-                }
+                account.add(host);
                 router.forget(entry);
             }
-            if stop.is_set() && !router.closing {
+            let drained = router.drains(shard.now(), stop);
+            if (stop.is_set() || drained) && !router.closing {
                 router.closing = true;
                 // The threads of sessions have their own grace within this.
                 until = Some(shard.now() + GRACE + GRACE / 4);
@@ -258,15 +308,51 @@ impl Listener {
                 };
                 shard.abandon(&mut router, &reason);
             }
-            if router.closing && (over || shard.table.len() + router.moved.len() == 0) {
-                let mut host = shard.host();
-                if let Some(other) = elsewhere {
-                    host.add(&other);
-                }
-                return Ok(router.stats(host, stalls.load(Relaxed)));
+            let ends = router.closing && (over || shard.table.len() + router.moved.len() == 0);
+            let stats = router.stats(account.of(&shard, ends), stalls.load(Relaxed));
+            if ends {
+                return Ok(stats);
             }
-            shard.sleep(until)?;
+            router.controls.publish(&stats);
+            shard.sleep(until.or(router.drain_until))?;
         }
+    }
+}
+
+/// What the machine did for a listener and the sessions that have left it.
+struct Account {
+    elsewhere: Option<HostStats>,
+    /// The whole, and when it is made up again: that takes system calls.
+    sum: HostStats,
+    due: Instant,
+}
+
+impl Account {
+    fn new<A: App>(shard: &Shard<A>) -> Self {
+        Self {
+            elsewhere: None,
+            sum: shard.host(),
+            due: shard.now(),
+        }
+    }
+
+    /// A session's thread has ended.
+    fn add(&mut self, host: Option<HostStats>) {
+        match (&mut self.elsewhere, host) {
+            (Some(total), Some(host)) => total.add(&host),
+            (total, host) => *total = total.or(host),
+        }
+    }
+
+    fn of<A: App>(&mut self, shard: &Shard<A>, at_the_end: bool) -> HostStats {
+        if at_the_end || shard.now() >= self.due {
+            self.due = shard.now() + ACCOUNT;
+            self.sum = shard.host();
+            if let Some(other) = &self.elsewhere {
+                self.sum.add(other);
+            }
+        }
+        self.sum
     }
 }
 
@@ -282,12 +368,14 @@ struct Acceptor {
     protocol: Box<dyn Protocol>,
     factory: Factory,
     rng: Rng,
-    max_sessions: usize,
+    controls: Controls,
     max_half_open: usize,
     busy: Option<u32>,
     own_threads: bool,
     closing: bool,
+    drain_until: Option<Instant>,
     half_open: HalfOpen,
+    sources: Sources,
     /// Of the listener's shard.
     waker: Waker,
     /// Sessions that have just been admitted, with the wakers of their apps.
@@ -332,7 +420,7 @@ impl Acceptor {
         reply: &mut Vec<u8>,
     ) -> Admission {
         let expected = self.admitted + self.half_open.len();
-        if self.closing || (self.busy.is_none() && expected >= self.max_sessions) {
+        if self.closing || (self.busy.is_none() && expected >= self.controls.max_sessions()) {
             self.counts.turned_away += 1;
             return Admission::Drop;
         }
@@ -377,7 +465,8 @@ impl Acceptor {
         from: SocketAddr,
         first: &[u8],
     ) -> Option<usize> {
-        if table.by_id(id).is_some() {
+        let crowd = self.sources.of(from.ip()).half_open;
+        if table.by_id(id).is_some() || crowd >= self.controls.max_handshakes_per_source() {
             return None;
         }
         let rng = self.rng.fork("entry");
@@ -396,6 +485,7 @@ impl Acceptor {
         entry.peer = (self.protocol.route(first) == Route::Peer).then_some(from);
         let slot = table.add(entry)?;
         self.half_open.insert(from.ip(), id);
+        self.sources.begin(from.ip());
         while self.half_open.len() > self.max_half_open
             && let Some(id) = self.half_open.to_evict()
             && let Some(entry) = table.by_id(id).and_then(|slot| table.remove(slot))
@@ -403,6 +493,18 @@ impl Acceptor {
             self.forget(entry);
         }
         Some(slot)
+    }
+
+    /// Whether the last session has left since it is drained; sets `stop` when that takes too long.
+    fn drains(&mut self, now: Instant, stop: &Stop) -> bool {
+        let Some(within) = self.controls.drains_within() else {
+            return false;
+        };
+        let late = *self.drain_until.get_or_insert(now + within);
+        if late <= now && !stop.is_set() {
+            stop.set();
+        }
+        self.admitted == 0
     }
 
     /// Sessions that have been admitted get threads of their own.
@@ -444,6 +546,8 @@ impl Acceptor {
     fn forget(&mut self, entry: Slot<Box<dyn App>>) {
         self.moved.remove(&entry.id);
         self.half_open.remove(entry.from.ip(), entry.id);
+        self.sources
+            .end(entry.from.ip(), entry.standing == Standing::Admitted);
         match entry.standing {
             Standing::HalfOpen => self.counts.unfinished += 1,
             Standing::Admitted => {
@@ -490,14 +594,27 @@ impl Router<Box<dyn App>> for Acceptor {
     }
 
     fn connected(&mut self, entry: &mut Slot<Box<dyn App>>) {
-        if self.admitted >= self.max_sessions {
+        let no_room = if self.controls.is_draining() {
+            Some(STOPPING)
+        } else if self.sources.of(entry.from.ip()).admitted >= self.controls.max_per_source() {
+            Some(CROWDED)
+        } else if self.admitted >= self.controls.max_sessions() {
+            Some(FULL)
+        } else {
+            None
+        };
+        if let Some(why) = no_room {
             // It stays in the budget of the half-open until it has gone.
             self.counts.turned_away += 1;
             entry.standing = Standing::TurnedAway;
-            entry.app = Box::new(Full(self.busy.unwrap_or(UNWANTED)));
+            entry.app = Box::new(TurnedAway {
+                code: self.busy.unwrap_or(UNWANTED),
+                why,
+            });
             return;
         }
         self.half_open.remove(entry.from.ip(), entry.id);
+        self.sources.admit(entry.from.ip());
         self.admitted += 1;
         self.counts.accepted += 1;
         entry.standing = Standing::Admitted;

@@ -300,6 +300,34 @@ fn handshakes_that_never_end_take_no_place_and_panics_before_a_session_harm_none
     assert_eq!(stats.unfinished, 90);
 }
 
+#[test]
+fn one_source_begins_as_many_handshakes_as_it_may_and_others_theirs() {
+    const MOST: usize = 3;
+    let options = server::Options::new("127.0.0.1:0".parse().unwrap());
+    let factory =
+        |_: SocketAddr, _: &Waker| -> Box<dyn App> { Box::new(Fragile::new(At::Nowhere, 0)) };
+    let listener = server::Listener::bind(options, Box::new(Shy), factory).unwrap();
+    listener.controls().set_per_source(usize::MAX, MOST);
+    let (addr, stop) = (listener.local_addr().unwrap(), Stop::new().unwrap());
+    let watched = stop.clone();
+    let far = Far {
+        addr,
+        stop,
+        thread: thread::spawn(move || listener.run(&watched).unwrap()),
+    };
+    let noise = UdpSocket::bind("127.0.0.2:0").unwrap();
+    noise.connect(addr).unwrap();
+    for _ in 0..20 {
+        let mut datagram = [0; HEADER];
+        datagram[0] = NEVER;
+        noise.send(&datagram).unwrap();
+    }
+    assert_eq!(send(addr, Fragile::new(At::Nowhere, 20_000)), done());
+    let stats = far.stop();
+    assert_eq!((stats.accepted, stats.unfinished), (1, MOST as u64));
+    assert_eq!(stats.stray, 20 - MOST as u64);
+}
+
 /// Takes nothing until it is let go, as on a file system that does not answer.
 struct Hung {
     entered: mpsc::Sender<()>,

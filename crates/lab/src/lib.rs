@@ -12,6 +12,7 @@
 //! - [`mod@study`]: the experiments of a paper, its published numbers ([`mod@reference`]) and figures
 //! - [`plot`], [`report`]: figures, and the page that shows them beside published ones
 //! - [`probe`]: what the emulator really does, measured from outside
+//! - [`http`]: small pages and figures for programs that speak HTTP
 //! - [`run_store`]: folders of runs
 //! - [`stopwatch`]: the time spent inside a law
 //! - [`nearest`]: the nearest valid name
@@ -23,6 +24,7 @@ pub mod doctor;
 pub mod emulated;
 mod hash;
 pub mod host;
+pub mod http;
 pub mod iperf;
 pub mod measure;
 mod nearest;

@@ -24,6 +24,7 @@ use farhaul_io::App;
 use crate::{
     ask::{Ask, Existing, Place},
     asked::Asked,
+    brake::{Brake, Control},
     error::{Code, TransferError},
     filter::{Filter, Spec},
     half::{Half, Side},
@@ -82,6 +83,8 @@ pub struct Options {
     pub max_rate: Option<Rate>,
     /// How much of a shared link the side that sends claims; likewise.
     pub sharing: Sharing,
+    /// By which other threads slow it down.
+    pub control: Option<Arc<Control>>,
     /// Nothing is transferred; this is called with what would be.
     pub plan: Option<Plan>,
     /// Of a download: the paths as they were typed, in the same order, where the server has reported what
@@ -114,6 +117,7 @@ impl Default for Options {
             verify_disk: false,
             max_rate: None,
             sharing: Sharing::default(),
+            control: None,
             plan: None,
             typed: None,
             check: None,
@@ -123,6 +127,15 @@ impl Default for Options {
 }
 
 impl Options {
+    /// How fast it may be, where the session itself is governed by `sharing` already.
+    fn brake(&self) -> Brake {
+        let mut brake = Brake::new(self.sharing);
+        if let Some(control) = &self.control {
+            brake.control = Arc::clone(control);
+        }
+        brake
+    }
+
     fn host(&self) -> Host {
         Host {
             wake: self.wake.clone(),
@@ -203,6 +216,7 @@ impl Upload {
         };
         let mut side = Side::new(true);
         side.verify_disk = options.verify_disk;
+        side.brake = options.brake();
         let progress = Arc::clone(side.handle.progress());
         let selection = options.selection();
         let half = if let Some(sink) = options.plan.clone() {
@@ -262,6 +276,7 @@ impl Download {
         let to = Some((to.to_path_buf(), asked));
         let mut side = Side::new(false);
         side.verify_disk = options.verify_disk;
+        side.brake = options.brake();
         Ok(Self(Client {
             side,
             request,

@@ -4,6 +4,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use farhaul_core::{
+    congestion::Sharing,
     protocol::{CloseReason, Session},
     stats::{Held, Stats},
     store::{self, Extent, StoreError},
@@ -12,6 +13,7 @@ use farhaul_core::{
 
 use crate::{
     ask::{Meter, Sending, Usage},
+    brake::Brake,
     error::{Code, TransferError},
     host::Host,
     inbox::Inbox,
@@ -94,6 +96,7 @@ pub(crate) struct Side {
     held: Held,
     looked: Instant,
     error: Option<TransferError>,
+    pub(crate) brake: Brake,
     meter: Meter,
     /// What the other side used.
     theirs: Option<Usage>,
@@ -119,6 +122,7 @@ impl Side {
             held: Held::default(),
             looked: Instant::EPOCH,
             error: None,
+            brake: Brake::new(Sharing::Fair),
             meter: Meter::new(),
             theirs: None,
             sent: None,
@@ -188,8 +192,28 @@ impl Side {
         }
     }
 
+    /// Keeps to the rate of now.
+    pub(crate) fn keep_rate(&mut self, session: &mut dyn Session) {
+        let sends = match self.half {
+            Some(Half::Sends(_) | Half::Lists(_)) => true,
+            Some(Half::Receives(_)) => false,
+            Some(Half::Plans(_)) | None => return,
+        };
+        if !self.brake.keep(self.now, sends, session) {
+            let sharing = self.brake.sharing;
+            let text = format!("this side cannot send by policy {sharing} or below a rate");
+            let e = TransferError::new(Code::Usage, text);
+            self.fail(e.fix("omit --policy and --max-rate"), session);
+        }
+        if self.brake.control.is_held() {
+            // It stands still because it was told to.
+            self.moved = self.now;
+        }
+    }
+
     /// Moves the half on.
     pub(crate) fn poll(&mut self, session: &mut dyn Session) {
+        self.keep_rate(session);
         match &mut self.half {
             Some(Half::Sends(sender)) => sender.poll(session),
             Some(Half::Receives(receiver)) => receiver.poll(self.now, session),
@@ -264,12 +288,14 @@ impl Side {
         if self.handle.progress().phase() == Phase::Done {
             return None;
         }
-        match &self.half {
+        let refill = self.brake.next(self.now);
+        let next = match &self.half {
             Some(Half::Sends(sender)) => sender.next_wake(self.now),
             Some(Half::Receives(receiver)) => receiver.next_wake(self.now),
             Some(Half::Lists(lister)) => lister.is_waiting().then(|| self.now + LOOK_AGAIN),
             Some(Half::Plans(_)) | None => None,
-        }
+        };
+        next.into_iter().chain(refill).min()
     }
 
     /// True once both sides know that all is over.
@@ -365,6 +391,7 @@ impl Side {
     }
 
     pub(crate) fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        self.brake.place(extents);
         match &mut self.half {
             Some(Half::Receives(receiver)) => receiver.place(extents, batch),
             _ => Err(StoreError(
@@ -375,7 +402,7 @@ impl Side {
 
     pub(crate) fn sink(&self) -> store::Sink {
         match &self.half {
-            Some(Half::Receives(receiver)) => receiver.sink(),
+            Some(Half::Receives(receiver)) => self.brake.within(receiver.sink()),
             _ => store::Sink::ENDLESS,
         }
     }
@@ -409,6 +436,9 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
                     "free space there, then run the same command again: it continues where it stopped"
                 }
                 Code::Busy if !text.contains("sessions") => resume,
+                Code::Busy if text.contains("from your address") => {
+                    "run the same command again when one of them has ended; `farhaul serve --max-per-source` there sets their maximum number"
+                }
                 Code::Busy => {
                     "run the same command again later: it continues where it stopped; `farhaul serve --max-sessions` there sets the maximum number of sessions"
                 }

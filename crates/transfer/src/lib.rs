@@ -9,9 +9,10 @@
 //!   (BLAKE3)
 //! - who does it: `scan` (with its `filter`) and `sender`, `receiver` (with its journal), `pool`
 //!   (threads), `pages` (their buffers); `plan`, which only reports what they would do
+//! - how it is slowed down: `brake`
 //! - file system calls: `disk`; what replaces it in tests, and that of threads: `host`
 //! - what may be named: `path`, `confine`; what a server may list: `asked`; what a peer may make this
-//!   side hold: `bounds`
+//!   side hold: `bounds`; or the share: `quota`
 
 pub mod client;
 pub mod samples;
@@ -20,6 +21,7 @@ pub mod server;
 mod ask;
 mod asked;
 mod bounds;
+mod brake;
 mod confine;
 mod digest;
 mod disk;
@@ -37,6 +39,7 @@ mod path;
 mod plan;
 mod pool;
 mod progress;
+mod quota;
 mod ranges;
 mod receiver;
 mod scan;
@@ -49,6 +52,7 @@ mod hostile;
 
 pub use ask::Existing;
 pub use asked::means_contents;
+pub use brake::{Control, HELD};
 pub use confine::read_whole;
 #[doc(hidden)]
 pub use disk::{Answer, Call, Disk, Interposer};

@@ -382,6 +382,13 @@ impl Planner {
         })
     }
 
+    /// The same where no more than `room` may be taken.
+    #[must_use]
+    pub(crate) fn with_room(mut self, room: u64) -> Self {
+        self.free = self.free.min(room);
+        self
+    }
+
     /// True if another message may be taken: there is room for what is answered.
     pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
         has_room(&self.out, session)

@@ -4,16 +4,11 @@
 //!   the same message for each of these reasons.
 
 use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
 use farhaul_core::{
-    congestion::Sharing,
     protocol::{Event, Session},
     store::{Extent, Sink, Store, StoreError},
     time::Instant,
@@ -24,6 +19,7 @@ use farhaul_io::App;
 use crate::{
     ask::{Ask, Place},
     asked::Asked,
+    brake::Control,
     error::{Code, TransferError},
     filter::Filter,
     half::{Half, Side},
@@ -32,123 +28,21 @@ use crate::{
     message::{Direction, Message, VERSION},
     path::{self, Tag},
     plan::Planner,
-    receiver::{Base, Lock, Look, Receiver, Rules},
+    quota::{Claim, Quota},
+    receiver::{Base, Look, Receiver, Rules},
     scan::Selection,
     summary::Handle,
 };
 
+mod policy;
 mod share;
 mod sources;
+mod tickets;
+pub use policy::{Allow, Limits, Policy};
+use policy::{Holder, Seat, Slot};
 pub use share::{Access, Share};
 use sources::sources;
-
-/// Who may ask at all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Allow {
-    /// No peer.
-    #[default]
-    None,
-    /// Any peer, requested explicitly.
-    Any,
-    /// Peers with one of these public keys.
-    Keys(Vec<Vec<u8>>),
-}
-
-impl Allow {
-    fn permits(&self, key: Option<&[u8]>) -> bool {
-        match self {
-            Self::None => false,
-            Self::Any => true,
-            Self::Keys(keys) => key.is_some_and(|key| keys.iter().any(|k| k == key)),
-        }
-    }
-}
-
-/// What is served, shared by all sessions.
-#[derive(Clone, Debug, Default)]
-pub struct Policy {
-    shares: Vec<Share>,
-    allow: Allow,
-    sync: bool,
-    sharing: Sharing,
-    /// All peers are one and the same person, whatever their keys.
-    one_person: bool,
-    /// Deliveries under way.
-    live: Arc<Mutex<BTreeMap<Tag, Slot>>>,
-}
-
-impl Policy {
-    /// `shares` for the peers in `allow`; received files reach the disk before they count if `sync`.
-    pub fn new(shares: Vec<Share>, allow: Allow, sync: bool) -> Self {
-        Self {
-            shares,
-            allow,
-            sync,
-            sharing: Sharing::Fair,
-            one_person: false,
-            live: Arc::default(),
-        }
-    }
-
-    /// The same; peers may claim as much of shared links, and no more.
-    #[must_use]
-    pub fn up_to(mut self, sharing: Sharing) -> Self {
-        self.sharing = sharing;
-        self
-    }
-
-    /// The same; all peers are one and the same person, whose keys are new each time: what one of them
-    /// began, another continues.
-    #[must_use]
-    pub const fn of_one_person(mut self) -> Self {
-        self.one_person = true;
-        self
-    }
-
-    /// The shares.
-    pub fn shares(&self) -> &[Share] {
-        &self.shares
-    }
-
-    fn share(&self, name: &[u8]) -> Option<&Share> {
-        self.shares.iter().find(|s| s.name().as_bytes() == name)
-    }
-
-    /// The peers.
-    pub const fn allow(&self) -> &Allow {
-        &self.allow
-    }
-
-    fn live(&self) -> MutexGuard<'_, BTreeMap<Tag, Slot>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A destination: the session that holds it, and the latest request for it. Only the latest may have it next:
-/// earlier ones are earlier runs of the same command.
-#[derive(Debug, Default)]
-struct Slot {
-    holder: Option<Arc<Holder>>,
-    /// Lives until the last worker of the last holder is done.
-    lock: Weak<Lock>,
-    asked: u64,
-}
-
-impl Slot {
-    /// A session holds it, or its workers still do.
-    fn is_taken(&self) -> bool {
-        self.holder.is_some() || self.lock.strong_count() > 0
-    }
-}
-
-/// A session that holds a destination.
-#[derive(Debug, Default)]
-struct Holder {
-    /// When its peer last sent anything, ns.
-    heard: AtomicU64,
-    /// The same command was started again after it had stopped sending.
-    superseded: AtomicBool,
-}
+pub use tickets::{Right, Tickets};
 
 /// A peer that sends nothing for this long may be dead; the same command from the same peer takes over.
 const PEER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -188,13 +82,16 @@ pub struct Server {
     side: Side,
     host: Host,
     out: Outbox,
-    allowed: bool,
-    peer: Vec<u8>,
+    /// The key of the peer, once it is connected.
+    peer: Option<Vec<u8>>,
+    seat: Option<Seat>,
+    /// It may do so as the holder of a ticket, of which this use was counted.
+    by_ticket: bool,
+    redeemed: Option<Tag>,
     answered: bool,
+    asked: Option<(bool, Vec<u8>)>,
     /// A request that waits for another session to let go.
     waits: Option<Waiting>,
-    /// How the session is to send, if that must be set.
-    govern: Option<(Rate, Sharing)>,
     holds: Option<(Tag, Arc<Holder>)>,
     heard: u64,
     /// The session ends then: there is no request, or it was refused.
@@ -213,16 +110,25 @@ impl Server {
                 simulated: None,
             },
             out: Outbox::default(),
-            allowed: false,
-            peer: Vec::new(),
+            peer: None,
+            seat: None,
+            by_ticket: false,
+            redeemed: None,
             answered: false,
+            asked: None,
             waits: None,
-            govern: None,
             holds: None,
             heard: 0,
             leaves: None,
             now: Instant::EPOCH,
         }
+    }
+
+    /// The same, slowed down or held by `control`; whoever changes that wakes the session.
+    #[must_use]
+    pub fn controlled(mut self, control: Arc<Control>) -> Self {
+        self.side.brake.control = control;
+        self
     }
 
     /// The same without threads, in virtual time; of tests.
@@ -231,6 +137,16 @@ impl Server {
     pub fn simulated(mut self, simulated: Simulated) -> Self {
         self.host.simulated = Some(simulated);
         self
+    }
+
+    /// The key of the peer, once it is connected.
+    pub fn peer(&self) -> Option<&[u8]> {
+        self.peer.as_deref()
+    }
+
+    /// Whether the peer delivers, and the share that it asked for first, once it has.
+    pub fn asked(&self) -> Option<(bool, &[u8])> {
+        self.asked.as_ref().map(|(put, share)| (*put, &share[..]))
     }
 
     /// For other threads.
@@ -244,14 +160,7 @@ impl Server {
             if let Err(e) = self.messages(session) {
                 self.side.fail(e, session);
             }
-            if let Some((rate, sharing)) = self.govern.take()
-                && !session.govern(rate, sharing)
-            {
-                let text = format!("the server cannot send by policy {sharing} or below a rate");
-                let e = TransferError::new(Code::Usage, text);
-                self.side
-                    .fail(e.fix("omit --policy and --max-rate"), session);
-            }
+            self.side.keep_rate(session);
         }
     }
 
@@ -268,7 +177,9 @@ impl Server {
                 } if !self.answered => {
                     self.answered = true;
                     self.leaves = None;
-                    self.side.set_put(direction == Direction::Put);
+                    let put = direction == Direction::Put;
+                    self.side.set_put(put);
+                    self.asked = places.first().map(|place| (put, place.share.clone()));
                     self.answer(Request {
                         direction,
                         tag,
@@ -297,7 +208,9 @@ impl Server {
         let made = self
             .admit(&request)
             .and_then(|shares| self.permit(&request).map(|()| shares))
-            .and_then(|shares| self.begin(&shares, &request));
+            .and_then(|shares| self.sit_down().map(|()| shares))
+            .and_then(|shares| self.begin(&shares, &request))
+            .and_then(|one_file| self.redeem(&request).map(|()| one_file));
         match made {
             Ok(one_file) => self.out.push(&Message::Accepted {
                 version: VERSION,
@@ -317,12 +230,16 @@ impl Server {
                     number,
                 });
             }
-            Err(e) => self.refuse(&e),
+            Err(e) => {
+                self.let_go();
+                self.refuse(&e);
+            }
         }
     }
 
     fn refuse(&mut self, e: &TransferError) {
         self.leaves = Some(self.now + ASKS_WITHIN);
+        self.seat = None;
         self.out.push(&Message::Refused {
             code: e.code,
             text: short(&e.text),
@@ -331,19 +248,57 @@ impl Server {
     }
 
     /// The shares of all places, if this peer may use each of them so.
-    fn admit(&self, request: &Request) -> Result<Vec<Share>, TransferError> {
-        let admitted = |place: &Place| {
-            let share = self.policy.share(&place.share);
-            let share = share.filter(|s| self.allowed && s.permits(request.direction));
-            share.cloned().ok_or_else(|| {
+    fn admit(&mut self, request: &Request) -> Result<Vec<Share>, TransferError> {
+        let peer = self.peer.as_deref();
+        let mut shares = Vec::with_capacity(request.places.len());
+        for place in &request.places {
+            let found = peer
+                .map(|peer| self.policy.share(place, peer))
+                .transpose()?;
+            let found = found.flatten();
+            let found = found.filter(|(share, _)| share.permits(request.direction));
+            let (share, by_ticket) = found.ok_or_else(|| {
                 let name = path::show(&place.share);
                 let text = format!("share '{name}' is unknown or not allowed");
                 let fix =
                     "check the name, the direction and your key with the server's administrator";
                 TransferError::new(Code::Auth, text).fix(fix)
-            })
+            })?;
+            self.by_ticket |= by_ticket;
+            shares.push(share);
+        }
+        Ok(shares)
+    }
+
+    /// Counts the use of a ticket, before any content is sent or taken.
+    fn redeem(&mut self, request: &Request) -> Result<(), TransferError> {
+        let tickets = self
+            .policy
+            .tickets()
+            .filter(|_| self.by_ticket && !request.ask.dry);
+        if let Some((tickets, peer)) = tickets.zip(self.peer.as_deref()) {
+            let tag = self.own_tag(request);
+            tickets.begin(peer, tag)?;
+            self.redeemed = Some(tag);
+        }
+        Ok(())
+    }
+
+    /// What ended well is over: the same again is another use.
+    fn conclude(&mut self) {
+        let well = self
+            .side
+            .handle
+            .outcome()
+            .is_some_and(|o| o.error.is_none());
+        let (Some(tag), true) = (self.redeemed.take(), well) else {
+            return;
         };
-        request.places.iter().map(admitted).collect()
+        if let Some((tickets, peer)) = self.policy.tickets().zip(self.peer.as_deref())
+            && let Err(e) = tickets.end(peer, tag)
+        {
+            self.side.handle.warn(e.text);
+        }
     }
 
     /// Whether the policy requested by the peer is allowed.
@@ -357,8 +312,20 @@ impl Server {
         Ok(())
     }
 
+    /// Counts as one of the peer's transfers, if it may have another.
+    fn sit_down(&mut self) -> Result<(), TransferError> {
+        if self.seat.is_none() {
+            let peer = self.peer.as_deref().unwrap_or_default();
+            self.seat = Some(self.policy.seat(peer)?);
+        }
+        Ok(())
+    }
+
     /// Starts a role; returns whether a single file is sent.
     fn begin(&mut self, shares: &[Share], request: &Request) -> Result<bool, TransferError> {
+        let peer = self.peer.as_deref().unwrap_or_default();
+        let rate = self.policy.max_rate(peer, shares);
+        self.side.brake.rate = rate.unwrap_or(Rate::UNLIMITED);
         match (request.direction, shares, &request.places[..]) {
             (Direction::Put, [share], [place]) => self.take(share, &place.path, request),
             (Direction::Put, ..) => Err(TransferError::protocol("a delivery to several places")),
@@ -381,6 +348,8 @@ impl Server {
         if ask.dry {
             let look = Look::beneath(root, rel, one_file)?;
             let planner = Planner::new(look, ask.clone(), Asked::anything(), progress, None)?;
+            let room = share.quota().map_or(u64::MAX, Quota::room);
+            let planner = planner.with_room(room);
             self.side.half = Some(Half::Plans(Box::new(planner)));
         } else {
             let base = Base::beneath(root, rel, one_file)?;
@@ -394,7 +363,8 @@ impl Server {
             };
             let tag = self.own_tag(request);
             let receiver =
-                Receiver::new(base, tag, rules, Asked::anything(), progress, &self.host)?;
+                Receiver::new(base, tag, rules, Asked::anything(), progress, &self.host)?
+                    .within(share.quota().cloned().map(Claim::new));
             let lock = Arc::downgrade(receiver.lock());
             self.side.half = Some(Half::Receives(Box::new(receiver)));
             let holder = Arc::new(Holder::default());
@@ -414,9 +384,9 @@ impl Server {
         let ask = &*request.ask;
         let (sources, problems) = sources(shares, &request.places)?;
         let one_file = request.places.len() == 1 && sources.iter().all(|s| s.is_file);
-        if ask.max_rate.is_some() || ask.sharing != Sharing::Fair {
-            self.govern = Some((ask.max_rate.unwrap_or(Rate::UNLIMITED), ask.sharing));
-        }
+        let brake = &mut self.side.brake;
+        brake.rate = brake.rate.min(ask.max_rate.unwrap_or(Rate::UNLIMITED));
+        brake.sharing = ask.sharing;
         let selection = Selection {
             filter: Filter::from_spec(ask.spec.clone())?,
             list: None,
@@ -438,7 +408,7 @@ impl Server {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&request.tag);
         let places = request.places.iter().flat_map(|p| [&p.share, &p.path]);
-        let peer = (!self.policy.one_person).then_some(&self.peer);
+        let peer = self.peer.as_ref().filter(|_| !self.policy.one_person);
         for part in peer.into_iter().chain(places) {
             hasher.update(&(part.len() as u64).to_be_bytes());
             hasher.update(part);
@@ -539,6 +509,7 @@ impl Server {
     /// Lets go of the destination at once: the peer may be back before this is dropped.
     fn let_go(&mut self) {
         self.side.half = None;
+        self.seat = None;
         if let Some((tag, _)) = self.holds.take() {
             let mut live = self.policy.live();
             if let Some(slot) = live.get_mut(&tag) {
@@ -579,8 +550,7 @@ impl App for Server {
         match event {
             Event::Connected { peer_key } => {
                 self.leaves = Some(now + ASKS_WITHIN);
-                self.allowed = self.policy.allow.permits(peer_key.as_deref());
-                self.peer = peer_key.unwrap_or_default();
+                self.peer = Some(peer_key.unwrap_or_default());
             }
             Event::Readable => {
                 self.read(session);
@@ -588,6 +558,7 @@ impl App for Server {
             Event::Delivered => {}
             Event::Closed(reason) => {
                 self.side.closed(&reason);
+                self.conclude();
                 self.let_go();
             }
         }

@@ -445,6 +445,14 @@ impl Handle {
             .clone()
     }
 
+    /// Adds what else should be known of the outcome.
+    pub(crate) fn warn(&self, text: String) {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(outcome) = outcome.as_mut() {
+            outcome.summary.warnings.push(text);
+        }
+    }
+
     /// The first outcome stands.
     pub(crate) fn end(&self, make: impl FnOnce() -> Outcome) {
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);

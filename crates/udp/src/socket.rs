@@ -164,13 +164,25 @@ impl UdpSocket {
         let v6 = options.bind.is_ipv6();
         let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
         let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
-        let wildcard = options.bind.ip().is_unspecified();
         if v6 {
-            socket.set_only_v6(!wildcard)?;
+            socket.set_only_v6(!options.bind.ip().is_unspecified())?;
         }
         if options.reuse_port {
             socket.set_reuse_port(true)?;
         }
+        let this = Self::configured(socket, options)?;
+        this.socket.bind(&SockAddr::from(options.bind))?;
+        Ok(this)
+    }
+
+    /// Uses a socket that is bound already, as a service manager hands it over; `options` has its address.
+    pub fn adopt(socket: std::net::UdpSocket, options: &SocketOptions) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Self::configured(Socket::from(socket), options)
+    }
+
+    fn configured(socket: Socket, options: &SocketOptions) -> io::Result<Self> {
+        let v6 = options.bind.is_ipv6();
         let fd = socket.as_fd();
         let capabilities = Capabilities {
             gso: options.gso && get(fd, libc::IPPROTO_UDP, libc::UDP_SEGMENT).is_ok(),
@@ -193,11 +205,10 @@ impl UdpSocket {
         };
         set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
         set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-        if wildcard {
+        if options.bind.ip().is_unspecified() {
             // Answers must leave from the address the peer wrote to.
             ask_for_destinations(fd, v6)?;
         }
-        socket.bind(&SockAddr::from(options.bind))?;
         Ok(Self {
             socket,
             v6,

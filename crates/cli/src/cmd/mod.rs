@@ -17,6 +17,8 @@ mod protocols;
 mod serve;
 mod sim;
 mod tcp;
+mod ticket;
+mod top;
 mod tree;
 mod udp;
 mod wan;
@@ -36,6 +38,12 @@ pub(crate) enum Command {
     Serve(serve::Args),
     /// Your identity, and the servers you know
     Key(key::Args),
+    /// Rights to a place in a share, to be passed on
+    Ticket(ticket::Args),
+    /// What the sessions of a running server do
+    Top(top::Args),
+    /// Change the sessions of a running server
+    Ctl(top::Ctl),
     /// Measure from memory to memory, with flags as in iperf3
     Bench(Box<bench::Args>),
     /// Emulate a network on this machine and run programs on it
@@ -80,6 +88,9 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Cp(args) => cp::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Key(args) => key::run(args),
+        Command::Ticket(args) => ticket::run(args),
+        Command::Top(args) => top::run(&args),
+        Command::Ctl(args) => top::ctl(&args),
         Command::Bench(args) => bench::run(*args),
         Command::Wan(args) => wan::run(args),
         Command::Sim(args) => sim::run(&args),

@@ -1,4 +1,7 @@
+use farhaul_core::units::Rate;
+
 use super::*;
+use crate::timetable::Timetable;
 
 fn settings(text: &str) -> Result<Vec<Setting>, Failure> {
     let found = parse(text, Path::new("c"))?;
@@ -17,13 +20,19 @@ fn a_setting_becomes_the_flags_default() {
     let matches = parsed(&["farhaul", "cp", "a", "h::s"]);
     let cp = matches.subcommand().unwrap().1;
     assert!(cp.get_flag("quiet"));
-    let rate = cp.get_one::<farhaul_core::units::Rate>("max_rate");
-    assert_eq!(rate.map(|r| r.bps()), Some(2_000_000_000));
+    let rate = cp.get_one::<Timetable>("max_rate");
+    assert_eq!(
+        rate.and_then(Timetable::always).map(Rate::bps),
+        Some(2_000_000_000)
+    );
     // The command line is stronger.
     let matches = parsed(&["farhaul", "cp", "--max-rate", "1Gbit", "a", "h::s"]);
     let cp = matches.subcommand().unwrap().1;
-    let rate = cp.get_one::<farhaul_core::units::Rate>("max_rate");
-    assert_eq!(rate.map(|r| r.bps()), Some(1_000_000_000));
+    let rate = cp.get_one::<Timetable>("max_rate");
+    assert_eq!(
+        rate.and_then(Timetable::always).map(Rate::bps),
+        Some(1_000_000_000)
+    );
 }
 
 #[test]

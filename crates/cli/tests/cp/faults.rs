@@ -363,7 +363,7 @@ fn a_full_server_and_a_stopping_one_send_a_close() {
     let id = server.child.id().to_string();
     assert!(
         Command::new("kill")
-            .args(["-TERM", &id])
+            .args(["-INT", &id])
             .status()
             .unwrap()
             .success()

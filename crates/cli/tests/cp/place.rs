@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::mpsc,
 };
 
 /// A folder for one test, with a configuration of its own.
@@ -39,6 +40,7 @@ impl Place {
             .args(args)
             .current_dir(self.0.path())
             .env("XDG_CONFIG_HOME", self.path("config"))
+            .env("XDG_RUNTIME_DIR", self.path("run"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -74,8 +76,18 @@ impl Place {
         let at = words.nth(2).expect("an address").to_string();
         let key = printed.rsplit(' ').next().expect("a key").to_string();
         // Whatever it says later must not fill the pipe.
-        std::thread::spawn(move || lines.for_each(drop));
-        Served { child, at, key }
+        let (say, said) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let _nobody_asks = say.send(line);
+            }
+        });
+        Served {
+            child,
+            at,
+            key,
+            said,
+        }
     }
 }
 
@@ -83,11 +95,31 @@ pub(crate) struct Served {
     pub(crate) child: Child,
     pub(crate) at: String,
     pub(crate) key: String,
+    pub(crate) said: mpsc::Receiver<String>,
 }
 
 impl Served {
     pub(crate) fn to(&self, path: &str) -> String {
         format!("{}::s/{path}", self.at)
+    }
+
+    /// The next line on its stderr with these words; it must come.
+    pub(crate) fn says(&self, words: &str) -> String {
+        let mut before = Vec::new();
+        loop {
+            let line = self.said.recv();
+            let line = line.unwrap_or_else(|_| panic!("it did not say '{words}': {before:?}"));
+            if line.contains(words) {
+                return line;
+            }
+            before.push(line);
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args([signal, &id]).status();
+        assert!(sent.expect("kill exists").success());
     }
 }
 

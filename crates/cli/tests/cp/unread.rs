@@ -41,6 +41,7 @@ fn a_server_whose_log_is_gone_goes_on() {
         child,
         at,
         key: String::new(),
+        said: std::sync::mpsc::channel().1,
     };
     for name in ["one", "two"] {
         let out = place.run(&["cp", "--trust-any", "f", &server.to(name)]);

@@ -16,6 +16,7 @@ pub(crate) fn command(place: &Path, args: &[&str]) -> Command {
         .args(args)
         .current_dir(place)
         .env("XDG_CONFIG_HOME", place.join("config"))
+        .env("XDG_RUNTIME_DIR", place.join("run"))
         .stdin(Stdio::null());
     command
 }

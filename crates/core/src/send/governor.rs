@@ -19,6 +19,8 @@ pub struct Governor {
     guard: Guard,
     pacer: Pacer,
     max_rate: Rate,
+    /// As it was configured: it is never more.
+    configured: Rate,
     /// The law's rate is kept to.
     paced: bool,
     /// What the peer takes at most.
@@ -32,6 +34,7 @@ impl Governor {
             guard: Guard::new(law),
             pacer: Pacer::new(),
             max_rate,
+            configured: max_rate,
             paced: true,
             taken: Rate::UNLIMITED,
         }
@@ -44,12 +47,17 @@ impl Governor {
         self
     }
 
-    /// Lowers the rate limit to `max_rate` and sets the share of contended links to claim.
+    /// Sets the rate limit to `max_rate`, but no higher than it was configured, and sets the share of contended links to claim.
     /// False, and nothing is changed, if the law does not support it.
     pub fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {
         let can = self.guard.set_sharing(sharing);
         if can {
-            self.max_rate = self.max_rate.min(max_rate);
+            let rate = self.configured.min(max_rate);
+            if rate > self.max_rate {
+                // What was sent slowly is not waited for at the new rate.
+                self.pacer = Pacer::new();
+            }
+            self.max_rate = rate;
         }
         can
     }

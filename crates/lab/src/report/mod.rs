@@ -7,7 +7,6 @@
 
 mod files;
 mod html;
-mod http;
 mod markdown;
 mod server;
 #[cfg(test)]

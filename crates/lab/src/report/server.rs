@@ -3,29 +3,22 @@
 
 use std::{
     io::{self, ErrorKind},
-    net::{IpAddr, SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener},
     sync::{Arc, Mutex, PoisonError},
-    thread,
     time::Duration,
 };
 
 use farhaul_core::time::Instant;
 use farhaul_io::{Stop, clock};
-use rustix::{
-    event::{PollFd, PollFlags},
-    io::Errno,
-};
 
-use super::{
-    Page, WIDE, html,
-    http::{Connection, Request, Response, wait},
+use super::{Page, WIDE, html};
+use crate::{
+    http::{self, Request, Response, Site, of_this_machine},
+    plot,
 };
-use crate::plot;
 
 /// Connections at a time; more wait in the listener's queue.
 const WORKERS: usize = 16;
-/// Before the next attempt, when there is no descriptor or memory for a connection.
-const BACK_OFF: Duration = Duration::from_millis(200);
 /// While results come, the page is not made more often: that would cost the runs processor time.
 const REFRESH: Duration = Duration::from_secs(5);
 /// The results cannot be shown.
@@ -78,74 +71,13 @@ impl Server {
 
     /// Answers until `stop` is set.
     pub fn run(&self, source: &impl Source, stop: &Stop) -> io::Result<()> {
-        let site = Site {
+        let site = Pages {
             source,
             refresh: self.refresh,
             made: Mutex::default(),
         };
-        let failed = Stop::new()?;
-        let work = || {
-            let ended = self.work(&site, stop, &failed);
-            if ended.is_err() {
-                failed.set();
-            }
-            ended
-        };
-        thread::scope(|scope| {
-            let mut workers = Vec::new();
-            for _ in 0..WORKERS {
-                match thread::Builder::new().spawn_scoped(scope, work) {
-                    Ok(worker) => workers.push(worker),
-                    Err(e) => {
-                        failed.set();
-                        return Err(e);
-                    }
-                }
-            }
-            workers.into_iter().try_for_each(|worker| {
-                let ended = worker.join();
-                ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-        })
+        http::serve(&self.listener, &site, WORKERS, stop)
     }
-
-    fn work<S: Source>(&self, site: &Site<'_, S>, stop: &Stop, failed: &Stop) -> io::Result<()> {
-        let end = |stop| PollFd::new(stop, PollFlags::IN);
-        loop {
-            let asked = PollFd::new(&self.listener, PollFlags::IN);
-            wait([end(stop), end(failed), asked], None)?;
-            if stop.is_set() || failed.is_set() {
-                return Ok(());
-            }
-            match self.listener.accept() {
-                Ok((stream, _)) => {
-                    // A browser that has gone, or does not take its answer, is told nothing.
-                    let _gone = Connection::new(stream, stop).and_then(|c| site.serve(c));
-                }
-                Err(e) if of_one_connection(&e) => {}
-                Err(e) if scarce(&e) => {
-                    wait([end(stop), end(failed)], Some(clock::now() + BACK_OFF))?;
-                }
-                Err(e) => return Err(e),
-            }
-        }
-    }
-}
-
-/// Another worker has taken the connection, or it has been closed.
-fn of_one_connection(error: &io::Error) -> bool {
-    let kinds = [
-        ErrorKind::WouldBlock,
-        ErrorKind::Interrupted,
-        ErrorKind::ConnectionAborted,
-    ];
-    kinds.contains(&error.kind())
-}
-
-/// There is no descriptor or memory now.
-fn scarce(error: &io::Error) -> bool {
-    let errors = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
-    Errno::from_io_error(error).is_some_and(|e| errors.contains(&e))
 }
 
 /// A page and what it was made of.
@@ -157,31 +89,18 @@ struct Made {
 }
 
 /// What can be asked for.
-struct Site<'a, S> {
+struct Pages<'a, S> {
     source: &'a S,
     refresh: Duration,
     /// The last one, used while its version is the source's.
     made: Mutex<Option<Arc<Made>>>,
 }
 
-impl<S: Source> Site<'_, S> {
-    fn serve(&self, mut connection: Connection<'_>) -> io::Result<()> {
-        match connection.request()? {
-            Ok(request) => {
-                let response = self.response(&request);
-                connection.answer(&response, request.method != "HEAD")
-            }
-            Err(refusal) => connection.answer(&refusal, true),
-        }
-    }
-
-    fn response(&self, request: &Request) -> Response {
+impl<S: Source> Site for Pages<'_, S> {
+    fn answer(&self, request: &Request) -> Response {
         if !of_this_machine(&request.host) {
             let text = "ask for localhost or 127.0.0.1";
             return Response::text("421 Misdirected Request", text);
-        }
-        if !matches!(request.method.as_str(), "GET" | "HEAD") {
-            return Response::text("405 Method Not Allowed", "GET or HEAD");
         }
         match request.path.as_str() {
             "/" => self.page(),
@@ -196,7 +115,9 @@ impl<S: Source> Site<'_, S> {
             },
         }
     }
+}
 
+impl<S: Source> Pages<'_, S> {
     /// That of the page as long as it is not made again.
     fn version(&self) -> io::Result<String> {
         // While a page is made, nobody waits for it here.
@@ -268,17 +189,4 @@ impl<S: Source> Site<'_, S> {
 
 fn not_found() -> Response {
     Response::text("404 Not Found", "there is no such page")
-}
-
-/// Whether a `Host` field names this machine itself. A name that was made to lead here would let the pages of
-/// another site read this one; the port is free, for one that is forwarded.
-fn of_this_machine(host: &str) -> bool {
-    let (name, port) = match host.rsplit_once(':') {
-        Some((name, port)) if !port.ends_with(']') => (name, port),
-        _ => (host, "0"),
-    };
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    let address = address.parse::<IpAddr>();
-    port.parse::<u16>().is_ok()
-        && (name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip| ip.is_loopback()))
 }

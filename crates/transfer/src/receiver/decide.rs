@@ -351,6 +351,9 @@ impl Receiver {
     fn lacks_space(&mut self, need: u64) -> Option<String> {
         let free = self.free.saturating_sub(self.promised);
         if need <= free {
+            if let Some(Err(why)) = self.quota.as_mut().map(|quota| quota.hold(need)) {
+                return Some(why);
+            }
             self.promised += need;
             return None;
         }

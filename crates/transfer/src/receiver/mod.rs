@@ -30,6 +30,7 @@ use crate::{
     path::{self, Tag},
     pool::{Broken, Keep, Pool},
     progress::Progress,
+    quota::Claim,
     ranges::RangeSet,
     sender::{Identity, NOT_LISTED},
     table::Table,
@@ -233,6 +234,8 @@ pub(crate) struct Receiver {
     promised: u64,
     /// Free bytes of the destination when last queried.
     free: u64,
+    /// Its part of the quota of the share, if there is one.
+    quota: Option<Claim>,
     /// Bytes of small files in memory.
     resident: usize,
     /// Those of them that workers have, or will have next.
@@ -312,6 +315,7 @@ impl Receiver {
             staging: Staging::default(),
             promised: 0,
             free: u64::MAX,
+            quota: None,
             resident: 0,
             writing: 0,
             drained: 0,
@@ -338,6 +342,13 @@ impl Receiver {
             unnoted: false,
             fault: None,
         })
+    }
+
+    /// The same within a quota.
+    #[must_use]
+    pub(crate) fn within(mut self, quota: Option<Claim>) -> Self {
+        self.quota = quota;
+        self
     }
 
     /// True if another message may be taken: there is room for what is answered.

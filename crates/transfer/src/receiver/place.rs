@@ -89,8 +89,15 @@ impl Receiver {
             pieces.clear();
             self.missing.take(first.offset..to, &mut pieces);
             // What is here already waits for nothing.
-            let new = pieces.iter().map(|piece| piece.end - piece.start);
-            self.drained += to - first.offset - new.sum::<u64>();
+            let new: u64 = pieces.iter().map(|piece| piece.end - piece.start).sum();
+            self.drained += to - first.offset - new;
+            if let Some(Err(why)) = self.quota.as_mut().map(|quota| quota.arrive(new)) {
+                let fix = "remove what is no longer needed there, then run the same command again";
+                self.fault = Some(TransferError::new(Code::NoSpace, why).fix(fix));
+                self.drained += new;
+                self.pieces = pieces;
+                return Ok(());
+            }
             for piece in &pieces {
                 self.place_piece(
                     piece,

@@ -4,12 +4,16 @@
 
 use std::{io, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
 
+use farhaul_core::units::Rate;
+
+use super::Allow;
 use crate::{
     ask::{Ask, Existing},
     confine::{self, Dir},
     disk::Disk,
     error::{Code, TransferError},
     message::Direction,
+    quota::Quota,
     receiver::Reach,
 };
 
@@ -27,6 +31,16 @@ pub enum Access {
 }
 
 impl Access {
+    /// `ro`, `wo`, `create` or `rw`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "ro",
+            Self::Write => "wo",
+            Self::Create => "create",
+            Self::ReadWrite => "rw",
+        }
+    }
+
     /// From `ro`, `wo`, `create` or `rw`.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -35,6 +49,19 @@ impl Access {
             "create" => Some(Self::Create),
             "rw" => Some(Self::ReadWrite),
             _ => None,
+        }
+    }
+
+    /// What both permit, if that is anything.
+    pub const fn and(self, other: Self) -> Option<Self> {
+        let get = self.permits(Direction::Get) && other.permits(Direction::Get);
+        let put = self.permits(Direction::Put) && other.permits(Direction::Put);
+        match (get, put, self, other) {
+            (true, true, ..) => Some(Self::ReadWrite),
+            (true, false, ..) => Some(Self::Read),
+            (false, true, Self::Create, _) | (false, true, _, Self::Create) => Some(Self::Create),
+            (false, true, ..) => Some(Self::Write),
+            (false, false, ..) => None,
         }
     }
 
@@ -63,6 +90,11 @@ pub struct Share {
     called: Vec<u8>,
     root: Dir,
     access: Access,
+    allow: Allow,
+    /// Also for the holders of tickets.
+    tickets: bool,
+    max_rate: Option<Rate>,
+    quota: Option<Quota>,
 }
 
 impl Share {
@@ -73,6 +105,10 @@ impl Share {
             called: [name.as_bytes(), b"/"].concat(),
             root: confine::open_root(root)?,
             access,
+            allow: Allow::None,
+            tickets: false,
+            max_rate: None,
+            quota: None,
         })
     }
 
@@ -91,6 +127,72 @@ impl Share {
             self.called.push(b'/');
         }
         self
+    }
+
+    /// The same for these peers.
+    #[must_use]
+    pub fn for_peers(mut self, allow: Allow) -> Self {
+        self.allow = allow;
+        self
+    }
+
+    /// The same; its files are never sent faster than this, to each peer.
+    #[must_use]
+    pub const fn never_above(mut self, rate: Option<Rate>) -> Self {
+        self.max_rate = rate;
+        self
+    }
+
+    /// The same; deliveries are refused when it would hold more bytes than this, whoever brought them. Counts what
+    /// is there.
+    pub fn within(mut self, quota: u64) -> io::Result<Self> {
+        self.quota = Some(Quota::new(Arc::clone(&self.root), quota)?);
+        Ok(self)
+    }
+
+    pub(super) const fn quota(&self) -> Option<&Quota> {
+        self.quota.as_ref()
+    }
+
+    /// Takes over what is under way in one of the same name.
+    pub(super) fn succeed(&mut self, earlier: &Self) {
+        if let (Some(quota), Some(earlier)) = (&mut self.quota, &earlier.quota) {
+            quota.succeed(earlier);
+        }
+    }
+
+    /// The same; also for holders of tickets to it.
+    #[must_use]
+    pub const fn for_tickets(mut self, tickets: bool) -> Self {
+        self.tickets = tickets;
+        self
+    }
+
+    /// Whether holders of tickets may use it.
+    pub const fn takes_tickets(&self) -> bool {
+        self.tickets
+    }
+
+    /// What may be done in it.
+    pub const fn mode(&self) -> Access {
+        self.access
+    }
+
+    /// As the holder of a ticket may use it.
+    pub(super) fn narrowed(&self, access: Access, max_rate: Option<Rate>) -> Option<Self> {
+        Some(Self {
+            access: self.access.and(access)?,
+            max_rate: self.max_rate.into_iter().chain(max_rate).min(),
+            ..self.clone()
+        })
+    }
+
+    pub(super) const fn allow(&self) -> &Allow {
+        &self.allow
+    }
+
+    pub(super) const fn max_rate(&self) -> Option<Rate> {
+        self.max_rate
     }
 
     /// The name by which peers ask for it.

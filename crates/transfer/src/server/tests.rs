@@ -20,7 +20,7 @@ fn a_destination_is_waited_for_until_the_last_worker_of_an_ended_session_is_done
     let policy = Arc::new(Policy::new(vec![share], Allow::Any, false));
     let server = || {
         let mut server = Server::new(Arc::clone(&policy), None);
-        server.allowed = true;
+        server.peer = Some(Vec::new());
         server
     };
     let mut first = server();
@@ -55,7 +55,7 @@ fn a_peer_with_another_key_resumes_only_where_all_are_one_person() {
         let policy = Arc::new(policy);
         let tag = |key: u8, request: &Request| {
             let mut server = Server::new(Arc::clone(&policy), None);
-            server.peer = vec![key; 32];
+            server.peer = Some(vec![key; 32]);
             server.own_tag(request)
         };
         let mut other = delivery();

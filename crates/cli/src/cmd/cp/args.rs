@@ -1,6 +1,7 @@
 //! What are the flags of `farhaul cp`, and what do they mean to a transfer?
 
 use std::{
+    env,
     ffi::OsString,
     io::{self, Read as _},
     os::unix::ffi::OsStrExt as _,
@@ -9,17 +10,23 @@ use std::{
     time::Duration,
 };
 
-use farhaul_core::{
-    congestion::Sharing,
-    units::{Rate, Size},
-};
+use farhaul_core::{congestion::Sharing, units::Size};
 use farhaul_transfer::{Existing, Filter, client::Options};
 
-use crate::{bar::Style, exit::Failure, read, ssh};
+use super::job::TICKET;
+use crate::{
+    bar::Style,
+    exit::Failure,
+    place, read, ssh,
+    ticket::{self, Ticket},
+    timetable::Timetable,
+};
 
 const PLACES: &str = "Sources and destination, one side elsewhere and all of it on one server: \
     [user@]host:path through ssh, or host[:port]::share/path or farhaul://host[:port]/share/path. A source \
-    that ends in / means its contents";
+    that ends in / means its contents. A ticket (fh1...) is a place, too, and so is the word ticket: with --ticket-file";
+
+const TICKETS: &str = "File with a ticket, which is the place called ticket: then; also FARHAUL_TICKET with the ticket itself";
 
 const SSH: &str = "The ssh program; also FARHAUL_SSH [default: ssh]";
 const REMOTE: &str = "The farhaul program there; also FARHAUL_REMOTE_BIN [default: farhaul]";
@@ -41,9 +48,9 @@ pub(crate) struct Args {
     /// Change nothing; print what would be done with each file
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
-    /// Never send faster than this
+    /// Never send faster than this; or rates by time of day, as in '08:00 500Mbit 19:00 off'
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    pub(super) max_rate: Option<Rate>,
+    pub(super) max_rate: Option<Timetable>,
     /// Share of a link used by others too: low (unused capacity only), fair (as much as each
     /// of them), high (as much as two; a server must allow it)
     #[arg(long, value_name = "low|fair|high", default_value_t)]
@@ -54,6 +61,8 @@ pub(crate) struct Args {
     /// This user's key file; through ssh, that of ssh
     #[arg(short = 'i', long, value_name = "FILE")]
     pub(super) identity: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", help = TICKETS)]
+    ticket_file: Option<PathBuf>,
     /// Accept an unknown server, whatever its key; a known one must have its known key
     #[arg(long)]
     pub(super) trust_any: bool,
@@ -83,6 +92,9 @@ pub(crate) struct Args {
     /// One JSON object on stdout
     #[arg(long, short = 'J')]
     pub(super) json: bool,
+    /// One JSON object per event on stdout, a line each; the last one is that of --json
+    #[arg(long, conflicts_with = "json")]
+    pub(super) json_stream: bool,
     /// Not needed; farhaul measures it
     #[arg(long, hide = true)]
     rtt: Option<String>,
@@ -197,6 +209,37 @@ impl Args {
         }
     }
 
+    /// A program reads stdout.
+    pub(super) const fn for_programs(&self) -> bool {
+        self.json || self.json_stream
+    }
+
+    /// The ticket that `ticket:` stands for, if there is one.
+    pub(super) fn ticket(&self) -> Result<Option<Ticket>, Failure> {
+        let ticket = match (&self.ticket_file, env::var_os("FARHAUL_TICKET")) {
+            (Some(file), _) => Some(ticket::from_file(file)?),
+            (None, Some(text)) => Some(Ticket::parse(&text.to_string_lossy())?),
+            (None, None) => None,
+        };
+        let used = self.paths.iter().any(|p| p == TICKET);
+        if self.ticket_file.is_some() && !used {
+            let text = "--ticket-file: no source or destination is the ticket";
+            return Err(Failure::usage(text)
+                .fix("write ticket: for it, as in `farhaul cp --ticket-file FILE ticket: here/`"));
+        }
+        if self
+            .paths
+            .iter()
+            .any(|p| place::as_ticket(p.as_bytes()).is_some())
+            && !self.quiet
+        {
+            errln!(
+                "hint: others on this machine can read a ticket on a command line: use --ticket-file or FARHAUL_TICKET"
+            );
+        }
+        Ok(ticket.filter(|_| used))
+    }
+
     /// What is the same for every attempt.
     pub(super) fn options(&self, put: bool) -> Result<Options, Failure> {
         if !put && self.which.files_from.is_some() {
@@ -218,7 +261,7 @@ impl Args {
             existing,
             checksum: self.there.checksum,
             verify_disk: self.verify_disk,
-            max_rate: self.max_rate,
+            max_rate: self.max_rate.as_ref().and_then(Timetable::always),
             sharing: self.policy,
             ..Options::default()
         })

@@ -8,7 +8,11 @@ use crate::{
     exit::Failure,
     place::{self, Far, Place, Server},
     read,
+    ticket::Ticket,
 };
+
+/// Stands for the ticket that was given by a file or the environment.
+pub(super) const TICKET: &str = "ticket:";
 
 /// Sources and destination.
 pub(super) enum Job {
@@ -20,11 +24,12 @@ pub(super) enum Job {
 
 impl Job {
     /// Sorts out the two sides.
-    pub(super) fn of(paths: &[OsString]) -> Result<Self, Failure> {
-        let mut places = paths
-            .iter()
-            .map(|p| place::parse(p))
-            .collect::<Result<Vec<_>, _>>()?;
+    pub(super) fn of(paths: &[OsString], ticket: Option<&Ticket>) -> Result<Self, Failure> {
+        let place = |path: &OsString| match ticket {
+            Some(ticket) if path == TICKET => Ok(Place::Far(ticket.clone().into())),
+            _ => place::parse(path),
+        };
+        let mut places = paths.iter().map(place).collect::<Result<Vec<_>, _>>()?;
         let to = places
             .pop()
             .ok_or_else(|| Failure::usage("name a source and a destination"))?;
@@ -133,7 +138,7 @@ mod tests {
     use crate::exit::Exit;
 
     fn sort(paths: &[&str]) -> Result<Job, Failure> {
-        Job::of(&paths.iter().map(OsString::from).collect::<Vec<_>>())
+        Job::of(&paths.iter().map(OsString::from).collect::<Vec<_>>(), None)
     }
 
     #[test]

@@ -18,16 +18,18 @@ use farhaul_core::{
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
 use farhaul_io::{App, Stop, Waker, client};
 use farhaul_transfer::{
-    Code, Handle, Outcome, Summary, TransferError,
+    Code, Control, Handle, Outcome, Summary, TransferError,
     client::{Download, Options, PeerCheck, Upload},
 };
 use serde_json::Value;
 
 mod args;
+mod events;
 mod job;
 mod plan;
 
 pub(crate) use args::Args;
+use events::Events;
 use job::Job;
 use plan::DryRun;
 
@@ -39,16 +41,19 @@ use crate::{
     out,
     reach::Unreached,
     ssh::Bridge,
+    timetable::Timetable,
 };
 
 /// Copies.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     args.refuse_needless()?;
-    let job = Job::of(&args.paths)?;
+    let job = Job::of(&args.paths, args.ticket()?.as_ref())?;
     let put = job.is_put();
     let mut options = args.options(put)?;
     let planned = DryRun::default();
-    options.plan = args.dry_run.then(|| planned.sink(args.json, args.quiet));
+    options.plan = args
+        .dry_run
+        .then(|| planned.sink(args.for_programs(), args.quiet));
     let mut run = Run {
         args,
         put,
@@ -82,7 +87,9 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn print_summary(&self, summary: &Summary) {
-        if self.args.json {
+        if self.args.json_stream {
+            out::summary_line(self.object(summary));
+        } else if self.args.json {
             out::json(&self.object(summary));
         } else if !self.args.quiet && self.args.dry_run {
             errln!("{}", self.planned.line(summary, &self.destination()));
@@ -128,12 +135,13 @@ impl Run<'_> {
 
     fn failure(&self, summary: Option<&Summary>, e: &TransferError) -> Failure {
         if let Some(summary) = summary {
-            let quiet = self.args.json || self.args.quiet || self.planned.is_empty(summary);
+            let quiet =
+                self.args.for_programs() || self.args.quiet || self.planned.is_empty(summary);
             if self.args.dry_run && !quiet {
                 errln!("{}", self.planned.line(summary, &self.destination()));
             }
             let done = summary.files.sent + summary.files.skipped + summary.bytes_payload > 0;
-            if done && !self.args.json && !self.args.quiet && !self.args.dry_run {
+            if done && !self.args.for_programs() && !self.args.quiet && !self.args.dry_run {
                 errln!("{}", summary.line());
             }
             let several = summary.failures.len() > 1 && !self.args.dry_run;
@@ -225,9 +233,10 @@ impl Run<'_> {
         let first = self.app(&self.options)?;
         drop(first);
         let identity = self.identity()?;
-        let mut trusted = match &self.bridge {
-            Some(bridge) => vec![bridge.key],
-            None => Known::load().map_err(|e| config(&e))?.of(&server),
+        let mut trusted = match (&self.bridge, &self.job.server().right) {
+            (Some(bridge), _) => vec![bridge.key],
+            (None, Some(right)) => vec![right.server],
+            (None, None) => Known::load().map_err(|e| config(&e))?.of(&server),
         };
         let addresses = self.addresses()?;
         let stop = interrupt::stop().map_err(|e| internal(&e))?;
@@ -261,6 +270,9 @@ impl Run<'_> {
     fn identity(&self) -> Result<Identity, TransferError> {
         if let Some(bridge) = &self.bridge {
             return Identity::from_seed(bridge.identity.seed()).map_err(|e| internal(&e));
+        }
+        if let Some(right) = &self.job.server().right {
+            return Identity::from_seed(&right.seed).map_err(|e| internal(&e));
         }
         match keys::identity(self.args.identity.as_deref()) {
             Ok(identity) => Ok(identity),
@@ -296,10 +308,13 @@ impl Run<'_> {
         let waker = Waker::new().map_err(|e| internal(&e))?;
         let wake = waker.clone();
         let cancel = Arc::new(AtomicBool::new(false));
+        let control = Arc::<Control>::default();
+        let rates = self.args.max_rate.clone().filter(|r| r.always().is_none());
         let options = Options {
             cancel: Arc::clone(&cancel),
             wake: Some(Arc::new(move || wake.wake())),
             server: server.to_string(),
+            control: Some(Arc::clone(&control)),
             check: (!pinned).then(|| unknown_key(Arc::clone(&seen))),
             ..self.options.clone()
         };
@@ -307,28 +322,37 @@ impl Run<'_> {
         let handle = app.handle();
         let mut config = HaulConfig::new(*identity.seed());
         config.peers = peers;
-        config.max_rate = self.args.max_rate;
+        config.max_rate = options.max_rate;
         config.law = format!("haul:policy={}", self.args.policy);
         let haul = Haul::client(config).map_err(|e| internal(&e))?;
         let mut how = client::Options::new(to);
         how.stop = Some(stop.clone());
         let bar = Bar::start(
             Arc::clone(handle.progress()),
-            if self.args.quiet || self.args.json || self.args.dry_run {
+            if self.args.quiet || self.args.for_programs() || self.args.dry_run {
                 Style::None
             } else {
                 self.args.progress
             },
         );
+        let progress = Arc::clone(handle.progress());
+        let events = self
+            .args
+            .json_stream
+            .then(|| Events::start(progress))
+            .transpose();
+        let events = events.map_err(|e| internal(&e))?;
         let app = Stoppable {
             app,
             stop: stop.clone(),
             cancel,
             lasts: self.args.max_time,
             began: None,
+            rates: rates.map(|rates| (rates, control)),
+            polled: None,
         };
         let ended = client::run(&how, Box::new(haul), app, &waker);
-        drop(bar);
+        drop((bar, events));
         let ended = ended.map_err(|e| TransferError::new(Code::NetSetup, e.to_string()))?;
         let gone = || TransferError::new(Code::Internal, "the session ended without saying how");
         let mut outcome = handle.outcome().ok_or_else(gone)?;
@@ -336,7 +360,7 @@ impl Run<'_> {
         explain(
             &mut outcome,
             (&ended.reason, unreached),
-            self.bridge.is_some(),
+            self.known_by(),
             &server.to_string(),
             to,
         );
@@ -348,6 +372,14 @@ impl Run<'_> {
             unreached: unreached.is_some(),
             unknown,
         })
+    }
+
+    const fn known_by(&self) -> KnownBy {
+        match (&self.bridge, &self.job.server().right) {
+            (Some(_), _) => KnownBy::Ssh,
+            (None, Some(_)) => KnownBy::Ticket,
+            (None, None) => KnownBy::Key,
+        }
     }
 
     /// Adds what the session does not know: that ssh works, and whether a signal ended it.
@@ -381,11 +413,22 @@ struct Ended {
     unknown: Option<PublicKey>,
 }
 
+/// How the two sides know each other's keys.
+#[derive(Clone, Copy)]
+enum KnownBy {
+    /// The user decided about the server's, its administrator about the user's.
+    Key,
+    /// Both were exchanged through ssh.
+    Ssh,
+    /// Both are in a ticket.
+    Ticket,
+}
+
 /// Makes more of an error than the session could know.
 fn explain(
     outcome: &mut Outcome,
     (reason, unreached): (&CloseReason, Option<Unreached>),
-    through_ssh: bool,
+    known_by: KnownBy,
     server: &str,
     to: SocketAddr,
 ) {
@@ -396,16 +439,16 @@ fn explain(
         error.code = unreached.code();
         error.text = unreached.text(server, to);
         error.fix = unreached.fix("`farhaul serve`", to);
-    } else if let Some((text, fix)) = refused_key(reason, server, through_ssh) {
+    } else if let Some((text, fix)) = refused_key(reason, server, known_by) {
         (error.text, error.fix) = (text, fix);
     }
     outcome.summary.exit = outcome.summary.exit.with(error);
 }
 
 /// Message and remedy if one side refused the other's key.
-fn refused_key(reason: &CloseReason, server: &str, through_ssh: bool) -> Option<(String, String)> {
-    let (text, fix) = match (reason, through_ssh) {
-        (CloseReason::Auth(_), false) => (
+fn refused_key(reason: &CloseReason, server: &str, known_by: KnownBy) -> Option<(String, String)> {
+    let (text, fix) = match (reason, known_by) {
+        (CloseReason::Auth(_), KnownBy::Key) => (
             format!(
                 "{server} has another key than the known one: someone may impersonate the server, or its key was replaced"
             ),
@@ -413,17 +456,25 @@ fn refused_key(reason: &CloseReason, server: &str, through_ssh: bool) -> Option<
                 "compare its key with its administrator; only if it is the right one, `farhaul key trust {server} fh-pub1...`"
             ),
         ),
-        (CloseReason::Denied(_), false) => (
+        (CloseReason::Denied(_), KnownBy::Key) => (
             format!("{server} does not accept your key"),
             "give your key (`farhaul key show`) to its administrator, for `farhaul serve --allow`"
                 .into(),
         ),
+        (CloseReason::Auth(_), KnownBy::Ticket) => (
+            format!("{server} has another key than the ticket names"),
+            "ask whoever gave you the ticket for a new one".into(),
+        ),
+        (CloseReason::Denied(_), KnownBy::Ticket) => (
+            format!("{server} does not know the ticket, or no longer"),
+            "ask whoever gave you the ticket for a new one".into(),
+        ),
         // Both keys were generated for this copy, and exchanged through ssh.
-        (CloseReason::Auth(_), true) => (
+        (CloseReason::Auth(_), KnownBy::Ssh) => (
             format!("what answers at {server} over UDP is not the farhaul that ssh started there"),
             "run the same command again, or name other ports with --remote-port".into(),
         ),
-        (CloseReason::Denied(_), true) => (
+        (CloseReason::Denied(_), KnownBy::Ssh) => (
             format!("the farhaul that answers at {server} over UDP does not accept your key"),
             "run the same command again, or name other ports with --remote-port".into(),
         ),
@@ -531,7 +582,13 @@ struct Stoppable {
     /// It may last so long.
     lasts: Option<Duration>,
     began: Option<Instant>,
+    /// Its highest rate by time of day, and what keeps to it.
+    rates: Option<(Timetable, Arc<Control>)>,
+    polled: Option<Instant>,
 }
+
+/// Between two looks at the time of day.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Store for Stoppable {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
@@ -559,6 +616,10 @@ impl App for Stoppable {
         if self.stop.is_set() {
             self.cancel.store(true, Ordering::Relaxed);
         }
+        if let Some((rates, control)) = &self.rates {
+            control.schedule(rates.now());
+            self.polled = Some(now);
+        }
         let began = *self.began.get_or_insert(now);
         if self.lasts.is_some_and(|lasts| now.since(began) >= lasts) {
             self.cancel.store(true, Ordering::Relaxed);
@@ -575,6 +636,11 @@ impl App for Stoppable {
             .began
             .zip(self.lasts)
             .map(|(began, lasts)| began + lasts);
-        app.into_iter().chain(end).min()
+        let look = self
+            .rates
+            .as_ref()
+            .zip(self.polled)
+            .map(|(_, at)| at + LOOK);
+        app.into_iter().chain(end).chain(look).min()
     }
 }

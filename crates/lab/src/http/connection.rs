@@ -1,4 +1,4 @@
-//! How is a browser answered? One request per connection (RFC 9112), each bounded in size and time, so that
+//! How is one connection answered? One request per connection (RFC 9112), each bounded in size and time, so that
 //! one that stalls is given up. Only what a page needs: GET and HEAD, and a body of known length.
 
 use std::{
@@ -29,24 +29,29 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
 /// What was asked.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Request {
-    pub(super) method: String,
+pub struct Request {
+    /// As it was sent.
+    pub method: String,
     /// Without the query.
-    pub(super) path: String,
+    pub path: String,
     /// As the `Host` field has it.
-    pub(super) host: String,
+    pub host: String,
 }
 
 /// What is answered.
 #[derive(Debug)]
-pub(super) struct Response {
-    pub(super) status: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) body: Vec<u8>,
+pub struct Response {
+    /// Code and reason.
+    pub status: &'static str,
+    /// Its media type.
+    pub kind: &'static str,
+    /// Content.
+    pub body: Vec<u8>,
 }
 
 impl Response {
-    pub(super) fn new(status: &'static str, kind: &'static str, body: impl Into<Vec<u8>>) -> Self {
+    /// This content.
+    pub fn new(status: &'static str, kind: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Self {
             status,
             kind,
@@ -54,7 +59,8 @@ impl Response {
         }
     }
 
-    pub(super) fn text(status: &'static str, text: &str) -> Self {
+    /// A line of plain text.
+    pub fn text(status: &'static str, text: &str) -> Self {
         Self::new(status, "text/plain; charset=utf-8", format!("{text}\n"))
     }
 

@@ -1,0 +1,149 @@
+//! What does `--json-stream` print while a copy runs? An object per line: `start`, then `progress` a few times a second
+//! while something changes, `scan` once all files are known. The last line is the summary, which is printed elsewhere.
+
+use std::{
+    io,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use farhaul_core::{stats::Why, time::Instant, units::Rate};
+use farhaul_io::clock;
+use farhaul_transfer::Progress;
+use serde_json::{Value, json};
+
+use crate::{out, when};
+
+/// Between two looks.
+const TICK: Duration = Duration::from_millis(250);
+
+/// A thread that prints; it ends when this is dropped.
+pub(super) struct Events {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Events {
+    /// Starts to print about `progress`.
+    pub(super) fn start(progress: Arc<Progress>) -> io::Result<Self> {
+        let (stop, stopped) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name("events".into())
+            .spawn(move || {
+                let mut stream = Stream::new(clock::now());
+                out::json_line(&stream.event("start", clock::now()));
+                while stopped.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    stream
+                        .look(&progress, clock::now())
+                        .iter()
+                        .for_each(out::json_line);
+                }
+                stream
+                    .look(&progress, clock::now())
+                    .iter()
+                    .for_each(out::json_line);
+            })?;
+        Ok(Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic in it spoils nothing else.
+            let _printed = thread.join();
+        }
+    }
+}
+
+/// What was printed before.
+struct Stream {
+    began: Instant,
+    looked: Instant,
+    done: u64,
+    shown: Value,
+    scanned: bool,
+}
+
+impl Stream {
+    const fn new(began: Instant) -> Self {
+        Self {
+            began,
+            looked: began,
+            done: 0,
+            shown: Value::Null,
+            scanned: false,
+        }
+    }
+
+    fn event(&self, kind: &str, now: Instant) -> Value {
+        json!({
+            "type": kind,
+            "time": when::now(),
+            "elapsed_s": now.since(self.began).as_secs_f64(),
+        })
+    }
+
+    /// What has changed.
+    fn look(&mut self, progress: &Progress, now: Instant) -> Vec<Value> {
+        let done = progress.bytes_done();
+        let figures = json!({
+            "phase": progress.phase().name(),
+            "bytes_done": done,
+            "bytes_resumed": progress.bytes_resumed(),
+            "bytes_total": progress.bytes_total(),
+            "files_done": progress.files_done(),
+            "files_total": progress.files_total(),
+            "limited_by": progress.hold().map(Why::name),
+        });
+        let mut events = Vec::new();
+        if progress.is_scanned() && !self.scanned {
+            self.scanned = true;
+            let mut event = self.event("scan", now);
+            event["bytes_total"] = figures["bytes_total"].clone();
+            event["files_total"] = figures["files_total"].clone();
+            events.push(event);
+        }
+        if figures != self.shown {
+            let rate = Rate::of(done.saturating_sub(self.done), now.since(self.looked));
+            let mut event = self.event("progress", now);
+            if let (Some(event), Some(figures)) = (event.as_object_mut(), figures.as_object()) {
+                event.extend(figures.clone());
+            }
+            // Over no time there is none.
+            event["goodput_bps"] = match rate {
+                Rate::UNLIMITED => Value::Null,
+                rate => rate.as_f64().into(),
+            };
+            events.push(event);
+            self.shown = figures;
+        }
+        (self.looked, self.done) = (now, done);
+        events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_change_is_printed_once() {
+        let (progress, mut now) = (Progress::default(), Instant::EPOCH);
+        let mut stream = Stream::new(now);
+        let first = stream.look(&progress, now);
+        assert_eq!(first.len(), 1);
+        assert_eq!(
+            (&first[0]["type"], &first[0]["goodput_bps"]),
+            (&"progress".into(), &Value::Null)
+        );
+        now += TICK;
+        assert!(stream.look(&progress, now).is_empty());
+        assert_eq!(stream.event("x", now)["elapsed_s"], 0.25);
+    }
+}

@@ -1,0 +1,172 @@
+//! How is a running server looked at and changed? Through a unix socket that only its user can open: one request, one
+//! answer, each a line with a JSON object.
+
+use std::{
+    fs,
+    io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
+    os::unix::{
+        fs::{DirBuilderExt as _, PermissionsExt as _},
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use farhaul_core::units::Rate;
+use farhaul_io::Controls;
+use farhaul_transfer::Phase;
+use serde_json::{Value, json};
+
+use super::{
+    log,
+    sessions::{Sessions, View},
+};
+use crate::control::{Answer, Change, Request, Target};
+
+/// A request is no longer, and takes no longer: the next one waits for it.
+const LONGEST: u64 = 4_096;
+const WITHIN: Duration = Duration::from_millis(500);
+
+/// The socket's file, until it is dropped.
+pub(super) struct Socket(PathBuf);
+
+impl Socket {
+    pub(super) fn path(&self) -> std::path::Display<'_> {
+        self.0.display()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // If it cannot be removed, the next server finds nobody there and takes its place.
+        let _left = fs::remove_file(&self.0);
+    }
+}
+
+/// Listens at `path`.
+pub(super) fn start(
+    path: &Path,
+    sessions: &Arc<Sessions>,
+    controls: &Controls,
+) -> io::Result<Socket> {
+    if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)?;
+    }
+    let listener = match UnixListener::bind(path) {
+        // One that a server left that was killed.
+        Err(e) if e.kind() == ErrorKind::AddrInUse && is_abandoned(path) => {
+            fs::remove_file(path)?;
+            UnixListener::bind(path)?
+        }
+        other => other?,
+    };
+    let socket = Socket(path.to_path_buf());
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    let (sessions, controls) = (Arc::clone(sessions), controls.clone());
+    thread::Builder::new()
+        .name("control".into())
+        .spawn(move || {
+            for stream in listener.incoming() {
+                match stream {
+                    // Who asks nothing, or does not take the answer, is told nothing.
+                    Ok(stream) => drop(serve(&stream, &sessions, &controls)),
+                    Err(e) => {
+                        return log::note(
+                            "warning",
+                            &format!("the control socket has failed: {e}"),
+                        );
+                    }
+                }
+            }
+        })?;
+    Ok(socket)
+}
+
+fn is_abandoned(path: &Path) -> bool {
+    let refused = |e: io::Error| e.kind() == ErrorKind::ConnectionRefused;
+    UnixStream::connect(path).is_err_and(refused)
+}
+
+fn serve(stream: &UnixStream, sessions: &Sessions, controls: &Controls) -> io::Result<()> {
+    stream.set_read_timeout(Some(WITHIN))?;
+    stream.set_write_timeout(Some(WITHIN))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(LONGEST)).read_line(&mut line)?;
+    let answer = match serde_json::from_str(&line) {
+        Ok(request) => answer(&request, sessions, controls),
+        Err(e) => Answer::failed(format!("not a request: {e}")),
+    };
+    let mut text = serde_json::to_string(&answer)?;
+    text.push('\n');
+    let mut stream = stream;
+    stream.write_all(text.as_bytes())
+}
+
+fn answer(request: &Request, sessions: &Sessions, controls: &Controls) -> Answer {
+    let views = sessions.all();
+    let Request::Change { target, change } = request else {
+        return Answer {
+            sessions: views.iter().map(|view| shown(view)).collect(),
+            draining: controls.is_draining(),
+            ..Answer::default()
+        };
+    };
+    let named = |view: &&Arc<View>| match target {
+        Target::All => true,
+        Target::Session(id) => view.id == *id,
+    };
+    let chosen: Vec<_> = views.iter().filter(named).collect();
+    if chosen.is_empty() && *target != Target::All {
+        return Answer::failed("there is no such session");
+    }
+    for view in &chosen {
+        view.change(|control| match change {
+            Change::Rate(bps) => control.set_rate(Rate::from_bps(*bps)),
+            Change::Pause => control.hold(true),
+            Change::Resume => control.hold(false),
+        });
+    }
+    Answer {
+        changed: chosen.len(),
+        ..Answer::default()
+    }
+}
+
+/// A session, for whoever looks.
+fn shown(view: &View) -> Value {
+    let (facts, figures) = (view.facts(), view.figures());
+    let (stats, progress) = (&figures.stats, view.handle.progress());
+    let rate = view.control.rate();
+    let state = match progress.phase() {
+        _ if view.control.is_held() => "paused",
+        _ if facts.share.is_none() => "connecting",
+        Phase::Finishing | Phase::Done => "finishing",
+        Phase::Connecting | Phase::Moving => "moving",
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+    let loss =
+        (stats.datagrams_sent > 0).then(|| stats.packets_lost as f64 / stats.datagrams_sent as f64);
+    json!({
+        "session": view.id,
+        "peer": view.from.to_string(),
+        "key": facts.key.map(|key| key.to_string()),
+        "name": facts.name,
+        "share": facts.share,
+        "direction": facts.share.as_ref().map(|_| if facts.put { "put" } else { "get" }),
+        "state": state,
+        "bytes_done": progress.bytes_done() + progress.bytes_resumed(),
+        "bytes_total": progress.bytes_total(),
+        "files_done": progress.files_done(),
+        "files_total": progress.files_total(),
+        "goodput_bps": figures.rate.as_f64(),
+        "rtt_s": stats.rtt_smoothed.map(|d| d.as_secs_f64()),
+        "loss_ratio": loss,
+        "limited_by": progress.hold().map(farhaul_core::stats::Why::name),
+        "max_rate_bps": (rate != Rate::UNLIMITED).then(|| rate.bps()),
+    })
+}

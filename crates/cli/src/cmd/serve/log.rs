@@ -1,0 +1,109 @@
+//! What does a server write about itself? Lines on stderr, for people or as an object each. Names of files and what
+//! peers say are escaped.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use farhaul_core::text;
+use farhaul_transfer::Outcome;
+use serde_json::{Value, json};
+
+use super::sessions::{Facts, View};
+use crate::{exit::Exit, out, when};
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// There is one stderr, and one way to write to it.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn set(format: Format) {
+    JSON.store(format == Format::Json, Relaxed);
+}
+
+/// A line for people; as an object of this event.
+pub(super) fn note(event: &str, text: &str) {
+    if JSON.load(Relaxed) {
+        object(json!({ "event": event, "text": text }));
+    } else if event == "warning" {
+        errln!("warning: {text}");
+    } else {
+        errln!("{text}");
+    }
+}
+
+fn object(mut object: Value) {
+    object["time"] = when::now().into();
+    errln!("{}", out::escaped(&object.to_string()));
+}
+
+/// Who it is, for people.
+fn who(view: &View, facts: &Facts) -> String {
+    let name = match (&facts.name, &facts.key) {
+        (Some(name), _) => format!(" {name}"),
+        (None, Some(key)) => format!(" {key}"),
+        (None, None) => String::new(),
+    };
+    let share = facts.share.as_deref().map(text::plain);
+    let share = share.map_or_else(String::new, |share| format!(" '{share}'"));
+    format!("{}{name}{share}", view.from)
+}
+
+fn of(event: &str, view: &View, facts: &Facts) -> Value {
+    json!({
+        "event": event,
+        "session": view.id,
+        "peer": view.from.to_string(),
+        "key": facts.key.map(|key| key.to_string()),
+        "name": facts.name,
+        "share": facts.share,
+        "direction": facts.share.as_ref().map(|_| if facts.put { "put" } else { "get" }),
+    })
+}
+
+/// A peer asked for something.
+pub(super) fn asked(view: &View, facts: &Facts) {
+    if JSON.load(Relaxed) {
+        return object(of("request", view, facts));
+    }
+    let verb = if facts.put { "delivers" } else { "fetches" };
+    errln!("{}: {verb}", who(view, facts));
+}
+
+/// A session has ended.
+pub(super) fn ended(view: &View, facts: &Facts, outcome: &Outcome) {
+    let (summary, error) = (&outcome.summary, &outcome.error);
+    if JSON.load(Relaxed) {
+        let mut line = of("session", view, facts);
+        line["outcome"] = summary.exit.name.into();
+        line["code"] = summary.exit.code.into();
+        line["error"] = error.as_ref().map(|e| e.text.as_str()).into();
+        line["bytes"] = summary.bytes_payload.into();
+        line["resumed_bytes"] = summary.resumed_bytes.into();
+        line["files"] = json!(summary.files);
+        line["elapsed_s"] = summary.elapsed_s.into();
+        line["goodput_bps"] = summary.goodput_bps.into();
+        line["loss_ratio"] = summary.loss_ratio.into();
+        line["rtt_s"] = json!(summary.rtt_s);
+        return object(line);
+    }
+    // Mirrored: the client's "sent" was received here.
+    let verb = if summary.direction == "put" {
+        "received"
+    } else {
+        "sent"
+    };
+    let line = summary.line();
+    let rest = line.split_once(' ').map_or("", |(_, rest)| rest);
+    let why = error.as_ref().map_or_else(String::new, |e| {
+        let code = Exit::from(e.code).code();
+        format!("; {} ({code})", e.text)
+    });
+    errln!("{}: {verb} {rest}{why}", who(view, facts));
+}

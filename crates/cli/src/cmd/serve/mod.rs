@@ -1,0 +1,292 @@
+//! `farhaul serve`: shares for peers, until it is stopped.
+//!
+//! - SIGHUP reads the file of `--config` again: sessions that begin get the new policy, others keep theirs. A
+//!   file with a mistake changes nothing.
+//! - SIGTERM takes no more sessions and waits for those there are; SIGINT ends them.
+
+use std::{
+    ffi::OsString,
+    net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket},
+    path::PathBuf,
+    sync::{Arc, RwLock},
+    time::Duration,
+};
+
+use farhaul_core::congestion::Sharing;
+use farhaul_haul::{Haul, HaulConfig, Identity, Judge, PeerPolicy};
+use farhaul_io::{App, Controls, Stop, Waker, server::Listener};
+use farhaul_transfer::server::Policy;
+use listenfd::ListenFd;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use sd_notify::NotifyState;
+
+use crate::{
+    exit::{Exit, Failure},
+    keys,
+    place::PORT,
+    timetable::Timetable,
+    typed,
+};
+
+mod control;
+mod file;
+mod log;
+mod metrics;
+mod sessions;
+mod setup;
+mod share;
+mod signals;
+mod told;
+
+use sessions::Sessions;
+use setup::Setup;
+pub(super) use setup::{Served, served};
+pub(super) use share::share;
+use told::{Level, Told};
+
+/// Arguments.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A directory that peers may use: NAME=PATH, NAME=PATH:ro (fetch only, the default), :wo (deliver only;
+    /// links, write-protected files and all permissions are kept), :create (deliver only, under new names) or
+    /// :rw
+    #[arg(long, value_name = "NAME=PATH[:ro|wo|create|rw]")]
+    share: Vec<OsString>,
+    /// File with shares, peers and any of these flags; SIGHUP reads it again
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Address to listen on
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT), value_parser = typed::address)]
+    listen: SocketAddr,
+    /// Clients allowed in every share: a public key (repeatable), the name of a peer in the file, "ticket" for
+    /// holders of tickets to it, or "any"; none by default
+    #[arg(long, value_name = "KEY|NAME|ticket|any")]
+    allow: Vec<String>,
+    /// File of tickets, which `farhaul ticket` writes [default: beside the key]
+    #[arg(long, value_name = "FILE")]
+    tickets: Option<PathBuf>,
+    /// Never send to, or receive from, a peer faster than this; or rates by time of day, as in '08:00 500Mbit 19:00
+    /// off'
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    max_rate: Option<Timetable>,
+    /// Largest share of a link that peers may use: low, fair or high
+    #[arg(long, value_name = "low|fair|high", default_value_t)]
+    max_policy: Sharing,
+    /// Sessions at a time
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    max_sessions: u32,
+    /// Sessions at a time from one IPv4 address, or one /64 of IPv6; without it as many as there may be
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    max_per_source: Option<u32>,
+    /// Unfinished handshakes at a time from one such source; more are not answered
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    max_handshakes_per_source: u32,
+    /// How long SIGTERM waits for sessions under way before it ends them, with its unit
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = typed::duration, allow_hyphen_values = true)]
+    drain: Duration,
+    /// This server's key file
+    #[arg(short = 'i', long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+    /// Do not wait for the disk before a received file counts: a crash, or an error of the disk, soon
+    /// after may lose files that were reported to peers as complete
+    #[arg(long)]
+    no_sync: bool,
+    /// Serve metrics for Prometheus over HTTP, under /metrics at ADDR; anybody who reaches ADDR can read them
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = METRICS, value_parser = typed::address)]
+    metrics: Option<SocketAddr>,
+    /// Control socket for `farhaul top` and `farhaul ctl`, or off [default: serve-PORT.sock in the runtime directory]
+    #[arg(long, value_name = "SOCKET|off")]
+    control: Option<PathBuf>,
+    /// How what happens is written to stderr: for people, or one JSON object per line
+    #[arg(long, value_name = "text|json", default_value = "text")]
+    log_format: log::Format,
+    /// Print errors only
+    #[arg(short, long)]
+    quiet: bool,
+    /// Also print what peers ask for
+    #[arg(short, long, conflicts_with = "quiet")]
+    verbose: bool,
+}
+
+/// Where metrics are if no address is named.
+const METRICS: &str = "127.0.0.1:17993";
+
+impl Args {
+    const fn level(&self) -> Level {
+        match (self.quiet, self.verbose) {
+            (true, _) => Level::Quiet,
+            (false, false) => Level::Ends,
+            (false, true) => Level::All,
+        }
+    }
+}
+
+/// What may change while it runs.
+struct Serving {
+    given: Args,
+    setup: RwLock<Arc<Setup>>,
+    sessions: Arc<Sessions>,
+}
+
+impl Serving {
+    fn setup(&self) -> Arc<Setup> {
+        let setup = self.setup.read();
+        Arc::clone(&setup.unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.setup().policy)
+    }
+
+    /// Reads the file again; what is wrong in it changes nothing.
+    fn reload(&self, controls: &Controls) -> Result<Arc<Setup>, Failure> {
+        let mut setup = Setup::of(&self.given)?;
+        let before = self.setup();
+        setup.succeed(&before);
+        let setup = Arc::new(setup);
+        setup.limit(controls);
+        let mut current = self.setup.write();
+        **current.as_mut().unwrap_or_else(|e| e.get_mut()) = Arc::clone(&setup);
+        Ok(setup)
+    }
+}
+
+/// Serves.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let setup = Setup::of(args)?;
+    let flags = setup.flags.clone();
+    let identity = keys::identity(flags.identity.as_deref())?;
+    let serving = Arc::new(Serving {
+        given: args.clone(),
+        setup: RwLock::new(Arc::new(setup)),
+        sessions: Arc::default(),
+    });
+    log::set(flags.log_format);
+    let system = |e: std::io::Error| Failure::new(Exit::Internal, e.to_string());
+    let stop = Stop::new().map_err(system)?;
+    allow_open_files();
+    let listener = listen(&serving, &identity)?;
+    let controls = listener.controls();
+    serving.setup().limit(&controls);
+    signals::handle(&serving, &controls, &stop).map_err(system)?;
+    let at = listener
+        .local_addr()
+        .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
+    let sessions = &serving.sessions;
+    let metrics = metrics(&flags, sessions, &controls, &stop)?;
+    let control = control(&flags, at.port(), sessions, &controls)?;
+    if !flags.quiet {
+        serving.setup().describe();
+        if let Some(at) = metrics {
+            log::note("metrics", &format!("metrics at http://{at}/metrics"));
+        }
+        if let Some(control) = &control {
+            log::note("control", &format!("control socket {}", control.path()));
+        }
+        let key = identity.public();
+        log::note("listening", &format!("listening on {at}/udp, key {key}"));
+    }
+    signals::tell(&[NotifyState::Ready]);
+    let ended = listener.run(&stop);
+    let ended = ended.map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
+    if let Some(refusal) = ended.host.refusal() {
+        log::note("warning", &refusal);
+    }
+    Ok(())
+}
+
+/// Opens the socket, or takes the one that was handed over.
+fn listen(serving: &Arc<Serving>, identity: &Identity) -> Result<Listener, Failure> {
+    let mut config = HaulConfig::new(*identity.seed());
+    let judging = Arc::clone(serving);
+    config.peers = PeerPolicy::Judge(Judge::new(move |key| {
+        judging.policy().lets_in(key.as_bytes())
+    }));
+    let haul = Haul::server(config).map_err(|e| Failure::new(Exit::Config, e.to_string()))?;
+    let mut options = farhaul_io::server::Options::new(serving.setup().flags.listen);
+    options.busy = Some(Exit::Busy.code().into());
+    options.notify = Some(|notice| log::note("warning", &notice.to_string()));
+    let told = Arc::clone(serving);
+    let factory = move |peer: SocketAddr, waker: &Waker| -> Box<dyn App> {
+        Box::new(Told::new(&told, peer, waker))
+    };
+    let Some(socket) = handed_over()? else {
+        return Listener::bind(options, Box::new(haul), factory).map_err(|e| {
+            let fix = "choose another address with --listen";
+            Failure::new(Exit::NetSetup, format!("{e}; {fix}"))
+        });
+    };
+    let listener = Listener::adopt(socket, options, Box::new(haul), factory)
+        .map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
+    if !listener.has_own_threads() {
+        let text =
+            "the socket that was handed over is another user's: all sessions share one thread";
+        log::note("warning", text);
+    }
+    Ok(listener)
+}
+
+/// Where metrics are served, if they are.
+fn metrics(
+    flags: &Args,
+    sessions: &Arc<Sessions>,
+    controls: &Controls,
+    stop: &Stop,
+) -> Result<Option<SocketAddr>, Failure> {
+    let start = |at| {
+        metrics::start(at, sessions, controls, stop).map_err(|e| {
+            let text = format!("cannot serve metrics at {at}: {e}");
+            Failure::new(Exit::NetSetup, text).fix("choose another address with --metrics")
+        })
+    };
+    flags.metrics.map(start).transpose()
+}
+
+/// The control socket, unless it is off. One that was not asked for need not be possible.
+fn control(
+    flags: &Args,
+    port: u16,
+    sessions: &Arc<Sessions>,
+    controls: &Controls,
+) -> Result<Option<control::Socket>, Failure> {
+    let path = match &flags.control {
+        Some(path) if path.as_os_str() == "off" => return Ok(None),
+        Some(path) => path.clone(),
+        None => match crate::control::directory() {
+            Some(dir) => dir.join(format!("serve-{port}.sock")),
+            None => return Ok(None),
+        },
+    };
+    match control::start(&path, sessions, controls) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(e) => {
+            let text = format!("control socket {}: {e}", path.display());
+            if flags.control.is_some() {
+                return Err(Failure::new(Exit::NetSetup, text).fix("name another with --control"));
+            }
+            log::note("warning", &format!("there is no {text}"));
+            Ok(None)
+        }
+    }
+}
+
+/// The UDP socket of a service manager (`LISTEN_FDS`), if there is one.
+fn handed_over() -> Result<Option<UdpSocket>, Failure> {
+    let mut handed = ListenFd::from_env();
+    if handed.len() > 1 {
+        let text = "more than one socket was handed over (LISTEN_FDS): one UDP socket is used";
+        return Err(Failure::new(Exit::NetSetup, text));
+    }
+    handed.take_udp_socket(0).map_err(|e| {
+        let text = format!("the socket that was handed over (LISTEN_FDS) is not a UDP socket: {e}");
+        Failure::new(Exit::NetSetup, text)
+    })
+}
+
+/// Raises the soft limit of open files to the hard one: a session may have about two hundred.
+fn allow_open_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // If refused, a session without free descriptors ends with that error.
+    let _refused = setrlimit(Resource::Nofile, limit);
+}

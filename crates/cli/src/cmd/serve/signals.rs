@@ -1,0 +1,79 @@
+//! What do signals to a server do? SIGHUP reads its file again, SIGTERM waits for the sessions under way, SIGINT
+//! does not.
+
+use std::{io, sync::Arc};
+
+use farhaul_io::{Controls, Stop};
+use sd_notify::NotifyState;
+
+use super::{Serving, log};
+use crate::interrupt::{self, SIGHUP, SIGINT, SIGTERM};
+
+/// Handles them from now on.
+pub(super) fn handle(serving: &Arc<Serving>, controls: &Controls, stop: &Stop) -> io::Result<()> {
+    let asked = stop.clone();
+    interrupt::on(SIGINT, move || interrupt::stop_or_exit(&asked))?;
+    {
+        let (serving, controls, stop) = (Arc::clone(serving), controls.clone(), stop.clone());
+        interrupt::on(SIGTERM, move || drain(&serving, &controls, &stop))?;
+    }
+    let (serving, controls, stop) = (Arc::clone(serving), controls.clone(), stop.clone());
+    interrupt::on(SIGHUP, move || {
+        if serving.given.config.is_some() {
+            reload(&serving, &controls);
+        } else {
+            interrupt::stop_or_exit(&stop);
+        }
+    })
+}
+
+/// The first time the sessions under way may go on for a while, the second time they end.
+fn drain(serving: &Serving, controls: &Controls, stop: &Stop) {
+    if controls.is_draining() {
+        return interrupt::stop_or_exit(stop);
+    }
+    tell(&[NotifyState::Stopping]);
+    let flags = &serving.setup().flags;
+    let time = flags.drain;
+    if !flags.quiet {
+        let text = format!("stopping: no new sessions; those under way may go on for {time:?}");
+        log::note("stopping", &text);
+    }
+    controls.drain(time);
+}
+
+fn reload(serving: &Serving, controls: &Controls) {
+    let now = NotifyState::monotonic_usec_now();
+    match now {
+        Ok(now) => tell(&[NotifyState::Reloading, now]),
+        Err(e) => log::note(
+            "warning",
+            &format!("no monotonic clock for the service manager: {e}"),
+        ),
+    }
+    match serving.reload(controls) {
+        Ok(setup) => {
+            if !setup.flags.quiet {
+                setup.describe();
+            }
+            let shares = setup.policy.shares().len();
+            let text = format!("reloaded: {shares} shares, for sessions that begin from now on");
+            log::note("reloaded", &text);
+        }
+        Err(e) => {
+            let text = format!("not reloaded, everything stays as it was: {e}");
+            log::note("warning", &text);
+        }
+    }
+    tell(&[NotifyState::Ready]);
+}
+
+/// Tells the service manager, if there is one.
+pub(super) fn tell(state: &[NotifyState<'_>]) {
+    if let Err(e) = sd_notify::notify(state) {
+        log::note(
+            "warning",
+            &format!("the service manager cannot be told: {e}"),
+        );
+    }
+}

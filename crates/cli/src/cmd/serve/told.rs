@@ -1,0 +1,137 @@
+//! A session of the server, of which others are told how far it is and how it ended.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use farhaul_core::{
+    protocol::{Event, Session},
+    store::{Extent, Sink, Store, StoreError},
+    time::Instant,
+};
+use farhaul_io::{App, Waker, clock};
+use farhaul_transfer::{Control, server::Server};
+
+use super::{
+    Serving, log,
+    sessions::{self, LOOK, View},
+};
+use crate::timetable::Timetable;
+
+/// What is told of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    /// Nothing.
+    Quiet,
+    /// How it ended.
+    Ends,
+    /// And what was asked for.
+    All,
+}
+
+/// A session that is told of.
+pub(super) struct Told {
+    app: Server,
+    view: Arc<View>,
+    serving: Arc<Serving>,
+    level: Level,
+    /// Its highest rate by time of day.
+    rates: Option<Timetable>,
+    /// When it is looked at next.
+    look: Instant,
+    /// Its request was told of.
+    asked: bool,
+}
+
+impl Told {
+    /// The session of a peer at `from`, under the policy of now.
+    pub(super) fn new(serving: &Arc<Serving>, from: SocketAddr, waker: &Waker) -> Self {
+        let setup = serving.setup();
+        let control = Arc::<Control>::default();
+        let rates = setup.flags.max_rate.clone();
+        let rates = rates.filter(|rates| rates.always().is_none());
+        if let Some(rates) = &rates {
+            control.schedule(rates.now());
+        }
+        let wakes = waker.clone();
+        let wake = Arc::new(move || wakes.wake());
+        let app = Server::new(Arc::clone(&setup.policy), Some(wake));
+        let app = app.controlled(Arc::clone(&control));
+        let sessions = &serving.sessions;
+        Self {
+            view: sessions.enter(from, control, app.handle(), waker.clone()),
+            app,
+            serving: Arc::clone(serving),
+            level: setup.flags.level(),
+            rates,
+            look: clock::now(),
+            asked: false,
+        }
+    }
+
+    fn note(&mut self, now: Instant, session: &dyn Session) {
+        self.look = now + LOOK;
+        if let Some(rates) = &self.rates {
+            self.view.control.schedule(rates.now());
+        }
+        let facts = sessions::facts(&self.app, &self.serving.setup().names);
+        let stats = session.stats();
+        if !self.asked && facts.share.is_some() {
+            self.asked = true;
+            if self.level >= Level::All {
+                log::asked(&self.view, &facts);
+            }
+        }
+        let all = &self.serving.sessions;
+        all.note(&self.view, now, facts, &stats);
+    }
+}
+
+impl Store for Told {
+    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        self.app.fill(extents, batch)
+    }
+
+    fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        self.app.place(extents, batch)
+    }
+
+    fn sink(&self) -> Sink {
+        self.app.sink()
+    }
+}
+
+impl App for Told {
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        let closed = matches!(event, Event::Closed(_));
+        self.app.on_event(now, event, session);
+        if !closed {
+            return;
+        }
+        self.note(now, session);
+        let outcome = self.view.handle.outcome();
+        self.serving.sessions.leave(&self.view, outcome.as_ref());
+        if self.level >= Level::Ends
+            && let Some(outcome) = outcome
+        {
+            log::ended(&self.view, &self.view.facts(), &outcome);
+        }
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        self.app.poll(now, session);
+        if now >= self.look || !self.asked && self.app.asked().is_some() {
+            self.note(now, session);
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        self.app.next_wake().into_iter().chain([self.look]).min()
+    }
+}
+
+impl Drop for Told {
+    /// Also of a session that never was, or that panicked.
+    fn drop(&mut self) {
+        let outcome = self.view.handle.outcome();
+        self.serving.sessions.leave(&self.view, outcome.as_ref());
+    }
+}

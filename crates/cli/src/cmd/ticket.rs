@@ -1,0 +1,270 @@
+//! `farhaul ticket`: rights to one place in a share, to be passed on.
+
+use std::{path::PathBuf, time::Duration};
+
+use farhaul_core::{text, units::Rate};
+use farhaul_haul::Identity;
+use farhaul_io::clock;
+use farhaul_transfer::{client::Remote, server::Access};
+use serde_json::json;
+
+use super::serve::{self, Served};
+use crate::{
+    exit::{Exit, Failure},
+    keys, out,
+    place::{self, PORT, Place},
+    ticket::{Right, Ticket},
+    tickets::{Book, Record},
+    typed, when,
+};
+
+/// The longest time a ticket may be valid: ten years.
+const LONGEST: Duration = Duration::from_hours(10 * 365 * 24);
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// Of which server.
+#[derive(Debug, clap::Args)]
+struct Of {
+    /// The file of `farhaul serve --config`, which names the key, the port and the file of tickets
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// File of tickets, as of `farhaul serve --tickets`
+    #[arg(long, value_name = "FILE")]
+    tickets: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Make a ticket and print it: whoever has it may use the share so
+    New(New),
+    /// List the tickets that were made
+    List {
+        #[command(flatten)]
+        of: Of,
+        /// One JSON object instead of text
+        #[arg(long, short = 'J')]
+        json: bool,
+    },
+    /// Make a ticket useless from now on; copies under way end as they began
+    Revoke {
+        /// As `farhaul ticket list` shows it
+        id: String,
+        #[command(flatten)]
+        of: Of,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct New {
+    /// The share, which must allow "ticket", and the path in it
+    #[arg(long, value_name = "NAME[/PATH]")]
+    share: String,
+    /// How long it is valid, with its unit
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = ttl, allow_hyphen_values = true)]
+    ttl: Duration,
+    /// How many copies may be made with it; an interrupted one that goes on is the same
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    uses: u32,
+    /// What its holder may do: fetch (ro), deliver (wo), deliver new files (create), both (rw); never more than
+    /// the share allows
+    #[arg(long, value_name = "ro|wo|create|rw", default_value = "ro", value_parser = mode)]
+    mode: Access,
+    /// Its holder is never sent to faster
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    max_rate: Option<Rate>,
+    /// Name or address by which its holder reaches the server [default: the name of this host]
+    #[arg(long, value_name = "HOST[:PORT]")]
+    address: Option<String>,
+    /// The server's key file
+    #[arg(short = 'i', long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+    #[command(flatten)]
+    of: Of,
+}
+
+fn ttl(text: &str) -> Result<Duration, String> {
+    let time = typed::duration(text)?;
+    if time < Duration::from_secs(1) || time > LONGEST {
+        return Err("give a time from 1s to 87600h (ten years)".into());
+    }
+    Ok(time)
+}
+
+fn mode(text: &str) -> Result<Access, String> {
+    Access::parse(text).ok_or_else(|| "write ro, wo, create or rw".into())
+}
+
+/// Does it.
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    match args.verb {
+        Verb::New(new) => make(&new),
+        Verb::List { of, json } => list(&of, json),
+        Verb::Revoke { id, of } => revoke(&id, &of),
+    }
+}
+
+impl Of {
+    fn served(&self) -> Result<Option<Served>, Failure> {
+        self.config.as_deref().map(serve::served).transpose()
+    }
+
+    fn book(&self, served: Option<&Served>) -> Result<Book, Failure> {
+        let named = self.tickets.clone().or_else(|| served?.tickets.clone());
+        named.map_or_else(Book::default_path, Ok).map(Book::new)
+    }
+}
+
+fn make(new: &New) -> Result<(), Failure> {
+    let served = new.of.served()?;
+    let book = new.of.book(served.as_ref())?;
+    let port = served.as_ref().map(|s| s.listen.port());
+    let (host, port) = address(new.address.as_deref(), port.filter(|p| *p > 0))?;
+    let remote = remote(&new.share, &host)?;
+    if let Some(served) = &served {
+        served.takes(&remote.share, new.mode)?;
+    }
+    let key_file = new.identity.clone();
+    let key_file = key_file.or_else(|| served.as_ref()?.identity.clone());
+    let server = keys::identity(key_file.as_deref())?.public();
+    let holder = Identity::generate().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+    let record = Record {
+        key: holder.public().to_string(),
+        share: remote.share.clone(),
+        path: remote.path.clone(),
+        mode: new.mode.word().into(),
+        expires: clock::unix_seconds().saturating_add(new.ttl.as_secs()),
+        uses: new.uses,
+        used: Vec::new(),
+        max_rate_bps: new.max_rate.map(Rate::bps),
+        revoked: false,
+    };
+    let ticket = Ticket {
+        host,
+        port,
+        remote,
+        right: Right {
+            server,
+            seed: *holder.seed(),
+        },
+    };
+    let text = ticket.text()?;
+    errln!(
+        "ticket {}: {} {}, until {}, for {}:{}",
+        record.id(),
+        record.mode,
+        shown(&record),
+        when::utc(record.expires),
+        ticket.host,
+        ticket.port,
+    );
+    book.change::<_, Failure>(|records| {
+        records.push(record);
+        Ok(((), true))
+    })?;
+    out::line(text);
+    Ok(())
+}
+
+/// Where its holder finds the server.
+fn address(given: Option<&str>, port: Option<u16>) -> Result<(String, u16), Failure> {
+    let port = port.unwrap_or(PORT);
+    let Some(given) = given else {
+        let name = rustix::system::uname();
+        let name = name.nodename().to_string_lossy().into_owned();
+        return Ok((name, port));
+    };
+    let wrong = || {
+        Failure::usage(format!(
+            "--address {given}: write HOST or HOST:PORT, an IPv6 address in brackets"
+        ))
+    };
+    // What a place on a server may be is known there.
+    let Ok(Place::Far(far)) = place::parse(format!("{given}::x").as_ref()) else {
+        return Err(wrong());
+    };
+    let with_port = given
+        .rsplit_once(':')
+        .is_some_and(|(_, p)| !p.ends_with(']'));
+    Ok((
+        far.server.host,
+        if with_port { far.server.port } else { port },
+    ))
+}
+
+/// The share and the path in it.
+fn remote(text: &str, host: &str) -> Result<Remote, Failure> {
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.into()
+    };
+    match place::parse(format!("{host}::{text}").as_ref())? {
+        Place::Far(far) if far.server.login.is_none() => Ok(far.remote),
+        _ => Err(Failure::usage(format!(
+            "--share {text}: write NAME or NAME/PATH"
+        ))),
+    }
+}
+
+fn shown(record: &Record) -> String {
+    let path = text::shown(&record.path);
+    let slash = if path.is_empty() { "" } else { "/" };
+    format!("{}{slash}{path}", text::plain(&record.share))
+}
+
+fn list(of: &Of, json: bool) -> Result<(), Failure> {
+    let records = of.book(of.served()?.as_ref())?.records()?;
+    let now = clock::unix_seconds();
+    if json {
+        let object = |r: &Record| {
+            json!({
+                "id": r.id(),
+                "share": r.share,
+                "path": text::shown(&r.path),
+                "mode": r.mode,
+                "expires": when::utc(r.expires),
+                "uses": r.uses,
+                "used": r.used.len(),
+                "state": r.over(now).unwrap_or("valid"),
+            })
+        };
+        let tickets: Vec<_> = records.iter().map(object).collect();
+        out::json(&json!({ "schema": "farhaul.tickets/1", "ok": true, "tickets": tickets }));
+        return Ok(());
+    }
+    if records.is_empty() {
+        out::line("there are no tickets");
+    }
+    for r in &records {
+        let state = r.over(now).unwrap_or("valid");
+        out::line(format!(
+            "{}  {state:<7}  used {} of {}  until {}  {:<6}  {}",
+            r.id(),
+            r.used.len(),
+            r.uses,
+            when::utc(r.expires),
+            r.mode,
+            shown(r)
+        ));
+    }
+    Ok(())
+}
+
+fn revoke(id: &str, of: &Of) -> Result<(), Failure> {
+    let book = of.book(of.served()?.as_ref())?;
+    book.change(|records| {
+        let mut found = records.iter_mut().filter(|r| r.id() == id || r.key == id);
+        let none = || {
+            let text = format!("there is no ticket '{}'", text::plain(id));
+            Failure::usage(text).fix("`farhaul ticket list` shows them")
+        };
+        found.next().ok_or_else(none)?.revoked = true;
+        Ok(((), true))
+    })
+}

@@ -1,0 +1,202 @@
+//! `farhaul top`: what the sessions of a running server do; `farhaul ctl`: changes what they may.
+
+use std::{
+    io::{self, IsTerminal as _},
+    path::PathBuf,
+};
+
+use farhaul_core::{
+    text,
+    units::{Rate, Size},
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value, json};
+
+use crate::{
+    control::{self, Change, Request, Target},
+    exit::{Exit, Failure},
+    interrupt, out,
+};
+
+/// Between two looks.
+const EVERY: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Control socket of the server [default: the only one that runs as this user]
+    #[arg(value_name = "SOCKET")]
+    socket: Option<PathBuf>,
+    /// One JSON object, once
+    #[arg(long, short = 'J')]
+    json: bool,
+    /// Print once, as when the output is no terminal
+    #[arg(long, short = '1')]
+    once: bool,
+}
+
+/// Shows them.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let look = || control::ask(args.socket.as_deref(), &Request::Sessions);
+    if args.json {
+        let answer = look()?;
+        out::json(&json!({
+            "schema": "farhaul.top/1",
+            "ok": true,
+            "draining": answer.draining,
+            "sessions": answer.sessions,
+        }));
+        return Ok(());
+    }
+    if args.once || !io::stdout().is_terminal() {
+        out::line(table(&look()?.sessions));
+        return Ok(());
+    }
+    let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
+    while !stop.is_set() {
+        let answer = look()?;
+        let state = if answer.draining { ", stopping" } else { "" };
+        let head = format!("{} sessions{state}; Ctrl-C ends", answer.sessions.len());
+        // From the top left, and what was below is gone.
+        out::bytes(format!("\x1b[H\x1b[2J{head}\n\n{}\n", table(&answer.sessions)).as_bytes());
+        match poll(&mut [PollFd::new(&stop, PollFlags::IN)], Some(&EVERY)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(Failure::new(Exit::Internal, e.to_string())),
+        }
+    }
+    Ok(())
+}
+
+fn table(sessions: &[Value]) -> String {
+    let mut rows = vec![
+        [
+            "ID",
+            "PEER",
+            "SHARE",
+            "",
+            "DONE",
+            "RATE",
+            "RTT",
+            "LOSS",
+            "STATE",
+            "LIMITED BY",
+        ]
+        .map(String::from),
+    ];
+    rows.extend(sessions.iter().map(row));
+    let mut widths = [0; 10];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |row: &[String; 10]| {
+        let cells = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_string()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// As people read it; what is not known is a dash.
+fn row(session: &Value) -> [String; 10] {
+    let dash = || "-".to_string();
+    let word = |key: &str| session[key].as_str().map(text::plain);
+    let number = |key: &str| session[key].as_f64();
+    let size = |key: &str| Size::from_bytes(session[key].as_u64().unwrap_or_default());
+    let limit = session["max_rate_bps"].as_u64().map(Rate::from_bps);
+    let limit = limit.map_or_else(String::new, |rate| format!(" (at most {rate})"));
+    [
+        session["session"].to_string(),
+        word("name").or_else(|| word("peer")).unwrap_or_else(dash),
+        word("share").unwrap_or_else(dash),
+        word("direction").unwrap_or_else(dash),
+        match session["bytes_total"].as_u64() {
+            // Of a delivery only the peer knows it.
+            Some(0) | None => size("bytes_done").to_string(),
+            Some(_) => format!("{} of {}", size("bytes_done"), size("bytes_total")),
+        },
+        number("goodput_bps").map_or_else(dash, |bps| Rate::from_f64(bps).to_string()),
+        number("rtt_s").map_or_else(dash, |s| format!("{:.1} ms", s * 1e3)),
+        number("loss_ratio").map_or_else(dash, |l| format!("{:.2} %", l * 100.0)),
+        word("state").unwrap_or_else(dash) + &limit,
+        word("limited_by").unwrap_or_else(dash),
+    ]
+}
+
+/// Arguments of `ctl`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Ctl {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Set the highest rate of a session, below those of the server's configuration
+    Rate {
+        #[command(flatten)]
+        which: Which,
+        /// A rate with its unit, or off
+        #[arg(value_name = "RATE|off", value_parser = rate)]
+        rate: Rate,
+    },
+    /// Hold a session: it keeps its place and hardly moves (100 kbit/s)
+    Pause {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Let a session go on
+    Resume {
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Which {
+    /// The number that `farhaul top` shows, or all
+    #[arg(value_name = "ID|all", value_parser = target)]
+    session: Target,
+    /// Control socket of the server [default: the only one that runs as this user]
+    #[arg(long, value_name = "SOCKET")]
+    socket: Option<PathBuf>,
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    if text == "off" {
+        return Ok(Rate::UNLIMITED);
+    }
+    text.parse().map_err(|e| format!("{e}, or the word off"))
+}
+
+fn target(text: &str) -> Result<Target, String> {
+    match text {
+        "all" => Ok(Target::All),
+        _ => text
+            .parse()
+            .map(Target::Session)
+            .map_err(|_| "give the number of a session, or the word all".into()),
+    }
+}
+
+/// Changes them.
+pub(crate) fn ctl(args: &Ctl) -> Result<(), Failure> {
+    let (which, change) = match &args.verb {
+        Verb::Rate { which, rate } => (which, Change::Rate(rate.bps())),
+        Verb::Pause { which } => (which, Change::Pause),
+        Verb::Resume { which } => (which, Change::Resume),
+    };
+    let request = Request::Change {
+        target: which.session,
+        change,
+    };
+    let changed = control::ask(which.socket.as_deref(), &request)?.changed;
+    errln!("{changed} sessions changed");
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! What does a server do on signals, and what does it tell a service manager?
+
+use std::{
+    fs,
+    os::{fd::OwnedFd, unix::net::UnixDatagram},
+    process::Child,
+};
+
+use crate::{
+    place::{Place, Served, await_part, code, noise, printed},
+    policy::{copy, key, serve, write},
+};
+
+const OPEN: &str = "listen = '127.0.0.1:0'\n[[share]]\nname = 's'\npath = 'DIR/share'\nmode = 'rw'\nallow = 'any'\n";
+
+#[test]
+fn a_reload_changes_what_new_sessions_may_and_a_mistake_changes_nothing() {
+    let place = Place::new();
+    key(&place, "bob");
+    fs::write(place.path("f"), "f").expect("a file");
+    let server = serve(&place, OPEN);
+    let fetched = |what: &str| code(&copy(&place, "bob", "f", &server.to(what)));
+    assert_eq!(fetched("a"), 0);
+
+    write(&place, &OPEN.replace("mode = 'rw'", "mode = 'rx'"));
+    server.signal("-HUP");
+    let said = server.says("not reloaded");
+    assert!(said.contains("serve.toml:5: share.mode"), "{said}");
+    assert_eq!(fetched("b"), 0, "as before");
+
+    write(&place, &OPEN.replace("'rw'", "'ro'").replace(":0'", ":1'"));
+    server.signal("-HUP");
+    server.says("listen has changed");
+    server.says("reloaded: 1 shares");
+    assert_eq!(fetched("c"), 15, "read only now");
+}
+
+/// A slow copy that is under way.
+fn under_way(place: &Place, server: &Served) -> Child {
+    fs::write(place.path("big"), noise(3, 12 << 20)).expect("a file");
+    let flags = ["cp", "--trust-any", "--max-rate", "40Mbit", "big"];
+    let to = server.to("");
+    let mut child = place
+        .command(&[&flags[..], &[&to]].concat())
+        .spawn()
+        .expect("it starts");
+    await_part(&place.path("share"), 1 << 20, &mut child);
+    child
+}
+
+#[test]
+fn a_server_that_stops_takes_nobody_new_and_finishes_what_is_under_way() {
+    let place = Place::new();
+    let mut server = serve(&place, &format!("drain = '10min'\n{OPEN}"));
+    let first = under_way(&place, &server);
+    server.signal("-TERM");
+    server.says("stopping: no new sessions");
+    key(&place, "bob");
+    fs::write(place.path("f"), "f").expect("a file");
+    let out = copy(&place, "bob", "f", &server.to(""));
+    assert_eq!(code(&out), 18, "{}", printed(&out));
+    assert!(
+        printed(&out).contains("the server is stopping"),
+        "{}",
+        printed(&out)
+    );
+    let out = first.wait_with_output().expect("it ends");
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    assert_eq!(server.child.wait().expect("our own child").code(), Some(0));
+    assert_eq!(
+        fs::read(place.path("share/big")).expect("it is there"),
+        noise(3, 12 << 20)
+    );
+}
+
+#[test]
+fn a_second_signal_ends_what_is_under_way() {
+    let place = Place::new();
+    let mut server = serve(&place, &format!("drain = '10min'\n{OPEN}"));
+    let first = under_way(&place, &server);
+    server.signal("-TERM");
+    server.says("stopping: no new sessions");
+    server.signal("-TERM");
+    let out = first.wait_with_output().expect("it ends");
+    assert_eq!(code(&out), 18, "{}", printed(&out));
+    assert_eq!(server.child.wait().expect("our own child").code(), Some(0));
+}
+
+#[test]
+fn the_time_to_finish_is_bounded() {
+    let place = Place::new();
+    let mut server = serve(&place, &format!("drain = '1ms'\n{OPEN}"));
+    let first = under_way(&place, &server);
+    server.signal("-TERM");
+    let out = first.wait_with_output().expect("it ends");
+    assert_eq!(code(&out), 18, "{}", printed(&out));
+    assert_eq!(server.child.wait().expect("our own child").code(), Some(0));
+}
+
+#[test]
+fn a_service_manager_is_told_of_every_change() {
+    let place = Place::new();
+    write(&place, OPEN);
+    let path = place.path("notify");
+    let manager = UnixDatagram::bind(&path).expect("a socket");
+    let told = || {
+        let mut bytes = [0; 512];
+        let len = manager.recv(&mut bytes).expect("it is told");
+        String::from_utf8_lossy(&bytes[..len]).into_owned()
+    };
+    let mut command = place.command(&["serve", "--config", "serve.toml"]);
+    command.env("NOTIFY_SOCKET", &path);
+    let mut server = Place::serve_by(command);
+    assert_eq!(told().trim(), "READY=1");
+    server.signal("-HUP");
+    let said = told();
+    assert!(said.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{said}");
+    assert_eq!(told().trim(), "READY=1");
+    server.signal("-TERM");
+    assert_eq!(told().trim(), "STOPPING=1");
+    assert_eq!(server.child.wait().expect("our own child").code(), Some(0));
+}
+
+#[test]
+fn a_socket_of_the_service_manager_is_used() {
+    let place = Place::new();
+    write(&place, &OPEN.replace("listen = '127.0.0.1:0'\n", ""));
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let at = socket.local_addr().expect("an address").to_string();
+    let farhaul = env!("CARGO_BIN_EXE_farhaul");
+    let line = format!(
+        "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec {farhaul} serve --config serve.toml"
+    );
+    let mut shell = std::process::Command::new("sh");
+    let like = place.command(&[]);
+    shell
+        .args(["-c", &line])
+        .current_dir(place.path(""))
+        .envs(like.get_envs().filter_map(|(k, v)| Some((k, v?))))
+        .stdin(OwnedFd::from(socket))
+        .stderr(std::process::Stdio::piped());
+    let server = Place::serve_by(shell);
+    assert_eq!(server.at, at);
+    fs::write(place.path("f"), noise(4, 3 << 20)).expect("a file");
+    key(&place, "bob");
+    let out = copy(&place, "bob", "f", &server.to(""));
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    assert_eq!(
+        fs::read(place.path("share/f")).expect("it is there"),
+        noise(4, 3 << 20)
+    );
+}

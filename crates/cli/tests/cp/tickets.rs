@@ -1,0 +1,229 @@
+//! What can be done with a ticket, how often, and what does its holder learn when it is over?
+
+use std::{fs, path::PathBuf};
+
+use serde_json::Value;
+
+use crate::{
+    place::{Place, Served, await_part, code, noise, printed},
+    policy::{key, serve, write},
+};
+
+const SHARES: &str = "identity = 'DIR/server.key'\ntickets = 'DIR/tickets.json'\n\
+    [[share]]\nname = 's'\npath = 'DIR/share'\nmode = 'rw'\nallow = ['ticket']\n\
+    [[share]]\nname = 'closed'\npath = 'DIR/share'\n";
+
+/// A server whose shares are for holders of tickets.
+fn server(place: &Place) -> Served {
+    key(place, "server.key");
+    serve(place, &format!("listen = '127.0.0.1:0'\n{SHARES}"))
+}
+
+/// A new ticket to `share`.
+fn ticket(place: &Place, server: &Served, share: &str, more: &[&str]) -> String {
+    let args = [
+        "ticket",
+        "new",
+        "--config",
+        "serve.toml",
+        "--address",
+        &server.at,
+    ];
+    let out = place.run(&[&args[..], &["--share", share], more].concat());
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    let text = String::from_utf8(out.stdout).expect("text");
+    assert!(
+        text.starts_with("fh1") && text.lines().count() == 1,
+        "{text}"
+    );
+    text.trim().to_string()
+}
+
+fn listed(place: &Place) -> Vec<Value> {
+    let out = place.run(&["ticket", "list", "--config", "serve.toml", "--json"]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    let object: Value = serde_json::from_slice(&out.stdout).expect("one object");
+    object["tickets"].as_array().expect("a list").clone()
+}
+
+#[test]
+fn a_ticket_is_for_one_place_and_for_so_many_copies() {
+    let place = Place::new();
+    let server = server(&place);
+    fs::create_dir(place.path("share/run7")).expect("a folder");
+    fs::write(place.path("share/run7/data"), noise(1, 300_000)).expect("a file");
+    fs::write(place.path("share/secret"), "secret").expect("a file");
+    let text = ticket(&place, &server, "s/run7", &["--uses", "2"]);
+
+    // Without a key of the server's having been accepted before, and without a key of one's own.
+    let out = place.run(&["cp", &text, "here/"]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    assert!(printed(&out).contains("hint: others on this machine can read"));
+    let there = place.path("here/run7/data");
+    assert_eq!(fs::read(there).expect("it is there"), noise(1, 300_000));
+
+    fs::write(place.path("t"), format!("{text}\n")).expect("a file");
+    let out = place.run(&["cp", "--ticket-file", "t", "ticket:", "again/"]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    assert!(!printed(&out).contains("hint"), "{}", printed(&out));
+    assert_eq!(listed(&place)[0]["state"], "used");
+
+    let out = place
+        .command(&["cp", "--json", "ticket:", "third/"])
+        .env("FARHAUL_TICKET", &text)
+        .output()
+        .expect("it starts");
+    assert_eq!(code(&out), 15, "{}", printed(&out));
+    assert!(
+        printed(&out).contains("used 2 times, as often as it may be"),
+        "{}",
+        printed(&out)
+    );
+    let object: Value = serde_json::from_slice(&out.stdout).expect("one object");
+    assert_eq!(object["exit"]["name"], "auth");
+    assert!(!place.path("third").exists());
+
+    // Its mode is "fetch".
+    let other = ticket(&place, &server, "s", &[]);
+    fs::write(place.path("f"), "f").expect("a file");
+    let out = place.run(&["cp", "f", &other]);
+    assert_eq!(code(&out), 15, "{}", printed(&out));
+    assert!(
+        printed(&out).contains("unknown or not allowed"),
+        "{}",
+        printed(&out)
+    );
+    assert_eq!(listed(&place)[1]["used"], 0, "what is refused is no use");
+}
+
+#[test]
+fn an_interrupted_copy_goes_on_under_the_use_it_began() {
+    let place = Place::new();
+    let server = server(&place);
+    fs::write(place.path("share/big"), noise(2, 24 << 20)).expect("a file");
+    let text = ticket(&place, &server, "s/big", &["--max-rate", "40Mbit"]);
+    fs::create_dir(place.path("into")).expect("a folder");
+    fs::write(place.path("t"), &text).expect("a file");
+    let args = ["cp", "--ticket-file", "t", "--json", "ticket:", "into/"];
+    let mut first = place.command(&args).spawn().expect("it starts");
+    await_part(&place.path("into"), 9 << 20, &mut first);
+    first.kill().expect("it runs");
+    first.wait().expect("our own child");
+    assert_eq!(listed(&place)[0]["used"], 1);
+    let out = place.run(&["cp", "--ticket-file", "t", "ticket:", "elsewhere/"]);
+    assert_eq!(
+        code(&out),
+        15,
+        "another copy is another use: {}",
+        printed(&out)
+    );
+    let out = place.run(&args);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    let object: Value = serde_json::from_slice(&out.stdout).expect("one object");
+    assert!(
+        object["resumed_bytes"].as_u64().expect("a number") > 1 << 20,
+        "{object}"
+    );
+    assert_eq!(
+        fs::read(place.path("into/big")).expect("it is there"),
+        noise(2, 24 << 20)
+    );
+    let out = place.run(&args);
+    assert_eq!(code(&out), 15, "it had ended well: {}", printed(&out));
+}
+
+#[test]
+fn a_ticket_that_is_over_says_why_and_one_that_is_spoilt_how() {
+    let place = Place::new();
+    let server = server(&place);
+    fs::write(place.path("share/f"), "f").expect("a file");
+    let refused = |ticket: &str, why: &str| {
+        let out = place.run(&["cp", ticket, "here"]);
+        assert_eq!(code(&out), 15, "{}", printed(&out));
+        assert!(printed(&out).contains(why), "{why}: {}", printed(&out));
+    };
+    let text = ticket(&place, &server, "s/f", &[]);
+    let listed = listed(&place);
+    let id = listed[0]["id"].as_str().expect("text");
+    refused(&text[..text.len() - 9], "is cut off: 9 letters are missing");
+    let at = text.len() - 30;
+    let other = if &text[at..=at] == "7" { "8" } else { "7" };
+    let mistyped = format!("{}{other}{}", &text[..at], &text[at + 1..]);
+    refused(&mistyped, "is mistyped: its checksum does not match");
+    let out = place.run(&["ticket", "revoke", "--config", "serve.toml", id]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    refused(&text, "the ticket was revoked");
+    let out = place.run(&["ticket", "revoke", "--config", "serve.toml", "nonesuch"]);
+    assert_eq!(code(&out), 2, "{}", printed(&out));
+
+    let short = ticket(&place, &server, "s/f", &["--ttl", "1s"]);
+    let book = place.path("tickets.json");
+    let text = fs::read_to_string(&book).expect("it is there");
+    let mut records: Vec<Value> = serde_json::from_str(&text).expect("a list");
+    records[1]["expires"] = 1_700_000_000.into();
+    // As old as that it would be forgotten at the next change; nothing changes it here.
+    replace(&book, &serde_json::to_string(&records).expect("text"));
+    refused(&short, "the ticket expired at 2023-11-14T22:13:20Z");
+
+    // The server has forgotten it, or never knew it.
+    replace(&book, "[]");
+    refused(&short, "does not know the ticket");
+}
+
+/// As the program does it.
+fn replace(file: &PathBuf, text: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let new = file.with_extension("other");
+    fs::write(&new, text).expect("a file");
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).expect("our own");
+    fs::rename(&new, file).expect("the same folder");
+}
+
+#[test]
+fn a_delivery_by_ticket_stays_below_its_place() {
+    let place = Place::new();
+    let server = server(&place);
+    fs::write(place.path("f"), "content").expect("a file");
+    let text = ticket(&place, &server, "s/drop/", &["--mode", "create"]);
+    let out = place.run(&["cp", "f", &text]);
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    assert_eq!(
+        fs::read(place.path("share/drop/f")).expect("it is there"),
+        b"content"
+    );
+    let out = place.run(&["cp", &text, "back/"]);
+    assert_eq!(code(&out), 15, "{}", printed(&out));
+}
+
+#[test]
+fn tickets_are_made_for_shares_that_take_them() {
+    let place = Place::new();
+    key(&place, "server.key");
+    write(&place, SHARES);
+    let made = |share: &str, more: &[&str]| {
+        let args = ["ticket", "new", "--config", "serve.toml", "--share", share];
+        place.run(&[&args[..], more].concat())
+    };
+    for (share, more, expected) in [
+        (
+            "closed",
+            &[][..],
+            "takes no tickets: add \"ticket\" to its allow",
+        ),
+        ("sss", &[], "no share 'sss'"),
+        ("s", &["--ttl", "0s"], "from 1s to"),
+        ("s", &["--uses", "0"], "0 is not in 1..=10000"),
+        ("s", &["--mode", "rx"], "write ro, wo, create or rw"),
+        ("s/../x", &[], "no '..'"),
+        ("s", &["--address", "a b"], "--address"),
+    ] {
+        let out = made(share, more);
+        assert_eq!(code(&out), 2, "{share} {more:?}: {}", printed(&out));
+        assert!(
+            printed(&out).contains(expected),
+            "{share}: {}",
+            printed(&out)
+        );
+    }
+    assert!(!place.path("tickets.json").exists());
+}

@@ -1,0 +1,242 @@
+//! How is a transfer slowed down or held while it runs? By a rate that any thread may set: what is sent is paced by it,
+//! and what is received gets no more room than it allows, so that the sender has to wait.
+//!
+//! - A transfer that is held still moves a little, so that neither side takes the other for dead.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use farhaul_core::{
+    congestion::Sharing,
+    protocol::Session,
+    store::{Extent, Sink},
+    time::Instant,
+    units::Rate,
+};
+
+/// The rate of a transfer that is held.
+pub const HELD: Rate = Rate::from_bps(100_000);
+/// What may arrive at a time under a rate: less keeps no path busy.
+const BURST: Duration = Duration::from_millis(250);
+const LEAST_BURST: u64 = 256 << 10;
+/// Between two looks at how much may arrive.
+const REFILL: Duration = Duration::from_millis(10);
+
+/// What other threads want of one session.
+#[derive(Debug)]
+pub struct Control {
+    /// Bits per second.
+    rate: AtomicU64,
+    /// The same, by the time of day.
+    scheduled: AtomicU64,
+    held: AtomicBool,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self {
+            rate: AtomicU64::new(Rate::UNLIMITED.bps()),
+            scheduled: AtomicU64::new(Rate::UNLIMITED.bps()),
+            held: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Control {
+    /// Sets the highest rate, below those of the policy.
+    pub fn set_rate(&self, rate: Rate) {
+        self.rate.store(rate.bps(), Relaxed);
+    }
+
+    /// Sets the highest rate at this time of day, whatever else is set.
+    pub fn schedule(&self, rate: Rate) {
+        self.scheduled.store(rate.bps(), Relaxed);
+    }
+
+    /// Holds it, or lets it go on.
+    pub fn hold(&self, held: bool) {
+        self.held.store(held, Relaxed);
+    }
+
+    /// Whether it is held.
+    pub fn is_held(&self) -> bool {
+        self.held.load(Relaxed)
+    }
+
+    /// The highest rate, unless it is held.
+    pub fn rate(&self) -> Rate {
+        Rate::from_bps(self.rate.load(Relaxed))
+    }
+
+    /// The rate now.
+    fn now(&self) -> Rate {
+        let scheduled = Rate::from_bps(self.scheduled.load(Relaxed));
+        let rate = self.rate().min(scheduled);
+        if self.is_held() { rate.min(HELD) } else { rate }
+    }
+}
+
+/// How much may arrive.
+#[derive(Debug)]
+struct Intake {
+    rate: Rate,
+    /// Bytes that have arrived, and that may have.
+    placed: u64,
+    limit: u64,
+    filled: Option<Instant>,
+}
+
+impl Default for Intake {
+    fn default() -> Self {
+        Self {
+            rate: Rate::UNLIMITED,
+            placed: 0,
+            limit: 0,
+            filled: None,
+        }
+    }
+}
+
+impl Intake {
+    const fn place(&mut self, bytes: u64) {
+        self.placed += bytes;
+    }
+
+    /// Allows what has become due at `rate`; the first time a burst.
+    fn refill(&mut self, now: Instant, rate: Rate) {
+        let most = rate.bytes_in(BURST).max(LEAST_BURST);
+        let due = match self.filled {
+            Some(before) if self.is_limited() => rate.bytes_in(now.since(before)),
+            _ => most,
+        };
+        self.rate = rate;
+        // A moment that is too short for a byte counts later.
+        if due > 0 || self.filled.is_none() {
+            self.filled = Some(now);
+        }
+        self.limit = self.limit.max(self.placed).saturating_add(due);
+        self.limit = self.limit.min(self.placed.saturating_add(most));
+    }
+
+    fn is_limited(&self) -> bool {
+        self.rate != Rate::UNLIMITED
+    }
+
+    /// What `sink` takes within the rate.
+    fn within(&self, sink: Sink) -> Sink {
+        if !self.is_limited() || sink.is_endless() {
+            return sink;
+        }
+        Sink {
+            free: sink.free.min(self.limit.saturating_sub(self.placed)),
+            ..sink
+        }
+    }
+}
+
+/// Keeps a transfer to the rate of now.
+#[derive(Debug)]
+pub(crate) struct Brake {
+    pub(crate) control: Arc<Control>,
+    /// The highest rate by policy and request, and the share of a link.
+    pub(crate) rate: Rate,
+    pub(crate) sharing: Sharing,
+    /// What the session was told of these.
+    governed: (Rate, Sharing),
+    intake: Intake,
+}
+
+impl Brake {
+    /// For a session that is governed with this share already.
+    pub(crate) fn new(sharing: Sharing) -> Self {
+        Self {
+            control: Arc::default(),
+            rate: Rate::UNLIMITED,
+            sharing,
+            governed: (Rate::UNLIMITED, sharing),
+            intake: Intake::default(),
+        }
+    }
+
+    /// Passes the rate of now on to a session that sends, or takes in no more than it allows; false if the session
+    /// cannot be governed so.
+    pub(crate) fn keep(&mut self, now: Instant, sends: bool, session: &mut dyn Session) -> bool {
+        let rate = self.control.now().min(self.rate);
+        if !sends {
+            self.intake.refill(now, rate);
+            return true;
+        }
+        if self.governed == (rate, self.sharing) {
+            return true;
+        }
+        self.governed = (rate, self.sharing);
+        session.govern(rate, self.sharing)
+    }
+
+    /// Content arrived.
+    pub(crate) fn place(&mut self, extents: &[Extent]) {
+        if self.intake.is_limited() {
+            let bytes = extents.iter().map(|e| u64::from(e.len)).sum();
+            self.intake.place(bytes);
+        }
+    }
+
+    /// What may arrive of what `sink` takes.
+    pub(crate) fn within(&self, sink: Sink) -> Sink {
+        self.intake.within(sink)
+    }
+
+    /// When more may arrive.
+    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
+        self.intake.is_limited().then(|| now + REFILL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrives_keeps_to_the_rate_whatever_the_room() {
+        let (mut intake, rate) = (Intake::default(), Rate::mbit(80));
+        let roomy = Sink {
+            free: 64 << 20,
+            drained: 0,
+        };
+        assert_eq!(intake.within(roomy), roomy);
+        let (mut now, mut placed) = (Instant::EPOCH, 0);
+        for _ in 0..1_000 {
+            intake.refill(now, rate);
+            let free = intake.within(roomy).free;
+            intake.place(free);
+            placed += free;
+            now += REFILL;
+        }
+        // 10 s of 10 MB/s, after the burst.
+        let expected = rate.bytes_in(Duration::from_secs(10)) + rate.bytes_in(BURST);
+        assert!(
+            placed <= expected && placed > expected / 100 * 98,
+            "{placed}"
+        );
+        intake.refill(now, Rate::UNLIMITED);
+        assert_eq!(intake.within(roomy), roomy);
+        assert_eq!(intake.within(Sink::ENDLESS), Sink::ENDLESS);
+    }
+
+    #[test]
+    fn one_that_was_idle_saves_up_a_burst_and_no_more() {
+        let mut intake = Intake::default();
+        intake.refill(Instant::EPOCH, HELD);
+        intake.refill(Instant::EPOCH + Duration::from_hours(1), HELD);
+        let sink = Sink {
+            free: u64::MAX - 1,
+            drained: 0,
+        };
+        assert_eq!(intake.within(sink).free, LEAST_BURST);
+    }
+}

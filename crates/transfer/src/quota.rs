@@ -1,0 +1,266 @@
+//! How much may a share hold? What lies in it is counted as `du` counts, blocks of files; what deliveries have been
+//! promised and what has arrived since the count comes on top.
+//!
+//! - A delivery is promised nothing that another was. What arrives during a count may count twice until the next one,
+//!   and what is still in memory then not at all; there is another one when the delivery ends.
+//! - A peer is not believed: what arrives beyond what it declared is checked as it arrives.
+
+use std::{
+    io, mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+};
+
+use farhaul_core::units::Size;
+use rustix::fs::{FileType, OFlags};
+
+use crate::{confine::Dir, disk::File};
+
+/// The quota of one share.
+#[derive(Clone, Debug)]
+pub(crate) struct Quota {
+    limit: u64,
+    usage: Arc<Usage>,
+}
+
+/// What a folder holds.
+#[derive(Debug)]
+struct Usage {
+    root: Dir,
+    /// Bytes in it when they were last counted.
+    counted: AtomicU64,
+    /// Bytes that have arrived since.
+    arrived: AtomicU64,
+    /// Bytes that deliveries may still bring.
+    held: AtomicU64,
+    counting: AtomicBool,
+}
+
+impl Quota {
+    /// Counts what is beneath `root`.
+    pub(crate) fn new(root: Dir, limit: u64) -> io::Result<Self> {
+        let counted = AtomicU64::new(count(&root)?);
+        let usage = Arc::new(Usage {
+            root,
+            counted,
+            arrived: AtomicU64::new(0),
+            held: AtomicU64::new(0),
+            counting: AtomicBool::new(false),
+        });
+        Ok(Self { limit, usage })
+    }
+
+    /// Takes over what deliveries under `earlier` hold, if it is for the same folder.
+    pub(crate) fn succeed(&mut self, earlier: &Self) {
+        let folder = |quota: &Self| quota.usage.root.stat().map(|s| (s.st_dev, s.st_ino));
+        if let (Ok(a), Ok(b)) = (folder(self), folder(earlier))
+            && a == b
+        {
+            self.usage = Arc::clone(&earlier.usage);
+            self.usage.recount();
+        }
+    }
+
+    /// Bytes that nothing has been promised of.
+    pub(crate) fn room(&self) -> u64 {
+        self.limit.saturating_sub(self.usage.all())
+    }
+}
+
+impl Usage {
+    fn all(&self) -> u64 {
+        let stored = self
+            .counted
+            .load(SeqCst)
+            .saturating_add(self.arrived.load(SeqCst));
+        stored.saturating_add(self.held.load(SeqCst))
+    }
+
+    /// Counts again, on a thread of its own unless one is at it.
+    fn recount(self: &Arc<Self>) {
+        if self.counting.swap(true, SeqCst) {
+            return;
+        }
+        let usage = Arc::clone(self);
+        let started = thread::Builder::new().name("quota".into()).spawn(move || {
+            let before = usage.arrived.load(SeqCst);
+            // If it cannot be counted, what was counted and has arrived stands.
+            if let Ok(counted) = count(&usage.root) {
+                usage.counted.store(counted, SeqCst);
+                usage.arrived.fetch_sub(before, SeqCst);
+            }
+            usage.counting.store(false, SeqCst);
+        });
+        if started.is_err() {
+            self.counting.store(false, SeqCst);
+        }
+    }
+}
+
+/// Bytes of files beneath `root`, which links do not lead out of. What vanishes meanwhile is not counted.
+fn count(root: &File) -> io::Result<u64> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let mut bytes: u64 = 0;
+    let open = |dir: &File, name: &[u8]| -> io::Result<Option<(File, Vec<Vec<u8>>)>> {
+        match dir
+            .openat(name, flags)
+            .and_then(|dir| dir.names().map(|names| (dir, names)))
+        {
+            Ok(opened) => Ok(Some(opened)),
+            Err(e) => gone(e.into()),
+        }
+    };
+    let mut open_folders: Vec<_> = open(root, b".")?.into_iter().collect();
+    while let Some((dir, names)) = open_folders.last_mut() {
+        let Some(name) = names.pop() else {
+            open_folders.pop();
+            continue;
+        };
+        let stat = match dir.statat(&name) {
+            Ok(stat) => stat,
+            Err(e) => match gone(e.into())? {
+                Some(()) | None => continue,
+            },
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                let blocks = u64::try_from(stat.st_blocks).unwrap_or_default();
+                bytes = bytes.saturating_add(blocks.saturating_mul(512));
+            }
+            FileType::Directory => {
+                let below = open(dir, &name)?;
+                open_folders.extend(below);
+            }
+            _ => {}
+        }
+    }
+    Ok(bytes)
+}
+
+/// Nothing, of what is no longer there.
+fn gone<T>(e: io::Error) -> io::Result<Option<T>> {
+    match e.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
+        _ => Err(e),
+    }
+}
+
+/// What one delivery takes of a quota; what it was promised and did not bring is free again when it ends.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    quota: Quota,
+    held: u64,
+    /// Something arrived or was refused: the next count may differ.
+    moved: bool,
+}
+
+impl Claim {
+    pub(crate) const fn new(quota: Quota) -> Self {
+        Self {
+            quota,
+            held: 0,
+            moved: false,
+        }
+    }
+
+    /// Promises room for `need` more bytes; why there is none, otherwise.
+    pub(crate) fn hold(&mut self, need: u64) -> Result<(), String> {
+        let held = &self.quota.usage.held;
+        // What a peer declares is no number to overflow by.
+        if need <= self.quota.limit {
+            held.fetch_add(need, SeqCst);
+            if self.quota.usage.all() <= self.quota.limit {
+                self.held += need;
+                return Ok(());
+            }
+            held.fetch_sub(need, SeqCst);
+        }
+        self.moved = true;
+        Err(self.lacks(need))
+    }
+
+    /// `bytes` arrived; why they are too many, if they are.
+    pub(crate) fn arrive(&mut self, bytes: u64) -> Result<(), String> {
+        let promised = bytes.min(self.held);
+        self.held -= promised;
+        self.moved = true;
+        let usage = &self.quota.usage;
+        // In this order it is never too little.
+        usage.arrived.fetch_add(bytes, SeqCst);
+        usage.held.fetch_sub(promised, SeqCst);
+        if bytes > promised && usage.all() > self.quota.limit {
+            return Err(self.lacks(bytes - promised));
+        }
+        Ok(())
+    }
+
+    fn lacks(&self, need: u64) -> String {
+        let [need, room, limit] = [need, self.quota.room(), self.quota.limit].map(Size::from_bytes);
+        format!("needs {need}, {room} of the share's quota of {limit} are free")
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let held = mem::take(&mut self.held);
+        self.quota.usage.held.fetch_sub(held, SeqCst);
+        if self.moved {
+            self.quota.usage.recount();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::confine::open_root;
+
+    #[test]
+    fn what_lies_in_folders_counts_and_what_links_lead_to_does_not() {
+        let tmp = tempfile::tempdir().unwrap();
+        let (root, out) = (tmp.path().join("root"), tmp.path().join("out"));
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::create_dir(&out).unwrap();
+        std::fs::write(out.join("big"), vec![1; 1 << 20]).unwrap();
+        std::os::unix::fs::symlink(&out, root.join("a/link")).unwrap();
+        std::os::unix::fs::symlink(out.join("big"), root.join("file-link")).unwrap();
+        for name in ["x", "a/x", "a/b/x"] {
+            std::fs::write(root.join(name), vec![1; 8192]).unwrap();
+        }
+        let counted = count(&open_root(&root).unwrap()).unwrap();
+        assert_eq!(counted, 3 * 8192);
+    }
+
+    #[test]
+    fn nothing_is_promised_twice_and_what_did_not_come_is_free_again() {
+        let tmp = tempfile::tempdir().unwrap();
+        let new = |limit| Quota::new(open_root(tmp.path()).unwrap(), limit).unwrap();
+        let quota = new(1000);
+        let mut first = Claim::new(quota.clone());
+        let mut second = Claim::new(quota.clone());
+        first.hold(600).unwrap();
+        let why = second.hold(500).unwrap_err();
+        assert_eq!(
+            why,
+            "needs 500 B, 400 B of the share's quota of 1000 B are free"
+        );
+        first.arrive(100).unwrap();
+        assert_eq!(quota.room(), 400, "as before: it was promised");
+        second.hold(u64::MAX).unwrap_err();
+        // The peer brings more than it declared.
+        first.arrive(900).unwrap();
+        assert!(first.arrive(1).is_err());
+        // Nothing of it came.
+        let quota = new(1000);
+        Claim::new(quota.clone()).hold(600).unwrap();
+        let mut third = Claim::new(quota.clone());
+        third.hold(1000).unwrap();
+        // Another limit for the same folder, in which that is still to come.
+        let mut later = new(1500);
+        later.succeed(&quota);
+        assert_eq!(later.room(), 500);
+    }
+}

@@ -1,0 +1,277 @@
+//! Who may use what, and how much of it at a time? A [`Policy`] is fixed; another may succeed it while sessions
+//! under the first go on, and what is under way is known to both.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64},
+    },
+};
+
+use farhaul_core::{congestion::Sharing, units::Rate};
+
+use super::{Share, Tickets};
+use crate::{
+    ask::Place,
+    error::{Code, TransferError},
+    path::Tag,
+    receiver::Lock,
+};
+
+/// Which peers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Allow {
+    /// No peer.
+    #[default]
+    None,
+    /// Any peer, requested explicitly.
+    Any,
+    /// Peers with one of these public keys.
+    Keys(Vec<Vec<u8>>),
+}
+
+impl Allow {
+    pub(super) fn permits(&self, key: &[u8]) -> bool {
+        match self {
+            Self::None => false,
+            Self::Any => true,
+            Self::Keys(keys) => keys.iter().any(|k| k == key),
+        }
+    }
+}
+
+/// What one peer may use of the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Never sent to faster than this.
+    pub max_rate: Option<Rate>,
+    /// Transfers at a time.
+    pub max_sessions: Option<usize>,
+}
+
+/// What is served, shared by all sessions.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    shares: Vec<Share>,
+    /// In every share, besides the peers of each.
+    allow: Allow,
+    limits: BTreeMap<Vec<u8>, Limits>,
+    max_rate: Option<Rate>,
+    tickets: Option<Arc<dyn Tickets>>,
+    pub(super) sync: bool,
+    pub(super) sharing: Sharing,
+    /// All peers are one and the same person, whatever their keys.
+    pub(super) one_person: bool,
+    under_way: Arc<UnderWay>,
+}
+
+/// What goes on under a policy and those before it.
+#[derive(Debug, Default)]
+struct UnderWay {
+    /// Deliveries.
+    live: Mutex<BTreeMap<Tag, Slot>>,
+    /// Transfers of each peer.
+    seats: Mutex<BTreeMap<Vec<u8>, usize>>,
+}
+
+impl Policy {
+    /// `shares`, each for the peers in `allow` and its own; received files reach the disk before they count if
+    /// `sync`.
+    pub fn new(shares: Vec<Share>, allow: Allow, sync: bool) -> Self {
+        Self {
+            shares,
+            allow,
+            sync,
+            ..Self::default()
+        }
+    }
+
+    /// The same; peers may claim as much of shared links, and no more.
+    #[must_use]
+    pub fn up_to(mut self, sharing: Sharing) -> Self {
+        self.sharing = sharing;
+        self
+    }
+
+    /// The same; nothing is sent to a peer faster than this.
+    #[must_use]
+    pub const fn never_above(mut self, rate: Option<Rate>) -> Self {
+        self.max_rate = rate;
+        self
+    }
+
+    /// The same, with tickets for the shares that take them.
+    #[must_use]
+    pub fn with_tickets(mut self, tickets: Arc<dyn Tickets>) -> Self {
+        self.tickets = Some(tickets);
+        self
+    }
+
+    /// The same; the peer with this key is limited.
+    #[must_use]
+    pub fn limit(mut self, key: Vec<u8>, limits: Limits) -> Self {
+        self.limits.insert(key, limits);
+        self
+    }
+
+    /// The same; all peers are one and the same person, whose keys are new each time: what one of them
+    /// began, another continues.
+    #[must_use]
+    pub const fn of_one_person(mut self) -> Self {
+        self.one_person = true;
+        self
+    }
+
+    /// The same, in place of `earlier`: what is under way there still holds its destinations and counts.
+    #[must_use]
+    pub fn succeeding(mut self, earlier: &Self) -> Self {
+        self.under_way = Arc::clone(&earlier.under_way);
+        for share in &mut self.shares {
+            let same = earlier.shares.iter().find(|s| s.name() == share.name());
+            if let Some(same) = same {
+                share.succeed(same);
+            }
+        }
+        self
+    }
+
+    /// The shares.
+    pub fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
+    /// Whether there is a share for the peer with this key: it may connect.
+    pub fn lets_in(&self, key: &[u8]) -> bool {
+        self.allow.permits(key)
+            || self.shares.iter().any(|s| s.allow().permits(key))
+            || self.tickets.as_ref().is_some_and(|t| t.knows(key))
+    }
+
+    /// Whether no peer may use any share.
+    pub fn is_closed(&self) -> bool {
+        self.unused().count() == self.shares.len()
+    }
+
+    /// Names of shares that no peer may use.
+    pub fn unused(&self) -> impl Iterator<Item = &str> {
+        let nobody = |s: &&Share| {
+            self.allow == Allow::None && *s.allow() == Allow::None && !s.takes_tickets()
+        };
+        self.shares.iter().filter(nobody).map(Share::name)
+    }
+
+    /// The share of this place as the peer may use it, if it may, and whether by a ticket.
+    pub(super) fn share(
+        &self,
+        place: &Place,
+        peer: &[u8],
+    ) -> Result<Option<(Share, bool)>, TransferError> {
+        let mut shares = self.shares.iter();
+        let share = shares.find(|s| s.name().as_bytes() == &place.share[..]);
+        match share {
+            Some(share) if self.allow.permits(peer) || share.allow().permits(peer) => {
+                return Ok(Some((share.clone(), false)));
+            }
+            _ => {}
+        }
+        let right = match &self.tickets {
+            Some(tickets) => tickets.right(peer)?,
+            None => None,
+        };
+        let right = right.filter(|right| right.covers(&place.share, &place.path));
+        let share = share.filter(|share| share.takes_tickets()).zip(right);
+        let share = share.and_then(|(share, right)| share.narrowed(right.access, right.max_rate));
+        Ok(share.map(|share| (share, true)))
+    }
+
+    /// Who keeps the tickets.
+    pub(super) fn tickets(&self) -> Option<&dyn Tickets> {
+        self.tickets.as_deref()
+    }
+
+    /// The least of what the peer and `shares` may be sent at.
+    pub(super) fn max_rate(&self, peer: &[u8], shares: &[Share]) -> Option<Rate> {
+        let of_peer = self.limits.get(peer).and_then(|l| l.max_rate);
+        let of_shares = shares.iter().filter_map(Share::max_rate);
+        self.max_rate
+            .into_iter()
+            .chain(of_peer)
+            .chain(of_shares)
+            .min()
+    }
+
+    /// A place among the peer's transfers.
+    pub(super) fn seat(&self, peer: &[u8]) -> Result<Seat, TransferError> {
+        let most = self.limits.get(peer).and_then(|l| l.max_sessions);
+        let mut seats = self.under_way.seats();
+        let taken = seats.entry(peer.to_vec()).or_default();
+        if most.is_some_and(|most| *taken >= most) {
+            let text =
+                format!("the server has {taken} sessions with your key, and may have no more");
+            let fix = "run the same command again when one of them has ended";
+            return Err(TransferError::new(Code::Busy, text).fix(fix));
+        }
+        *taken += 1;
+        Ok(Seat {
+            under_way: Arc::clone(&self.under_way),
+            peer: peer.to_vec(),
+        })
+    }
+
+    pub(super) fn live(&self) -> MutexGuard<'_, BTreeMap<Tag, Slot>> {
+        let live = &self.under_way.live;
+        live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl UnderWay {
+    fn seats(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, usize>> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One of the transfers of a peer, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Seat {
+    under_way: Arc<UnderWay>,
+    peer: Vec<u8>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut seats = self.under_way.seats();
+        if let Some(taken) = seats.get_mut(&self.peer) {
+            *taken -= 1;
+            if *taken == 0 {
+                seats.remove(&self.peer);
+            }
+        }
+    }
+}
+
+/// A destination: the session that holds it, and the latest request for it. Only the latest may have it next:
+/// earlier ones are earlier runs of the same command.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) holder: Option<Arc<Holder>>,
+    /// Lives until the last worker of the last holder is done.
+    pub(super) lock: Weak<Lock>,
+    pub(super) asked: u64,
+}
+
+impl Slot {
+    /// A session holds it, or its workers still do.
+    pub(super) fn is_taken(&self) -> bool {
+        self.holder.is_some() || self.lock.strong_count() > 0
+    }
+}
+
+/// A session that holds a destination.
+#[derive(Debug, Default)]
+pub(super) struct Holder {
+    /// When its peer last sent anything, ns.
+    pub(super) heard: AtomicU64,
+    /// The same command was started again after it had stopped sending.
+    pub(super) superseded: AtomicBool,
+}

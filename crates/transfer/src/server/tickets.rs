@@ -1,0 +1,89 @@
+//! What does a ticket allow? Its holder proves by a key, which only the ticket gives, that it may use one path of
+//! one share in one way, so many times. Who keeps tickets implements [`Tickets`].
+
+use std::fmt;
+
+use farhaul_core::units::Rate;
+
+use super::Access;
+use crate::{error::TransferError, path};
+
+/// What the holder of a ticket may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Right {
+    /// In this share.
+    pub share: String,
+    /// At this path and below it.
+    pub path: Vec<u8>,
+    /// This, as far as the share itself permits it.
+    pub access: Access,
+    /// Its files are never sent faster.
+    pub max_rate: Option<Rate>,
+}
+
+impl Right {
+    /// Whether it is for this place.
+    pub(super) fn covers(&self, share: &[u8], at: &[u8]) -> bool {
+        let own = self.path.strip_suffix(b"/").unwrap_or(&self.path);
+        let at = at.strip_suffix(b"/").unwrap_or(at);
+        let below = match at.strip_prefix(own) {
+            Some(rest) => own.is_empty() || rest.is_empty() || rest.starts_with(b"/"),
+            None => false,
+        };
+        self.share.as_bytes() == share && below && (at.is_empty() || path::refusal(at).is_none())
+    }
+}
+
+/// Keeps tickets. A peer has proved that it has a key before anything is asked about it, so that answers tell nothing
+/// to others.
+pub trait Tickets: fmt::Debug + Send + Sync {
+    /// Whether a ticket has this key, valid or not. Called in handshakes.
+    fn knows(&self, key: &[u8]) -> bool;
+
+    /// The right of the ticket with this key, if there is one; why it is over, if it is.
+    fn right(&self, key: &[u8]) -> Result<Option<Right>, TransferError>;
+
+    /// Counts a use, unless `tag` is one that was counted and has not ended well: an interrupted copy continues. An
+    /// error if there is no use left, or if it cannot be recorded for good.
+    fn begin(&self, key: &[u8], tag: [u8; 8]) -> Result<(), TransferError>;
+
+    /// The copy that began a use has ended well: the same again is another use.
+    fn end(&self, key: &[u8], tag: [u8; 8]) -> Result<(), TransferError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_is_for_a_path_and_what_is_below_it() {
+        let right = |path: &str| Right {
+            share: "s".into(),
+            path: path.into(),
+            access: Access::Read,
+            max_rate: None,
+        };
+        for (own, at, covered) in [
+            ("", "", true),
+            ("", "a/b", true),
+            ("a", "a", true),
+            ("a/", "a", true),
+            ("a", "a/", true),
+            ("a/b", "a/b/c", true),
+            ("a", "ab", false),
+            ("a/b", "a", false),
+            ("a", "", false),
+            ("a", "a/../b", false),
+            ("a", "a/../../b", false),
+            ("", "../x", false),
+            ("a", "b", false),
+        ] {
+            assert_eq!(
+                right(own).covers(b"s", at.as_bytes()),
+                covered,
+                "{own} {at}"
+            );
+        }
+        assert!(!right("").covers(b"t", b""));
+    }
+}
