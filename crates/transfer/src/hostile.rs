@@ -131,6 +131,7 @@ fn entry(kind: Kind, path: &str, mode: u16, size: usize) -> Entry {
         size: size as u64,
         allocated: size as u64,
         target: Vec::new(),
+        facts: None,
     }
 }
 

@@ -6,7 +6,7 @@
 //! - for callers: [`client`] (copy), [`server`] (shares), [`Progress`], [`Summary`], [`TransferError`]
 //! - libudt's file programs: [`samples`]
 //! - messages: `message`, `ask`, `inbox` (the ordered stream), `table` (offsets to entries), `digest`
-//!   (BLAKE3)
+//!   (BLAKE3), `facts` (owners, attributes)
 //! - who does it: `scan` (with its `filter`) and `sender`, `receiver` (with its journal), `pool`
 //!   (threads), `pages` (their buffers); `plan`, which only reports what they would do
 //! - file system calls: `disk`; what replaces it in tests, and that of threads: `host`
@@ -24,6 +24,7 @@ mod confine;
 mod digest;
 mod disk;
 mod error;
+mod facts;
 mod filter;
 #[cfg(any(test, feature = "hostile"))]
 mod fuzz;
@@ -32,6 +33,7 @@ mod host;
 mod inbox;
 mod ledger;
 mod message;
+mod mirror;
 mod pages;
 mod path;
 mod plan;
@@ -53,6 +55,7 @@ pub use confine::read_whole;
 #[doc(hidden)]
 pub use disk::{Answer, Call, Disk, Interposer};
 pub use error::{Code, TransferError};
+pub use facts::Preserve;
 pub use filter::Filter;
 #[cfg(any(test, feature = "hostile"))]
 pub use fuzz::{fuzz_receiver, fuzz_sender, fuzz_server};
@@ -61,6 +64,7 @@ pub use host::{Simulated, VirtualTime};
 #[doc(hidden)]
 pub use inbox::fuzz_messages;
 pub use ledger::Failure;
+pub use mirror::{Delete, Mirror, Suffix};
 pub use plan::{Action, Planned};
 pub use progress::{Phase, Progress};
 #[doc(hidden)]

@@ -15,17 +15,20 @@ use crate::{
     bounds::{ENTRIES, NAMES, TEXT},
     digest::Hash,
     error::Code,
+    facts::Facts,
     path,
     plan::Action,
     sender::NOT_LISTED,
 };
 
 /// Version of these messages.
-pub(crate) const VERSION: u16 = 5;
+pub(crate) const VERSION: u16 = 6;
 /// Longest frame, without its length.
 pub(crate) const MAX_FRAME: usize = 64 << 10;
 /// Bodies are cut near this size, which leaves room for one largest item.
 pub(crate) const TARGET_FRAME: usize = 32 << 10;
+/// In the first byte of an entry: facts follow.
+const FACTS: u8 = 4;
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +36,8 @@ pub(crate) enum Kind {
     File,
     Dir,
     Symlink,
+    /// Another name of a file that was listed before: its target is that path.
+    HardLink,
 }
 
 /// One line of the manifest.
@@ -48,8 +53,10 @@ pub(crate) struct Entry {
     pub(crate) size: u64,
     /// Bytes stored; less than `size` for sparse files.
     pub(crate) allocated: u64,
-    /// Of a symbolic link.
+    /// Of a link.
     pub(crate) target: Vec<u8>,
+    /// What else is preserved.
+    pub(crate) facts: Option<Box<Facts>>,
 }
 
 /// What was made of one file's content.
@@ -78,6 +85,8 @@ pub(crate) struct Tally {
     pub(crate) bytes: u64,
     /// Content found in place.
     pub(crate) resumed: u64,
+    /// Files and folders that the source lacks.
+    pub(crate) deleted: u64,
 }
 
 /// One message.
@@ -143,6 +152,10 @@ pub(crate) enum Message {
     Verdicts { first: u64, actions: Vec<Action> },
     /// Sender, when nothing is to be changed: what its filter leaves out.
     Excluded { paths: Vec<Vec<u8>> },
+    /// Sender, of a copy that deletes: these it has, and does not list.
+    Kept { paths: Vec<Vec<u8>> },
+    /// Receiver, when nothing is to be changed: these it would delete.
+    Deletions { paths: Vec<Vec<u8>> },
 }
 
 /// Appends fields to a frame.
@@ -190,6 +203,7 @@ impl Out<'_> {
             t.files_failed,
             t.bytes,
             t.resumed,
+            t.deleted,
         ] {
             self.varint(v);
         }
@@ -202,11 +216,13 @@ impl Out<'_> {
             .zip(previous)
             .take_while(|(a, b)| a == b)
             .count();
-        self.u8(match entry.kind {
+        let kind = match entry.kind {
             Kind::File => 0,
             Kind::Dir => 1,
             Kind::Symlink => 2,
-        });
+            Kind::HardLink => 3,
+        };
+        self.u8(kind | if entry.facts.is_some() { FACTS } else { 0 });
         self.varint(shared as u64);
         self.prefixed(&entry.path[shared..]);
         self.varint(u64::from(entry.mode));
@@ -218,7 +234,10 @@ impl Out<'_> {
                 self.varint(entry.allocated);
             }
             Kind::Dir => {}
-            Kind::Symlink => self.prefixed(&entry.target),
+            Kind::Symlink | Kind::HardLink => self.prefixed(&entry.target),
+        }
+        if let Some(facts) = &entry.facts {
+            facts.encode(self);
         }
     }
 }
@@ -252,6 +271,8 @@ impl Message {
             Self::Bye { .. } => 16,
             Self::Verdicts { .. } => 17,
             Self::Excluded { .. } => 18,
+            Self::Kept { .. } => 19,
+            Self::Deletions { .. } => 20,
         }
     }
 
@@ -320,7 +341,9 @@ impl Message {
             | Self::Finished { .. }
             | Self::Bye { .. }
             | Self::Verdicts { .. }
-            | Self::Excluded { .. } => self.rest_of_body(out),
+            | Self::Excluded { .. }
+            | Self::Kept { .. }
+            | Self::Deletions { .. } => self.rest_of_body(out),
             Self::AskBlocks { file } => out.varint(*file),
             Self::Blocks {
                 file,
@@ -378,7 +401,7 @@ impl Message {
                     out.u8(*action as u8);
                 }
             }
-            Self::Excluded { paths } => {
+            Self::Excluded { paths } | Self::Kept { paths } | Self::Deletions { paths } => {
                 out.varint(paths.len() as u64);
                 for path in paths {
                     out.prefixed(path);
@@ -394,8 +417,8 @@ impl Message {
         let kind = r.u8()?;
         let message = match kind {
             1..=3 => Self::opening(kind, &mut r)?,
-            4 | 5 | 7..=9 | 12 | 16 | 18 => Self::of_sender(kind, &mut r)?,
-            6 | 10 | 11 | 13..=15 | 17 => Self::of_receiver(kind, &mut r)?,
+            4 | 5 | 7..=9 | 12 | 16 | 18 | 19 => Self::of_sender(kind, &mut r)?,
+            6 | 10 | 11 | 13..=15 | 17 | 20 => Self::of_receiver(kind, &mut r)?,
             _ => return Err(DecodeError::Malformed("message kind")),
         };
         if r.is_empty() {
@@ -467,11 +490,8 @@ impl Message {
                 usage: Usage::decode(r)?,
                 sending: Sending::decode(r)?,
             },
-            _ => {
-                let count = r.varint()?;
-                let paths = (0..count).map(|_| text(r)).collect::<Result<_, _>>()?;
-                Self::Excluded { paths }
-            }
+            18 => Self::Excluded { paths: paths(r)? },
+            _ => Self::Kept { paths: paths(r)? },
         })
     }
 
@@ -499,6 +519,7 @@ impl Message {
                 tally: tally(r)?,
                 usage: Usage::decode(r)?,
             },
+            20 => Self::Deletions { paths: paths(r)? },
             _ => {
                 let (first, count) = (r.varint()?, r.varint()?);
                 let action =
@@ -557,6 +578,11 @@ fn text(r: &mut Reader<'_>) -> Result<Vec<u8>, DecodeError> {
     }
 }
 
+fn paths(r: &mut Reader<'_>) -> Result<Vec<Vec<u8>>, DecodeError> {
+    let count = r.varint()?;
+    (0..count).map(|_| text(r)).collect()
+}
+
 fn code(r: &mut Reader<'_>) -> Result<Code, DecodeError> {
     Code::from_number(r.u8()?).ok_or(DecodeError::Malformed("code"))
 }
@@ -577,6 +603,7 @@ fn tally(r: &mut Reader<'_>) -> Result<Tally, DecodeError> {
         files_failed: r.varint()?,
         bytes: r.varint()?,
         resumed: r.varint()?,
+        deleted: r.varint()?,
     })
 }
 
@@ -628,10 +655,12 @@ fn entries(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
 }
 
 fn entry(r: &mut Reader<'_>, previous: &[u8]) -> Result<Entry, DecodeError> {
-    let kind = match r.u8()? {
+    let first = r.u8()?;
+    let kind = match first & !FACTS {
         0 => Kind::File,
         1 => Kind::Dir,
         2 => Kind::Symlink,
+        3 => Kind::HardLink,
         _ => return Err(DecodeError::Malformed("entry kind")),
     };
     let shared = usize::try_from(r.varint()?).ok();
@@ -660,8 +689,10 @@ fn entry(r: &mut Reader<'_>, previous: &[u8]) -> Result<Entry, DecodeError> {
     }
     let target = match kind {
         Kind::Symlink => text(r)?,
+        Kind::HardLink => text(r).and_then(of_file)?,
         _ => Vec::new(),
     };
+    let facts = (first & FACTS != 0).then(|| Facts::decode(r)).transpose()?;
     Ok(Entry {
         kind,
         path,
@@ -671,7 +702,17 @@ fn entry(r: &mut Reader<'_>, previous: &[u8]) -> Result<Entry, DecodeError> {
         size,
         allocated,
         target,
+        facts: facts.map(Box::new),
     })
+}
+
+/// The path of a file that another is a link to.
+fn of_file(path: Vec<u8>) -> Result<Vec<u8>, DecodeError> {
+    match path::refusal(&path) {
+        _ if path.is_empty() => Err(DecodeError::Malformed("empty path")),
+        Some(why) => Err(DecodeError::Malformed(why)),
+        None => Ok(path),
+    }
 }
 
 #[cfg(test)]

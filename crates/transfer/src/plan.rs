@@ -16,15 +16,19 @@ use crate::{
     bounds::{LARGEST, UNWRITTEN, WINDOW, charge, has_room},
     confine::{self, Tree},
     error::{Code, TransferError},
+    filter::Filter,
     host::Host,
     ledger::{Ledger, Outbox, short},
     message::{Entry, Kind, Message, TARGET_FRAME, Tally},
     path, pool,
     progress::{Phase, Progress},
-    receiver::Look,
+    receiver::{Listed, Look, Step, Walk, refusal, too_many},
     scan::{self, Found, Selection, Source},
-    sender::{Identity, NOT_LISTED},
+    sender::{Identity, NOT_LISTED, size_of},
 };
+
+/// Names looked at in one go.
+const STEPS: usize = 1000;
 
 /// What would become of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +50,12 @@ pub enum Action {
     Fail = 6,
     /// The filter leaves it out.
     Exclude = 7,
+    /// It would be deleted, since the source lacks it.
+    Delete = 8,
 }
 
 impl Action {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Send,
         Self::Replace,
         Self::Compare,
@@ -58,6 +64,7 @@ impl Action {
         Self::Link,
         Self::Fail,
         Self::Exclude,
+        Self::Delete,
     ];
 
     pub(crate) fn from_number(n: u8) -> Option<Self> {
@@ -80,6 +87,7 @@ impl Action {
             Self::Link => "link",
             Self::Fail => "fail",
             Self::Exclude => "exclude",
+            Self::Delete => "delete",
         }
     }
 }
@@ -113,10 +121,10 @@ fn report(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
     }
 }
 
-fn report_excluded(sink: Option<&Sink>, path: Vec<u8>) {
+fn report_path(sink: Option<&Sink>, action: Action, path: Vec<u8>) {
     if let Some(sink) = sink {
         sink(Planned {
-            action: Action::Exclude,
+            action,
             path,
             bytes: 0,
             why: String::new(),
@@ -250,7 +258,7 @@ impl Lister {
             match self.backlog.pop_front() {
                 Some(Found::Entry(scanned)) => {
                     let entry = scanned.entry;
-                    bytes += entry.path.len() + entry.target.len() + 48;
+                    bytes += size_of(&entry);
                     self.charged += charge(&entry);
                     self.listed.push_back(entry.clone());
                     entries.push(entry);
@@ -263,6 +271,10 @@ impl Lister {
                     bytes += path.len() + 8;
                     paths.push(path);
                 }
+                Some(Found::Kept(path)) => {
+                    bytes += path.len();
+                    self.out.push(&Message::Kept { paths: vec![path] });
+                }
                 Some(Found::End) => self.found = None,
                 Some(Found::Broken(why)) => {
                     self.found = None;
@@ -272,7 +284,7 @@ impl Lister {
             }
         }
         for path in &paths {
-            report_excluded(self.sink.as_ref(), path.clone());
+            report_path(self.sink.as_ref(), Action::Exclude, path.clone());
         }
         if !paths.is_empty() {
             self.out.push(&Message::Excluded { paths });
@@ -311,6 +323,12 @@ impl Lister {
                 self.ledger.add(code, text);
                 Ok(())
             }
+            Message::Deletions { paths } if self.ended && !self.finished => {
+                for path in paths {
+                    report_path(self.sink.as_ref(), Action::Delete, path);
+                }
+                Ok(())
+            }
             Message::Finished { tally, .. } if self.ended && !self.finished => {
                 self.tally = tally;
                 self.progress.set(&tally);
@@ -334,6 +352,13 @@ pub(crate) struct Planner {
     /// Bytes that can be taken.
     free: u64,
     next: u64,
+    listed: Listed,
+    /// What is excluded stays.
+    filter: Filter,
+    /// All is listed; what would be deleted is looked for.
+    walk: Option<Box<Walk>>,
+    /// Found and not sent.
+    found: Vec<Vec<u8>>,
     finished: bool,
     over: bool,
     out: Outbox,
@@ -348,7 +373,7 @@ impl Planner {
     /// Examines the destination.
     pub(crate) fn new(
         look: Look,
-        ask: Ask,
+        (ask, filter): (Ask, Filter),
         asked: Asked,
         progress: Arc<Progress>,
         sink: Option<Sink>,
@@ -371,6 +396,10 @@ impl Planner {
             asked,
             free,
             next: 0,
+            listed: Listed::default(),
+            filter,
+            walk: None,
+            found: Vec::new(),
             finished: false,
             over: false,
             out: Outbox::default(),
@@ -398,13 +427,106 @@ impl Planner {
     /// Moves everything on.
     pub(crate) fn poll(&mut self, session: &mut dyn Session) {
         self.progress.set(&self.tally);
+        if has_room(&self.out, session) {
+            self.look_for_deletions();
+        }
         self.out.flush(session);
+    }
+
+    /// True while it has something to do without a message.
+    pub(crate) const fn is_waiting(&self) -> bool {
+        self.walk.is_some()
+    }
+
+    /// All is listed.
+    fn end(&mut self) {
+        if let (Some(_), Some(tree)) = (self.ask.mirror.delete, &self.tree) {
+            let listed = std::mem::take(&mut self.listed);
+            if let Some((code, why)) = refusal(&listed, &self.ledger) {
+                self.note(code, why);
+                return self.finish();
+            }
+            let (filter, mirror) = (self.filter.clone(), &self.ask.mirror);
+            match Walk::new(tree.root(), listed, mirror, filter, true) {
+                Ok(walk) => {
+                    self.walk = Some(Box::new(walk));
+                    return;
+                }
+                Err(e) => self.note(Code::of_write(&e), format!("destination: {e}")),
+            }
+        }
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        self.finished = true;
+        self.out.push(&Message::Finished {
+            tally: self.tally,
+            usage: self.meter.usage(),
+        });
+    }
+
+    fn note(&mut self, code: Code, text: String) {
+        self.out.push(&Message::Trouble {
+            file: NOT_LISTED,
+            code,
+            text: short(&text),
+        });
+        self.ledger.add(code, text);
+    }
+
+    /// Some steps at a time: other sessions wait meanwhile.
+    fn look_for_deletions(&mut self) {
+        let Some(mut walk) = self.walk.take() else {
+            return;
+        };
+        let mut bytes = 0;
+        for _ in 0..STEPS {
+            match walk.step() {
+                Step::Nothing => {}
+                Step::Gone(path) => {
+                    bytes += path.len();
+                    report_path(self.sink.as_ref(), Action::Delete, path.clone());
+                    self.found.push(path);
+                    if bytes > TARGET_FRAME / 2 {
+                        break;
+                    }
+                }
+                Step::Failed(path, e) => {
+                    let text = format!("{}: cannot be deleted: {e}", path::show(&path));
+                    self.note(Code::of_write(&e), text);
+                }
+                Step::End => {
+                    self.tell_deletions();
+                    self.tally.deleted = walk.count();
+                    let most = self.ask.mirror.delete.and_then(|delete| delete.most);
+                    if let Some(most) = most.filter(|most| walk.count() > *most) {
+                        self.note(Code::Limit, too_many(most));
+                    }
+                    if let Some(why) = walk.stays() {
+                        self.note(Code::Ok, why);
+                    }
+                    return self.finish();
+                }
+            }
+        }
+        self.tell_deletions();
+        self.walk = Some(walk);
+    }
+
+    fn tell_deletions(&mut self) {
+        let paths = std::mem::take(&mut self.found);
+        if !paths.is_empty() {
+            self.out.push(&Message::Deletions { paths });
+        }
     }
 
     /// Takes a message from the sender.
     pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
         match message {
-            Message::Entries { first, entries } if first == self.next && !self.finished => {
+            Message::Entries { first, entries }
+                if first == self.next && !self.finished && self.walk.is_none() =>
+            {
                 let mut actions = Vec::with_capacity(entries.len());
                 for entry in &entries {
                     actions.push(self.judge(entry)?);
@@ -415,7 +537,7 @@ impl Planner {
             }
             Message::Excluded { paths } => {
                 for path in paths {
-                    report_excluded(self.sink.as_ref(), path);
+                    report_path(self.sink.as_ref(), Action::Exclude, path);
                 }
                 Ok(())
             }
@@ -424,12 +546,14 @@ impl Planner {
                 self.ledger.add(code, path::show(&text));
                 Ok(())
             }
-            Message::End { entries } if entries == self.next && !self.finished => {
-                self.finished = true;
-                self.out.push(&Message::Finished {
-                    tally: self.tally,
-                    usage: self.meter.usage(),
-                });
+            Message::Kept { paths } if !self.finished && self.walk.is_none() => {
+                paths.iter().for_each(|path| self.note_listed(path));
+                Ok(())
+            }
+            Message::End { entries }
+                if entries == self.next && !self.finished && self.walk.is_none() =>
+            {
+                self.end();
                 Ok(())
             }
             Message::Bye { .. } if self.finished => {
@@ -439,6 +563,12 @@ impl Planner {
             _ => Err(TransferError::protocol(
                 "the peer sent a message that is not allowed in a plan",
             )),
+        }
+    }
+
+    fn note_listed(&mut self, path: &[u8]) {
+        if self.ask.mirror.delete.is_some() {
+            self.listed.add(path);
         }
     }
 
@@ -453,6 +583,7 @@ impl Planner {
                 ));
             }
         };
+        self.note_listed(&name);
         let looked = match left_out {
             Some(why) => Err((Code::SourceChanged, why.to_owned())),
             None => self.decide_on(&name, entry),
@@ -504,7 +635,7 @@ impl Planner {
             _ if let Some(why) = there.as_ref().and_then(confine::is_special) => {
                 return Err((Code::DestError, why.into()));
             }
-            Kind::Symlink => return Ok(Action::Link),
+            Kind::Symlink | Kind::HardLink => return Ok(Action::Link),
             Kind::File => {}
         }
         if let Some(there) = &there {

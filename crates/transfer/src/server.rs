@@ -377,10 +377,12 @@ impl Server {
         let (root, reach, ask) = (share.root(), share.reach(), &*request.ask);
         share.may_answer(ask)?;
         let one_file = ask.one_file;
+        let filter = Filter::from_spec(ask.spec.clone())?;
         self.side.verify_disk = ask.verify_disk;
         if ask.dry {
             let look = Look::beneath(root, rel, one_file)?;
-            let planner = Planner::new(look, ask.clone(), Asked::anything(), progress, None)?;
+            let asked = Asked::anything();
+            let planner = Planner::new(look, (ask.clone(), filter), asked, progress, None)?;
             self.side.half = Some(Half::Plans(Box::new(planner)));
         } else {
             let base = Base::beneath(root, rel, one_file)?;
@@ -391,10 +393,12 @@ impl Server {
                 verify_disk: ask.verify_disk,
                 reach,
                 strangers: !self.policy.one_person,
+                mirror: ask.mirror,
             };
             let tag = self.own_tag(request);
             let receiver =
-                Receiver::new(base, tag, rules, Asked::anything(), progress, &self.host)?;
+                Receiver::new(base, tag, rules, Asked::anything(), progress, &self.host)?
+                    .excluding(filter);
             let lock = Arc::downgrade(receiver.lock());
             self.side.half = Some(Half::Receives(Box::new(receiver)));
             let holder = Arc::new(Holder::default());
@@ -421,6 +425,9 @@ impl Server {
             filter: Filter::from_spec(ask.spec.clone())?,
             list: None,
             tell: ask.dry,
+            preserve: ask.mirror.preserve,
+            guarded: self.policy.one_person,
+            keep: ask.mirror.delete.is_some(),
         };
         let half = if ask.dry {
             Half::lists(sources, &problems, selection, progress, None, &self.host)

@@ -43,6 +43,7 @@ impl Receiver {
             mode: self.rules.reach.permissions(entry.mode),
             mtime: entry.mtime,
             mtime_nanos: entry.mtime_nanos,
+            granted: self.grants.grant(entry),
         };
         let path = match &self.rename {
             None => entry.path.clone(),
@@ -54,10 +55,12 @@ impl Receiver {
             }
         };
         self.again.remove(&path::digest(&path));
+        self.note_listed(&path);
         let item = Incoming {
             path,
-            meta,
-            is_file: entry.kind == Kind::File,
+            meta: meta.clone(),
+            is_file: matches!(entry.kind, Kind::File | Kind::HardLink),
+            linked: entry.facts.as_ref().is_some_and(|facts| facts.linked),
             replaces: false,
             mode_there: None,
             stands: None,
@@ -97,12 +100,20 @@ impl Receiver {
         let made = match entry.kind {
             Kind::Dir => self.decide_dir(&entry.path, meta),
             Kind::Symlink => self.decide_link(number, entry),
+            Kind::HardLink => self.decide_hard_link(number, entry),
             Kind::File => self.decide_file(number, entry),
         };
         if let Err(e) = made {
             self.fail(number, Code::of_write(&e), &e);
         }
         Ok(())
+    }
+
+    /// What was listed is not deleted, whatever becomes of it.
+    pub(super) fn note_listed(&mut self, path: &[u8]) {
+        if self.rules.mirror.delete.is_some() {
+            self.listed.add(path);
+        }
     }
 
     /// Some name in the path is one under which a transfer, this or another, keeps its state.
@@ -159,6 +170,14 @@ impl Receiver {
             return Ok(());
         }
         let target = self.target(number)?;
+        self.make_link(&target, entry)?;
+        match &target.meta.granted {
+            Some(granted) => granted.apply_to_link(&target.dir, &target.name),
+            None => Ok(()),
+        }
+    }
+
+    fn make_link(&self, target: &Target, entry: &Entry) -> io::Result<()> {
         let (dir, name) = (&target.dir, target.name.as_slice());
         match dir.symlinkat(&entry.target, name) {
             Err(rustix::io::Errno::EXIST) => {
@@ -180,6 +199,7 @@ impl Receiver {
                 // Left by a run that was killed here.
                 confine::remove(dir, &part)?;
                 dir.symlinkat(&entry.target, &part)?;
+                target.back_up()?;
                 let renamed = dir.rename(&part, name);
                 renamed.or_else(|e| {
                     confine::remove(dir, &part)?;
@@ -293,6 +313,7 @@ impl Receiver {
         });
         self.tally.files_skipped += 1;
         self.abandon(number, Code::Ok);
+        self.is_in_place(number);
         true
     }
 
@@ -344,6 +365,7 @@ impl Receiver {
         self.tally.files_skipped += 1;
         self.last_root = Some(blake3::hash(b"").into());
         self.abandon(number, Code::Ok);
+        self.is_in_place(number);
         Ok(true)
     }
 

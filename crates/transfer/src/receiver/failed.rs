@@ -11,7 +11,7 @@ impl Receiver {
         let listed = self
             .table
             .get(file)
-            .is_some_and(|s| !matches!(s.item.state, State::Over));
+            .is_some_and(|s| !matches!(s.item.state, State::Over | State::InPlace));
         if file != NOT_LISTED && !listed {
             return;
         }
@@ -81,6 +81,13 @@ impl Receiver {
             State::Memory { bytes, .. } => self.resident -= bytes.len(),
             State::Part(part) => self.drop_part(file, &part, keep),
             _ => {}
+        }
+    }
+
+    /// What was wanted of this file is there.
+    pub(super) fn is_in_place(&mut self, file: u64) {
+        if let Some(slot) = self.table.get_mut(file) {
+            slot.item.state = State::InPlace;
         }
     }
 

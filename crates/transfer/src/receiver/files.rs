@@ -48,7 +48,7 @@ impl Receiver {
                     self.last_root = plain;
                     if let Some(slot) = self.table.get_mut(number) {
                         self.journal.found(&slot.item.path);
-                        slot.item.state = State::Over;
+                        slot.item.state = State::InPlace;
                     }
                 } else {
                     self.want_instead(number);
@@ -79,6 +79,10 @@ impl Receiver {
         if there.is_some_and(|there| there != wanted.as_raw_mode()) {
             let file = confine::open_to_read(&target.dir, &target.name)?;
             confine::set_permissions(&file, wanted)?;
+        }
+        if let Some(granted) = &target.meta.granted {
+            let file = confine::open_to_read(&target.dir, &target.name)?;
+            granted.apply(&file, |_| Ok(()), target.meta.mode)?;
         }
         if times {
             let times = target.meta.times();
@@ -190,7 +194,7 @@ impl Receiver {
         match ending {
             Ending::InPlace => {
                 self.last_root = slot.item.root.map(|r| r.hash);
-                slot.item.state = State::Over;
+                slot.item.state = State::InPlace;
                 self.tally.files_ok += 1;
             }
             Ending::Mismatch | Ending::Lost(_) if !slot.item.repaired => {
@@ -589,7 +593,7 @@ impl Receiver {
         };
         match ending {
             Ending::InPlace => {
-                if let State::Part(part) = std::mem::replace(&mut slot.item.state, State::Over) {
+                if let State::Part(part) = std::mem::replace(&mut slot.item.state, State::InPlace) {
                     self.uncount(&part);
                 }
                 self.last_root = plain;

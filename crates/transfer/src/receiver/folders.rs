@@ -60,7 +60,7 @@ impl Folders {
         open.dedup_by(|again, f| {
             let same = again.path == f.path;
             if same {
-                f.meta = again.meta;
+                f.meta = again.meta.clone();
                 f.made |= again.made;
             }
             same

@@ -24,9 +24,11 @@ use crate::{
     digest::{BlockTree, Hash, Leaves},
     disk::File,
     error::{Code, TransferError},
+    filter::Filter,
     host::Host,
     ledger::{Ledger, Outbox, short},
     message::{Message, Root, Tally},
+    mirror::Mirror,
     path::{self, Tag},
     pool::{Broken, Keep, Pool},
     progress::Progress,
@@ -38,12 +40,15 @@ use crate::{
 mod base;
 mod compare;
 mod decide;
+mod delete;
 mod disks;
 mod failed;
 mod files;
 mod folders;
+mod grant;
 mod job;
 mod journal;
+mod links;
 mod lock;
 mod place;
 mod reach;
@@ -51,8 +56,10 @@ mod reread;
 mod staging;
 
 pub(crate) use base::{Base, Look};
+pub(crate) use delete::{Listed, Step, Walk, check as check_delete, refusal, too_many};
 use disks::Disks;
 use folders::Folders;
+use grant::Grants;
 use job::{Folder, Meta, Small, Target, WriteDone, WriteJob};
 use journal::Journal;
 pub(crate) use journal::is_journal;
@@ -60,6 +67,7 @@ pub(crate) use journal::is_journal;
 pub(crate) use journal::open_journal;
 #[doc(hidden)]
 pub use journal::{fuzz_journal, fuzz_journal_records};
+use links::Links;
 pub(crate) use lock::Lock;
 pub(crate) use reach::Reach;
 use reread::Reread;
@@ -86,6 +94,8 @@ struct Incoming {
     mode_there: Option<u32>,
     /// Why that may not be replaced, if it is not the same.
     stands: Option<&'static str>,
+    /// Later entries may be links to it.
+    linked: bool,
     /// Its content was requested twice.
     repaired: bool,
     root: Option<Root>,
@@ -97,7 +107,7 @@ impl Incoming {
     /// root then reported is the one that was checked.
     fn takes_root(&self) -> bool {
         match &self.state {
-            State::Over | State::Working => false,
+            State::Over | State::InPlace | State::Link(_) | State::Working => false,
             State::Part(part) => part.compared != Some(COMMITTED),
             State::Wanted | State::Memory { .. } | State::Checking(_) => true,
         }
@@ -107,6 +117,10 @@ impl Incoming {
 enum State {
     /// Nothing more will be done.
     Over,
+    /// Nothing more will be done: it is in place.
+    InPlace,
+    /// A link to the file listed under this path, made once all before it is over.
+    Link(Vec<u8>),
     /// No byte has arrived.
     Wanted,
     /// A small file being collected.
@@ -194,6 +208,7 @@ pub(crate) struct Rules {
     pub(crate) reach: Reach,
     /// Others than the sender may copy to this place: it delivers nothing under the names of their state.
     pub(crate) strangers: bool,
+    pub(crate) mirror: Mirror,
 }
 
 /// How far a transfer is, as its receiver sees it.
@@ -203,7 +218,9 @@ enum Stage {
     Listing,
     /// It is complete.
     Listed,
-    /// All entries are over; the disk is catching up.
+    /// All entries are over; what the source lacks is deleted.
+    Deleting,
+    /// The disk is catching up.
     Finishing,
     /// It was reported to the sender.
     Finished,
@@ -248,6 +265,14 @@ pub(crate) struct Receiver {
     bad: usize,
     /// Files under way by path: no two of them may be collected in one place.
     names: HashMap<Vec<u8>, u64>,
+    /// Of a copy that deletes: what was listed.
+    listed: Listed,
+    /// And what stays although it was not.
+    excludes: Filter,
+    /// Files that others may be links to.
+    links: Links,
+    /// What the sender's facts may change here.
+    grants: Grants,
     /// Digests of the paths that the sender gave up and is to list again.
     again: HashSet<[u8; 8]>,
     /// Where names that differ only in case are one: digests of the lower case of every path listed, and
@@ -291,12 +316,13 @@ impl Receiver {
             TransferError::new(Code::Internal, format!("cannot start a thread: {e}"))
         })?;
         let journal = Journal::open(&base.dir, tag)?;
+        let folds = journal.lock().folds_case();
         let disks = journal.lock().disks();
         let disks = rules.sync.then_some(disks).transpose()?.map(Arc::new);
         // The next run of the same command must not touch what a worker of this one still writes to.
         pool.keep(Arc::clone(journal.lock()) as Keep);
         Ok(Self {
-            folded: journal.lock().folds_case().then(HashMap::new),
+            folded: folds.then(HashMap::new),
             journal,
             disks,
             reread: rules.verify_disk.then(Reread::default),
@@ -321,6 +347,10 @@ impl Receiver {
             gathering: 0,
             bad: 0,
             names: HashMap::new(),
+            listed: Listed::new(folds),
+            excludes: Filter::default(),
+            links: Links::default(),
+            grants: Grants::new(&rules),
             again: HashSet::new(),
             pool,
             wants: Vec::new(),
@@ -396,25 +426,49 @@ impl Receiver {
         self.hash_stored();
         self.write_small();
         self.write_staged(now);
-        loop {
-            let number = self.table.first();
-            let Some(over) = self.table.pop_if(|e| matches!(e.state, State::Over)) else {
-                break;
-            };
-            release(&mut self.names, &over.path, number);
-        }
+        self.pop_over();
         self.report(now);
         self.close_folders();
         if self.stage == Stage::Listed && self.table.len() == 0 && !self.folders.are_closing() {
-            self.stage = Stage::Finishing;
             self.remove_unclaimed();
-            let (root, dirs) = (self.tree.root(), self.folders.take());
-            let disks = self.disks.clone();
-            self.pool.push(WriteJob::Finish { root, dirs, disks });
+            if !self.starts_to_delete() {
+                self.finish();
+            }
         }
         let noted = self.journal.flush();
         self.note_journal(noted);
         self.out.flush(session);
+    }
+
+    /// Folders get their times, and everything reaches the disk.
+    fn finish(&mut self) {
+        self.stage = Stage::Finishing;
+        let (root, dirs) = (self.tree.root(), self.folders.take());
+        let disks = self.disks.clone();
+        self.pool.push(WriteJob::Finish { root, dirs, disks });
+    }
+
+    /// Removes what is over from the front of the table; a link that gets there is made.
+    fn pop_over(&mut self) {
+        loop {
+            let number = self.table.first();
+            if let Some(Incoming {
+                state: State::Link(to),
+                ..
+            }) = self.table.get_mut(number).map(|slot| &mut slot.item)
+            {
+                let to = std::mem::take(to);
+                self.link(number, &to);
+            }
+            let is_over = |e: &Incoming| matches!(e.state, State::Over | State::InPlace);
+            let Some(over) = self.table.pop_if(is_over) else {
+                return;
+            };
+            if over.linked && matches!(over.state, State::InPlace) {
+                self.links.add(&over.path);
+            }
+            release(&mut self.names, &over.path, number);
+        }
     }
 
     /// Takes a message from the sender.
@@ -475,6 +529,10 @@ impl Receiver {
                 values,
             } => {
                 self.compare(file, first, &values);
+                Ok(())
+            }
+            Message::Kept { paths } if self.stage == Stage::Listing => {
+                paths.iter().for_each(|path| self.note_listed(path));
                 Ok(())
             }
             Message::Bye { .. } if self.is_finished() => {
@@ -602,6 +660,7 @@ impl Receiver {
             WriteDone::Verified { number, checked } => self.verified(number, checked),
             WriteDone::Checked { number, root } => self.checked(number, root.ok()),
             WriteDone::Committed { number, ending } => self.committed(number, ending),
+            WriteDone::Deleted(deleted) => self.deleted(deleted),
             WriteDone::Finished { problems, synced } => {
                 for (code, text) in problems {
                     self.record(code, text);
@@ -611,6 +670,9 @@ impl Receiver {
                 }
                 if self.reread.as_ref().is_some_and(Reread::was_cached) {
                     self.warn(CACHED.into());
+                }
+                for text in self.grants.refused() {
+                    self.warn(text);
                 }
                 match synced {
                     Ok(()) if self.disks.is_some() => {
@@ -663,8 +725,9 @@ impl Receiver {
         Ok(Target {
             dir,
             name: name.to_vec(),
-            meta: slot.item.meta,
+            meta: slot.item.meta.clone(),
             replaces: slot.item.replaces,
+            backup: self.rules.mirror.backup,
         })
     }
 

@@ -36,6 +36,7 @@ fn entry(path: &str, size: u64) -> Entry {
         size,
         allocated: size,
         target: Vec::new(),
+        facts: None,
     }
 }
 
@@ -222,6 +223,7 @@ const RULES: Rules = Rules {
     verify_disk: false,
     reach: Reach::All,
     strangers: false,
+    mirror: Mirror::PLAIN,
 };
 
 fn receiver(dir: &Path, rules: Rules) -> Result<Receiver, TransferError> {

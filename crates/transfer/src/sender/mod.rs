@@ -352,6 +352,12 @@ impl Sender {
                             continue;
                         }
                         Some(Found::Excluded(_)) => continue,
+                        Some(Found::Kept(path)) => {
+                            bytes += path.len();
+                            let paths = vec![path];
+                            self.out.push(&Message::Kept { paths });
+                            continue;
+                        }
                         Some(Found::End) => {
                             self.found = None;
                             continue;
@@ -364,7 +370,7 @@ impl Sender {
                         None => break,
                     },
                 };
-                bytes += scanned.entry.path.len() + scanned.entry.target.len() + 48;
+                bytes += size_of(&scanned.entry);
                 entries.extend(self.announce(*scanned, again));
             }
             if !entries.is_empty() {
@@ -652,7 +658,8 @@ impl Sender {
         if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
             return false;
         }
-        let entry = scan::entry_of(Kind::File, item.entry.path.clone(), Vec::new(), &stat);
+        let mut entry = scan::entry_of(Kind::File, item.entry.path.clone(), Vec::new(), &stat);
+        entry.facts.clone_from(&item.entry.facts);
         let (source, rel) = (item.source, item.rel.clone());
         let stamp = Stamp::of(&stat);
         self.relist.push_back(Box::new(Scanned {
@@ -676,6 +683,12 @@ impl Sender {
             }
         }
     }
+}
+
+/// About what an entry takes in a message.
+pub(crate) fn size_of(entry: &Entry) -> usize {
+    let facts = entry.facts.as_ref().map_or(0, |facts| facts.len());
+    entry.path.len() + entry.target.len() + facts + 48
 }
 
 /// The receiver requests the same repeatedly.

@@ -15,6 +15,7 @@ use farhaul_core::{
 };
 use farhaul_transfer::{Existing, Filter, client::Options};
 
+use super::mirror::Mirroring;
 use crate::{bar::Style, exit::Failure, read, ssh};
 
 const PLACES: &str = "Sources and destination, one side elsewhere and all of it on one server: \
@@ -35,9 +36,6 @@ pub(crate) struct Args {
     /// Folders are always copied with their contents
     #[arg(short, long, hide_short_help = true)]
     recursive: bool,
-    /// Mode and time are always preserved
-    #[arg(short, long, hide_short_help = true)]
-    preserve: bool,
     /// Change nothing; print what would be done with each file
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
@@ -97,6 +95,8 @@ pub(crate) struct Args {
     which: Which,
     #[command(flatten)]
     there: There,
+    #[command(flatten)]
+    mirror: Mirroring,
     #[command(flatten)]
     ssh: Through,
 }
@@ -218,6 +218,7 @@ impl Args {
             existing,
             checksum: self.there.checksum,
             verify_disk: self.verify_disk,
+            mirror: self.mirror.mirror()?,
             max_rate: self.max_rate,
             sharing: self.policy,
             ..Options::default()

@@ -25,6 +25,7 @@ use serde_json::Value;
 
 mod args;
 mod job;
+mod mirror;
 mod plan;
 
 pub(crate) use args::Args;
