@@ -7,7 +7,7 @@
 
 use farhaul_core::protocol::Session;
 
-use crate::{facts::ATTRIBUTES, ledger::Outbox, message::Entry};
+use crate::{digest::BLOCK, facts::ATTRIBUTES, ledger::Outbox, message::Entry};
 
 /// Bytes queued on the ordered stream before a receiver reads no more, and a sender sends no
 /// more.
@@ -15,9 +15,11 @@ pub(crate) const UNWRITTEN: usize = 1 << 20;
 /// Charges of entries that may be listed and not over; the sender waits, the receiver insists.
 pub(crate) const WINDOW: usize = 8 << 20;
 /// What an entry costs either end besides its names.
-const ENTRY: usize = 768;
+const ENTRY: usize = 416;
+/// What a file of several blocks costs besides.
+const LARGE: usize = 352;
 /// The most that one can cost: both names of the longest kind, and as many attributes as may be.
-pub(crate) const LARGEST: usize = ENTRY + 4 * crate::path::PATH_MAX + 3 * ATTRIBUTES;
+pub(crate) const LARGEST: usize = ENTRY + LARGE + 4 * crate::path::PATH_MAX + 3 * ATTRIBUTES;
 /// Entries in one message.
 pub(crate) const ENTRIES: usize = 1_024;
 /// Bytes of paths and targets, not shortened, in one message.
@@ -57,7 +59,8 @@ pub(crate) const CLAIMED: usize = 4 << 20;
 /// What `entry` costs while it is listed and not over.
 pub(crate) fn charge(entry: &Entry) -> usize {
     let facts = entry.facts.as_ref().map_or(0, |facts| facts.len());
-    charge_of(entry.path.len() + entry.target.len()) + facts
+    let large = if entry.size > BLOCK { LARGE } else { 0 };
+    charge_of(entry.path.len() + entry.target.len()) + facts + large
 }
 
 /// The same for names of so many bytes.

@@ -25,6 +25,8 @@ use rustix::{
     process::{Gid, Uid},
 };
 
+use crate::names::Names;
+
 /// A call on a file or on a name in a directory.
 #[derive(Clone, Debug)]
 pub enum Call<'a> {
@@ -226,14 +228,14 @@ impl File {
     }
 
     /// The names in it.
-    pub(crate) fn names(&self) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn names(&self) -> Result<Names> {
         self.call(&Call::Look, || {
-            let mut names = Vec::new();
+            let mut names = Names::default();
             for item in rustix::fs::Dir::read_from(&self.fd)? {
                 let item = item?;
                 let name = item.file_name().to_bytes();
-                if name != b"." && name != b".." {
-                    names.push(name.to_vec());
+                if name != b"." && name != b".." && !names.add(name) {
+                    return Err(Errno::OVERFLOW);
                 }
             }
             Ok(names)

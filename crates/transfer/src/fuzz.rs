@@ -15,7 +15,7 @@ use farhaul_core::{
 use farhaul_io::App;
 use farhaul_testkit::FakeSession;
 
-use self::bytes::{Bytes, existing, of_receiver, of_sender};
+use self::bytes::{Bytes, existing, mirror, of_receiver, of_sender};
 use crate::{
     client::{Download, Options, Remote, Upload},
     digest::{BLOCK, Hash},
@@ -50,6 +50,7 @@ pub fn fuzz_receiver(data: &[u8], dir: &Path) -> io::Result<()> {
         existing: existing(flags),
         checksum: flags & 4 != 0,
         verify_disk: flags & 8 != 0,
+        mirror: mirror(bytes.u8()),
         plan: (flags & 16 != 0).then(|| -> crate::client::Plan { Arc::new(|_| {}) }),
         ..Options::default()
     };
@@ -85,6 +86,7 @@ pub fn fuzz_sender(data: &[u8], dir: &Path) -> io::Result<()> {
     let options = Options {
         server: "peer".into(),
         simulated: Some(simulated),
+        mirror: mirror(bytes.u8()),
         plan: (bytes.u8() & 1 != 0).then(|| -> crate::client::Plan { Arc::new(|_| {}) }),
         ..Options::default()
     };

@@ -30,6 +30,7 @@ use crate::{
 mod client;
 mod idle;
 mod known;
+mod mirror;
 mod server;
 
 /// A real end, and what it has sent.

@@ -34,6 +34,7 @@ mod inbox;
 mod ledger;
 mod message;
 mod mirror;
+mod names;
 mod pages;
 mod path;
 mod plan;

@@ -27,6 +27,7 @@ use crate::{
     filter::Filter,
     host::Host,
     message::{Entry, Kind},
+    names::Names,
     path, pool,
     progress::Progress,
     sender::Stamp,
@@ -418,10 +419,10 @@ impl Scanner {
         } else {
             self.entry(source, rel, name, &stat)?;
         }
-        for child in names {
-            let child_rel = path::join(rel, &child);
-            let child_name = path::join(name, &child);
-            match confine::stat(&fd, &child) {
+        for child in names.iter() {
+            let child_rel = path::join(rel, child);
+            let child_name = path::join(name, child);
+            match confine::stat(&fd, child) {
                 Ok(Some(stat)) if is_dir(&stat) => {
                     if self.selection.filter.enters(within(source.1, &child_rel)) {
                         stack.push((child_rel, child_name));
@@ -651,11 +652,10 @@ fn link_target(source: &Source, rel: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// The directory's handle, its facts and the names in it, sorted.
-fn list(root: &Dir, rel: &[u8]) -> io::Result<(File, Stat, Vec<Vec<u8>>)> {
+fn list(root: &Dir, rel: &[u8]) -> io::Result<(File, Stat, Names)> {
     let dir = confine::open_beneath(root, rel, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let stat = dir.stat()?;
-    let mut names = dir.names()?;
-    names.sort_unstable();
+    let names = dir.names()?.sorted();
     Ok((dir, stat, names))
 }
 

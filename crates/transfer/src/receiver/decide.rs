@@ -60,6 +60,7 @@ impl Receiver {
             path,
             meta: meta.clone(),
             is_file: matches!(entry.kind, Kind::File | Kind::HardLink),
+            reuses: false,
             linked: entry.facts.as_ref().is_some_and(|facts| facts.linked),
             replaces: false,
             mode_there: None,
@@ -235,6 +236,10 @@ impl Receiver {
         }
         if let Some(there) = &there {
             self.note_there(number, there, suspect || unsure);
+            let reuses = !suspect && !unsure && self.may_reuse(entry, there);
+            if let Some(slot) = self.table.get_mut(number) {
+                slot.item.reuses = reuses;
+            }
         }
         if let Some(there) = &there
             && !suspect
@@ -277,7 +282,9 @@ impl Receiver {
         {
             slot.item.state = State::Part(Box::new(Part::new(entry.size)));
         }
-        self.request(range);
+        if !self.reuse(number, RangeSet::default()) {
+            self.request(range);
+        }
         Ok(())
     }
 
@@ -454,8 +461,11 @@ impl Receiver {
                 blocks: blocks.to_vec(),
             });
         }
-        for range in wanted.iter() {
-            self.request(range);
+        let blocks = claimed.iter().map(|(index, _)| *index..*index + 1);
+        if !self.reuse(number, blocks.collect()) {
+            for range in wanted.iter() {
+                self.request(range);
+            }
         }
         true
     }
@@ -485,5 +495,6 @@ impl Receiver {
                 ranges: ranges.to_vec(),
             });
         }
+        self.ask_for_blocks();
     }
 }

@@ -6,7 +6,7 @@
 //! - What is in place is on the disk before something else is deleted: a file that was moved at the source
 //!   is never absent at the destination.
 
-use std::{io, vec};
+use std::io;
 
 use rustix::{
     fs::{FileType, OFlags, Timespec, Timestamps},
@@ -22,6 +22,7 @@ use crate::{
     filter::Filter,
     ledger::Ledger,
     mirror::{Mirror, Suffix},
+    names::Names,
     path::{self, Own},
     pool::Stop,
 };
@@ -108,7 +109,9 @@ pub(crate) struct Walk {
 #[derive(Debug)]
 struct Frame {
     path: Vec<u8>,
-    names: vec::IntoIter<Vec<u8>>,
+    names: Names,
+    /// The next of them.
+    next: usize,
     /// It was not listed.
     doomed: bool,
     /// Something in it stays.
@@ -190,7 +193,8 @@ impl Walk {
         };
         self.frames.push(Frame {
             path,
-            names: dir.names()?.into_iter(),
+            names: dir.names()?,
+            next: 0,
             doomed,
             kept: false,
             mtime,
@@ -205,9 +209,10 @@ impl Walk {
         let Some(frame) = self.frames.last_mut() else {
             return Step::End;
         };
-        let Some(name) = frame.names.next() else {
+        let Some(name) = frame.names.get(frame.next).map(<[u8]>::to_vec) else {
             return self.leave();
         };
+        frame.next += 1;
         let path = path::join(&frame.path, &name);
         match self.look(&name, &path) {
             Ok(step) => step,

@@ -95,8 +95,22 @@ impl Receiver {
     fn want_instead(&mut self, number: u64) {
         match self.table.get(number).and_then(|slot| slot.item.stands) {
             Some(why) => self.fail(number, Code::DestError, &why),
+            None if self.reuses_instead(number) => self.ask_for_blocks(),
             None => self.want_anew(number),
         }
+    }
+
+    /// Only the blocks that differ are wanted, if it may be compared by blocks.
+    fn reuses_instead(&mut self, number: u64) -> bool {
+        let Some(slot) = self.table.get_mut(number) else {
+            return false;
+        };
+        if !slot.item.reuses {
+            return false;
+        }
+        let size = slot.range.end - slot.range.start;
+        slot.item.state = State::Part(Box::new(Part::new(size)));
+        self.reuse(number, RangeSet::default())
     }
 
     /// The whole is wanted, from its beginning.
@@ -494,7 +508,7 @@ impl Receiver {
     }
 
     /// Requests blocks once more, and lets those that counted as holes be hashed as stored.
-    fn want_blocks(&mut self, number: u64, bad: Vec<Range<u64>>) {
+    pub(super) fn want_blocks(&mut self, number: u64, bad: Vec<Range<u64>>) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };

@@ -11,6 +11,7 @@ use super::{
     disks::Disks,
     grant::Granted,
     reread::{self, Reread},
+    reuse,
     staging::{Load, Written},
 };
 use crate::{
@@ -176,6 +177,14 @@ pub(crate) enum WriteJob {
         file: Arc<File>,
         blocks: Vec<(u64, Hash)>,
     },
+    /// Copies those of these blocks that the old file has.
+    Reuse {
+        number: u64,
+        size: u64,
+        old: Arc<File>,
+        file: Arc<File>,
+        blocks: Vec<(u64, Hash)>,
+    },
     /// What is the root of the file that is there already? Blocks of zeros count as holes if `zeros`.
     Check {
         number: u64,
@@ -248,6 +257,12 @@ pub(crate) enum WriteDone {
         /// What does not hold reads as zeros now.
         checked: io::Result<Claims>,
     },
+    /// Of `count` blocks those that were copied, and those that differ.
+    Reused {
+        number: u64,
+        count: usize,
+        done: io::Result<Claims>,
+    },
     Checked {
         number: u64,
         root: io::Result<Checked>,
@@ -274,6 +289,7 @@ impl Job for WriteJob {
             Self::Load(load) => Task::new("writing", load.first()),
             Self::Block { number, .. } => Task::new("hashing a block of", Some(*number)),
             Self::Verify { number, .. } => Task::new("checking what is left of", Some(*number)),
+            Self::Reuse { number, .. } => Task::new("comparing blocks of", Some(*number)),
             Self::Check { number, .. } => Task::new("checking", Some(*number)),
             Self::Commit { number, .. } => Task::new("naming", Some(*number)),
             Self::Delete { .. } => Task::new("deleting", None),
@@ -316,6 +332,21 @@ impl Job for WriteJob {
             } => {
                 let checked = check_claims(&file, size, blocks, (scratch, stop));
                 WriteDone::Verified { number, checked }
+            }
+            Self::Reuse {
+                number,
+                size,
+                old,
+                file,
+                blocks,
+            } => {
+                let files = (&*old, &*file);
+                let done = reuse::copy_same(files, size, &blocks, (scratch, stop));
+                WriteDone::Reused {
+                    number,
+                    count: blocks.len(),
+                    done,
+                }
             }
             Self::Check {
                 number,

@@ -53,6 +53,7 @@ mod lock;
 mod place;
 mod reach;
 mod reread;
+mod reuse;
 mod staging;
 
 pub(crate) use base::{Base, Look};
@@ -71,6 +72,7 @@ use links::Links;
 pub(crate) use lock::Lock;
 pub(crate) use reach::Reach;
 use reread::Reread;
+use reuse::Basis;
 use staging::Staging;
 
 /// In place of a count of blocks compared: the part is being named.
@@ -96,6 +98,8 @@ struct Incoming {
     stands: Option<&'static str>,
     /// Later entries may be links to it.
     linked: bool,
+    /// Blocks of what has its name may be the same.
+    reuses: bool,
     /// Its content was requested twice.
     repaired: bool,
     root: Option<Root>,
@@ -157,6 +161,8 @@ struct Part {
     stored: RangeSet,
     /// Its disk gave something else back.
     lost: bool,
+    /// What was there, until it has been compared.
+    basis: Option<Box<Basis>>,
 }
 
 impl Part {
@@ -173,6 +179,7 @@ impl Part {
             bad: Vec::new(),
             stored: RangeSet::default(),
             lost: false,
+            basis: None,
         }
     }
 }
@@ -273,6 +280,10 @@ pub(crate) struct Receiver {
     links: Links,
     /// What the sender's facts may change here.
     grants: Grants,
+    /// Files whose blocks' values are to be requested.
+    asking: Vec<u64>,
+    /// Blocks of old files that workers compare.
+    reusing: usize,
     /// Digests of the paths that the sender gave up and is to list again.
     again: HashSet<[u8; 8]>,
     /// Where names that differ only in case are one: digests of the lower case of every path listed, and
@@ -351,6 +362,8 @@ impl Receiver {
             excludes: Filter::default(),
             links: Links::default(),
             grants: Grants::new(&rules),
+            asking: Vec::new(),
+            reusing: 0,
             again: HashSet::new(),
             pool,
             wants: Vec::new(),
@@ -372,7 +385,9 @@ impl Receiver {
 
     /// True if another message may be taken: there is room for what is answered.
     pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
-        has_room(&self.out, session) && !self.folders.are_too_many()
+        has_room(&self.out, session)
+            && !self.folders.are_too_many()
+            && !self.is_reusing_much()
     }
 
     /// True once all files are complete and the sender has been notified.
@@ -528,7 +543,9 @@ impl Receiver {
                 first,
                 values,
             } => {
-                self.compare(file, first, &values);
+                if !self.compare_old(file, first, &values) {
+                    self.compare(file, first, &values);
+                }
                 Ok(())
             }
             Message::Kept { paths } if self.stage == Stage::Listing => {
@@ -658,6 +675,11 @@ impl Receiver {
                 value,
             } => self.block_done(number, index, value),
             WriteDone::Verified { number, checked } => self.verified(number, checked),
+            WriteDone::Reused {
+                number,
+                count,
+                done,
+            } => self.reused(number, count, done),
             WriteDone::Checked { number, root } => self.checked(number, root.ok()),
             WriteDone::Committed { number, ending } => self.committed(number, ending),
             WriteDone::Deleted(deleted) => self.deleted(deleted),
