@@ -477,13 +477,13 @@ mod tests {
     #[test]
     fn an_honest_peer_is_among_them() {
         let tmp = tempfile::tempdir().unwrap();
-        let fetch = [&[0][..], &HONEST].concat();
+        let fetch = [&[0, 0][..], &HONEST].concat();
         fuzz_receiver(&fetch, tmp.path()).unwrap();
         assert_eq!(
             fs::read(tmp.path().join("inside/a")).unwrap(),
             content(0, 0..100)
         );
-        let put = [&[0, 0, 3, 9][..], &HONEST].concat();
+        let put = [&[0, 0, 3, 9, 0][..], &HONEST].concat();
         fuzz_server(&put, tmp.path()).unwrap();
         assert_eq!(
             fs::read(tmp.path().join("inside/rw/a")).unwrap(),
@@ -494,7 +494,7 @@ mod tests {
     #[test]
     fn a_file_that_failed_for_no_reason_is_no_success() {
         let tmp = tempfile::tempdir().unwrap();
-        let said = [0, 0, 0, 1, 255, 254, 7, 100, 47, 109, 208, 251, 255];
+        let said = [0, 0, 0, 0, 1, 255, 254, 7, 100, 47, 109, 208, 251, 255];
         fuzz_receiver(&said, tmp.path()).unwrap();
     }
 

@@ -15,11 +15,13 @@ use crate::{
     bounds::{ENTRIES, NAMES, TEXT},
     digest::Hash,
     error::Code,
-    facts::Facts,
     path,
     plan::Action,
     sender::NOT_LISTED,
 };
+
+mod entry;
+pub(crate) use entry::{Entry, Kind};
 
 /// Version of these messages.
 pub(crate) const VERSION: u16 = 6;
@@ -27,37 +29,6 @@ pub(crate) const VERSION: u16 = 6;
 pub(crate) const MAX_FRAME: usize = 64 << 10;
 /// Bodies are cut near this size, which leaves room for one largest item.
 pub(crate) const TARGET_FRAME: usize = 32 << 10;
-/// In the first byte of an entry: facts follow.
-const FACTS: u8 = 4;
-
-/// What an entry is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    File,
-    Dir,
-    Symlink,
-    /// Another name of a file that was listed before: its target is that path.
-    HardLink,
-}
-
-/// One line of the manifest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) kind: Kind,
-    /// Relative to the destination; empty for the destination directory itself.
-    pub(crate) path: Vec<u8>,
-    pub(crate) mode: u16,
-    pub(crate) mtime: i64,
-    pub(crate) mtime_nanos: u32,
-    /// Bytes; 0 unless a file.
-    pub(crate) size: u64,
-    /// Bytes stored; less than `size` for sparse files.
-    pub(crate) allocated: u64,
-    /// Of a link.
-    pub(crate) target: Vec<u8>,
-    /// What else is preserved.
-    pub(crate) facts: Option<Box<Facts>>,
-}
 
 /// What was made of one file's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,46 +179,6 @@ impl Out<'_> {
             self.varint(v);
         }
     }
-
-    fn entry(&mut self, entry: &Entry, previous: &[u8]) {
-        let shared = entry
-            .path
-            .iter()
-            .zip(previous)
-            .take_while(|(a, b)| a == b)
-            .count();
-        let kind = match entry.kind {
-            Kind::File => 0,
-            Kind::Dir => 1,
-            Kind::Symlink => 2,
-            Kind::HardLink => 3,
-        };
-        self.u8(kind | if entry.facts.is_some() { FACTS } else { 0 });
-        self.varint(shared as u64);
-        self.prefixed(&entry.path[shared..]);
-        self.varint(u64::from(entry.mode));
-        self.varint(zigzag(entry.mtime));
-        self.varint(u64::from(entry.mtime_nanos));
-        match entry.kind {
-            Kind::File => {
-                self.varint(entry.size);
-                self.varint(entry.allocated);
-            }
-            Kind::Dir => {}
-            Kind::Symlink | Kind::HardLink => self.prefixed(&entry.target),
-        }
-        if let Some(facts) = &entry.facts {
-            facts.encode(self);
-        }
-    }
-}
-
-const fn zigzag(v: i64) -> u64 {
-    ((v << 1) ^ (v >> 63)).cast_unsigned()
-}
-
-const fn unzigzag(v: u64) -> i64 {
-    (v >> 1).cast_signed() ^ -((v & 1).cast_signed())
 }
 
 impl Message {
@@ -317,7 +248,7 @@ impl Message {
                 out.varint(entries.len() as u64);
                 let mut previous: &[u8] = b"";
                 for entry in entries {
-                    out.entry(entry, previous);
+                    entry.encode(previous, out);
                     previous = &entry.path;
                 }
             }
@@ -634,7 +565,7 @@ fn entries(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
     let mut names = 0;
     for _ in 0..count {
         let previous = all.last().map_or(&b""[..], |e| &e.path);
-        let entry = entry(r, previous)?;
+        let entry = Entry::decode(r, previous)?;
         names += entry.path.len() + entry.target.len();
         // A name may be far longer than what it takes in the message.
         if all.len() == ENTRIES || names > NAMES {
@@ -652,67 +583,6 @@ fn entries(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
         first,
         entries: all,
     })
-}
-
-fn entry(r: &mut Reader<'_>, previous: &[u8]) -> Result<Entry, DecodeError> {
-    let first = r.u8()?;
-    let kind = match first & !FACTS {
-        0 => Kind::File,
-        1 => Kind::Dir,
-        2 => Kind::Symlink,
-        3 => Kind::HardLink,
-        _ => return Err(DecodeError::Malformed("entry kind")),
-    };
-    let shared = usize::try_from(r.varint()?).ok();
-    let shared = shared.and_then(|n| previous.get(..n));
-    let shared = shared.ok_or(DecodeError::Malformed("shared prefix"))?;
-    let path = [shared, r.prefixed()?].concat();
-    if let Some(why) = path::refusal(&path) {
-        return Err(DecodeError::Malformed(why));
-    }
-    if path.is_empty() && kind != Kind::Dir {
-        return Err(DecodeError::Malformed("empty path"));
-    }
-    let mode = u16::try_from(r.varint()?).ok().filter(|m| *m <= 0o7777);
-    let mode = mode.ok_or(DecodeError::Malformed("mode"))?;
-    let mtime = unzigzag(r.varint()?);
-    let nanos = u32::try_from(r.varint()?)
-        .ok()
-        .filter(|n| *n < 1_000_000_000);
-    let mtime_nanos = nanos.ok_or(DecodeError::Malformed("nanoseconds"))?;
-    let (size, allocated) = match kind {
-        Kind::File => (r.varint()?, r.varint()?),
-        _ => (0, 0),
-    };
-    if allocated > size {
-        return Err(DecodeError::Malformed("allocated size"));
-    }
-    let target = match kind {
-        Kind::Symlink => text(r)?,
-        Kind::HardLink => text(r).and_then(of_file)?,
-        _ => Vec::new(),
-    };
-    let facts = (first & FACTS != 0).then(|| Facts::decode(r)).transpose()?;
-    Ok(Entry {
-        kind,
-        path,
-        mode,
-        mtime,
-        mtime_nanos,
-        size,
-        allocated,
-        target,
-        facts: facts.map(Box::new),
-    })
-}
-
-/// The path of a file that another is a link to.
-fn of_file(path: Vec<u8>) -> Result<Vec<u8>, DecodeError> {
-    match path::refusal(&path) {
-        _ if path.is_empty() => Err(DecodeError::Malformed("empty path")),
-        Some(why) => Err(DecodeError::Malformed(why)),
-        None => Ok(path),
-    }
 }
 
 #[cfg(test)]

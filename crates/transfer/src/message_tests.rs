@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     ask::{Existing, MOST_PLACE_BYTES, MOST_PLACES},
     error::Code,
-    facts::{Owner, Preserve},
+    facts::{Facts, Owner, Preserve},
     filter::Spec,
     inbox::{Inbox, fuzz_messages},
     mirror::{Delete, Mirror, Suffix},
@@ -228,6 +228,8 @@ fn a_message() -> impl Strategy<Value = Message> {
             Message::Verdicts { first, actions }
         }),
         vec(a_path(), 0..20).prop_map(|paths| Message::Excluded { paths }),
+        vec(a_path(), 0..20).prop_map(|paths| Message::Kept { paths }),
+        vec(a_path(), 0..20).prop_map(|paths| Message::Deletions { paths }),
     ]
 }
 
@@ -333,8 +335,8 @@ fn frame(direction: Direction, places: &[(&str, &str)]) -> Vec<u8> {
 #[test]
 fn a_request_is_encoded_like_this() {
     let golden = [
-        &[39][..],           // length
-        &[1, 5, 1],          // request, version, get
+        &[43][..],           // length
+        &[1, 6, 1],          // request, version, get
         b"01234567",         // tag
         &[12],               // bytes of the list
         &[1, b'a', 1, b'x'], // place: share, path
@@ -343,6 +345,7 @@ fn a_request_is_encoded_like_this() {
         &[0],                // once a path
         &[0, 0, 1, 0, 0, 0], // wishes: flags, rate, policy, exclude, include, least
         &[0xff; 8],          // most: 2^62 - 1
+        &[0; 4],             // preserved, deleted, how many, suffix
     ]
     .concat();
     assert_eq!(frame(Direction::Get, &[("a", "x"), ("bb", "d/e/")]), golden);

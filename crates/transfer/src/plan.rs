@@ -22,13 +22,12 @@ use crate::{
     message::{Entry, Kind, Message, TARGET_FRAME, Tally},
     path, pool,
     progress::{Phase, Progress},
-    receiver::{Listed, Look, Step, Walk, refusal, too_many},
+    receiver::{Listed, Look, Walk},
     scan::{self, Found, Selection, Source},
-    sender::{Identity, NOT_LISTED, size_of},
+    sender::{Identity, NOT_LISTED},
 };
 
-/// Names looked at in one go.
-const STEPS: usize = 1000;
+mod deletions;
 
 /// What would become of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,7 +257,7 @@ impl Lister {
             match self.backlog.pop_front() {
                 Some(Found::Entry(scanned)) => {
                     let entry = scanned.entry;
-                    bytes += size_of(&entry);
+                    bytes += entry.len();
                     self.charged += charge(&entry);
                     self.listed.push_back(entry.clone());
                     entries.push(entry);
@@ -436,89 +435,6 @@ impl Planner {
     /// True while it has something to do without a message.
     pub(crate) const fn is_waiting(&self) -> bool {
         self.walk.is_some()
-    }
-
-    /// All is listed.
-    fn end(&mut self) {
-        if let (Some(_), Some(tree)) = (self.ask.mirror.delete, &self.tree) {
-            let listed = std::mem::take(&mut self.listed);
-            if let Some((code, why)) = refusal(&listed, &self.ledger) {
-                self.note(code, why);
-                return self.finish();
-            }
-            let (filter, mirror) = (self.filter.clone(), &self.ask.mirror);
-            match Walk::new(tree.root(), listed, mirror, filter, true) {
-                Ok(walk) => {
-                    self.walk = Some(Box::new(walk));
-                    return;
-                }
-                Err(e) => self.note(Code::of_write(&e), format!("destination: {e}")),
-            }
-        }
-        self.finish();
-    }
-
-    fn finish(&mut self) {
-        self.finished = true;
-        self.out.push(&Message::Finished {
-            tally: self.tally,
-            usage: self.meter.usage(),
-        });
-    }
-
-    fn note(&mut self, code: Code, text: String) {
-        self.out.push(&Message::Trouble {
-            file: NOT_LISTED,
-            code,
-            text: short(&text),
-        });
-        self.ledger.add(code, text);
-    }
-
-    /// Some steps at a time: other sessions wait meanwhile.
-    fn look_for_deletions(&mut self) {
-        let Some(mut walk) = self.walk.take() else {
-            return;
-        };
-        let mut bytes = 0;
-        for _ in 0..STEPS {
-            match walk.step() {
-                Step::Nothing => {}
-                Step::Gone(path) => {
-                    bytes += path.len();
-                    report_path(self.sink.as_ref(), Action::Delete, path.clone());
-                    self.found.push(path);
-                    if bytes > TARGET_FRAME / 2 {
-                        break;
-                    }
-                }
-                Step::Failed(path, e) => {
-                    let text = format!("{}: cannot be deleted: {e}", path::show(&path));
-                    self.note(Code::of_write(&e), text);
-                }
-                Step::End => {
-                    self.tell_deletions();
-                    self.tally.deleted = walk.count();
-                    let most = self.ask.mirror.delete.and_then(|delete| delete.most);
-                    if let Some(most) = most.filter(|most| walk.count() > *most) {
-                        self.note(Code::Limit, too_many(most));
-                    }
-                    if let Some(why) = walk.stays() {
-                        self.note(Code::Ok, why);
-                    }
-                    return self.finish();
-                }
-            }
-        }
-        self.tell_deletions();
-        self.walk = Some(walk);
-    }
-
-    fn tell_deletions(&mut self) {
-        let paths = std::mem::take(&mut self.found);
-        if !paths.is_empty() {
-            self.out.push(&Message::Deletions { paths });
-        }
     }
 
     /// Takes a message from the sender.

@@ -175,6 +175,7 @@ fn nothing_is_deleted_after_an_error_or_in_other_shares() {
     let warnings = json(&out)["warnings"].to_string();
     assert!(warnings.contains("nothing was deleted"), "{warnings}");
     fs::remove_file(place.path("src/pipe")).unwrap();
+    fs::remove_file(place.path("share/to/a")).unwrap();
 
     let only = format!("w={}:wo", place.path("share").display());
     let server = place.serve(&["--allow", "any", "--share", &only]);
@@ -369,4 +370,49 @@ fn owners_are_preserved_by_root_alone_and_never_by_a_strangers_word() {
         warnings[0].as_str().unwrap().contains("not preserved"),
         "{warnings:?}"
     );
+}
+
+#[test]
+fn of_a_changed_file_only_the_blocks_that_differ_are_sent() {
+    const MIB: usize = 1 << 20;
+    for put in [true, false] {
+        let place = Place::new();
+        let from = place.path(source(put));
+        let mut content = noise(7, 12 * MIB + 5);
+        write(&from, "f", &content);
+        let server = place.serve(&["--allow", "any"]);
+        assert_eq!(code(&copy(&place, &server, put, &[])), 0);
+        // Two blocks of it, and a longer end.
+        content[3 * MIB + 9] ^= 1;
+        content[7 * MIB..7 * MIB + 5].copy_from_slice(b"other");
+        content.extend_from_slice(b"more");
+        write(&from, "f", &content);
+        let out = copy(&place, &server, put, &[]);
+        assert_eq!(code(&out), 0, "{}", printed(&out));
+        let summary = json(&out);
+        assert_eq!(summary["bytes_payload"], 2 * MIB + 9, "put: {put}");
+        assert_eq!(summary["resumed_bytes"], 10 * MIB);
+        assert_eq!(
+            fs::read(place.path(target(put)).join("f")).unwrap(),
+            content
+        );
+        // Nothing of it differs, and its time does.
+        write(&from, "f", &content);
+        let out = copy(&place, &server, put, &[]);
+        assert_eq!(json(&out)["bytes_payload"], 0, "{}", printed(&out));
+        let time = |path: &Path| fs::metadata(path).unwrap().mtime_nsec();
+        let to = place.path(target(put)).join("f");
+        assert_eq!(time(&from.join("f")), time(&to));
+        // Shorter, and whole on request.
+        content.truncate(5 * MIB);
+        content[0] ^= 1;
+        write(&from, "f", &content);
+        let out = copy(&place, &server, put, &["-W"]);
+        assert_eq!(json(&out)["bytes_payload"], 5 * MIB, "{}", printed(&out));
+        content[1] ^= 1;
+        write(&from, "f", &content);
+        let out = copy(&place, &server, put, &[]);
+        assert_eq!(json(&out)["bytes_payload"], MIB, "{}", printed(&out));
+        assert_eq!(fs::read(to).unwrap(), content);
+    }
 }

@@ -440,9 +440,7 @@ fn delete_all(
 
 /// The error for more deletions than were allowed.
 pub(crate) fn too_many(most: u64) -> String {
-    format!(
-        "more than {most} files and folders would be deleted (--max-delete): nothing was; -n shows them"
-    )
+    format!("more than {most} files and folders would be deleted (--max-delete): nothing was")
 }
 
 /// Whether what the source lacks is known for sure; else why nothing is deleted.

@@ -5,7 +5,7 @@ use std::{collections::HashSet, io};
 
 use rustix::fs::FileType;
 
-use super::{Receiver, State, reach::TAKEN};
+use super::{Incoming, Receiver, State, reach::TAKEN, release};
 use crate::{bounds::LINKED, confine, error::Code, message::Entry, path, sender::Identity};
 
 /// Files that others may be links to.
@@ -96,5 +96,28 @@ impl Receiver {
             Err(io::Error::from(e))
         })?;
         Ok(true)
+    }
+
+    /// Removes what is over from the front of the table; a link that gets there is made.
+    pub(super) fn pop_over(&mut self) {
+        loop {
+            let number = self.table.first();
+            if let Some(Incoming {
+                state: State::Link(to),
+                ..
+            }) = self.table.get_mut(number).map(|slot| &mut slot.item)
+            {
+                let to = std::mem::take(to);
+                self.link(number, &to);
+            }
+            let is_over = |e: &Incoming| matches!(e.state, State::Over | State::InPlace);
+            let Some(over) = self.table.pop_if(is_over) else {
+                return;
+            };
+            if over.linked && matches!(over.state, State::InPlace) {
+                self.links.add(&over.path);
+            }
+            release(&mut self.names, &over.path, number);
+        }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     ask::{Existing, Meter},
     asked::Asked,
     bounds::{self, WINDOW, has_room},
-    confine::{self, Dir, Tree},
+    confine::{Dir, Tree},
     digest::{BlockTree, Hash, Leaves},
     disk::File,
     error::{Code, TransferError},
@@ -385,9 +385,7 @@ impl Receiver {
 
     /// True if another message may be taken: there is room for what is answered.
     pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
-        has_room(&self.out, session)
-            && !self.folders.are_too_many()
-            && !self.is_reusing_much()
+        has_room(&self.out, session) && !self.folders.are_too_many() && !self.is_reusing_much()
     }
 
     /// True once all files are complete and the sender has been notified.
@@ -453,37 +451,6 @@ impl Receiver {
         let noted = self.journal.flush();
         self.note_journal(noted);
         self.out.flush(session);
-    }
-
-    /// Folders get their times, and everything reaches the disk.
-    fn finish(&mut self) {
-        self.stage = Stage::Finishing;
-        let (root, dirs) = (self.tree.root(), self.folders.take());
-        let disks = self.disks.clone();
-        self.pool.push(WriteJob::Finish { root, dirs, disks });
-    }
-
-    /// Removes what is over from the front of the table; a link that gets there is made.
-    fn pop_over(&mut self) {
-        loop {
-            let number = self.table.first();
-            if let Some(Incoming {
-                state: State::Link(to),
-                ..
-            }) = self.table.get_mut(number).map(|slot| &mut slot.item)
-            {
-                let to = std::mem::take(to);
-                self.link(number, &to);
-            }
-            let is_over = |e: &Incoming| matches!(e.state, State::Over | State::InPlace);
-            let Some(over) = self.table.pop_if(is_over) else {
-                return;
-            };
-            if over.linked && matches!(over.state, State::InPlace) {
-                self.links.add(&over.path);
-            }
-            release(&mut self.names, &over.path, number);
-        }
     }
 
     /// Takes a message from the sender.
@@ -585,29 +552,6 @@ impl Receiver {
             });
         } else if now.since(at) >= REPORT_AFTER {
             self.reported.2 = Some(now);
-        }
-    }
-
-    /// Parts of files that an earlier run of the same command left and that are no longer sent.
-    fn remove_unclaimed(&mut self) {
-        let mut names: Vec<Vec<u8>> = self.journal.unclaimed().map(<[u8]>::to_vec).collect();
-        names.retain(|name| !self.remove_part(name));
-        self.journal.drop_unclaimed(&names);
-    }
-
-    /// Removes the part of the file at `path`, which may never have been made, nor its folder; whether it
-    /// is gone.
-    fn remove_part(&mut self, path: &[u8]) -> bool {
-        let (parent, name) = path::split(path);
-        let name = path::part_name(name, self.tag);
-        let dir = self.tree.dir(parent);
-        match dir.and_then(|dir| confine::remove(&dir, &name)) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                let part = path::show(&path::join(parent, &name));
-                self.warn(format!("{part} is left and cannot be removed: {e}"));
-                false
-            }
-            _ => true,
         }
     }
 

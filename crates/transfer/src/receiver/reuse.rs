@@ -107,7 +107,9 @@ impl Receiver {
         }
         part.compared = Some(upto);
         let all = (first..).zip(values.iter().copied());
-        let wanted: Vec<(u64, Hash)> = all.filter(|(i, _)| !basis.claimed.contains(&(*i..*i + 1))).collect();
+        let wanted: Vec<(u64, Hash)> = all
+            .filter(|(i, _)| !basis.claimed.contains(&(*i..*i + 1)))
+            .collect();
         basis.pending += wanted.len();
         self.reusing += wanted.len();
         let old = Arc::clone(&basis.old);

@@ -374,7 +374,7 @@ impl Sender {
                         None => break,
                     },
                 };
-                bytes += size_of(&scanned.entry);
+                bytes += scanned.entry.len();
                 entries.extend(self.announce(*scanned, again));
             }
             if !entries.is_empty() {
@@ -693,12 +693,6 @@ impl Sender {
             }
         }
     }
-}
-
-/// About what an entry takes in a message.
-pub(crate) fn size_of(entry: &Entry) -> usize {
-    let facts = entry.facts.as_ref().map_or(0, |facts| facts.len());
-    entry.path.len() + entry.target.len() + facts + 48
 }
 
 /// The receiver requests the same repeatedly.
