@@ -463,7 +463,9 @@ impl Planner {
                 Ok(())
             }
             Message::Kept { paths } if !self.finished && self.walk.is_none() => {
-                paths.iter().for_each(|path| self.note_listed(path));
+                for path in &paths {
+                    self.note_listed(path);
+                }
                 Ok(())
             }
             Message::End { entries }

@@ -36,7 +36,7 @@ fn hard_link(path: &str, to: &str) -> (Entry, &'static [u8]) {
     (link, b"")
 }
 
-fn with_facts<'a>((mut entry, content): (Entry, &'a [u8]), linked: bool) -> (Entry, &'a [u8]) {
+fn with_facts((mut entry, content): (Entry, &[u8]), linked: bool) -> (Entry, &[u8]) {
     entry.facts = Some(Box::new(Facts {
         owner: Some(Owner {
             uid: 4321,
@@ -146,8 +146,8 @@ fn only_a_share_for_both_directions_lets_files_be_deleted_or_renamed() {
                 let tmp = tempfile::tempdir().unwrap();
                 fs::write(tmp.path().join("old"), "old").unwrap();
                 let ask = Ask {
-                    mirror,
                     dry,
+                    mirror,
                     ..Ask::default()
                 };
                 let entries = [dir("", 0o755), file("f", 0o644, b"f")];

@@ -117,6 +117,13 @@ impl Receiver {
         }
     }
 
+    /// The sender has these and does not list them.
+    pub(super) fn note_kept(&mut self, paths: &[Vec<u8>]) {
+        for path in paths {
+            self.note_listed(path);
+        }
+    }
+
     /// Some name in the path is one under which a transfer, this or another, keeps its state.
     fn is_own_state(&self, number: u64) -> bool {
         let ours = |name: &[u8]| {
@@ -236,10 +243,7 @@ impl Receiver {
         }
         if let Some(there) = &there {
             self.note_there(number, there, suspect || unsure);
-            let reuses = !suspect && !unsure && self.may_reuse(entry, there);
-            if let Some(slot) = self.table.get_mut(number) {
-                slot.item.reuses = reuses;
-            }
+            self.note_reuse(number, entry, there, suspect || unsure);
         }
         if let Some(there) = &there
             && !suspect
@@ -250,15 +254,7 @@ impl Receiver {
         if let Some(there) = &there
             && self.is_candidate(number, there, suspect)?
         {
-            let size = entry.size;
-            let past_cache = unsure.then(Reread::of_unsynced);
-            self.pool.push(WriteJob::Check {
-                number,
-                target,
-                size,
-                zeros: entry.allocated < size,
-                reread: self.reread.clone().or(past_cache),
-            });
+            self.check_there(number, target, entry, unsure);
             return Ok(());
         }
         if let Some(why) = self.table.get(number).and_then(|slot| slot.item.stands) {
@@ -286,6 +282,19 @@ impl Receiver {
             self.request(range);
         }
         Ok(())
+    }
+
+    /// Has the existing file hashed.
+    fn check_there(&mut self, number: u64, target: Target, entry: &Entry, unsure: bool) {
+        let size = entry.size;
+        let past_cache = unsure.then(Reread::of_unsynced);
+        self.pool.push(WriteJob::Check {
+            number,
+            target,
+            size,
+            zeros: entry.allocated < size,
+            reread: self.reread.clone().or(past_cache),
+        });
     }
 
     /// An earlier run gave this its name and its sync failed. Long ones are synced before that.

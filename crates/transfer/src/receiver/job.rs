@@ -297,6 +297,7 @@ impl Job for WriteJob {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of job")]
     fn run(self, scratch: &mut Pages, stop: &Stop) -> WriteDone {
         match self {
             Self::Small {
@@ -342,9 +343,10 @@ impl Job for WriteJob {
             } => {
                 let files = (&*old, &*file);
                 let done = reuse::copy_same(files, size, &blocks, (scratch, stop));
+                let count = blocks.len();
                 WriteDone::Reused {
                     number,
-                    count: blocks.len(),
+                    count,
                     done,
                 }
             }

@@ -86,6 +86,7 @@ const REPORT_EVERY: u64 = 1024;
 const REPORT_AFTER: Duration = Duration::from_millis(200);
 
 /// A listed entry.
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 struct Incoming {
     path: Vec<u8>,
     meta: Meta,
@@ -486,14 +487,7 @@ impl Receiver {
                 Ok(())
             }
             Message::Roots(roots) => {
-                for root in roots {
-                    if let Some(slot) = self.table.get_mut(root.file)
-                        && slot.item.takes_root()
-                    {
-                        slot.item.root = Some(root);
-                        self.settle(root.file);
-                    }
-                }
+                self.take_roots(roots);
                 Ok(())
             }
             Message::Failed {
@@ -516,7 +510,7 @@ impl Receiver {
                 Ok(())
             }
             Message::Kept { paths } if self.stage == Stage::Listing => {
-                paths.iter().for_each(|path| self.note_listed(path));
+                self.note_kept(&paths);
                 Ok(())
             }
             Message::Bye { .. } if self.is_finished() => {
@@ -526,6 +520,17 @@ impl Receiver {
             _ => Err(TransferError::protocol(
                 "the peer sent a message out of order",
             )),
+        }
+    }
+
+    fn take_roots(&mut self, roots: Vec<Root>) {
+        for root in roots {
+            if let Some(slot) = self.table.get_mut(root.file)
+                && slot.item.takes_root()
+            {
+                slot.item.root = Some(root);
+                self.settle(root.file);
+            }
         }
     }
 

@@ -39,13 +39,21 @@ pub(super) struct Basis {
 
 impl Receiver {
     /// Whether blocks of `there` may be blocks of the entry.
-    pub(super) fn may_reuse(&self, entry: &Entry, there: &Stat) -> bool {
+    fn may_reuse(&self, entry: &Entry, there: &Stat) -> bool {
         !self.rules.mirror.whole_file
             && self.rules.reach.is_all()
             && entry.size > BLOCK
             && entry.allocated == entry.size
             && there.st_size.cast_unsigned() >= BLOCK
             && FileType::from_raw_mode(there.st_mode) == FileType::RegularFile
+    }
+
+    /// Takes note of that; a `doubtful` file is not read.
+    pub(super) fn note_reuse(&mut self, number: u64, entry: &Entry, there: &Stat, doubtful: bool) {
+        let reuses = !doubtful && self.may_reuse(entry, there);
+        if let Some(slot) = self.table.get_mut(number) {
+            slot.item.reuses = reuses;
+        }
     }
 
     /// True if other messages must wait for workers.
@@ -185,7 +193,7 @@ impl Receiver {
         }
         part.compared = None;
         let differ = part.basis.take().map(|basis| basis.differ);
-        let bad: Vec<_> = differ.iter().flat_map(|set| set.iter()).collect();
+        let bad: Vec<_> = differ.iter().flat_map(RangeSet::iter).collect();
         if bad.is_empty() {
             return self.settle(number);
         }

@@ -88,7 +88,7 @@ impl Collector {
             return first.then(|| (Code::Ok, why.to_owned()));
         }
         self.bytes += entry.path.len();
-        let names = u64::from(stat.st_nlink) - 1;
+        let names = stat.st_nlink - 1;
         self.several.insert(file, (entry.path.clone(), names));
         facts.linked = true;
         None
