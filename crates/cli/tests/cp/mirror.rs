@@ -62,75 +62,67 @@ fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
+/// A source, and a destination that has more.
+fn two_trees(from: &Path, to: &Path) {
+    write(from, "a", b"new");
+    write(from, "d/b", b"b");
+    symlink("/absolute", from.join("out")).expect("ours");
+    for name in [
+        "a",
+        "d/b",
+        "d/gone",
+        "x/y/z",
+        "keep.log",
+        "d/keep.log",
+        "x/keep.log",
+        "out",
+    ] {
+        write(to, name, b"old");
+    }
+    write(to.parent().expect("ours"), "beside", b"not ours");
+    symlink("../beside", to.join("link")).expect("ours");
+}
+
+/// What the plan would delete.
+fn deletions(planned: &Value) -> Vec<String> {
+    let plan = planned["plan"].as_array().expect("a plan").iter();
+    let deleted = plan.filter(|p| p["action"] == "delete");
+    let mut deleted: Vec<String> = deleted
+        .map(|p| p["path"].as_str().expect("text").to_owned())
+        .collect();
+    deleted.sort_unstable();
+    deleted
+}
+
 #[test]
 fn what_the_source_lacks_is_deleted_both_ways() {
     for put in [true, false] {
         let place = Place::new();
         let (from, to) = (place.path(source(put)), place.path(target(put)));
-        write(&from, "a", b"new");
-        write(&from, "d/b", b"b");
-        symlink("/absolute", from.join("out")).unwrap();
-        for name in [
-            "a",
-            "d/b",
-            "d/gone",
-            "x/y/z",
-            "keep.log",
-            "d/keep.log",
-            "x/keep.log",
-            "out",
-        ] {
-            write(&to, name, b"old");
-        }
-        write(to.parent().unwrap(), "beside", b"not ours");
-        symlink("../beside", to.join("link")).unwrap();
+        two_trees(&from, &to);
         let server = place.serve(&["--allow", "any"]);
-        let flags = ["--delete", "--exclude", "*.log"];
+        let copy = |more: &[&str], expected: i32| {
+            let flags = [&["--delete", "--exclude", "*.log"], more].concat();
+            let out = copy(&place, &server, put, &flags);
+            assert_eq!(code(&out), expected, "{}", printed(&out));
+            json(&out)
+        };
         let all = names(&to);
 
-        let dry = copy(&place, &server, put, &[&flags[..], &["-n"]].concat());
-        assert_eq!(code(&dry), 0, "{}", printed(&dry));
-        let planned = json(&dry);
-        let mut deleted: Vec<&str> = planned["plan"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|p| p["action"] == "delete")
-            .map(|p| p["path"].as_str().unwrap())
-            .collect();
-        deleted.sort_unstable();
-        assert_eq!(deleted, ["d/gone", "link", "x/y", "x/y/z"], "put: {put}");
+        let planned = copy(&["-n"], 0);
+        assert_eq!(deletions(&planned), ["d/gone", "link", "x/y", "x/y/z"]);
         assert_eq!(planned["files"]["deleted"], 4);
         assert_eq!(names(&to), all, "a dry run changes nothing");
+        let planned = copy(&["-n", "--max-delete", "3"], 19);
+        assert_eq!(deletions(&planned).len(), 4);
 
-        let few = copy(
-            &place,
-            &server,
-            put,
-            &[&flags[..], &["--max-delete", "3"]].concat(),
-        );
-        assert_eq!(code(&few), 19, "{}", printed(&few));
-        assert!(
-            json(&few)["exit"]["text"]
-                .as_str()
-                .unwrap()
-                .contains("--max-delete")
-        );
+        let few = copy(&["--max-delete", "3"], 19);
+        let text = few["exit"]["text"].as_str().unwrap();
+        assert!(text.contains("--max-delete"), "{text}");
         assert_eq!(names(&to), all, "nothing is deleted beyond the limit");
-        assert_eq!(
-            fs::read(to.join("a")).unwrap(),
-            b"new",
-            "what is new has arrived"
-        );
+        assert_eq!(fs::read(to.join("a")).unwrap(), b"new", "it has arrived");
 
-        let done = copy(
-            &place,
-            &server,
-            put,
-            &[&flags[..], &["--max-delete", "4"]].concat(),
-        );
-        assert_eq!(code(&done), 0, "{}", printed(&done));
-        assert_eq!(json(&done)["files"]["deleted"], 4);
+        assert_eq!(copy(&["--max-delete", "4"], 0)["files"]["deleted"], 4);
         let left = [
             "a",
             "d",
@@ -144,16 +136,10 @@ fn what_the_source_lacks_is_deleted_both_ways() {
         assert_eq!(names(&to), left, "put: {put}");
         assert!(to.parent().unwrap().join("beside").exists());
 
-        let excluded = [&flags[..], &["--delete-excluded"]].concat();
-        let done = copy(&place, &server, put, &excluded);
-        assert_eq!(code(&done), 0, "{}", printed(&done));
+        copy(&["--delete-excluded"], 0);
         assert_eq!(names(&to), ["a", "d", "d/b", "out"], "put: {put}");
         let time = |path: &Path| fs::metadata(path).unwrap().mtime_nsec();
-        assert_eq!(
-            time(&from.join("d")),
-            time(&to.join("d")),
-            "folders have their times"
-        );
+        assert_eq!(time(&from.join("d")), time(&to.join("d")), "of folders");
     }
 }
 

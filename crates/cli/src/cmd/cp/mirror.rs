@@ -1,8 +1,7 @@
 //! How far is the destination made equal to the source? Flags with the names that cp and rsync have for
 //! them.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt as _;
+use std::{ffi::OsString, os::unix::ffi::OsStrExt as _};
 
 use farhaul_transfer::{Delete, Mirror, Preserve, Suffix};
 
@@ -28,6 +27,7 @@ enum Attribute {
 /// What is preserved and deleted.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Mirror")]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(super) struct Mirroring {
     /// Preserve everything, as --preserve=all
     #[arg(short, long)]
