@@ -2,9 +2,12 @@
 
 use std::os::unix::fs::MetadataExt as _;
 
+use farhaul_core::store::Store as _;
+
 use super::{client::deliver, server::fetch, *};
 use crate::{
     Delete, Mirror, Preserve, Suffix,
+    digest::{Hash, block_hash},
     facts::{Facts, Owner},
 };
 
@@ -195,4 +198,110 @@ fn nothing_is_deleted_outside_what_was_listed() {
     let (error, _) = deliver(&share, Access::ReadWrite, "in", ask, &entries);
     assert!(error.is_some());
     assert!(share.join("in/old").exists() && share.join("in/e/old").exists());
+}
+
+/// Waits until the other end has said something of that kind.
+fn await_message<A: App>(victim: &mut Victim<A>, wanted: impl Fn(&Message) -> bool) {
+    while !victim.has_said(&wanted) {
+        assert!(!victim.line.is_closed(), "{:?}", victim.line.closed);
+        // Slowly, so that workers do not seem to be stuck.
+        victim.now += std::time::Duration::from_micros(50);
+        victim.app.poll(victim.now, &mut victim.line);
+        std::thread::yield_now();
+    }
+}
+
+/// A client that fetches the file `f`, which is listed as if it were `new`.
+fn fetching(to: &Path, new: &[u8]) -> (Victim<Download>, Handle) {
+    let from = Remote {
+        share: "s".into(),
+        path: b"f".to_vec(),
+    };
+    let options = Options {
+        server: "evil:1".into(),
+        sync: false,
+        ..Options::default()
+    };
+    let client = Download::new(&[from], to, options).unwrap();
+    let handle = client.handle();
+    let mut victim = Victim::new(client);
+    victim.send(&Message::Accepted {
+        version: VERSION,
+        one_file: false,
+    });
+    victim.send(&Message::Entries {
+        first: 0,
+        entries: vec![file("f", 0o644, new).0],
+    });
+    (victim, handle)
+}
+
+#[test]
+fn blocks_of_an_old_file_count_only_if_the_whole_is_right() {
+    const BLOCK: usize = 1 << 20;
+    let old = vec![1; 2 * BLOCK + 5];
+    let mut new = old.clone();
+    new[BLOCK + 7] = 2;
+    let of = |content: &[u8]| -> Vec<Hash> {
+        let blocks = (0..).zip(content.chunks(BLOCK));
+        blocks
+            .map(|(i, bytes)| block_hash(i, content.len() as u64, bytes))
+            .collect()
+    };
+    for honest in [true, false] {
+        let tmp = tempfile::tempdir().unwrap();
+        fs::write(tmp.path().join("f"), &old).unwrap();
+        let (mut victim, handle) = fetching(tmp.path(), &new);
+        let asks = |m: &Message| matches!(m, Message::AskBlocks { file: 0 });
+        await_message(&mut victim, asks);
+        // More blocks than the file has are not even compared.
+        victim.send(&Message::Blocks {
+            file: 0,
+            first: 0,
+            values: vec![[0; 32]; 4],
+        });
+        let told = Message::Blocks {
+            file: 0,
+            first: 0,
+            values: if honest { of(&new) } else { of(&old) },
+        };
+        let root = Message::Roots(vec![Root {
+            file: 0,
+            sparse: false,
+            hash: blake3::hash(&new).into(),
+        }]);
+        victim.send(&told);
+        let (block, end) = (BLOCK as u64, 2 * BLOCK as u64);
+        if honest {
+            let wants = move |m: &Message| matches!(m, Message::Repair { ranges, .. } if *ranges == [block..end]);
+            await_message(&mut victim, wants);
+            let extent = Extent {
+                object: CONTENT,
+                offset: block,
+                len: u32::try_from(BLOCK).unwrap(),
+                at: 0,
+            };
+            let content = &new[BLOCK..2 * BLOCK];
+            victim.app.place(&[extent], content).unwrap();
+        } else {
+            // All of it is the old file's, it says; its root is another's.
+            victim.send(&root);
+            await_message(&mut victim, asks);
+            victim.send(&told);
+            await_message(&mut victim, |m| matches!(m, Message::Repair { .. }));
+        }
+        victim.send(&root);
+        victim.send(&Message::End { entries: 1 });
+        victim.until_finished();
+        let out = handle.outcome().expect("the client knows how it ended");
+        let there = fs::read(tmp.path().join("f")).unwrap();
+        if honest {
+            assert_eq!(out.error, None);
+            assert!(there == new, "the new file");
+            assert_eq!(out.summary.resumed_bytes, block + 5);
+        } else {
+            assert_eq!(out.error.unwrap().code, Code::VerifyFailed);
+            assert!(there == old, "the old file is kept");
+        }
+    }
 }
