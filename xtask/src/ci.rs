@@ -248,7 +248,13 @@ fn lab(root: &Path, kept: &mut Vec<String>) -> Outcome {
     ];
     let mut complaints = Vec::new();
     let mut call = |action: &[&str], how: &[&str]| {
-        let args = [&farhaul[..], action, how, &["--backend", "sim", "--out", &out]].concat();
+        let args = [
+            &farhaul[..],
+            action,
+            how,
+            &["--backend", "sim", "--out", &out],
+        ]
+        .concat();
         complaints.extend(cargo(root, &args, &[], kept).err().into_iter().flatten());
     };
     for study in STUDIES {

@@ -8,10 +8,6 @@ type Row = (&'static [&'static str], &'static str);
 
 const CP: &[Row] = &[
     (
-        &["-a", "--archive"],
-        "folders, links, modes and times are always copied, owners are not: omit it",
-    ),
-    (
         &["-l", "--bwlimit"],
         "write --max-rate with a unit, as in --max-rate 100Mbit",
     ),
@@ -35,12 +31,22 @@ const CP: &[Row] = &[
     ),
     (
         &[
-            "--delete",
             "--del",
+            "--delete-before",
+            "--delete-during",
+            "--delete-delay",
             "--delete-after",
-            "--remove-source-files",
         ],
-        "nothing is ever deleted, on either side",
+        "write --delete: it deletes once everything is in place",
+    ),
+    (
+        &["--remove-source-files"],
+        "nothing is ever deleted at the source",
+    ),
+    (&["--suffix"], "write --backup=SUFFIX"),
+    (
+        &["--backup-dir"],
+        "backups stay beside the file: write --backup=SUFFIX",
     ),
     (
         &["-e", "--rsh", "-S"],
@@ -55,18 +61,8 @@ const CP: &[Row] = &[
         "links are copied as links, or skipped with a warning; only what is typed is followed",
     ),
     (
-        &[
-            "--owner",
-            "-g",
-            "--group",
-            "-A",
-            "--acls",
-            "-X",
-            "--xattrs",
-            "-H",
-            "--hard-links",
-        ],
-        "owners, access lists, attributes and hard links are not copied",
+        &["--owner", "-g", "--group"],
+        "write --preserve=ownership, which root at the destination can do",
     ),
     (&["-s", "--stats", "--info"], "write -v"),
     (&["--rsync-path"], "write --remote-bin PROGRAM"),

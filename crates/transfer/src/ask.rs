@@ -17,6 +17,7 @@ use crate::{
     error::{Code, TransferError},
     filter::{self, Spec},
     message::{Message, Out},
+    mirror::Mirror,
 };
 
 /// The most places that one request names.
@@ -113,8 +114,9 @@ pub(crate) struct Ask {
     pub(crate) max_rate: Option<Rate>,
     /// For a sender, and for a server to allow.
     pub(crate) sharing: Sharing,
-    /// For a sender.
+    /// For a sender; for a receiver too if it deletes.
     pub(crate) spec: Spec,
+    pub(crate) mirror: Mirror,
 }
 
 const ONE_FILE: u8 = 1;
@@ -150,6 +152,7 @@ impl Ask {
         out.prefixed(include.as_bytes());
         out.varint(*least);
         out.varint(*most);
+        self.mirror.encode(out);
     }
 
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -184,6 +187,7 @@ impl Ask {
                 least: r.varint()?,
                 most: r.varint()?.min(VARINT_MAX),
             },
+            mirror: Mirror::decode(r)?,
         })
     }
 }

@@ -132,7 +132,7 @@ impl Limits {
         }
         match entry.kind {
             Kind::Dir => self.filter.enters(path),
-            Kind::File | Kind::Symlink => self.filter.takes(path, None),
+            Kind::File | Kind::Symlink | Kind::HardLink => self.filter.takes(path, None),
         }
     }
 }
@@ -163,6 +163,7 @@ mod tests {
             size,
             allocated: size,
             target: Vec::new(),
+            facts: None,
         }
     }
 

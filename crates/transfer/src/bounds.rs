@@ -7,7 +7,7 @@
 
 use farhaul_core::protocol::Session;
 
-use crate::{ledger::Outbox, message::Entry};
+use crate::{digest::BLOCK, facts::ATTRIBUTES, ledger::Outbox, message::Entry};
 
 /// Bytes queued on the ordered stream before a receiver reads no more, and a sender sends no
 /// more.
@@ -15,9 +15,11 @@ pub(crate) const UNWRITTEN: usize = 1 << 20;
 /// Charges of entries that may be listed and not over; the sender waits, the receiver insists.
 pub(crate) const WINDOW: usize = 8 << 20;
 /// What an entry costs either end besides its names.
-const ENTRY: usize = 768;
-/// The most that one can cost: both names of the longest kind.
-pub(crate) const LARGEST: usize = ENTRY + 4 * crate::path::PATH_MAX;
+const ENTRY: usize = 416;
+/// What a file of several blocks costs besides.
+const LARGE: usize = 352;
+/// The most that one can cost: both names of the longest kind, and as many attributes as may be.
+pub(crate) const LARGEST: usize = ENTRY + LARGE + 4 * crate::path::PATH_MAX + 3 * ATTRIBUTES;
 /// Entries in one message.
 pub(crate) const ENTRIES: usize = 1_024;
 /// Bytes of paths and targets, not shortened, in one message.
@@ -41,6 +43,12 @@ pub(crate) const FOLDERS: usize = 1 << 20;
 pub(crate) const AGAIN: usize = 16 << 10;
 /// Names compared where case is ignored: they fit a table of 4 MiB.
 pub(crate) const FOLDED: usize = 225_000;
+/// Paths that a copy that deletes remembers, 8 bytes each.
+pub(crate) const LISTED: usize = 8 << 20;
+/// Files that later entries may be links to.
+pub(crate) const LINKED: usize = 64 << 10;
+/// Bytes of their paths at the sender.
+pub(crate) const LINKED_BYTES: usize = 8 << 20;
 /// Costs of files that earlier runs began and did not finish.
 pub(crate) const CLAIMS: usize = 1 << 20;
 /// Names kept of files that earlier runs left without a sync, of each kind; of more, all are meant.
@@ -49,8 +57,10 @@ pub(crate) const NAMED: usize = 16 << 10;
 pub(crate) const CLAIMED: usize = 4 << 20;
 
 /// What `entry` costs while it is listed and not over.
-pub(crate) const fn charge(entry: &Entry) -> usize {
-    charge_of(entry.path.len() + entry.target.len())
+pub(crate) fn charge(entry: &Entry) -> usize {
+    let facts = entry.facts.as_ref().map_or(0, |facts| facts.len());
+    let large = if entry.size > BLOCK { LARGE } else { 0 };
+    charge_of(entry.path.len() + entry.target.len()) + facts + large
 }
 
 /// The same for names of so many bytes.

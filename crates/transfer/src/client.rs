@@ -23,7 +23,7 @@ use farhaul_io::App;
 
 use crate::{
     ask::{Ask, Existing, Place},
-    asked::Asked,
+    asked::{Asked, means_contents},
     brake::{Brake, Control},
     error::{Code, TransferError},
     filter::{Filter, Spec},
@@ -31,10 +31,11 @@ use crate::{
     host::{Host, Simulated},
     ledger::Outbox,
     message::{Direction, Message, VERSION},
+    mirror::Mirror,
     path::Tag,
     plan::{Planned, Planner},
     progress::Phase,
-    receiver::{Base, Look, Reach, Receiver, Rules},
+    receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
     scan::{self, Selection},
     summary::Handle,
 };
@@ -79,6 +80,8 @@ pub struct Options {
     pub checksum: bool,
     /// What was written is read again from the receiver's disk before it counts.
     pub verify_disk: bool,
+    /// How far the destination is made equal to the source.
+    pub mirror: Mirror,
     /// The side that sends never sends faster. An upload is paced by its own session's configuration.
     pub max_rate: Option<Rate>,
     /// How much of a shared link the side that sends claims; likewise.
@@ -115,6 +118,7 @@ impl Default for Options {
             existing: Existing::default(),
             checksum: false,
             verify_disk: false,
+            mirror: Mirror::default(),
             max_rate: None,
             sharing: Sharing::default(),
             control: None,
@@ -153,6 +157,7 @@ impl Options {
             max_rate: self.max_rate,
             sharing: self.sharing,
             spec: Spec::default(),
+            mirror: self.mirror,
         }
     }
 
@@ -161,6 +166,9 @@ impl Options {
             filter: self.filter.clone(),
             list: self.list.clone(),
             tell: self.plan.is_some(),
+            preserve: self.mirror.preserve,
+            guarded: true,
+            keep: self.mirror.delete.is_some(),
         }
     }
 }
@@ -208,9 +216,23 @@ impl Upload {
             return Err(e.fix("name the folder that the paths in the list are in"));
         }
         let one_file = found.len() == 1 && found[0].is_file && sources.len() == 1;
+        let folders: Vec<bool> = found
+            .iter()
+            .filter(|source| !source.is_file)
+            .map(|source| source.name.is_empty())
+            .collect();
+        check_delete(&options.mirror, &options.filter, &folders)?;
+        let mut ask = options.ask(one_file);
+        if options.mirror.delete.is_some() {
+            if options.list.is_some() {
+                let e = TransferError::new(Code::Usage, "--delete cannot be combined with a list");
+                return Err(e.fix("omit --files-from: what it does not list would be deleted"));
+            }
+            ask.spec = options.filter.to_send()?;
+        }
         let request = Message::Request {
             direction: Direction::Put,
-            ask: Box::new(options.ask(one_file)),
+            ask: Box::new(ask),
             tag: tag_of(std::iter::once(system.nodename().to_bytes()).chain(names)),
             places: vec![to.place()],
         };
@@ -266,6 +288,8 @@ impl Download {
             Some(typed) => typed.iter().map(Vec::as_slice).collect(),
             None => from.iter().map(|remote| &remote.path[..]).collect(),
         };
+        let folders: Vec<bool> = typed.iter().map(|typed| means_contents(typed)).collect();
+        check_delete(&options.mirror, &options.filter, &folders)?;
         let asked = Asked::of(&options.server, typed, options.filter.clone());
         let request = Message::Request {
             direction: Direction::Get,
@@ -328,10 +352,14 @@ impl Client {
     }
 
     fn receive(&mut self, to: &Path, asked: Asked, one_file: bool) -> Result<(), TransferError> {
+        if one_file {
+            check_delete(&self.options.mirror, &self.options.filter, &[])?;
+        }
         let progress = Arc::clone(self.side.handle.progress());
         if let Some(sink) = self.options.plan.clone() {
             let (look, ask) = (Look::local(to, one_file)?, self.options.ask(one_file));
-            let planner = Planner::new(look, ask, asked, progress, Some(sink))?;
+            let filter = self.options.filter.clone();
+            let planner = Planner::new(look, (ask, filter), asked, progress, Some(sink))?;
             self.side.half = Some(Half::Plans(Box::new(planner)));
             return Ok(());
         }
@@ -350,8 +378,10 @@ impl Client {
             verify_disk: self.options.verify_disk,
             reach: Reach::All,
             strangers: false,
+            mirror: self.options.mirror,
         };
         let receiver = Receiver::new(base, *tag, rules, asked, progress, &host)?;
+        let receiver = receiver.excluding(self.options.filter.clone());
         self.side.half = Some(Half::Receives(Box::new(receiver)));
         Ok(())
     }

@@ -248,6 +248,36 @@ pub(crate) fn give_name(
     Ok(())
 }
 
+/// Gives what is called `name` in `dir` that name with `suffix` too; `name` itself stays where it will be
+/// replaced (`keep`), so that there is no moment without it.
+pub(crate) fn back_up(dir: &File, name: &[u8], suffix: &[u8], keep: bool) -> io::Result<()> {
+    let to = [name, suffix].concat();
+    if to.len() > path::NAME_MAX {
+        let text = "its name is too long for that of a backup: give a shorter --backup=SUFFIX";
+        return Err(io::Error::other(text));
+    }
+    let Some(_) = stat(dir, name)? else {
+        return Ok(());
+    };
+    if let Some(there) = stat(dir, &to)? {
+        if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
+            return Err(io::Error::other("a folder has the name of its backup"));
+        }
+        if let Some(why) = is_special(&there) {
+            return Err(io::Error::other(format!("its backup: {why}")));
+        }
+    }
+    if keep {
+        remove(dir, &to)?;
+        match dir.hard_link(dir, name, &to) {
+            // Where there are no hard links, or none to the files of others.
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {}
+            done => return Ok(done?),
+        }
+    }
+    Ok(dir.rename(name, &to)?)
+}
+
 /// Removes `part` from `dir` if it still is the open `file`.
 pub(crate) fn remove_part(file: &File, dir: &Dir, part: &[u8]) -> io::Result<()> {
     if is_called(file, dir, part)? {

@@ -19,10 +19,13 @@ use std::{
 use rustix::{
     fs::{
         Access, Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags,
-        ResolveFlags, SeekFrom, Stat, StatVfs, Timestamps,
+        ResolveFlags, SeekFrom, Stat, StatVfs, Timestamps, XattrFlags,
     },
     io::{Errno, Result},
+    process::{Gid, Uid},
 };
+
+use crate::names::Names;
 
 /// A call on a file or on a name in a directory.
 #[derive(Clone, Debug)]
@@ -43,16 +46,24 @@ pub enum Call<'a> {
     Punch(Range<u64>),
     /// Changes permissions.
     SetMode(Mode),
+    /// Changes whose it is, of a name in it or of itself.
+    SetOwner(&'a [u8]),
+    /// Sets or removes an extended attribute.
+    SetAttribute(&'a [u8]),
     /// Changes the times, of a name in it or of itself.
     SetTimes(&'a [u8], Timestamps),
     /// Makes a directory.
     MakeDir(&'a [u8], Mode),
     /// Makes a symbolic link: name, text.
     Link(&'a [u8], &'a [u8]),
+    /// Gives a file another name, here, beside the one it has.
+    HardLink(&'a [u8]),
     /// Gives a name's file another name in the same directory.
     Rename(&'a [u8], &'a [u8]),
     /// Removes a name that is not a directory's.
     Remove(&'a [u8]),
+    /// Removes an empty directory.
+    RemoveDir(&'a [u8]),
     /// Waits until the content and the facts are on the disk.
     Sync,
     /// Waits until the content is.
@@ -217,14 +228,14 @@ impl File {
     }
 
     /// The names in it.
-    pub(crate) fn names(&self) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn names(&self) -> Result<Names> {
         self.call(&Call::Look, || {
-            let mut names = Vec::new();
+            let mut names = Names::default();
             for item in rustix::fs::Dir::read_from(&self.fd)? {
                 let item = item?;
                 let name = item.file_name().to_bytes();
-                if name != b"." && name != b".." {
-                    names.push(name.to_vec());
+                if name != b"." && name != b".." && !names.add(name) {
+                    return Err(Errno::OVERFLOW);
                 }
             }
             Ok(names)
@@ -320,6 +331,64 @@ impl File {
         self.call(&Call::SetMode(mode), || rustix::fs::fchmod(&self.fd, mode))
     }
 
+    /// Changes whose it is.
+    pub(crate) fn set_owner(&self, (uid, gid): (u32, u32)) -> Result<()> {
+        let ids = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        self.call(&Call::SetOwner(b""), || {
+            rustix::fs::fchown(&self.fd, ids.0, ids.1)
+        })
+    }
+
+    /// Changes whose `name` is, not following a link.
+    pub(crate) fn set_owner_at(&self, name: &[u8], (uid, gid): (u32, u32)) -> Result<()> {
+        let ids = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        self.call(&Call::SetOwner(name), || {
+            rustix::fs::chownat(&self.fd, name, ids.0, ids.1, flags)
+        })
+    }
+
+    /// The names of its extended attributes, each with a NUL.
+    pub(crate) fn attribute_names(&self) -> Result<Vec<u8>> {
+        self.call(&Call::Look, || {
+            // The kernel's own limit of a list.
+            let mut list = vec![0; rustix::fs::flistxattr_query(&self.fd)?.min(64 << 10)];
+            let len = if list.is_empty() {
+                0
+            } else {
+                rustix::fs::flistxattr(&self.fd, &mut list[..])?
+            };
+            list.truncate(len);
+            Ok(list)
+        })
+    }
+
+    /// The value of an extended attribute.
+    pub(crate) fn attribute(&self, name: &[u8]) -> Result<Vec<u8>> {
+        self.call(&Call::Look, || {
+            let mut value = vec![0; rustix::fs::fgetxattr_query(&self.fd, name)?];
+            let len = if value.is_empty() {
+                0
+            } else {
+                rustix::fs::fgetxattr(&self.fd, name, &mut value[..])?
+            };
+            value.truncate(len);
+            Ok(value)
+        })
+    }
+
+    /// Sets an extended attribute.
+    pub(crate) fn set_attribute(&self, name: &[u8], value: &[u8]) -> Result<()> {
+        let set = || rustix::fs::fsetxattr(&self.fd, name, value, XattrFlags::empty());
+        self.call(&Call::SetAttribute(name), set)
+    }
+
+    /// Removes an extended attribute.
+    pub(crate) fn remove_attribute(&self, name: &[u8]) -> Result<()> {
+        let remove = || rustix::fs::fremovexattr(&self.fd, name);
+        self.call(&Call::SetAttribute(name), remove)
+    }
+
     /// Changes its times.
     pub(crate) fn set_times(&self, times: &Timestamps) -> Result<()> {
         let call = Call::SetTimes(b"", times.clone());
@@ -346,6 +415,12 @@ impl File {
         self.call(&Call::Link(name, text), make)
     }
 
+    /// Gives what is called `from` in `dir` the name `to` here too, not following a link.
+    pub(crate) fn hard_link(&self, dir: &Self, from: &[u8], to: &[u8]) -> Result<()> {
+        let link = || rustix::fs::linkat(&dir.fd, from, &self.fd, to, AtFlags::empty());
+        self.call(&Call::HardLink(to), link)
+    }
+
     /// Gives what is called `from` the name `to`, which it takes from what has it.
     pub(crate) fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
         let rename = || rustix::fs::renameat(&self.fd, from, &self.fd, to);
@@ -363,6 +438,12 @@ impl File {
     pub(crate) fn unlinkat(&self, name: &[u8]) -> Result<()> {
         let remove = || rustix::fs::unlinkat(&self.fd, name, AtFlags::empty());
         self.call(&Call::Remove(name), remove)
+    }
+
+    /// Removes the empty directory `name`.
+    pub(crate) fn rmdirat(&self, name: &[u8]) -> Result<()> {
+        let remove = || rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR);
+        self.call(&Call::RemoveDir(name), remove)
     }
 
     /// Waits until its content and facts are on the disk.

@@ -98,6 +98,11 @@ impl Filter {
         self.spec == Spec::default()
     }
 
+    /// Files are selected by their sizes.
+    pub(crate) const fn is_of_sizes(&self) -> bool {
+        self.spec.least > 0 || self.spec.most < VARINT_MAX
+    }
+
     /// As it travels; an error if it is too long for that.
     pub(crate) fn to_send(&self) -> Result<Spec, TransferError> {
         if self.spec.exclude.len() + self.spec.include.len() > MOST {

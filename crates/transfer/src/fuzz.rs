@@ -15,7 +15,7 @@ use farhaul_core::{
 use farhaul_io::App;
 use farhaul_testkit::FakeSession;
 
-use self::bytes::{Bytes, existing, of_receiver, of_sender};
+use self::bytes::{Bytes, existing, mirror, of_receiver, of_sender};
 use crate::{
     client::{Download, Options, Remote, Upload},
     digest::{BLOCK, Hash},
@@ -50,6 +50,7 @@ pub fn fuzz_receiver(data: &[u8], dir: &Path) -> io::Result<()> {
         existing: existing(flags),
         checksum: flags & 4 != 0,
         verify_disk: flags & 8 != 0,
+        mirror: mirror(bytes.u8()),
         plan: (flags & 16 != 0).then(|| -> crate::client::Plan { Arc::new(|_| {}) }),
         ..Options::default()
     };
@@ -85,6 +86,7 @@ pub fn fuzz_sender(data: &[u8], dir: &Path) -> io::Result<()> {
     let options = Options {
         server: "peer".into(),
         simulated: Some(simulated),
+        mirror: mirror(bytes.u8()),
         plan: (bytes.u8() & 1 != 0).then(|| -> crate::client::Plan { Arc::new(|_| {}) }),
         ..Options::default()
     };
@@ -475,13 +477,13 @@ mod tests {
     #[test]
     fn an_honest_peer_is_among_them() {
         let tmp = tempfile::tempdir().unwrap();
-        let fetch = [&[0][..], &HONEST].concat();
+        let fetch = [&[0, 0][..], &HONEST].concat();
         fuzz_receiver(&fetch, tmp.path()).unwrap();
         assert_eq!(
             fs::read(tmp.path().join("inside/a")).unwrap(),
             content(0, 0..100)
         );
-        let put = [&[0, 0, 3, 9][..], &HONEST].concat();
+        let put = [&[0, 0, 3, 9, 0][..], &HONEST].concat();
         fuzz_server(&put, tmp.path()).unwrap();
         assert_eq!(
             fs::read(tmp.path().join("inside/rw/a")).unwrap(),
@@ -492,7 +494,7 @@ mod tests {
     #[test]
     fn a_file_that_failed_for_no_reason_is_no_success() {
         let tmp = tempfile::tempdir().unwrap();
-        let said = [0, 0, 0, 1, 255, 254, 7, 100, 47, 109, 208, 251, 255];
+        let said = [0, 0, 0, 0, 1, 255, 254, 7, 100, 47, 109, 208, 251, 255];
         fuzz_receiver(&said, tmp.path()).unwrap();
     }
 

@@ -250,7 +250,8 @@ impl Side {
             Some(Half::Sends(sender)) => sender.is_waiting(),
             Some(Half::Receives(receiver)) => receiver.is_waiting(),
             Some(Half::Lists(lister)) => lister.is_waiting(),
-            Some(Half::Plans(_)) | None => false,
+            Some(Half::Plans(planner)) => planner.is_waiting(),
+            None => false,
         };
         let reported = !works || self.now.since(self.worked) < AT_WORK;
         if counts != self.counts || works && !reported {
@@ -293,7 +294,8 @@ impl Side {
             Some(Half::Sends(sender)) => sender.next_wake(self.now),
             Some(Half::Receives(receiver)) => receiver.next_wake(self.now),
             Some(Half::Lists(lister)) => lister.is_waiting().then(|| self.now + LOOK_AGAIN),
-            Some(Half::Plans(_)) | None => None,
+            Some(Half::Plans(planner)) => planner.is_waiting().then_some(self.now),
+            None => None,
         };
         next.into_iter().chain(refill).min()
     }

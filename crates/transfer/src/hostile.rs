@@ -30,6 +30,7 @@ use crate::{
 mod client;
 mod idle;
 mod known;
+mod mirror;
 mod server;
 
 /// A real end, and what it has sent.
@@ -131,6 +132,7 @@ fn entry(kind: Kind, path: &str, mode: u16, size: usize) -> Entry {
         size: size as u64,
         allocated: size as u64,
         target: Vec::new(),
+        facts: None,
     }
 }
 

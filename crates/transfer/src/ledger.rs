@@ -56,6 +56,11 @@ impl Ledger {
         }
     }
 
+    /// True if nothing failed.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.counts.is_empty()
+    }
+
     /// True if some file failed so.
     pub(crate) fn has(&self, code: Code) -> bool {
         self.counts.contains_key(&code)
@@ -99,6 +104,7 @@ impl Ledger {
                 "the content was saved beside the target as '.bad'; check disk and memory of both machines"
             }
             Code::SourceChanged => "run the same command again when the files are at rest",
+            Code::Limit => "see with -n what would be deleted, then give a higher limit",
             Code::Locked => "wait for the other run to end",
             _ => "fix the cause and run the same command again: it continues",
         };
@@ -148,6 +154,7 @@ mod tests {
     fn the_most_telling_code_wins() {
         let mut ledger = Ledger::default();
         let tally = Tally {
+            deleted: 0,
             files_ok: 3,
             ..Tally::default()
         };

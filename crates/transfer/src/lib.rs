@@ -6,7 +6,7 @@
 //! - for callers: [`client`] (copy), [`server`] (shares), [`Progress`], [`Summary`], [`TransferError`]
 //! - libudt's file programs: [`samples`]
 //! - messages: `message`, `ask`, `inbox` (the ordered stream), `table` (offsets to entries), `digest`
-//!   (BLAKE3)
+//!   (BLAKE3), `facts` (owners, attributes)
 //! - who does it: `scan` (with its `filter`) and `sender`, `receiver` (with its journal), `pool`
 //!   (threads), `pages` (their buffers); `plan`, which only reports what they would do
 //! - how it is slowed down: `brake`
@@ -26,6 +26,7 @@ mod confine;
 mod digest;
 mod disk;
 mod error;
+mod facts;
 mod filter;
 #[cfg(any(test, feature = "hostile"))]
 mod fuzz;
@@ -34,6 +35,8 @@ mod host;
 mod inbox;
 mod ledger;
 mod message;
+mod mirror;
+mod names;
 mod pages;
 mod path;
 mod plan;
@@ -57,6 +60,7 @@ pub use confine::read_whole;
 #[doc(hidden)]
 pub use disk::{Answer, Call, Disk, Interposer};
 pub use error::{Code, TransferError};
+pub use facts::Preserve;
 pub use filter::Filter;
 #[cfg(any(test, feature = "hostile"))]
 pub use fuzz::{fuzz_receiver, fuzz_sender, fuzz_server};
@@ -65,6 +69,7 @@ pub use host::{Simulated, VirtualTime};
 #[doc(hidden)]
 pub use inbox::fuzz_messages;
 pub use ledger::Failure;
+pub use mirror::{Delete, Mirror, Suffix};
 pub use plan::{Action, Planned};
 pub use progress::{Phase, Progress};
 #[doc(hidden)]

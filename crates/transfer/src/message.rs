@@ -20,37 +20,15 @@ use crate::{
     sender::NOT_LISTED,
 };
 
+mod entry;
+pub(crate) use entry::{Entry, Kind};
+
 /// Version of these messages.
-pub(crate) const VERSION: u16 = 5;
+pub(crate) const VERSION: u16 = 6;
 /// Longest frame, without its length.
 pub(crate) const MAX_FRAME: usize = 64 << 10;
 /// Bodies are cut near this size, which leaves room for one largest item.
 pub(crate) const TARGET_FRAME: usize = 32 << 10;
-
-/// What an entry is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    File,
-    Dir,
-    Symlink,
-}
-
-/// One line of the manifest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) kind: Kind,
-    /// Relative to the destination; empty for the destination directory itself.
-    pub(crate) path: Vec<u8>,
-    pub(crate) mode: u16,
-    pub(crate) mtime: i64,
-    pub(crate) mtime_nanos: u32,
-    /// Bytes; 0 unless a file.
-    pub(crate) size: u64,
-    /// Bytes stored; less than `size` for sparse files.
-    pub(crate) allocated: u64,
-    /// Of a symbolic link.
-    pub(crate) target: Vec<u8>,
-}
 
 /// What was made of one file's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +56,8 @@ pub(crate) struct Tally {
     pub(crate) bytes: u64,
     /// Content found in place.
     pub(crate) resumed: u64,
+    /// Files and folders that the source lacks.
+    pub(crate) deleted: u64,
 }
 
 /// One message.
@@ -143,6 +123,10 @@ pub(crate) enum Message {
     Verdicts { first: u64, actions: Vec<Action> },
     /// Sender, when nothing is to be changed: what its filter leaves out.
     Excluded { paths: Vec<Vec<u8>> },
+    /// Sender, of a copy that deletes: these it has, and does not list.
+    Kept { paths: Vec<Vec<u8>> },
+    /// Receiver, when nothing is to be changed: these it would delete.
+    Deletions { paths: Vec<Vec<u8>> },
 }
 
 /// Appends fields to a frame.
@@ -190,45 +174,11 @@ impl Out<'_> {
             t.files_failed,
             t.bytes,
             t.resumed,
+            t.deleted,
         ] {
             self.varint(v);
         }
     }
-
-    fn entry(&mut self, entry: &Entry, previous: &[u8]) {
-        let shared = entry
-            .path
-            .iter()
-            .zip(previous)
-            .take_while(|(a, b)| a == b)
-            .count();
-        self.u8(match entry.kind {
-            Kind::File => 0,
-            Kind::Dir => 1,
-            Kind::Symlink => 2,
-        });
-        self.varint(shared as u64);
-        self.prefixed(&entry.path[shared..]);
-        self.varint(u64::from(entry.mode));
-        self.varint(zigzag(entry.mtime));
-        self.varint(u64::from(entry.mtime_nanos));
-        match entry.kind {
-            Kind::File => {
-                self.varint(entry.size);
-                self.varint(entry.allocated);
-            }
-            Kind::Dir => {}
-            Kind::Symlink => self.prefixed(&entry.target),
-        }
-    }
-}
-
-const fn zigzag(v: i64) -> u64 {
-    ((v << 1) ^ (v >> 63)).cast_unsigned()
-}
-
-const fn unzigzag(v: u64) -> i64 {
-    (v >> 1).cast_signed() ^ -((v & 1).cast_signed())
 }
 
 impl Message {
@@ -252,6 +202,8 @@ impl Message {
             Self::Bye { .. } => 16,
             Self::Verdicts { .. } => 17,
             Self::Excluded { .. } => 18,
+            Self::Kept { .. } => 19,
+            Self::Deletions { .. } => 20,
         }
     }
 
@@ -296,7 +248,7 @@ impl Message {
                 out.varint(entries.len() as u64);
                 let mut previous: &[u8] = b"";
                 for entry in entries {
-                    out.entry(entry, previous);
+                    entry.encode(previous, out);
                     previous = &entry.path;
                 }
             }
@@ -320,7 +272,9 @@ impl Message {
             | Self::Finished { .. }
             | Self::Bye { .. }
             | Self::Verdicts { .. }
-            | Self::Excluded { .. } => self.rest_of_body(out),
+            | Self::Excluded { .. }
+            | Self::Kept { .. }
+            | Self::Deletions { .. } => self.rest_of_body(out),
             Self::AskBlocks { file } => out.varint(*file),
             Self::Blocks {
                 file,
@@ -378,7 +332,7 @@ impl Message {
                     out.u8(*action as u8);
                 }
             }
-            Self::Excluded { paths } => {
+            Self::Excluded { paths } | Self::Kept { paths } | Self::Deletions { paths } => {
                 out.varint(paths.len() as u64);
                 for path in paths {
                     out.prefixed(path);
@@ -394,8 +348,8 @@ impl Message {
         let kind = r.u8()?;
         let message = match kind {
             1..=3 => Self::opening(kind, &mut r)?,
-            4 | 5 | 7..=9 | 12 | 16 | 18 => Self::of_sender(kind, &mut r)?,
-            6 | 10 | 11 | 13..=15 | 17 => Self::of_receiver(kind, &mut r)?,
+            4 | 5 | 7..=9 | 12 | 16 | 18 | 19 => Self::of_sender(kind, &mut r)?,
+            6 | 10 | 11 | 13..=15 | 17 | 20 => Self::of_receiver(kind, &mut r)?,
             _ => return Err(DecodeError::Malformed("message kind")),
         };
         if r.is_empty() {
@@ -467,11 +421,8 @@ impl Message {
                 usage: Usage::decode(r)?,
                 sending: Sending::decode(r)?,
             },
-            _ => {
-                let count = r.varint()?;
-                let paths = (0..count).map(|_| text(r)).collect::<Result<_, _>>()?;
-                Self::Excluded { paths }
-            }
+            18 => Self::Excluded { paths: paths(r)? },
+            _ => Self::Kept { paths: paths(r)? },
         })
     }
 
@@ -499,6 +450,7 @@ impl Message {
                 tally: tally(r)?,
                 usage: Usage::decode(r)?,
             },
+            20 => Self::Deletions { paths: paths(r)? },
             _ => {
                 let (first, count) = (r.varint()?, r.varint()?);
                 let action =
@@ -557,6 +509,11 @@ fn text(r: &mut Reader<'_>) -> Result<Vec<u8>, DecodeError> {
     }
 }
 
+fn paths(r: &mut Reader<'_>) -> Result<Vec<Vec<u8>>, DecodeError> {
+    let count = r.varint()?;
+    (0..count).map(|_| text(r)).collect()
+}
+
 fn code(r: &mut Reader<'_>) -> Result<Code, DecodeError> {
     Code::from_number(r.u8()?).ok_or(DecodeError::Malformed("code"))
 }
@@ -577,6 +534,7 @@ fn tally(r: &mut Reader<'_>) -> Result<Tally, DecodeError> {
         files_failed: r.varint()?,
         bytes: r.varint()?,
         resumed: r.varint()?,
+        deleted: r.varint()?,
     })
 }
 
@@ -607,7 +565,7 @@ fn entries(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
     let mut names = 0;
     for _ in 0..count {
         let previous = all.last().map_or(&b""[..], |e| &e.path);
-        let entry = entry(r, previous)?;
+        let entry = Entry::decode(r, previous)?;
         names += entry.path.len() + entry.target.len();
         // A name may be far longer than what it takes in the message.
         if all.len() == ENTRIES || names > NAMES {
@@ -624,53 +582,6 @@ fn entries(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
     Ok(Message::Entries {
         first,
         entries: all,
-    })
-}
-
-fn entry(r: &mut Reader<'_>, previous: &[u8]) -> Result<Entry, DecodeError> {
-    let kind = match r.u8()? {
-        0 => Kind::File,
-        1 => Kind::Dir,
-        2 => Kind::Symlink,
-        _ => return Err(DecodeError::Malformed("entry kind")),
-    };
-    let shared = usize::try_from(r.varint()?).ok();
-    let shared = shared.and_then(|n| previous.get(..n));
-    let shared = shared.ok_or(DecodeError::Malformed("shared prefix"))?;
-    let path = [shared, r.prefixed()?].concat();
-    if let Some(why) = path::refusal(&path) {
-        return Err(DecodeError::Malformed(why));
-    }
-    if path.is_empty() && kind != Kind::Dir {
-        return Err(DecodeError::Malformed("empty path"));
-    }
-    let mode = u16::try_from(r.varint()?).ok().filter(|m| *m <= 0o7777);
-    let mode = mode.ok_or(DecodeError::Malformed("mode"))?;
-    let mtime = unzigzag(r.varint()?);
-    let nanos = u32::try_from(r.varint()?)
-        .ok()
-        .filter(|n| *n < 1_000_000_000);
-    let mtime_nanos = nanos.ok_or(DecodeError::Malformed("nanoseconds"))?;
-    let (size, allocated) = match kind {
-        Kind::File => (r.varint()?, r.varint()?),
-        _ => (0, 0),
-    };
-    if allocated > size {
-        return Err(DecodeError::Malformed("allocated size"));
-    }
-    let target = match kind {
-        Kind::Symlink => text(r)?,
-        _ => Vec::new(),
-    };
-    Ok(Entry {
-        kind,
-        path,
-        mode,
-        mtime,
-        mtime_nanos,
-        size,
-        allocated,
-        target,
     })
 }
 

@@ -4,8 +4,10 @@ use super::*;
 use crate::{
     ask::{Existing, MOST_PLACE_BYTES, MOST_PLACES},
     error::Code,
+    facts::{Facts, Owner, Preserve},
     filter::Spec,
     inbox::{Inbox, fuzz_messages},
+    mirror::{Delete, Mirror, Suffix},
 };
 use farhaul_core::{congestion::Sharing, units::Rate};
 
@@ -19,21 +21,51 @@ fn a_path() -> impl Strategy<Value = Vec<u8>> {
 
 fn an_entry() -> impl Strategy<Value = Entry> {
     let meta = (0u16..0o7777, -(1i64 << 40)..1 << 40, 0u32..1_000_000_000);
-    (a_path(), meta, 0u64..1 << 60, 0..3u8, a_name()).prop_map(
-        |(path, (mode, mtime, mtime_nanos), size, kind, target)| {
+    let facts = prop::option::of(some_facts().prop_map(Box::new));
+    (a_path(), meta, 0u64..1 << 60, 0..4u8, a_name(), facts).prop_map(
+        |(path, (mode, mtime, mtime_nanos), size, kind, target, facts)| {
             let file = kind == 0;
             Entry {
-                kind: [Kind::File, Kind::Dir, Kind::Symlink][usize::from(kind)],
+                kind: [Kind::File, Kind::Dir, Kind::Symlink, Kind::HardLink][usize::from(kind)],
                 path,
                 mode,
                 mtime,
                 mtime_nanos,
                 size: if file { size } else { 0 },
                 allocated: if file { size / 2 } else { 0 },
-                target: if kind == 2 { target } else { Vec::new() },
+                target: if kind >= 2 { target } else { Vec::new() },
+                facts,
             }
         },
     )
+}
+
+fn some_facts() -> impl Strategy<Value = Facts> {
+    let owner = (0u32..u32::MAX, 0u32..u32::MAX, a_name(), a_name());
+    let owner = prop::option::of(owner.prop_map(|(uid, gid, user, group)| Owner {
+        uid,
+        gid,
+        user,
+        group,
+    }));
+    let attributes = vec((a_name(), vec(any::<u8>(), 0..9)), 0..4);
+    (owner, attributes, any::<bool>()).prop_map(|(owner, attributes, linked)| Facts {
+        owner,
+        attributes,
+        linked,
+    })
+}
+
+fn a_mirror() -> impl Strategy<Value = Mirror> {
+    let delete = (prop::option::of(0u64..1 << 40), any::<bool>());
+    let delete = prop::option::of(delete.prop_map(|(most, excluded)| Delete { most, excluded }));
+    let suffix = prop::option::of("[a-z~.]{1,9}".prop_map(|s| Suffix::new(s.as_bytes()).unwrap()));
+    (0u8..32, delete, suffix, any::<bool>()).prop_map(|(bits, delete, backup, whole_file)| Mirror {
+        preserve: Preserve::from_bits(bits).unwrap(),
+        delete,
+        backup,
+        whole_file,
+    })
 }
 
 fn some_ranges() -> impl Strategy<Value = Vec<Range<u64>>> {
@@ -49,12 +81,13 @@ fn some_ranges() -> impl Strategy<Value = Vec<Range<u64>>> {
 }
 
 fn a_tally() -> impl Strategy<Value = Tally> {
-    vec(0u64..1 << 61, 5).prop_map(|v| Tally {
+    vec(0u64..1 << 61, 6).prop_map(|v| Tally {
         files_ok: v[0],
         files_skipped: v[1],
         files_failed: v[2],
         bytes: v[3],
         resumed: v[4],
+        deleted: v[5],
     })
 }
 
@@ -81,13 +114,13 @@ fn an_ask() -> impl Strategy<Value = Ask> {
     let flag = any::<bool>;
     let flags = (flag(), flag(), flag(), flag());
     let choices = (0usize..3, 0usize..3, 0u64..1 << 60);
-    (flags, choices, "[a-z*\\n]{0,20}", "[a-z]{0,9}", 0u64..9).prop_map(
+    let patterns = ("[a-z*\\n]{0,20}", "[a-z]{0,9}", 0u64..9);
+    (flags, choices, patterns, a_mirror()).prop_map(
         |(
             (one_file, dry, checksum, verify_disk),
             (existing, sharing, rate),
-            exclude,
-            include,
-            least,
+            (exclude, include, least),
+            mirror,
         )| Ask {
             one_file,
             dry,
@@ -102,6 +135,7 @@ fn an_ask() -> impl Strategy<Value = Ask> {
                 least,
                 ..Spec::default()
             },
+            mirror,
         },
     )
 }
@@ -194,6 +228,8 @@ fn a_message() -> impl Strategy<Value = Message> {
             Message::Verdicts { first, actions }
         }),
         vec(a_path(), 0..20).prop_map(|paths| Message::Excluded { paths }),
+        vec(a_path(), 0..20).prop_map(|paths| Message::Kept { paths }),
+        vec(a_path(), 0..20).prop_map(|paths| Message::Deletions { paths }),
     ]
 }
 
@@ -299,8 +335,8 @@ fn frame(direction: Direction, places: &[(&str, &str)]) -> Vec<u8> {
 #[test]
 fn a_request_is_encoded_like_this() {
     let golden = [
-        &[39][..],           // length
-        &[1, 5, 1],          // request, version, get
+        &[43][..],           // length
+        &[1, 6, 1],          // request, version, get
         b"01234567",         // tag
         &[12],               // bytes of the list
         &[1, b'a', 1, b'x'], // place: share, path
@@ -309,6 +345,7 @@ fn a_request_is_encoded_like_this() {
         &[0],                // once a path
         &[0, 0, 1, 0, 0, 0], // wishes: flags, rate, policy, exclude, include, least
         &[0xff; 8],          // most: 2^62 - 1
+        &[0; 4],             // preserved, deleted, how many, suffix
     ]
     .concat();
     assert_eq!(frame(Direction::Get, &[("a", "x"), ("bb", "d/e/")]), golden);

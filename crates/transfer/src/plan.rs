@@ -16,15 +16,18 @@ use crate::{
     bounds::{LARGEST, UNWRITTEN, WINDOW, charge, has_room},
     confine::{self, Tree},
     error::{Code, TransferError},
+    filter::Filter,
     host::Host,
     ledger::{Ledger, Outbox, short},
     message::{Entry, Kind, Message, TARGET_FRAME, Tally},
     path, pool,
     progress::{Phase, Progress},
-    receiver::Look,
+    receiver::{Listed, Look, Walk},
     scan::{self, Found, Selection, Source},
     sender::{Identity, NOT_LISTED},
 };
+
+mod deletions;
 
 /// What would become of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +49,12 @@ pub enum Action {
     Fail = 6,
     /// The filter leaves it out.
     Exclude = 7,
+    /// It would be deleted, since the source lacks it.
+    Delete = 8,
 }
 
 impl Action {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Send,
         Self::Replace,
         Self::Compare,
@@ -58,6 +63,7 @@ impl Action {
         Self::Link,
         Self::Fail,
         Self::Exclude,
+        Self::Delete,
     ];
 
     pub(crate) fn from_number(n: u8) -> Option<Self> {
@@ -80,6 +86,7 @@ impl Action {
             Self::Link => "link",
             Self::Fail => "fail",
             Self::Exclude => "exclude",
+            Self::Delete => "delete",
         }
     }
 }
@@ -113,10 +120,10 @@ fn report(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
     }
 }
 
-fn report_excluded(sink: Option<&Sink>, path: Vec<u8>) {
+fn report_path(sink: Option<&Sink>, action: Action, path: Vec<u8>) {
     if let Some(sink) = sink {
         sink(Planned {
-            action: Action::Exclude,
+            action,
             path,
             bytes: 0,
             why: String::new(),
@@ -250,7 +257,7 @@ impl Lister {
             match self.backlog.pop_front() {
                 Some(Found::Entry(scanned)) => {
                     let entry = scanned.entry;
-                    bytes += entry.path.len() + entry.target.len() + 48;
+                    bytes += entry.len();
                     self.charged += charge(&entry);
                     self.listed.push_back(entry.clone());
                     entries.push(entry);
@@ -263,6 +270,10 @@ impl Lister {
                     bytes += path.len() + 8;
                     paths.push(path);
                 }
+                Some(Found::Kept(path)) => {
+                    bytes += path.len();
+                    self.out.push(&Message::Kept { paths: vec![path] });
+                }
                 Some(Found::End) => self.found = None,
                 Some(Found::Broken(why)) => {
                     self.found = None;
@@ -272,7 +283,7 @@ impl Lister {
             }
         }
         for path in &paths {
-            report_excluded(self.sink.as_ref(), path.clone());
+            report_path(self.sink.as_ref(), Action::Exclude, path.clone());
         }
         if !paths.is_empty() {
             self.out.push(&Message::Excluded { paths });
@@ -311,6 +322,12 @@ impl Lister {
                 self.ledger.add(code, text);
                 Ok(())
             }
+            Message::Deletions { paths } if self.ended && !self.finished => {
+                for path in paths {
+                    report_path(self.sink.as_ref(), Action::Delete, path);
+                }
+                Ok(())
+            }
             Message::Finished { tally, .. } if self.ended && !self.finished => {
                 self.tally = tally;
                 self.progress.set(&tally);
@@ -334,6 +351,13 @@ pub(crate) struct Planner {
     /// Bytes that can be taken.
     free: u64,
     next: u64,
+    listed: Listed,
+    /// What is excluded stays.
+    filter: Filter,
+    /// All is listed; what would be deleted is looked for.
+    walk: Option<Box<Walk>>,
+    /// Found and not sent.
+    found: Vec<Vec<u8>>,
     finished: bool,
     over: bool,
     out: Outbox,
@@ -348,7 +372,7 @@ impl Planner {
     /// Examines the destination.
     pub(crate) fn new(
         look: Look,
-        ask: Ask,
+        (ask, filter): (Ask, Filter),
         asked: Asked,
         progress: Arc<Progress>,
         sink: Option<Sink>,
@@ -371,6 +395,10 @@ impl Planner {
             asked,
             free,
             next: 0,
+            listed: Listed::default(),
+            filter,
+            walk: None,
+            found: Vec::new(),
             finished: false,
             over: false,
             out: Outbox::default(),
@@ -405,13 +433,23 @@ impl Planner {
     /// Moves everything on.
     pub(crate) fn poll(&mut self, session: &mut dyn Session) {
         self.progress.set(&self.tally);
+        if has_room(&self.out, session) {
+            self.look_for_deletions();
+        }
         self.out.flush(session);
+    }
+
+    /// True while it has something to do without a message.
+    pub(crate) const fn is_waiting(&self) -> bool {
+        self.walk.is_some()
     }
 
     /// Takes a message from the sender.
     pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
         match message {
-            Message::Entries { first, entries } if first == self.next && !self.finished => {
+            Message::Entries { first, entries }
+                if first == self.next && !self.finished && self.walk.is_none() =>
+            {
                 let mut actions = Vec::with_capacity(entries.len());
                 for entry in &entries {
                     actions.push(self.judge(entry)?);
@@ -422,7 +460,7 @@ impl Planner {
             }
             Message::Excluded { paths } => {
                 for path in paths {
-                    report_excluded(self.sink.as_ref(), path);
+                    report_path(self.sink.as_ref(), Action::Exclude, path);
                 }
                 Ok(())
             }
@@ -431,12 +469,16 @@ impl Planner {
                 self.ledger.add(code, path::show(&text));
                 Ok(())
             }
-            Message::End { entries } if entries == self.next && !self.finished => {
-                self.finished = true;
-                self.out.push(&Message::Finished {
-                    tally: self.tally,
-                    usage: self.meter.usage(),
-                });
+            Message::Kept { paths } if !self.finished && self.walk.is_none() => {
+                for path in &paths {
+                    self.note_listed(path);
+                }
+                Ok(())
+            }
+            Message::End { entries }
+                if entries == self.next && !self.finished && self.walk.is_none() =>
+            {
+                self.end();
                 Ok(())
             }
             Message::Bye { .. } if self.finished => {
@@ -446,6 +488,12 @@ impl Planner {
             _ => Err(TransferError::protocol(
                 "the peer sent a message that is not allowed in a plan",
             )),
+        }
+    }
+
+    fn note_listed(&mut self, path: &[u8]) {
+        if self.ask.mirror.delete.is_some() {
+            self.listed.add(path);
         }
     }
 
@@ -460,6 +508,7 @@ impl Planner {
                 ));
             }
         };
+        self.note_listed(&name);
         let looked = match left_out {
             Some(why) => Err((Code::SourceChanged, why.to_owned())),
             None => self.decide_on(&name, entry),
@@ -511,7 +560,7 @@ impl Planner {
             _ if let Some(why) = there.as_ref().and_then(confine::is_special) => {
                 return Err((Code::DestError, why.into()));
             }
-            Kind::Symlink => return Ok(Action::Link),
+            Kind::Symlink | Kind::HardLink => return Ok(Action::Link),
             Kind::File => {}
         }
         if let Some(there) = &there {

@@ -17,7 +17,7 @@ use std::{
 use farhaul_core::units::Size;
 use rustix::fs::{FileType, OFlags};
 
-use crate::{confine::Dir, disk::File};
+use crate::{confine::Dir, disk::File, names::Names};
 
 /// The quota of one share.
 #[derive(Clone, Debug)]
@@ -104,22 +104,23 @@ impl Usage {
 fn count(root: &File) -> io::Result<u64> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let mut bytes: u64 = 0;
-    let open = |dir: &File, name: &[u8]| -> io::Result<Option<(File, Vec<Vec<u8>>)>> {
+    let open = |dir: &File, name: &[u8]| -> io::Result<Option<(File, Names, usize)>> {
         match dir
             .openat(name, flags)
-            .and_then(|dir| dir.names().map(|names| (dir, names)))
+            .and_then(|dir| dir.names().map(|names| (dir, names, 0)))
         {
             Ok(opened) => Ok(Some(opened)),
             Err(e) => gone(e.into()),
         }
     };
     let mut open_folders: Vec<_> = open(root, b".")?.into_iter().collect();
-    while let Some((dir, names)) = open_folders.last_mut() {
-        let Some(name) = names.pop() else {
+    while let Some((dir, names, next)) = open_folders.last_mut() {
+        let Some(name) = names.get(*next) else {
             open_folders.pop();
             continue;
         };
-        let stat = match dir.statat(&name) {
+        *next += 1;
+        let stat = match dir.statat(name) {
             Ok(stat) => stat,
             Err(e) => match gone(e.into())? {
                 Some(()) | None => continue,
@@ -131,7 +132,7 @@ fn count(root: &File) -> io::Result<u64> {
                 bytes = bytes.saturating_add(blocks.saturating_mul(512));
             }
             FileType::Directory => {
-                let below = open(dir, &name)?;
+                let below = open(dir, name)?;
                 open_folders.extend(below);
             }
             _ => {}

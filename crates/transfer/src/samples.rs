@@ -77,13 +77,13 @@ impl Shared {
         let mut files = Vec::new();
         for share in shares.iter().filter(|s| s.permits(Direction::Get)) {
             let folder = share.root().openat(b".", OFlags::DIRECTORY)?;
-            for name in folder.names()? {
+            for name in folder.names()?.iter() {
                 // Pipes and devices are not even opened.
-                let stat = folder.statat(&name);
+                let stat = folder.statat(name);
                 if !stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file()) {
                     continue;
                 }
-                let name = [share.name().as_bytes(), b"/", &name].concat();
+                let name = [share.name().as_bytes(), b"/", name].concat();
                 // What may not be read is not offered.
                 if let Ok(file) = Self::open(shares, &name) {
                     if files.len() == most {

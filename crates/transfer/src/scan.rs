@@ -23,16 +23,20 @@ use crate::{
     confine::{self, Dir},
     disk::File,
     error::{Code, TransferError},
+    facts::Preserve,
     filter::Filter,
     host::Host,
     message::{Entry, Kind},
+    names::Names,
     path, pool,
     progress::Progress,
     sender::Stamp,
 };
 
+mod facts;
 mod overlap;
 mod state;
+use facts::Collector;
 use overlap::{Earlier, Holder};
 use state::is_state;
 
@@ -132,6 +136,12 @@ pub(crate) struct Selection {
     pub(crate) list: Option<Arc<Vec<Vec<u8>>>>,
     /// What is left out is reported.
     pub(crate) tell: bool,
+    /// What entries carry.
+    pub(crate) preserve: Preserve,
+    /// The receiver deletes what is neither listed nor said to be there.
+    pub(crate) keep: bool,
+    /// Also attributes that only the administrator may read.
+    pub(crate) guarded: bool,
 }
 
 /// Looks up sources before anything is connected. Some may be missing as long as one exists.
@@ -213,6 +223,8 @@ pub(crate) enum Found {
     Problem(Problem),
     /// Left out: the path within the source.
     Excluded(Vec<u8>),
+    /// It is there, by this name in the manifest, and is not listed.
+    Kept(Vec<u8>),
     /// Everything was listed.
     End,
     /// The scanner panicked.
@@ -257,6 +269,7 @@ fn scan(to: &Give, sources: &[Source], selection: Selection, progress: Arc<Progr
         batch: Vec::new(),
         bytes: 0,
         passed: 0,
+        facts: Collector::new(&selection),
         selection,
         ancestors: Vec::new(),
         earlier: Earlier::default(),
@@ -291,6 +304,7 @@ struct Scanner {
     ancestors: Vec<Ancestor>,
     /// Sources before the present one.
     earlier: Earlier,
+    facts: Collector,
     progress: Arc<Progress>,
 }
 
@@ -339,9 +353,12 @@ impl Scanner {
             self.progress.found(scanned.entry.size);
         }
         self.bytes += match &found {
-            Found::Entry(scanned) => scanned.entry.path.len() + scanned.entry.target.len(),
+            Found::Entry(scanned) => {
+                let facts = scanned.entry.facts.as_ref().map_or(0, |facts| facts.len());
+                scanned.entry.path.len() + scanned.entry.target.len() + facts
+            }
             Found::Problem(problem) => problem.text.len(),
-            Found::Excluded(path) => path.len(),
+            Found::Excluded(path) | Found::Kept(path) => path.len(),
             Found::End | Found::Broken(_) => 0,
         };
         self.batch.push(found);
@@ -402,10 +419,10 @@ impl Scanner {
         } else {
             self.entry(source, rel, name, &stat)?;
         }
-        for child in names {
-            let child_rel = path::join(rel, &child);
-            let child_name = path::join(name, &child);
-            match confine::stat(&fd, &child) {
+        for child in names.iter() {
+            let child_rel = path::join(rel, child);
+            let child_name = path::join(name, child);
+            match confine::stat(&fd, child) {
                 Ok(Some(stat)) if is_dir(&stat) => {
                     if self.selection.filter.enters(within(source.1, &child_rel)) {
                         stack.push((child_rel, child_name));
@@ -542,6 +559,9 @@ impl Scanner {
         if kind == Kind::Symlink
             && let Some(why) = path::link_refusal(name, &target)
         {
+            if self.selection.keep {
+                self.push(Found::Kept(name.to_vec()))?;
+            }
             let why = format!("{why} ({}): skipped", path::show(&target));
             return self.problem(rel, Code::Ok, &why);
         }
@@ -557,7 +577,10 @@ impl Scanner {
             }
             Err(e) => return self.problem(rel, Code::Partial, &e),
         }
-        let entry = entry_of(kind, name.to_vec(), target, stat);
+        let mut entry = entry_of(kind, name.to_vec(), target, stat);
+        if let Some((code, why)) = self.facts.add(&mut entry, &source.1.root, rel, stat) {
+            self.problem(rel, code, &why)?;
+        }
         let (source, rel) = (source.0, rel.to_vec());
         let stamp = Stamp::of(stat);
         self.push(Found::Entry(Box::new(Scanned {
@@ -595,6 +618,7 @@ pub(crate) fn entry_of(kind: Kind, path: Vec<u8>, target: Vec<u8>, stat: &Stat) 
         size,
         allocated: stat.st_blocks.cast_unsigned().saturating_mul(512).min(size),
         target,
+        facts: None,
     }
 }
 
@@ -628,11 +652,10 @@ fn link_target(source: &Source, rel: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// The directory's handle, its facts and the names in it, sorted.
-fn list(root: &Dir, rel: &[u8]) -> io::Result<(File, Stat, Vec<Vec<u8>>)> {
+fn list(root: &Dir, rel: &[u8]) -> io::Result<(File, Stat, Names)> {
     let dir = confine::open_beneath(root, rel, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let stat = dir.stat()?;
-    let mut names = dir.names()?;
-    names.sort_unstable();
+    let names = dir.names()?.sorted();
     Ok((dir, stat, names))
 }
 

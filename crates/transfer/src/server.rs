@@ -344,10 +344,12 @@ impl Server {
         let (root, reach, ask) = (share.root(), share.reach(), &*request.ask);
         share.may_answer(ask)?;
         let one_file = ask.one_file;
+        let filter = Filter::from_spec(ask.spec.clone())?;
         self.side.verify_disk = ask.verify_disk;
         if ask.dry {
             let look = Look::beneath(root, rel, one_file)?;
-            let planner = Planner::new(look, ask.clone(), Asked::anything(), progress, None)?;
+            let asked = Asked::anything();
+            let planner = Planner::new(look, (ask.clone(), filter), asked, progress, None)?;
             let room = share.quota().map_or(u64::MAX, Quota::room);
             let planner = planner.with_room(room);
             self.side.half = Some(Half::Plans(Box::new(planner)));
@@ -360,10 +362,12 @@ impl Server {
                 verify_disk: ask.verify_disk,
                 reach,
                 strangers: !self.policy.one_person,
+                mirror: ask.mirror,
             };
             let tag = self.own_tag(request);
             let receiver =
                 Receiver::new(base, tag, rules, Asked::anything(), progress, &self.host)?
+                    .excluding(filter)
                     .within(share.quota().cloned().map(Claim::new));
             let lock = Arc::downgrade(receiver.lock());
             self.side.half = Some(Half::Receives(Box::new(receiver)));
@@ -391,6 +395,9 @@ impl Server {
             filter: Filter::from_spec(ask.spec.clone())?,
             list: None,
             tell: ask.dry,
+            preserve: ask.mirror.preserve,
+            guarded: self.policy.one_person,
+            keep: ask.mirror.delete.is_some(),
         };
         let half = if ask.dry {
             Half::lists(sources, &problems, selection, progress, None, &self.host)

@@ -33,6 +33,8 @@ pub struct Files {
     pub skipped: u64,
     /// Not in place.
     pub failed: u64,
+    /// Files and folders deleted at the destination, since the source lacks them.
+    pub deleted: u64,
 }
 
 /// How the process ends.
@@ -246,6 +248,7 @@ impl Summary {
                 sent: tally.files_ok,
                 skipped: tally.files_skipped,
                 failed: tally.files_failed,
+                deleted: tally.deleted,
             },
             retries: progress.retries(),
             verify: Verify {
@@ -311,6 +314,9 @@ impl Summary {
         }
         if files.failed > 0 {
             parts.push(format!("{} failed", files.failed));
+        }
+        if files.deleted > 0 {
+            parts.push(format!("{} deleted", files.deleted));
         }
         if self.ok {
             let root = self.verify.root.as_deref().and_then(|r| r.get(..16));

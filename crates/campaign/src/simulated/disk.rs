@@ -247,15 +247,19 @@ impl State {
 const fn errors(call: &Call<'_>) -> &'static [Errno] {
     match call {
         Call::Open(_) => &[Errno::IO, Errno::MFILE, Errno::ACCESS],
-        Call::Create(..) | Call::MakeDir(..) | Call::Link(..) => {
+        Call::Create(..) | Call::MakeDir(..) | Call::Link(..) | Call::HardLink(_) => {
             &[Errno::IO, Errno::NOSPC, Errno::MFILE, Errno::ROFS]
         }
         Call::Write(..) | Call::Resize(_) | Call::Punch(_) => {
             &[Errno::IO, Errno::NOSPC, Errno::DQUOT]
         }
-        Call::Rename(..) | Call::Remove(_) => &[Errno::IO, Errno::NOSPC, Errno::ROFS],
+        Call::Rename(..) | Call::Remove(_) | Call::RemoveDir(_) => {
+            &[Errno::IO, Errno::NOSPC, Errno::ROFS]
+        }
         Call::Sync | Call::SyncData | Call::SyncAll => &[Errno::IO, Errno::NOSPC],
-        Call::SetMode(_) | Call::SetTimes(..) => &[Errno::IO, Errno::ROFS],
+        Call::SetMode(_) | Call::SetTimes(..) | Call::SetOwner(_) | Call::SetAttribute(_) => {
+            &[Errno::IO, Errno::ROFS]
+        }
         Call::Look | Call::Read(..) | Call::Lock => &[Errno::IO],
     }
 }
@@ -280,6 +284,10 @@ fn kind(call: &Call<'_>) -> u64 {
         Call::SyncData => 15,
         Call::SyncAll => 16,
         Call::Lock => 17,
+        Call::SetOwner(_) => 18,
+        Call::SetAttribute(_) => 19,
+        Call::HardLink(_) => 20,
+        Call::RemoveDir(_) => 21,
     }
 }
 

@@ -12,6 +12,7 @@ mod kills;
 mod lists;
 mod many;
 mod messages;
+mod mirror;
 mod odd;
 mod place;
 mod policy;

@@ -8,8 +8,10 @@ use crate::{
     ask::{Ask, Existing, Place, Sending, Usage},
     digest::{BLOCK, Hash},
     error::Code,
+    facts::{Facts, Owner, Preserve},
     filter::Spec,
     message::{Direction, Entry, Kind, Message, Tally},
+    mirror::{Delete, Mirror, Suffix},
     plan::Action,
 };
 
@@ -74,7 +76,10 @@ impl Bytes<'_> {
 
     pub(super) fn entry(&mut self) -> Entry {
         let flags = self.u8();
-        let kind = [Kind::File, Kind::File, Kind::Dir, Kind::Symlink][usize::from(flags % 4)];
+        let kind = match (flags % 4, flags & 64 != 0) {
+            (0, true) => Kind::HardLink,
+            (n, _) => [Kind::File, Kind::File, Kind::Dir, Kind::Symlink][usize::from(n)],
+        };
         let size = if kind == Kind::File { self.size() } else { 0 };
         Entry {
             kind,
@@ -88,11 +93,34 @@ impl Bytes<'_> {
             mtime_nanos: 0,
             size,
             allocated: if flags & 32 != 0 { 0 } else { size },
-            target: if kind == Kind::Symlink {
+            target: if matches!(kind, Kind::Symlink | Kind::HardLink) {
                 self.path()
             } else {
                 Vec::new()
             },
+            facts: (flags & 128 != 0).then(|| Box::new(self.facts())),
+        }
+    }
+
+    fn facts(&mut self) -> Facts {
+        let flags = self.u8();
+        let names = [
+            &b"user.a"[..],
+            b"system.posix_acl_access",
+            b"security.x",
+            b"trusted.x",
+        ];
+        Facts {
+            owner: (flags & 1 != 0).then(|| Owner {
+                uid: u32::from(self.u8()),
+                gid: u32::from(self.u8()),
+                user: b"root".to_vec(),
+                group: self.take(),
+            }),
+            attributes: (0..flags >> 6)
+                .map(|i| (names[usize::from(i)].to_vec(), self.take()))
+                .collect(),
+            linked: flags & 2 != 0,
         }
     }
 
@@ -126,6 +154,7 @@ impl Bytes<'_> {
             files_failed: self.number(),
             bytes: self.size(),
             resumed: self.size(),
+            deleted: self.number(),
         }
     }
 
@@ -172,8 +201,22 @@ impl Bytes<'_> {
                 } else {
                     Spec::default()
                 },
+                mirror: mirror(self.u8()),
             }),
         }
+    }
+}
+
+/// By some bits.
+pub(super) fn mirror(n: u8) -> Mirror {
+    Mirror {
+        preserve: Preserve::from_bits(n & 31).unwrap_or_default(),
+        delete: (n & 32 != 0).then_some(Delete {
+            most: (n & 64 != 0).then_some(1),
+            excluded: n & 1 != 0,
+        }),
+        backup: (n & 128 != 0).then(|| Suffix::new(b"~").ok()).flatten(),
+        whole_file: n & 64 != 0,
     }
 }
 
@@ -184,7 +227,7 @@ pub(super) fn existing(n: u8) -> Existing {
 
 /// Of the kinds that a sender says, but for the manifest and its roots.
 pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
-    match bytes.u8() % 5 {
+    match bytes.u8() % 6 {
         0 => Message::Holes {
             ranges: bytes.ranges(),
         },
@@ -200,6 +243,9 @@ pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
             values: (0..bytes.u8() % 8).map(|_| bytes.hash()).collect(),
         },
         3 => Message::Excluded {
+            paths: (0..bytes.u8() % 8).map(|_| bytes.path()).collect(),
+        },
+        5 => Message::Kept {
             paths: (0..bytes.u8() % 8).map(|_| bytes.path()).collect(),
         },
         _ => Message::Bye {

@@ -7,7 +7,7 @@ use farhaul_core::store::Store as _;
 use super::*;
 
 /// What a server of `root` as `access` makes of a client that asks `ask` for `to` and lists `entries`.
-fn deliver(
+pub(super) fn deliver(
     root: &Path,
     access: Access,
     to: &str,

@@ -3,7 +3,7 @@
 use super::*;
 
 /// What a fetch of `typed` to `to` makes of a server that answers `one_file` and lists `entries`.
-fn fetch(
+pub(super) fn fetch(
     typed: &[&str],
     to: &Path,
     options: Options,

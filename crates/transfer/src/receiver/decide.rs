@@ -43,6 +43,7 @@ impl Receiver {
             mode: self.rules.reach.permissions(entry.mode),
             mtime: entry.mtime,
             mtime_nanos: entry.mtime_nanos,
+            granted: self.grants.grant(entry),
         };
         let path = match &self.rename {
             None => entry.path.clone(),
@@ -54,10 +55,13 @@ impl Receiver {
             }
         };
         self.again.remove(&path::digest(&path));
+        self.note_listed(&path);
         let item = Incoming {
             path,
-            meta,
-            is_file: entry.kind == Kind::File,
+            meta: meta.clone(),
+            is_file: matches!(entry.kind, Kind::File | Kind::HardLink),
+            reuses: false,
+            linked: entry.facts.as_ref().is_some_and(|facts| facts.linked),
             replaces: false,
             mode_there: None,
             stands: None,
@@ -97,12 +101,27 @@ impl Receiver {
         let made = match entry.kind {
             Kind::Dir => self.decide_dir(&entry.path, meta),
             Kind::Symlink => self.decide_link(number, entry),
+            Kind::HardLink => self.decide_hard_link(number, entry),
             Kind::File => self.decide_file(number, entry),
         };
         if let Err(e) = made {
             self.fail(number, Code::of_write(&e), &e);
         }
         Ok(())
+    }
+
+    /// What was listed is not deleted, whatever becomes of it.
+    pub(super) fn note_listed(&mut self, path: &[u8]) {
+        if self.rules.mirror.delete.is_some() {
+            self.listed.add(path);
+        }
+    }
+
+    /// The sender has these and does not list them.
+    pub(super) fn note_kept(&mut self, paths: &[Vec<u8>]) {
+        for path in paths {
+            self.note_listed(path);
+        }
     }
 
     /// Some name in the path is one under which a transfer, this or another, keeps its state.
@@ -159,6 +178,14 @@ impl Receiver {
             return Ok(());
         }
         let target = self.target(number)?;
+        self.make_link(&target, entry)?;
+        match &target.meta.granted {
+            Some(granted) => granted.apply_to_link(&target.dir, &target.name),
+            None => Ok(()),
+        }
+    }
+
+    fn make_link(&self, target: &Target, entry: &Entry) -> io::Result<()> {
         let (dir, name) = (&target.dir, target.name.as_slice());
         match dir.symlinkat(&entry.target, name) {
             Err(rustix::io::Errno::EXIST) => {
@@ -180,6 +207,7 @@ impl Receiver {
                 // Left by a run that was killed here.
                 confine::remove(dir, &part)?;
                 dir.symlinkat(&entry.target, &part)?;
+                target.back_up()?;
                 let renamed = dir.rename(&part, name);
                 renamed.or_else(|e| {
                     confine::remove(dir, &part)?;
@@ -215,6 +243,7 @@ impl Receiver {
         }
         if let Some(there) = &there {
             self.note_there(number, there, suspect || unsure);
+            self.note_reuse(number, entry, there, suspect || unsure);
         }
         if let Some(there) = &there
             && !suspect
@@ -225,15 +254,7 @@ impl Receiver {
         if let Some(there) = &there
             && self.is_candidate(number, there, suspect)?
         {
-            let size = entry.size;
-            let past_cache = unsure.then(Reread::of_unsynced);
-            self.pool.push(WriteJob::Check {
-                number,
-                target,
-                size,
-                zeros: entry.allocated < size,
-                reread: self.reread.clone().or(past_cache),
-            });
+            self.check_there(number, target, entry, unsure);
             return Ok(());
         }
         if let Some(why) = self.table.get(number).and_then(|slot| slot.item.stands) {
@@ -257,8 +278,23 @@ impl Receiver {
         {
             slot.item.state = State::Part(Box::new(Part::new(entry.size)));
         }
-        self.request(range);
+        if !self.reuse(number, RangeSet::default()) {
+            self.request(range);
+        }
         Ok(())
+    }
+
+    /// Has the existing file hashed.
+    fn check_there(&mut self, number: u64, target: Target, entry: &Entry, unsure: bool) {
+        let size = entry.size;
+        let past_cache = unsure.then(Reread::of_unsynced);
+        self.pool.push(WriteJob::Check {
+            number,
+            target,
+            size,
+            zeros: entry.allocated < size,
+            reread: self.reread.clone().or(past_cache),
+        });
     }
 
     /// An earlier run gave this its name and its sync failed. Long ones are synced before that.
@@ -293,6 +329,7 @@ impl Receiver {
         });
         self.tally.files_skipped += 1;
         self.abandon(number, Code::Ok);
+        self.is_in_place(number);
         true
     }
 
@@ -344,6 +381,7 @@ impl Receiver {
         self.tally.files_skipped += 1;
         self.last_root = Some(blake3::hash(b"").into());
         self.abandon(number, Code::Ok);
+        self.is_in_place(number);
         Ok(true)
     }
 
@@ -435,8 +473,11 @@ impl Receiver {
                 blocks: blocks.to_vec(),
             });
         }
-        for range in wanted.iter() {
-            self.request(range);
+        let blocks = claimed.iter().map(|(index, _)| *index..*index + 1);
+        if !self.reuse(number, blocks.collect()) {
+            for range in wanted.iter() {
+                self.request(range);
+            }
         }
         true
     }
@@ -466,5 +507,6 @@ impl Receiver {
                 ranges: ranges.to_vec(),
             });
         }
+        self.ask_for_blocks();
     }
 }

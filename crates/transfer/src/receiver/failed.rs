@@ -3,15 +3,19 @@
 //!
 //! - Every file that was listed and does not exist at the end is a failure: nothing is lost silently.
 
+use std::io;
+
 use super::{Part, Receiver, Stage, State, release};
-use crate::{bounds, error::Code, ledger::short, message::Message, path, sender::NOT_LISTED};
+use crate::{
+    bounds, confine, error::Code, ledger::short, message::Message, path, sender::NOT_LISTED,
+};
 
 impl Receiver {
     pub(super) fn failed_there(&mut self, file: u64, code: Code, again: bool, text: &[u8]) {
         let listed = self
             .table
             .get(file)
-            .is_some_and(|s| !matches!(s.item.state, State::Over));
+            .is_some_and(|s| !matches!(s.item.state, State::Over | State::InPlace));
         if file != NOT_LISTED && !listed {
             return;
         }
@@ -84,6 +88,13 @@ impl Receiver {
         }
     }
 
+    /// What was wanted of this file is there.
+    pub(super) fn is_in_place(&mut self, file: u64) {
+        if let Some(slot) = self.table.get_mut(file) {
+            slot.item.state = State::InPlace;
+        }
+    }
+
     fn drop_part(&mut self, file: u64, part: &Part, keep: bool) {
         self.uncount(part);
         if part.made && !(keep && part.journal.is_some()) {
@@ -103,5 +114,28 @@ impl Receiver {
     pub(super) fn uncount(&mut self, part: &Part) {
         self.gathering -= part.gathering.len();
         self.bad -= part.bad.len();
+    }
+
+    /// Parts of files that an earlier run of the same command left and that are no longer sent.
+    pub(super) fn remove_unclaimed(&mut self) {
+        let mut names: Vec<Vec<u8>> = self.journal.unclaimed().map(<[u8]>::to_vec).collect();
+        names.retain(|name| !self.remove_part(name));
+        self.journal.drop_unclaimed(&names);
+    }
+
+    /// Removes the part of the file at `path`, which may never have been made, nor its folder; whether it
+    /// is gone.
+    pub(super) fn remove_part(&mut self, path: &[u8]) -> bool {
+        let (parent, name) = path::split(path);
+        let name = path::part_name(name, self.tag);
+        let dir = self.tree.dir(parent);
+        match dir.and_then(|dir| confine::remove(&dir, &name)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                let part = path::show(&path::join(parent, &name));
+                self.warn(format!("{part} is left and cannot be removed: {e}"));
+                false
+            }
+            _ => true,
+        }
     }
 }

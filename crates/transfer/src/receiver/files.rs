@@ -48,7 +48,7 @@ impl Receiver {
                     self.last_root = plain;
                     if let Some(slot) = self.table.get_mut(number) {
                         self.journal.found(&slot.item.path);
-                        slot.item.state = State::Over;
+                        slot.item.state = State::InPlace;
                     }
                 } else {
                     self.want_instead(number);
@@ -80,6 +80,10 @@ impl Receiver {
             let file = confine::open_to_read(&target.dir, &target.name)?;
             confine::set_permissions(&file, wanted)?;
         }
+        if let Some(granted) = &target.meta.granted {
+            let file = confine::open_to_read(&target.dir, &target.name)?;
+            granted.apply(&file, |_| Ok(()), target.meta.mode)?;
+        }
         if times {
             let times = target.meta.times();
             target.dir.set_times_at(&target.name, &times)?;
@@ -91,8 +95,22 @@ impl Receiver {
     fn want_instead(&mut self, number: u64) {
         match self.table.get(number).and_then(|slot| slot.item.stands) {
             Some(why) => self.fail(number, Code::DestError, &why),
+            None if self.reuses_instead(number) => self.ask_for_blocks(),
             None => self.want_anew(number),
         }
+    }
+
+    /// Only the blocks that differ are wanted, if it may be compared by blocks.
+    fn reuses_instead(&mut self, number: u64) -> bool {
+        let Some(slot) = self.table.get_mut(number) else {
+            return false;
+        };
+        if !slot.item.reuses {
+            return false;
+        }
+        let size = slot.range.end - slot.range.start;
+        slot.item.state = State::Part(Box::new(Part::new(size)));
+        self.reuse(number, RangeSet::default())
     }
 
     /// The whole is wanted, from its beginning.
@@ -190,7 +208,7 @@ impl Receiver {
         match ending {
             Ending::InPlace => {
                 self.last_root = slot.item.root.map(|r| r.hash);
-                slot.item.state = State::Over;
+                slot.item.state = State::InPlace;
                 self.tally.files_ok += 1;
             }
             Ending::Mismatch | Ending::Lost(_) if !slot.item.repaired => {
@@ -490,7 +508,7 @@ impl Receiver {
     }
 
     /// Requests blocks once more, and lets those that counted as holes be hashed as stored.
-    fn want_blocks(&mut self, number: u64, bad: Vec<Range<u64>>) {
+    pub(super) fn want_blocks(&mut self, number: u64, bad: Vec<Range<u64>>) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
@@ -589,7 +607,7 @@ impl Receiver {
         };
         match ending {
             Ending::InPlace => {
-                if let State::Part(part) = std::mem::replace(&mut slot.item.state, State::Over) {
+                if let State::Part(part) = std::mem::replace(&mut slot.item.state, State::InPlace) {
                     self.uncount(&part);
                 }
                 self.last_root = plain;

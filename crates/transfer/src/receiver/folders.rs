@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use super::{Folder, Receiver, WriteJob};
+use super::{Folder, Receiver, Stage, WriteJob};
 use crate::bounds::FOLDERS;
 
 /// What a folder takes besides its path.
@@ -60,7 +60,7 @@ impl Folders {
         open.dedup_by(|again, f| {
             let same = again.path == f.path;
             if same {
-                f.meta = again.meta;
+                f.meta = again.meta.clone();
                 f.made |= again.made;
             }
             same
@@ -111,5 +111,13 @@ impl Receiver {
     /// It is done.
     pub(super) fn folders_closed(&mut self) {
         self.folders.busy = false;
+    }
+
+    /// Folders get their times, and everything reaches the disk.
+    pub(super) fn finish(&mut self) {
+        self.stage = Stage::Finishing;
+        let (root, dirs) = (self.tree.root(), self.folders.take());
+        let disks = self.disks.clone();
+        self.pool.push(WriteJob::Finish { root, dirs, disks });
     }
 }

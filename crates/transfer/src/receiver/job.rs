@@ -7,8 +7,11 @@ use rustix::fs::{Mode, OFlags, Timespec, Timestamps};
 
 use super::{
     compare::{Checked, check_there},
+    delete::{self, Deleted, Walk},
     disks::Disks,
+    grant::Granted,
     reread::{self, Reread},
+    reuse,
     staging::{Load, Written},
 };
 use crate::{
@@ -16,6 +19,7 @@ use crate::{
     digest::{BLOCK, BlockTree, Hash, LEAF, Leaves, block_range, leaf_hash},
     disk::File,
     error::Code,
+    mirror::Suffix,
     pages::Pages,
     path::{self, Tag},
     pool::{Job, Stop, Task},
@@ -25,10 +29,11 @@ use crate::{
 /// Names that are tried for content that stayed wrong.
 const BAD_NAMES: u32 = 100;
 
-/// Permissions and time of an entry.
-#[derive(Clone, Copy, Debug)]
+/// Permissions and time of an entry, and what else is preserved.
+#[derive(Clone, Debug)]
 pub(crate) struct Meta {
     pub(crate) mode: u16,
+    pub(crate) granted: Option<Arc<Granted>>,
     pub(crate) mtime: i64,
     pub(crate) mtime_nanos: u32,
 }
@@ -55,7 +60,10 @@ impl Meta {
     }
 
     fn apply(&self, file: &File) -> io::Result<()> {
-        file.set_mode(self.permissions())?;
+        match &self.granted {
+            None => file.set_mode(self.permissions())?,
+            Some(granted) => granted.apply(file, |mode| Ok(file.set_mode(mode)?), self.mode)?,
+        }
         Ok(file.set_times(&self.times())?)
     }
 }
@@ -78,7 +86,13 @@ impl Folder {
         let wanted = self.meta.permissions();
         let there = Mode::from_raw_mode(dir.stat()?.st_mode & 0o777);
         let mode = if self.made { wanted } else { wanted & there };
-        confine::set_permissions(&dir, mode)?;
+        match &self.meta.granted {
+            None => confine::set_permissions(&dir, mode)?,
+            Some(granted) => {
+                let bits = self.meta.mode & !0o777 | u16::try_from(mode.as_raw_mode()).unwrap_or(0);
+                granted.apply(&dir, |mode| confine::set_permissions(&dir, mode), bits)?;
+            }
+        }
         dir.set_times(&self.meta.times())?;
         Ok((mode != wanted).then_some(mode))
     }
@@ -92,6 +106,18 @@ pub(crate) struct Target {
     pub(crate) meta: Meta,
     /// Something has this name, which is to be replaced.
     pub(crate) replaces: bool,
+    /// What it then is called.
+    pub(crate) backup: Option<Suffix>,
+}
+
+impl Target {
+    /// Keeps what is there by another name, if that is wanted.
+    pub(super) fn back_up(&self) -> io::Result<()> {
+        match &self.backup {
+            Some(suffix) => confine::back_up(&self.dir, &self.name, suffix.bytes(), true),
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -103,10 +129,12 @@ impl Target {
             name: b"f".to_vec(),
             meta: Meta {
                 mode: 0o600,
+                granted: None,
                 mtime: 0,
                 mtime_nanos: 0,
             },
             replaces: false,
+            backup: None,
         }
     }
 }
@@ -149,6 +177,14 @@ pub(crate) enum WriteJob {
         file: Arc<File>,
         blocks: Vec<(u64, Hash)>,
     },
+    /// Copies those of these blocks that the old file has.
+    Reuse {
+        number: u64,
+        size: u64,
+        old: Arc<File>,
+        file: Arc<File>,
+        blocks: Vec<(u64, Hash)>,
+    },
     /// What is the root of the file that is there already? Blocks of zeros count as holes if `zeros`.
     Check {
         number: u64,
@@ -169,6 +205,12 @@ pub(crate) enum WriteJob {
         /// What its disk must return, if that is verified.
         reread: Option<(Reread, Box<BlockTree>)>,
         bad: bool,
+    },
+    /// Deletes what the source lacks, unless that is more than `most`.
+    Delete {
+        walk: io::Result<Box<Walk>>,
+        most: Option<u64>,
+        disks: Option<Arc<Disks>>,
     },
     /// Directories get their own permissions and times; everything reaches the disk.
     Finish {
@@ -215,6 +257,12 @@ pub(crate) enum WriteDone {
         /// What does not hold reads as zeros now.
         checked: io::Result<Claims>,
     },
+    /// Of `count` blocks those that were copied, and those that differ.
+    Reused {
+        number: u64,
+        count: usize,
+        done: io::Result<Claims>,
+    },
     Checked {
         number: u64,
         root: io::Result<Checked>,
@@ -223,6 +271,7 @@ pub(crate) enum WriteDone {
         number: u64,
         ending: Ending,
     },
+    Deleted(Deleted),
     Finished {
         problems: Vec<(Code, String)>,
         synced: io::Result<()>,
@@ -240,12 +289,15 @@ impl Job for WriteJob {
             Self::Load(load) => Task::new("writing", load.first()),
             Self::Block { number, .. } => Task::new("hashing a block of", Some(*number)),
             Self::Verify { number, .. } => Task::new("checking what is left of", Some(*number)),
+            Self::Reuse { number, .. } => Task::new("comparing blocks of", Some(*number)),
             Self::Check { number, .. } => Task::new("checking", Some(*number)),
             Self::Commit { number, .. } => Task::new("naming", Some(*number)),
+            Self::Delete { .. } => Task::new("deleting", None),
             Self::Finish { .. } => Task::new("finishing", None),
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of job")]
     fn run(self, scratch: &mut Pages, stop: &Stop) -> WriteDone {
         match self {
             Self::Small {
@@ -282,6 +334,22 @@ impl Job for WriteJob {
                 let checked = check_claims(&file, size, blocks, (scratch, stop));
                 WriteDone::Verified { number, checked }
             }
+            Self::Reuse {
+                number,
+                size,
+                old,
+                file,
+                blocks,
+            } => {
+                let files = (&*old, &*file);
+                let done = reuse::copy_same(files, size, &blocks, (scratch, stop));
+                let count = blocks.len();
+                WriteDone::Reused {
+                    number,
+                    count,
+                    done,
+                }
+            }
             Self::Check {
                 number,
                 target,
@@ -310,6 +378,10 @@ impl Job for WriteJob {
                     Ok(()) => give_name(&file, &target, &part, bad),
                 };
                 WriteDone::Committed { number, ending }
+            }
+            Self::Delete { walk, most, disks } => {
+                let walk = walk.map(|walk| *walk);
+                WriteDone::Deleted(delete::delete(walk, most, disks.as_deref(), stop))
             }
             Self::Finish { root, dirs, disks } => WriteDone::Finished {
                 problems: finish_dirs(&root, &dirs, stop),
@@ -418,7 +490,14 @@ fn rename(file: &File, target: &Target, part: &[u8], bad: bool) -> io::Result<()
     let named = if bad {
         set_aside(file, target, part)
     } else {
-        confine::give_name(file, &target.dir, part, &target.name, target.replaces)
+        let backed_up = if target.replaces {
+            target.back_up()
+        } else {
+            Ok(())
+        };
+        backed_up.and_then(|()| {
+            confine::give_name(file, &target.dir, part, &target.name, target.replaces)
+        })
     };
     // It cannot have its name: nothing to continue later.
     named.map_err(|e| without_part(file, target, part, e))

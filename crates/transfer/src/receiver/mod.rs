@@ -20,13 +20,15 @@ use crate::{
     ask::{Existing, Meter},
     asked::Asked,
     bounds::{self, WINDOW, has_room},
-    confine::{self, Dir, Tree},
+    confine::{Dir, Tree},
     digest::{BlockTree, Hash, Leaves},
     disk::File,
     error::{Code, TransferError},
+    filter::Filter,
     host::Host,
     ledger::{Ledger, Outbox, short},
     message::{Message, Root, Tally},
+    mirror::Mirror,
     path::{self, Tag},
     pool::{Broken, Keep, Pool},
     progress::Progress,
@@ -39,21 +41,27 @@ use crate::{
 mod base;
 mod compare;
 mod decide;
+mod delete;
 mod disks;
 mod failed;
 mod files;
 mod folders;
+mod grant;
 mod job;
 mod journal;
+mod links;
 mod lock;
 mod place;
 mod reach;
 mod reread;
+mod reuse;
 mod staging;
 
 pub(crate) use base::{Base, Look};
+pub(crate) use delete::{Listed, Step, Walk, check as check_delete, refusal, too_many};
 use disks::Disks;
 use folders::Folders;
+use grant::Grants;
 use job::{Folder, Meta, Small, Target, WriteDone, WriteJob};
 use journal::Journal;
 pub(crate) use journal::is_journal;
@@ -61,9 +69,11 @@ pub(crate) use journal::is_journal;
 pub(crate) use journal::open_journal;
 #[doc(hidden)]
 pub use journal::{fuzz_journal, fuzz_journal_records};
+use links::Links;
 pub(crate) use lock::Lock;
 pub(crate) use reach::Reach;
 use reread::Reread;
+use reuse::Basis;
 use staging::Staging;
 
 /// In place of a count of blocks compared: the part is being named.
@@ -77,6 +87,7 @@ const REPORT_EVERY: u64 = 1024;
 const REPORT_AFTER: Duration = Duration::from_millis(200);
 
 /// A listed entry.
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 struct Incoming {
     path: Vec<u8>,
     meta: Meta,
@@ -87,6 +98,10 @@ struct Incoming {
     mode_there: Option<u32>,
     /// Why that may not be replaced, if it is not the same.
     stands: Option<&'static str>,
+    /// Later entries may be links to it.
+    linked: bool,
+    /// Blocks of what has its name may be the same.
+    reuses: bool,
     /// Its content was requested twice.
     repaired: bool,
     root: Option<Root>,
@@ -98,7 +113,7 @@ impl Incoming {
     /// root then reported is the one that was checked.
     fn takes_root(&self) -> bool {
         match &self.state {
-            State::Over | State::Working => false,
+            State::Over | State::InPlace | State::Link(_) | State::Working => false,
             State::Part(part) => part.compared != Some(COMMITTED),
             State::Wanted | State::Memory { .. } | State::Checking(_) => true,
         }
@@ -108,6 +123,10 @@ impl Incoming {
 enum State {
     /// Nothing more will be done.
     Over,
+    /// Nothing more will be done: it is in place.
+    InPlace,
+    /// A link to the file listed under this path, made once all before it is over.
+    Link(Vec<u8>),
     /// No byte has arrived.
     Wanted,
     /// A small file being collected.
@@ -144,6 +163,8 @@ struct Part {
     stored: RangeSet,
     /// Its disk gave something else back.
     lost: bool,
+    /// What was there, until it has been compared.
+    basis: Option<Box<Basis>>,
 }
 
 impl Part {
@@ -160,6 +181,7 @@ impl Part {
             bad: Vec::new(),
             stored: RangeSet::default(),
             lost: false,
+            basis: None,
         }
     }
 }
@@ -195,6 +217,7 @@ pub(crate) struct Rules {
     pub(crate) reach: Reach,
     /// Others than the sender may copy to this place: it delivers nothing under the names of their state.
     pub(crate) strangers: bool,
+    pub(crate) mirror: Mirror,
 }
 
 /// How far a transfer is, as its receiver sees it.
@@ -204,7 +227,9 @@ enum Stage {
     Listing,
     /// It is complete.
     Listed,
-    /// All entries are over; the disk is catching up.
+    /// All entries are over; what the source lacks is deleted.
+    Deleting,
+    /// The disk is catching up.
     Finishing,
     /// It was reported to the sender.
     Finished,
@@ -251,6 +276,18 @@ pub(crate) struct Receiver {
     bad: usize,
     /// Files under way by path: no two of them may be collected in one place.
     names: HashMap<Vec<u8>, u64>,
+    /// Of a copy that deletes: what was listed.
+    listed: Listed,
+    /// And what stays although it was not.
+    excludes: Filter,
+    /// Files that others may be links to.
+    links: Links,
+    /// What the sender's facts may change here.
+    grants: Grants,
+    /// Files whose blocks' values are to be requested.
+    asking: Vec<u64>,
+    /// Blocks of old files that workers compare.
+    reusing: usize,
     /// Digests of the paths that the sender gave up and is to list again.
     again: HashSet<[u8; 8]>,
     /// Where names that differ only in case are one: digests of the lower case of every path listed, and
@@ -294,12 +331,13 @@ impl Receiver {
             TransferError::new(Code::Internal, format!("cannot start a thread: {e}"))
         })?;
         let journal = Journal::open(&base.dir, tag)?;
+        let folds = journal.lock().folds_case();
         let disks = journal.lock().disks();
         let disks = rules.sync.then_some(disks).transpose()?.map(Arc::new);
         // The next run of the same command must not touch what a worker of this one still writes to.
         pool.keep(Arc::clone(journal.lock()) as Keep);
         Ok(Self {
-            folded: journal.lock().folds_case().then(HashMap::new),
+            folded: folds.then(HashMap::new),
             journal,
             disks,
             reread: rules.verify_disk.then(Reread::default),
@@ -325,6 +363,12 @@ impl Receiver {
             gathering: 0,
             bad: 0,
             names: HashMap::new(),
+            listed: Listed::new(folds),
+            excludes: Filter::default(),
+            links: Links::default(),
+            grants: Grants::new(&rules),
+            asking: Vec::new(),
+            reusing: 0,
             again: HashSet::new(),
             pool,
             wants: Vec::new(),
@@ -353,7 +397,7 @@ impl Receiver {
 
     /// True if another message may be taken: there is room for what is answered.
     pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
-        has_room(&self.out, session) && !self.folders.are_too_many()
+        has_room(&self.out, session) && !self.folders.are_too_many() && !self.is_reusing_much()
     }
 
     /// True once all files are complete and the sender has been notified.
@@ -407,21 +451,14 @@ impl Receiver {
         self.hash_stored();
         self.write_small();
         self.write_staged(now);
-        loop {
-            let number = self.table.first();
-            let Some(over) = self.table.pop_if(|e| matches!(e.state, State::Over)) else {
-                break;
-            };
-            release(&mut self.names, &over.path, number);
-        }
+        self.pop_over();
         self.report(now);
         self.close_folders();
         if self.stage == Stage::Listed && self.table.len() == 0 && !self.folders.are_closing() {
-            self.stage = Stage::Finishing;
             self.remove_unclaimed();
-            let (root, dirs) = (self.tree.root(), self.folders.take());
-            let disks = self.disks.clone();
-            self.pool.push(WriteJob::Finish { root, dirs, disks });
+            if !self.starts_to_delete() {
+                self.finish();
+            }
         }
         let noted = self.journal.flush();
         self.note_journal(noted);
@@ -461,14 +498,7 @@ impl Receiver {
                 Ok(())
             }
             Message::Roots(roots) => {
-                for root in roots {
-                    if let Some(slot) = self.table.get_mut(root.file)
-                        && slot.item.takes_root()
-                    {
-                        slot.item.root = Some(root);
-                        self.settle(root.file);
-                    }
-                }
+                self.take_roots(roots);
                 Ok(())
             }
             Message::Failed {
@@ -485,7 +515,13 @@ impl Receiver {
                 first,
                 values,
             } => {
-                self.compare(file, first, &values);
+                if !self.compare_old(file, first, &values) {
+                    self.compare(file, first, &values);
+                }
+                Ok(())
+            }
+            Message::Kept { paths } if self.stage == Stage::Listing => {
+                self.note_kept(&paths);
                 Ok(())
             }
             Message::Bye { .. } if self.is_finished() => {
@@ -495,6 +531,17 @@ impl Receiver {
             _ => Err(TransferError::protocol(
                 "the peer sent a message out of order",
             )),
+        }
+    }
+
+    fn take_roots(&mut self, roots: Vec<Root>) {
+        for root in roots {
+            if let Some(slot) = self.table.get_mut(root.file)
+                && slot.item.takes_root()
+            {
+                slot.item.root = Some(root);
+                self.settle(root.file);
+            }
         }
     }
 
@@ -521,29 +568,6 @@ impl Receiver {
             });
         } else if now.since(at) >= REPORT_AFTER {
             self.reported.2 = Some(now);
-        }
-    }
-
-    /// Parts of files that an earlier run of the same command left and that are no longer sent.
-    fn remove_unclaimed(&mut self) {
-        let mut names: Vec<Vec<u8>> = self.journal.unclaimed().map(<[u8]>::to_vec).collect();
-        names.retain(|name| !self.remove_part(name));
-        self.journal.drop_unclaimed(&names);
-    }
-
-    /// Removes the part of the file at `path`, which may never have been made, nor its folder; whether it
-    /// is gone.
-    fn remove_part(&mut self, path: &[u8]) -> bool {
-        let (parent, name) = path::split(path);
-        let name = path::part_name(name, self.tag);
-        let dir = self.tree.dir(parent);
-        match dir.and_then(|dir| confine::remove(&dir, &name)) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                let part = path::show(&path::join(parent, &name));
-                self.warn(format!("{part} is left and cannot be removed: {e}"));
-                false
-            }
-            _ => true,
         }
     }
 
@@ -611,8 +635,14 @@ impl Receiver {
                 value,
             } => self.block_done(number, index, value),
             WriteDone::Verified { number, checked } => self.verified(number, checked),
+            WriteDone::Reused {
+                number,
+                count,
+                done,
+            } => self.reused(number, count, done),
             WriteDone::Checked { number, root } => self.checked(number, root.ok()),
             WriteDone::Committed { number, ending } => self.committed(number, ending),
+            WriteDone::Deleted(deleted) => self.deleted(deleted),
             WriteDone::Finished { problems, synced } => {
                 for (code, text) in problems {
                     self.record(code, text);
@@ -622,6 +652,9 @@ impl Receiver {
                 }
                 if self.reread.as_ref().is_some_and(Reread::was_cached) {
                     self.warn(CACHED.into());
+                }
+                for text in self.grants.refused() {
+                    self.warn(text);
                 }
                 match synced {
                     Ok(()) if self.disks.is_some() => {
@@ -674,8 +707,9 @@ impl Receiver {
         Ok(Target {
             dir,
             name: name.to_vec(),
-            meta: slot.item.meta,
+            meta: slot.item.meta.clone(),
             replaces: slot.item.replaces,
+            backup: self.rules.mirror.backup,
         })
     }
 

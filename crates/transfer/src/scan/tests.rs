@@ -24,7 +24,7 @@ fn walk_some(sources: Vec<Source>, selection: Selection) -> Walked {
                 entries.push((s.entry.kind, path::show(&s.entry.path), s.entry.size));
             }
             Found::Problem(p) => problems.push(p),
-            Found::Excluded(path) => excluded.push(path::show(&path)),
+            Found::Excluded(path) | Found::Kept(path) => excluded.push(path::show(&path)),
             Found::End => {}
             Found::Broken(why) => panic!("{why}"),
         }
@@ -99,8 +99,8 @@ fn what_is_left_out_is_not_opened() {
         let filter = Filter::new(&owned(exclude), &owned(include), (None, None)).unwrap();
         let selection = Selection {
             filter,
-            list: None,
             tell: true,
+            ..Selection::default()
         };
         walk_some(vec![Source::local(&base).unwrap()], selection)
     };

@@ -205,7 +205,10 @@ impl Sender {
         {
             return Err(TransferError::protocol("the peer repairs outside the file"));
         }
-        self.progress.retry();
+        // What is sent for the first time is nothing that went wrong.
+        if slot.item.asked > 0 {
+            self.progress.retry();
+        }
         if let Body::Large(large) = &mut slot.item.body {
             // From here on every block counts as it is stored.
             large.zeros = false;

@@ -52,6 +52,10 @@ const UNSENT: u64 = 4 << 20;
 const AHEAD: usize = 2;
 /// Files per pack.
 const PACK_FILES: usize = 256;
+/// How often the values of a file's blocks may be requested.
+const BLOCK_REQUESTS: u32 = 2;
+/// Values that are worth a message.
+const VALUES: u64 = 64;
 /// Large files hashed at the same time.
 const HASHED_AT_ONCE: usize = 4;
 
@@ -352,6 +356,12 @@ impl Sender {
                             continue;
                         }
                         Some(Found::Excluded(_)) => continue,
+                        Some(Found::Kept(path)) => {
+                            bytes += path.len();
+                            let paths = vec![path];
+                            self.out.push(&Message::Kept { paths });
+                            continue;
+                        }
                         Some(Found::End) => {
                             self.found = None;
                             continue;
@@ -364,7 +374,7 @@ impl Sender {
                         None => break,
                     },
                 };
-                bytes += scanned.entry.path.len() + scanned.entry.target.len() + 48;
+                bytes += scanned.entry.len();
                 entries.extend(self.announce(*scanned, again));
             }
             if !entries.is_empty() {
@@ -563,13 +573,13 @@ impl Sender {
         }
     }
 
-    /// The receiver requests the values of a file's blocks, which it may once.
+    /// The receiver requests the values of a file's blocks, which it may before it has any and after.
     fn asks_blocks(&mut self, file: u64) -> Result<(), TransferError> {
         if let Some(slot) = self.table.get_mut(file)
             && let Body::Large(large) = &mut slot.item.body
         {
             large.block_requests += 1;
-            if large.block_requests > 1 {
+            if large.block_requests > BLOCK_REQUESTS {
                 return Err(too_often());
             }
             self.telling.push_back((file, 0));
@@ -577,35 +587,41 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends requested values of blocks, as many as there is space for.
+    /// Sends requested values of blocks as they become known, as many as there is space for.
     fn send_blocks(&mut self, session: &dyn Session) {
         while has_room(&self.out, session)
-            && let Some((file, first)) = self.telling.front_mut()
+            && let Some((file, first)) = self.telling.front().copied()
         {
-            let values: Vec<Hash> = match self.table.get(*file).map(|s| &s.item) {
-                Some(Outgoing {
-                    entry,
-                    body: Body::Large(large),
-                    ..
-                }) => (*first..block_count(entry.size))
-                    .take(TARGET_FRAME / 32)
-                    .map_while(|i| large.tree.get(i))
-                    .collect(),
-                _ => Vec::new(),
-            };
-            if values.is_empty() {
+            let Some(Outgoing {
+                entry,
+                failed: false,
+                body: Body::Large(large),
+                ..
+            }) = self.table.get(file).map(|slot| &slot.item)
+            else {
                 self.telling.pop_front();
                 continue;
-            }
-            let message = Message::Blocks {
-                file: *file,
-                first: *first,
-                values,
             };
-            if let Message::Blocks { values, .. } = &message {
-                *first += values.len() as u64;
+            let left = block_count(entry.size) - first;
+            let values: Vec<Hash> = (first..first + left)
+                .take(TARGET_FRAME / 32)
+                .map_while(|i| large.tree.get(i))
+                .collect();
+            let n = values.len() as u64;
+            if n < left.min(VALUES) {
+                // The rest is being hashed.
+                return;
             }
-            self.out.push(&message);
+            self.out.push(&Message::Blocks {
+                file,
+                first,
+                values,
+            });
+            if n == left {
+                self.telling.pop_front();
+            } else if let Some((_, next)) = self.telling.front_mut() {
+                *next += n;
+            }
         }
     }
 
@@ -652,7 +668,8 @@ impl Sender {
         if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
             return false;
         }
-        let entry = scan::entry_of(Kind::File, item.entry.path.clone(), Vec::new(), &stat);
+        let mut entry = scan::entry_of(Kind::File, item.entry.path.clone(), Vec::new(), &stat);
+        entry.facts.clone_from(&item.entry.facts);
         let (source, rel) = (item.source, item.rel.clone());
         let stamp = Stamp::of(&stat);
         self.relist.push_back(Box::new(Scanned {

@@ -58,6 +58,7 @@ fn outgoing() -> Outgoing {
             size: 0,
             allocated: 0,
             target: Vec::new(),
+            facts: None,
         },
         source: 0,
         rel: b"d".to_vec(),

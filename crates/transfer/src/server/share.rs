@@ -13,6 +13,7 @@ use crate::{
     disk::Disk,
     error::{Code, TransferError},
     message::Direction,
+    mirror::Mirror,
     quota::Quota,
     receiver::Reach,
 };
@@ -233,9 +234,25 @@ impl Share {
         self.access.reach()
     }
 
-    /// An error if the answer to `ask` would disclose to a peer that may not fetch what exists, how long or
+    /// An error if `ask` changes what may only be added to, or if the answer would disclose to a peer that may not fetch what exists, how long or
     /// how old it is.
     pub(super) fn may_answer(&self, ask: &Ask) -> Result<(), TransferError> {
+        let changes = match &ask.mirror {
+            Mirror {
+                delete: Some(_), ..
+            } => Some("--delete"),
+            Mirror {
+                backup: Some(_), ..
+            } => Some("--backup"),
+            _ => None,
+        };
+        if let Some(what) = changes.filter(|_| self.reach() != Reach::All) {
+            let text =
+                format!("{what} changes files that are there, which this share does not permit");
+            return Err(
+                TransferError::new(Code::Auth, text).fix("omit it, or request the share as rw")
+            );
+        }
         let what = match ask {
             _ if self.reach() == Reach::All => return Ok(()),
             Ask { dry: true, .. } => "a dry run (-n)",

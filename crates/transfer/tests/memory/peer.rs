@@ -18,7 +18,7 @@ use farhaul_transfer::{
 
 /// Bytes of the ordered stream that may be unread.
 const WINDOW: usize = 4 << 20;
-const VERSION: u64 = 5;
+const VERSION: u64 = 6;
 
 /// A real end, and what the test does to it.
 pub(crate) struct Victim {
@@ -242,5 +242,6 @@ fn filtered(get: bool, dry: bool, lines: &[u8]) -> Vec<u8> {
         .prefixed(b"");
     let wishes = wishes.byte(if dry { 2 } else { 0 }).n(0).byte(1);
     let wishes = wishes.prefixed(lines).prefixed(b"");
-    wishes.n(0).n((1 << 62) - 1).0
+    // Nothing is preserved or deleted besides.
+    wishes.n(0).n((1 << 62) - 1).raw(&[0; 4]).0
 }

@@ -183,15 +183,6 @@ fn a_changing_source_is_tried_again_and_then_named() {
     let (file, far) = (tmp.path().join("log"), tmp.path().join("far"));
     fs::write(&file, noise(1, 8 << 20)).unwrap();
     fs::create_dir(&far).unwrap();
-    let grow = |bytes: usize| {
-        use std::io::Write;
-        fs::File::options()
-            .append(true)
-            .open(&file)
-            .unwrap()
-            .write_all(&noise(2, bytes))
-            .unwrap();
-    };
     // Changed once: sent as it is then.
     let mut client =
         Upload::new(std::slice::from_ref(&file), &remote(""), pair::options()).unwrap();
@@ -216,7 +207,7 @@ fn a_changing_source_is_tried_again_and_then_named() {
     assert!(out.summary.retries > 0);
     assert_eq!(fs::read(far.join("log")).unwrap(), fs::read(&file).unwrap());
     // Changing all the time.
-    grow(1);
+    fs::write(&file, noise(3, 5 << 20)).unwrap();
     let before = fs::read(far.join("log")).unwrap();
     let mut way = Way::new(2);
     let path = file.clone();

@@ -13,7 +13,7 @@ use std::{
 use farhaul_core::{congestion::Sharing, units::Size};
 use farhaul_transfer::{Existing, Filter, client::Options};
 
-use super::job::TICKET;
+use super::{job::TICKET, mirror::Mirroring};
 use crate::{
     bar::Style,
     exit::Failure,
@@ -42,9 +42,6 @@ pub(crate) struct Args {
     /// Folders are always copied with their contents
     #[arg(short, long, hide_short_help = true)]
     recursive: bool,
-    /// Mode and time are always preserved
-    #[arg(short, long, hide_short_help = true)]
-    preserve: bool,
     /// Change nothing; print what would be done with each file
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
@@ -109,6 +106,8 @@ pub(crate) struct Args {
     which: Which,
     #[command(flatten)]
     there: There,
+    #[command(flatten)]
+    mirror: Mirroring,
     #[command(flatten)]
     ssh: Through,
 }
@@ -261,6 +260,7 @@ impl Args {
             existing,
             checksum: self.there.checksum,
             verify_disk: self.verify_disk,
+            mirror: self.mirror.mirror()?,
             max_rate: self.max_rate.as_ref().and_then(Timetable::always),
             sharing: self.policy,
             ..Options::default()

@@ -26,6 +26,7 @@ use serde_json::Value;
 mod args;
 mod events;
 mod job;
+mod mirror;
 mod plan;
 
 pub(crate) use args::Args;

@@ -66,6 +66,11 @@ impl DryRun {
             count.files,
             if count.files == 1 { "file" } else { "files" },
         );
+        if summary.files.deleted > 0 {
+            line += ", ";
+            line += &summary.files.deleted.to_string();
+            line += " would be deleted";
+        }
         if summary.files.failed > 0 {
             line += ", ";
             line += &summary.files.failed.to_string();

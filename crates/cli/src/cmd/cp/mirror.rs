@@ -1,0 +1,124 @@
+//! How far is the destination made equal to the source? Flags with the names that cp and rsync have for
+//! them.
+
+use std::{ffi::OsString, os::unix::ffi::OsStrExt as _};
+
+use farhaul_transfer::{Delete, Mirror, Preserve, Suffix};
+
+use crate::exit::Failure;
+
+/// What cp(1) takes in place of a suffix.
+const CONTROLS: [&str; 8] = [
+    "none", "off", "numbered", "t", "existing", "nil", "simple", "never",
+];
+
+/// Something that is preserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Attribute {
+    Mode,
+    Ownership,
+    Timestamps,
+    Links,
+    Xattr,
+    Acl,
+    All,
+}
+
+/// What is preserved and deleted.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Mirror")]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+pub(super) struct Mirroring {
+    /// Preserve everything, as --preserve=all
+    #[arg(short, long)]
+    archive: bool,
+    /// Preserve these too, by commas: ownership, links, xattr, acl, all; without a list ownership. mode and
+    /// timestamps always are
+    #[arg(
+        short,
+        long,
+        value_name = "LIST",
+        value_enum,
+        value_delimiter = ',',
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "mode,ownership,timestamps",
+        hide_possible_values = true
+    )]
+    preserve: Vec<Attribute>,
+    /// Preserve hard links among what is copied
+    #[arg(short = 'H', long)]
+    hard_links: bool,
+    /// Preserve extended attributes: user.*, and as root security.* and trusted.*
+    #[arg(short = 'X', long)]
+    xattrs: bool,
+    /// Preserve access control lists
+    #[arg(short = 'A', long)]
+    acls: bool,
+    /// Preserve owners by number, not by name
+    #[arg(long)]
+    numeric_ids: bool,
+    /// Delete what the source lacks from the folders that are copied, once everything is in place and
+    /// nothing failed; excluded files are kept
+    #[arg(long)]
+    delete: bool,
+    /// Delete nothing, and end with code 19, if more files and folders than this would be deleted
+    #[arg(long, value_name = "N", requires = "delete")]
+    max_delete: Option<u64>,
+    /// Delete excluded files too
+    #[arg(long, requires = "delete")]
+    delete_excluded: bool,
+    /// Rename what is replaced or deleted to its name with SUFFIX [default of SUFFIX: ~]
+    #[arg(
+        short = 'b',
+        long,
+        value_name = "SUFFIX",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "~"
+    )]
+    backup: Option<OsString>,
+    /// Send a changed file whole, not only its blocks that differ
+    #[arg(short = 'W', long)]
+    whole_file: bool,
+}
+
+impl Mirroring {
+    pub(super) fn mirror(&self) -> Result<Mirror, Failure> {
+        let has = |attribute| {
+            self.archive
+                || self.preserve.contains(&attribute)
+                || self.preserve.contains(&Attribute::All)
+        };
+        Ok(Mirror {
+            preserve: Preserve {
+                ownership: has(Attribute::Ownership),
+                numeric_ids: self.numeric_ids,
+                links: self.hard_links || has(Attribute::Links),
+                xattrs: self.xattrs || has(Attribute::Xattr),
+                acls: self.acls || has(Attribute::Acl),
+            },
+            delete: self.delete.then_some(Delete {
+                most: self.max_delete,
+                excluded: self.delete_excluded,
+            }),
+            backup: self.suffix()?,
+            whole_file: self.whole_file,
+        })
+    }
+
+    fn suffix(&self) -> Result<Option<Suffix>, Failure> {
+        let Some(suffix) = &self.backup else {
+            return Ok(None);
+        };
+        if let Some(control) = CONTROLS.iter().find(|control| *suffix == **control) {
+            let text = format!("--backup={control}: backups are not numbered");
+            return Err(
+                Failure::usage(text).fix("write a suffix, as in --backup=.old, or --backup alone")
+            );
+        }
+        let suffix = Suffix::new(suffix.as_bytes());
+        let invalid = |e: farhaul_transfer::TransferError| Failure::usage(e.text).fix(e.fix);
+        suffix.map(Some).map_err(invalid)
+    }
+}

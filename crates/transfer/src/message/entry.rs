@@ -1,0 +1,149 @@
+//! One line of the manifest: what is there, under which name, with what.
+
+use farhaul_core::codec::{DecodeError, Reader};
+
+use super::{Out, text};
+use crate::{facts::Facts, path};
+
+/// In the first byte of an entry: facts follow.
+const FACTS: u8 = 4;
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Dir,
+    Symlink,
+    /// Another name of a file that was listed before: its target is that path.
+    HardLink,
+}
+
+/// One line of the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) kind: Kind,
+    /// Relative to the destination; empty for the destination directory itself.
+    pub(crate) path: Vec<u8>,
+    pub(crate) mode: u16,
+    pub(crate) mtime: i64,
+    pub(crate) mtime_nanos: u32,
+    /// Bytes; 0 unless a file.
+    pub(crate) size: u64,
+    /// Bytes stored; less than `size` for sparse files.
+    pub(crate) allocated: u64,
+    /// Of a link.
+    pub(crate) target: Vec<u8>,
+    /// What else is preserved.
+    pub(crate) facts: Option<Box<Facts>>,
+}
+
+impl Entry {
+    /// About what it takes in a message.
+    pub(crate) fn len(&self) -> usize {
+        let facts = self.facts.as_ref().map_or(0, |facts| facts.len());
+        self.path.len() + self.target.len() + facts + 48
+    }
+
+    /// Appends it; what its path shares with that of the entry before is not repeated.
+    pub(super) fn encode(&self, previous: &[u8], out: &mut Out<'_>) {
+        let shared = self
+            .path
+            .iter()
+            .zip(previous)
+            .take_while(|(a, b)| a == b)
+            .count();
+        let kind = match self.kind {
+            Kind::File => 0,
+            Kind::Dir => 1,
+            Kind::Symlink => 2,
+            Kind::HardLink => 3,
+        };
+        out.u8(kind | if self.facts.is_some() { FACTS } else { 0 });
+        out.varint(shared as u64);
+        out.prefixed(&self.path[shared..]);
+        out.varint(u64::from(self.mode));
+        out.varint(zigzag(self.mtime));
+        out.varint(u64::from(self.mtime_nanos));
+        match self.kind {
+            Kind::File => {
+                out.varint(self.size);
+                out.varint(self.allocated);
+            }
+            Kind::Dir => {}
+            Kind::Symlink | Kind::HardLink => out.prefixed(&self.target),
+        }
+        if let Some(facts) = &self.facts {
+            facts.encode(out);
+        }
+    }
+
+    /// The same back.
+    pub(super) fn decode(r: &mut Reader<'_>, previous: &[u8]) -> Result<Self, DecodeError> {
+        let first = r.u8()?;
+        let kind = match first & !FACTS {
+            0 => Kind::File,
+            1 => Kind::Dir,
+            2 => Kind::Symlink,
+            3 => Kind::HardLink,
+            _ => return Err(DecodeError::Malformed("entry kind")),
+        };
+        let shared = usize::try_from(r.varint()?).ok();
+        let shared = shared.and_then(|n| previous.get(..n));
+        let shared = shared.ok_or(DecodeError::Malformed("shared prefix"))?;
+        let path = [shared, r.prefixed()?].concat();
+        if let Some(why) = path::refusal(&path) {
+            return Err(DecodeError::Malformed(why));
+        }
+        if path.is_empty() && kind != Kind::Dir {
+            return Err(DecodeError::Malformed("empty path"));
+        }
+        let mode = u16::try_from(r.varint()?).ok().filter(|m| *m <= 0o7777);
+        let mode = mode.ok_or(DecodeError::Malformed("mode"))?;
+        let mtime = unzigzag(r.varint()?);
+        let nanos = u32::try_from(r.varint()?)
+            .ok()
+            .filter(|n| *n < 1_000_000_000);
+        let mtime_nanos = nanos.ok_or(DecodeError::Malformed("nanoseconds"))?;
+        let (size, allocated) = match kind {
+            Kind::File => (r.varint()?, r.varint()?),
+            _ => (0, 0),
+        };
+        if allocated > size {
+            return Err(DecodeError::Malformed("allocated size"));
+        }
+        let target = match kind {
+            Kind::Symlink => text(r)?,
+            Kind::HardLink => text(r).and_then(of_file)?,
+            _ => Vec::new(),
+        };
+        let facts = (first & FACTS != 0).then(|| Facts::decode(r)).transpose()?;
+        Ok(Self {
+            kind,
+            path,
+            mode,
+            mtime,
+            mtime_nanos,
+            size,
+            allocated,
+            target,
+            facts: facts.map(Box::new),
+        })
+    }
+}
+
+const fn zigzag(v: i64) -> u64 {
+    ((v << 1) ^ (v >> 63)).cast_unsigned()
+}
+
+const fn unzigzag(v: u64) -> i64 {
+    (v >> 1).cast_signed() ^ -((v & 1).cast_signed())
+}
+
+/// The path of a file that another is a link to.
+fn of_file(path: Vec<u8>) -> Result<Vec<u8>, DecodeError> {
+    match path::refusal(&path) {
+        _ if path.is_empty() => Err(DecodeError::Malformed("empty path")),
+        Some(why) => Err(DecodeError::Malformed(why)),
+        None => Ok(path),
+    }
+}

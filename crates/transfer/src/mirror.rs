@@ -1,0 +1,151 @@
+//! What else is to be the same at the destination? Owners and attributes, which files are absent, and
+//! what becomes of those that are replaced or deleted.
+
+use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
+
+use crate::{
+    error::{Code, TransferError},
+    facts::Preserve,
+    message::Out,
+    path::{self, Own},
+};
+
+/// Longest suffix.
+const SUFFIX: usize = 32;
+
+/// How far a destination is made equal to the source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mirror {
+    /// What is preserved besides content, permissions and times.
+    pub preserve: Preserve,
+    /// Files that the source lacks are deleted.
+    pub delete: Option<Delete>,
+    /// Files keep this name when they are replaced or deleted.
+    pub backup: Option<Suffix>,
+    /// A file that has changed is sent whole, not only its blocks that differ.
+    pub whole_file: bool,
+}
+
+/// How files that the source lacks are deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delete {
+    /// If there are more, none is.
+    pub most: Option<u64>,
+    /// Those too that the filter excludes.
+    pub excluded: bool,
+}
+
+/// The end of the name of a file that was replaced or deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suffix {
+    bytes: [u8; SUFFIX],
+    len: usize,
+}
+
+impl Suffix {
+    /// An error if names cannot end so.
+    pub fn new(text: &[u8]) -> Result<Self, TransferError> {
+        let own = [&b".x.0123456789abcdef"[..], text].concat();
+        let name = text.is_empty() || text.contains(&b'/') || text.contains(&0);
+        if name || text.len() > SUFFIX || Own::of(&own).is_some() {
+            let text = format!("'{}' cannot end the name of a backup", path::show(text));
+            let fix = format!("give 1 to {SUFFIX} bytes without a slash, as in --backup=.old");
+            return Err(TransferError::new(Code::Usage, text).fix(fix));
+        }
+        let mut bytes = [0; SUFFIX];
+        bytes[..text.len()].copy_from_slice(text);
+        Ok(Self {
+            bytes,
+            len: text.len(),
+        })
+    }
+
+    /// As it was given.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+const DELETE: u8 = 1;
+const EXCLUDED: u8 = 2;
+const WHOLE: u8 = 4;
+
+impl Mirror {
+    /// Nothing more than files, their permissions and times.
+    pub const PLAIN: Self = Self {
+        preserve: Preserve::NONE,
+        delete: None,
+        backup: None,
+        whole_file: false,
+    };
+
+    pub(crate) fn encode(&self, out: &mut Out<'_>) {
+        out.u8(self.preserve.bits());
+        let flag = |on, bit| if on { bit } else { 0 };
+        let delete = self.delete.unwrap_or_default();
+        out.u8(flag(self.delete.is_some(), DELETE)
+            | flag(delete.excluded, EXCLUDED)
+            | flag(self.whole_file, WHOLE));
+        out.varint(delete.most.map_or(0, |most| most.saturating_add(1)));
+        out.prefixed(self.backup.as_ref().map_or(b"", Suffix::bytes));
+    }
+
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let preserve = Preserve::from_bits(r.u8()?);
+        let preserve = preserve.ok_or(DecodeError::Malformed("what is preserved"))?;
+        let (flags, most) = (r.u8()?, r.varint()?);
+        let delete = (flags & DELETE != 0).then_some(Delete {
+            most: most.checked_sub(1).filter(|n| *n < VARINT_MAX - 1),
+            excluded: flags & EXCLUDED != 0,
+        });
+        if flags > 7 || delete.is_none() && (most > 0 || flags & EXCLUDED != 0) {
+            return Err(DecodeError::Malformed("flags"));
+        }
+        let backup = match r.prefixed()? {
+            b"" => None,
+            text => Some(Suffix::new(text).map_err(|_| DecodeError::Malformed("suffix"))?),
+        };
+        Ok(Self {
+            preserve,
+            delete,
+            backup,
+            whole_file: flags & WHOLE != 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_comes_back() {
+        for most in [None, Some(0), Some(7), Some(1 << 40)] {
+            for excluded in [false, true] {
+                let mirror = Mirror {
+                    preserve: Preserve::from_bits(21).unwrap(),
+                    delete: Some(Delete { most, excluded }),
+                    backup: Some(Suffix::new(b".old").unwrap()),
+                    whole_file: excluded,
+                };
+                let mut bytes = Vec::new();
+                mirror.encode(&mut Out(&mut bytes));
+                assert_eq!(Mirror::decode(&mut Reader::new(&bytes)), Ok(mirror));
+            }
+        }
+        let mut plain = Vec::new();
+        Mirror::default().encode(&mut Out(&mut plain));
+        assert_eq!(plain, [0; 4]);
+        for bad in [[32, 0, 0, 0], [0, 8, 0, 0], [0, 2, 0, 0], [0, 0, 1, 0]] {
+            assert!(Mirror::decode(&mut Reader::new(&bad)).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_suffix_ends_a_name() {
+        for bad in [&b""[..], b"/", b"a/b", b"\0", &[b'x'; 33], b".farhaul-part"] {
+            assert!(Suffix::new(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(Suffix::new(b"~").unwrap().bytes(), b"~");
+    }
+}

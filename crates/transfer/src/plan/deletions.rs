@@ -1,0 +1,99 @@
+//! What would a copy delete? Looked for once all is listed, some names at a time.
+
+use super::{Action, Planner, report_path};
+use crate::{
+    error::Code,
+    ledger::short,
+    message::{Message, TARGET_FRAME},
+    path,
+    receiver::{Step, Walk, refusal, too_many},
+    sender::NOT_LISTED,
+};
+
+/// Names looked at in one go.
+const STEPS: usize = 1000;
+
+impl Planner {
+    /// All is listed.
+    pub(super) fn end(&mut self) {
+        if let (Some(_), Some(tree)) = (self.ask.mirror.delete, &self.tree) {
+            let listed = std::mem::take(&mut self.listed);
+            if let Some((code, why)) = refusal(&listed, &self.ledger) {
+                self.note(code, why);
+                return self.finish();
+            }
+            let (filter, mirror) = (self.filter.clone(), &self.ask.mirror);
+            match Walk::new(tree.root(), listed, mirror, filter, true) {
+                Ok(walk) => {
+                    self.walk = Some(Box::new(walk));
+                    return;
+                }
+                Err(e) => self.note(Code::of_write(&e), format!("destination: {e}")),
+            }
+        }
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        self.finished = true;
+        self.out.push(&Message::Finished {
+            tally: self.tally,
+            usage: self.meter.usage(),
+        });
+    }
+
+    fn note(&mut self, code: Code, text: String) {
+        self.out.push(&Message::Trouble {
+            file: NOT_LISTED,
+            code,
+            text: short(&text),
+        });
+        self.ledger.add(code, text);
+    }
+
+    /// Some steps at a time: other sessions wait meanwhile.
+    pub(super) fn look_for_deletions(&mut self) {
+        let Some(mut walk) = self.walk.take() else {
+            return;
+        };
+        let mut bytes = 0;
+        for _ in 0..STEPS {
+            match walk.step() {
+                Step::Nothing => {}
+                Step::Gone(path) => {
+                    bytes += path.len();
+                    report_path(self.sink.as_ref(), Action::Delete, path.clone());
+                    self.found.push(path);
+                    if bytes > TARGET_FRAME / 2 {
+                        break;
+                    }
+                }
+                Step::Failed(path, e) => {
+                    let text = format!("{}: cannot be deleted: {e}", path::show(&path));
+                    self.note(Code::of_write(&e), text);
+                }
+                Step::End => {
+                    self.tell_deletions();
+                    self.tally.deleted = walk.count();
+                    let most = self.ask.mirror.delete.and_then(|delete| delete.most);
+                    if let Some(most) = most.filter(|most| walk.count() > *most) {
+                        self.note(Code::Limit, too_many(most));
+                    }
+                    if let Some(why) = walk.stays() {
+                        self.note(Code::Ok, why);
+                    }
+                    return self.finish();
+                }
+            }
+        }
+        self.tell_deletions();
+        self.walk = Some(walk);
+    }
+
+    fn tell_deletions(&mut self) {
+        let paths = std::mem::take(&mut self.found);
+        if !paths.is_empty() {
+            self.out.push(&Message::Deletions { paths });
+        }
+    }
+}

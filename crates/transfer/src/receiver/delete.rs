@@ -1,0 +1,526 @@
+//! Which files has the destination that the source has not? Found by walking the folders that were listed,
+//! once all is in place; each that is neither listed nor excluded is deleted, or renamed.
+//!
+//! - Only beneath folders that the sender listed, and not through a link. After any failure, nothing.
+//! - Counted before the first is deleted, if there is a limit.
+//! - What is in place is on the disk before something else is deleted: a file that was moved at the source
+//!   is never absent at the destination.
+
+use std::io;
+
+use rustix::{
+    fs::{FileType, OFlags, Timespec, Timestamps},
+    io::Errno,
+};
+
+use super::{Receiver, Stage, WriteJob, disks::Disks};
+use crate::{
+    bounds::LISTED,
+    confine::{self, Dir},
+    disk::File,
+    error::{Code, TransferError},
+    filter::Filter,
+    ledger::Ledger,
+    mirror::{Mirror, Suffix},
+    names::Names,
+    path::{self, Own},
+    pool::Stop,
+};
+
+/// Names of files that stay although they are not at the source, for people.
+const TOLD: usize = 3;
+/// The text where something is not known for sure.
+const INCOMPLETE: &str = "nothing was deleted, since some files failed or could not be listed: run the same command again";
+
+/// What was listed: digests of paths, 8 bytes each.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    paths: Vec<u64>,
+    /// What is in the destination itself.
+    root: bool,
+    /// Names that differ only in case are one.
+    folds: bool,
+    /// More than can be remembered.
+    full: bool,
+}
+
+impl Listed {
+    /// Where names are one that differ only in case if it `folds`.
+    pub(crate) fn new(folds: bool) -> Self {
+        Self {
+            folds,
+            ..Self::default()
+        }
+    }
+
+    fn key(&self, path: &[u8]) -> u64 {
+        let digest = if self.folds {
+            let lower = String::from_utf8_lossy(path).to_lowercase();
+            path::digest(lower.as_bytes())
+        } else {
+            path::digest(path)
+        };
+        u64::from_be_bytes(digest)
+    }
+
+    /// Another path; the empty one is the destination itself.
+    pub(crate) fn add(&mut self, path: &[u8]) {
+        if path.is_empty() {
+            self.root = true;
+        } else if self.paths.len() == LISTED {
+            self.full = true;
+        } else {
+            let key = self.key(path);
+            self.paths.push(key);
+        }
+    }
+
+    /// To be searched.
+    fn sorted(mut self) -> Self {
+        self.paths.sort_unstable();
+        self
+    }
+
+    fn has(&self, path: &[u8]) -> bool {
+        self.paths.binary_search(&self.key(path)).is_ok()
+    }
+}
+
+/// Goes through what the destination has.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    root: Dir,
+    listed: Listed,
+    /// What is excluded stays.
+    filter: Option<Filter>,
+    suffix: Option<Suffix>,
+    /// Only counted.
+    dry: bool,
+    frames: Vec<Frame>,
+    /// Of the innermost folder.
+    here: Option<File>,
+    /// Names deleted, or to be.
+    count: u64,
+    /// Neither deleted nor listed: devices, pipes and sockets.
+    special: Vec<Vec<u8>>,
+}
+
+/// A folder.
+#[derive(Debug)]
+struct Frame {
+    path: Vec<u8>,
+    names: Names,
+    /// The next of them.
+    next: usize,
+    /// It was not listed.
+    doomed: bool,
+    /// Something in it stays.
+    kept: bool,
+    /// Its time before something in it was deleted.
+    mtime: Timespec,
+    touched: bool,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Nothing.
+    Nothing,
+    /// This is deleted, or would be.
+    Gone(Vec<u8>),
+    /// This cannot be.
+    Failed(Vec<u8>, io::Error),
+    End,
+}
+
+impl Walk {
+    /// Beneath `root`; it changes nothing if it is `dry`.
+    pub(crate) fn new(
+        root: Dir,
+        listed: Listed,
+        mirror: &Mirror,
+        filter: Filter,
+        dry: bool,
+    ) -> io::Result<Self> {
+        let all = mirror.delete.is_some_and(|delete| delete.excluded);
+        let mut walk = Self {
+            root,
+            listed: listed.sorted(),
+            filter: Some(filter).filter(|filter| !all && !filter.is_empty()),
+            suffix: mirror.backup,
+            dry,
+            frames: Vec::new(),
+            here: None,
+            count: 0,
+            special: Vec::new(),
+        };
+        walk.enter(Vec::new(), false)?;
+        Ok(walk)
+    }
+
+    /// The same from the beginning, and in earnest.
+    fn again(mut self) -> io::Result<Self> {
+        (self.dry, self.count) = (false, 0);
+        self.frames.clear();
+        self.special.clear();
+        self.enter(Vec::new(), false)?;
+        Ok(self)
+    }
+
+    pub(crate) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// What is neither a file, a link nor a folder and stays.
+    pub(crate) fn stays(&self) -> Option<String> {
+        let shown: Vec<_> = self.special.iter().map(|path| path::show(path)).collect();
+        (!shown.is_empty()).then(|| {
+            let names = shown.join(", ");
+            format!("devices, pipes and sockets are not deleted: {names}")
+        })
+    }
+
+    fn open(&self, path: &[u8]) -> io::Result<File> {
+        confine::open_beneath(&self.root, path, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    fn enter(&mut self, path: Vec<u8>, doomed: bool) -> io::Result<()> {
+        let dir = self.open(&path)?;
+        let stat = dir.stat()?;
+        let mtime = Timespec {
+            tv_sec: stat.st_mtime,
+            tv_nsec: i64::try_from(stat.st_mtime_nsec).unwrap_or_default(),
+        };
+        self.frames.push(Frame {
+            path,
+            names: dir.names()?,
+            next: 0,
+            doomed,
+            kept: false,
+            mtime,
+            touched: false,
+        });
+        self.here = Some(dir);
+        Ok(())
+    }
+
+    /// Looks at one more name.
+    pub(crate) fn step(&mut self) -> Step {
+        let Some(frame) = self.frames.last_mut() else {
+            return Step::End;
+        };
+        let Some(name) = frame.names.get(frame.next).map(<[u8]>::to_vec) else {
+            return self.leave();
+        };
+        frame.next += 1;
+        let path = path::join(&frame.path, &name);
+        match self.look(&name, &path) {
+            Ok(step) => step,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Step::Nothing,
+            Err(e) => {
+                self.keep();
+                Step::Failed(path, e)
+            }
+        }
+    }
+
+    fn look(&mut self, name: &[u8], path: &[u8]) -> io::Result<Step> {
+        let Some(frame) = self.frames.last() else {
+            return Ok(Step::End);
+        };
+        let listed = !frame.doomed && self.listed.has(path);
+        let outside = frame.path.is_empty() && !self.listed.root;
+        if outside && !listed {
+            return Ok(Step::Nothing);
+        }
+        if self.here.is_none() {
+            self.here = Some(self.open(&frame.path)?);
+        }
+        let Some(here) = &self.here else {
+            return Ok(Step::Nothing);
+        };
+        let Some(stat) = confine::stat(here, name)? else {
+            return Ok(Step::Nothing);
+        };
+        let dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if listed {
+            if dir {
+                self.enter(path.to_vec(), false)?;
+            }
+            return Ok(Step::Nothing);
+        }
+        if Own::of(name).is_some() || self.is_excluded(path, dir) || self.is_backup(name, dir) {
+            self.keep();
+            return Ok(Step::Nothing);
+        }
+        if confine::is_special(&stat).is_some() {
+            self.keep();
+            if self.special.len() < TOLD {
+                self.special.push(path.to_vec());
+            }
+            return Ok(Step::Nothing);
+        }
+        if dir {
+            self.enter(path.to_vec(), true)?;
+            return Ok(Step::Nothing);
+        }
+        if !self.dry {
+            match &self.suffix {
+                Some(suffix) => confine::back_up(here, name, suffix.bytes(), false)?,
+                None => confine::remove(here, name)?,
+            }
+        }
+        if self.suffix.is_some() {
+            self.keep();
+        }
+        Ok(self.gone(path))
+    }
+
+    fn gone(&mut self, path: &[u8]) -> Step {
+        self.count += 1;
+        if let Some(frame) = self.frames.last_mut() {
+            frame.touched = true;
+        }
+        Step::Gone(path.to_vec())
+    }
+
+    /// Something in the innermost folder stays.
+    fn keep(&mut self) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.kept = true;
+        }
+    }
+
+    /// The innermost folder has been looked at.
+    fn leave(&mut self) -> Step {
+        let Some(frame) = self.frames.pop() else {
+            return Step::End;
+        };
+        let here = self.here.take();
+        if frame.doomed && !frame.kept {
+            return match self.remove_dir(&frame.path) {
+                Ok(true) => self.gone(&frame.path),
+                Ok(false) => {
+                    self.keep();
+                    Step::Nothing
+                }
+                Err(e) => {
+                    self.keep();
+                    Step::Failed(frame.path, e)
+                }
+            };
+        }
+        if frame.doomed {
+            self.keep();
+        }
+        if frame.touched && !self.dry {
+            let times = Timestamps {
+                last_access: Timespec {
+                    tv_sec: 0,
+                    tv_nsec: rustix::fs::UTIME_OMIT,
+                },
+                last_modification: frame.mtime,
+            };
+            let here = here.map_or_else(|| self.open(&frame.path), Ok);
+            if let Err(e) = here.and_then(|dir| Ok(dir.set_times(&times)?)) {
+                return Step::Failed(frame.path, e);
+            }
+        }
+        Step::Nothing
+    }
+
+    /// False if something is in it after all.
+    fn remove_dir(&self, path: &[u8]) -> io::Result<bool> {
+        if self.dry {
+            return Ok(true);
+        }
+        let (parent, name) = path::split(path);
+        match self.open(parent)?.rmdirat(name) {
+            Ok(()) | Err(Errno::NOENT) => Ok(true),
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// The filter leaves it out: its paths begin in the source, which is the destination itself or a folder
+    /// in it.
+    fn is_excluded(&self, path: &[u8], dir: bool) -> bool {
+        let below = || path.iter().position(|b| *b == b'/').map(|i| &path[i + 1..]);
+        let path = if self.listed.root {
+            Some(path)
+        } else {
+            below()
+        };
+        let (Some(filter), Some(path)) = (&self.filter, path) else {
+            return false;
+        };
+        if dir {
+            !filter.enters(path)
+        } else {
+            !filter.takes(path, None)
+        }
+    }
+
+    fn is_backup(&self, name: &[u8], dir: bool) -> bool {
+        let ends = |suffix: &Suffix| !dir && name.ends_with(suffix.bytes());
+        self.suffix.as_ref().is_some_and(ends)
+    }
+}
+
+/// What was deleted.
+#[derive(Debug, Default)]
+pub(crate) struct Deleted {
+    count: u64,
+    problems: Vec<(Code, String)>,
+}
+
+/// Deletes, unless there are more than `most`.
+pub(crate) fn delete(
+    walk: io::Result<Walk>,
+    most: Option<u64>,
+    disks: Option<&Disks>,
+    stop: &Stop,
+) -> Deleted {
+    let mut deleted = Deleted::default();
+    if let Err(e) = delete_all(walk, most, disks, stop, &mut deleted) {
+        let why = format!("files that the source lacks cannot be deleted: {e}");
+        deleted.problems.push((Code::of_write(&e), why));
+    }
+    deleted
+}
+
+fn delete_all(
+    walk: io::Result<Walk>,
+    most: Option<u64>,
+    disks: Option<&Disks>,
+    stop: &Stop,
+    deleted: &mut Deleted,
+) -> io::Result<()> {
+    let mut walk = walk?;
+    if let Some(most) = most {
+        while !matches!(walk.step(), Step::End) {
+            stop.check()?;
+            if walk.count > most {
+                deleted.problems.push((Code::Limit, too_many(most)));
+                return Ok(());
+            }
+        }
+    }
+    if let Some(disks) = disks {
+        stop.sync(|| disks.sync_all())?;
+    }
+    let mut walk = walk.again()?;
+    loop {
+        stop.check()?;
+        if most.is_some_and(|most| walk.count > most) {
+            // Others have made files meanwhile.
+            deleted
+                .problems
+                .push((Code::Limit, too_many(most.unwrap_or(0))));
+            break;
+        }
+        match walk.step() {
+            Step::Nothing | Step::Gone(_) => {}
+            Step::Failed(path, e) => {
+                let why = format!("{}: cannot be deleted: {e}", path::show(&path));
+                deleted.problems.push((Code::of_write(&e), why));
+                if deleted.problems.len() > 1000 {
+                    break;
+                }
+            }
+            Step::End => break,
+        }
+    }
+    deleted.count = walk.count;
+    deleted
+        .problems
+        .extend(walk.stays().map(|why| (Code::Ok, why)));
+    Ok(())
+}
+
+/// The error for more deletions than were allowed.
+pub(crate) fn too_many(most: u64) -> String {
+    format!("more than {most} files and folders would be deleted (--max-delete): nothing was")
+}
+
+/// Whether what the source lacks is known for sure; else why nothing is deleted.
+pub(crate) fn refusal(listed: &Listed, ledger: &Ledger) -> Option<(Code, String)> {
+    if listed.full {
+        let why =
+            format!("nothing was deleted: more than {LISTED} files were listed: copy in parts");
+        return Some((Code::Limit, why));
+    }
+    (!ledger.is_clean()).then(|| (Code::Ok, INCOMPLETE.into()))
+}
+
+/// Why a copy of `folders`, of which some stand for what is in them (`true`), cannot delete, whatever it
+/// finds.
+pub(crate) fn check(
+    mirror: &Mirror,
+    filter: &Filter,
+    folders: &[bool],
+) -> Result<(), TransferError> {
+    let (text, fix) = if mirror.delete.is_none() {
+        return Ok(());
+    } else if folders.is_empty() {
+        (
+            "--delete needs a folder as a source: a single file has nothing beside it",
+            "name the folder, or omit --delete",
+        )
+    } else if filter.is_of_sizes() {
+        (
+            "--delete cannot be combined with --min-size or --max-size: files of other sizes would be deleted",
+            "omit one of them, or use --exclude",
+        )
+    } else if folders.len() > 1 && folders.contains(&true) && !filter.is_empty() {
+        (
+            "--delete and a filter are ambiguous for several sources of which one ends in /: patterns begin in each",
+            "copy them one by one",
+        )
+    } else {
+        return Ok(());
+    };
+    Err(TransferError::new(Code::Usage, text).fix(fix))
+}
+
+impl Receiver {
+    /// Starts to delete what the source lacks; false if nothing is to be deleted.
+    pub(super) fn starts_to_delete(&mut self) -> bool {
+        let Some(delete) = self.rules.mirror.delete else {
+            return false;
+        };
+        let listed = std::mem::take(&mut self.listed);
+        if let Some((code, why)) = refusal(&listed, &self.ledger) {
+            self.record(code, why);
+            return false;
+        }
+        self.stage = Stage::Deleting;
+        let walk = Walk::new(
+            self.tree.root(),
+            listed,
+            &self.rules.mirror,
+            self.excludes.clone(),
+            true,
+        );
+        self.pool.push(WriteJob::Delete {
+            walk: walk.map(Box::new),
+            most: delete.most,
+            disks: self.disks.clone(),
+        });
+        true
+    }
+
+    pub(super) fn deleted(&mut self, deleted: Deleted) {
+        self.tally.deleted = deleted.count;
+        for (code, why) in deleted.problems {
+            self.record(code, why);
+        }
+        self.finish();
+    }
+
+    /// Of a copy that deletes: what the filter excludes stays.
+    pub(crate) fn excluding(mut self, filter: Filter) -> Self {
+        self.excludes = filter;
+        self
+    }
+}

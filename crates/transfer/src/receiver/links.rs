@@ -1,0 +1,123 @@
+//! When is one file the other? A hard link is made when everything listed before it is over, and only to
+//! a file that this transfer has put or found in place: never to anything else beneath the destination.
+
+use std::{collections::HashSet, io};
+
+use rustix::fs::FileType;
+
+use super::{Incoming, Receiver, State, reach::TAKEN, release};
+use crate::{bounds::LINKED, confine, error::Code, message::Entry, path, sender::Identity};
+
+/// Files that others may be links to.
+#[derive(Debug, Default)]
+pub(super) struct Links(HashSet<[u8; 8]>);
+
+impl Links {
+    pub(super) fn add(&mut self, path: &[u8]) {
+        // A sender keeps the same bound.
+        if self.0.len() < LINKED {
+            self.0.insert(path::digest(path));
+        }
+    }
+
+    fn has(&self, path: &[u8]) -> bool {
+        self.0.contains(&path::digest(path))
+    }
+}
+
+impl Receiver {
+    pub(super) fn decide_hard_link(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
+        if !self.rules.mirror.preserve.links {
+            return Err(io::Error::other(
+                "a hard link was listed, and none was asked for",
+            ));
+        }
+        if let Some(slot) = self.table.get_mut(number) {
+            slot.item.state = State::Link(entry.target.clone());
+        }
+        Ok(())
+    }
+
+    /// Makes the entry a link to `to`.
+    pub(super) fn link(&mut self, number: u64, to: &[u8]) {
+        if !self.links.has(to) {
+            let why = format!(
+                "is the same file as {}, which did not arrive",
+                path::show(to)
+            );
+            return self.fail(number, Code::SourceChanged, &why);
+        }
+        match self.make_hard_link(number, to) {
+            Ok(true) => self.tally.files_ok += 1,
+            Ok(false) => self.tally.files_skipped += 1,
+            Err(e) => return self.fail(number, Code::of_write(&e), &e),
+        }
+        self.abandon(number, Code::Ok);
+    }
+
+    /// False if it is that file already.
+    fn make_hard_link(&mut self, number: u64, to: &[u8]) -> io::Result<bool> {
+        let target = self.target(number)?;
+        let (parent, file) = path::split(to);
+        let from = self.tree.dir(parent)?;
+        let source = confine::stat(&from, file)?.ok_or(io::ErrorKind::NotFound)?;
+        if FileType::from_raw_mode(source.st_mode) != FileType::RegularFile {
+            return Err(confine::swapped());
+        }
+        match target.dir.hard_link(&from, file, &target.name) {
+            Err(rustix::io::Errno::EXIST) => {}
+            done => return Ok(done.map(|()| true)?),
+        }
+        let there = confine::stat(&target.dir, &target.name)?.ok_or(io::ErrorKind::NotFound)?;
+        if (there.st_dev, there.st_ino) == (source.st_dev, source.st_ino) {
+            return Ok(false);
+        }
+        let stays = |id: Identity| id.stays(self.rules.existing, &there);
+        if self.identity(number).is_some_and(stays) {
+            return Ok(false);
+        }
+        if let Some(why) = confine::is_special(&there) {
+            return Err(io::Error::other(why));
+        }
+        if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if !self.rules.reach.is_all() {
+            return Err(io::Error::other(TAKEN));
+        }
+        let part = path::part_name(&target.name, self.tag);
+        // Left by a run that was killed here.
+        confine::remove(&target.dir, &part)?;
+        target.dir.hard_link(&from, file, &part)?;
+        target.back_up()?;
+        let renamed = target.dir.rename(&part, &target.name);
+        renamed.or_else(|e| {
+            confine::remove(&target.dir, &part)?;
+            Err(io::Error::from(e))
+        })?;
+        Ok(true)
+    }
+
+    /// Removes what is over from the front of the table; a link that gets there is made.
+    pub(super) fn pop_over(&mut self) {
+        loop {
+            let number = self.table.first();
+            if let Some(Incoming {
+                state: State::Link(to),
+                ..
+            }) = self.table.get_mut(number).map(|slot| &mut slot.item)
+            {
+                let to = std::mem::take(to);
+                self.link(number, &to);
+            }
+            let is_over = |e: &Incoming| matches!(e.state, State::Over | State::InPlace);
+            let Some(over) = self.table.pop_if(is_over) else {
+                return;
+            };
+            if over.linked && matches!(over.state, State::InPlace) {
+                self.links.add(&over.path);
+            }
+            release(&mut self.names, &over.path, number);
+        }
+    }
+}
