@@ -278,7 +278,7 @@ impl Receiver {
         {
             slot.item.state = State::Part(Box::new(Part::new(entry.size)));
         }
-        if !self.reuse(number, RangeSet::default()) {
+        if !self.reuse(number, RangeSet::default(), true) {
             self.request(range);
         }
         Ok(())
@@ -474,7 +474,7 @@ impl Receiver {
             });
         }
         let blocks = claimed.iter().map(|(index, _)| *index..*index + 1);
-        if !self.reuse(number, blocks.collect()) {
+        if !self.reuse(number, blocks.collect(), false) {
             for range in wanted.iter() {
                 self.request(range);
             }

@@ -110,7 +110,7 @@ impl Receiver {
         }
         let size = slot.range.end - slot.range.start;
         slot.item.state = State::Part(Box::new(Part::new(size)));
-        self.reuse(number, RangeSet::default())
+        self.reuse(number, RangeSet::default(), false)
     }
 
     /// The whole is wanted, from its beginning.

@@ -28,6 +28,8 @@ const WAITING: usize = 4096;
 /// An older file of the same name.
 pub(super) struct Basis {
     old: Arc<File>,
+    /// Space for all of it was set aside.
+    promised: bool,
     /// Blocks that workers have.
     pending: usize,
     /// Blocks that an earlier run left.
@@ -62,8 +64,8 @@ impl Receiver {
     }
 
     /// Asks for the values of the file's blocks, to compare the old file with them; false if it cannot be
-    /// read. `claimed` blocks are in the part.
-    pub(super) fn reuse(&mut self, number: u64, claimed: RangeSet) -> bool {
+    /// read. `claimed` blocks are in the part; space for all was set aside if it is `promised`.
+    pub(super) fn reuse(&mut self, number: u64, claimed: RangeSet, promised: bool) -> bool {
         if !self.table.get(number).is_some_and(|slot| slot.item.reuses) {
             return false;
         }
@@ -80,6 +82,7 @@ impl Receiver {
             part.compared = Some(0);
             part.basis = Some(Box::new(Basis {
                 old: Arc::new(old),
+                promised,
                 pending: 0,
                 claimed,
                 differ: RangeSet::default(),
@@ -156,9 +159,14 @@ impl Receiver {
         let State::Part(part) = &mut slot.item.state else {
             return;
         };
+        let promised = part.basis.as_ref().is_some_and(|basis| basis.promised);
         for (index, value) in &same {
             let block = block_range(*index, size);
-            self.tally.resumed += block.end - block.start;
+            let len = block.end - block.start;
+            self.tally.resumed += len;
+            if promised {
+                self.promised = self.promised.saturating_sub(len);
+            }
             part.tree.set(*index, *value);
             if let Some(journal) = part.journal {
                 self.journal.block(journal, *index, value);

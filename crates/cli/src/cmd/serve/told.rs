@@ -118,13 +118,16 @@ impl App for Told {
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         self.app.poll(now, session);
-        if now >= self.look || !self.asked && self.app.asked().is_some() {
+        // Those whose handshake is not finished are not worth it.
+        let connected = self.app.peer().is_some();
+        if connected && now >= self.look || !self.asked && self.app.asked().is_some() {
             self.note(now, session);
         }
     }
 
     fn next_wake(&self) -> Option<Instant> {
-        self.app.next_wake().into_iter().chain([self.look]).min()
+        let look = self.app.peer().map(|_| self.look);
+        self.app.next_wake().into_iter().chain(look).min()
     }
 }
 
