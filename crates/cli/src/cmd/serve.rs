@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME=PATH[:ro|wo|create|rw]", required = true)]
     share: Vec<OsString>,
     /// Address to listen on
-    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT), value_parser = typed::address)]
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT), value_parser = typed::listen)]
     listen: SocketAddr,
     /// Allowed clients: a public key (repeatable), or "any"; none by default
     #[arg(long, value_name = "KEY|any")]

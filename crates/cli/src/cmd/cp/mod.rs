@@ -43,11 +43,19 @@ use crate::{
 
 /// Copies.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    go(args, DryRun::default())
+}
+
+/// Lists what a dry run would fetch.
+pub(crate) fn list(args: &Args) -> Result<(), Failure> {
+    go(args, DryRun::listing())
+}
+
+fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
     args.refuse_needless()?;
     let job = Job::of(&args.paths)?;
     let put = job.is_put();
     let mut options = args.options(put)?;
-    let planned = DryRun::default();
     options.plan = args.dry_run.then(|| planned.sink(args.json, args.quiet));
     let mut run = Run {
         args,
@@ -336,7 +344,7 @@ impl Run<'_> {
         explain(
             &mut outcome,
             (&ended.reason, unreached),
-            self.bridge.is_some(),
+            (self.bridge.is_some(), identity.public()),
             &server.to_string(),
             to,
         );
@@ -385,7 +393,7 @@ struct Ended {
 fn explain(
     outcome: &mut Outcome,
     (reason, unreached): (&CloseReason, Option<Unreached>),
-    through_ssh: bool,
+    (through_ssh, own): (bool, PublicKey),
     server: &str,
     to: SocketAddr,
 ) {
@@ -396,14 +404,19 @@ fn explain(
         error.code = unreached.code();
         error.text = unreached.text(server, to);
         error.fix = unreached.fix("`farhaul serve`", to);
-    } else if let Some((text, fix)) = refused_key(reason, server, through_ssh) {
+    } else if let Some((text, fix)) = refused_key(reason, server, through_ssh, own) {
         (error.text, error.fix) = (text, fix);
     }
     outcome.summary.exit = outcome.summary.exit.with(error);
 }
 
 /// Message and remedy if one side refused the other's key.
-fn refused_key(reason: &CloseReason, server: &str, through_ssh: bool) -> Option<(String, String)> {
+fn refused_key(
+    reason: &CloseReason,
+    server: &str,
+    through_ssh: bool,
+    own: PublicKey,
+) -> Option<(String, String)> {
     let (text, fix) = match (reason, through_ssh) {
         (CloseReason::Auth(_), false) => (
             format!(
@@ -414,9 +427,10 @@ fn refused_key(reason: &CloseReason, server: &str, through_ssh: bool) -> Option<
             ),
         ),
         (CloseReason::Denied(_), false) => (
-            format!("{server} does not accept your key"),
-            "give your key (`farhaul key show`) to its administrator, for `farhaul serve --allow`"
-                .into(),
+            format!("{server} does not accept your key {own}"),
+            format!(
+                "give your key to its administrator, who starts `farhaul serve` with --allow {own}"
+            ),
         ),
         // Both keys were generated for this copy, and exchanged through ssh.
         (CloseReason::Auth(_), true) => (
