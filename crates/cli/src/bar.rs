@@ -77,10 +77,9 @@ fn lines(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
 fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
     thread::Builder::new().name("bar".into()).spawn(move || {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        let template = format!("{{bar:{BAR}}} {{percent:>3}}%  {{wide_msg}}");
+        let template = format!("{{bar:{BAR}}} {{percent:>3}}%  {{msg}}");
         let style = ProgressStyle::with_template(&template);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let terminal = Term::stderr();
         let mut marks = Vec::new();
         while stopped.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
             marks.push(progress.bytes_done());
@@ -90,13 +89,8 @@ fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
             bar.set_length(progress.bytes_total());
             bar.set_position(progress.bytes_done() + progress.bytes_resumed());
             // The terminal may have got another size.
-            let columns = usize::from(terminal.size().1);
-            bar.set_message(line(
-                &progress,
-                &marks,
-                TICK,
-                columns.saturating_sub(BAR + 8),
-            ));
+            let columns = columns().saturating_sub(BAR + 7);
+            bar.set_message(line(&progress, &marks, TICK, columns));
         }
         bar.finish_and_clear();
     })
@@ -157,6 +151,12 @@ fn line(progress: &Progress, marks: &[u64], apart: Duration, columns: usize) -> 
     fitted(&parts, columns)
 }
 
+/// Columns of the terminal now, but those in which a terminal shows `^C`: if it broke the line there, what was
+/// above could not be cleared.
+pub(crate) fn columns() -> usize {
+    usize::from(Term::stderr().size().1).saturating_sub(4)
+}
+
 /// The first part, and of the others those for which there is space.
 fn fitted(parts: &[String], columns: usize) -> String {
     let mut line = String::new();
@@ -167,7 +167,7 @@ fn fitted(parts: &[String], columns: usize) -> String {
             line.push_str(part);
         }
     }
-    line
+    line.chars().take(columns).collect()
 }
 
 /// `1:02:03` or `2:03`.

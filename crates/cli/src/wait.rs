@@ -5,6 +5,8 @@ use std::{io::IsTerminal as _, sync::mpsc, thread, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::bar::columns;
+
 /// Nobody is told of less.
 const SOON: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(250);
@@ -42,11 +44,11 @@ fn draw(text: &dyn Fn(Duration) -> String, stopped: &mpsc::Receiver<()>) {
         return;
     }
     let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{wide_msg}");
+    let style = ProgressStyle::with_template("{msg}");
     line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
     let mut waited = SOON;
     loop {
-        line.set_message(text(waited));
+        line.set_message(text(waited).chars().take(columns()).collect::<String>());
         line.tick();
         if !going_on(TICK) {
             break;

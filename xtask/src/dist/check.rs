@@ -3,17 +3,25 @@
 //! the binary alone as the container has it, the unit as systemd reads it. What lacks its tool says so.
 
 use std::{
-    fs,
+    env, fs,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
-use super::{Done, TARGET, build, copy, executable, output, ran, release, write};
+use super::{Done, TARGET, build, copy, output, ran, release, write};
 use crate::{Outcome, ci::print_line};
 
 /// Tools without which nothing can be made.
-const MAKERS: [&str; 6] = ["musl-gcc", "tar", "gzip", "sha256sum", "md5sum", "dpkg-deb"];
+const MAKERS: [&str; 7] = [
+    "musl-gcc",
+    "strip",
+    "tar",
+    "gzip",
+    "sha256sum",
+    "md5sum",
+    "dpkg-deb",
+];
 
 /// Runs it.
 pub(crate) fn stage(root: &Path, kept: &mut Vec<String>) -> Outcome {
@@ -44,10 +52,16 @@ fn missing(root: &Path) -> Option<String> {
     })
 }
 
-fn check(root: &Path, program: &Path, kept: &mut Vec<String>) -> Done<()> {
+fn check(root: &Path, unstripped: &Path, kept: &mut Vec<String>) -> Done<()> {
     let below = tempfile::tempdir().map_err(|e| format!("a folder for roots: {e}"))?;
     let made = below.path().join("dist");
-    release(root, program, &made)?;
+    // What takes long is to compress it for debuggers.
+    let program = &below.path().join("farhaul");
+    ran(Command::new("strip")
+        .arg("--strip-debug")
+        .arg("-o")
+        .args([program, unstripped]))?;
+    release(root, program, &made, 1)?;
     ran(Command::new("sha256sum")
         .args(["--check", "--quiet", "SHA256SUMS"])
         .current_dir(&made))?;
@@ -130,7 +144,6 @@ fn container(made: &Path, alone: &Path) -> Done<Option<&'static str>> {
         };
         copy(&made.join(from), &alone.join(to.trim_start_matches('/')))?;
     }
-    executable(&alone.join("farhaul"))?;
     match no_root() {
         Some(why) => Ok(Some(why)),
         None => used(alone, "/farhaul").map(|()| None),
@@ -173,6 +186,8 @@ fn used(root: &Path, program: &str) -> Done<()> {
         let mut command = privileged("chroot");
         command.arg(root).arg(program).env_clear().env("HOME", home);
         command.env("TMPDIR", "/tmp");
+        // Where chroot itself is looked for.
+        command.envs(env::var_os("PATH").map(|path| ("PATH", path)));
         command
     };
     let version = output(inside("/root").arg("--version"))?;
@@ -205,7 +220,7 @@ fn used(root: &Path, program: &str) -> Done<()> {
     let (port, key) = serve.listening()?;
     let server = format!("127.0.0.1:{port}");
     ran(inside("/root").args(["key", "trust", &server, &key]))?;
-    ran(inside("/root").args(["cp", "/file", &format!("farhaul://{server}/in/")]))?;
+    ran(inside("/root").args(["cp", "--quiet", "/file", &format!("farhaul://{server}/in/")]))?;
     let arrived = root.join("in/file");
     let arrived = fs::read(&arrived).map_err(|e| format!("{}: {e}", arrived.display()))?;
     if arrived == content {

@@ -62,7 +62,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
         [folder] => env::current_dir().unwrap_or_default().join(folder),
         _ => return Err(vec!["usage: cargo xtask dist [FOLDER]".into()]),
     };
-    let built = build(root, "dist").and_then(|program| release(root, &program, &into));
+    let built = build(root, "dist").and_then(|program| release(root, &program, &into, 9));
     built.map_err(|e| vec![e])
 }
 
@@ -85,8 +85,8 @@ fn build(root: &Path, profile: &str) -> Done<PathBuf> {
     Ok(Path::new(target).join(TARGET).join(folder).join("farhaul"))
 }
 
-/// Puts into `into` what is made of `program`.
-fn release(root: &Path, program: &Path, into: &Path) -> Done<()> {
+/// Puts into `into` what is made of `program`, compressed with this effort (1 to 9).
+fn release(root: &Path, program: &Path, into: &Path, effort: u8) -> Done<()> {
     let version = env!("CARGO_PKG_VERSION");
     let crates = crates::Crates::of(root)?;
     fs::create_dir_all(into).map_err(|e| format!("{}: {e}", into.display()))?;
@@ -97,12 +97,12 @@ fn release(root: &Path, program: &Path, into: &Path) -> Done<()> {
     let tree = stage.path().join(&name);
     install(root, program, &crates, &tree, "/usr/local")?;
     let tarball = format!("{name}.tar.gz");
-    archive(&tree, &when, &into.join(&tarball))?;
+    archive(&tree, (&when, effort), &into.join(&tarball))?;
 
     let tree = stage.path().join("deb");
     install(root, program, &crates, &tree.join("usr"), "/usr")?;
     let deb = format!("farhaul_{version}_{DEBIAN}.deb");
-    debian(root, &tree, version, &when, &into.join(&deb))?;
+    debian(root, &tree, version, (&when, effort), &into.join(&deb))?;
 
     let bill = format!("farhaul-{version}.cdx.json");
     write(&into.join(&bill), crates.bill(version).as_bytes())?;
@@ -129,7 +129,6 @@ fn install(
 ) -> Done<()> {
     let at = |below: &str| tree.join(below);
     copy(program, &at("bin/farhaul"))?;
-    executable(&at("bin/farhaul"))?;
     for (shell, below) in COMPLETIONS {
         let script = output(Command::new(program).args(["completions", shell]))?;
         write(&at(below), &script)?;
@@ -163,7 +162,13 @@ fn install(
 }
 
 /// A Debian package of `tree`, whatever the user and the time.
-fn debian(root: &Path, tree: &Path, version: &str, when: &str, to: &Path) -> Done<()> {
+fn debian(
+    root: &Path,
+    tree: &Path,
+    version: &str,
+    (when, effort): (&str, u8),
+    to: &Path,
+) -> Done<()> {
     let size = output(
         Command::new("du")
             .args(["-sk", "--apparent-size"])
@@ -184,15 +189,22 @@ fn debian(root: &Path, tree: &Path, version: &str, when: &str, to: &Path) -> Don
     let sums = "find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum";
     let sums = output(Command::new("sh").args(["-c", sums]).current_dir(tree))?;
     write(&tree.join("DEBIAN/md5sums"), &sums)?;
+    modes(tree)?;
     let mut build = Command::new("dpkg-deb");
     build
-        .args(["--root-owner-group", "-Zxz", "--build"])
+        .args([
+            "--root-owner-group",
+            "-Zxz",
+            &format!("-z{effort}"),
+            "--build",
+        ])
         .args([tree, to]);
     ran(build.env("SOURCE_DATE_EPOCH", when))
 }
 
 /// `tree` as a tarball, whatever the user and the time.
-fn archive(tree: &Path, when: &str, to: &Path) -> Done<()> {
+fn archive(tree: &Path, (when, effort): (&str, u8), to: &Path) -> Done<()> {
+    modes(tree)?;
     let mut tar = Command::new("tar");
     tar.args([
         "--sort=name",
@@ -204,7 +216,7 @@ fn archive(tree: &Path, when: &str, to: &Path) -> Done<()> {
     tar.arg(format!("@{when}"))
         .arg("-C")
         .arg(tree.parent().unwrap_or(tree));
-    let zip = ["-I", "gzip -9n", "-cf"];
+    let zip = ["-I", &format!("gzip -{effort}n"), "-cf"];
     ran(tar
         .args(zip)
         .arg(to)
@@ -232,9 +244,18 @@ fn write(path: &Path, content: &[u8]) -> Done<()> {
     written.map_err(|e| format!("{}: {e}", path.display()))
 }
 
+/// With its mode.
 fn copy(from: &Path, to: &Path) -> Done<()> {
-    let content = fs::read(from).map_err(|e| format!("{}: {e}", from.display()))?;
-    write(to, &content)
+    let folder = to.parent().unwrap_or(to);
+    let copied = fs::create_dir_all(folder).and_then(|()| fs::copy(from, to));
+    copied
+        .map(drop)
+        .map_err(|e| format!("{} to {}: {e}", from.display(), to.display()))
+}
+
+/// Modes that do not depend on who builds.
+fn modes(tree: &Path) -> Done<()> {
+    ran(Command::new("chmod").args(["-R", "u=rwX,go=rX"]).arg(tree))
 }
 
 fn executable(path: &Path) -> Done<()> {

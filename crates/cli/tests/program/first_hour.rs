@@ -231,7 +231,7 @@ fn a_share_can_be_listed() {
     let text = stdout_of(place, &["ls", "--trust-any", &whole], 0);
     let mut lines: Vec<_> = text.lines().map(str::trim).collect();
     lines.sort_unstable();
-    assert_eq!(lines, ["1 B  top", "2.00 KiB  runs/a b", "runs/"]);
+    assert_eq!(lines, ["1 B  top", "2.0 KiB  runs/a b", "runs/"]);
     let listed = object(
         place,
         &["ls", "--trust-any", "--json", &format!("{whole}/runs/")],
