@@ -40,7 +40,7 @@ usage: cargo xtask <task>
   new-law NAME        a congestion law that compiles, is tested and can be chosen
   new-protocol NAME   a protocol with a wire format of its own, and its tests
 
-  dist [FOLDER]       the static binary, tarball, Debian package, bill of materials; into target/dist
+  dist [FOLDER]       the static binary, tarball, Debian package, bill of materials; into target/packages
   results FOLDER [--quick]  measures the fixed cells into FOLDER below lab/results and quotes them in README.md
 ";
 

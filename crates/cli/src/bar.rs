@@ -11,10 +11,10 @@ use std::{
 use console::Term;
 use farhaul_core::{
     stats::Why,
+    text,
     units::{Rate, Size},
 };
 use farhaul_transfer::{Phase, Progress};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -76,25 +76,65 @@ fn lines(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
 
 fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
     thread::Builder::new().name("bar".into()).spawn(move || {
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        let template = format!("{{bar:{BAR}}} {{percent:>3}}%  {{msg}}");
-        let style = ProgressStyle::with_template(&template);
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let screen = Screen::default();
         let mut marks = Vec::new();
         while stopped.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
             marks.push(progress.bytes_done());
             if marks.len() > WINDOW {
                 marks.remove(0);
             }
-            bar.set_length(progress.bytes_total());
-            bar.set_position(progress.bytes_done() + progress.bytes_resumed());
-            // The terminal may have got another size.
-            let columns = columns().saturating_sub(BAR + 7);
-            bar.set_message(line(&progress, &marks, TICK, columns));
+            let bar = blocks(&progress);
+            let columns = screen.columns().saturating_sub(BAR + 7);
+            screen.show(&format!(
+                "{bar}  {}",
+                line(&progress, &marks, TICK, columns)
+            ));
         }
-        bar.finish_and_clear();
+        screen.clear();
     })
 }
+
+/// The share that is done, drawn and in percent.
+fn blocks(progress: &Progress) -> String {
+    let done = u128::from(progress.bytes_done() + progress.bytes_resumed());
+    let total = u128::from(progress.bytes_total()).max(1);
+    let part = |of: usize| usize::try_from(done * of as u128 / total).map_or(of, |n| n.min(of));
+    let full = part(BAR);
+    let (full, rest) = ("\u{2588}".repeat(full), "\u{2591}".repeat(BAR - full));
+    format!("{full}{rest} {:>3}%", part(100))
+}
+
+/// The last line of stderr, which is a terminal.
+pub(crate) struct Screen(Term);
+
+impl Default for Screen {
+    fn default() -> Self {
+        Self(Term::stderr())
+    }
+}
+
+impl Screen {
+    /// Columns of the terminal now, but those in which it shows `^C`: if it broke the line there, what was above could
+    /// not be cleared.
+    pub(crate) fn columns(&self) -> usize {
+        usize::from(self.0.size().1).saturating_sub(4)
+    }
+
+    /// Replaces the line.
+    pub(crate) fn show(&self, text: &str) {
+        let text: String = text.chars().take(self.columns()).collect();
+        // Nobody is told that a terminal cannot be written.
+        let _ignored = self.0.write_str(&format!("{CLEAR}{}", text::plain(&text)));
+    }
+
+    /// Makes room for what is printed next.
+    pub(crate) fn clear(&self) {
+        let _ignored = self.0.write_str(CLEAR);
+    }
+}
+
+/// To the first column, and nothing in the line.
+const CLEAR: &str = "\r\x1b[2K";
 
 impl Drop for Bar {
     fn drop(&mut self) {
@@ -151,12 +191,6 @@ fn line(progress: &Progress, marks: &[u64], apart: Duration, columns: usize) -> 
     fitted(&parts, columns)
 }
 
-/// Columns of the terminal now, but those in which a terminal shows `^C`: if it broke the line there, what was
-/// above could not be cleared.
-pub(crate) fn columns() -> usize {
-    usize::from(Term::stderr().size().1).saturating_sub(4)
-}
-
 /// The first part, and of the others those for which there is space.
 fn fitted(parts: &[String], columns: usize) -> String {
     let mut line = String::new();
@@ -167,7 +201,7 @@ fn fitted(parts: &[String], columns: usize) -> String {
             line.push_str(part);
         }
     }
-    line.chars().take(columns).collect()
+    line
 }
 
 /// `1:02:03` or `2:03`.
@@ -184,6 +218,15 @@ pub(crate) fn clock(d: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_bar_is_as_long_as_what_is_done() {
+        let progress = Progress::default();
+        assert_eq!(
+            blocks(&progress),
+            format!("{}   0%", "\u{2591}".repeat(BAR))
+        );
+    }
 
     #[test]
     fn a_line_has_what_is_known() {

@@ -3,9 +3,7 @@
 
 use std::{io::IsTerminal as _, sync::mpsc, thread, time::Duration};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use crate::bar::columns;
+use crate::bar::Screen;
 
 /// Nobody is told of less.
 const SOON: Duration = Duration::from_secs(1);
@@ -43,19 +41,16 @@ fn draw(text: &dyn Fn(Duration) -> String, stopped: &mpsc::Receiver<()>) {
     if !going_on(SOON) {
         return;
     }
-    let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{msg}");
-    line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    let screen = Screen::default();
     let mut waited = SOON;
     loop {
-        line.set_message(text(waited).chars().take(columns()).collect::<String>());
-        line.tick();
+        screen.show(&text(waited));
         if !going_on(TICK) {
             break;
         }
         waited += TICK;
     }
-    line.finish_and_clear();
+    screen.clear();
 }
 
 impl Drop for Wait {

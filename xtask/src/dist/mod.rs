@@ -1,4 +1,4 @@
-//! What is released? `cargo xtask dist [FOLDER]` builds the static binary and puts into a folder (`target/dist` if
+//! What is released? `cargo xtask dist [FOLDER]` builds the static binary and puts into a folder (`target/packages` if
 //! none is named) all that can be installed, with checksums:
 //!
 //! - a tarball to be unpacked in /usr/local: binary, manual pages, completions, unit, licences
@@ -58,7 +58,7 @@ type Done<T> = Result<T, String>;
 /// Builds everything.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
     let into = match args {
-        [] => root.join("target/dist"),
+        [] => root.join("target/packages"),
         [folder] => env::current_dir().unwrap_or_default().join(folder),
         _ => return Err(vec!["usage: cargo xtask dist [FOLDER]".into()]),
     };
