@@ -8,6 +8,7 @@ use super::{Command, cp};
 use crate::{
     Cli, config,
     exit::{Exit, Failure},
+    place::{self, Place},
 };
 
 /// Arguments.
@@ -29,6 +30,12 @@ pub(crate) struct Args {
 
 /// Lists.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    for place in &args.places {
+        if let Place::Local(path) = place::parse(place)? {
+            let text = format!("{} is on this machine: use ls(1)", path.display());
+            return Err(Failure::usage(text).fix("name a share as HOST::SHARE/PATH"));
+        }
+    }
     let nowhere = tempfile::tempdir().map_err(|e| {
         let text = format!("no empty folder to compare with: {e}");
         Failure::new(Exit::DestError, text).fix("set TMPDIR to a folder that can be written")
