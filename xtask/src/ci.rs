@@ -10,7 +10,7 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-use crate::{Outcome, fuzz, layers, tidy};
+use crate::{Outcome, deny, dist, fuzz, layers, tidy};
 
 /// One gate.
 pub(crate) struct Stage {
@@ -18,7 +18,7 @@ pub(crate) struct Stage {
     run: fn(&Path, &mut Vec<String>) -> Outcome,
 }
 
-const STAGES: [Stage; 11] = [
+const STAGES: [Stage; 13] = [
     Stage {
         name: "fmt",
         run: |root, kept| cargo(root, &["fmt", "--all", "--", "--check"], &[], kept),
@@ -30,6 +30,10 @@ const STAGES: [Stage; 11] = [
     Stage {
         name: "layers",
         run: |root, _| layers::check(root),
+    },
+    Stage {
+        name: "deny",
+        run: deny::stage,
     },
     Stage {
         name: "clippy",
@@ -50,6 +54,10 @@ const STAGES: [Stage; 11] = [
     Stage {
         name: "cli",
         run: |root, kept| cargo(root, &["test", "-p", "farhaul"], &[], kept),
+    },
+    Stage {
+        name: "packages",
+        run: dist::stage,
     },
     Stage {
         name: "lab",

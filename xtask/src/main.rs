@@ -4,6 +4,8 @@
 
 mod attacks;
 mod ci;
+mod deny;
+mod dist;
 mod fuzz;
 mod layers;
 mod new;
@@ -23,12 +25,14 @@ usage: cargo xtask <task>
   fmt                 rustfmt, check only
   tidy                what no compiler checks: sizes, names, links, anchors, quoted results
   layers              who may depend on whom
+  deny                licences, sources and bans of what is built in, by deny.toml
   clippy              lints, all targets, warnings denied
   doc                 documentation, warnings denied
   test                every crate's tests but the two below
   sim                 the simulator's scenarios, optimised with overflow checks
   cli                 the binary's tests
   lab                 the short version of every study: published numbers beside ours
+  packages            what `dist` makes, unoptimised: installed and used in fresh roots
   fuzz [--seconds N] [TARGET]
                       each fuzz target runs, 10 s if nothing is said; needs a nightly toolchain,
                       without one they are only compiled
@@ -36,6 +40,7 @@ usage: cargo xtask <task>
   new-law NAME        a congestion law that compiles, is tested and can be chosen
   new-protocol NAME   a protocol with a wire format of its own, and its tests
 
+  dist [FOLDER]       the static binary, tarball, Debian package, bill of materials; into target/packages
   results FOLDER [--quick]  measures the fixed cells into FOLDER below lab/results and quotes them in README.md
 ";
 
@@ -51,6 +56,7 @@ fn main() -> ExitCode {
         ["new-law", name] => new::law(&root, name),
         ["new-protocol", name] => new::protocol(&root, name),
         ["results", rest @ ..] => results::run(&root, rest),
+        ["dist", rest @ ..] => dist::run(&root, rest),
         ["fuzz", rest @ ..] => fuzz::run(&root, rest),
         [name] if ci::stage(name).is_some() => ci::run_one(&root, name),
         _ => {

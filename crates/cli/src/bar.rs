@@ -8,18 +8,20 @@ use std::{
     time::Duration,
 };
 
+use console::Term;
 use farhaul_core::{
     stats::Why,
+    text,
     units::{Rate, Size},
 };
 use farhaul_transfer::{Phase, Progress};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Style {
     /// A bar on a terminal, nothing elsewhere.
     #[default]
+    #[value(alias = "bar")]
     Auto,
     /// A line every ten seconds.
     Line,
@@ -29,6 +31,8 @@ pub(crate) enum Style {
 
 /// Between two lines.
 const PAUSE: Duration = Duration::from_secs(10);
+/// Columns of the bar.
+const BAR: usize = 16;
 /// Between two drawings.
 const TICK: Duration = Duration::from_millis(125);
 /// Drawings that a rate is averaged over.
@@ -65,29 +69,72 @@ fn lines(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
         while stopped.recv_timeout(PAUSE) == Err(mpsc::RecvTimeoutError::Timeout) {
             let marks = [before, progress.bytes_done()];
             before = marks[1];
-            errln!("{}", line(&progress, &marks, PAUSE));
+            errln!("{}", line(&progress, &marks, PAUSE, usize::MAX));
         }
     })
 }
 
 fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>) -> Drawer {
     thread::Builder::new().name("bar".into()).spawn(move || {
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{bar:24} {percent:>3}%  {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let screen = Screen::default();
         let mut marks = Vec::new();
         while stopped.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
             marks.push(progress.bytes_done());
             if marks.len() > WINDOW {
                 marks.remove(0);
             }
-            bar.set_length(progress.bytes_total());
-            bar.set_position(progress.bytes_done() + progress.bytes_resumed());
-            bar.set_message(line(&progress, &marks, TICK));
+            let bar = blocks(&progress);
+            let columns = screen.columns().saturating_sub(BAR + 7);
+            screen.show(&format!(
+                "{bar}  {}",
+                line(&progress, &marks, TICK, columns)
+            ));
         }
-        bar.finish_and_clear();
+        screen.clear();
     })
 }
+
+/// The share that is done, drawn and in percent.
+fn blocks(progress: &Progress) -> String {
+    let done = u128::from(progress.bytes_done() + progress.bytes_resumed());
+    let total = u128::from(progress.bytes_total()).max(1);
+    let part = |of: usize| usize::try_from(done * of as u128 / total).map_or(of, |n| n.min(of));
+    let full = part(BAR);
+    let (full, rest) = ("\u{2588}".repeat(full), "\u{2591}".repeat(BAR - full));
+    format!("{full}{rest} {:>3}%", part(100))
+}
+
+/// The last line of stderr, which is a terminal.
+pub(crate) struct Screen(Term);
+
+impl Default for Screen {
+    fn default() -> Self {
+        Self(Term::stderr())
+    }
+}
+
+impl Screen {
+    /// Columns of the terminal now, but those in which it shows `^C`: if it broke the line there, what was above could
+    /// not be cleared.
+    pub(crate) fn columns(&self) -> usize {
+        usize::from(self.0.size().1).saturating_sub(4)
+    }
+
+    /// Replaces the line.
+    pub(crate) fn show(&self, text: &str) {
+        let text: String = text.chars().take(self.columns()).collect();
+        // Nobody is told that a terminal cannot be written.
+        let _ignored = self.0.write_str(&format!("{CLEAR}{}", text::plain(&text)));
+    }
+
+    /// Makes room for what is printed next.
+    pub(crate) fn clear(&self) {
+        let _ignored = self.0.write_str(CLEAR);
+    }
+}
+
+/// To the first column, and nothing in the line.
+const CLEAR: &str = "\r\x1b[2K";
 
 impl Drop for Bar {
     fn drop(&mut self) {
@@ -99,8 +146,8 @@ impl Drop for Bar {
     }
 }
 
-/// Bytes, files, rate, remaining time, and what limits it.
-fn line(progress: &Progress, marks: &[u64], apart: Duration) -> String {
+/// Bytes, rate, remaining time, files, and what limits it, as far as they fit into so many columns, in this order.
+fn line(progress: &Progress, marks: &[u64], apart: Duration, columns: usize) -> String {
     let (done, total) = (
         progress.bytes_done() + progress.bytes_resumed(),
         progress.bytes_total(),
@@ -111,13 +158,6 @@ fn line(progress: &Progress, marks: &[u64], apart: Duration) -> String {
         Size::from_bytes(done),
         Size::from_bytes(total)
     )];
-    if progress.files_total() > 1 {
-        parts.push(format!(
-            "{} of {sure}{} files",
-            progress.files_done(),
-            progress.files_total()
-        ));
-    }
     match progress.phase() {
         Phase::Moving | Phase::Finishing => {}
         other => parts.push(other.name().into()),
@@ -127,13 +167,16 @@ fn line(progress: &Progress, marks: &[u64], apart: Duration) -> String {
     {
         let span = apart * u32::try_from(marks.len() - 1).unwrap_or(1).max(1);
         let rate = Rate::of(last - first, span);
-        parts.push(format!("{}/s ({rate})", Size::from_bytes(rate.bps() / 8)));
+        parts.push(format!("{}/s", Size::from_bytes(rate.bps() / 8)));
         if progress.is_scanned() {
-            parts.push(format!(
-                "ETA {}",
-                clock(rate.time_for(total.saturating_sub(done)))
-            ));
+            let left = rate.time_for(total.saturating_sub(done));
+            parts.push(format!("ETA {}", clock(left)));
         }
+        parts.push(format!("({rate})"));
+    }
+    if progress.files_total() > 1 {
+        let (done, total) = (progress.files_done(), progress.files_total());
+        parts.push(format!("{done} of {sure}{total} files"));
     }
     let limit = match progress.hold() {
         Some(Why::Pacing | Why::Window) => Some("network"),
@@ -145,11 +188,24 @@ fn line(progress: &Progress, marks: &[u64], apart: Duration) -> String {
     if progress.retries() > 0 {
         parts.push(format!("{} repaired", progress.retries()));
     }
-    parts.join("  ")
+    fitted(&parts, columns)
+}
+
+/// The first part, and of the others those for which there is space.
+fn fitted(parts: &[String], columns: usize) -> String {
+    let mut line = String::new();
+    for part in parts {
+        let gap = if line.is_empty() { "" } else { "  " };
+        if line.is_empty() || line.len() + gap.len() + part.len() <= columns {
+            line.push_str(gap);
+            line.push_str(part);
+        }
+    }
+    line
 }
 
 /// `1:02:03` or `2:03`.
-fn clock(d: Duration) -> String {
+pub(crate) fn clock(d: Duration) -> String {
     let s = d.as_secs();
     let (h, m, s) = (s / 3600, s / 60 % 60, s % 60);
     if h > 0 {
@@ -164,11 +220,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_bar_is_as_long_as_what_is_done() {
+        let progress = Progress::default();
+        assert_eq!(
+            blocks(&progress),
+            format!("{}   0%", "\u{2591}".repeat(BAR))
+        );
+    }
+
+    #[test]
     fn a_line_has_what_is_known() {
         let progress = Progress::default();
-        assert_eq!(line(&progress, &[], TICK), "0 B of >=0 B  connecting");
-        let text = line(&progress, &[0, 12_500_000], TICK);
+        let all = usize::MAX;
+        assert_eq!(line(&progress, &[], TICK, all), "0 B of >=0 B  connecting");
+        let text = line(&progress, &[0, 12_500_000], TICK, all);
         assert!(text.contains("(800.0 Mbit/s)"), "{text}");
+        for columns in [20, 36, 56, 76] {
+            let text = line(&progress, &[0, 12_500_000], TICK, columns);
+            assert!(text.len() <= columns, "{columns}: {text}");
+        }
         assert_eq!(clock(Duration::from_secs(3723)), "1:02:03");
         assert_eq!(clock(Duration::from_secs(63)), "1:03");
     }

@@ -49,6 +49,16 @@ const NEVER: [&str; 7] = [
     "i-know",
 ];
 
+/// Commands that have nothing to decide: their work does not depend on what is configured.
+const WITHOUT: [&str; 5] = ["config", "key", "completions", "protocols", "help"];
+/// Variables that are no flag's, or that a flag names in its own definition.
+const VARIABLES: [&str; 2] = ["FARHAUL_SSH", "FARHAUL_REMOTE_BIN"];
+
+/// Whether defaults of `command` are refused, and none are read for it; hidden ones take none either.
+pub(crate) fn takes_none(command: &str) -> bool {
+    WITHOUT.contains(&command) || command.starts_with('_')
+}
+
 /// A flag's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
@@ -319,17 +329,33 @@ fn strings(value: &Spanned<DeValue<'_>>) -> Option<Vec<String>> {
     }
 }
 
-/// `FARHAUL_BENCH_SERVE_ALLOW` for every flag there is. A variable that begins as those of a command and names
-/// none of its flags is refused; others that begin with `FARHAUL_` may be anybody's.
-fn from_environment(definition: &Command) -> Result<Vec<Setting>, Failure> {
+/// The variables that begin with `FARHAUL_`.
+fn variables() -> Vec<(String, OsString)> {
     let variables = env::vars_os().filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
         name.starts_with("FARHAUL_").then_some((name, value))
     });
     let mut variables: Vec<_> = variables.collect();
     variables.sort();
+    variables
+}
+
+/// What there is to say of variables that begin with `FARHAUL_` and with no command: they may be somebody else's.
+pub(crate) fn strangers(definition: &Command) -> impl Iterator<Item = String> {
+    let strange = |name: &String| {
+        meant_by(definition, &name["FARHAUL_".len()..]).is_none()
+            && !VARIABLES.contains(&name.as_str())
+    };
+    variables().into_iter().map(|(name, _)| name).filter(strange).map(|name| {
+        format!("${name} is ignored: defaults of flags are FARHAUL_COMMAND_FLAG, as in FARHAUL_CP_MAX_RATE")
+    })
+}
+
+/// `FARHAUL_BENCH_SERVE_ALLOW` for every flag there is. A variable that begins as those of a command and names
+/// none of its flags is refused.
+fn from_environment(definition: &Command) -> Result<Vec<Setting>, Failure> {
     let mut found = Vec::new();
-    for (variable, value) in variables {
+    for (variable, value) in variables() {
         let Some((command, flag)) = meant_by(definition, &variable["FARHAUL_".len()..]) else {
             continue;
         };
@@ -388,6 +414,9 @@ fn as_variable(word: &str) -> String {
 pub(crate) fn check(definition: &Command, setting: &Setting) -> Result<(), Failure> {
     if setting.is_of_host() {
         return check_host(definition, setting);
+    }
+    if setting.command.first().is_some_and(|c| takes_none(c)) {
+        return Err(setting.refused("this command takes no defaults: remove the line"));
     }
     let mut command = definition;
     for word in &setting.command {

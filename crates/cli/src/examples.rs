@@ -4,9 +4,10 @@
 use clap::Command;
 
 /// A command, and a line that can be typed.
-const EXAMPLES: [(&[&str], &str); 42] = [
+const EXAMPLES: [(&[&str], &str); 43] = [
     (&["demo"], "farhaul demo ~/dataset"),
     (&["cp"], "farhaul cp run7/ me@far.example.org:/scratch/"),
+    (&["ls"], "farhaul ls far::scratch/run7"),
     (
         &["serve"],
         "farhaul serve --share scratch=/scratch:rw --allow any",
@@ -95,7 +96,7 @@ const EXAMPLES: [(&[&str], &str); 42] = [
         "farhaul lab check kachan-2014 --quick --new",
     ),
     (&["lab", "open"], "farhaul lab open kachan-2014 --quick"),
-    (&["protocols"], "farhaul protocols --json"),
+    (&["protocols"], "farhaul protocols haul cubic"),
     (&["doctor"], "farhaul doctor far.example.org"),
     (&["config", "show"], "farhaul config show"),
     (&["config", "check"], "farhaul config check farhaul.toml"),

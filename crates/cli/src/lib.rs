@@ -26,6 +26,7 @@ mod figure;
 mod habit;
 mod interrupt;
 mod keys;
+mod names;
 mod place;
 mod reach;
 mod read;
@@ -34,6 +35,7 @@ mod ticket;
 mod tickets;
 mod timetable;
 mod typed;
+mod wait;
 mod when;
 
 use std::process::ExitCode;
@@ -133,15 +135,22 @@ fn plain(text: &str) -> String {
     text[..end].to_string()
 }
 
-/// The definition with the user's defaults in it. `config` itself must work where they are broken.
+/// The definition with the user's defaults in it. What prints help or the version, and the commands that take no
+/// defaults, must work where these are broken.
 pub(crate) fn with_defaults() -> Result<clap::Command, Failure> {
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == "config")
-    {
+    let command = std::env::args_os().nth(1).unwrap_or_default();
+    if command.to_str().is_some_and(config::takes_none) {
         return Ok(definition());
     }
+    defaults().or_else(|failure| match definition().try_get_matches() {
+        Err(e) if !e.use_stderr() => Ok(definition()),
+        _ => Err(failure),
+    })
+}
+
+fn defaults() -> Result<clap::Command, Failure> {
     let settings = config::effective(&definition(), None)?;
+    config::strangers(&definition()).for_each(|text| errln!("warning: {text}"));
     let with = config::apply(definition(), &settings);
     // Which sections for hosts hold is known once the host is.
     let host = with.clone().try_get_matches();

@@ -1,7 +1,12 @@
 //! What was typed for a number or an address? The parsers that commands share, with the fix in their
 //! complaints.
 
-use std::{net::SocketAddr, ops::RangeInclusive, time::Duration};
+use std::{
+    io,
+    net::{Ipv6Addr, SocketAddr, ToSocketAddrs as _},
+    ops::RangeInclusive,
+    time::Duration,
+};
 
 /// A whole number within `range`.
 pub(crate) fn whole(
@@ -29,11 +34,43 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     farhaul_link::duration(text).map_err(|e| e.to_string())
 }
 
+/// A number of seconds within `range`, with or without a unit.
+pub(crate) fn seconds(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let whole = |time: Duration| (time.subsec_nanos() == 0).then_some(time.as_secs());
+        let with_unit = || whole(farhaul_link::duration(text).ok()?);
+        let number = text.parse().ok().or_else(with_unit);
+        number.filter(|n| range.contains(n)).ok_or_else(|| {
+            format!(
+                "give a whole number of seconds from {} to {}",
+                range.start(),
+                range.end()
+            )
+        })
+    }
+}
+
 /// An address of this machine or another, with its port.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        "write ADDRESS:PORT with numbers, as in 127.0.0.1:17992 or [::]:17992".to_string()
-    })
+    let wrong = "write ADDRESS:PORT, as in 127.0.0.1:17992, [::]:17992 or localhost:17992";
+    match text.parse() {
+        Ok(address) => Ok(address),
+        Err(_) if !text.contains(':') || text.parse::<Ipv6Addr>().is_ok() => Err(wrong.into()),
+        Err(_) => match text.to_socket_addrs().map(|mut found| found.next()) {
+            Ok(Some(address)) => Ok(address),
+            Ok(None) => Err("that name has no address".into()),
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => Err(wrong.into()),
+            Err(e) => Err(format!("{e}; {wrong}")),
+        },
+    }
+}
+
+/// An address to listen on; a port alone is one of every address.
+pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
+    let every = |port| SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
+    text.parse().map(every).or_else(|_| address(text))
 }
 
 #[cfg(test)]
@@ -47,13 +84,23 @@ mod tests {
             let e = whole(3..=60)(bad).unwrap_err();
             assert_eq!(e, "give a whole number from 3 to 60", "{bad}");
         }
+        for good in ["30", "30s", "0.5min", "30000ms"] {
+            assert_eq!(seconds(3..=60)(good), Ok(30), "{good}");
+        }
+        for bad in ["2", "61s", "3.5", "3500ms", "x", "-4"] {
+            let e = seconds(3..=60)(bad).unwrap_err();
+            assert_eq!(e, "give a whole number of seconds from 3 to 60", "{bad}");
+        }
         assert_eq!(seed("0"), Ok(0));
         assert!(seed("-1").is_err());
         assert!(address("[::]:5").is_ok());
-        assert!(
-            address("localhost:5")
-                .unwrap_err()
-                .contains("127.0.0.1:17992")
-        );
+        assert!(address("localhost:5").unwrap().ip().is_loopback());
+        for bad in ["5", "localhost", "", "::1", "h:x", "h:99999"] {
+            let e = address(bad).unwrap_err();
+            assert!(e.contains("127.0.0.1:17992"), "{bad}: {e}");
+        }
+        assert_eq!(listen("5"), address("[::]:5"));
+        assert_eq!(listen("127.0.0.1:5"), address("127.0.0.1:5"));
+        assert!(listen("99999").is_err());
     }
 }

@@ -257,7 +257,11 @@ fn sizes_times_shares_and_counts_are_checked() {
         (&["sim", "--profile", "mars"], 2, "known are lan"),
         (&["sim", "--mtu", "100"], 2, "576"),
         (&["sim", "--interval", "5"], 2, UNIT),
-        (&["demo", "--secs", "x"], 2, "whole number from 3 to 60"),
+        (
+            &["demo", "--secs", "x"],
+            2,
+            "whole number of seconds from 3 to 60",
+        ),
         (&["wan", "calibrate", "--each", "5"], 2, UNIT),
         (&["wan", "calibrate", "--each", "1h"], 2, "100ms to 60s"),
         (&["lab", "run", "cells", "--jobs", "0"], 2, "from 1 to 1024"),

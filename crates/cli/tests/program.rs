@@ -4,6 +4,8 @@
 
 #[path = "program/faults.rs"]
 mod faults;
+#[path = "program/first_hour.rs"]
+mod first_hour;
 #[path = "program/kit.rs"]
 mod kit;
 #[path = "program/lab.rs"]

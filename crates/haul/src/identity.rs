@@ -58,6 +58,11 @@ impl PublicKey {
         &self.0
     }
 
+    /// What there is to say if nobody accepts it.
+    pub(crate) fn not_accepted(self) -> String {
+        format!("the peer's key {self} is not one of those accepted")
+    }
+
     pub(crate) fn to_spki(self) -> Vec<u8> {
         [&SPKI[..], &self.0].concat()
     }

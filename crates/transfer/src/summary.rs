@@ -87,6 +87,9 @@ pub struct Verify {
     pub root: Option<String>,
 }
 
+/// Where less is sent, start and end of the programs outweigh what sending costs: no figures of that are shown.
+const ENOUGH: u64 = 16 << 20;
+
 /// Resources used by one end's process; null where that end did not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct End {
@@ -112,6 +115,17 @@ impl End {
                 .map(|s| s * 100.0 / (bytes as f64 * 8.0 / 1e9)),
             max_rss_bytes: usage.map(|u| u.max_rss).filter(|n| *n > 0),
         }
+    }
+
+    /// For people; the processor time only if `enough` was sent.
+    fn words(&self, enough: bool) -> String {
+        let cpu = self.cpu_percent_per_gbps.filter(|_| enough);
+        let cpu = cpu.map_or(String::new(), |c| {
+            format!("{c:.1} % of a core per Gbit/s, ")
+        });
+        let rss = self.max_rss_bytes;
+        let rss = rss.map_or("-".into(), |n| Size::from_bytes(n).to_string());
+        format!("{cpu}{rss} of memory")
     }
 }
 
@@ -345,40 +359,40 @@ impl Summary {
         )
     }
 
-    /// More lines for people: what went over the wire, and what it cost.
+    /// More lines for people: what went over the wire, and what it cost where enough was sent to tell.
     pub fn details(&self) -> String {
         let percent =
             |share: Option<f64>| share.map_or("-".into(), |s| format!("{:.2} %", s * 100.0));
         let ms = |s: Option<f64>| s.map_or("-".into(), |s| format!("{:.1} ms", s * 1e3));
+        let enough = self.bytes_payload >= ENOUGH;
         let over = self.bytes_wire_sent.max(self.bytes_wire_received);
-        let end = |end: &End| {
-            let cpu = end.cpu_percent_per_gbps;
-            let cpu = cpu.map_or("-".into(), |c| format!("{c:.1} % of a core per Gbit/s"));
-            let rss = end
-                .max_rss_bytes
-                .map_or("-".into(), |n| Size::from_bytes(n).to_string());
-            format!("{cpu}, {rss} of memory")
+        let costs = if enough {
+            let feedback = self.feedback_kib_per_gib;
+            format!(
+                ", retransmitted {}, lost {}, feedback {} KiB per GiB",
+                percent(self.retransmit_ratio),
+                percent(self.loss_ratio),
+                feedback.map_or("-".into(), |f| format!("{f:.1}")),
+            )
+        } else {
+            String::new()
         };
-        let feedback = self.feedback_kib_per_gib;
         let mut text = format!(
-            "wire: {} one way, retransmitted {}, lost {}, feedback {} KiB per GiB\n\
+            "wire: {} one way{costs}\n\
              path: rtt {} minimum, {} at the end, datagrams of {} bytes\n\
              sender: {}\nreceiver: {}\n",
             Size::from_bytes(over),
-            percent(self.retransmit_ratio),
-            percent(self.loss_ratio),
-            feedback.map_or("-".into(), |f| format!("{f:.1}")),
             ms(self.rtt_s.min),
             ms(self.rtt_s.smoothed),
             self.datagram_bytes,
-            end(&self.sender),
-            end(&self.receiver),
+            self.sender.words(enough),
+            self.receiver.words(enough),
         );
         let held = self.limited_by.iter().filter(|(_, share)| **share >= 0.005);
         let held: Vec<_> = held
             .map(|(why, share)| format!("{why} {:.0} %", share * 100.0))
             .collect();
-        if !held.is_empty() {
+        if enough && !held.is_empty() {
             text += "limited by: ";
             text += &held.join(", ");
             text.push('\n');
@@ -386,10 +400,11 @@ impl Summary {
         text
     }
 
-    /// What held the sender most, if anything did.
+    /// What held the sender most, if anything did and enough was sent to tell.
     pub fn limit(&self) -> Option<(&'static str, f64)> {
-        self.limited_by
-            .iter()
+        let told = (self.bytes_payload >= ENOUGH).then_some(&self.limited_by);
+        told.into_iter()
+            .flatten()
             .map(|(w, s)| (*w, *s))
             .max_by(|a, b| a.1.total_cmp(&b.1))
     }

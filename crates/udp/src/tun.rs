@@ -304,12 +304,31 @@ fn set_address6(name: &str, (address, prefix): (Ipv6Addr, u8)) -> io::Result<()>
         ifr6_ifindex: unsafe { request.ifr_ifru.ifru_ifindex },
     };
     // SAFETY: SIOCSIFADDR on an IPv6 socket reads one `in6_ifreq`, which outlives the call.
-    check(unsafe { libc::ioctl(control.as_raw_fd(), libc::SIOCSIFADDR, &raw const request) })
+    check(unsafe {
+        libc::ioctl(
+            control.as_raw_fd(),
+            code(libc::SIOCSIFADDR),
+            &raw const request,
+        )
+    })
 }
 
-fn set(control: &OwnedFd, call: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
+fn set(control: &OwnedFd, call: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: the SIOC*IF* calls read and write one `ifreq`, which is borrowed for the call.
-    check(unsafe { libc::ioctl(control.as_raw_fd(), call, std::ptr::from_mut(request)) })
+    check(unsafe { libc::ioctl(control.as_raw_fd(), code(call), std::ptr::from_mut(request)) })
+}
+
+/// A call as the C library takes it, which differs between them.
+#[cfg(not(target_env = "musl"))]
+const fn code(call: libc::c_ulong) -> libc::Ioctl {
+    call
+}
+
+/// As musl takes it.
+#[cfg(target_env = "musl")]
+#[expect(clippy::cast_possible_truncation, reason = "they have 16 bits")]
+const fn code(call: libc::c_ulong) -> libc::Ioctl {
+    call as libc::Ioctl
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

@@ -13,6 +13,7 @@ use farhaul_core::{
     time::nanos,
     units::{Rate, Size},
 };
+use farhaul_haul::Identity;
 use farhaul_io::Buffers;
 use farhaul_lab::{
     bench::{self, BenchError, Bounds, Limit, Progress, Report, Sample, Spec, Target},
@@ -25,10 +26,13 @@ use serde_json::json;
 use crate::{
     exit::{Exit, Failure},
     figure::Figure,
-    interrupt, keys, out,
+    interrupt, keys,
+    names::Names,
+    out,
     place::PORT,
     reach::Unreached,
-    typed::address,
+    typed::listen,
+    wait::Wait,
 };
 
 /// Arguments.
@@ -51,7 +55,7 @@ enum Mode {
 #[derive(Debug, clap::Args)]
 struct Serve {
     /// Address to listen on
-    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT), value_parser = address)]
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT), value_parser = listen)]
     listen: SocketAddr,
     /// End after one client
     #[arg(short = '1', long)]
@@ -73,10 +77,10 @@ struct Serve {
 #[derive(Debug, clap::Args)]
 struct How {
     /// The protocol, as NAME or NAME:PARAMETER=VALUE,...; `farhaul protocols` lists them
-    #[arg(long, value_name = "PROTOCOL", default_value = "haul")]
+    #[arg(long, value_name = "PROTOCOL", default_value = "haul", value_parser = Names::protocols(), hide_possible_values = true)]
     protocol: String,
     /// The congestion law, as NAME or NAME:PARAMETER=VALUE,...
-    #[arg(long, value_name = "LAW")]
+    #[arg(long, value_name = "LAW", value_parser = Names::laws(), hide_possible_values = true)]
     cc: Option<String>,
     /// Never send faster than this
     #[arg(long, short = 'b', value_name = "RATE", allow_hyphen_values = true)]
@@ -206,7 +210,7 @@ impl Serve {
             errln!("bench server at {at} with {}", entry.descriptor.name);
         };
         bench::serve(self.listen, protocol, bounds, clients, &stop, &mut ready).map_err(|e| {
-            let mut failure = failure(&e);
+            let mut failure = served(&e);
             if failure.exit == Exit::NetSetup {
                 failure.text += "; choose another address with --listen";
             }
@@ -253,18 +257,25 @@ impl Client {
         let (quiet, label) = (self.how.json, entry.label(&self.how.protocol));
         let mut shown = Shown::every(self.reports());
         let mut samples = Vec::new();
+        let mut wait = (!quiet).then(|| Wait::for_answer(format_args!("{}/udp", target.to)));
         let mut show_progress = |progress| match progress {
             Progress::Sample { lane, sample } => samples.push((lane, sample)),
             progress if !quiet => {
+                drop(wait.take());
                 if let Some(progress) = shown.add(progress) {
-                    show_progress(&target, &label, progress);
+                    print_progress(&target, &label, progress);
                 }
             }
             _ => {}
         };
         let mut make = || made.pop().expect("one was made for each lane");
         let report = bench::run(&target, &spec, &mut make, &mut show_progress)
-            .map_err(|e| unreached(&e, target.to).unwrap_or_else(|| failure(&e)))?;
+            .map_err(|e| unreached(&e, target.to).unwrap_or_else(|| failure(&e, &choice)))?;
+        if let Some(rest) = shown.rest(&report)
+            && !quiet
+        {
+            print_progress(&target, &label, rest);
+        }
         let name = format!("{label}, law {law}");
         let drawn = self.plot.as_ref().map_or(Ok(()), |plot| {
             plot.save(&name, &tracks(spec.lanes, &report, &samples))
@@ -343,6 +354,8 @@ struct Shown {
     next: Duration,
     from: Duration,
     bytes: u64,
+    /// In all that was shown.
+    told: u64,
 }
 
 impl Shown {
@@ -353,6 +366,7 @@ impl Shown {
             next: every,
             from: Duration::ZERO,
             bytes: 0,
+            told: 0,
         }
     }
 
@@ -369,7 +383,20 @@ impl Shown {
         }
         let from = std::mem::replace(&mut self.from, to);
         let bytes = std::mem::take(&mut self.bytes);
+        self.told += bytes;
         Some(Progress::Interval { from, to, bytes })
+    }
+
+    /// What is left at the end, if that is most of an interval; unknown if the start was omitted.
+    fn rest(&self, report: &Report) -> Option<Progress> {
+        let end = Duration::from_secs_f64(report.seconds);
+        let bytes = report.bytes.checked_sub(self.told)?;
+        let most = end.saturating_sub(self.from) > self.every / 2;
+        (most && !self.every.is_zero()).then_some(Progress::Interval {
+            from: self.from,
+            to: end,
+            bytes,
+        })
     }
 }
 
@@ -389,7 +416,7 @@ fn tracks(lanes: u32, report: &Report, samples: &[(u32, Sample)]) -> Vec<Track> 
     [all].into_iter().chain(each).collect()
 }
 
-fn show_progress(target: &Target, label: &str, progress: Progress) {
+fn print_progress(target: &Target, label: &str, progress: Progress) {
     match progress {
         Progress::Connected(took) => {
             let Target { to, cc, .. } = target;
@@ -476,7 +503,12 @@ fn unreached(error: &BenchError, to: SocketAddr) -> Option<Failure> {
     unreached.map(|unreached| unreached.failure("`farhaul bench serve`", to))
 }
 
-fn failure(error: &BenchError) -> Failure {
+/// The same for the server, which has no key to be accepted.
+fn served(error: &BenchError) -> Failure {
+    failure(error, &Choice::default())
+}
+
+fn failure(error: &BenchError, choice: &Choice) -> Failure {
     let exit = match error {
         BenchError::Shard(_) => Exit::NetSetup,
         BenchError::Closed(reason) => match reason {
@@ -504,9 +536,15 @@ fn failure(error: &BenchError) -> Failure {
             "the connection was lost: has the server ended, or the network in between? Try again, or `farhaul doctor HOST`".into()
         }
         BenchError::Closed(CloseReason::Denied(_)) => {
-            "the server does not accept your key: have your key (`farhaul key show`) named there with --allow, and its file \
-             here with --identity"
-                .into()
+            match choice.identity.as_deref().map(Identity::from_seed) {
+                Some(Ok(own)) => {
+                    let own = own.public();
+                    format!("the server does not accept your key {own}: start it with --allow {own}")
+                }
+                _ => "the server does not accept the key made for this run: name the file of yours with --identity, and \
+                      start the server with --allow and what `farhaul key show` prints"
+                    .into(),
+            }
         }
         other => other.to_string(),
     };
@@ -538,7 +576,7 @@ mod tests {
 
     #[test]
     fn a_panic_here_is_an_internal_error() {
-        let exit = |reason| failure(&BenchError::Closed(reason)).exit;
+        let exit = |reason| served(&BenchError::Closed(reason)).exit;
         assert_eq!(exit(CloseReason::Internal("x".into())), Exit::Internal);
         assert_eq!(exit(CloseReason::TimedOut), Exit::ConnectionLost);
     }
@@ -560,6 +598,14 @@ mod tests {
         // As long after the beginning, not after the last one.
         let second = shown.add(interval(1_002, 2_000, 7));
         assert_eq!(second, Some(interval(1_002, 2_000, 7)));
+        let mut report = Report {
+            seconds: 2.9,
+            bytes: 27,
+            ..Report::default()
+        };
+        assert_eq!(shown.rest(&report), Some(interval(2_000, 2_900, 9)));
+        report.seconds = 2.1;
+        assert_eq!(shown.rest(&report), None);
         assert_eq!(Shown::every(ms(0)).add(interval(0, 5_000, 1)), None);
     }
 

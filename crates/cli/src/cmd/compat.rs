@@ -32,7 +32,9 @@ use super::{
 };
 use crate::{
     exit::{Exit, Failure},
-    interrupt, out,
+    interrupt,
+    names::Names,
+    out,
     reach::Unreached,
     typed,
 };
@@ -78,7 +80,7 @@ pub(crate) struct How {
     #[arg(long, value_name = "PROTOCOL", default_value = "udt4-tuned")]
     protocol: String,
     /// The congestion law, as NAME or NAME:PARAMETER=VALUE,...
-    #[arg(long, value_name = "LAW")]
+    #[arg(long, value_name = "LAW", value_parser = Names::laws(), hide_possible_values = true)]
     cc: Option<String>,
 }
 

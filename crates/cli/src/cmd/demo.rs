@@ -4,7 +4,7 @@
 
 use std::{
     env, fs,
-    io::ErrorKind,
+    io::{self, ErrorKind, Write as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -19,27 +19,28 @@ use farhaul_lab::{
     emulated::{Copied, EmulatedRun, EmulatedRunError},
     host::Host,
 };
-use farhaul_link::{Loss, PathConfig};
+use farhaul_link::{Loss, PathConfig, duration, share};
+use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Value, json};
 
 use super::tree;
 use crate::{
     exit::{Exit, Failure},
     out,
-    typed::whole,
+    typed::seconds,
 };
 
 /// The path that is shown: what a research network between continents is like on a bad day.
 const MTU: u32 = 9_000;
-const RTT_MS: u32 = 100;
-const LOSS_PERCENT: f64 = 1.0;
 /// As much of the program's own build outputs as is copied.
 const OWN_FILES: u64 = 768 << 20;
+/// Files that are made where the build left fewer bytes, as for an installed program: how many, and of what size.
+const MADE: [(u32, usize); 3] = [(3, 128 << 20), (200, 1 << 20), (2_000, 16 << 10)];
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The file or folder to copy; by default files that the build of this program left behind
+    /// The file or folder to copy; by default files that the build of this program left behind, or random ones
     path: Option<PathBuf>,
     /// Rate of the bottleneck
     #[arg(
@@ -49,8 +50,14 @@ pub(crate) struct Args {
         allow_hyphen_values = true
     )]
     rate: Rate,
+    /// Round-trip time
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration, allow_hyphen_values = true)]
+    rtt: Duration,
+    /// Share of the packets that is lost in each direction
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share, allow_hyphen_values = true)]
+    loss: f64,
     /// Seconds of each memory-to-memory run
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = whole(3..=60), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = seconds(3..=60), allow_negative_numbers = true)]
     secs: u64,
     /// One JSON object instead of text
     #[arg(long, short = 'J')]
@@ -69,12 +76,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     say(format!(
         "an emulated path on this machine: {}, {} ms there and back, {} % of the packets lost each way, MTU {}",
-        args.rate, RTT_MS, LOSS_PERCENT, MTU
+        args.rate,
+        args.rtt_ms(),
+        args.loss_percent(),
+        MTU
     ));
     if Host::read().debug_build {
         say("note: a debug build, many times slower; use cargo run --release -- demo".into());
     }
-    let network = network(args.rate);
+    let network = network(args);
     let tried = entered
         .map_err(EmulatedRunError::Wan)
         // A trial: each run builds its own.
@@ -100,8 +110,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             "exit": exit.object(),
             "version": env!("CARGO_PKG_VERSION"),
             "rate_bits_per_second": args.rate.bps(),
-            "rtt_ms": RTT_MS,
-            "loss_percent": LOSS_PERCENT,
+            "rtt_ms": args.rtt_ms(),
+            "loss_percent": args.loss_percent(),
             "copy": files,
             "runs": rows.iter().map(Row::object).collect::<Vec<_>>(),
         }));
@@ -111,12 +121,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     failure.map_or(Ok(()), Err)
 }
 
-/// The path at `rate`, the same in both directions.
-fn network(rate: Rate) -> WanConfig {
+impl Args {
+    fn rtt_ms(&self) -> f64 {
+        self.rtt.as_secs_f64() * 1e3
+    }
+
+    /// Without the digits that a binary fraction adds.
+    fn loss_percent(&self) -> f64 {
+        (self.loss * 1e6).round() / 1e4
+    }
+}
+
+/// The path that was asked for, the same in both directions.
+fn network(args: &Args) -> WanConfig {
     let path = PathConfig {
-        rate,
-        delay: Duration::from_micros(u64::from(RTT_MS) * 500),
-        loss: Loss::Random(LOSS_PERCENT / 100.0),
+        rate: args.rate,
+        delay: args.rtt / 2,
+        loss: Loss::Random(args.loss),
         ..PathConfig::default()
     };
     WanConfig {
@@ -177,8 +198,8 @@ fn copy(args: &Args, builder: &Builder, say: &dyn Fn(String)) -> Result<Value, F
         return Err(Failure::new(Exit::SourceMissing, text));
     }
     say(format!(
-        "\nfarhaul cp: {} files, {} ...",
-        content.files,
+        "\nfarhaul cp: {}, {} ...",
+        counted(content.files),
         Size::from_bytes(content.bytes)
     ));
     let attempt = || -> Result<(Copied, WanReport), EmulatedRunError> {
@@ -208,11 +229,42 @@ fn copy(args: &Args, builder: &Builder, say: &dyn Fn(String)) -> Result<Value, F
     }))
 }
 
-/// What the build of this program left beside it, as far as it is bounded.
+fn counted(files: u64) -> String {
+    format!("{files} file{}", if files == 1 { "" } else { "s" })
+}
+
+/// What the build of this program left beside it, as far as it is bounded; random files if that is little.
 fn own_files(program: &Path, into: &Path) -> Result<PathBuf, Failure> {
     let from = program.parent().unwrap_or(Path::new("."));
     fs::create_dir(into).map_err(|e| disk(into, &e))?;
-    tree::stage(from, into, OWN_FILES).map_err(|e| source(from, &e))?;
+    // An installed program has others beside it, which are none of a demonstration's business.
+    if from.ends_with("bin") {
+        return made(into).map_err(|e| disk(into, &e));
+    }
+    let staged = tree::stage(from, into, OWN_FILES).map_err(|e| source(from, &e))?;
+    if staged.bytes < OWN_FILES / 4 {
+        return made(&into.join("made")).map_err(|e| disk(into, &e));
+    }
+    Ok(into.to_path_buf())
+}
+
+/// Files of random content.
+fn made(into: &Path) -> io::Result<PathBuf> {
+    let mut content = vec![0; 1 << 20];
+    for (count, size) in MADE {
+        let folder = into.join(Size::from_bytes(size as u64).to_string().replace(' ', ""));
+        fs::create_dir_all(&folder)?;
+        for i in 0..count {
+            let mut file = fs::File::create(folder.join(i.to_string()))?;
+            let mut left = size;
+            while left > 0 {
+                let block = content.len().min(left);
+                let drawn = getrandom(&mut content[..block], GetRandomFlags::empty())?;
+                file.write_all(&content[..drawn])?;
+                left -= drawn;
+            }
+        }
+    }
     Ok(into.to_path_buf())
 }
 
@@ -322,11 +374,11 @@ fn setup(error: &EmulatedRunError) -> Failure {
     Failure::new(exit, error.to_string())
 }
 
-fn source(path: &Path, error: &std::io::Error) -> Failure {
+fn source(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::SourceMissing, format!("{}: {error}", path.display()))
 }
 
-fn disk(path: &Path, error: &std::io::Error) -> Failure {
+fn disk(path: &Path, error: &io::Error) -> Failure {
     let exit = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Exit::NoSpace,
         _ => Exit::DestError,

@@ -13,12 +13,13 @@ use farhaul_lab::{
 use serde_json::{Value, json};
 
 use crate::{
-    cmd::bench::resolve,
+    cmd::{bench::resolve, key},
     exit::{Exit, Failure},
     interrupt,
     keys::{self, Known},
     out,
     reach::Unreached,
+    wait::Wait,
 };
 
 /// Arguments.
@@ -107,13 +108,15 @@ struct Way {
 }
 
 fn examine(args: &Args, name: &str, to: SocketAddr) -> Way {
+    let wait = (!args.json).then(|| Wait::for_answer(name));
     let visited = attempt(args, to);
+    drop(wait);
     match visited {
         Ok((visit, known)) => {
             let key = visit.peer_key.as_deref().and_then(|k| k.try_into().ok());
             let key = key.map(PublicKey::from_bytes);
             let mut findings = vec![reached(name, to, &visit)];
-            findings.extend(key.map(|key| identity(&known, to, key)));
+            findings.extend(key.map(|key| server_key(&known, &key::with_port(name), to, key)));
             findings.extend([sealed(&visit), mtu(&visit), rtt(&visit), offloads(&visit)]);
             Way {
                 object: object(name, to, &visit, key),
@@ -140,11 +143,11 @@ fn attempt(args: &Args, to: SocketAddr) -> Result<(Visit, Known), Failure> {
     let entry = registry::protocol("haul").map_err(unmade)?;
     let protocol = entry.client(&choice).map_err(unmade)?;
     let stop = interrupt::stop().map_err(|e| Failure::new(Exit::Internal, e.to_string()))?;
-    let visit = visit(to, protocol, Some(stop)).map_err(|e| failure(&e, to))?;
+    let visit = visit(to, protocol, Some(stop)).map_err(|e| failure(&e, to, identity.public()))?;
     Ok((visit, known))
 }
 
-fn failure(error: &VisitError, to: SocketAddr) -> Failure {
+fn failure(error: &VisitError, to: SocketAddr, own: PublicKey) -> Failure {
     let port = to.port();
     let unreached = match error {
         VisitError::Refused(_) => Some(Unreached::Refused),
@@ -164,11 +167,10 @@ fn failure(error: &VisitError, to: SocketAddr) -> Failure {
         return failure;
     }
     match error {
-        VisitError::Closed(CloseReason::Auth(text) | CloseReason::Denied(text)) => Failure::new(
+        VisitError::Closed(CloseReason::Auth(_) | CloseReason::Denied(_)) => Failure::new(
             Exit::Auth,
             format!(
-                "{to} is reached, but does not accept your key: {text}; give it your key (`farhaul key show`) \
-                 for `farhaul serve --allow`"
+                "{to} is reached, but does not accept your key {own}: start `farhaul serve` there with --allow {own}"
             ),
         ),
         VisitError::Closed(CloseReason::Version(text)) => {
@@ -191,18 +193,20 @@ fn reached(name: &str, to: SocketAddr, visit: &Visit) -> Finding {
     Finding::new("reached", Grade::Good, text)
 }
 
-fn identity(known: &Known, to: SocketAddr, key: PublicKey) -> Finding {
-    let accepted = known.of(&to.to_string());
+/// A server is known as it was named to `cp`: by host and port, or by address and port.
+fn server_key(known: &Known, name: &str, to: SocketAddr, key: PublicKey) -> Finding {
+    let mut accepted = known.of(name);
+    accepted.extend(known.of(&to.to_string()));
     if accepted.contains(&key) {
         return Finding::new("server's key", Grade::Good, format!("known: {key}"));
     }
     if accepted.is_empty() {
-        let text = format!("not known under {to}: {key}; `cp` would ask");
+        let text = format!("not known as {name}: {key}; `cp` would ask");
         return Finding::new("server's key", Grade::Good, text);
     }
-    let text = format!("NOT the one that was accepted for {to}: {key}");
+    let text = format!("NOT the one that was accepted for {name}: {key}");
     Finding::new("server's key", Grade::Fair, text).fix(format!(
-        "farhaul key trust {to} {key}   (if its owner confirms it)"
+        "farhaul key trust {name} {key}   (if its owner confirms it)"
     ))
 }
 

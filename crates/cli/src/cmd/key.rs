@@ -93,7 +93,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// The name under which a server is known.
-fn with_port(server: &str) -> String {
+pub(super) fn with_port(server: &str) -> String {
     let bare = server.parse::<std::net::Ipv6Addr>().is_ok();
     let port = !bare
         && server

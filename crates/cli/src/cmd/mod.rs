@@ -11,6 +11,7 @@ mod doctor;
 mod far;
 mod key;
 mod lab;
+mod ls;
 mod path;
 mod probe;
 mod protocols;
@@ -34,6 +35,8 @@ pub(crate) enum Command {
     Demo(demo::Args),
     /// Copy files to a server, or from one
     Cp(Box<cp::Args>),
+    /// List what can be fetched from a server
+    Ls(ls::Args),
     /// Let peers fetch and deliver files
     Serve(serve::Args),
     /// Your identity, and the servers you know
@@ -64,6 +67,9 @@ pub(crate) enum Command {
     Config(config::Args),
     /// Print the completions for a shell
     Completions(completions::Args),
+    /// Write the manual pages
+    #[command(name = "_man", hide = true)]
+    Man(completions::Pages),
     /// The far end of a copy through ssh
     #[command(name = "_serve", hide = true)]
     Far,
@@ -86,6 +92,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Demo(args) => demo::run(&args),
         Command::Cp(args) => cp::run(&args),
+        Command::Ls(args) => ls::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Key(args) => key::run(args),
         Command::Ticket(args) => ticket::run(args),
@@ -100,6 +107,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Compat(args) => compat::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => completions::pages(&args),
         Command::Far => far::run(),
         Command::Tcp(args) => tcp::run(args),
         Command::Probe(args) => probe::run(args),

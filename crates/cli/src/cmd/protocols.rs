@@ -1,7 +1,10 @@
 //! `farhaul protocols`: the honest index of what can be run, and of how each is known.
 
-use farhaul_congestion::{Parameter, laws};
-use farhaul_lab::registry::protocols;
+use farhaul_congestion::{Law, Parameter, laws};
+use farhaul_lab::{
+    nearest,
+    registry::{Entry, protocols},
+};
 use serde_json::{Value, json};
 
 use crate::{exit::Failure, out};
@@ -9,20 +12,48 @@ use crate::{exit::Failure, out};
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Only these protocols and laws
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
     /// Print one JSON object
     #[arg(long, short = 'J')]
     json: bool,
 }
 
+impl Args {
+    fn wants(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|n| n == name)
+    }
+
+    /// Those that were asked for; a name that is none is refused.
+    fn chosen(&self) -> Result<(Vec<&'static Entry>, Vec<&'static Law>), Failure> {
+        let known = || {
+            let protocols = protocols().iter().map(|e| e.descriptor.name);
+            protocols.chain(laws().iter().map(|law| law.name))
+        };
+        if let Some(name) = self.names.iter().find(|n| known().all(|k| k != n.as_str())) {
+            let meant = nearest(name, known());
+            let meant = meant.map_or_else(String::new, |m| format!(" (did you mean '{m}'?)"));
+            let text = format!("no protocol or law '{name}'{meant}; `farhaul protocols` lists all");
+            return Err(Failure::usage(text));
+        }
+        let protocols = protocols().iter().filter(|e| self.wants(e.descriptor.name));
+        let laws = laws().iter().filter(|law| self.wants(law.name));
+        Ok((protocols.collect(), laws.collect()))
+    }
+}
+
 /// Lists protocols and laws.
-#[expect(clippy::unnecessary_wraps, reason = "every command may fail")]
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let (protocols, laws) = args.chosen()?;
     if args.json {
-        out::json(&object());
+        out::json(&object(&protocols, &laws));
         return Ok(());
     }
-    out::line("protocols (--protocol NAME or NAME:PARAMETER=VALUE,...)");
-    for entry in protocols() {
+    if !protocols.is_empty() {
+        out::line("protocols (--protocol NAME or NAME:PARAMETER=VALUE,...)");
+    }
+    for entry in &protocols {
         let d = entry.descriptor;
         let sealed = if d.sealed { "sealed" } else { "in clear" };
         let lanes = match (entry.lanes, d.control_lane) {
@@ -43,8 +74,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ));
         parameters(entry.parameters);
     }
-    out::line("\nlaws (--cc NAME or NAME:PARAMETER=VALUE,...)");
-    for law in laws() {
+    if !laws.is_empty() {
+        let gap = if protocols.is_empty() { "" } else { "\n" };
+        out::line(format!("{gap}laws (--cc NAME or NAME:PARAMETER=VALUE,...)"));
+    }
+    for law in &laws {
         out::line(format!(
             "  {:<10} {} ({})",
             law.name, law.summary, law.citation
@@ -76,8 +110,8 @@ fn parameter_list(all: &[Parameter]) -> Vec<Value> {
         .collect()
 }
 
-fn object() -> Value {
-    let protocols: Vec<_> = protocols()
+fn object(protocols: &[&Entry], laws: &[&Law]) -> Value {
+    let protocols: Vec<_> = protocols
         .iter()
         .map(|entry| {
             let d = entry.descriptor;
@@ -94,7 +128,7 @@ fn object() -> Value {
             })
         })
         .collect();
-    let laws: Vec<_> = laws()
+    let laws: Vec<_> = laws
         .iter()
         .map(|law| {
             json!({

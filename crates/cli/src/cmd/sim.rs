@@ -4,22 +4,35 @@
 mod copy;
 mod scenario;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    io::{self, IsTerminal as _},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
-use farhaul_core::{protocol::CloseReason, units::Rate};
+use farhaul_core::{protocol::CloseReason, time::Instant, units::Rate};
 use farhaul_lab::{
     plot::series::Track,
     registry::{self, Choice},
 };
-use farhaul_sim::{Error, FlowConfig, FlowReport, Scenario, SimReport};
+use farhaul_sim::{
+    Error, FlowConfig, FlowReport, Maker, Moment, Observer, Scenario, Side, SimReport,
+};
 use serde_json::{Value, json};
 
 use super::path::PathArgs;
 use crate::{
+    bar::clock,
     exit::{Exit, Failure},
     figure::Figure,
+    names::Names,
     out,
-    typed::{seed, whole},
+    typed::{seconds, seed},
+    wait::Wait,
 };
 
 /// Arguments.
@@ -29,16 +42,16 @@ pub(crate) struct Args {
     #[command(subcommand)]
     action: Option<Action>,
     /// The protocol, as NAME or NAME:PARAMETER=VALUE,...; `farhaul protocols` lists them
-    #[arg(long, value_name = "PROTOCOL", default_value = "haul")]
+    #[arg(long, value_name = "PROTOCOL", default_value = "haul", value_parser = Names::protocols(), hide_possible_values = true)]
     protocol: String,
     /// The congestion law, as NAME or NAME:PARAMETER=VALUE,...
-    #[arg(long, value_name = "LAW")]
+    #[arg(long, value_name = "LAW", value_parser = Names::laws(), hide_possible_values = true)]
     cc: Option<String>,
     /// Never send faster than this
     #[arg(long, value_name = "RATE")]
     max_rate: Option<Rate>,
     /// Virtual time, in seconds [default: 30; for a copy, at most 100000]
-    #[arg(long, value_name = "SECONDS", value_parser = whole(1..=LONGEST), allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds(1..=LONGEST), allow_negative_numbers = true)]
     secs: Option<u64>,
     /// Application instead of an endless flow: "cp", a complete copy of PATH to a folder in TMPDIR that is
     /// removed afterwards. Disks take no time
@@ -122,13 +135,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let (report, outcome) = match &args.source {
         Some(source) => {
+            let _wait = Wait::start(|time| format!("simulating a copy, {} s", time.as_secs()));
             let (report, outcome) = copy::run(source, &scenario, &mut make)?;
             (report, Some(outcome))
         }
-        None => (
-            farhaul_sim::run(&scenario, &mut make).map_err(failure)?,
-            None,
-        ),
+        None => (watched(&scenario, &mut make).map_err(failure)?, None),
     };
     let law = choice.law.as_deref().unwrap_or(entry.default_law);
     let label = entry.label(&args.protocol);
@@ -156,6 +167,43 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         out::json(&object);
     }
     Ok(())
+}
+
+/// The run; on a terminal its virtual time is shown.
+fn watched(scenario: &Scenario, make: Maker<'_>) -> Result<SimReport, Error> {
+    if !io::stderr().is_terminal() {
+        return farhaul_sim::run(scenario, make);
+    }
+    let clock = Arc::new(AtomicU64::new(0));
+    let (reached, whole) = (Arc::clone(&clock), scenario.duration);
+    let _wait = Wait::start(move |waited| {
+        let reached = Duration::from_nanos(reached.load(Relaxed));
+        of_virtual_time(reached, whole, waited)
+    });
+    farhaul_sim::run_observed(scenario, make, &mut Clock(clock))
+}
+
+fn of_virtual_time(reached: Duration, whole: Duration, waited: Duration) -> String {
+    let (done, all) = (reached.as_secs_f64(), whole.as_secs_f64());
+    let left = waited.as_secs_f64() * (all / done - 1.0);
+    let eta = if left.is_finite() {
+        format!(
+            ", ETA {}",
+            clock(Duration::from_secs_f64(left.clamp(0.0, 1e9)))
+        )
+    } else {
+        String::new()
+    };
+    format!("simulated {done:.1} of {all:.0} s{eta}")
+}
+
+/// Tells which virtual time was reached.
+struct Clock(Arc<AtomicU64>);
+
+impl Observer for Clock {
+    fn on_session(&mut self, at: Instant, _: usize, _: Side, _: Moment<'_>) {
+        self.0.store(at.as_nanos(), Relaxed);
+    }
 }
 
 impl Args {

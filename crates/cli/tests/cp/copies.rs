@@ -228,7 +228,7 @@ fn refused_keys_and_invalid_patterns_are_reported() {
     let shut = place.serve(&[]);
     let out = place.run(&["cp", "--trust-any", "f", &shut.to("")]);
     assert_eq!(code(&out), 15);
-    assert!(printed(&out).contains("does not accept your key: give your key"));
+    assert!(printed(&out).contains("does not accept your key fh-pub1"));
     let open = place.serve(&["--allow", "any"]);
     let out = place.run(&["cp", "--trust-any", &open.to("*.dat"), "here"]);
     assert_eq!(code(&out), 3);

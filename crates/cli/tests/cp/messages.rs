@@ -32,7 +32,7 @@ fn a_changed_key_and_a_refused_client_are_distinguished() {
         let text = printed(&out);
         assert_eq!(code(&out), 15, "{text}");
         assert!(
-            text.contains("does not accept your key: give your key"),
+            text.contains("does not accept your key fh-pub1") && text.contains("--allow fh-pub1"),
             "{text}"
         );
         assert!(

@@ -50,7 +50,7 @@ fn a_server_without_allowed_keys_is_distinguished_from_a_missing_one() {
     assert!(
         refused["error"]
             .as_str()
-            .is_some_and(|e| e.contains("farhaul key show"))
+            .is_some_and(|e| e.contains("--allow fh-pub1"))
     );
     let stranger = stdout_of(place.path(), &["key", "gen", "--out", "other"], 0);
     let bench = [

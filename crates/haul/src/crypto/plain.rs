@@ -107,10 +107,9 @@ impl PlainHandshake {
         } else {
             let key =
                 <[u8; 32]>::try_from(content).map_err(|_| Refusal::Protocol("plain key".into()))?;
-            if !self.policy.accepts(&PublicKey::from_bytes(key)) {
-                return Err(Refusal::Auth(
-                    "the peer's key is not one of those accepted".into(),
-                ));
+            let key = PublicKey::from_bytes(key);
+            if !self.policy.accepts(&key) {
+                return Err(Refusal::Auth(key.not_accepted()));
             }
             self.peer.0 = Some(content.to_vec());
         }

@@ -2,11 +2,11 @@
 //! public keys (RFC 7250) for both sides and nothing else: no certificates, names, tickets or early
 //! data. Key exchange is hybrid post-quantum where the provider has it.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, OtherError,
+    ServerConfig, SignatureScheme,
     client::{
         AlwaysResolvesClientRawPublicKeys, Resumption,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -179,8 +179,8 @@ struct TlsHandshake {
 impl Crypto for TlsHandshake {
     fn read(&mut self, messages: &[u8]) -> Result<(), Refusal> {
         self.connection.read_hs(messages).map_err(|e| match e {
-            Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => {
-                Refusal::Auth("the peer's key is not one of those accepted".into())
+            Error::InvalidCertificate(CertificateError::Other(why)) => {
+                Refusal::Auth(why.to_string())
             }
             Error::InvalidCertificate(_) | Error::NoCertificatesPresented => {
                 Refusal::Auth(e.to_string())
@@ -224,7 +224,8 @@ impl Verifier {
         if self.policy.accepts(&key) {
             Ok(())
         } else {
-            Err(CertificateError::ApplicationVerificationFailure.into())
+            let why = io::Error::other(key.not_accepted());
+            Err(CertificateError::Other(OtherError(Arc::new(why))).into())
         }
     }
 

@@ -209,6 +209,12 @@ impl Inbox {
     }
 }
 
+/// The type differs between C libraries.
+#[cfg(not(target_env = "musl"))]
+const WITHOUT_WAITING: c_int = libc::MSG_DONTWAIT;
+#[cfg(target_env = "musl")]
+const WITHOUT_WAITING: libc::c_uint = libc::MSG_DONTWAIT.cast_unsigned();
+
 impl UdpSocket {
     /// Receives what is there, as far as `inbox` has room, without waiting.
     pub fn receive(&mut self, inbox: &mut Inbox) -> ReceiveOutcome {
@@ -221,7 +227,7 @@ impl UdpSocket {
                 self.socket.as_raw_fd(),
                 inbox.headers.as_mut_ptr(),
                 offered,
-                libc::MSG_DONTWAIT,
+                WITHOUT_WAITING,
                 ptr::null_mut(),
             )
         };

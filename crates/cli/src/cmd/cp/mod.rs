@@ -47,11 +47,19 @@ use crate::{
 
 /// Copies.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    go(args, DryRun::default())
+}
+
+/// Lists what a dry run would fetch.
+pub(crate) fn list(args: &Args) -> Result<(), Failure> {
+    go(args, DryRun::listing())
+}
+
+fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
     args.refuse_needless()?;
     let job = Job::of(&args.paths, args.ticket()?.as_ref())?;
     let put = job.is_put();
     let mut options = args.options(put)?;
-    let planned = DryRun::default();
     options.plan = args
         .dry_run
         .then(|| planned.sink(args.for_programs(), args.quiet));
@@ -361,7 +369,7 @@ impl Run<'_> {
         explain(
             &mut outcome,
             (&ended.reason, unreached),
-            self.known_by(),
+            (self.known_by(), identity.public()),
             &server.to_string(),
             to,
         );
@@ -429,7 +437,7 @@ enum KnownBy {
 fn explain(
     outcome: &mut Outcome,
     (reason, unreached): (&CloseReason, Option<Unreached>),
-    known_by: KnownBy,
+    (known_by, own): (KnownBy, PublicKey),
     server: &str,
     to: SocketAddr,
 ) {
@@ -440,14 +448,19 @@ fn explain(
         error.code = unreached.code();
         error.text = unreached.text(server, to);
         error.fix = unreached.fix("`farhaul serve`", to);
-    } else if let Some((text, fix)) = refused_key(reason, server, known_by) {
+    } else if let Some((text, fix)) = refused_key(reason, server, known_by, own) {
         (error.text, error.fix) = (text, fix);
     }
     outcome.summary.exit = outcome.summary.exit.with(error);
 }
 
 /// Message and remedy if one side refused the other's key.
-fn refused_key(reason: &CloseReason, server: &str, known_by: KnownBy) -> Option<(String, String)> {
+fn refused_key(
+    reason: &CloseReason,
+    server: &str,
+    known_by: KnownBy,
+    own: PublicKey,
+) -> Option<(String, String)> {
     let (text, fix) = match (reason, known_by) {
         (CloseReason::Auth(_), KnownBy::Key) => (
             format!(
@@ -458,9 +471,10 @@ fn refused_key(reason: &CloseReason, server: &str, known_by: KnownBy) -> Option<
             ),
         ),
         (CloseReason::Denied(_), KnownBy::Key) => (
-            format!("{server} does not accept your key"),
-            "give your key (`farhaul key show`) to its administrator, for `farhaul serve --allow`"
-                .into(),
+            format!("{server} does not accept your key {own}"),
+            format!(
+                "give your key to its administrator, who starts `farhaul serve` with --allow {own}"
+            ),
         ),
         (CloseReason::Auth(_), KnownBy::Ticket) => (
             format!("{server} has another key than the ticket names"),

@@ -10,7 +10,11 @@ use crate::out;
 
 /// What was reported.
 #[derive(Clone, Debug, Default)]
-pub(super) struct DryRun(Arc<Mutex<Count>>);
+pub(super) struct DryRun {
+    count: Arc<Mutex<Count>>,
+    /// What is at the source matters, not what would be done.
+    listing: bool,
+}
 
 #[derive(Debug, Default)]
 struct Count {
@@ -20,6 +24,14 @@ struct Count {
 }
 
 impl DryRun {
+    /// One that shows what there is.
+    pub(super) fn listing() -> Self {
+        Self {
+            listing: true,
+            ..Self::default()
+        }
+    }
+
     /// Receives the plan of the transfer: printed as lines, or collected for the end.
     pub(super) fn sink(&self, json: bool, quiet: bool) -> Plan {
         let dry_run = self.clone();
@@ -27,12 +39,18 @@ impl DryRun {
     }
 
     fn report(&self, planned: &Planned, json: bool, quiet: bool) {
-        let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         if planned.action.sends() {
             count.files += 1;
             count.bytes += planned.bytes;
         }
         let (action, path) = (planned.action.name(), text::shown(&planned.path));
+        let size = match planned.action {
+            Action::Send | Action::Replace | Action::Compare => {
+                Size::from_bytes(planned.bytes).to_string()
+            }
+            _ => String::new(),
+        };
         if json {
             count.entries.push(json!({
                 "action": action,
@@ -41,24 +59,34 @@ impl DryRun {
                 "why": planned.why,
             }));
         } else if !quiet {
-            let size = match planned.action {
-                Action::Send | Action::Replace | Action::Compare => {
-                    Size::from_bytes(planned.bytes).to_string()
-                }
-                _ => String::new(),
-            };
             let why = if planned.why.is_empty() {
                 String::new()
             } else {
                 format!("  ({})", text::plain(&planned.why))
             };
-            out::line(format!("{action:8}{size:>12}  {path}{why}"));
+            if self.listing {
+                let mark = if planned.action == Action::Make {
+                    "/"
+                } else {
+                    ""
+                };
+                out::line(format!("{size:>12}  {path}{mark}{why}"));
+            } else {
+                out::line(format!("{action:8}{size:>12}  {path}{why}"));
+            }
         }
     }
 
     /// One line for people.
     pub(super) fn line(&self, summary: &Summary, to: &str) -> String {
-        let count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.listing {
+            let (files, bytes) = (count.files, Size::from_bytes(count.bytes));
+            return format!(
+                "{files} {}, {bytes}",
+                if files == 1 { "file" } else { "files" }
+            );
+        }
         let there = summary.files.skipped;
         let mut line = format!(
             "would write {} in {} {} to {to}, {there} would stay or be compared",
@@ -81,13 +109,30 @@ impl DryRun {
 
     /// True if nothing was looked at.
     pub(super) fn is_empty(&self, summary: &Summary) -> bool {
-        let count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         count.files + summary.files.skipped + summary.files.failed == 0
     }
 
     /// What the summary's object has besides.
     pub(super) fn add_to(&self, object: &mut Value) {
-        let mut count = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.listing {
+            let totals = json!({ "files": count.files, "bytes": count.bytes });
+            let entries = count.entries.iter().map(|entry| {
+                let kind = match entry["action"].as_str() {
+                    Some("make") => "folder",
+                    Some("link") => "link",
+                    Some("fail") => "unreadable",
+                    _ => "file",
+                };
+                json!({ "path": entry["path"], "bytes": entry["bytes"], "kind": kind })
+            });
+            let entries: Vec<_> = entries.collect();
+            object["schema"] = "farhaul.list/1".into();
+            object["total"] = totals;
+            object["entries"] = entries.into();
+            return;
+        }
         object["dry_run"] = true.into();
         object["would_send"] = json!({ "files": count.files, "bytes": count.bytes });
         object["plan"] = std::mem::take(&mut count.entries).into();

@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Address to listen on
-    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT), value_parser = typed::address)]
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), PORT), value_parser = typed::listen)]
     listen: SocketAddr,
     /// Clients allowed in every share: a public key (repeatable), the name of a peer in the file, "ticket" for
     /// holders of tickets to it, or "any"; none by default

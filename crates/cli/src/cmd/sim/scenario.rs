@@ -9,6 +9,7 @@ use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
     thread,
+    time::Duration,
 };
 
 use farhaul_lab::{
@@ -24,6 +25,7 @@ use crate::{
     exit::{Exit, Failure},
     figure::{file_can_be_written, folder_can_be_written},
     out, read,
+    wait::Wait,
 };
 
 /// Arguments.
@@ -227,7 +229,11 @@ fn simulate(
         stop: None,
     };
     let shown = io::stderr().is_terminal();
+    let name = file.name.clone();
+    let first = move |time: Duration| format!("{name}: the first run, {} s", time.as_secs());
+    let mut wait = Some(Wait::start(first));
     let mut progress = |done: &Done<'_>| {
+        drop(wait.take());
         if shown {
             errln!(
                 "{}/{} {}: {}, seed {}",

@@ -1,0 +1,254 @@
+//! What does somebody meet who uses it for the first time? Mistakes in the configuration, keys that are not accepted,
+//! units and addresses as they come to mind.
+
+use std::fs;
+
+use crate::kit::{Served, command, object, run, stdout_of};
+
+/// Everything on stderr, of a run that ends with `code`.
+fn complaint(output: &std::process::Output, code: i32) -> String {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    text
+}
+
+#[test]
+fn a_mistake_in_the_configuration_does_not_take_help_and_keys_away() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    fs::create_dir_all(place.join("config/farhaul")).expect("ours");
+    let file = place.join("config/farhaul/config.toml");
+    for mistake in [
+        "[cp]\nmax-rat = \"1Gbit\"\n",
+        "[cp\n",
+        "[key.gen]\nout = \"x\"\n",
+    ] {
+        fs::write(&file, mistake).expect("ours");
+        for args in [
+            &["--version"][..],
+            &["--help"],
+            &["cp", "--help"],
+            &["help", "bench"],
+            &["completions", "bash"],
+            &["protocols", "haul"],
+            &["key", "list"],
+            &["config", "path"],
+        ] {
+            let out = run(place, args);
+            assert!(complaint(&out, 0).is_empty(), "{args:?}");
+            assert!(
+                args == ["key", "list"] || !out.stdout.is_empty(),
+                "{args:?}"
+            );
+        }
+        for args in [&["doctor"][..], &["cp", "a", "h::s/"], &["config", "check"]] {
+            let text = complaint(&run(place, args), 10);
+            assert!(text.contains("config.toml:"), "{args:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_variable_that_means_nothing_is_warned_of_once() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let mut doctor = command(place.path(), &["sim", "--secs", "1", "--rate", "1Mbit"]);
+    let out = doctor
+        .env("FARHAUL_MAX_RATE", "1")
+        .output()
+        .expect("it starts");
+    let text = complaint(&out, 0);
+    assert_eq!(
+        text.matches("$FARHAUL_MAX_RATE is ignored").count(),
+        1,
+        "{text}"
+    );
+    assert!(text.contains("FARHAUL_CP_MAX_RATE"), "{text}");
+}
+
+#[test]
+fn protocols_and_laws_are_shown_by_name() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    let found = object(place, &["protocols", "udt4", "cubic", "--json"], 0);
+    for (list, name) in [("protocols", "udt4"), ("laws", "cubic")] {
+        let names: Vec<_> = found[list]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|e| &e["name"])
+            .collect();
+        assert_eq!(names, [name], "{list}");
+    }
+    // haul is both.
+    let text = stdout_of(place, &["protocols", "haul"], 0);
+    assert!(
+        text.contains("--protocol NAME") && text.contains("--cc NAME"),
+        "{text}"
+    );
+    let text = complaint(&run(place, &["protocols", "cubik"]), 2);
+    assert!(text.contains("did you mean 'cubic'?"), "{text}");
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    for (shell, law) in [
+        ("bash", "cubic-2.6.25"),
+        ("zsh", "cubic-2.6.25"),
+        ("fish", "cubic-2.6.25"),
+    ] {
+        let script = stdout_of(place, &["completions", shell], 0);
+        assert!(
+            script.contains(law) && script.contains("rbudp-kachan"),
+            "{shell}"
+        );
+    }
+    stdout_of(place, &["_man", "."], 0);
+    let page = |name: &str| fs::read_to_string(place.join(name)).expect(name);
+    assert!(page("farhaul.1").contains("farhaul\\-cp(1)"));
+    assert!(page("farhaul-bench-serve.1").contains("one\\-off"));
+    assert!(!place.join("farhaul-_serve.1").exists());
+    let text = complaint(&run(place, &["_man", "none"]), 4);
+    assert!(text.contains("cannot write to none"), "{text}");
+}
+
+#[test]
+fn both_ends_name_the_key_that_is_not_accepted() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    fs::create_dir(place.join("share")).expect("ours");
+    fs::write(place.join("f"), "content").expect("ours");
+    let key = stdout_of(place, &["key", "gen"], 0);
+    let key = key.trim();
+    let shut = ["serve", "--listen", "127.0.0.1:0", "--share", "s=share"];
+    let server = Served::start(place, &shut);
+    let to = format!("{}::s/", server.1);
+    for args in [&["cp", "--trust-any", "f", &to][..], &["doctor", &server.1]] {
+        let text = complaint(&run(place, args), 15);
+        assert!(text.contains(&format!("--allow {key}")), "{args:?}: {text}");
+    }
+    // What was advised works, and `doctor` knows the server as `cp` does, by its name.
+    let port = server.1.rsplit_once(':').expect("a port").1.to_string();
+    drop(server);
+    let at = format!("127.0.0.1:{port}");
+    let open = [
+        "serve",
+        "--listen",
+        &at,
+        "--share",
+        "s=share:rw",
+        "--allow",
+        key,
+    ];
+    let server = Served::start(place, &open);
+    assert_eq!(server.1, at);
+    let name = format!("localhost:{port}");
+    let found = object(place, &["doctor", &name, "--json"], 0);
+    let theirs = found["path"]["key"].as_str();
+    stdout_of(place, &["key", "trust", &name, theirs.expect("its key")], 0);
+    let text = stdout_of(place, &["doctor", &name], 0);
+    assert!(text.contains("known: fh-pub1"), "{text}");
+    stdout_of(place, &["cp", "f", &format!("{name}::s/")], 0);
+}
+
+#[test]
+fn units_and_addresses_are_understood_as_they_are_typed() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    let seconds = ["sim", "--secs", "2s", "--rate", "1Mbit", "--json"];
+    assert_eq!(object(place, &seconds, 0)["seconds"], 2.0);
+    fs::create_dir(place.join("share")).expect("ours");
+    let named = [
+        "serve",
+        "--listen",
+        "localhost:0",
+        "--share",
+        "s=share",
+        "--allow",
+        "any",
+    ];
+    let server = Served::start(place, &named);
+    let to = format!("{}::s/", server.1);
+    stdout_of(
+        place,
+        &["cp", "--trust-any", "-n", "--progress", "bar", &to, "here"],
+        0,
+    );
+    for (listen, code) in [("70000", 2), ("localhost", 2), ("localhost:", 2)] {
+        let args = ["bench", "serve", "--listen", listen];
+        let text = complaint(&run(place, &args), code);
+        assert!(text.contains("127.0.0.1:17992"), "{listen}: {text}");
+    }
+}
+
+#[test]
+fn no_figures_are_made_of_a_few_bytes() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    fs::create_dir(place.join("share")).expect("ours");
+    fs::write(place.join("f"), vec![7; 20_000]).expect("ours");
+    let open = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--share",
+        "s=share:rw",
+        "--allow",
+        "any",
+    ];
+    let server = Served::start(place, &open);
+    let to = format!("{}::s/", server.1);
+    let text = complaint(&run(place, &["cp", "-v", "--trust-any", "f", &to]), 0);
+    assert!(text.contains("of memory") && text.contains("rtt"), "{text}");
+    assert!(
+        !text.contains("of a core") && !text.contains("limited by"),
+        "{text}"
+    );
+    fs::write(place.join("g"), vec![7; 32 << 20]).expect("ours");
+    let text = complaint(&run(place, &["cp", "-v", "--trust-any", "g", &to]), 0);
+    assert!(text.contains("of a core per Gbit/s"), "{text}");
+}
+
+#[test]
+fn a_share_can_be_listed() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = place.path();
+    fs::create_dir_all(place.join("share/runs")).expect("ours");
+    fs::write(place.join("share/runs/a b"), [7; 2_048]).expect("ours");
+    fs::write(place.join("share/top"), "x").expect("ours");
+    let open = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--share",
+        "s=share",
+        "--allow",
+        "any",
+    ];
+    let server = Served::start(place, &open);
+    let whole = format!("{}::s", server.1);
+    let text = stdout_of(place, &["ls", "--trust-any", &whole], 0);
+    let mut lines: Vec<_> = text.lines().map(str::trim).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["1 B  top", "2.0 KiB  runs/a b", "runs/"]);
+    let listed = object(
+        place,
+        &["ls", "--trust-any", "--json", &format!("{whole}/runs/")],
+        0,
+    );
+    assert_eq!(listed["schema"], "farhaul.list/1");
+    assert_eq!(listed["entries"][0]["path"], "a b");
+    assert_eq!(listed["entries"][0]["bytes"], 2_048);
+    for (args, code) in [
+        (&["ls", "--trust-any", &format!("{whole}/none")][..], 3),
+        (&["ls", "--trust-any", &format!("{}::none", server.1)], 15),
+        (&["ls", "share"], 2),
+    ] {
+        let text = complaint(&run(place, args), code);
+        assert!(
+            text.contains("none") || text.contains("share"),
+            "{args:?}: {text}"
+        );
+    }
+}
