@@ -7,7 +7,7 @@
 use std::{
     env, fs,
     io::{self, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
     path::{Path, PathBuf},
 };
 
@@ -135,7 +135,11 @@ pub(crate) fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure>
         .create_new(true)
         .mode(mode)
         .open(&new)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|mut file| {
+            give_to_owner_of(dir, &file)?;
+            file.write_all(bytes)?;
+            file.sync_all()
+        })
         .and_then(|()| fs::rename(&new, path))
         .and_then(|()| {
             fs::File::open(if dir == Path::new("") {
@@ -146,6 +150,20 @@ pub(crate) fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure>
         })
         .and_then(|dir| dir.sync_all());
     written.map_err(|e| config(path, &e))
+}
+
+/// A file that root makes in somebody else's folder is theirs, as with a service's folder of state.
+pub(crate) fn give_to_owner_of(dir: &Path, file: &fs::File) -> io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let dir = if dir == Path::new("") {
+        Path::new(".")
+    } else {
+        dir
+    };
+    let owner = fs::metadata(dir)?;
+    fchown(file, Some(owner.uid()), Some(owner.gid()))
 }
 
 /// Servers and their keys: one `server key` per line.

@@ -19,6 +19,7 @@ use farhaul_transfer::{
     Code, TransferError,
     server::{Access, Right, Tickets},
 };
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -119,6 +120,9 @@ pub(crate) struct Book {
     read: Mutex<(Option<Stamp>, Vec<Record>)>,
 }
 
+/// A link in a folder of somebody else's is not followed.
+const NOFOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
+
 /// Changes whenever a file is replaced.
 type Stamp = (u64, u64, i64, i64);
 
@@ -190,14 +194,16 @@ impl Book {
     fn lock(&self) -> Result<fs::File, Failure> {
         let path = self.path.with_extension("lock");
         let dir = path.parent().unwrap_or(Path::new("."));
-        let file = fs::create_dir_all(dir).and_then(|()| {
-            fs::OpenOptions::new()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .mode(0o600)
-                .open(&path)
-        });
+        let open = || {
+            let mut how = fs::OpenOptions::new();
+            how.write(true).mode(0o600).custom_flags(NOFOLLOW);
+            match how.clone().create_new(true).open(&path) {
+                Ok(file) => keys::give_to_owner_of(dir, &file).map(|()| file),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => how.open(&path),
+                Err(e) => Err(e),
+            }
+        };
+        let file = fs::create_dir_all(dir).and_then(|()| open());
         let locked = file.and_then(|file| file.lock().map(|()| file));
         locked.map_err(|e| Failure::new(Exit::Config, format!("{}: {e}", path.display())))
     }
@@ -216,7 +222,7 @@ struct Hidden(TransferError);
 
 impl From<Failure> for Hidden {
     fn from(e: Failure) -> Self {
-        errln!("farhaul: tickets: {e}");
+        crate::cmd::note("warning", &format!("tickets: {e}"));
         let text = "the server cannot read or write its tickets";
         Self(TransferError::new(Code::Internal, text).fix("ask its administrator"))
     }

@@ -25,6 +25,7 @@ mod udp;
 mod wan;
 
 use clap::Subcommand;
+pub(crate) use serve::note;
 
 use crate::exit::Failure;
 

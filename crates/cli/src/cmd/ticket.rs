@@ -75,7 +75,7 @@ struct New {
     /// the share allows
     #[arg(long, value_name = "ro|wo|create|rw", default_value = "ro", value_parser = mode)]
     mode: Access,
-    /// Its holder is never sent to faster
+    /// Its holder neither fetches nor delivers faster
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     max_rate: Option<Rate>,
     /// Name or address by which its holder reaches the server [default: the name of this host]

@@ -413,10 +413,9 @@ fn delete_all(
     loop {
         stop.check()?;
         if most.is_some_and(|most| walk.count > most) {
-            // Others have made files meanwhile.
-            deleted
-                .problems
-                .push((Code::Limit, too_many(most.unwrap_or(0))));
+            let text =
+                "others have made files meanwhile: what is beyond --max-delete was not deleted";
+            deleted.problems.push((Code::Limit, text.into()));
             break;
         }
         match walk.step() {

@@ -44,7 +44,7 @@ impl Allow {
 /// What one peer may use of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Never sent to faster than this.
+    /// Neither sent to nor received from faster.
     pub max_rate: Option<Rate>,
     /// Transfers at a time.
     pub max_sessions: Option<usize>,
@@ -94,7 +94,7 @@ impl Policy {
         self
     }
 
-    /// The same; nothing is sent to a peer faster than this.
+    /// The same; no peer is sent to, or received from, faster than this.
     #[must_use]
     pub const fn never_above(mut self, rate: Option<Rate>) -> Self {
         self.max_rate = rate;

@@ -137,7 +137,7 @@ impl Share {
         self
     }
 
-    /// The same; its files are never sent faster than this, to each peer.
+    /// The same; its files are neither sent nor received faster than this, with each peer.
     #[must_use]
     pub const fn never_above(mut self, rate: Option<Rate>) -> Self {
         self.max_rate = rate;

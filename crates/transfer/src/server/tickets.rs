@@ -17,7 +17,7 @@ pub struct Right {
     pub path: Vec<u8>,
     /// This, as far as the share itself permits it.
     pub access: Access,
-    /// Its files are never sent faster.
+    /// Its files are neither sent nor received faster.
     pub max_rate: Option<Rate>,
 }
 

@@ -28,7 +28,7 @@ pub(super) fn set(format: Format) {
 }
 
 /// A line for people; as an object of this event.
-pub(super) fn note(event: &str, text: &str) {
+pub(crate) fn note(event: &str, text: &str) {
     if JSON.load(Relaxed) {
         object(json!({ "event": event, "text": text }));
     } else if event == "warning" {

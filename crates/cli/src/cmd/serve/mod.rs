@@ -4,6 +4,8 @@
 //!   file with a mistake changes nothing.
 //! - SIGTERM takes no more sessions and waits for those there are; SIGINT ends them.
 
+pub(crate) use log::note;
+
 use std::{
     ffi::OsString,
     net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket},
@@ -62,7 +64,7 @@ pub(crate) struct Args {
     /// holders of tickets to it, or "any"; none by default
     #[arg(long, value_name = "KEY|NAME|ticket|any")]
     allow: Vec<String>,
-    /// File of tickets, which `farhaul ticket` writes [default: beside the key]
+    /// File of tickets, which `farhaul ticket` writes [default: tickets.json in the folder of configuration]
     #[arg(long, value_name = "FILE")]
     tickets: Option<PathBuf>,
     /// Never send to, or receive from, a peer faster than this; or rates by time of day, as in '08:00 500Mbit 19:00
@@ -178,19 +180,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if !flags.quiet {
         serving.setup().describe();
         if let Some(at) = metrics {
-            log::note("metrics", &format!("metrics at http://{at}/metrics"));
+            note("metrics", &format!("metrics at http://{at}/metrics"));
         }
         if let Some(control) = &control {
-            log::note("control", &format!("control socket {}", control.path()));
+            note("control", &format!("control socket {}", control.path()));
         }
         let key = identity.public();
-        log::note("listening", &format!("listening on {at}/udp, key {key}"));
+        note("listening", &format!("listening on {at}/udp, key {key}"));
     }
     signals::tell(&[NotifyState::Ready]);
     let ended = listener.run(&stop);
     let ended = ended.map_err(|e| Failure::new(Exit::NetSetup, e.to_string()))?;
     if let Some(refusal) = ended.host.refusal() {
-        log::note("warning", &refusal);
+        note("warning", &refusal);
     }
     Ok(())
 }
@@ -205,7 +207,7 @@ fn listen(serving: &Arc<Serving>, identity: &Identity) -> Result<Listener, Failu
     let haul = Haul::server(config).map_err(|e| Failure::new(Exit::Config, e.to_string()))?;
     let mut options = farhaul_io::server::Options::new(serving.setup().flags.listen);
     options.busy = Some(Exit::Busy.code().into());
-    options.notify = Some(|notice| log::note("warning", &notice.to_string()));
+    options.notify = Some(|notice| note("warning", &notice.to_string()));
     let told = Arc::clone(serving);
     let factory = move |peer: SocketAddr, waker: &Waker| -> Box<dyn App> {
         Box::new(Told::new(&told, peer, waker))
@@ -221,7 +223,7 @@ fn listen(serving: &Arc<Serving>, identity: &Identity) -> Result<Listener, Failu
     if !listener.has_own_threads() {
         let text =
             "the socket that was handed over is another user's: all sessions share one thread";
-        log::note("warning", text);
+        note("warning", text);
     }
     Ok(listener)
 }
@@ -254,7 +256,11 @@ fn control(
         Some(path) => path.clone(),
         None => match crate::control::directory() {
             Some(dir) => dir.join(format!("serve-{port}.sock")),
-            None => return Ok(None),
+            None => {
+                let text = "no control socket: there is no runtime directory; name one with --control, or off";
+                note("warning", text);
+                return Ok(None);
+            }
         },
     };
     match control::start(&path, sessions, controls) {
@@ -264,7 +270,7 @@ fn control(
             if flags.control.is_some() {
                 return Err(Failure::new(Exit::NetSetup, text).fix("name another with --control"));
             }
-            log::note("warning", &format!("there is no {text}"));
+            note("warning", &format!("there is no {text}"));
             Ok(None)
         }
     }

@@ -107,6 +107,7 @@ impl Setup {
             ("identity", old.identity != new.identity),
             ("metrics", old.metrics != new.metrics),
             ("control", old.control != new.control),
+            ("log-format", old.log_format != new.log_format),
         ] {
             if differs {
                 log::note(

@@ -55,10 +55,11 @@ fn reload(serving: &Serving, controls: &Controls) {
         Ok(setup) => {
             if !setup.flags.quiet {
                 setup.describe();
+                let shares = setup.policy.shares().len();
+                let text =
+                    format!("reloaded: {shares} shares, for sessions that begin from now on");
+                log::note("reloaded", &text);
             }
-            let shares = setup.policy.shares().len();
-            let text = format!("reloaded: {shares} shares, for sessions that begin from now on");
-            log::note("reloaded", &text);
         }
         Err(e) => {
             let text = format!("not reloaded, everything stays as it was: {e}");
