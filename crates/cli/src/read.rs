@@ -9,7 +9,7 @@ use std::{
 use farhaul_transfer::read_whole;
 
 /// The longest file of settings, keys or known servers.
-const SETTINGS: u64 = 16 << 20;
+pub(crate) const SETTINGS: u64 = 16 << 20;
 /// The longest trace of losses; one that repeats says no more when it is longer.
 const TRACE: u64 = 64 << 20;
 /// The longest list of paths or patterns.

@@ -185,6 +185,10 @@ impl Book {
             let now = clock::unix_seconds();
             records.retain(|r| now < r.expires.saturating_add(KEPT));
             let text = serde_json::to_vec_pretty(&records).map_err(|e| self.failed(&e))?;
+            if text.len() as u64 > read::SETTINGS {
+                let why = "it would become too long to be read: revoke tickets, or give out such with fewer uses";
+                return Err(self.failed(&why).into());
+            }
             keys::write(&self.path, &text, 0o600)?;
         }
         Ok(answer)

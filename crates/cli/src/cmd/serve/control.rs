@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
     os::unix::{
-        fs::{DirBuilderExt as _, PermissionsExt as _},
+        fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _},
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
@@ -45,6 +45,9 @@ impl Drop for Socket {
     }
 }
 
+/// After a connection that could not be accepted.
+const PAUSE: Duration = Duration::from_millis(200);
+
 /// Listens at `path`.
 pub(super) fn start(
     path: &Path,
@@ -71,25 +74,31 @@ pub(super) fn start(
     thread::Builder::new()
         .name("control".into())
         .spawn(move || {
+            let mut failing = false;
             for stream in listener.incoming() {
-                match stream {
+                match &stream {
                     // Who asks nothing, or does not take the answer, is told nothing.
-                    Ok(stream) => drop(serve(&stream, &sessions, &controls)),
+                    Ok(stream) => drop(serve(stream, &sessions, &controls)),
+                    // Of descriptors, say: others give some back.
                     Err(e) => {
-                        return log::note(
-                            "warning",
-                            &format!("the control socket has failed: {e}"),
-                        );
+                        if !failing {
+                            let text = format!("the control socket fails for now: {e}");
+                            log::note("warning", &text);
+                        }
+                        thread::sleep(PAUSE);
                     }
                 }
+                failing = stream.is_err();
             }
         })?;
     Ok(socket)
 }
 
+/// Only a socket is: to whatever else has the name, no connection is possible either.
 fn is_abandoned(path: &Path) -> bool {
     let refused = |e: io::Error| e.kind() == ErrorKind::ConnectionRefused;
-    UnixStream::connect(path).is_err_and(refused)
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
+        && UnixStream::connect(path).is_err_and(refused)
 }
 
 fn serve(stream: &UnixStream, sessions: &Sessions, controls: &Controls) -> io::Result<()> {
@@ -169,4 +178,21 @@ fn shown(view: &View) -> Value {
         "limited_by": progress.hold().map(farhaul_core::stats::Why::name),
         "max_rate_bps": (rate != Rate::UNLIMITED).then(|| rate.bps()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_socket_that_nobody_listens_at_is_replaced() {
+        let tmp = tempfile::tempdir().unwrap();
+        let (file, socket) = (tmp.path().join("file"), tmp.path().join("socket"));
+        fs::write(&file, "kept").unwrap();
+        assert!(!is_abandoned(&file));
+        let listener = UnixListener::bind(&socket).unwrap();
+        assert!(!is_abandoned(&socket));
+        drop(listener);
+        assert!(is_abandoned(&socket));
+    }
 }
