@@ -55,7 +55,10 @@ impl Receiver {
             }
         };
         self.again.remove(&path::digest(&path));
-        self.note_listed(&path);
+        // What was listed is not deleted, whatever becomes of it.
+        if self.rules.mirror.delete.is_some() {
+            self.listed.add(&path, entry.kind);
+        }
         let item = Incoming {
             path,
             meta: meta.clone(),
@@ -110,18 +113,15 @@ impl Receiver {
         Ok(())
     }
 
-    /// What was listed is not deleted, whatever becomes of it.
-    pub(super) fn note_listed(&mut self, path: &[u8]) {
-        if self.rules.mirror.delete.is_some() {
-            self.listed.add(path);
-        }
-    }
-
     /// The sender has these and does not list them.
-    pub(super) fn note_kept(&mut self, paths: &[Vec<u8>]) {
+    pub(super) fn note_kept(&mut self, paths: &[Vec<u8>]) -> Result<(), TransferError> {
         for path in paths {
-            self.note_listed(path);
+            self.asked.check_kept(path)?;
+            if self.rules.mirror.delete.is_some() {
+                self.listed.keep(path);
+            }
         }
+        Ok(())
     }
 
     /// Some name in the path is one under which a transfer, this or another, keeps its state.
