@@ -55,10 +55,7 @@ impl Receiver {
             }
         };
         self.again.remove(&path::digest(&path));
-        // What was listed is not deleted, whatever becomes of it.
-        if self.rules.mirror.delete.is_some() {
-            self.listed.add(&path, entry.kind);
-        }
+        self.note_listed(&path, entry.kind);
         let item = Incoming {
             path,
             meta: meta.clone(),
@@ -111,6 +108,13 @@ impl Receiver {
             self.fail(number, Code::of_write(&e), &e);
         }
         Ok(())
+    }
+
+    /// What was listed is not deleted, whatever becomes of it.
+    fn note_listed(&mut self, path: &[u8], kind: Kind) {
+        if self.rules.mirror.delete.is_some() {
+            self.listed.add(path, kind);
+        }
     }
 
     /// The sender has these and does not list them.
