@@ -82,18 +82,17 @@ impl Asked {
         let Some(limits) = &self.0 else {
             return Ok(None);
         };
-        let mut inside = limits.roots.iter().filter_map(|root| below(root, entry));
-        let Some(path) = inside.find(|path| limits.permits(path, entry)) else {
-            let text = format!(
-                "{} listed '{}', but {} requested",
-                limits.who(),
-                path::show(&entry.path),
-                limits.what()
-            );
-            return Err(TransferError::protocol(text).fix(DISTRUST));
-        };
+        let path = limits.inside(&entry.path, entry.kind)?;
         let fits = entry.kind != Kind::File || limits.filter.takes(path, Some(entry.size));
         Ok((!fits).then_some("its size is outside the requested bounds: left out"))
+    }
+
+    /// An error if what the source has under `path`, and does not list, was not requested. Only links are
+    /// left out so.
+    pub(crate) fn check_kept(&self, path: &[u8]) -> Result<(), TransferError> {
+        self.0.as_ref().map_or(Ok(()), |limits| {
+            limits.inside(path, Kind::Symlink).map(|_| ())
+        })
     }
 }
 
@@ -126,25 +125,35 @@ impl Limits {
         format!("only {named}{more}{filter} {verb}")
     }
 
-    fn permits(&self, path: &[u8], entry: &Entry) -> bool {
-        if self.one_file && (entry.kind == Kind::Dir || entry.path != self.roots[0]) {
-            return false;
-        }
-        match entry.kind {
-            Kind::Dir => self.filter.enters(path),
-            Kind::File | Kind::Symlink | Kind::HardLink => self.filter.takes(path, None),
-        }
+    /// The path within a source that was requested, as its filter sees it; an error if there is none.
+    fn inside<'a>(&self, listed: &'a [u8], kind: Kind) -> Result<&'a [u8], TransferError> {
+        let mut inside = self.roots.iter().filter_map(|r| below(r, listed, kind));
+        let permits = |path: &&[u8]| match kind {
+            Kind::Dir => !self.one_file && self.filter.enters(path),
+            Kind::File | Kind::Symlink | Kind::HardLink => {
+                (!self.one_file || listed == self.roots[0]) && self.filter.takes(path, None)
+            }
+        };
+        inside.find(permits).ok_or_else(|| {
+            let text = format!(
+                "{} listed '{}', but {} requested",
+                self.who(),
+                path::show(listed),
+                self.what()
+            );
+            TransferError::protocol(text).fix(DISTRUST)
+        })
     }
 }
 
 /// The path within the source that is listed as `root`, as its filter sees it.
-fn below<'a>(root: &[u8], entry: &'a Entry) -> Option<&'a [u8]> {
+fn below<'a>(root: &[u8], path: &'a [u8], kind: Kind) -> Option<&'a [u8]> {
     if root.is_empty() {
-        return Some(&entry.path);
+        return Some(path);
     }
-    match entry.path.strip_prefix(root)? {
-        b"" if entry.kind == Kind::Dir => Some(b""),
-        b"" => Some(&entry.path),
+    match path.strip_prefix(root)? {
+        b"" if kind == Kind::Dir => Some(b""),
+        b"" => Some(path),
         rest => rest.strip_prefix(b"/"),
     }
 }
@@ -254,6 +263,12 @@ mod tests {
             assert_eq!(named.check(&entry(kind, &path, 1)).is_ok(), good, "{path}");
         }
         assert!(named.check(&entry(Kind::Dir, "d", 0)).is_ok());
+        for good in ["d/x", "d"] {
+            assert!(named.check_kept(good.as_bytes()).is_ok(), "{good}");
+        }
+        for bad in ["", "x", "dd/x", "d/x.key"] {
+            assert!(named.check_kept(bad.as_bytes()).is_err(), "{bad}");
+        }
         assert!(
             asked(&["z.key"], filter())
                 .check(&entry(Kind::File, "z.key", 1))

@@ -62,6 +62,14 @@ impl<A: App> Victim<A> {
         }
     }
 
+    /// Says that the source has these.
+    fn keep(&mut self, paths: &[&str]) {
+        if !paths.is_empty() {
+            let paths = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
+            self.send(&Message::Kept { paths });
+        }
+    }
+
     /// Lists `entries`, with their content where they have some, and ends.
     fn deliver(&mut self, first: u64, entries: &[(Entry, &[u8])]) {
         let listed = entries.iter().map(|(e, _)| e.clone()).collect();

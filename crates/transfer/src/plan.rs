@@ -358,6 +358,8 @@ pub(crate) struct Planner {
     walk: Option<Box<Walk>>,
     /// Found and not sent.
     found: Vec<Vec<u8>>,
+    /// More is looked for when what was found has left.
+    unheard: bool,
     finished: bool,
     over: bool,
     out: Outbox,
@@ -399,6 +401,7 @@ impl Planner {
             filter,
             walk: None,
             found: Vec::new(),
+            unheard: false,
             finished: false,
             over: false,
             out: Outbox::default(),
@@ -433,15 +436,17 @@ impl Planner {
     /// Moves everything on.
     pub(crate) fn poll(&mut self, session: &mut dyn Session) {
         self.progress.set(&self.tally);
-        if has_room(&self.out, session) {
+        let room = has_room(&self.out, session);
+        self.unheard = !room && self.walk.is_some();
+        if room {
             self.look_for_deletions();
         }
         self.out.flush(session);
     }
 
-    /// True while it has something to do without a message.
+    /// True while it has something to do, though nothing arrives and nothing leaves.
     pub(crate) const fn is_waiting(&self) -> bool {
-        self.walk.is_some()
+        self.walk.is_some() && !self.unheard
     }
 
     /// Takes a message from the sender.
@@ -470,10 +475,7 @@ impl Planner {
                 Ok(())
             }
             Message::Kept { paths } if !self.finished && self.walk.is_none() => {
-                for path in &paths {
-                    self.note_listed(path);
-                }
-                Ok(())
+                self.note_kept(&paths)
             }
             Message::End { entries }
                 if entries == self.next && !self.finished && self.walk.is_none() =>
@@ -491,10 +493,14 @@ impl Planner {
         }
     }
 
-    fn note_listed(&mut self, path: &[u8]) {
-        if self.ask.mirror.delete.is_some() {
-            self.listed.add(path);
+    fn note_kept(&mut self, paths: &[Vec<u8>]) -> Result<(), TransferError> {
+        for path in paths {
+            self.asked.check_kept(path)?;
+            if self.ask.mirror.delete.is_some() {
+                self.listed.keep(path);
+            }
         }
+        Ok(())
     }
 
     fn judge(&mut self, entry: &Entry) -> Result<Action, TransferError> {
@@ -508,7 +514,9 @@ impl Planner {
                 ));
             }
         };
-        self.note_listed(&name);
+        if self.ask.mirror.delete.is_some() {
+            self.listed.add(&name, entry.kind);
+        }
         let looked = match left_out {
             Some(why) => Err((Code::SourceChanged, why.to_owned())),
             None => self.decide_on(&name, entry),

@@ -29,7 +29,7 @@ use crate::{
     path::{self, Tag},
     plan::Planner,
     quota::{Claim, Quota},
-    receiver::{Base, Look, Receiver, Rules},
+    receiver::{Base, Look, Receiver, Rules, check_delete},
     scan::Selection,
     summary::Handle,
 };
@@ -345,6 +345,9 @@ impl Server {
         share.may_answer(ask)?;
         let one_file = ask.one_file;
         let filter = Filter::from_spec(ask.spec.clone())?;
+        if one_file {
+            check_delete(&ask.mirror, &filter, &[])?;
+        }
         self.side.verify_disk = ask.verify_disk;
         if ask.dry {
             let look = Look::beneath(root, rel, one_file)?;

@@ -66,7 +66,10 @@ fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
 fn two_trees(from: &Path, to: &Path) {
     write(from, "a", b"new");
     write(from, "d/b", b"b");
-    symlink("/absolute", from.join("out")).expect("ours");
+    // Links that are not sent.
+    for name in ["out", "mnt"] {
+        symlink("/absolute", from.join(name)).expect("ours");
+    }
     for name in [
         "a",
         "d/b",
@@ -76,6 +79,7 @@ fn two_trees(from: &Path, to: &Path) {
         "d/keep.log",
         "x/keep.log",
         "out",
+        "mnt/old",
     ] {
         write(to, name, b"old");
     }
@@ -129,6 +133,8 @@ fn what_the_source_lacks_is_deleted_both_ways() {
             "d/b",
             "d/keep.log",
             "keep.log",
+            "mnt",
+            "mnt/old",
             "out",
             "x",
             "x/keep.log",
@@ -137,7 +143,8 @@ fn what_the_source_lacks_is_deleted_both_ways() {
         assert!(to.parent().unwrap().join("beside").exists());
 
         copy(&["--delete-excluded"], 0);
-        assert_eq!(names(&to), ["a", "d", "d/b", "out"], "put: {put}");
+        let left = ["a", "d", "d/b", "mnt", "mnt/old", "out"];
+        assert_eq!(names(&to), left, "put: {put}");
         let time = |path: &Path| fs::metadata(path).unwrap().mtime_nsec();
         assert_eq!(time(&from.join("d")), time(&to.join("d")), "of folders");
     }

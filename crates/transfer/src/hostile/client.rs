@@ -14,6 +14,18 @@ pub(super) fn deliver(
     ask: Ask,
     entries: &[(Entry, &[u8])],
 ) -> (Option<TransferError>, Vec<String>) {
+    deliver_and_keep(root, access, to, ask, &[], entries)
+}
+
+/// The same of one that says first that it has `kept`.
+pub(super) fn deliver_and_keep(
+    root: &Path,
+    access: Access,
+    to: &str,
+    ask: Ask,
+    kept: &[&str],
+    entries: &[(Entry, &[u8])],
+) -> (Option<TransferError>, Vec<String>) {
     let shares = vec![Share::open("s", root, access).unwrap()];
     let server = Server::new(Arc::new(Policy::new(shares, Allow::Any, false)), None);
     let handle = server.handle();
@@ -38,6 +50,7 @@ pub(super) fn deliver(
     if refusal.is_some() {
         return (refusal, Vec::new());
     }
+    victim.keep(kept);
     victim.deliver(0, entries);
     // The client's last word ends nothing here; the session's end does.
     let reason = farhaul_core::protocol::CloseReason::Peer {

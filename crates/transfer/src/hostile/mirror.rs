@@ -4,11 +4,16 @@ use std::os::unix::fs::MetadataExt as _;
 
 use farhaul_core::store::Store as _;
 
-use super::{client::deliver, server::fetch, *};
+use super::{
+    client::{deliver, deliver_and_keep},
+    server::fetch,
+    *,
+};
 use crate::{
-    Delete, Mirror, Preserve, Suffix,
+    Action, Delete, Mirror, Preserve, Suffix,
     digest::{Hash, block_hash},
     facts::{Facts, Owner},
+    half::IDLE,
 };
 
 const ALL: Preserve = Preserve {
@@ -200,9 +205,200 @@ fn nothing_is_deleted_outside_what_was_listed() {
     assert!(share.join("in/old").exists() && share.join("in/e/old").exists());
 }
 
+/// A file at each of `paths` beneath `root`.
+fn plant(root: &Path, paths: &[&str]) {
+    for path in paths {
+        let at = root.join(path);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        fs::write(at, "old").unwrap();
+    }
+}
+
+/// What a fetch of `run7` to `to`, which deletes, makes of a server that says it has `kept` and lists
+/// `entries`; and what it says would be deleted, if it is a `plan`.
+fn fetch_and_keep(
+    to: &Path,
+    plan: bool,
+    kept: &[&str],
+    entries: &[(Entry, &[u8])],
+) -> (Outcome, Vec<String>) {
+    let doomed = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let told = Arc::clone(&doomed);
+    let sink: crate::client::Plan = Arc::new(move |planned| {
+        if planned.action == Action::Delete {
+            told.lock().unwrap().push(crate::path::show(&planned.path));
+        }
+    });
+    let options = Options {
+        server: "evil:1".into(),
+        sync: false,
+        mirror: deleting(),
+        plan: plan.then_some(sink),
+        ..Options::default()
+    };
+    let from = Remote {
+        share: "data".into(),
+        path: b"run7".to_vec(),
+    };
+    let client = Download::new(&[from], to, options).unwrap();
+    let handle = client.handle();
+    let mut victim = Victim::new(client);
+    victim.send(&Message::Accepted {
+        version: VERSION,
+        one_file: false,
+    });
+    victim.keep(kept);
+    victim.deliver(0, entries);
+    let out = handle.outcome().expect("the client knows how it ended");
+    let doomed = std::mem::take(&mut *doomed.lock().unwrap());
+    (out, doomed)
+}
+
+#[test]
+fn what_a_server_keeps_was_requested() {
+    for kept in ["", "Documents", "Documents/old", "run77"] {
+        for plan in [false, true] {
+            let tmp = tempfile::tempdir().unwrap();
+            let there = ["old", "Documents/old", "run7/old"];
+            plant(tmp.path(), &there);
+            let entries = [dir("run7", 0o755)];
+            let (out, doomed) = fetch_and_keep(tmp.path(), plan, &[kept], &entries);
+            assert_eq!(out.error.unwrap().code, Code::Protocol, "{kept:?}");
+            assert_eq!(doomed, [""; 0], "{kept:?}");
+            for path in there {
+                assert!(tmp.path().join(path).exists(), "{kept:?}: {path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_folder_at_the_source_is_not_emptied() {
+    // Links that are not sent, of which one is listed.
+    let (kept, stay) = (
+        ["run7/data"],
+        ["run7/data/old", "run7/link/old", "run7/link/d/old"],
+    );
+    let entries = [dir("run7", 0o755), link("run7/link", "/etc")];
+    let check = |root: &Path, deletes: bool| {
+        for path in stay {
+            assert!(root.join(path).exists(), "{path}");
+        }
+        assert_eq!(root.join("run7/old").exists(), !deletes);
+    };
+    for plan in [false, true] {
+        let tmp = tempfile::tempdir().unwrap();
+        plant(tmp.path(), &stay);
+        plant(tmp.path(), &["run7/old"]);
+        let (out, doomed) = fetch_and_keep(tmp.path(), plan, &kept, &entries);
+        assert_eq!(out.error, None);
+        let told: &[&str] = if plan { &["run7/old"] } else { &[] };
+        assert_eq!(doomed, told);
+        check(tmp.path(), !plan);
+    }
+    let tmp = tempfile::tempdir().unwrap();
+    plant(tmp.path(), &stay);
+    plant(tmp.path(), &["run7/old"]);
+    let ask = Ask {
+        mirror: deleting(),
+        ..Ask::default()
+    };
+    let access = Access::ReadWrite;
+    // The client of a share says what it likes; it does not make a folder of the source of it.
+    let all = ["", "run7", "run7/data"];
+    let (error, _) = deliver_and_keep(tmp.path(), access, "", ask.clone(), &all, &[]);
+    assert_eq!(error, None);
+    check(tmp.path(), false);
+    let (error, _) = deliver_and_keep(tmp.path(), access, "", ask, &kept, &entries);
+    assert_eq!(error, None);
+    check(tmp.path(), true);
+}
+
+#[test]
+fn a_single_file_deletes_nothing_beside_it() {
+    for (is_file, dry) in [(false, false), (false, true), (true, false), (true, true)] {
+        let tmp = tempfile::tempdir().unwrap();
+        plant(tmp.path(), &["in/old", "in/d/old"]);
+        if is_file {
+            plant(tmp.path(), &["in/run7"]);
+        }
+        let ask = Ask {
+            one_file: true,
+            dry,
+            mirror: deleting(),
+            ..Ask::default()
+        };
+        let access = Access::ReadWrite;
+        let (error, _) = deliver_and_keep(tmp.path(), access, "in/run7", ask, &[""], &[]);
+        assert_eq!(error.map(|e| e.code), Some(Code::Usage), "{is_file} {dry}");
+        for path in ["in/old", "in/d/old"] {
+            assert!(tmp.path().join(path).exists(), "{path}");
+        }
+        assert_eq!(tmp.path().join("in/run7").exists(), is_file);
+    }
+}
+
+#[test]
+fn a_plan_rests_while_nobody_reads_what_it_found() {
+    const FILES: usize = 600;
+    let tmp = tempfile::tempdir().unwrap();
+    let deep = [&"d".repeat(250)[..]; 10].join("/");
+    let names: Vec<_> = (0..FILES).map(|i| format!("{deep}/{i}")).collect();
+    plant(
+        tmp.path(),
+        &names.iter().map(|n| &n[..]).collect::<Vec<_>>(),
+    );
+    for reads in [true, false] {
+        let shares = vec![Share::open("s", tmp.path(), Access::ReadWrite).unwrap()];
+        let server = Server::new(Arc::new(Policy::new(shares, Allow::Any, false)), None);
+        let mut victim = Victim::new(server);
+        let ask = Ask {
+            dry: true,
+            mirror: deleting(),
+            ..Ask::default()
+        };
+        victim.send(&Message::Request {
+            direction: Direction::Put,
+            tag: [1; 8],
+            places: vec![Place {
+                share: b"s".to_vec(),
+                path: Vec::new(),
+            }],
+            ask: Box::new(ask),
+        });
+        victim.send(&Message::Entries {
+            first: 0,
+            entries: vec![dir("", 0o755).0],
+        });
+        victim.send(&Message::End { entries: 1 });
+        let mut polls = 0;
+        while victim.app.next_wake().is_some_and(|at| at <= victim.now) {
+            polls += 1;
+            assert!(polls < FILES, "it spins");
+            victim.app.poll(victim.now, &mut victim.line);
+        }
+        if !reads {
+            // Nor does it keep the session for good.
+            victim.now += IDLE;
+            victim.app.poll(victim.now, &mut victim.line);
+            assert!(victim.line.is_closed());
+            continue;
+        }
+        let mut found = 0;
+        await_message(&mut victim, |m| {
+            if let Message::Deletions { paths } = m {
+                found += paths.len();
+            }
+            matches!(m, Message::Finished { .. })
+        });
+        // With the folders around them.
+        assert_eq!(found, FILES + 10);
+    }
+}
+
 /// Waits until the other end has said something of that kind.
-fn await_message<A: App>(victim: &mut Victim<A>, wanted: impl Fn(&Message) -> bool) {
-    while !victim.has_said(&wanted) {
+fn await_message<A: App>(victim: &mut Victim<A>, mut wanted: impl FnMut(&Message) -> bool) {
+    while !victim.has_said(&mut wanted) {
         assert!(!victim.line.is_closed(), "{:?}", victim.line.closed);
         // Slowly, so that workers do not seem to be stuck.
         victim.now += std::time::Duration::from_micros(50);

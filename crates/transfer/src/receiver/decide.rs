@@ -55,7 +55,7 @@ impl Receiver {
             }
         };
         self.again.remove(&path::digest(&path));
-        self.note_listed(&path);
+        self.note_listed(&path, entry.kind);
         let item = Incoming {
             path,
             meta: meta.clone(),
@@ -111,17 +111,21 @@ impl Receiver {
     }
 
     /// What was listed is not deleted, whatever becomes of it.
-    pub(super) fn note_listed(&mut self, path: &[u8]) {
+    fn note_listed(&mut self, path: &[u8], kind: Kind) {
         if self.rules.mirror.delete.is_some() {
-            self.listed.add(path);
+            self.listed.add(path, kind);
         }
     }
 
     /// The sender has these and does not list them.
-    pub(super) fn note_kept(&mut self, paths: &[Vec<u8>]) {
+    pub(super) fn note_kept(&mut self, paths: &[Vec<u8>]) -> Result<(), TransferError> {
         for path in paths {
-            self.note_listed(path);
+            self.asked.check_kept(path)?;
+            if self.rules.mirror.delete.is_some() {
+                self.listed.keep(path);
+            }
         }
+        Ok(())
     }
 
     /// Some name in the path is one under which a transfer, this or another, keeps its state.

@@ -1,7 +1,7 @@
 //! Which files has the destination that the source has not? Found by walking the folders that were listed,
 //! once all is in place; each that is neither listed nor excluded is deleted, or renamed.
 //!
-//! - Only beneath folders that the sender listed, and not through a link. After any failure, nothing.
+//! - Only in what the sender listed as folders, and not through a link. After any failure, nothing.
 //! - Counted before the first is deleted, if there is a limit.
 //! - What is in place is on the disk before something else is deleted: a file that was moved at the source
 //!   is never absent at the destination.
@@ -21,6 +21,7 @@ use crate::{
     error::{Code, TransferError},
     filter::Filter,
     ledger::Ledger,
+    message::Kind,
     mirror::{Mirror, Suffix},
     names::Names,
     path::{self, Own},
@@ -35,7 +36,10 @@ const INCOMPLETE: &str = "nothing was deleted, since some files failed or could 
 /// What was listed: digests of paths, 8 bytes each.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
-    paths: Vec<u64>,
+    /// What is in these is looked at.
+    folders: Vec<u64>,
+    /// These stay with all that is in them, whatever they are here.
+    others: Vec<u64>,
     /// What is in the destination itself.
     root: bool,
     /// Names that differ only in case are one.
@@ -63,26 +67,42 @@ impl Listed {
         u64::from_be_bytes(digest)
     }
 
-    /// Another path; the empty one is the destination itself.
-    pub(crate) fn add(&mut self, path: &[u8]) {
-        if path.is_empty() {
+    /// Another entry; the folder without a name is the destination itself.
+    pub(crate) fn add(&mut self, path: &[u8], kind: Kind) {
+        if kind != Kind::Dir {
+            self.keep(path);
+        } else if path.is_empty() {
             self.root = true;
-        } else if self.paths.len() == LISTED {
-            self.full = true;
-        } else {
-            let key = self.key(path);
-            self.paths.push(key);
+        } else if self.takes_more() {
+            self.folders.push(self.key(path));
         }
+    }
+
+    /// What the source has and does not list.
+    pub(crate) fn keep(&mut self, path: &[u8]) {
+        if self.takes_more() {
+            self.others.push(self.key(path));
+        }
+    }
+
+    fn takes_more(&mut self) -> bool {
+        self.full |= self.folders.len() + self.others.len() >= LISTED;
+        !self.full
     }
 
     /// To be searched.
     fn sorted(mut self) -> Self {
-        self.paths.sort_unstable();
+        self.folders.sort_unstable();
+        self.others.sort_unstable();
         self
     }
 
+    fn has_folder(&self, path: &[u8]) -> bool {
+        self.folders.binary_search(&self.key(path)).is_ok()
+    }
+
     fn has(&self, path: &[u8]) -> bool {
-        self.paths.binary_search(&self.key(path)).is_ok()
+        self.has_folder(path) || self.others.binary_search(&self.key(path)).is_ok()
     }
 }
 
@@ -244,7 +264,7 @@ impl Walk {
         };
         let dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         if listed {
-            if dir {
+            if dir && self.listed.has_folder(path) {
                 self.enter(path.to_vec(), false)?;
             }
             return Ok(Step::Nothing);

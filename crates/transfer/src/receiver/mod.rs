@@ -520,10 +520,7 @@ impl Receiver {
                 }
                 Ok(())
             }
-            Message::Kept { paths } if self.stage == Stage::Listing => {
-                self.note_kept(&paths);
-                Ok(())
-            }
+            Message::Kept { paths } if self.stage == Stage::Listing => self.note_kept(&paths),
             Message::Bye { .. } if self.is_finished() => {
                 self.stage = Stage::Closing;
                 Ok(())
