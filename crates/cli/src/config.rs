@@ -52,7 +52,7 @@ const NEVER: [&str; 7] = [
 /// Commands that have nothing to decide: their work does not depend on what is configured.
 const WITHOUT: [&str; 5] = ["config", "key", "completions", "protocols", "help"];
 /// Variables that are no flag's, or that a flag names in its own definition.
-const VARIABLES: [&str; 2] = ["FARHAUL_SSH", "FARHAUL_REMOTE_BIN"];
+const VARIABLES: [&str; 3] = ["FARHAUL_SSH", "FARHAUL_REMOTE_BIN", "FARHAUL_TICKET"];
 
 /// Whether defaults of `command` are refused, and none are read for it; hidden ones take none either.
 pub(crate) fn takes_none(command: &str) -> bool {

@@ -265,6 +265,8 @@ fn revoke(id: &str, of: &Of) -> Result<(), Failure> {
             Failure::usage(text).fix("`farhaul ticket list` shows them")
         };
         found.next().ok_or_else(none)?.revoked = true;
-        Ok(((), true))
-    })
+        Ok::<_, Failure>(((), true))
+    })?;
+    out::line(format!("revoked {}", text::plain(id)));
+    Ok(())
 }

@@ -213,6 +213,7 @@ fn what_is_replaced_or_deleted_keeps_another_name() {
     for name in ["small", "large", "gone", "d/gone"] {
         write(&place.path("share/to"), name, name.as_bytes());
     }
+    symlink("small", place.path("src/link")).unwrap();
     let server = place.serve(&["--allow", "any"]);
     let out = copy(&place, &server, true, &["--delete", "--backup=.old"]);
     assert_eq!(code(&out), 0, "{}", printed(&out));
@@ -223,6 +224,7 @@ fn what_is_replaced_or_deleted_keeps_another_name() {
         "gone.old",
         "large",
         "large.old",
+        "link",
         "small",
         "small.old",
     ];

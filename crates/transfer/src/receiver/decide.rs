@@ -197,15 +197,12 @@ impl Receiver {
                 if let Some(why) = there.as_ref().and_then(confine::is_special) {
                     return Err(io::Error::other(why));
                 }
+                let same = |there| there == entry.target;
+                if dir.readlinkat(name).is_ok_and(same) {
+                    return Ok(());
+                }
                 if !self.rules.reach.is_all() {
-                    let same = dir
-                        .readlinkat(name)
-                        .is_ok_and(|there| there == entry.target);
-                    return if same {
-                        Ok(())
-                    } else {
-                        Err(io::Error::other(TAKEN))
-                    };
+                    return Err(io::Error::other(TAKEN));
                 }
                 let part = path::part_name(name, self.tag);
                 // Left by a run that was killed here.

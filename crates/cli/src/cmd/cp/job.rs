@@ -27,6 +27,8 @@ impl Job {
     pub(super) fn of(paths: &[OsString], ticket: Option<&Ticket>) -> Result<Self, Failure> {
         let place = |path: &OsString| match ticket {
             Some(ticket) if path == TICKET => Ok(Place::Far(ticket.clone().into())),
+            None if path == TICKET => Err(Failure::usage("there is no ticket")
+                .fix("name its file with --ticket-file, or put it into FARHAUL_TICKET")),
             _ => place::parse(path),
         };
         let mut places = paths.iter().map(place).collect::<Result<Vec<_>, _>>()?;
