@@ -15,6 +15,7 @@ use crate::{
     message::{Entry, Kind},
 };
 
+mod folders;
 mod names;
 mod stuck;
 mod unsynced;
