@@ -166,7 +166,13 @@ impl Receiver {
         }
         if made || self.rules.reach.is_all() {
             let path = dir.to_vec();
-            let folder = Folder { path, meta, made };
+            let readable = self.rules.strangers;
+            let folder = Folder {
+                path,
+                meta,
+                made,
+                readable,
+            };
             self.folders.add(folder, self.table.next());
         }
         Ok(())

@@ -155,6 +155,11 @@ impl Share {
         self.quota.as_ref()
     }
 
+    /// Folders that do not count towards its quota, since they could not be read.
+    pub fn uncounted(&self) -> u64 {
+        self.quota.as_ref().map_or(0, Quota::closed)
+    }
+
     /// Takes over what is under way in one of the same name.
     pub(super) fn succeed(&mut self, earlier: &Self) {
         if let (Some(quota), Some(earlier)) = (&mut self.quota, &earlier.quota) {
