@@ -392,7 +392,7 @@ impl Receiver {
     }
 
     /// Why `need` more bytes do not fit; takes note of them if they do.
-    fn lacks_space(&mut self, need: u64) -> Option<String> {
+    pub(super) fn lacks_space(&mut self, need: u64) -> Option<String> {
         let free = self.free.saturating_sub(self.promised);
         if need <= free {
             if let Some(Err(why)) = self.quota.as_mut().map(|quota| quota.hold(need)) {

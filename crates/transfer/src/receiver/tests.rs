@@ -17,6 +17,7 @@ use crate::{
 
 mod folders;
 mod names;
+mod quota;
 mod stuck;
 mod unsynced;
 mod words;
