@@ -56,6 +56,7 @@ impl Receiver {
         };
         self.again.remove(&path::digest(&path));
         self.note_listed(&path);
+        let backup = self.note_possible_backup(&path);
         let item = Incoming {
             path,
             meta: meta.clone(),
@@ -74,6 +75,10 @@ impl Receiver {
             number.ok_or_else(|| TransferError::protocol("the tree is larger than 2^62 bytes"))?;
         if let Some(why) = left_out {
             self.fail(number, Code::SourceChanged, &why);
+            return Ok(());
+        }
+        if let Err(why) = backup {
+            self.fail(number, Code::DestError, &why);
             return Ok(());
         }
         if self.is_own_state(number) {
@@ -191,7 +196,7 @@ impl Receiver {
         }
     }
 
-    fn make_link(&self, target: &Target, entry: &Entry) -> io::Result<()> {
+    fn make_link(&mut self, target: &Target, entry: &Entry) -> io::Result<()> {
         let (dir, name) = (&target.dir, target.name.as_slice());
         match dir.symlinkat(&entry.target, name) {
             Err(rustix::io::Errno::EXIST) => {
@@ -209,6 +214,7 @@ impl Receiver {
                         Err(io::Error::other(TAKEN))
                     };
                 }
+                self.note_backup(&entry.path)?;
                 let part = path::part_name(name, self.tag);
                 // Left by a run that was killed here.
                 confine::remove(dir, &part)?;

@@ -15,6 +15,7 @@ use crate::{
     message::{Entry, Kind},
 };
 
+mod backups;
 mod folders;
 mod names;
 mod quota;
