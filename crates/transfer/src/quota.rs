@@ -7,6 +7,7 @@
 //! - A peer is not believed: what arrives beyond what it declared is checked as it arrives.
 
 use std::{
+    collections::HashSet,
     io, mem,
     sync::{
         Arc,
@@ -22,6 +23,9 @@ use rustix::{
 };
 
 use crate::{confine::Dir, disk::File, names::Names};
+
+/// What a file takes is a multiple of this, on most file systems.
+const UNIT: u64 = 4096;
 
 /// The quota of one share.
 #[derive(Clone, Debug)]
@@ -123,7 +127,7 @@ struct Counted {
     closed: u64,
 }
 
-/// Files beneath `root`, which links do not lead out of. What vanishes meanwhile is not counted, nor what this
+/// Files beneath `root`, each once whatever names it has, which links do not lead out of. What vanishes meanwhile is not counted, nor what this
 /// process may not read: one such folder does not end the share.
 fn count(root: &File) -> io::Result<Counted> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
@@ -133,6 +137,7 @@ fn count(root: &File) -> io::Result<Counted> {
         Ok((dir, names, 0))
     };
     let mut counted = Counted::default();
+    let mut several_names = HashSet::new();
     let mut open_folders = vec![open(root, b".")?];
     while let Some((dir, names, next)) = open_folders.last_mut() {
         let Some(name) = names.get(*next) else {
@@ -144,6 +149,9 @@ fn count(root: &File) -> io::Result<Counted> {
             .statat(name)
             .and_then(|stat| match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile => {
+                    if stat.st_nlink > 1 && !several_names.insert((stat.st_dev, stat.st_ino)) {
+                        return Ok(None);
+                    }
                     let blocks = u64::try_from(stat.st_blocks).unwrap_or_default();
                     counted.bytes = counted.bytes.saturating_add(blocks.saturating_mul(512));
                     Ok(None)
@@ -179,10 +187,12 @@ impl Claim {
         }
     }
 
-    /// Promises room for `need` more bytes; why there is none, otherwise.
+    /// Promises room for a file of `need` more bytes; why there is none, otherwise.
     pub(crate) fn hold(&mut self, need: u64) -> Result<(), String> {
         let held = &self.quota.usage.held;
-        // What a peer declares is no number to overflow by.
+        // What a peer declares is no number to overflow by, and a file of nothing but holes may get some content.
+        let need = need.max(1).checked_next_multiple_of(UNIT);
+        let need = need.unwrap_or(u64::MAX);
         if need <= self.quota.limit {
             held.fetch_add(need, SeqCst);
             if self.quota.usage.all() <= self.quota.limit {
@@ -283,30 +293,50 @@ mod tests {
     #[test]
     fn nothing_is_promised_twice_and_what_did_not_come_is_free_again() {
         let tmp = tempfile::tempdir().unwrap();
-        let new = |limit| Quota::new(open_root(tmp.path()).unwrap(), limit).unwrap();
+        let kib = |n: u64| n << 10;
+        let new = |limit| Quota::new(open_root(tmp.path()).unwrap(), kib(limit)).unwrap();
         let quota = new(1000);
         let mut first = Claim::new(quota.clone());
         let mut second = Claim::new(quota.clone());
-        first.hold(600).unwrap();
-        let why = second.hold(500).unwrap_err();
+        first.hold(kib(600)).unwrap();
+        let why = second.hold(kib(500)).unwrap_err();
         assert_eq!(
             why,
-            "needs 500 B, 400 B of the share's quota of 1000 B are free"
+            "needs 500.0 KiB, 400.0 KiB of the share's quota of 1000.0 KiB are free"
         );
-        first.arrive(100).unwrap();
-        assert_eq!(quota.room(), 400, "as before: it was promised");
+        first.arrive(kib(100)).unwrap();
+        assert_eq!(quota.room(), kib(400), "as before: it was promised");
         second.hold(u64::MAX).unwrap_err();
         // The peer brings more than it declared.
-        first.arrive(900).unwrap();
+        first.arrive(kib(900)).unwrap();
         assert!(first.arrive(1).is_err());
         // Nothing of it came.
         let quota = new(1000);
-        Claim::new(quota.clone()).hold(600).unwrap();
+        Claim::new(quota.clone()).hold(kib(600)).unwrap();
         let mut third = Claim::new(quota.clone());
-        third.hold(1000).unwrap();
+        third.hold(kib(1000)).unwrap();
         // Another limit for the same folder, in which that is still to come.
         let mut later = new(1500);
         later.succeed(&quota);
-        assert_eq!(later.room(), 500);
+        assert_eq!(later.room(), kib(500));
+    }
+
+    #[test]
+    fn small_files_count_as_they_are_stored_and_a_file_of_two_names_once() {
+        let tmp = tempfile::tempdir().unwrap();
+        std::fs::write(tmp.path().join("a"), vec![1; 8192]).unwrap();
+        std::fs::hard_link(tmp.path().join("a"), tmp.path().join("b")).unwrap();
+        let quota = Quota::new(open_root(tmp.path()).unwrap(), 5 * UNIT).unwrap();
+        assert_eq!(quota.room(), 3 * UNIT);
+        let mut claim = Claim::new(quota.clone());
+        for room in [2, 1] {
+            claim.hold(1).unwrap();
+            claim.arrive(1).unwrap();
+            assert_eq!(quota.room(), room * UNIT);
+        }
+        // Nothing of it is stored, it says.
+        claim.hold(0).unwrap();
+        assert_eq!(quota.room(), 0);
+        assert!(claim.hold(1).is_err());
     }
 }

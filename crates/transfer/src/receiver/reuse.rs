@@ -123,8 +123,11 @@ impl Receiver {
             .collect();
         basis.pending += wanted.len();
         let (old, promised) = (Arc::clone(&basis.old), basis.promised);
-        let bytes = wanted.iter().map(|(i, _)| len_of(*i, size)).sum();
-        if !promised && let Some(why) = self.lacks_space(bytes) {
+        let bytes: u64 = wanted.iter().map(|(i, _)| len_of(*i, size)).sum();
+        if !promised
+            && bytes > 0
+            && let Some(why) = self.lacks_space(bytes)
+        {
             self.fail(number, Code::NoSpace, &why);
             return true;
         }
