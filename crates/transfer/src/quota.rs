@@ -64,17 +64,19 @@ impl Quota {
         Ok(Self { limit, usage })
     }
 
-    /// Takes over what deliveries under `earlier` hold, if it is for the same folder.
-    pub(crate) fn succeed(&mut self, earlier: &Self) {
+    /// Takes over what deliveries under `earlier` hold, if it is for the same folder; whether it is.
+    pub(crate) fn succeed(&mut self, earlier: &Self) -> bool {
         let folder = |quota: &Self| quota.usage.root.stat().map(|s| (s.st_dev, s.st_ino));
-        if let (Ok(a), Ok(b)) = (folder(self), folder(earlier))
-            && a == b
-        {
+        let (Ok(a), Ok(b)) = (folder(self), folder(earlier)) else {
+            return false;
+        };
+        if a == b {
             let counted = mem::replace(&mut self.usage, Arc::clone(&earlier.usage));
             let closed = counted.closed.load(SeqCst);
             self.usage.closed.store(closed, SeqCst);
             self.usage.recount();
         }
+        a == b
     }
 
     /// Folders in which nothing counts, since they could not be read.
@@ -317,7 +319,7 @@ mod tests {
         third.hold(kib(1000)).unwrap();
         // Another limit for the same folder, in which that is still to come.
         let mut later = new(1500);
-        later.succeed(&quota);
+        assert!(later.succeed(&quota));
         assert_eq!(later.room(), kib(500));
     }
 
