@@ -56,7 +56,6 @@ impl Receiver {
         };
         self.again.remove(&path::digest(&path));
         self.note_listed(&path);
-        let backup = self.note_possible_backup(&path);
         let item = Incoming {
             path,
             meta: meta.clone(),
@@ -73,17 +72,12 @@ impl Receiver {
         let number = self.table.push(entry.size, bounds::charge(entry), item);
         let number =
             number.ok_or_else(|| TransferError::protocol("the tree is larger than 2^62 bytes"))?;
+        if let Some(why) = self.is_reserved(number) {
+            self.fail(number, Code::DestError, &why);
+            return Ok(());
+        }
         if let Some(why) = left_out {
             self.fail(number, Code::SourceChanged, &why);
-            return Ok(());
-        }
-        if let Err(why) = backup {
-            self.fail(number, Code::DestError, &why);
-            return Ok(());
-        }
-        if self.is_own_state(number) {
-            let why = "such names are reserved for the state of copies: rename the file";
-            self.fail(number, Code::DestError, &why);
             return Ok(());
         }
         if let Some(slot) = self.table.get(number)
@@ -127,6 +121,15 @@ impl Receiver {
         for path in paths {
             self.note_listed(path);
         }
+    }
+
+    /// Why nothing may be received by this path, if it is for something else.
+    fn is_reserved(&mut self, number: u64) -> Option<&'static str> {
+        if self.is_own_state(number) {
+            return Some("such names are reserved for the state of copies: rename the file");
+        }
+        let path = self.table.get(number)?.item.path.clone();
+        self.note_possible_backup(&path).err()
     }
 
     /// Some name in the path is one under which a transfer, this or another, keeps its state.

@@ -5,8 +5,8 @@ fn rules(delete: bool) -> Rules {
     let backup = Some(Suffix::new(b"~").unwrap());
     let delete = delete.then(Delete::default);
     let mirror = Mirror {
-        backup,
         delete,
+        backup,
         ..Mirror::PLAIN
     };
     Rules { mirror, ..RULES }
