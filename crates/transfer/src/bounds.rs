@@ -45,6 +45,8 @@ pub(crate) const AGAIN: usize = 16 << 10;
 pub(crate) const FOLDED: usize = 225_000;
 /// Paths that a copy that deletes remembers, 8 bytes each.
 pub(crate) const LISTED: usize = 8 << 20;
+/// Names of backups, and of files that could be: they fit two tables of 9 MiB.
+pub(crate) const BACKUPS: usize = 900_000;
 /// Files that later entries may be links to.
 pub(crate) const LINKED: usize = 64 << 10;
 /// Bytes of their paths at the sender.

@@ -116,6 +116,12 @@ pub(crate) struct Owner {
 /// A name and a value.
 pub(crate) type Attribute = (Vec<u8>, Vec<u8>);
 
+/// Bytes that these take, about.
+pub(crate) fn attributes_len(attributes: &[Attribute]) -> usize {
+    let each = |(name, value): &Attribute| name.len() + value.len() + 64;
+    attributes.iter().map(each).sum()
+}
+
 /// What an entry carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
@@ -132,8 +138,7 @@ impl Facts {
             .owner
             .as_ref()
             .map_or(0, |o| o.user.len() + o.group.len());
-        let each = |(name, value): &Attribute| name.len() + value.len() + 64;
-        owner + self.attributes.iter().map(each).sum::<usize>() + 64
+        owner + attributes_len(&self.attributes) + 64
     }
 
     pub(crate) fn encode(&self, out: &mut Out<'_>) {

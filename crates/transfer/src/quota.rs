@@ -3,9 +3,11 @@
 //!
 //! - A delivery is promised nothing that another was. What arrives during a count may count twice until the next one,
 //!   and what is still in memory then not at all; there is another one when the delivery ends.
+//! - A folder that this process may not read does not count, which is said; deliveries of strangers make none.
 //! - A peer is not believed: what arrives beyond what it declared is checked as it arrives.
 
 use std::{
+    collections::HashSet,
     io, mem,
     sync::{
         Arc,
@@ -15,9 +17,15 @@ use std::{
 };
 
 use farhaul_core::units::Size;
-use rustix::fs::{FileType, OFlags};
+use rustix::{
+    fs::{FileType, OFlags},
+    io::Errno,
+};
 
 use crate::{confine::Dir, disk::File, names::Names};
+
+/// What a file takes is a multiple of this, on most file systems.
+const UNIT: u64 = 4096;
 
 /// The quota of one share.
 #[derive(Clone, Debug)]
@@ -32,6 +40,8 @@ struct Usage {
     root: Dir,
     /// Bytes in it when they were last counted.
     counted: AtomicU64,
+    /// Folders that could not be read then.
+    closed: AtomicU64,
     /// Bytes that have arrived since.
     arrived: AtomicU64,
     /// Bytes that deliveries may still bring.
@@ -42,10 +52,11 @@ struct Usage {
 impl Quota {
     /// Counts what is beneath `root`.
     pub(crate) fn new(root: Dir, limit: u64) -> io::Result<Self> {
-        let counted = AtomicU64::new(count(&root)?);
+        let counted = count(&root)?;
         let usage = Arc::new(Usage {
             root,
-            counted,
+            counted: AtomicU64::new(counted.bytes),
+            closed: AtomicU64::new(counted.closed),
             arrived: AtomicU64::new(0),
             held: AtomicU64::new(0),
             counting: AtomicBool::new(false),
@@ -53,15 +64,24 @@ impl Quota {
         Ok(Self { limit, usage })
     }
 
-    /// Takes over what deliveries under `earlier` hold, if it is for the same folder.
-    pub(crate) fn succeed(&mut self, earlier: &Self) {
+    /// Takes over what deliveries under `earlier` hold, if it is for the same folder; whether it is.
+    pub(crate) fn succeed(&mut self, earlier: &Self) -> bool {
         let folder = |quota: &Self| quota.usage.root.stat().map(|s| (s.st_dev, s.st_ino));
-        if let (Ok(a), Ok(b)) = (folder(self), folder(earlier))
-            && a == b
-        {
-            self.usage = Arc::clone(&earlier.usage);
+        let (Ok(a), Ok(b)) = (folder(self), folder(earlier)) else {
+            return false;
+        };
+        if a == b {
+            let counted = mem::replace(&mut self.usage, Arc::clone(&earlier.usage));
+            let closed = counted.closed.load(SeqCst);
+            self.usage.closed.store(closed, SeqCst);
             self.usage.recount();
         }
+        a == b
+    }
+
+    /// Folders in which nothing counts, since they could not be read.
+    pub(crate) fn closed(&self) -> u64 {
+        self.usage.closed.load(SeqCst)
     }
 
     /// Bytes that nothing has been promised of.
@@ -89,7 +109,8 @@ impl Usage {
             let before = usage.arrived.load(SeqCst);
             // If it cannot be counted, what was counted and has arrived stands.
             if let Ok(counted) = count(&usage.root) {
-                usage.counted.store(counted, SeqCst);
+                usage.counted.store(counted.bytes, SeqCst);
+                usage.closed.store(counted.closed, SeqCst);
                 usage.arrived.fetch_sub(before, SeqCst);
             }
             usage.counting.store(false, SeqCst);
@@ -100,53 +121,54 @@ impl Usage {
     }
 }
 
-/// Bytes of files beneath `root`, which links do not lead out of. What vanishes meanwhile is not counted.
-fn count(root: &File) -> io::Result<u64> {
+/// What a folder holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counted {
+    bytes: u64,
+    /// Folders that may not be read.
+    closed: u64,
+}
+
+/// Files beneath `root`, each once whatever names it has, which links do not lead out of. What vanishes meanwhile is not counted, nor what this
+/// process may not read: one such folder does not end the share.
+fn count(root: &File) -> io::Result<Counted> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    let mut bytes: u64 = 0;
-    let open = |dir: &File, name: &[u8]| -> io::Result<Option<(File, Names, usize)>> {
-        match dir
-            .openat(name, flags)
-            .and_then(|dir| dir.names().map(|names| (dir, names, 0)))
-        {
-            Ok(opened) => Ok(Some(opened)),
-            Err(e) => gone(e.into()),
-        }
+    let open = |dir: &File, name: &[u8]| -> rustix::io::Result<(File, Names, usize)> {
+        let dir = dir.openat(name, flags)?;
+        let names = dir.names()?;
+        Ok((dir, names, 0))
     };
-    let mut open_folders: Vec<_> = open(root, b".")?.into_iter().collect();
+    let mut counted = Counted::default();
+    let mut several_names = HashSet::new();
+    let mut open_folders = vec![open(root, b".")?];
     while let Some((dir, names, next)) = open_folders.last_mut() {
         let Some(name) = names.get(*next) else {
             open_folders.pop();
             continue;
         };
         *next += 1;
-        let stat = match dir.statat(name) {
-            Ok(stat) => stat,
-            Err(e) => match gone(e.into())? {
-                Some(()) | None => continue,
-            },
-        };
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {
-                let blocks = u64::try_from(stat.st_blocks).unwrap_or_default();
-                bytes = bytes.saturating_add(blocks.saturating_mul(512));
-            }
-            FileType::Directory => {
-                let below = open(dir, name)?;
-                open_folders.extend(below);
-            }
-            _ => {}
+        let below = dir
+            .statat(name)
+            .and_then(|stat| match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => {
+                    if stat.st_nlink > 1 && !several_names.insert((stat.st_dev, stat.st_ino)) {
+                        return Ok(None);
+                    }
+                    let blocks = u64::try_from(stat.st_blocks).unwrap_or_default();
+                    counted.bytes = counted.bytes.saturating_add(blocks.saturating_mul(512));
+                    Ok(None)
+                }
+                FileType::Directory => open(dir, name).map(Some),
+                _ => Ok(None),
+            });
+        match below {
+            Ok(below) => open_folders.extend(below),
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            Err(Errno::ACCESS | Errno::PERM) => counted.closed += 1,
+            Err(e) => return Err(e.into()),
         }
     }
-    Ok(bytes)
-}
-
-/// Nothing, of what is no longer there.
-fn gone<T>(e: io::Error) -> io::Result<Option<T>> {
-    match e.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
-        _ => Err(e),
-    }
+    Ok(counted)
 }
 
 /// What one delivery takes of a quota; what it was promised and did not bring is free again when it ends.
@@ -167,10 +189,12 @@ impl Claim {
         }
     }
 
-    /// Promises room for `need` more bytes; why there is none, otherwise.
+    /// Promises room for a file of `need` more bytes; why there is none, otherwise.
     pub(crate) fn hold(&mut self, need: u64) -> Result<(), String> {
         let held = &self.quota.usage.held;
-        // What a peer declares is no number to overflow by.
+        // What a peer declares is no number to overflow by, and a file of nothing but holes may get some content.
+        let need = need.max(1).checked_next_multiple_of(UNIT);
+        let need = need.unwrap_or(u64::MAX);
         if need <= self.quota.limit {
             held.fetch_add(need, SeqCst);
             if self.quota.usage.all() <= self.quota.limit {
@@ -216,8 +240,13 @@ impl Drop for Claim {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::BorrowedFd;
+
     use super::*;
-    use crate::confine::open_root;
+    use crate::{
+        confine::open_root,
+        disk::{Answer, Call, Disk, Interposer},
+    };
 
     #[test]
     fn what_lies_in_folders_counts_and_what_links_lead_to_does_not() {
@@ -232,36 +261,84 @@ mod tests {
             std::fs::write(root.join(name), vec![1; 8192]).unwrap();
         }
         let counted = count(&open_root(&root).unwrap()).unwrap();
-        assert_eq!(counted, 3 * 8192);
+        assert_eq!(counted.bytes, 3 * 8192);
+    }
+
+    /// A disk on which nobody may open `closed`, as root may everywhere else.
+    struct Closed;
+
+    impl Interposer for Closed {
+        fn before(&self, _: BorrowedFd<'_>, call: &Call<'_>) -> Answer {
+            match call {
+                Call::Open(b"closed") => Answer::Fail(Errno::ACCESS),
+                _ => Answer::Go,
+            }
+        }
+
+        fn after(&self, _: BorrowedFd<'_>, _: &Call<'_>) {}
+    }
+
+    #[test]
+    fn a_folder_that_may_not_be_read_does_not_end_the_share() {
+        let tmp = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(tmp.path().join("a/closed")).unwrap();
+        for name in ["a/closed/x", "a/x", "z"] {
+            std::fs::write(tmp.path().join(name), vec![1; 8192]).unwrap();
+        }
+        let root = open_root(tmp.path()).unwrap();
+        let root = root.on(&Disk(Some(Arc::new(Closed)))).unwrap();
+        let quota = Quota::new(Arc::new(root), 1 << 20).unwrap();
+        assert_eq!(quota.closed(), 1);
+        assert_eq!(quota.room(), (1 << 20) - 2 * 8192);
     }
 
     #[test]
     fn nothing_is_promised_twice_and_what_did_not_come_is_free_again() {
         let tmp = tempfile::tempdir().unwrap();
-        let new = |limit| Quota::new(open_root(tmp.path()).unwrap(), limit).unwrap();
+        let kib = |n: u64| n << 10;
+        let new = |limit| Quota::new(open_root(tmp.path()).unwrap(), kib(limit)).unwrap();
         let quota = new(1000);
         let mut first = Claim::new(quota.clone());
         let mut second = Claim::new(quota.clone());
-        first.hold(600).unwrap();
-        let why = second.hold(500).unwrap_err();
+        first.hold(kib(600)).unwrap();
+        let why = second.hold(kib(500)).unwrap_err();
         assert_eq!(
             why,
-            "needs 500 B, 400 B of the share's quota of 1000 B are free"
+            "needs 500.0 KiB, 400.0 KiB of the share's quota of 1000.0 KiB are free"
         );
-        first.arrive(100).unwrap();
-        assert_eq!(quota.room(), 400, "as before: it was promised");
+        first.arrive(kib(100)).unwrap();
+        assert_eq!(quota.room(), kib(400), "as before: it was promised");
         second.hold(u64::MAX).unwrap_err();
         // The peer brings more than it declared.
-        first.arrive(900).unwrap();
+        first.arrive(kib(900)).unwrap();
         assert!(first.arrive(1).is_err());
         // Nothing of it came.
         let quota = new(1000);
-        Claim::new(quota.clone()).hold(600).unwrap();
+        Claim::new(quota.clone()).hold(kib(600)).unwrap();
         let mut third = Claim::new(quota.clone());
-        third.hold(1000).unwrap();
+        third.hold(kib(1000)).unwrap();
         // Another limit for the same folder, in which that is still to come.
         let mut later = new(1500);
-        later.succeed(&quota);
-        assert_eq!(later.room(), 500);
+        assert!(later.succeed(&quota));
+        assert_eq!(later.room(), kib(500));
+    }
+
+    #[test]
+    fn small_files_count_as_they_are_stored_and_a_file_of_two_names_once() {
+        let tmp = tempfile::tempdir().unwrap();
+        std::fs::write(tmp.path().join("a"), vec![1; 8192]).unwrap();
+        std::fs::hard_link(tmp.path().join("a"), tmp.path().join("b")).unwrap();
+        let quota = Quota::new(open_root(tmp.path()).unwrap(), 5 * UNIT).unwrap();
+        assert_eq!(quota.room(), 3 * UNIT);
+        let mut claim = Claim::new(quota.clone());
+        for room in [2, 1] {
+            claim.hold(1).unwrap();
+            claim.arrive(1).unwrap();
+            assert_eq!(quota.room(), room * UNIT);
+        }
+        // Nothing of it is stored, it says.
+        claim.hold(0).unwrap();
+        assert_eq!(quota.room(), 0);
+        assert!(claim.hold(1).is_err());
     }
 }

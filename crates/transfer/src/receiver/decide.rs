@@ -72,13 +72,12 @@ impl Receiver {
         let number = self.table.push(entry.size, bounds::charge(entry), item);
         let number =
             number.ok_or_else(|| TransferError::protocol("the tree is larger than 2^62 bytes"))?;
-        if let Some(why) = left_out {
-            self.fail(number, Code::SourceChanged, &why);
+        if let Some(why) = self.is_reserved(number) {
+            self.fail(number, Code::DestError, &why);
             return Ok(());
         }
-        if self.is_own_state(number) {
-            let why = "such names are reserved for the state of copies: rename the file";
-            self.fail(number, Code::DestError, &why);
+        if let Some(why) = left_out {
+            self.fail(number, Code::SourceChanged, &why);
             return Ok(());
         }
         if let Some(slot) = self.table.get(number)
@@ -128,6 +127,15 @@ impl Receiver {
         Ok(())
     }
 
+    /// Why nothing may be received by this path, if it is for something else.
+    fn is_reserved(&mut self, number: u64) -> Option<&'static str> {
+        if self.is_own_state(number) {
+            return Some("such names are reserved for the state of copies: rename the file");
+        }
+        let path = self.table.get(number)?.item.path.clone();
+        self.note_possible_backup(&path).err()
+    }
+
     /// Some name in the path is one under which a transfer, this or another, keeps its state.
     fn is_own_state(&self, number: u64) -> bool {
         let ours = |name: &[u8]| {
@@ -170,7 +178,13 @@ impl Receiver {
         }
         if made || self.rules.reach.is_all() {
             let path = dir.to_vec();
-            let folder = Folder { path, meta, made };
+            let readable = self.rules.strangers;
+            let folder = Folder {
+                path,
+                meta,
+                made,
+                readable,
+            };
             self.folders.add(folder, self.table.next());
         }
         Ok(())
@@ -189,7 +203,7 @@ impl Receiver {
         }
     }
 
-    fn make_link(&self, target: &Target, entry: &Entry) -> io::Result<()> {
+    fn make_link(&mut self, target: &Target, entry: &Entry) -> io::Result<()> {
         let (dir, name) = (&target.dir, target.name.as_slice());
         match dir.symlinkat(&entry.target, name) {
             Err(rustix::io::Errno::EXIST) => {
@@ -204,6 +218,7 @@ impl Receiver {
                 if !self.rules.reach.is_all() {
                     return Err(io::Error::other(TAKEN));
                 }
+                self.note_backup(&entry.path)?;
                 let part = path::part_name(name, self.tag);
                 // Left by a run that was killed here.
                 confine::remove(dir, &part)?;
@@ -387,7 +402,7 @@ impl Receiver {
     }
 
     /// Why `need` more bytes do not fit; takes note of them if they do.
-    fn lacks_space(&mut self, need: u64) -> Option<String> {
+    pub(super) fn lacks_space(&mut self, need: u64) -> Option<String> {
         let free = self.free.saturating_sub(self.promised);
         if need <= free {
             if let Some(Err(why)) = self.quota.as_mut().map(|quota| quota.hold(need)) {

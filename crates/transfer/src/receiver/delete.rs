@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Receiver, Stage, WriteJob, disks::Disks};
+use super::{Receiver, Stage, WriteJob, backups, disks::Disks};
 use crate::{
     bounds::LISTED,
     confine::{self, Dir},
@@ -283,6 +283,11 @@ impl Walk {
         if dir {
             self.enter(path.to_vec(), true)?;
             return Ok(Step::Nothing);
+        }
+        if let Some(suffix) = &self.suffix
+            && self.listed.has(&[path, suffix.bytes()].concat())
+        {
+            return Err(io::Error::other(backups::LISTED));
         }
         if !self.dry {
             match &self.suffix {

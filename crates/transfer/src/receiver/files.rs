@@ -149,7 +149,11 @@ impl Receiver {
         if let State::Memory { bytes, .. } = std::mem::replace(&mut slot.item.state, State::Working)
         {
             let last = slot.item.repaired;
+            let path = slot.item.replaces.then(|| slot.item.path.clone());
             self.writing += bytes.len();
+            if let Some(Err(e)) = path.map(|path| self.note_backup(&path)) {
+                return self.small_done(number, Ending::Failed(e));
+            }
             self.small.push(Small {
                 number,
                 target,
@@ -554,6 +558,15 @@ impl Receiver {
             Ok(found) => found,
             Err(e) => return self.fail(number, Code::of_write(&e), &e),
         };
+        if target.replaces
+            && !bad
+            && let Some(slot) = self.table.get(number)
+        {
+            let path = slot.item.path.clone();
+            if let Err(e) = self.note_backup(&path) {
+                return self.fail(number, Code::of_write(&e), &e);
+            }
+        }
         let small = self.is_small(number);
         if small && let Err(e) = self.note_named(std::iter::once(number)) {
             return self.fail(number, Code::of_write(&e), &e);

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use super::{Folder, Receiver, Stage, WriteJob};
 use crate::bounds::FOLDERS;
 
-/// What a folder takes besides its path.
+/// What a folder takes besides its path and attributes.
 const EACH: usize = 64;
 
 /// Folders that were listed.
@@ -22,6 +22,12 @@ pub(super) struct Folders {
     /// Those made by this transfer: nothing can be in the way in them.
     fresh: HashSet<Vec<u8>>,
     fresh_bytes: usize,
+}
+
+/// What a folder takes while it is remembered.
+fn cost(folder: &Folder) -> usize {
+    let granted = folder.meta.granted.as_ref();
+    folder.path.len() + granted.map_or(0, |granted| granted.len()) + EACH
 }
 
 impl Folders {
@@ -43,7 +49,7 @@ impl Folders {
 
     /// Remembers a folder; `next` is the number of the entry after it.
     pub(super) fn add(&mut self, folder: Folder, next: u64) {
-        self.bytes += folder.path.len() + EACH;
+        self.bytes += cost(&folder);
         self.listed.push(folder);
         if self.bytes <= FOLDERS || self.closing.is_some() || self.busy {
             return;
@@ -66,7 +72,7 @@ impl Folders {
             same
         });
         self.listed = open;
-        self.bytes = self.listed.iter().map(|f| f.path.len() + EACH).sum();
+        self.bytes = self.listed.iter().map(cost).sum();
         self.closing = (!closed.is_empty()).then_some((next, closed));
     }
 

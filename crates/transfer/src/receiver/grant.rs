@@ -123,6 +123,11 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
+    /// Bytes that it takes, about.
+    pub(super) fn len(&self) -> usize {
+        facts::attributes_len(&self.attributes) + size_of::<Self>()
+    }
+
     /// Gives an open file or folder its owner, permissions and attributes. Set-uid and the like only where
     /// the owner is the source's: who owns the file here decides about them otherwise.
     pub(super) fn apply(

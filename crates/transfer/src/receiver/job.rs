@@ -75,22 +75,32 @@ pub(crate) struct Folder {
     pub(crate) meta: Meta,
     /// It was not there.
     pub(crate) made: bool,
+    /// Its owner may still read it, whatever the sender's permissions: what is in it counts for a quota.
+    pub(crate) readable: bool,
 }
 
 impl Folder {
     /// Gives it its own permissions and time. One that was there is not opened to anybody: if it is
-    /// narrower than the sender's it stays so, and what it has is returned.
+    /// narrower than the sender's it stays so. What it has is returned if it is not the sender's.
     fn apply(&self, root: &Dir) -> io::Result<Option<Mode>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let dir = confine::open_beneath(root, &self.path, flags)?;
         let wanted = self.meta.permissions();
         let there = Mode::from_raw_mode(dir.stat()?.st_mode & 0o777);
-        let mode = if self.made { wanted } else { wanted & there };
+        let owners = if self.readable {
+            there & (Mode::RUSR | Mode::XUSR)
+        } else {
+            Mode::empty()
+        };
+        let mode = owners | if self.made { wanted } else { wanted & there };
         match &self.meta.granted {
             None => confine::set_permissions(&dir, mode)?,
             Some(granted) => {
                 let bits = self.meta.mode & !0o777 | u16::try_from(mode.as_raw_mode()).unwrap_or(0);
                 granted.apply(&dir, |mode| confine::set_permissions(&dir, mode), bits)?;
+                // An ACL has the owner's permissions too.
+                let now = Mode::from_raw_mode(dir.stat()?.st_mode & 0o777);
+                confine::set_permissions(&dir, now | owners)?;
             }
         }
         dir.set_times(&self.meta.times())?;
@@ -617,7 +627,7 @@ fn hash_rest(
 /// Directories get their own permissions and times; returns where that failed.
 fn finish_dirs(root: &Dir, dirs: &[Folder], stop: &Stop) -> Vec<(Code, String)> {
     let mut problems = Vec::new();
-    let mut narrower = 0u64;
+    let mut others = 0u64;
     // Children first: a parent may become read-only.
     for dir in dirs.iter().rev() {
         if stop.check().is_err() {
@@ -627,11 +637,17 @@ fn finish_dirs(root: &Dir, dirs: &[Folder], stop: &Stop) -> Vec<(Code, String)> 
         match dir.apply(root) {
             Ok(None) => {}
             Ok(Some(mode)) => {
-                narrower += 1;
-                if narrower == 1 {
-                    let (theirs, ours) = (dir.meta.permissions().bits(), mode.bits());
+                others += 1;
+                if others == 1 {
+                    let wanted = dir.meta.permissions();
+                    let why = if mode.contains(wanted) {
+                        "the owner of a share can read what is delivered to it"
+                    } else {
+                        "a copy does not widen those of an existing folder"
+                    };
+                    let (theirs, ours) = (wanted.bits(), mode.bits());
                     let why = format!(
-                        "{name}: keeps its permissions {ours:04o}, the source's are {theirs:04o}: a copy does not widen those of an existing folder"
+                        "{name}: has the permissions {ours:04o}, the source's are {theirs:04o}: {why}"
                     );
                     problems.push((Code::Ok, why));
                 }
@@ -642,8 +658,8 @@ fn finish_dirs(root: &Dir, dirs: &[Folder], stop: &Stop) -> Vec<(Code, String)> 
             }
         }
     }
-    if narrower > 1 {
-        let why = format!("so do {} more folders", narrower - 1);
+    if others > 1 {
+        let why = format!("so do {} more folders", others - 1);
         problems.push((Code::Ok, why));
     }
     problems

@@ -85,6 +85,8 @@ impl Receiver {
         if !self.rules.reach.is_all() {
             return Err(io::Error::other(TAKEN));
         }
+        let path = self.table.get(number).map(|slot| slot.item.path.clone());
+        self.note_backup(&path.unwrap_or_default())?;
         let part = path::part_name(&target.name, self.tag);
         // Left by a run that was killed here.
         confine::remove(&target.dir, &part)?;

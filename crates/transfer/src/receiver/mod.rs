@@ -38,6 +38,7 @@ use crate::{
     table::Table,
 };
 
+mod backups;
 mod base;
 mod compare;
 mod decide;
@@ -57,6 +58,7 @@ mod reread;
 mod reuse;
 mod staging;
 
+use backups::Backups;
 pub(crate) use base::{Base, Look};
 pub(crate) use delete::{Listed, Step, Walk, check as check_delete, refusal, too_many};
 use disks::Disks;
@@ -280,6 +282,8 @@ pub(crate) struct Receiver {
     listed: Listed,
     /// And what stays although it was not.
     excludes: Filter,
+    /// Names that backups have, or cannot have.
+    backups: Backups,
     /// Files that others may be links to.
     links: Links,
     /// What the sender's facts may change here.
@@ -365,6 +369,7 @@ impl Receiver {
             names: HashMap::new(),
             listed: Listed::new(folds),
             excludes: Filter::default(),
+            backups: Backups::default(),
             links: Links::default(),
             grants: Grants::new(&rules),
             asking: Vec::new(),

@@ -91,9 +91,7 @@ impl Receiver {
             // What is here already waits for nothing.
             let new: u64 = pieces.iter().map(|piece| piece.end - piece.start).sum();
             self.drained += to - first.offset - new;
-            if let Some(Err(why)) = self.quota.as_mut().map(|quota| quota.arrive(new)) {
-                let fix = "remove what is no longer needed there, then run the same command again";
-                self.fault = Some(TransferError::new(Code::NoSpace, why).fix(fix));
+            if !self.arrives(new) {
                 self.drained += new;
                 self.pieces = pieces;
                 return Ok(());
@@ -112,6 +110,16 @@ impl Receiver {
             self.check_pieces().map_err(|why| StoreError(why.into()))?;
         }
         Ok(())
+    }
+
+    /// So many bytes of content are here; false if that ends the transfer, for the quota is used up.
+    pub(super) fn arrives(&mut self, bytes: u64) -> bool {
+        let Some(Err(why)) = self.quota.as_mut().map(|quota| quota.arrive(bytes)) else {
+            return true;
+        };
+        let fix = "remove what is no longer needed there, then run the same command again";
+        self.fault = Some(TransferError::new(Code::NoSpace, why).fix(fix));
+        false
     }
 
     fn place_piece(&mut self, piece: &Range<u64>, arrived: Arrived<'_>) {

@@ -64,7 +64,7 @@ impl Receiver {
     }
 
     /// Asks for the values of the file's blocks, to compare the old file with them; false if it cannot be
-    /// read. `claimed` blocks are in the part; space for all was set aside if it is `promised`.
+    /// read. `claimed` blocks are in the part; space for all was set aside if it is `promised`, else it is before the others are copied.
     pub(super) fn reuse(&mut self, number: u64, claimed: RangeSet, promised: bool) -> bool {
         if !self.table.get(number).is_some_and(|slot| slot.item.reuses) {
             return false;
@@ -122,8 +122,16 @@ impl Receiver {
             .filter(|(i, _)| !basis.claimed.contains(&(*i..*i + 1)))
             .collect();
         basis.pending += wanted.len();
+        let (old, promised) = (Arc::clone(&basis.old), basis.promised);
+        let bytes: u64 = wanted.iter().map(|(i, _)| len_of(*i, size)).sum();
+        if !promised
+            && bytes > 0
+            && let Some(why) = self.lacks_space(bytes)
+        {
+            self.fail(number, Code::NoSpace, &why);
+            return true;
+        }
         self.reusing += wanted.len();
-        let old = Arc::clone(&basis.old);
         match self.part_file(number) {
             Ok(file) => {
                 for blocks in wanted.chunks(BATCH) {
@@ -159,14 +167,9 @@ impl Receiver {
         let State::Part(part) = &mut slot.item.state else {
             return;
         };
-        let promised = part.basis.as_ref().is_some_and(|basis| basis.promised);
+        let mut copied = 0;
         for (index, value) in &same {
-            let block = block_range(*index, size);
-            let len = block.end - block.start;
-            self.tally.resumed += len;
-            if promised {
-                self.promised = self.promised.saturating_sub(len);
-            }
+            copied += len_of(*index, size);
             part.tree.set(*index, *value);
             if let Some(journal) = part.journal {
                 self.journal.block(journal, *index, value);
@@ -182,7 +185,11 @@ impl Receiver {
                 basis.last = basis.last.max(index + 1);
             }
         }
-        self.all_compared(number);
+        self.tally.resumed += copied;
+        self.promised = self.promised.saturating_sub(copied);
+        if self.arrives(copied) {
+            self.all_compared(number);
+        }
     }
 
     /// After the last block, the others are requested.
@@ -236,6 +243,11 @@ pub(super) fn copy_same(
         }
     }
     Ok((same, differ))
+}
+
+fn len_of(index: u64, size: u64) -> u64 {
+    let block = block_range(index, size);
+    block.end - block.start
 }
 
 fn hash_of(index: u64, size: u64, bytes: &[u8]) -> Hash {

@@ -15,7 +15,10 @@ use crate::{
     message::{Entry, Kind},
 };
 
+mod backups;
+mod folders;
 mod names;
+mod quota;
 mod stuck;
 mod unsynced;
 mod words;

@@ -128,10 +128,9 @@ impl Policy {
     pub fn succeeding(mut self, earlier: &Self) -> Self {
         self.under_way = Arc::clone(&earlier.under_way);
         for share in &mut self.shares {
-            let same = earlier.shares.iter().find(|s| s.name() == share.name());
-            if let Some(same) = same {
-                share.succeed(same);
-            }
+            let name = share.name().to_owned();
+            let of_name = earlier.shares.iter().filter(|s| s.name() == name);
+            share.succeed(of_name.chain(&earlier.shares));
         }
         self
     }

@@ -155,10 +155,15 @@ impl Share {
         self.quota.as_ref()
     }
 
-    /// Takes over what is under way in one of the same name.
-    pub(super) fn succeed(&mut self, earlier: &Self) {
-        if let (Some(quota), Some(earlier)) = (&mut self.quota, &earlier.quota) {
-            quota.succeed(earlier);
+    /// Folders that do not count towards its quota, since they could not be read.
+    pub fn uncounted(&self) -> u64 {
+        self.quota.as_ref().map_or(0, Quota::closed)
+    }
+
+    /// Takes over what is under way in the first of these that is the same folder with a quota, whatever its name.
+    pub(super) fn succeed<'a>(&mut self, mut earlier: impl Iterator<Item = &'a Self>) {
+        if let Some(quota) = &mut self.quota {
+            earlier.any(|share| share.quota.as_ref().is_some_and(|q| quota.succeed(q)));
         }
     }
 

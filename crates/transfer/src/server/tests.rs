@@ -64,3 +64,23 @@ fn a_peer_with_another_key_resumes_only_where_all_are_one_person() {
         assert_ne!(tag(1, &delivery()), tag(1, &other));
     }
 }
+
+#[test]
+fn what_is_held_of_a_quota_survives_a_reload_that_renames_the_share() {
+    const MIB: u64 = 1 << 20;
+    let tmp = tempfile::tempdir().unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let share = |name, path: &std::path::Path| {
+        let share = Share::open(name, path, Access::Create).unwrap();
+        share.within(8 * MIB).unwrap()
+    };
+    let policy = |shares| Policy::new(shares, Allow::Any, false);
+    let before = policy(vec![share("a", tmp.path()), share("b", other.path())]);
+    let mut claim = Claim::new(before.shares()[0].quota().unwrap().clone());
+    claim.hold(3 * MIB).unwrap();
+    // Its name is another's now.
+    let after = policy(vec![share("c", tmp.path()), share("a", other.path())]);
+    let after = after.succeeding(&before);
+    let room = |i: usize| after.shares()[i].quota().unwrap().room();
+    assert_eq!((room(0), room(1)), (5 * MIB, 8 * MIB));
+}

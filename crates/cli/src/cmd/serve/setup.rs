@@ -126,6 +126,13 @@ impl Setup {
         for share in self.policy.shares() {
             let text = format!("share '{}': peers may {}", share.name(), share.access());
             log::note("share", &text);
+            if let n @ 1.. = share.uncounted() {
+                let text = format!(
+                    "share '{}': folders that cannot be read do not count towards its quota: {n}",
+                    share.name()
+                );
+                log::note("warning", &text);
+            }
         }
         if self.policy.is_closed() {
             log::note(
