@@ -110,7 +110,7 @@ impl Receiver {
     }
 
     /// What was listed is not deleted, whatever becomes of it.
-    fn note_listed(&mut self, path: &[u8], kind: Kind) {
+    pub(super) fn note_listed(&mut self, path: &[u8], kind: Kind) {
         if self.rules.mirror.delete.is_some() {
             self.listed.add(path, kind);
         }

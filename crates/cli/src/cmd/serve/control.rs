@@ -85,7 +85,7 @@ pub(super) fn start(
                             let text = format!("the control socket fails for now: {e}");
                             log::note("warning", &text);
                         }
-                        thread::sleep(PAUSE);
+                        thread::park_timeout(PAUSE);
                     }
                 }
                 failing = stream.is_err();

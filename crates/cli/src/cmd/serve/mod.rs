@@ -254,14 +254,14 @@ fn control(
     let path = match &flags.control {
         Some(path) if path.as_os_str() == "off" => return Ok(None),
         Some(path) => path.clone(),
-        None => match crate::control::directory() {
-            Some(dir) => dir.join(format!("serve-{port}.sock")),
-            None => {
+        None => {
+            let Some(dir) = crate::control::directory() else {
                 let text = "no control socket: there is no runtime directory; name one with --control, or off";
                 note("warning", text);
                 return Ok(None);
-            }
-        },
+            };
+            dir.join(format!("serve-{port}.sock"))
+        }
     };
     match control::start(&path, sessions, controls) {
         Ok(socket) => Ok(Some(socket)),
