@@ -144,6 +144,8 @@ impl Server {
         let mut command = Command::new(farhaul()?);
         command
             .arg("serve")
+            // Sessions that hang are not waited for.
+            .args(["--drain", "1s"])
             .args(shares.iter().flat_map(|share| ["--share", share]));
         command.args(["--allow", "any", "--listen", &format!("[::]:{port}")]);
         Self::start(command.env("HOME", home))
