@@ -145,7 +145,7 @@ impl Server {
         command
             .arg("serve")
             // Sessions that hang are not waited for.
-            .args(["--drain", "1s"])
+            .args(["--drain", "0s"])
             .args(shares.iter().flat_map(|share| ["--share", share]));
         command.args(["--allow", "any", "--listen", &format!("[::]:{port}")]);
         Self::start(command.env("HOME", home))
