@@ -56,6 +56,7 @@ impl Stranger {
             idle: Duration::from_secs(30),
             ids: (0, 0),
             law: None,
+            app: Vec::new(),
         };
         Self {
             handshake: Handshake::client(Arc::clone(&suite), ID, limits, now),

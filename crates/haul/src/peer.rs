@@ -36,6 +36,7 @@ impl HostilePeer {
         let suite: Arc<dyn Suite> = Arc::new(Tls::new(&identity, &config.peers)?);
         let limits = Params {
             law: None,
+            app: Vec::new(),
             max_datagram: config.max_datagram,
             idle: config.idle,
             ids: (0, 0),

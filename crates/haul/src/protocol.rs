@@ -31,7 +31,7 @@ use crate::{
     wire::{
         BASE_DATAGRAM, TAG, VERSION,
         long::{self, Head, Kind, LONG},
-        params::Params,
+        params::{MAX_APP, Params},
         short::{self, Short},
         token::Token,
     },
@@ -89,6 +89,9 @@ impl Haul {
         }
         if config.key_update_after == 0 {
             return Err(ConfigError::Range("key_update_after is at least 1"));
+        }
+        if config.app.len() > MAX_APP {
+            return Err(ConfigError::Range("app is at most 64 bytes"));
         }
         let identity = Identity::from_seed(&config.identity)?;
         let law = lookup(&config.law)?;
@@ -153,6 +156,7 @@ impl Haul {
             max_datagram: self.config.max_datagram,
             idle: self.config.idle,
             ids: (0, 0),
+            app: self.config.app.clone(),
         }
     }
 

@@ -30,7 +30,7 @@ use crate::{
     half::{Half, Side},
     host::{Host, Simulated},
     ledger::Outbox,
-    message::{Direction, Message, VERSION},
+    message::{Direction, Message},
     mirror::Mirror,
     path::Tag,
     plan::{Planned, Planner},
@@ -38,6 +38,7 @@ use crate::{
     receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
     scan::{self, Selection},
     summary::Handle,
+    version::{Agreed, OLDEST},
 };
 
 /// A path in a share of the server. The path may be empty; a trailing slash means "the contents of" at
@@ -186,6 +187,8 @@ struct Client {
     options: Options,
     /// Of a download: where files go, and what may.
     to: Option<(PathBuf, Asked)>,
+    /// What both ends have, once they are connected.
+    agreed: Option<Agreed>,
     accepted: bool,
 }
 
@@ -231,6 +234,7 @@ impl Upload {
             ask.spec = options.filter.to_send()?;
         }
         let request = Message::Request {
+            version: OLDEST,
             direction: Direction::Put,
             ask: Box::new(ask),
             tag: tag_of(std::iter::once(system.nodename().to_bytes()).chain(names)),
@@ -254,6 +258,7 @@ impl Upload {
             request,
             options,
             to: None,
+            agreed: None,
             accepted: false,
         }))
     }
@@ -292,6 +297,7 @@ impl Download {
         check_delete(&options.mirror, &options.filter, &folders)?;
         let asked = Asked::of(&options.server, typed, options.filter.clone());
         let request = Message::Request {
+            version: OLDEST,
             direction: Direction::Get,
             ask: Box::new(ask),
             tag,
@@ -306,6 +312,7 @@ impl Download {
             request,
             options,
             to,
+            agreed: None,
             accepted: false,
         }))
     }
@@ -320,21 +327,18 @@ impl Client {
     fn messages(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {
         while let Some(message) = self.side.next(session)? {
             match message {
-                Message::Accepted {
-                    version: VERSION,
-                    one_file,
-                } if !self.accepted => {
+                Message::Accepted { version, one_file }
+                    if !self.accepted && self.agreed.is_some_and(|a| a.version == version) =>
+                {
                     self.accepted = true;
                     if let Some((to, asked)) = self.to.take() {
                         self.receive(&to, asked.with_reply(one_file)?, one_file)?;
                     }
                 }
-                Message::Accepted { version, .. } if version != VERSION => {
-                    let text = format!(
-                        "the server has version {version} of the transfer protocol, this is {VERSION}"
-                    );
-                    return Err(TransferError::new(Code::Version, text)
-                        .fix("install the same version on both sides"));
+                Message::Accepted { version, .. } if !self.accepted => {
+                    return Err(TransferError::protocol(format!(
+                        "the server accepted version {version}, which was not requested"
+                    )));
                 }
                 Message::Refused { code, text, fix } if !self.accepted => {
                     let text = crate::path::show(&text);
@@ -394,6 +398,14 @@ impl Client {
                 if let Some(Err(e)) = check.map(|check| check(peer_key.as_deref())) {
                     return self.side.fail(e, session);
                 }
+                let agreed = match Agreed::with(session.peer_app(), "the server") {
+                    Ok(agreed) => agreed,
+                    Err(e) => return self.side.fail(e, session),
+                };
+                if let Message::Request { version, .. } = &mut self.request {
+                    *version = agreed.version;
+                }
+                self.agreed = Some(agreed);
                 let mut out = Outbox::default();
                 out.push(&self.request);
                 out.flush(session);

@@ -21,10 +21,11 @@ use crate::{
     digest::{BLOCK, Hash},
     disk::Disk,
     host::{Simulated, VirtualTime},
-    message::{Entry, Kind, MAX_FRAME, Message, Out, Root, VERSION},
+    message::{Entry, Kind, MAX_FRAME, Message, Out, Root},
     server::{Access, Allow, Policy, Server, Share},
     summary::{Handle, Outcome},
     table::CONTENT,
+    version::OLDEST,
 };
 
 /// Messages of one input.
@@ -63,7 +64,7 @@ pub fn fuzz_receiver(data: &[u8], dir: &Path) -> io::Result<()> {
     let handle = client.handle();
     let mut talk = Talk::new(client, time);
     talk.send(&Message::Accepted {
-        version: VERSION,
+        version: OLDEST,
         one_file: flags & 32 != 0,
     });
     let listed = talk.run(&mut bytes);
@@ -99,7 +100,7 @@ pub fn fuzz_sender(data: &[u8], dir: &Path) -> io::Result<()> {
     let handle = client.handle();
     let mut talk = Talk::new(client, time);
     talk.send(&Message::Accepted {
-        version: VERSION,
+        version: OLDEST,
         one_file: false,
     });
     talk.run(&mut bytes);

@@ -21,10 +21,11 @@ use crate::{
     ask::{Ask, Place},
     client::{Download, Options, Remote},
     inbox::Inbox,
-    message::{Direction, Entry, Kind, Message, Root, VERSION},
+    message::{Direction, Entry, Kind, Message, Root},
     server::{Access, Allow, Policy, Server, Share},
     summary::{Handle, Outcome},
     table::CONTENT,
+    version::OLDEST,
 };
 
 mod client;

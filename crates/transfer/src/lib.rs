@@ -49,6 +49,7 @@ mod scan;
 mod sender;
 mod summary;
 mod table;
+mod version;
 
 #[cfg(test)]
 mod hostile;
@@ -75,3 +76,4 @@ pub use progress::{Phase, Progress};
 #[doc(hidden)]
 pub use receiver::{fuzz_journal, fuzz_journal_records};
 pub use summary::{End, Exit, Files, Handle, Outcome, Rtt, Summary, Verify};
+pub use version::{levels, offer};

@@ -18,13 +18,12 @@ use crate::{
     path,
     plan::Action,
     sender::NOT_LISTED,
+    version::{NEWEST, OLDEST},
 };
 
 mod entry;
 pub(crate) use entry::{Entry, Kind};
 
-/// Version of these messages.
-pub(crate) const VERSION: u16 = 6;
 /// Longest frame, without its length.
 pub(crate) const MAX_FRAME: usize = 64 << 10;
 /// Bodies are cut near this size, which leaves room for one largest item.
@@ -65,12 +64,13 @@ pub(crate) struct Tally {
 pub(crate) enum Message {
     /// Client: what is wanted. A delivery has exactly one place.
     Request {
+        version: u16,
         direction: Direction,
         tag: path::Tag,
         places: Vec<Place>,
         ask: Box<Ask>,
     },
-    /// Client of another version: what it wants is not understood.
+    /// Client of a version that this end does not have: what it wants is not understood.
     Stranger { version: u16 },
     /// Server: go on.
     Accepted { version: u16, one_file: bool },
@@ -222,12 +222,13 @@ impl Message {
     fn body(&self, out: &mut Out<'_>) {
         match self {
             Self::Request {
+                version,
                 direction,
                 tag,
                 places,
                 ask,
             } => {
-                out.varint(u64::from(VERSION));
+                out.varint(u64::from(*version));
                 out.u8(u8::from(*direction == Direction::Get));
                 out.0.extend_from_slice(tag);
                 Place::encode(places, out);
@@ -464,7 +465,7 @@ impl Message {
 
 fn request(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
     let version = version(r)?;
-    if version != VERSION {
+    if !(OLDEST..=NEWEST).contains(&version) {
         r.take(r.rest().len())?;
         return Ok(Message::Stranger { version });
     }
@@ -479,6 +480,7 @@ fn request(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
     }
     let ask = Box::new(Ask::decode(r)?);
     Ok(Message::Request {
+        version,
         direction,
         tag,
         places,

@@ -171,6 +171,7 @@ fn listen(
 ) -> Result<Listener, ShardError> {
     let mut config = HaulConfig::new(*identity.seed());
     config.peers = PeerPolicy::Keys(vec![peer]);
+    config.app = farhaul_transfer::offer();
     let haul = Haul::server(config).map_err(|e| ShardError::System("haul", io::Error::other(e)))?;
     let at = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
     let options = farhaul_io::server::Options::new(at);

@@ -15,6 +15,7 @@ fn limits() -> Params {
         idle: Duration::from_secs(30),
         ids: (0, 0),
         law: None,
+        app: Vec::new(),
     }
 }
 

@@ -9,8 +9,11 @@ const MAX_DATAGRAM: u64 = 1;
 const IDLE: u64 = 2;
 const IDS: u64 = 3;
 const LAW: u64 = 4;
+const APP: u64 = 5;
 /// The most bytes of a law's name.
 pub const MAX_NAME: usize = 32;
+/// The most bytes that an application declares.
+pub const MAX_APP: usize = 64;
 
 /// One side's declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +26,8 @@ pub struct Params {
     pub ids: (u32, u32),
     /// The receiving half that its congestion law wants at the other side; at most [`MAX_NAME`] bytes.
     pub law: Option<String>,
+    /// What the application declares; at most [`MAX_APP`] bytes, empty for nothing.
+    pub app: Vec<u8>,
 }
 
 impl Params {
@@ -31,7 +36,7 @@ impl Params {
     /// # Panics
     /// Never: the fields have fixed sizes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = [0; 64];
+        let mut bytes = [0; 160];
         let mut w = Writer::new(&mut bytes);
         let idle = u64::try_from(self.idle.as_millis()).unwrap_or(u64::MAX);
         let written = w
@@ -50,7 +55,14 @@ impl Params {
                 w.prefixed(&law.as_bytes()[..law.len().min(MAX_NAME)])
             }
         });
-        written.expect("27 bytes and a name fit in 64");
+        let written = written.and_then(|()| {
+            if self.app.is_empty() {
+                return Ok(());
+            }
+            w.varint(APP)?;
+            w.prefixed(&self.app[..self.app.len().min(MAX_APP)])
+        });
+        written.expect("27 bytes, a name and what an application declares fit in 160");
         let n = w.len();
         bytes[..n].to_vec()
     }
@@ -58,7 +70,8 @@ impl Params {
     /// From bytes; every field must be there once.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         const MISSING: DecodeError = DecodeError::Malformed("parameters");
-        let (mut max_datagram, mut idle, mut ids, mut law) = (None, None, None, None);
+        let (mut max_datagram, mut idle, mut ids) = (None, None, None);
+        let (mut law, mut app) = (None, None);
         let mut r = Reader::new(bytes);
         while !r.is_empty() {
             let id = r.varint()?;
@@ -68,6 +81,7 @@ impl Params {
                 IDLE => idle.replace(field.u64()?).is_none(),
                 IDS => ids.replace((field.u32()?, field.u32()?)).is_none(),
                 LAW => law.replace(name(&mut field).ok_or(MISSING)?).is_none(),
+                APP => app.replace(declared(&mut field).ok_or(MISSING)?).is_none(),
                 _ => continue,
             };
             if !first || !field.is_empty() {
@@ -79,6 +93,7 @@ impl Params {
             idle: Duration::from_millis(idle.ok_or(MISSING)?),
             ids: ids.ok_or(MISSING)?,
             law,
+            app: app.unwrap_or_default(),
         })
     }
 }
@@ -87,6 +102,11 @@ fn name(field: &mut Reader<'_>) -> Option<String> {
     let bytes = field.take(field.rest().len()).ok()?;
     let text = std::str::from_utf8(bytes).ok()?;
     (bytes.len() <= MAX_NAME).then(|| text.to_owned())
+}
+
+fn declared(field: &mut Reader<'_>) -> Option<Vec<u8>> {
+    let bytes = field.take(field.rest().len()).ok()?;
+    (1..=MAX_APP).contains(&bytes.len()).then(|| bytes.to_vec())
 }
 
 #[cfg(test)]
@@ -100,8 +120,9 @@ mod tests {
         fn parameters_survive(
             max_datagram: u32, idle in 0_u64..1 << 40, ids: (u32, u32),
             law in proptest::option::of("[a-z]{1,32}"),
+            app in proptest::collection::vec(any::<u8>(), 0..=MAX_APP),
         ) {
-            let params = Params { max_datagram, idle: Duration::from_millis(idle), ids, law };
+            let params = Params { max_datagram, idle: Duration::from_millis(idle), ids, law, app };
             prop_assert_eq!(Params::decode(&params.encode()), Ok(params));
         }
 

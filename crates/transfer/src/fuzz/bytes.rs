@@ -13,6 +13,7 @@ use crate::{
     message::{Direction, Entry, Kind, Message, Tally},
     mirror::{Delete, Mirror, Suffix},
     plan::Action,
+    version::OLDEST,
 };
 
 /// What is left of the input; zeros after its end.
@@ -180,6 +181,7 @@ impl Bytes<'_> {
         };
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Message::Request {
+            version: OLDEST,
             direction,
             tag: [flags; 8],
             places: (0..count).map(|_| self.place()).collect(),

@@ -331,6 +331,7 @@ impl Run<'_> {
         let handle = app.handle();
         let mut config = HaulConfig::new(*identity.seed());
         config.peers = peers;
+        config.app = farhaul_transfer::offer();
         config.max_rate = options.max_rate;
         config.law = format!("haul:policy={}", self.args.policy);
         let haul = Haul::client(config).map_err(|e| internal(&e))?;
