@@ -17,7 +17,7 @@ use crate::{
     crypto::{Side, Suite, tls::Tls},
     handshake::Handshake,
     wire::{
-        BASE_DATAGRAM, TAG, VERSION,
+        BASE_DATAGRAM, TAG, VERSION, VERSIONS,
         frame::{Frame, kind},
         long::{self, Head, Kind},
         params::Params,
@@ -57,6 +57,7 @@ impl Stranger {
             ids: (0, 0),
             law: None,
             app: Vec::new(),
+            versions: VERSIONS.to_vec(),
         };
         Self {
             handshake: Handshake::client(Arc::clone(&suite), ID, limits, now),
