@@ -21,4 +21,5 @@ mod several;
 mod signals;
 mod tickets;
 mod unread;
+mod versions;
 mod watched;
