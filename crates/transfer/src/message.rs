@@ -127,6 +127,10 @@ pub(crate) enum Message {
     Kept { paths: Vec<Vec<u8>> },
     /// Receiver, when nothing is to be changed: these it would delete.
     Deletions { paths: Vec<Vec<u8>> },
+    /// Sender of what comes through a pipe: so long is its file by now.
+    Grown { file: u64, size: u64 },
+    /// Receiver of that: all below `upto` within the file is here, and will not be sent again.
+    Taken { file: u64, upto: u64 },
 }
 
 /// Appends fields to a frame.
@@ -204,6 +208,8 @@ impl Message {
             Self::Excluded { .. } => 18,
             Self::Kept { .. } => 19,
             Self::Deletions { .. } => 20,
+            Self::Grown { .. } => 21,
+            Self::Taken { .. } => 22,
         }
     }
 
@@ -275,7 +281,9 @@ impl Message {
             | Self::Verdicts { .. }
             | Self::Excluded { .. }
             | Self::Kept { .. }
-            | Self::Deletions { .. } => self.rest_of_body(out),
+            | Self::Deletions { .. }
+            | Self::Grown { .. }
+            | Self::Taken { .. } => self.rest_of_body(out),
             Self::AskBlocks { file } => out.varint(*file),
             Self::Blocks {
                 file,
@@ -339,6 +347,10 @@ impl Message {
                     out.prefixed(path);
                 }
             }
+            Self::Grown { file, size: n } | Self::Taken { file, upto: n } => {
+                out.varint(*file);
+                out.varint(*n);
+            }
             _ => {}
         }
     }
@@ -349,8 +361,8 @@ impl Message {
         let kind = r.u8()?;
         let message = match kind {
             1..=3 => Self::opening(kind, &mut r)?,
-            4 | 5 | 7..=9 | 12 | 16 | 18 | 19 => Self::of_sender(kind, &mut r)?,
-            6 | 10 | 11 | 13..=15 | 17 | 20 => Self::of_receiver(kind, &mut r)?,
+            4 | 5 | 7..=9 | 12 | 16 | 18 | 19 | 21 => Self::of_sender(kind, &mut r)?,
+            6 | 10 | 11 | 13..=15 | 17 | 20 | 22 => Self::of_receiver(kind, &mut r)?,
             _ => return Err(DecodeError::Malformed("message kind")),
         };
         if r.is_empty() {
@@ -423,6 +435,10 @@ impl Message {
                 sending: Sending::decode(r)?,
             },
             18 => Self::Excluded { paths: paths(r)? },
+            21 => Self::Grown {
+                file: r.varint()?,
+                size: r.varint()?,
+            },
             _ => Self::Kept { paths: paths(r)? },
         })
     }
@@ -452,6 +468,10 @@ impl Message {
                 usage: Usage::decode(r)?,
             },
             20 => Self::Deletions { paths: paths(r)? },
+            22 => Self::Taken {
+                file: r.varint()?,
+                upto: r.varint()?,
+            },
             _ => {
                 let (first, count) = (r.varint()?, r.varint()?);
                 let action =

@@ -14,6 +14,7 @@ mod many;
 mod messages;
 mod mirror;
 mod odd;
+mod pipes;
 mod place;
 mod policy;
 mod selection;

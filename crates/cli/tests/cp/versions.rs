@@ -84,7 +84,7 @@ impl Ends {
             fs::write(folder.join(format!("{i}")), noise(i, len)).unwrap();
         }
         fs::write(folder.join("deep/er/big"), noise(99, 9_000_001)).unwrap();
-        std::os::unix::fs::symlink("deep/er", folder.join("link")).unwrap();
+        std::os::unix::fs::symlink("deep/er/big", folder.join("link")).unwrap();
     }
 }
 

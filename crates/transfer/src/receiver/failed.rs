@@ -80,10 +80,10 @@ impl Receiver {
         };
         self.missing.remove(slot.range.clone());
         release(&mut self.names, &slot.item.path, file);
-        let keep = !matches!(code, Code::SourceChanged | Code::VerifyFailed);
+        let gone = self.rules.pipe || matches!(code, Code::SourceChanged | Code::VerifyFailed);
         match std::mem::replace(&mut slot.item.state, State::Over) {
             State::Memory { bytes, .. } => self.resident -= bytes.len(),
-            State::Part(part) => self.drop_part(file, &part, keep),
+            State::Part(part) => self.drop_part(file, &part, !gone),
             _ => {}
         }
     }

@@ -52,6 +52,7 @@ mod job;
 mod journal;
 mod links;
 mod lock;
+mod pipe;
 mod place;
 mod reach;
 mod reread;
@@ -220,6 +221,8 @@ pub(crate) struct Rules {
     /// Others than the sender may copy to this place: it delivers nothing under the names of their state.
     pub(crate) strangers: bool,
     pub(crate) mirror: Mirror,
+    /// What arrives comes through a pipe: one file, which grows, and which the sender cannot send again.
+    pub(crate) pipe: bool,
 }
 
 /// How far a transfer is, as its receiver sees it.
@@ -301,6 +304,8 @@ pub(crate) struct Receiver {
     wants: Vec<Range<u64>>,
     stage: Stage,
     reported: (u64, Tally, Option<Instant>),
+    /// Bytes from the start of what comes through a pipe that the sender may forget.
+    taken: u64,
     out: Outbox,
     /// Answers wait to leave.
     unheard: bool,
@@ -379,6 +384,7 @@ impl Receiver {
             wants: Vec::new(),
             stage: Stage::Listing,
             reported: (0, Tally::default(), None),
+            taken: 0,
             out: Outbox::default(),
             unheard: false,
             waiting_since: None,
@@ -458,6 +464,7 @@ impl Receiver {
         self.write_staged(now);
         self.pop_over();
         self.report(now);
+        self.tell_taken();
         self.close_folders();
         if self.stage == Stage::Listed && self.table.len() == 0 && !self.folders.are_closing() {
             self.remove_unclaimed();
@@ -488,6 +495,7 @@ impl Receiver {
                 self.send_wants();
                 Ok(())
             }
+            Message::Grown { file, size } if self.rules.pipe => self.grown(file, size),
             Message::End { entries }
                 if entries == self.table.next() && self.stage == Stage::Listing =>
             {

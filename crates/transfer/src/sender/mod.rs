@@ -144,6 +144,8 @@ enum Ahead {
 /// The sending half of a transfer.
 pub(crate) struct Sender {
     roots: Vec<Dir>,
+    /// What is not requested yet will be: none of it is hashed ahead.
+    ordered: bool,
     table: Table<Outgoing>,
     found: Option<mpsc::Receiver<Vec<Found>>>,
     backlog: VecDeque<Found>,
@@ -189,6 +191,7 @@ impl Sender {
     ) -> io::Result<Self> {
         Ok(Self {
             roots: sources.iter().map(|s| Arc::clone(&s.root)).collect(),
+            ordered: false,
             found: Some(scan::start(
                 sources,
                 selection,
@@ -222,6 +225,11 @@ impl Sender {
             meter: host.meter(),
             fault: None,
         })
+    }
+
+    /// The receiver requests content piece by piece, all of it.
+    pub(crate) const fn in_order(&mut self) {
+        self.ordered = true;
     }
 
     /// A problem found before the scan.
@@ -465,6 +473,8 @@ impl Sender {
                 return Ok(false);
             };
             let (size, settled) = (slot.item.entry.size, slot.item.settled);
+            // What comes in order is requested in order.
+            let requested = if self.ordered { slot.item.asked } else { size };
             let Body::Large(large) = &mut slot.item.body else {
                 return Ok(false);
             };
@@ -483,7 +493,8 @@ impl Sender {
                 }
                 continue;
             }
-            if !large.mapped || large.unread.overlaps(block_range(index, size)) {
+            let block = block_range(index, size);
+            if !large.mapped || block.end > requested || large.unread.overlaps(block) {
                 return Ok(true);
             }
             large.next_block += 1;

@@ -27,11 +27,13 @@ mod args;
 mod events;
 mod job;
 mod mirror;
+mod pipe;
 mod plan;
 
 pub(crate) use args::Args;
 use events::Events;
 use job::Job;
+use pipe::Pipe;
 use plan::DryRun;
 
 use crate::{
@@ -57,7 +59,8 @@ pub(crate) fn list(args: &Args) -> Result<(), Failure> {
 
 fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
     args.refuse_needless()?;
-    let job = Job::of(&args.paths, args.ticket()?.as_ref())?;
+    let mut job = Job::of(&args.paths, args.ticket()?.as_ref())?;
+    pipe::prepare(args, &mut job)?;
     let put = job.is_put();
     let mut options = args.options(put)?;
     options.plan = args
@@ -70,10 +73,12 @@ fn go(args: &Args, planned: DryRun) -> Result<(), Failure> {
         options,
         planned,
         bridge: None,
+        pipe: Pipe::default(),
     };
     run.job.readable().map_err(|e| run.failure(None, &e))?;
     run.through_ssh()?;
     let outcome = run.to_the_end().map_err(|e| run.failure(None, &e))?;
+    run.pipe.end_if_closed();
     if let Some(e) = &outcome.error {
         return Err(run.failure(Some(&outcome.summary), e));
     }
@@ -92,6 +97,7 @@ struct Run<'a> {
     planned: DryRun,
     /// The server that ssh started for this copy.
     bridge: Option<Bridge>,
+    pipe: Pipe,
 }
 
 impl Run<'_> {
@@ -130,7 +136,8 @@ impl Run<'_> {
     fn destination(&self) -> String {
         match &self.job {
             Job::Get(_, _, to) => to.display().to_string(),
-            Job::Put(_, far) => far.to_string(),
+            Job::Put(_, far) | Job::Pour(far) => far.to_string(),
+            Job::Draw(_) => "the standard output".into(),
         }
     }
 
@@ -270,7 +277,9 @@ impl Run<'_> {
             let none = || TransferError::new(Code::NetSetup, format!("{server}: no address"));
             let ended = last.ok_or_else(none)??;
             match ended.unknown {
-                Some(key) => trusted = vec![trust(&server, key)?],
+                Some(key) => {
+                    trusted = vec![trust(&server, key, !matches!(self.job, Job::Pour(_)))?]
+                }
                 None => return Ok(ended.outcome),
             }
         }
@@ -300,6 +309,11 @@ impl Run<'_> {
                 Upload::new(sources, &far.remote, options.clone()).map(Copier::Up)
             }
             Job::Get(_, from, to) => Download::new(from, to, options.clone()).map(Copier::Down),
+            Job::Pour(far) => Pipe::upload(&far.remote, options.clone()).map(Copier::Up),
+            Job::Draw(far) => {
+                let download = self.pipe.download(&far.remote, options.clone());
+                download.map(Copier::Down)
+            }
         }
     }
 
@@ -339,7 +353,7 @@ impl Run<'_> {
         how.stop = Some(stop.clone());
         let bar = Bar::start(
             Arc::clone(handle.progress()),
-            if self.args.quiet || self.args.for_programs() || self.args.dry_run {
+            if self.args.quiet || self.args.for_programs() || self.args.dry_run || self.is_shown() {
                 Style::None
             } else {
                 self.args.progress
@@ -384,6 +398,11 @@ impl Run<'_> {
         })
     }
 
+    /// The content itself is written to the terminal.
+    fn is_shown(&self) -> bool {
+        matches!(self.job, Job::Draw(_)) && io::stdout().is_terminal()
+    }
+
     const fn known_by(&self) -> KnownBy {
         match (&self.bridge, &self.job.server().right) {
             (Some(_), _) => KnownBy::Ssh,
@@ -401,6 +420,15 @@ impl Run<'_> {
                 "ssh gets there, UDP does not: open port {}/udp there (it is the first free one of those that --remote-port names)",
                 self.job.server().port
             );
+            outcome.summary.exit = outcome.summary.exit.with(error);
+        }
+        if let Some(error) = &mut outcome.error
+            && self.job.is_piped()
+            && error.fix.contains("run the same command again")
+        {
+            error.fix =
+                "run it again from the beginning: what goes through a pipe cannot be continued"
+                    .into();
             outcome.summary.exit = outcome.summary.exit.with(error);
         }
         if let Some(error) = &mut outcome.error
@@ -514,7 +542,8 @@ fn unknown_key(seen: Arc<Mutex<Option<PublicKey>>>) -> PeerCheck {
 }
 
 /// Asks whether a new server's key is right; without a terminal it is refused.
-fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferError> {
+/// Asks whether to trust an unknown key, where a person `may_answer` on the terminal.
+fn trust(server: &str, key: PublicKey, may_answer: bool) -> Result<PublicKey, TransferError> {
     let unknown = || {
         TransferError::new(
             Code::Auth,
@@ -525,7 +554,7 @@ fn trust(server: &str, key: PublicKey) -> Result<PublicKey, TransferError> {
         ))
     };
     let mut terminal = io::stderr();
-    if !terminal.is_terminal() || !io::stdin().is_terminal() {
+    if !may_answer || !terminal.is_terminal() || !io::stdin().is_terminal() {
         return Err(unknown());
     }
     let mut answer = String::new();
