@@ -19,7 +19,7 @@ use crate::digest::BLOCK;
 
 /// Blocks of the smallest window, and of the largest.
 const LEAST: u64 = 64;
-const MOST: u64 = 512;
+pub(crate) const MOST: u64 = 512;
 /// Round trips that a window has room for: what was lost arrives one or two after what follows it.
 const ROUNDS: u64 = 4;
 /// A round trip is not taken to be shorter.

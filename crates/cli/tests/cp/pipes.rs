@@ -161,7 +161,7 @@ fn names_and_folders() {
     assert_eq!(code(&out), 0, "{}", printed(&out));
     assert_eq!(fs::read(place.path("share/d/x")).unwrap(), b"content");
     std::os::unix::fs::symlink("d/x", place.path("share/link")).unwrap();
-    refused(&[&server.to("link"), "-"], 2, "is a link");
+    refused(&[&server.to("link"), "-"], 3, "links are not followed");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_quota_holds_for_what_nobody_knows_the_length_of() {
     let place = Place::new();
     let server = crate::policy::serve(
         &place,
-        "listen = '127.0.0.1:0'\n[share.s]\npath = 'DIR/share'\nmode = 'rw'\nquota = '20MiB'\nallow = 'any'\n",
+        "listen = '127.0.0.1:0'\n[[share]]\nname = 's'\npath = 'DIR/share'\nmode = 'rw'\nquota = '20MiB'\nallow = 'any'\n",
     );
     let out = pour(&place, &["-", &server.to("f")], &noise(1, 40 << 20));
     assert_eq!(code(&out), 8, "{}", printed(&out));

@@ -84,7 +84,6 @@ impl Ends {
             fs::write(folder.join(format!("{i}")), noise(i, len)).unwrap();
         }
         fs::write(folder.join("deep/er/big"), noise(99, 9_000_001)).unwrap();
-        std::os::unix::fs::symlink("deep/er/big", folder.join("link")).unwrap();
     }
 }
 
@@ -94,6 +93,10 @@ fn files_and_trees_go_both_ways() {
     for ends in Ends::both_ways() {
         ends.files("src");
         let server = ends.serve();
+        std::os::unix::fs::symlink("deep/er", ends.place.path("link")).unwrap();
+        ends.cp(&["link", &server.to("")]);
+        let link = fs::read_link(ends.place.path("share/link")).unwrap();
+        assert_eq!(link, Path::new("deep/er"));
         ends.cp(&["src/deep/er/big", &server.to("one/big")]);
         let sent = fs::read(ends.place.path("share/one/big")).unwrap();
         assert!(sent == noise(99, 9_000_001));
