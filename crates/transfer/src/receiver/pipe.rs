@@ -48,7 +48,8 @@ impl Receiver {
 
     /// Tells the sender which blocks it will not be asked for again.
     pub(super) fn tell_taken(&mut self) {
-        if !self.rules.pipe || self.table.next() == 0 {
+        let slot = self.table.get(FILE).filter(|_| self.rules.pipe);
+        if slot.is_none_or(|slot| matches!(slot.item.state, State::Over)) {
             return;
         }
         // There is one file, at the beginning of the object.
