@@ -219,7 +219,6 @@ fn what_to_copy_and_how_is_checked_before_anything_is_connected() {
             2,
             "--delete means nothing",
         ),
-        (&["cp", "--json", "h::s/x", "-"], 2, "exit code"),
         (&["cp", "--name", "x", "f", "h::s/"], 2, "--name is for"),
         (&["cp", "--name", "a/b", "-", "h::s/"], 2, "without a slash"),
         (&["h:a", "b"], 2, "farhaul cp SRC DST"),

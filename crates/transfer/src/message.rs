@@ -274,6 +274,8 @@ impl Message {
             }
             Self::Failed { .. }
             | Self::Trouble { .. }
+            | Self::AskBlocks { .. }
+            | Self::Blocks { .. }
             | Self::Repair { .. }
             | Self::Report { .. }
             | Self::Finished { .. }
@@ -284,19 +286,6 @@ impl Message {
             | Self::Deletions { .. }
             | Self::Grown { .. }
             | Self::Taken { .. } => self.rest_of_body(out),
-            Self::AskBlocks { file } => out.varint(*file),
-            Self::Blocks {
-                file,
-                first,
-                values,
-            } => {
-                out.varint(*file);
-                out.varint(*first);
-                out.varint(values.len() as u64);
-                for value in values {
-                    out.0.extend_from_slice(value);
-                }
-            }
         }
     }
 
@@ -317,6 +306,19 @@ impl Message {
                 out.varint(*file);
                 out.u8(code.number());
                 out.prefixed(text);
+            }
+            Self::AskBlocks { file } => out.varint(*file),
+            Self::Blocks {
+                file,
+                first,
+                values,
+            } => {
+                out.varint(*file);
+                out.varint(*first);
+                out.varint(values.len() as u64);
+                for value in values {
+                    out.0.extend_from_slice(value);
+                }
             }
             Self::Repair { file, ranges } => {
                 out.varint(*file);

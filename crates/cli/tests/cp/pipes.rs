@@ -1,5 +1,7 @@
 //! What goes through a pipe: from the standard input, to the standard output.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::{
     fs,
     io::{Read as _, Write as _},
@@ -152,7 +154,9 @@ fn names_and_folders() {
         let out = pour(&place, args, b"x");
         assert_eq!(code(&out), code_, "{args:?}: {}", printed(&out));
         assert!(printed(&out).contains(words), "{args:?}: {}", printed(&out));
+        assert!(out.stdout.is_empty(), "{args:?}: where content goes");
     };
+    refused(&["--json", &server.to("d/x"), "-"], 2, "exit code");
     refused(&["-", &server.to("d")], 2, "--name");
     refused(&["-", &server.to("d/")], 2, "--name");
     refused(&[&server.to("d"), "-"], 2, "is a folder");

@@ -1,6 +1,8 @@
 //! Does today's program copy with that of the previous version, in both roles? `cargo xtask versions` builds the previous
 //! one and names it in `PREVIOUS_FARHAUL`; alone these tests have nothing to compare with.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::{
     env, fs,
     os::unix::fs::PermissionsExt as _,

@@ -353,7 +353,9 @@ impl Draw {
                 Ok(())
             }
             Message::Holes { ranges } => {
-                ranges.iter().for_each(|range| self.hole(range));
+                for range in &ranges {
+                    self.hole(range);
+                }
                 Ok(())
             }
             Message::Roots(roots) => {

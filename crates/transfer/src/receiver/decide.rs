@@ -54,9 +54,6 @@ impl Receiver {
                 ));
             }
         };
-        if self.rules.pipe && self.table.next() > 0 {
-            return Err(TransferError::protocol("a pipe has a single file"));
-        }
         self.again.remove(&path::digest(&path));
         self.note_listed(&path, entry.kind);
         let item = Incoming {

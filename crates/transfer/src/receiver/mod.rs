@@ -485,6 +485,7 @@ impl Receiver {
                 if first != self.table.next()
                     || self.stage != Stage::Listing
                     || self.table.charged() + more > WINDOW
+                    || self.rules.pipe && first + entries.len() as u64 > 1
                 {
                     return Err(TransferError::protocol(
                         "the manifest is out of order or too far ahead",

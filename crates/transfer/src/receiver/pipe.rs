@@ -14,10 +14,12 @@ const FILE: u64 = 0;
 impl Receiver {
     /// The file is so long by now: what was added is requested.
     pub(super) fn grown(&mut self, file: u64, size: u64) -> Result<(), TransferError> {
-        let slot = self
-            .table
-            .get(file)
-            .filter(|_| file == FILE && self.table.next() == 1 && self.stage == Stage::Listing);
+        if file == FILE && self.table.first() > FILE && self.stage == Stage::Listing {
+            // It is over here, and the sender may not know yet.
+            return Ok(());
+        }
+        let listed = file == FILE && self.stage == Stage::Listing;
+        let slot = self.table.get(file).filter(|_| listed);
         let Some(slot) = slot.filter(|slot| slot.item.root.is_none()) else {
             return Err(TransferError::protocol("a file grew that is not open"));
         };

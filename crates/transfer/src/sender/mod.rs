@@ -142,6 +142,7 @@ enum Ahead {
 }
 
 /// The sending half of a transfer.
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(crate) struct Sender {
     roots: Vec<Dir>,
     /// What is not requested yet will be: none of it is hashed ahead.

@@ -278,7 +278,7 @@ impl Run<'_> {
             let ended = last.ok_or_else(none)??;
             match ended.unknown {
                 Some(key) => {
-                    trusted = vec![trust(&server, key, !matches!(self.job, Job::Pour(_)))?]
+                    trusted = vec![trust(&server, key, !matches!(self.job, Job::Pour(_)))?];
                 }
                 None => return Ok(ended.outcome),
             }
@@ -351,14 +351,7 @@ impl Run<'_> {
         let haul = Haul::client(config).map_err(|e| internal(&e))?;
         let mut how = client::Options::new(to);
         how.stop = Some(stop.clone());
-        let bar = Bar::start(
-            Arc::clone(handle.progress()),
-            if self.args.quiet || self.args.for_programs() || self.args.dry_run || self.is_shown() {
-                Style::None
-            } else {
-                self.args.progress
-            },
-        );
+        let bar = Bar::start(Arc::clone(handle.progress()), self.style());
         let progress = Arc::clone(handle.progress());
         let events = self
             .args
@@ -398,9 +391,14 @@ impl Run<'_> {
         })
     }
 
-    /// The content itself is written to the terminal.
-    fn is_shown(&self) -> bool {
-        matches!(self.job, Job::Draw(_)) && io::stdout().is_terminal()
+    /// How progress is shown: not at all where other output has its place.
+    fn style(&self) -> Style {
+        let shown = matches!(self.job, Job::Draw(_)) && io::stdout().is_terminal();
+        if shown || self.args.quiet || self.args.for_programs() || self.args.dry_run {
+            Style::None
+        } else {
+            self.args.progress
+        }
     }
 
     const fn known_by(&self) -> KnownBy {
