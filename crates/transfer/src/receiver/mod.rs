@@ -685,28 +685,6 @@ impl Receiver {
         }
     }
 
-    /// A sync has failed: no file of this run is known to be on the disk.
-    fn not_on_disk(&mut self, e: &io::Error) {
-        let code = Code::of_write(e);
-        let lost = std::mem::take(&mut self.tally.files_ok);
-        self.tally.files_failed += lost;
-        let next = match self.journal.sync_failed() {
-            Ok(()) => "the next run sends again what may not be on the disk".to_string(),
-            Err(e) => format!("the journal cannot be written ({e}): give --verify-disk next time"),
-        };
-        let text = format!("{e}; {next}");
-        if lost == 0 && self.ledger.has(code) {
-            // Each of them has been reported.
-            return;
-        }
-        self.out.push(&Message::Trouble {
-            file: NOT_LISTED,
-            code,
-            text: short(&text),
-        });
-        self.ledger.add(code, text);
-    }
-
     /// A handle on the target's directory, and its name there.
     fn target(&mut self, file: u64) -> io::Result<Target> {
         let slot = self.table.get(file).ok_or(io::ErrorKind::NotFound)?;

@@ -585,58 +585,6 @@ impl Sender {
         }
     }
 
-    /// The receiver requests the values of a file's blocks, which it may before it has any and after.
-    fn asks_blocks(&mut self, file: u64) -> Result<(), TransferError> {
-        if let Some(slot) = self.table.get_mut(file)
-            && let Body::Large(large) = &mut slot.item.body
-        {
-            large.block_requests += 1;
-            if large.block_requests > BLOCK_REQUESTS {
-                return Err(too_often());
-            }
-            self.telling.push_back((file, 0));
-        }
-        Ok(())
-    }
-
-    /// Sends requested values of blocks as they become known, as many as there is space for.
-    fn send_blocks(&mut self, session: &dyn Session) {
-        while has_room(&self.out, session)
-            && let Some((file, first)) = self.telling.front().copied()
-        {
-            let Some(Outgoing {
-                entry,
-                failed: false,
-                body: Body::Large(large),
-                ..
-            }) = self.table.get(file).map(|slot| &slot.item)
-            else {
-                self.telling.pop_front();
-                continue;
-            };
-            let left = block_count(entry.size) - first;
-            let values: Vec<Hash> = (first..first + left)
-                .take(TARGET_FRAME / 32)
-                .map_while(|i| large.tree.get(i))
-                .collect();
-            let n = values.len() as u64;
-            if n < left.min(VALUES) {
-                // The rest is being hashed.
-                return;
-            }
-            self.out.push(&Message::Blocks {
-                file,
-                first,
-                values,
-            });
-            if n == left {
-                self.telling.pop_front();
-            } else if let Some((_, next)) = self.telling.front_mut() {
-                *next += n;
-            }
-        }
-    }
-
     /// This file cannot be read.
     pub(crate) fn fail_read(&mut self, file: u64, e: &io::Error) {
         let Some(slot) = self.table.get(file).filter(|s| !s.item.failed) else {

@@ -1,7 +1,7 @@
 //! `farhaul cp`: files to a server, or from one.
 
 use std::{
-    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _},
     net::{SocketAddr, ToSocketAddrs as _},
     sync::{
         Arc, Mutex, PoisonError,
@@ -29,12 +29,14 @@ mod job;
 mod mirror;
 mod pipe;
 mod plan;
+mod trust;
 
 pub(crate) use args::Args;
 use events::Events;
 use job::Job;
 use pipe::Pipe;
 use plan::DryRun;
+use trust::trust;
 
 use crate::{
     bar::{Bar, Style},
@@ -540,37 +542,6 @@ fn unknown_key(seen: Arc<Mutex<Option<PublicKey>>>) -> PeerCheck {
 }
 
 /// Asks whether a new server's key is right; without a terminal it is refused.
-/// Asks whether to trust an unknown key, where a person `may_answer` on the terminal.
-fn trust(server: &str, key: PublicKey, may_answer: bool) -> Result<PublicKey, TransferError> {
-    let unknown = || {
-        TransferError::new(
-            Code::Auth,
-            format!("{server} is not known; its key is {key}"),
-        )
-        .fix(format!(
-            "compare it with the server's administrator, then run: farhaul key trust {server} {key}"
-        ))
-    };
-    let mut terminal = io::stderr();
-    if !may_answer || !terminal.is_terminal() || !io::stdin().is_terminal() {
-        return Err(unknown());
-    }
-    let mut answer = String::new();
-    let asked = write!(
-        terminal,
-        "{server} is not known. Its key is\n  {key}\nTrust it from now on? [y/N] "
-    )
-    .and_then(|()| terminal.flush())
-    .and_then(|()| io::stdin().lock().read_line(&mut answer));
-    if asked.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
-        return Err(unknown());
-    }
-    Known::load()
-        .and_then(|mut known| known.trust(server, key))
-        .map_err(|e| config(&e))?;
-    Ok(key)
-}
-
 fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, TransferError> {
     let failed = |e: &dyn std::fmt::Display| {
         TransferError::new(Code::NetSetup, format!("{host}: {e}"))
