@@ -194,3 +194,42 @@ fn ends_that_ssh_starts_understand_each_other() {
         ends.same("src", "back");
     }
 }
+
+/// What a server lacks is refused before anything is sent, and named.
+#[test]
+#[ignore = "needs a build of the previous version"]
+fn pipes_are_refused_by_an_older_server_unless_it_need_not_know_them() {
+    let [ends, _] = Ends::both_ways();
+    let previous = ends
+        .place
+        .command_of(&ends.server, &["protocols", "--json"])
+        .output();
+    let previous: Value = serde_json::from_slice(&previous.unwrap().stdout).unwrap();
+    let features = previous["versions"]["transfer"]["features"].as_array();
+    let knows = features.is_some_and(|all| all.contains(&Value::from("pipes")));
+    let server = ends.serve();
+    let to = server.to("f");
+    let mut pour = ends
+        .place
+        .command_of(&ends.client, &["cp", "--trust-any", "-", &to]);
+    let out = pour.output().expect("the program starts");
+    let said = printed(&out);
+    if knows {
+        assert_eq!(code(&out), 0, "{said}");
+    } else {
+        assert_eq!(code(&out), 14, "{said}");
+        assert!(
+            said.contains("'pipes'") && said.contains("install farhaul"),
+            "{said}"
+        );
+        assert!(!ends.place.path("share/f").exists());
+    }
+    fs::write(ends.place.path("share/big"), noise(5, 90 << 20)).unwrap();
+    let to = server.to("big");
+    let mut draw = ends
+        .place
+        .command_of(&ends.client, &["cp", "--trust-any", &to, "-"]);
+    let out = draw.output().expect("the program starts");
+    assert_eq!(code(&out), 0, "{}", printed(&out));
+    assert!(out.stdout == noise(5, 90 << 20));
+}
