@@ -10,7 +10,7 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
-use crate::{Outcome, deny, dist, fuzz, layers, tidy};
+use crate::{Outcome, deny, dist, fuzz, layers, previous, tidy};
 
 /// One gate.
 pub(crate) struct Stage {
@@ -18,7 +18,7 @@ pub(crate) struct Stage {
     run: fn(&Path, &mut Vec<String>) -> Outcome,
 }
 
-const STAGES: [Stage; 13] = [
+const STAGES: [Stage; 14] = [
     Stage {
         name: "fmt",
         run: |root, kept| cargo(root, &["fmt", "--all", "--", "--check"], &[], kept),
@@ -54,6 +54,10 @@ const STAGES: [Stage; 13] = [
     Stage {
         name: "cli",
         run: |root, kept| cargo(root, &["test", "-p", "farhaul"], &[], kept),
+    },
+    Stage {
+        name: "versions",
+        run: previous::stage,
     },
     Stage {
         name: "packages",

@@ -9,6 +9,7 @@ mod dist;
 mod fuzz;
 mod layers;
 mod new;
+mod previous;
 mod results;
 mod tidy;
 
@@ -31,6 +32,7 @@ usage: cargo xtask <task>
   test                every crate's tests but the two below
   sim                 the simulator's scenarios, optimised with overflow checks
   cli                 the binary's tests
+  versions            copies between today's program and the previous version's, both ways
   lab                 the short version of every study: published numbers beside ours
   packages            what `dist` makes, unoptimised: installed and used in fresh roots
   fuzz [--seconds N] [TARGET]

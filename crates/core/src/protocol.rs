@@ -138,6 +138,12 @@ pub trait Session: Send {
     /// Moves the data received on the ordered stream to the end of `into`.
     fn read(&mut self, into: &mut Vec<u8>);
 
+    /// What the peer's application declared in the handshake, authenticated; empty before the handshake is done,
+    /// and where the application or the protocol declares nothing.
+    fn peer_app(&self) -> &[u8] {
+        &[]
+    }
+
     /// Limits the sending rate to `max_rate`, in place of an earlier limit set so, and sets the share of contended links to claim; false, and
     /// nothing is changed, if this session cannot.
     fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {

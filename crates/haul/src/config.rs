@@ -74,6 +74,9 @@ pub struct HaulConfig {
     /// The largest UDP payload sent or taken, 1,200 to 65,507. More than a jumbo frame's saves little,
     /// while a lost datagram and the sockets' buffers grow with it.
     pub max_datagram: u32,
+    /// What the application declares in the handshake, for the peer's application; at most
+    /// [`MAX_APP`](crate::wire::params::MAX_APP) bytes.
+    pub app: Vec<u8>,
     /// Datagrams sealed before the keys are changed; at most half of what the cipher allows.
     pub key_update_after: u64,
 }
@@ -90,6 +93,7 @@ impl HaulConfig {
             idle: Duration::from_secs(30),
             answer: Duration::from_secs(5),
             max_datagram: 9_216,
+            app: Vec::new(),
             key_update_after: 1 << 22,
         }
     }

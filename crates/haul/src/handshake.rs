@@ -150,7 +150,12 @@ pub(crate) struct Handshake {
     suite: Arc<dyn Suite>,
     crypto: Option<Box<dyn Crypto>>,
     ids: Ids,
+    /// Declared to the peer; has the versions of this side.
     limits: Params,
+    /// The one in use.
+    version: u32,
+    /// A list of the peer's, or of someone else, led to it.
+    redirected: bool,
     initial: Level,
     /// Under handshake keys, once there are any.
     later: Option<Level>,
@@ -172,31 +177,47 @@ impl Handshake {
     /// Opens a connection; the server's id is not known yet.
     pub(crate) fn client(suite: Arc<dyn Suite>, local: u32, limits: Params, now: Instant) -> Self {
         let ids = Ids { local, remote: 0 };
-        let mut this = Self::new(Side::Client, suite, ids, limits, now);
-        let mut hello = vec![0; BASE_DATAGRAM];
-        this.head(&mut Writer::new(&mut hello), &Kind::Hello { attempt: 0 })
-            .expect("a header fits");
-        this.flight.datagrams.push(hello);
+        let version = limits.versions.first().copied().unwrap_or(VERSION);
+        let mut this = Self::new(Side::Client, suite, (version, ids), limits, now);
+        this.hello();
         this
+    }
+
+    /// A hello of the version in use.
+    fn hello(&mut self) {
+        let mut hello = vec![0; BASE_DATAGRAM];
+        self.head(&mut Writer::new(&mut hello), &Kind::Hello { attempt: 0 })
+            .expect("a header fits");
+        self.hellos = [None; HELLOS];
+        self.flight = Flight::default();
+        self.flight.datagrams.push(hello);
     }
 
     /// Answers a client that returned its token.
     pub(crate) fn server(
         suite: Arc<dyn Suite>,
-        ids: Ids,
+        used: (u32, Ids),
         limits: Params,
         now: Instant,
         rtt: Duration,
     ) -> Result<Self, Refusal> {
-        let mut this = Self::new(Side::Server, suite, ids, limits, now);
+        let mut this = Self::new(Side::Server, suite, used, limits, now);
         this.rtt = Some(rtt);
         this.answered = true;
         this.start()?;
         Ok(this)
     }
 
-    fn new(side: Side, suite: Arc<dyn Suite>, ids: Ids, limits: Params, now: Instant) -> Self {
+    fn new(
+        side: Side,
+        suite: Arc<dyn Suite>,
+        (version, ids): (u32, Ids),
+        limits: Params,
+        now: Instant,
+    ) -> Self {
         Self {
+            version,
+            redirected: false,
             side,
             crypto: None,
             ids,
@@ -256,7 +277,7 @@ impl Handshake {
 
     fn head(&self, w: &mut Writer<'_>, kind: &Kind<'_>) -> Result<(), NoRoom> {
         let head = Head {
-            version: VERSION,
+            version: self.version,
             to: self.ids.remote,
             from: self.ids.local,
         };
@@ -270,15 +291,16 @@ impl Handshake {
         datagram: &mut [u8],
     ) -> Result<Progress, Refusal> {
         self.received = self.received.saturating_add(datagram.len());
-        let Ok((head, kind, at)) = long::decode(datagram) else {
+        let Ok((head, kind, at)) = long::decode_any(datagram, &self.limits.versions) else {
             return Ok(Progress::Unauthentic);
         };
-        if head.to != self.ids.local {
+        let is_list = matches!(kind, Kind::Versions { .. });
+        if head.to != self.ids.local || !is_list && head.version != self.version {
             return Ok(Progress::Ignored);
         }
         let expected = self.crypto.is_none() || head.from == self.ids.remote;
         match kind {
-            Kind::Versions { list } if self.crypto.is_none() => Ok(versions(list)),
+            Kind::Versions { list } if self.crypto.is_none() => Ok(self.on_versions(list)),
             Kind::Retry { attempt, token } if self.crypto.is_none() => {
                 let token = token.to_vec();
                 self.on_retry(now, datagram, (head.from, attempt, at), token)
@@ -299,6 +321,45 @@ impl Handshake {
                 self.on_payload(true, &datagram[at..end])
             }
             _ => Ok(Progress::Ignored),
+        }
+    }
+
+    /// The peer, or someone in its place, does not support the version in use, but those in `list`: the best of them is
+    /// tried, once. Whether the list was true is checked when the peer is authenticated.
+    fn on_versions(&mut self, list: &[u8]) -> Progress {
+        let mut r = Reader::new(list);
+        let list: Vec<u32> = std::iter::from_fn(|| r.u32().ok()).collect();
+        // Not from our peer: one that supports this version would have answered otherwise.
+        if list.is_empty() || list.contains(&self.version) || self.redirected {
+            return Progress::Ignored;
+        }
+        let Some(version) = self.best_of(&list) else {
+            let shown = |list: &[u32]| {
+                let shown: Vec<_> = list.iter().take(8).map(|v| format!("{v:#010x}")).collect();
+                shown.join(", ")
+            };
+            let (ours, theirs) = (shown(&self.limits.versions), shown(&list));
+            return Progress::Version(format!("this side speaks {ours}, the peer {theirs}"));
+        };
+        self.version = version;
+        self.redirected = true;
+        self.hello();
+        Progress::Drained
+    }
+
+    /// The version that this side prefers among those of `list`.
+    fn best_of(&self, list: &[u32]) -> Option<u32> {
+        let ours = self.limits.versions.iter().copied();
+        ours.into_iter().find(|version| list.contains(version))
+    }
+
+    /// Whether a client would have chosen the version in use of what the server declared, authenticated: else someone on
+    /// the path chose (RFC 9368 §4). A side that declares nothing has the version in use only.
+    fn is_true_choice(&self, theirs: &[u32]) -> bool {
+        match self.side {
+            _ if theirs.is_empty() => true,
+            Side::Client => self.best_of(theirs) == Some(self.version),
+            Side::Server => theirs.contains(&self.version),
         }
     }
 
@@ -460,6 +521,11 @@ impl Handshake {
                 "connection ids were tampered with".into(),
             ));
         }
+        if !self.is_true_choice(&params.versions) {
+            return Err(Refusal::Protocol(
+                "the choice of the version was tampered with".into(),
+            ));
+        }
         if self.side == Side::Server {
             self.flight = Flight::default();
         }
@@ -520,8 +586,8 @@ impl Handshake {
 
 /// Whether a client's `datagram` is authentic and brings the beginning of its messages, so that it is
 /// worth a session.
-pub(crate) fn begins(suite: &dyn Suite, datagram: &[u8]) -> bool {
-    let Ok((_, Kind::Initial { number, .. }, at)) = long::decode(datagram) else {
+pub(crate) fn begins(suite: &dyn Suite, versions: &[u32], datagram: &[u8]) -> bool {
+    let Ok((_, Kind::Initial { number, .. }, at)) = long::decode_any(datagram, versions) else {
         return false;
     };
     let keys = suite.initial(Side::Server);
@@ -538,27 +604,6 @@ pub(crate) fn begins(suite: &dyn Suite, datagram: &[u8]) -> bool {
         }
     }
     begins
-}
-
-fn versions(list: &[u8]) -> Progress {
-    let mut speaks = Vec::new();
-    let mut r = Reader::new(list);
-    while let Ok(version) = r.u32() {
-        if version == VERSION {
-            // Not from our peer: one that supports this version would have answered otherwise.
-            return Progress::Ignored;
-        }
-        if speaks.len() < 8 {
-            speaks.push(format!("{version:#010x}"));
-        }
-    }
-    if speaks.is_empty() {
-        return Progress::Ignored;
-    }
-    let speaks = speaks.join(", ");
-    Progress::Version(format!(
-        "this side speaks {VERSION:#010x}, the peer {speaks}"
-    ))
 }
 
 #[cfg(test)]

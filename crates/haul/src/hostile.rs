@@ -17,7 +17,7 @@ use crate::{
     crypto::{Side, Suite, tls::Tls},
     handshake::Handshake,
     wire::{
-        BASE_DATAGRAM, TAG, VERSION,
+        BASE_DATAGRAM, TAG, VERSION, VERSIONS,
         frame::{Frame, kind},
         long::{self, Head, Kind},
         params::Params,
@@ -56,6 +56,8 @@ impl Stranger {
             idle: Duration::from_secs(30),
             ids: (0, 0),
             law: None,
+            app: Vec::new(),
+            versions: VERSIONS.to_vec(),
         };
         Self {
             handshake: Handshake::client(Arc::clone(&suite), ID, limits, now),

@@ -13,7 +13,7 @@ use crate::{
     identity::Identity,
     seal::Seal,
     wire::{
-        TAG,
+        TAG, VERSIONS,
         long::LONG,
         params::Params,
         short::{self, Short},
@@ -36,6 +36,8 @@ impl HostilePeer {
         let suite: Arc<dyn Suite> = Arc::new(Tls::new(&identity, &config.peers)?);
         let limits = Params {
             law: None,
+            app: Vec::new(),
+            versions: VERSIONS.to_vec(),
             max_datagram: config.max_datagram,
             idle: config.idle,
             ids: (0, 0),

@@ -29,9 +29,9 @@ use crate::{
     path::Path,
     session::{HaulSession, Settings},
     wire::{
-        BASE_DATAGRAM, TAG, VERSION,
+        BASE_DATAGRAM, TAG, VERSIONS,
         long::{self, Head, Kind, LONG},
-        params::Params,
+        params::{MAX_APP, MAX_VERSIONS, Params},
         short::{self, Short},
         token::Token,
     },
@@ -63,6 +63,8 @@ pub struct Haul {
     /// Seals tokens; only listeners have one.
     vault: Option<Key>,
     tokens: u64,
+    /// Those it supports, the preferred one first.
+    versions: &'static [u32],
     /// Where packet numbers begin: at 0 but in tests.
     first: u64,
     /// Sessions, and some that are gone.
@@ -90,6 +92,9 @@ impl Haul {
         if config.key_update_after == 0 {
             return Err(ConfigError::Range("key_update_after is at least 1"));
         }
+        if config.app.len() > MAX_APP {
+            return Err(ConfigError::Range("app is at most 64 bytes"));
+        }
         let identity = Identity::from_seed(&config.identity)?;
         let law = lookup(&config.law)?;
         if law.needs_routers() && !config.plain {
@@ -110,6 +115,7 @@ impl Haul {
             receivers,
             key: identity.public(),
             tokens: 0,
+            versions: VERSIONS,
             first: 0,
             live: LiveIds::default(),
         })
@@ -142,6 +148,17 @@ impl Haul {
         self.first = first;
     }
 
+    /// From now on this endpoint takes itself to support `versions`, the preferred one first; all mean what this crate's
+    /// does. Of tests of the choice between them.
+    ///
+    /// # Panics
+    /// If there are none, or too many.
+    #[doc(hidden)]
+    pub const fn pretend(&mut self, versions: &'static [u32]) {
+        assert!(!versions.is_empty() && versions.len() <= MAX_VERSIONS);
+        self.versions = versions;
+    }
+
     /// This endpoint's public key.
     pub const fn public_key(&self) -> PublicKey {
         self.key
@@ -153,6 +170,8 @@ impl Haul {
             max_datagram: self.config.max_datagram,
             idle: self.config.idle,
             ids: (0, 0),
+            app: self.config.app.clone(),
+            versions: self.versions.to_vec(),
         }
     }
 
@@ -191,9 +210,17 @@ impl Haul {
         now: Instant,
         rng: &mut Rng,
         from: SocketAddr,
-        (client, attempt): (u32, u8),
+        hello: (Head, u8),
         reply: &mut Vec<u8>,
     ) -> Accepted {
+        let (
+            Head {
+                version,
+                from: client,
+                ..
+            },
+            attempt,
+        ) = hello;
         let server = self.live.fresh(rng);
         let Some(vault) = &self.vault else {
             return Accepted::Drop;
@@ -207,7 +234,7 @@ impl Haul {
         .seal(vault, self.tokens);
         self.tokens += 1;
         let head = Head {
-            version: VERSION,
+            version,
             to: client,
             from: server,
         };
@@ -230,7 +257,9 @@ impl Haul {
     /// A session for a client that returned a token, if the rest of the datagram is authentic, too: what is
     /// made here lives for seconds.
     fn welcome(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> Option<Accepted> {
-        let (head, Kind::Initial { token, .. }, _) = long::decode(datagram).ok()? else {
+        let (head, Kind::Initial { token, .. }, _) =
+            long::decode_any(datagram, self.versions).ok()?
+        else {
             return None;
         };
         let vault = self.vault.as_ref()?;
@@ -242,30 +271,33 @@ impl Haul {
             local: head.to,
             remote: head.from,
         };
-        if !handshake::begins(&*self.suite, datagram) {
+        if !handshake::begins(&*self.suite, self.versions, datagram) {
             return None;
         }
         let rtt = now.since(token.issued);
         let suite = Arc::clone(&self.suite);
         let law = self.law.make();
-        let handshake = Handshake::server(suite, ids, self.limits(&*law), now, rtt).ok()?;
+        let limits = self.limits(&*law);
+        let handshake = Handshake::server(suite, (head.version, ids), limits, now, rtt).ok()?;
         let session = self.session(now, Side::Server, (handshake, law), from, None);
         Some(Accepted::Session(ids.local.into(), session))
     }
 }
 
 /// The versions this side supports, for a client that uses another.
-fn versions(head: Head, reply: &mut Vec<u8>) -> Result<(), NoRoom> {
-    let mut bytes = [0; long::HEAD + 4];
+fn versions(supported: &[u32], head: Head, reply: &mut Vec<u8>) -> Result<(), NoRoom> {
+    let mut bytes = [0; long::HEAD + 4 * MAX_VERSIONS];
     let answer = Head {
         version: 0,
         to: head.from,
         from: head.to,
     };
-    let list = VERSION.to_be_bytes();
+    let list: Vec<u8> = supported.iter().flat_map(|v| v.to_be_bytes()).collect();
     let kind = Kind::Versions { list: &list };
-    long::encode(&mut Writer::new(&mut bytes), answer, &kind)?;
-    reply.extend_from_slice(&bytes);
+    let mut w = Writer::new(&mut bytes);
+    long::encode(&mut w, answer, &kind)?;
+    let n = w.len();
+    reply.extend_from_slice(&bytes[..n]);
     Ok(())
 }
 
@@ -292,7 +324,7 @@ impl Protocol for Haul {
             return Route::Foreign;
         };
         let opens = matches!(
-            long::decode(datagram),
+            long::decode_any(datagram, self.versions),
             Ok((
                 _,
                 Kind::Hello { .. } | Kind::Initial { .. } | Kind::Unknown,
@@ -343,15 +375,15 @@ impl Protocol for Haul {
         if self.vault.is_none() {
             return Accepted::Drop;
         }
-        match long::decode(datagram) {
+        match long::decode_any(datagram, self.versions) {
             Ok((head, Kind::Unknown, _)) if datagram.len() >= BASE_DATAGRAM => {
-                match versions(head, reply) {
+                match versions(self.versions, head, reply) {
                     Ok(()) => Accepted::Reply,
                     Err(NoRoom) => Accepted::Drop,
                 }
             }
             Ok((head, Kind::Hello { attempt }, _)) if datagram.len() >= BASE_DATAGRAM => {
-                self.retry(now, rng, from, (head.from, attempt), reply)
+                self.retry(now, rng, from, (head, attempt), reply)
             }
             Ok((_, Kind::Initial { .. }, _)) if datagram.len() >= BASE_DATAGRAM => {
                 self.welcome(now, from, datagram).unwrap_or(Accepted::Drop)

@@ -38,6 +38,7 @@ fn opens_in_two_round_trips_and_knows_the_rtt() {
     for plain in [false, true] {
         let with = |seed, whom| HaulConfig {
             plain,
+            app: vec![seed; 60],
             ..trusting(seed, whom)
         };
         let mut pair = pair(with(1, 2), with(2, 1), ms(50));
@@ -51,6 +52,8 @@ fn opens_in_two_round_trips_and_knows_the_rtt() {
         };
         assert_eq!(pair.client.events, [key(2)]);
         assert_eq!(pair.server.events, [key(1)]);
+        assert_eq!(pair.client.session().peer_app(), [2; 60]);
+        assert_eq!(pair.server.session().peer_app(), [1; 60]);
         pair.client.session().send(1, 0, 100_000);
         pair.until(LIMIT, |p| p.client.delivered());
         let rtt = pair.client.session().stats().rtt_min.unwrap();

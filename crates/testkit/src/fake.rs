@@ -32,6 +32,8 @@ pub struct FakeSession {
     pub lingers: bool,
     /// Its counters.
     pub stats: Stats,
+    /// What the peer's application declared.
+    pub peer_app: Vec<u8>,
 }
 
 impl Session for FakeSession {
@@ -77,6 +79,10 @@ impl Session for FakeSession {
 
     fn read(&mut self, into: &mut Vec<u8>) {
         into.append(&mut self.arrived);
+    }
+
+    fn peer_app(&self) -> &[u8] {
+        &self.peer_app
     }
 
     fn close(&mut self, _: Instant, code: u32, text: &str) {

@@ -4,6 +4,7 @@
 //! - [`Upload`] lists its files without waiting for the answer to its request: no round trip is lost.
 
 use std::{
+    io::{self, Read, Write},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{
@@ -19,7 +20,7 @@ use farhaul_core::{
     time::Instant,
     units::Rate,
 };
-use farhaul_io::App;
+use farhaul_io::{App, clock};
 
 use crate::{
     ask::{Ask, Existing, Place},
@@ -30,14 +31,16 @@ use crate::{
     half::{Half, Side},
     host::{Host, Simulated},
     ledger::Outbox,
-    message::{Direction, Message, VERSION},
+    message::{Direction, Entry, Kind, Message},
     mirror::Mirror,
-    path::Tag,
+    path::{self, Tag},
+    pipe::{Draw, Pour},
     plan::{Planned, Planner},
     progress::Phase,
     receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
     scan::{self, Selection},
     summary::Handle,
+    version::{Agreed, Features, OLDEST},
 };
 
 /// A path in a share of the server. The path may be empty; a trailing slash means "the contents of" at
@@ -154,6 +157,7 @@ impl Options {
             existing: self.existing,
             checksum: self.checksum,
             verify_disk: self.verify_disk,
+            pipe: false,
             max_rate: self.max_rate,
             sharing: self.sharing,
             spec: Spec::default(),
@@ -185,8 +189,16 @@ struct Client {
     request: Message,
     options: Options,
     /// Of a download: where files go, and what may.
-    to: Option<(PathBuf, Asked)>,
+    to: Option<(To, Asked)>,
+    /// What both ends have, once they are connected.
+    agreed: Option<Agreed>,
     accepted: bool,
+}
+
+/// Where a download goes.
+enum To {
+    Path(PathBuf),
+    Pipe(Box<dyn Write + Send>),
 }
 
 fn tag_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Tag {
@@ -231,6 +243,7 @@ impl Upload {
             ask.spec = options.filter.to_send()?;
         }
         let request = Message::Request {
+            version: OLDEST,
             direction: Direction::Put,
             ask: Box::new(ask),
             tag: tag_of(std::iter::once(system.nodename().to_bytes()).chain(names)),
@@ -246,14 +259,69 @@ impl Upload {
         } else {
             Half::sends(found, &problems, selection, progress, &host)
         };
-        side.half = Some(half.map_err(|e| {
-            TransferError::new(Code::Internal, format!("cannot start a thread: {e}"))
-        })?);
+        side.half = Some(half.map_err(|e| no_thread(&e))?);
         Ok(Self(Client {
             side,
             request,
             options,
             to: None,
+            agreed: None,
+            accepted: false,
+        }))
+    }
+
+    /// Sends what `input` gives until its end, as one file to the path `to`; nothing is read before the server has accepted
+    /// it. The file has the permissions `mode` and the time of now.
+    pub fn pipe(
+        input: Box<dyn Read + Send>,
+        mode: u16,
+        to: &Remote,
+        options: Options,
+    ) -> Result<Self, TransferError> {
+        let name = path::split(&to.path).1;
+        if name.is_empty() || path::refusal(name).is_some() {
+            let text = format!(
+                "the destination '{}' ends in no name of a file",
+                path::show(&to.path)
+            );
+            let fix = "what comes through a pipe has no name: give one at the end of the destination, or with --name";
+            return Err(TransferError::new(Code::Usage, text).fix(fix));
+        }
+        let now = clock::since_1970();
+        let entry = Entry {
+            kind: Kind::File,
+            path: name.to_vec(),
+            mode: mode & 0o777,
+            mtime: i64::try_from(now.as_secs()).unwrap_or_default(),
+            mtime_nanos: now.subsec_nanos(),
+            size: 0,
+            allocated: 0,
+            target: Vec::new(),
+            facts: None,
+        };
+        let system = rustix::system::uname();
+        let request = Message::Request {
+            version: OLDEST,
+            direction: Direction::Put,
+            ask: Box::new(Ask {
+                pipe: true,
+                ..options.ask(true)
+            }),
+            tag: tag_of([system.nodename().to_bytes(), b"-"]),
+            places: vec![to.place()],
+        };
+        let mut side = Side::new(true);
+        side.verify_disk = options.verify_disk;
+        side.brake = options.brake();
+        let progress = Arc::clone(side.handle.progress());
+        let pour = Pour::new(input, entry, progress, &options.host());
+        side.half = Some(Half::Pours(Box::new(pour)));
+        Ok(Self(Client {
+            side,
+            request,
+            options,
+            to: None,
+            agreed: None,
             accepted: false,
         }))
     }
@@ -292,22 +360,57 @@ impl Download {
         check_delete(&options.mirror, &options.filter, &folders)?;
         let asked = Asked::of(&options.server, typed, options.filter.clone());
         let request = Message::Request {
+            version: OLDEST,
             direction: Direction::Get,
             ask: Box::new(ask),
             tag,
             places,
         };
-        let to = Some((to.to_path_buf(), asked));
+        Ok(Self::of(
+            request,
+            (To::Path(to.to_path_buf()), asked),
+            options,
+        ))
+    }
+
+    /// Writes the one file `from` to `output`, in order. That it was right is known at the end only.
+    pub fn pipe(
+        output: Box<dyn Write + Send>,
+        from: &Remote,
+        options: Options,
+    ) -> Result<Self, TransferError> {
+        let typed = options.typed.as_ref().and_then(|typed| typed.first());
+        let typed = typed.map_or(&from.path[..], |typed| typed);
+        if means_contents(typed) {
+            return Err(no_single_file(typed));
+        }
+        let place = from.place();
+        Place::check(std::slice::from_ref(&place))?;
+        let asked = Asked::of(&options.server, [typed], Filter::default());
+        let parts = [options.server.as_bytes(), &place.share, &place.path, b"-"];
+        let request = Message::Request {
+            version: OLDEST,
+            direction: Direction::Get,
+            ask: Box::new(options.ask(false)),
+            tag: tag_of(parts),
+            places: vec![place],
+        };
+        Ok(Self::of(request, (To::Pipe(output), asked), options))
+    }
+
+    fn of(request: Message, to: (To, Asked), options: Options) -> Self {
+        let to = Some(to);
         let mut side = Side::new(false);
         side.verify_disk = options.verify_disk;
         side.brake = options.brake();
-        Ok(Self(Client {
+        Self(Client {
             side,
             request,
             options,
             to,
+            agreed: None,
             accepted: false,
-        }))
+        })
     }
 
     /// For other threads.
@@ -320,27 +423,30 @@ impl Client {
     fn messages(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {
         while let Some(message) = self.side.next(session)? {
             match message {
-                Message::Accepted {
-                    version: VERSION,
-                    one_file,
-                } if !self.accepted => {
+                Message::Accepted { version, one_file }
+                    if !self.accepted && self.agreed.is_some_and(|a| a.version == version) =>
+                {
                     self.accepted = true;
-                    if let Some((to, asked)) = self.to.take() {
-                        self.receive(&to, asked.with_reply(one_file)?, one_file)?;
+                    match self.to.take() {
+                        None => self.pour()?,
+                        Some((To::Path(to), asked)) => {
+                            self.receive(&to, asked.with_reply(one_file)?, one_file)?;
+                        }
+                        Some((To::Pipe(output), asked)) => {
+                            self.draw(output, asked.with_reply(one_file)?, one_file)?;
+                        }
                     }
                 }
-                Message::Accepted { version, .. } if version != VERSION => {
-                    let text = format!(
-                        "the server has version {version} of the transfer protocol, this is {VERSION}"
-                    );
-                    return Err(TransferError::new(Code::Version, text)
-                        .fix("install the same version on both sides"));
+                Message::Accepted { version, .. } if !self.accepted => {
+                    return Err(TransferError::protocol(format!(
+                        "the server accepted version {version}, which was not requested"
+                    )));
                 }
                 Message::Refused { code, text, fix } if !self.accepted => {
-                    let text = crate::path::show(&text);
-                    return Err(TransferError::new(code, text).fix(crate::path::show(&fix)));
+                    let text = path::show(&text);
+                    return Err(TransferError::new(code, text).fix(path::show(&fix)));
                 }
-                other if self.accepted => self.side.handle(other)?,
+                other if self.accepted => self.side.handle(other, session)?,
                 _ => {
                     return Err(TransferError::protocol(
                         "the server did not answer the request",
@@ -348,6 +454,50 @@ impl Client {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// The server takes it: a pipe may be read.
+    fn pour(&mut self) -> Result<(), TransferError> {
+        match &mut self.side.half {
+            Some(Half::Pours(pour)) => pour.start().map_err(|e| no_thread(&e)),
+            _ => Ok(()),
+        }
+    }
+
+    fn draw(
+        &mut self,
+        output: Box<dyn Write + Send>,
+        asked: Asked,
+        one_file: bool,
+    ) -> Result<(), TransferError> {
+        if !one_file {
+            let Message::Request { places, .. } = &self.request else {
+                return Err(TransferError::new(Code::Internal, "no request was made"));
+            };
+            return Err(no_single_file(places.first().map_or(b"", |p| &p.path)));
+        }
+        let progress = Arc::clone(self.side.handle.progress());
+        let draw = Draw::new(output, asked, progress, &self.options.host());
+        let draw = draw.map_err(|e| no_thread(&e))?;
+        self.side.half = Some(Half::Draws(Box::new(draw)));
+        Ok(())
+    }
+
+    /// Settles what both ends have; an error if they cannot do what is wanted.
+    fn agree(&mut self, session: &dyn Session) -> Result<(), TransferError> {
+        const SERVER: &str = "the server";
+        let agreed = Agreed::with(session.peer_app(), SERVER)?;
+        if let Message::Request { version, ask, .. } = &mut self.request {
+            *version = agreed.version;
+            if ask.pipe {
+                agreed.needs(Features::PIPES, "it takes nothing from a pipe", SERVER)?;
+            }
+            let draws = matches!(self.to, Some((To::Pipe(_), _)));
+            // Without it the server only does more than it need.
+            ask.pipe |= draws && agreed.features.has(Features::PIPES);
+        }
+        self.agreed = Some(agreed);
         Ok(())
     }
 
@@ -379,6 +529,7 @@ impl Client {
             reach: Reach::All,
             strangers: false,
             mirror: self.options.mirror,
+            pipe: false,
         };
         let receiver = Receiver::new(base, *tag, rules, asked, progress, &host)?;
         let receiver = receiver.excluding(self.options.filter.clone());
@@ -392,6 +543,9 @@ impl Client {
             Event::Connected { peer_key } => {
                 let check = self.options.check.as_ref();
                 if let Some(Err(e)) = check.map(|check| check(peer_key.as_deref())) {
+                    return self.side.fail(e, session);
+                }
+                if let Err(e) = self.agree(session) {
                     return self.side.fail(e, session);
                 }
                 let mut out = Outbox::default();
@@ -436,6 +590,19 @@ impl Client {
             self.side.end();
         }
     }
+}
+
+fn no_thread(e: &io::Error) -> TransferError {
+    TransferError::new(Code::Internal, format!("cannot start a thread: {e}"))
+}
+
+/// What a pipe has no place for.
+fn no_single_file(path: &[u8]) -> TransferError {
+    let text = format!(
+        "{} is a folder, and only a single file can be written to the standard output",
+        path::show(path)
+    );
+    TransferError::new(Code::Usage, text).fix("name one file, or copy to a folder")
 }
 
 macro_rules! is_an_app {

@@ -18,6 +18,7 @@ use crate::{
     host::Host,
     inbox::Inbox,
     message::Message,
+    pipe::{Draw, Pour},
     plan::{Lister, Planner, Sink},
     pool::LOOK_AGAIN,
     progress::{Phase, Progress},
@@ -40,6 +41,10 @@ pub(crate) enum Half {
     Receives(Box<Receiver>),
     Lists(Box<Lister>),
     Plans(Box<Planner>),
+    /// Sends what comes through a pipe.
+    Pours(Box<Pour>),
+    /// Writes to a pipe.
+    Draws(Box<Draw>),
 }
 
 impl Half {
@@ -150,7 +155,8 @@ impl Side {
         self.holds = match &self.half {
             Some(Half::Receives(receiver)) => !receiver.takes_more(session),
             Some(Half::Plans(planner)) => !planner.takes_more(session),
-            Some(Half::Sends(_) | Half::Lists(_)) | None => false,
+            Some(Half::Draws(draw)) => !draw.takes_more(session),
+            Some(Half::Sends(_) | Half::Lists(_) | Half::Pours(_)) | None => false,
         };
         if self.holds {
             return Ok(None);
@@ -173,7 +179,11 @@ impl Side {
     }
 
     /// A message for the half.
-    pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+    pub(crate) fn handle(
+        &mut self,
+        message: Message,
+        session: &mut dyn Session,
+    ) -> Result<(), TransferError> {
         self.moved = self.now;
         if let Message::Finished { usage, .. } | Message::Bye { usage, .. } = &message {
             self.theirs = Some(*usage);
@@ -186,6 +196,8 @@ impl Side {
             Some(Half::Plans(planner)) => planner.handle(message),
             Some(Half::Sends(sender)) => sender.handle(message),
             Some(Half::Receives(receiver)) => receiver.handle(message),
+            Some(Half::Pours(pour)) => pour.handle(message, session),
+            Some(Half::Draws(draw)) => draw.handle(message),
             None => Err(TransferError::protocol(
                 "the peer did not begin with a request",
             )),
@@ -195,8 +207,8 @@ impl Side {
     /// Keeps to the rate of now.
     pub(crate) fn keep_rate(&mut self, session: &mut dyn Session) {
         let sends = match self.half {
-            Some(Half::Sends(_) | Half::Lists(_)) => true,
-            Some(Half::Receives(_)) => false,
+            Some(Half::Sends(_) | Half::Lists(_) | Half::Pours(_)) => true,
+            Some(Half::Receives(_) | Half::Draws(_)) => false,
             Some(Half::Plans(_)) | None => return,
         };
         if !self.brake.keep(self.now, sends, session) {
@@ -219,12 +231,16 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.poll(self.now, session),
             Some(Half::Lists(lister)) => lister.poll(session),
             Some(Half::Plans(planner)) => planner.poll(session),
+            Some(Half::Pours(pour)) => pour.poll(self.now, session),
+            Some(Half::Draws(draw)) => draw.poll(self.now, session),
             None => {}
         }
         let fault = match &mut self.half {
             Some(Half::Sends(sender)) => sender.take_fault(),
             Some(Half::Receives(receiver)) => receiver.take_fault(),
             Some(Half::Lists(lister)) => lister.take_fault(),
+            Some(Half::Pours(pour)) => pour.take_fault(),
+            Some(Half::Draws(draw)) => draw.take_fault(),
             Some(Half::Plans(_)) | None => None,
         };
         if let Some(fault) = fault {
@@ -251,6 +267,8 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.is_waiting(),
             Some(Half::Lists(lister)) => lister.is_waiting(),
             Some(Half::Plans(planner)) => planner.is_waiting(),
+            Some(Half::Pours(pour)) => pour.is_waiting(),
+            Some(Half::Draws(draw)) => draw.is_waiting(),
             None => false,
         };
         let reported = !works || self.now.since(self.worked) < AT_WORK;
@@ -265,6 +283,8 @@ impl Side {
         match &mut self.half {
             Some(Half::Sends(sender)) => sender.send_keep_alive(),
             Some(Half::Receives(receiver)) => receiver.send_keep_alive(),
+            Some(Half::Pours(pour)) => pour.send_keep_alive(),
+            Some(Half::Draws(draw)) => draw.send_keep_alive(),
             _ => {}
         }
     }
@@ -295,6 +315,8 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.next_wake(self.now),
             Some(Half::Lists(lister)) => lister.is_waiting().then(|| self.now + LOOK_AGAIN),
             Some(Half::Plans(planner)) => planner.is_waiting().then_some(self.now),
+            Some(Half::Pours(pour)) => pour.next_wake(self.now),
+            Some(Half::Draws(draw)) => draw.next_wake(self.now),
             None => None,
         };
         next.into_iter().chain(refill).min()
@@ -307,6 +329,8 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.is_over(),
             Some(Half::Lists(lister)) => lister.finished,
             Some(Half::Plans(planner)) => planner.is_over(),
+            Some(Half::Pours(pour)) => pour.finished,
+            Some(Half::Draws(draw)) => draw.is_over(),
             None => false,
         }
     }
@@ -318,12 +342,17 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.is_finished(),
             Some(Half::Lists(lister)) => lister.finished,
             Some(Half::Plans(planner)) => planner.is_finished(),
+            Some(Half::Pours(pour)) => pour.finished,
+            Some(Half::Draws(draw)) => draw.is_finished(),
             None => false,
         }
     }
 
     fn sends(&self) -> bool {
-        matches!(self.half, Some(Half::Sends(_) | Half::Lists(_)))
+        matches!(
+            self.half,
+            Some(Half::Sends(_) | Half::Lists(_) | Half::Pours(_))
+        )
     }
 
     /// Ends the session with an error.
@@ -352,6 +381,8 @@ impl Side {
             Some(Half::Receives(r)) => (r.tally, Some(&r.ledger), r.last_root),
             Some(Half::Lists(l)) => (l.tally, Some(&l.ledger), None),
             Some(Half::Plans(p)) => (p.tally, Some(&p.ledger), None),
+            Some(Half::Pours(p)) => (p.tally, Some(&p.ledger), p.last_root),
+            Some(Half::Draws(d)) => (d.tally, Some(&d.ledger), d.last_root),
             None => Default::default(),
         };
         let single = tally.files_ok + tally.files_skipped == 1;
@@ -386,6 +417,7 @@ impl Side {
     pub(crate) fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
         match &mut self.half {
             Some(Half::Sends(sender)) => sender.fill(extents, batch),
+            Some(Half::Pours(pour)) => pour.fill(extents, batch),
             _ => Err(StoreError(
                 "internal: content requested of the receiving side".into(),
             )),
@@ -396,6 +428,7 @@ impl Side {
         self.brake.place(extents);
         match &mut self.half {
             Some(Half::Receives(receiver)) => receiver.place(extents, batch),
+            Some(Half::Draws(draw)) => draw.place(extents, batch),
             _ => Err(StoreError(
                 "the peer sent content that was not requested".into(),
             )),

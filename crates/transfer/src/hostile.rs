@@ -21,16 +21,18 @@ use crate::{
     ask::{Ask, Place},
     client::{Download, Options, Remote},
     inbox::Inbox,
-    message::{Direction, Entry, Kind, Message, Root, VERSION},
+    message::{Direction, Entry, Kind, Message, Root},
     server::{Access, Allow, Policy, Server, Share},
     summary::{Handle, Outcome},
     table::CONTENT,
+    version::OLDEST,
 };
 
 mod client;
 mod idle;
 mod known;
 mod mirror;
+mod pipe;
 mod server;
 
 /// A real end, and what it has sent.
@@ -42,8 +44,16 @@ struct Victim<A> {
 }
 
 impl<A: App> Victim<A> {
-    fn new(mut app: A) -> Self {
-        let mut line = FakeSession::default();
+    fn new(app: A) -> Self {
+        Self::declaring(app, crate::version::offer())
+    }
+
+    /// Whose peer declares this.
+    fn declaring(mut app: A, peer_app: Vec<u8>) -> Self {
+        let mut line = FakeSession {
+            peer_app,
+            ..FakeSession::default()
+        };
         let peer_key = Some(vec![7]);
         app.on_event(Instant::EPOCH, Event::Connected { peer_key }, &mut line);
         Self {

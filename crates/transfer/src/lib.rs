@@ -9,6 +9,7 @@
 //!   (BLAKE3), `facts` (owners, attributes)
 //! - who does it: `scan` (with its `filter`) and `sender`, `receiver` (with its journal), `pool`
 //!   (threads), `pages` (their buffers); `plan`, which only reports what they would do
+//! - one end is a pipe: `pipe`
 //! - how it is slowed down: `brake`
 //! - file system calls: `disk`; what replaces it in tests, and that of threads: `host`
 //! - what may be named: `path`, `confine`; what a server may list: `asked`; what a peer may make this
@@ -39,6 +40,7 @@ mod mirror;
 mod names;
 mod pages;
 mod path;
+mod pipe;
 mod plan;
 mod pool;
 mod progress;
@@ -49,6 +51,7 @@ mod scan;
 mod sender;
 mod summary;
 mod table;
+mod version;
 
 #[cfg(test)]
 mod hostile;
@@ -75,3 +78,4 @@ pub use progress::{Phase, Progress};
 #[doc(hidden)]
 pub use receiver::{fuzz_journal, fuzz_journal_records};
 pub use summary::{End, Exit, Files, Handle, Outcome, Rtt, Summary, Verify};
+pub use version::{levels, offer};

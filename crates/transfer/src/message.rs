@@ -18,13 +18,12 @@ use crate::{
     path,
     plan::Action,
     sender::NOT_LISTED,
+    version::{NEWEST, OLDEST},
 };
 
 mod entry;
 pub(crate) use entry::{Entry, Kind};
 
-/// Version of these messages.
-pub(crate) const VERSION: u16 = 6;
 /// Longest frame, without its length.
 pub(crate) const MAX_FRAME: usize = 64 << 10;
 /// Bodies are cut near this size, which leaves room for one largest item.
@@ -65,12 +64,13 @@ pub(crate) struct Tally {
 pub(crate) enum Message {
     /// Client: what is wanted. A delivery has exactly one place.
     Request {
+        version: u16,
         direction: Direction,
         tag: path::Tag,
         places: Vec<Place>,
         ask: Box<Ask>,
     },
-    /// Client of another version: what it wants is not understood.
+    /// Client of a version that this end does not have: what it wants is not understood.
     Stranger { version: u16 },
     /// Server: go on.
     Accepted { version: u16, one_file: bool },
@@ -127,6 +127,10 @@ pub(crate) enum Message {
     Kept { paths: Vec<Vec<u8>> },
     /// Receiver, when nothing is to be changed: these it would delete.
     Deletions { paths: Vec<Vec<u8>> },
+    /// Sender of what comes through a pipe: so long is its file by now.
+    Grown { file: u64, size: u64 },
+    /// Receiver of that: all below `upto` within the file is here, and will not be sent again.
+    Taken { file: u64, upto: u64 },
 }
 
 /// Appends fields to a frame.
@@ -204,6 +208,8 @@ impl Message {
             Self::Excluded { .. } => 18,
             Self::Kept { .. } => 19,
             Self::Deletions { .. } => 20,
+            Self::Grown { .. } => 21,
+            Self::Taken { .. } => 22,
         }
     }
 
@@ -222,12 +228,13 @@ impl Message {
     fn body(&self, out: &mut Out<'_>) {
         match self {
             Self::Request {
+                version,
                 direction,
                 tag,
                 places,
                 ask,
             } => {
-                out.varint(u64::from(VERSION));
+                out.varint(u64::from(*version));
                 out.u8(u8::from(*direction == Direction::Get));
                 out.0.extend_from_slice(tag);
                 Place::encode(places, out);
@@ -267,6 +274,8 @@ impl Message {
             }
             Self::Failed { .. }
             | Self::Trouble { .. }
+            | Self::AskBlocks { .. }
+            | Self::Blocks { .. }
             | Self::Repair { .. }
             | Self::Report { .. }
             | Self::Finished { .. }
@@ -274,20 +283,9 @@ impl Message {
             | Self::Verdicts { .. }
             | Self::Excluded { .. }
             | Self::Kept { .. }
-            | Self::Deletions { .. } => self.rest_of_body(out),
-            Self::AskBlocks { file } => out.varint(*file),
-            Self::Blocks {
-                file,
-                first,
-                values,
-            } => {
-                out.varint(*file);
-                out.varint(*first);
-                out.varint(values.len() as u64);
-                for value in values {
-                    out.0.extend_from_slice(value);
-                }
-            }
+            | Self::Deletions { .. }
+            | Self::Grown { .. }
+            | Self::Taken { .. } => self.rest_of_body(out),
         }
     }
 
@@ -308,6 +306,19 @@ impl Message {
                 out.varint(*file);
                 out.u8(code.number());
                 out.prefixed(text);
+            }
+            Self::AskBlocks { file } => out.varint(*file),
+            Self::Blocks {
+                file,
+                first,
+                values,
+            } => {
+                out.varint(*file);
+                out.varint(*first);
+                out.varint(values.len() as u64);
+                for value in values {
+                    out.0.extend_from_slice(value);
+                }
             }
             Self::Repair { file, ranges } => {
                 out.varint(*file);
@@ -338,6 +349,10 @@ impl Message {
                     out.prefixed(path);
                 }
             }
+            Self::Grown { file, size: n } | Self::Taken { file, upto: n } => {
+                out.varint(*file);
+                out.varint(*n);
+            }
             _ => {}
         }
     }
@@ -348,8 +363,8 @@ impl Message {
         let kind = r.u8()?;
         let message = match kind {
             1..=3 => Self::opening(kind, &mut r)?,
-            4 | 5 | 7..=9 | 12 | 16 | 18 | 19 => Self::of_sender(kind, &mut r)?,
-            6 | 10 | 11 | 13..=15 | 17 | 20 => Self::of_receiver(kind, &mut r)?,
+            4 | 5 | 7..=9 | 12 | 16 | 18 | 19 | 21 => Self::of_sender(kind, &mut r)?,
+            6 | 10 | 11 | 13..=15 | 17 | 20 | 22 => Self::of_receiver(kind, &mut r)?,
             _ => return Err(DecodeError::Malformed("message kind")),
         };
         if r.is_empty() {
@@ -422,6 +437,10 @@ impl Message {
                 sending: Sending::decode(r)?,
             },
             18 => Self::Excluded { paths: paths(r)? },
+            21 => Self::Grown {
+                file: r.varint()?,
+                size: r.varint()?,
+            },
             _ => Self::Kept { paths: paths(r)? },
         })
     }
@@ -451,6 +470,10 @@ impl Message {
                 usage: Usage::decode(r)?,
             },
             20 => Self::Deletions { paths: paths(r)? },
+            22 => Self::Taken {
+                file: r.varint()?,
+                upto: r.varint()?,
+            },
             _ => {
                 let (first, count) = (r.varint()?, r.varint()?);
                 let action =
@@ -464,7 +487,7 @@ impl Message {
 
 fn request(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
     let version = version(r)?;
-    if version != VERSION {
+    if !(OLDEST..=NEWEST).contains(&version) {
         r.take(r.rest().len())?;
         return Ok(Message::Stranger { version });
     }
@@ -479,6 +502,7 @@ fn request(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
     }
     let ask = Box::new(Ask::decode(r)?);
     Ok(Message::Request {
+        version,
         direction,
         tag,
         places,

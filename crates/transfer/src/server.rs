@@ -25,13 +25,14 @@ use crate::{
     half::{Half, Side},
     host::{Host, Simulated},
     ledger::{Outbox, short},
-    message::{Direction, Message, VERSION},
+    message::{Direction, Message},
     path::{self, Tag},
     plan::Planner,
     quota::{Claim, Quota},
     receiver::{Base, Look, Receiver, Rules, check_delete},
     scan::Selection,
     summary::Handle,
+    version::{Agreed, Features, NEWEST, OLDEST, apart},
 };
 
 mod policy;
@@ -58,6 +59,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// The request of a client.
 #[derive(Clone, Debug)]
 struct Request {
+    version: u16,
     direction: Direction,
     tag: Tag,
     /// At least one; of a delivery exactly one.
@@ -84,6 +86,8 @@ pub struct Server {
     out: Outbox,
     /// The key of the peer, once it is connected.
     peer: Option<Vec<u8>>,
+    /// What both ends have, or why that is nothing, once they are connected.
+    agreed: Option<Result<Agreed, TransferError>>,
     seat: Option<Seat>,
     /// It may do so as the holder of a ticket, of which this use was counted.
     by_ticket: bool,
@@ -111,6 +115,7 @@ impl Server {
             },
             out: Outbox::default(),
             peer: None,
+            agreed: None,
             seat: None,
             by_ticket: false,
             redeemed: None,
@@ -170,6 +175,7 @@ impl Server {
         {
             match message {
                 Message::Request {
+                    version,
                     direction,
                     tag,
                     places,
@@ -181,6 +187,7 @@ impl Server {
                     self.side.set_put(put);
                     self.asked = places.first().map(|place| (put, place.share.clone()));
                     self.answer(Request {
+                        version,
                         direction,
                         tag,
                         places,
@@ -189,15 +196,15 @@ impl Server {
                 }
                 Message::Stranger { version } if !self.answered => {
                     self.answered = true;
-                    let text = format!(
-                        "the server has version {VERSION} of the transfer protocol, you {version}"
-                    );
-                    let e = TransferError::new(Code::Version, text);
-                    self.refuse(&e.fix("install the same version on both sides"));
+                    self.refuse(&apart(
+                        &(OLDEST..=NEWEST),
+                        &(version..=version),
+                        "the client",
+                    ));
                 }
                 // A client lists its files before it knows that it was refused.
                 _ if self.answered && self.side.half.is_none() => {}
-                other => self.side.handle(other)?,
+                other => self.side.handle(other, session)?,
             }
         }
         Ok(())
@@ -206,14 +213,15 @@ impl Server {
     fn answer(&mut self, request: Request) {
         let held = self.is_held(&request);
         let made = self
-            .admit(&request)
+            .agree(&request)
+            .and_then(|()| self.admit(&request))
             .and_then(|shares| self.permit(&request).map(|()| shares))
             .and_then(|shares| self.sit_down().map(|()| shares))
             .and_then(|shares| self.begin(&shares, &request))
             .and_then(|one_file| self.redeem(&request).map(|()| one_file));
         match made {
             Ok(one_file) => self.out.push(&Message::Accepted {
-                version: VERSION,
+                version: request.version,
                 one_file,
             }),
             Err(e) if e.code == Code::Locked && (held || self.is_held(&request)) => {
@@ -245,6 +253,20 @@ impl Server {
             text: short(&e.text),
             fix: short(&e.fix),
         });
+    }
+
+    /// Whether the request is of the version that both ends have.
+    fn agree(&self, request: &Request) -> Result<(), TransferError> {
+        match &self.agreed {
+            Some(Ok(agreed)) if request.ask.pipe && !agreed.features.has(Features::PIPES) => {
+                Err(TransferError::protocol("a pipe, which was not agreed on"))
+            }
+            Some(Ok(agreed)) if agreed.version == request.version => Ok(()),
+            Some(Err(e)) => Err(e.clone()),
+            _ => Err(TransferError::protocol(
+                "a request of a version that was not agreed on",
+            )),
+        }
     }
 
     /// The shares of all places, if this peer may use each of them so.
@@ -344,6 +366,9 @@ impl Server {
         let (root, reach, ask) = (share.root(), share.reach(), &*request.ask);
         share.may_answer(ask)?;
         let one_file = ask.one_file;
+        if ask.pipe && (!one_file || ask.dry) {
+            return Err(TransferError::protocol("a pipe has a single file"));
+        }
         let filter = Filter::from_spec(ask.spec.clone())?;
         if one_file {
             check_delete(&ask.mirror, &filter, &[])?;
@@ -358,6 +383,11 @@ impl Server {
             self.side.half = Some(Half::Plans(Box::new(planner)));
         } else {
             let base = Base::beneath(root, rel, one_file)?;
+            if ask.pipe && base.rename.is_none() {
+                let text = format!("{} is a folder", path::show(rel));
+                let fix = "name a file, or say by --name what it is to be called there";
+                return Err(TransferError::new(Code::Usage, text).fix(fix));
+            }
             let rules = Rules {
                 sync: self.policy.sync,
                 existing: ask.existing,
@@ -366,6 +396,7 @@ impl Server {
                 reach,
                 strangers: !self.policy.one_person,
                 mirror: ask.mirror,
+                pipe: ask.pipe,
             };
             let tag = self.own_tag(request);
             let receiver =
@@ -407,9 +438,13 @@ impl Server {
         } else {
             Half::sends(sources, &problems, selection, progress, &self.host)
         };
-        self.side.half = Some(half.map_err(|e| {
+        let mut half = half.map_err(|e| {
             TransferError::new(Code::Busy, format!("the server cannot start a thread: {e}"))
-        })?);
+        })?;
+        if let (true, Half::Sends(sender)) = (ask.pipe, &mut half) {
+            sender.in_order();
+        }
+        self.side.half = Some(half);
         Ok(one_file)
     }
 
@@ -561,6 +596,7 @@ impl App for Server {
             Event::Connected { peer_key } => {
                 self.leaves = Some(now + ASKS_WITHIN);
                 self.peer = Some(peer_key.unwrap_or_default());
+                self.agreed = Some(Agreed::with(session.peer_app(), "the client"));
             }
             Event::Readable => {
                 self.read(session);

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::place::{Place, code, end_when, noise, part_bytes, printed};
 
 /// Paths, sizes, modes, times and contents below `dir`.
-fn tree(dir: &Path) -> Vec<(PathBuf, u32, i64, i64, Vec<u8>)> {
+pub(crate) fn tree(dir: &Path) -> Vec<(PathBuf, u32, i64, i64, Vec<u8>)> {
     let mut all = Vec::new();
     let mut stack = vec![dir.to_path_buf()];
     while let Some(at) = stack.pop() {

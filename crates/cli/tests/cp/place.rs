@@ -34,7 +34,7 @@ impl Place {
         self.command_of(&copy, args)
     }
 
-    fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+    pub(crate) fn command_of(&self, program: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command
             .args(args)

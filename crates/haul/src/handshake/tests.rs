@@ -5,6 +5,7 @@ use crate::{
     config::PeerPolicy,
     crypto::{plain::Plain, tls::Tls},
     identity::Identity,
+    wire::VERSIONS,
 };
 
 const NOW: Instant = Instant::EPOCH;
@@ -15,6 +16,8 @@ fn limits() -> Params {
         idle: Duration::from_secs(30),
         ids: (0, 0),
         law: None,
+        app: Vec::new(),
+        versions: VERSIONS.to_vec(),
     }
 }
 
@@ -67,7 +70,7 @@ fn run(plain: bool) -> (Sizes, Handshake, Handshake) {
         local: 20,
         remote: 10,
     };
-    let mut server = Handshake::server(b, ids, limits(), NOW, Duration::ZERO).unwrap();
+    let mut server = Handshake::server(b, (VERSION, ids), limits(), NOW, Duration::ZERO).unwrap();
     for turn in 0..3 {
         let (from, to) = if turn % 2 == 0 {
             (&mut client, &mut server)

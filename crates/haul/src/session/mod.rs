@@ -129,6 +129,8 @@ pub(crate) struct HaulSession {
     /// Bytes that the store can still take of the batch that arrived.
     free: u64,
     app: AppSide,
+    /// What the peer's application declared.
+    peer_app: Vec<u8>,
 }
 
 impl HaulSession {
@@ -158,6 +160,7 @@ impl HaulSession {
             extents: Vec::with_capacity(MAX_SEGMENTS),
             free: 0,
             app: AppSide::default(),
+            peer_app: Vec::new(),
         }
     }
 
@@ -205,6 +208,7 @@ impl HaulSession {
             self.fail(now, CloseReason::Protocol(text));
             return;
         }
+        self.peer_app = agreed.params.app;
         self.app.connected(agreed.peer_key);
     }
 
@@ -403,6 +407,10 @@ impl Session for HaulSession {
 
     fn poll_event(&mut self) -> Option<Event> {
         self.app.poll_event()
+    }
+
+    fn peer_app(&self) -> &[u8] {
+        &self.peer_app
     }
 
     fn govern(&mut self, max_rate: Rate, sharing: Sharing) -> bool {

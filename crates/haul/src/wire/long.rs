@@ -3,7 +3,7 @@
 
 use farhaul_core::codec::{DecodeError, NoRoom, Reader, Writer};
 
-use super::VERSION;
+use super::VERSIONS;
 
 /// Set in the first byte of every long datagram.
 pub const LONG: u8 = 0x80;
@@ -55,7 +55,7 @@ pub enum Kind<'a> {
         /// The list.
         list: &'a [u8],
     },
-    /// Of a version that this crate does not support.
+    /// Of a version that this side does not support.
     Unknown,
 }
 
@@ -80,6 +80,14 @@ pub fn destination(datagram: &[u8]) -> Option<u32> {
 
 /// Decodes the clear part of a long datagram; also returns its length.
 pub fn decode(datagram: &[u8]) -> Result<(Head, Kind<'_>, usize), DecodeError> {
+    decode_any(datagram, VERSIONS)
+}
+
+/// The same at a side that supports `versions`.
+pub(crate) fn decode_any<'a>(
+    datagram: &'a [u8],
+    versions: &[u32],
+) -> Result<(Head, Kind<'a>, usize), DecodeError> {
     let mut r = Reader::new(datagram);
     let first = r.u8()?;
     if first & LONG == 0 {
@@ -94,7 +102,7 @@ pub fn decode(datagram: &[u8]) -> Result<(Head, Kind<'_>, usize), DecodeError> {
         (4, 0) => Kind::Versions {
             list: r.take(r.rest().len())?,
         },
-        (_, version) if version != VERSION => Kind::Unknown,
+        (_, version) if !versions.contains(&version) => Kind::Unknown,
         (0, _) => Kind::Hello { attempt: r.u8()? },
         (1, _) => Kind::Retry {
             attempt: r.u8()?,
@@ -151,7 +159,7 @@ mod tests {
         fn any_bytes_never_panic(kind in 0_u8..8, ours: bool, mut data in proptest::collection::vec(any::<u8>(), 1..400)) {
             data[0] = LONG | kind;
             if ours && data.len() >= 5 {
-                data[1..5].copy_from_slice(&VERSION.to_be_bytes());
+                data[1..5].copy_from_slice(&VERSIONS[0].to_be_bytes());
             }
             let _ = destination(&data);
             if let Ok((head, kind, at)) = decode(&data) {

@@ -13,6 +13,8 @@ pub mod token;
 
 /// The version of this crate: "fh", format 3.
 pub const VERSION: u32 = 0x6668_0003;
+/// The versions of this crate, the preferred one first.
+pub const VERSIONS: &[u32] = &[VERSION];
 /// Bytes of an authentication tag.
 pub const TAG: usize = 16;
 /// UDP payload that every path must carry; the first datagrams are padded to it.

@@ -9,8 +9,14 @@ const MAX_DATAGRAM: u64 = 1;
 const IDLE: u64 = 2;
 const IDS: u64 = 3;
 const LAW: u64 = 4;
+const APP: u64 = 5;
+const VERSIONS: u64 = 6;
 /// The most bytes of a law's name.
 pub const MAX_NAME: usize = 32;
+/// The most bytes that an application declares.
+pub const MAX_APP: usize = 64;
+/// The most versions that a side declares.
+pub const MAX_VERSIONS: usize = 16;
 
 /// One side's declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +29,10 @@ pub struct Params {
     pub ids: (u32, u32),
     /// The receiving half that its congestion law wants at the other side; at most [`MAX_NAME`] bytes.
     pub law: Option<String>,
+    /// What the application declares; at most [`MAX_APP`] bytes, empty for nothing.
+    pub app: Vec<u8>,
+    /// The versions it supports, the preferred one first; at most [`MAX_VERSIONS`]. Empty: the one in use.
+    pub versions: Vec<u32>,
 }
 
 impl Params {
@@ -31,7 +41,7 @@ impl Params {
     /// # Panics
     /// Never: the fields have fixed sizes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = [0; 64];
+        let mut bytes = [0; 256];
         let mut w = Writer::new(&mut bytes);
         let idle = u64::try_from(self.idle.as_millis()).unwrap_or(u64::MAX);
         let written = w
@@ -50,7 +60,23 @@ impl Params {
                 w.prefixed(&law.as_bytes()[..law.len().min(MAX_NAME)])
             }
         });
-        written.expect("27 bytes and a name fit in 64");
+        let written = written.and_then(|()| {
+            if self.app.is_empty() {
+                return Ok(());
+            }
+            w.varint(APP)?;
+            w.prefixed(&self.app[..self.app.len().min(MAX_APP)])
+        });
+        let written = written.and_then(|()| {
+            let versions = &self.versions[..self.versions.len().min(MAX_VERSIONS)];
+            if versions.is_empty() {
+                return Ok(());
+            }
+            w.varint(VERSIONS)?;
+            w.varint(4 * versions.len() as u64)?;
+            versions.iter().try_for_each(|version| w.u32(*version))
+        });
+        written.expect("27 bytes, a name, what an application declares and 16 versions fit in 256");
         let n = w.len();
         bytes[..n].to_vec()
     }
@@ -58,7 +84,8 @@ impl Params {
     /// From bytes; every field must be there once.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         const MISSING: DecodeError = DecodeError::Malformed("parameters");
-        let (mut max_datagram, mut idle, mut ids, mut law) = (None, None, None, None);
+        let (mut max_datagram, mut idle, mut ids) = (None, None, None);
+        let (mut law, mut app, mut versions) = (None, None, None);
         let mut r = Reader::new(bytes);
         while !r.is_empty() {
             let id = r.varint()?;
@@ -68,6 +95,8 @@ impl Params {
                 IDLE => idle.replace(field.u64()?).is_none(),
                 IDS => ids.replace((field.u32()?, field.u32()?)).is_none(),
                 LAW => law.replace(name(&mut field).ok_or(MISSING)?).is_none(),
+                APP => app.replace(declared(&mut field).ok_or(MISSING)?).is_none(),
+                VERSIONS => versions.replace(list(&mut field)?).is_none(),
                 _ => continue,
             };
             if !first || !field.is_empty() {
@@ -79,6 +108,8 @@ impl Params {
             idle: Duration::from_millis(idle.ok_or(MISSING)?),
             ids: ids.ok_or(MISSING)?,
             law,
+            app: app.unwrap_or_default(),
+            versions: versions.unwrap_or_default(),
         })
     }
 }
@@ -87,6 +118,19 @@ fn name(field: &mut Reader<'_>) -> Option<String> {
     let bytes = field.take(field.rest().len()).ok()?;
     let text = std::str::from_utf8(bytes).ok()?;
     (bytes.len() <= MAX_NAME).then(|| text.to_owned())
+}
+
+fn declared(field: &mut Reader<'_>) -> Option<Vec<u8>> {
+    let bytes = field.take(field.rest().len()).ok()?;
+    (1..=MAX_APP).contains(&bytes.len()).then(|| bytes.to_vec())
+}
+
+fn list(field: &mut Reader<'_>) -> Result<Vec<u32>, DecodeError> {
+    let count = field.rest().len() / 4;
+    if !(1..=MAX_VERSIONS).contains(&count) {
+        return Err(DecodeError::Malformed("versions"));
+    }
+    (0..count).map(|_| field.u32()).collect()
 }
 
 #[cfg(test)]
@@ -100,8 +144,10 @@ mod tests {
         fn parameters_survive(
             max_datagram: u32, idle in 0_u64..1 << 40, ids: (u32, u32),
             law in proptest::option::of("[a-z]{1,32}"),
+            app in proptest::collection::vec(any::<u8>(), 0..=MAX_APP),
+            versions in proptest::collection::vec(any::<u32>(), 0..=MAX_VERSIONS),
         ) {
-            let params = Params { max_datagram, idle: Duration::from_millis(idle), ids, law };
+            let params = Params { max_datagram, idle: Duration::from_millis(idle), ids, law, app, versions };
             prop_assert_eq!(Params::decode(&params.encode()), Ok(params));
         }
 

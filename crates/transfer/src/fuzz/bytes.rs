@@ -13,6 +13,7 @@ use crate::{
     message::{Direction, Entry, Kind, Message, Tally},
     mirror::{Delete, Mirror, Suffix},
     plan::Action,
+    version::OLDEST,
 };
 
 /// What is left of the input; zeros after its end.
@@ -180,6 +181,7 @@ impl Bytes<'_> {
         };
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Message::Request {
+            version: OLDEST,
             direction,
             tag: [flags; 8],
             places: (0..count).map(|_| self.place()).collect(),
@@ -202,6 +204,7 @@ impl Bytes<'_> {
                     Spec::default()
                 },
                 mirror: mirror(self.u8()),
+                pipe: more & 32 != 0,
             }),
         }
     }
@@ -227,7 +230,7 @@ pub(super) fn existing(n: u8) -> Existing {
 
 /// Of the kinds that a sender says, but for the manifest and its roots.
 pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
-    match bytes.u8() % 6 {
+    match bytes.u8() % 7 {
         0 => Message::Holes {
             ranges: bytes.ranges(),
         },
@@ -245,6 +248,10 @@ pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
         3 => Message::Excluded {
             paths: (0..bytes.u8() % 8).map(|_| bytes.path()).collect(),
         },
+        6 => Message::Grown {
+            file: bytes.number() % 3,
+            size: bytes.size(),
+        },
         5 => Message::Kept {
             paths: (0..bytes.u8() % 8).map(|_| bytes.path()).collect(),
         },
@@ -257,7 +264,11 @@ pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
 
 /// Of the kinds that a receiver says.
 pub(super) fn of_receiver(bytes: &mut Bytes<'_>) -> Message {
-    match bytes.u8() % 8 {
+    match bytes.u8() % 9 {
+        8 => Message::Taken {
+            file: bytes.number() % 3,
+            upto: bytes.size(),
+        },
         0 | 1 => Message::Want {
             upto: bytes.number(),
             ranges: bytes.ranges(),

@@ -35,6 +35,7 @@ pub(super) fn deliver_and_keep(
         path: to.as_bytes().to_vec(),
     };
     victim.send(&Message::Request {
+        version: OLDEST,
         direction: Direction::Put,
         tag: [1; 8],
         places: vec![place],
@@ -326,6 +327,7 @@ fn an_upload_with_another_key_continues_where_all_keys_are_one_persons() {
             path: Vec::new(),
         };
         victim.send(&Message::Request {
+            version: OLDEST,
             direction: Direction::Put,
             tag: [1; 8],
             places: vec![place],
@@ -381,6 +383,7 @@ fn a_sender_that_reads_no_answers_gets_that_error_and_not_the_disks() {
         path: Vec::new(),
     };
     deaf.send(&Message::Request {
+        version: OLDEST,
         direction: Direction::Put,
         tag: [1; 8],
         places: vec![place],

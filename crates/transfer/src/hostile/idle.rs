@@ -27,6 +27,7 @@ impl Victim<Server> {
 
     fn asks(&mut self, share: &str) {
         self.send(&Message::Request {
+            version: OLDEST,
             direction: Direction::Put,
             tag: [1; 8],
             places: vec![Place {

@@ -22,7 +22,7 @@ fn fetched(entries: &[(Entry, &[u8])]) -> (tempfile::TempDir, Outcome) {
     let handle = client.handle();
     let mut victim = Victim::new(client);
     victim.send(&Message::Accepted {
-        version: VERSION,
+        version: OLDEST,
         one_file: false,
     });
     victim.deliver(0, entries);
@@ -92,7 +92,7 @@ fn a_server_learns_nothing_of_what_was_not_listed_to_it() {
         let client = Upload::new(&[tmp.path().join("listed")], &to, Options::default()).unwrap();
         let mut victim = Victim::new(client);
         victim.send(&Message::Accepted {
-            version: VERSION,
+            version: OLDEST,
             one_file: false,
         });
         let mut listed = Vec::new();

@@ -14,6 +14,7 @@ use crate::{
     digest::{Hash, block_hash},
     facts::{Facts, Owner},
     half::IDLE,
+    version::OLDEST,
 };
 
 const ALL: Preserve = Preserve {
@@ -244,7 +245,7 @@ fn fetch_and_keep(
     let handle = client.handle();
     let mut victim = Victim::new(client);
     victim.send(&Message::Accepted {
-        version: VERSION,
+        version: OLDEST,
         one_file: false,
     });
     victim.keep(kept);
@@ -358,6 +359,7 @@ fn a_plan_rests_while_nobody_reads_what_it_found() {
             ..Ask::default()
         };
         victim.send(&Message::Request {
+            version: OLDEST,
             direction: Direction::Put,
             tag: [1; 8],
             places: vec![Place {
@@ -422,7 +424,7 @@ fn fetching(to: &Path, new: &[u8]) -> (Victim<Download>, Handle) {
     let handle = client.handle();
     let mut victim = Victim::new(client);
     victim.send(&Message::Accepted {
-        version: VERSION,
+        version: OLDEST,
         one_file: false,
     });
     victim.send(&Message::Entries {

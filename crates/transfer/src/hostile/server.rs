@@ -24,7 +24,7 @@ pub(super) fn fetch(
     let handle: Handle = client.handle();
     let mut victim = Victim::new(client);
     victim.send(&Message::Accepted {
-        version: VERSION,
+        version: OLDEST,
         one_file,
     });
     victim.deliver(0, entries);
@@ -283,7 +283,7 @@ fn a_file_that_was_to_be_listed_again_and_was_not_is_no_success() {
     let handle = client.handle();
     let mut victim = Victim::new(client);
     victim.send(&Message::Accepted {
-        version: VERSION,
+        version: OLDEST,
         one_file: false,
     });
     let entries = vec![file("a", 0o644, b"aa").0];

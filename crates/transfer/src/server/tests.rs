@@ -3,6 +3,7 @@ use super::*;
 /// A delivery to the only share.
 fn delivery() -> Request {
     Request {
+        version: OLDEST,
         direction: Direction::Put,
         tag: [3; 8],
         places: vec![Place {
@@ -21,6 +22,7 @@ fn a_destination_is_waited_for_until_the_last_worker_of_an_ended_session_is_done
     let server = || {
         let mut server = Server::new(Arc::clone(&policy), None);
         server.peer = Some(Vec::new());
+        server.agreed = Some(Agreed::with(b"", "the client"));
         server
     };
     let mut first = server();

@@ -204,6 +204,7 @@ fn listen(serving: &Arc<Serving>, identity: &Identity) -> Result<Listener, Failu
     config.peers = PeerPolicy::Judge(Judge::new(move |key| {
         judging.policy().lets_in(key.as_bytes())
     }));
+    config.app = farhaul_transfer::offer();
     let haul = Haul::server(config).map_err(|e| Failure::new(Exit::Config, e.to_string()))?;
     let mut options = farhaul_io::server::Options::new(serving.setup().flags.listen);
     options.busy = Some(Exit::Busy.code().into());

@@ -1,0 +1,309 @@
+//! Which version of the messages do two ends use, and which features? Each declares in the handshake of its session
+//! what it has ([`Offer`]); both then know what they have in common ([`Agreed`]), before the first message.
+//!
+//! - A new ability is a feature: a bit in [`Features`], used only where both ends have it. Without it every message
+//!   is as it was before the feature existed.
+//! - [`NEWEST`] is raised only for what cannot be said so. [`OLDEST`] follows when a layout is given up.
+//! - An end that declares nothing is one of [`BEFORE`], without features.
+
+use std::{
+    fmt,
+    ops::{BitOr, RangeInclusive},
+};
+
+use farhaul_core::codec::{DecodeError, Reader};
+
+use crate::{
+    error::{Code, TransferError},
+    message::Out,
+};
+
+/// The oldest version that this end has.
+pub(crate) const OLDEST: u16 = 6;
+/// The newest.
+pub(crate) const NEWEST: u16 = 6;
+/// The version of ends that declare nothing.
+const BEFORE: u16 = 6;
+
+/// Abilities that came after the oldest version, each a bit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Features(u64);
+
+/// Every feature of this end with its name. Documented in docs/protocols/transfer.md, where bits are assigned; a bit is
+/// never used again for something else.
+const NAMED: [(Features, &str); 1] = [(Features::PIPES, "pipes")];
+
+impl Features {
+    pub(crate) const NONE: Self = Self(0);
+    /// The client's end may be a pipe.
+    pub(crate) const PIPES: Self = Self(1);
+
+    /// All of this end.
+    fn ours() -> Self {
+        NAMED.iter().fold(Self::NONE, |all, (one, _)| all | *one)
+    }
+
+    /// True if all of `other` are among them.
+    pub(crate) const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    const fn common(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+impl BitOr for Features {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for Features {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = NAMED.iter().filter(|(one, _)| self.has(*one));
+        let named: Vec<&str> = named.map(|(_, name)| *name).collect();
+        f.write_str(&named.join(", "))
+    }
+}
+
+/// What one end has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) oldest: u16,
+    pub(crate) newest: u16,
+    pub(crate) features: Features,
+}
+
+impl Offer {
+    /// Of this end.
+    pub(crate) fn ours() -> Self {
+        Self {
+            oldest: OLDEST,
+            newest: NEWEST,
+            features: Features::ours(),
+        }
+    }
+
+    fn versions(self) -> RangeInclusive<u16> {
+        self.oldest..=self.newest
+    }
+
+    fn encode(self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut out = Out(&mut bytes);
+        out.varint(self.oldest.into());
+        out.varint(self.newest.into());
+        out.varint(self.features.0);
+        bytes
+    }
+
+    /// What a peer declared; later versions may append to it.
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.is_empty() {
+            return Ok(Self {
+                oldest: BEFORE,
+                newest: BEFORE,
+                features: Features::NONE,
+            });
+        }
+        let mut r = Reader::new(bytes);
+        let mut version =
+            || u16::try_from(r.varint()?).map_err(|_| DecodeError::Malformed("version"));
+        let (oldest, newest) = (version()?, version()?);
+        let features = Features(r.varint()?);
+        if oldest > newest {
+            return Err(DecodeError::Malformed("versions"));
+        }
+        Ok(Self {
+            oldest,
+            newest,
+            features,
+        })
+    }
+}
+
+/// What two ends use with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    pub(crate) version: u16,
+    pub(crate) features: Features,
+}
+
+impl Agreed {
+    /// What this end and a `peer` that declared `theirs` have in common; `peer` is what to call it.
+    pub(crate) fn with(theirs: &[u8], peer: &str) -> Result<Self, TransferError> {
+        let theirs = Offer::decode(theirs)
+            .map_err(|e| TransferError::protocol(format!("{peer} declared nonsense: {e}")))?;
+        Self::of(Offer::ours(), theirs, peer)
+    }
+
+    /// The highest common version, with the common features.
+    fn of(ours: Offer, theirs: Offer, peer: &str) -> Result<Self, TransferError> {
+        let version = ours.newest.min(theirs.newest);
+        if version < ours.oldest.max(theirs.oldest) {
+            return Err(apart(&ours.versions(), &theirs.versions(), peer));
+        }
+        Ok(Self {
+            version,
+            features: ours.features.common(theirs.features),
+        })
+    }
+
+    /// An error unless `peer` has `feature` too, without which `what` cannot be done.
+    pub(crate) fn needs(
+        self,
+        feature: Features,
+        what: &str,
+        peer: &str,
+    ) -> Result<(), TransferError> {
+        if self.features.has(feature) {
+            return Ok(());
+        }
+        let text = format!("{peer} is an older farhaul without the feature '{feature}': {what}");
+        let fix = format!(
+            "install farhaul {} or newer there",
+            env!("CARGO_PKG_VERSION")
+        );
+        Err(TransferError::new(Code::Version, text).fix(fix))
+    }
+}
+
+/// That two ends have no version in common, and which of them to renew.
+pub(crate) fn apart(
+    ours: &RangeInclusive<u16>,
+    theirs: &RangeInclusive<u16>,
+    peer: &str,
+) -> TransferError {
+    let text = format!(
+        "no common version of the transfer protocol: this end has {}, {peer} {}",
+        range(ours),
+        range(theirs)
+    );
+    let here = env!("CARGO_PKG_VERSION");
+    let fix = if theirs.end() < ours.start() {
+        format!("{peer} is older: install there the farhaul that is here, {here}, or a newer one")
+    } else {
+        format!("this end, {here}, is older: install here the farhaul that {peer} has")
+    };
+    TransferError::new(Code::Version, text).fix(fix)
+}
+
+fn range(versions: &RangeInclusive<u16>) -> String {
+    if versions.start() == versions.end() {
+        format!("version {}", versions.start())
+    } else {
+        format!("versions {} to {}", versions.start(), versions.end())
+    }
+}
+
+/// What an end of a transfer declares in the handshake of its session.
+pub fn offer() -> Vec<u8> {
+    Offer::ours().encode()
+}
+
+/// The oldest and the newest version of the transfer protocol, and the names of the features.
+pub fn levels() -> (u16, u16, Vec<&'static str>) {
+    (
+        OLDEST,
+        NEWEST,
+        NAMED.iter().map(|(_, name)| *name).collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const A: Features = Features(1);
+    const B: Features = Features(1 << 40);
+
+    fn offer(oldest: u16, newest: u16, features: Features) -> Offer {
+        Offer {
+            oldest,
+            newest,
+            features,
+        }
+    }
+
+    #[test]
+    fn the_highest_common_version_and_the_common_features_are_used() {
+        for (ours, theirs, version) in [
+            ((6, 6), (6, 6), 6),
+            ((6, 8), (6, 7), 7),
+            ((6, 7), (7, 9), 7),
+            ((8, 9), (6, 8), 8),
+        ] {
+            let ours = offer(ours.0, ours.1, A | B);
+            let theirs = offer(theirs.0, theirs.1, B | Features(2));
+            let here = Agreed::of(ours, theirs, "the server").unwrap();
+            assert_eq!((here.version, here.features), (version, B));
+            assert_eq!(Agreed::of(theirs, ours, "the client"), Ok(here));
+        }
+    }
+
+    #[test]
+    fn without_a_common_version_both_ranges_and_the_older_end_are_named() {
+        let (old, new) = (offer(6, 7, A), offer(8, 9, A));
+        let here = Agreed::of(new, old, "the server").unwrap_err();
+        assert_eq!(here.code, Code::Version);
+        assert!(
+            here.text
+                .ends_with("this end has versions 8 to 9, the server versions 6 to 7")
+        );
+        assert!(
+            here.fix.starts_with("the server is older: install there"),
+            "{here}"
+        );
+        let there = Agreed::of(old, new, "the client").unwrap_err();
+        assert!(there.fix.contains("is older: install here"), "{there}");
+    }
+
+    #[test]
+    fn an_end_that_declares_nothing_is_of_version_6_without_features() {
+        let agreed = Agreed::with(b"", "the server").unwrap();
+        assert_eq!((agreed.version, agreed.features), (6, Features::NONE));
+        let e = agreed
+            .needs(A, "a pipe needs it", "the server")
+            .unwrap_err();
+        assert_eq!(e.code, Code::Version);
+        assert!(e.fix.starts_with("install farhaul"), "{e}");
+        let own = Agreed::with(&super::offer(), "the server").unwrap();
+        assert_eq!((own.version, own.features), (NEWEST, Features::ours()));
+    }
+
+    #[test]
+    fn no_two_features_share_a_bit_or_a_name() {
+        let mut all = Features::NONE;
+        for (i, (one, name)) in NAMED.iter().enumerate() {
+            assert_eq!(
+                (one.0.count_ones(), all.common(*one)),
+                (1, Features::NONE),
+                "{name}"
+            );
+            assert!(NAMED[..i].iter().all(|(_, other)| other != name));
+            all = all | *one;
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_declaration_is_read_the_same_again_or_refused(
+            oldest: u16, newest: u16, features in 0_u64..1 << 62,
+            more in prop::collection::vec(any::<u8>(), 0..9),
+            bytes in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let one = offer(oldest, newest, Features(features));
+            let mut wire = one.encode();
+            wire.extend(more);
+            let read = Offer::decode(&wire);
+            prop_assert_eq!(read.is_ok(), oldest <= newest);
+            prop_assert!(read.is_err() || read == Ok(one));
+            let _ = Agreed::with(&bytes, "the peer");
+        }
+    }
+}
