@@ -17,9 +17,10 @@ use crate::{
     error::{Code, TransferError},
     host::Host,
     inbox::Inbox,
+    lanes::{First, Lane, Lanes, total},
     message::Message,
     plan::{Lister, Planner, Sink},
-    pool::LOOK_AGAIN,
+    pool::{LOOK_AGAIN, Wake},
     progress::{Phase, Progress},
     receiver::Receiver,
     scan::{Problem, Selection, Source},
@@ -40,6 +41,8 @@ pub(crate) enum Half {
     Receives(Box<Receiver>),
     Lists(Box<Lister>),
     Plans(Box<Planner>),
+    /// One of several sessions of a copy, and not the first.
+    Lane(Box<Lane>),
 }
 
 impl Half {
@@ -97,6 +100,8 @@ pub(crate) struct Side {
     looked: Instant,
     error: Option<TransferError>,
     pub(crate) brake: Brake,
+    /// The further lanes of this copy, if there may be some.
+    first: Option<First>,
     meter: Meter,
     /// What the other side used.
     theirs: Option<Usage>,
@@ -123,6 +128,7 @@ impl Side {
             looked: Instant::EPOCH,
             error: None,
             brake: Brake::new(Sharing::Fair),
+            first: None,
             meter: Meter::new(),
             theirs: None,
             sent: None,
@@ -150,7 +156,7 @@ impl Side {
         self.holds = match &self.half {
             Some(Half::Receives(receiver)) => !receiver.takes_more(session),
             Some(Half::Plans(planner)) => !planner.takes_more(session),
-            Some(Half::Sends(_) | Half::Lists(_)) | None => false,
+            Some(Half::Sends(_) | Half::Lists(_) | Half::Lane(_)) | None => false,
         };
         if self.holds {
             return Ok(None);
@@ -186,6 +192,7 @@ impl Side {
             Some(Half::Plans(planner)) => planner.handle(message),
             Some(Half::Sends(sender)) => sender.handle(message),
             Some(Half::Receives(receiver)) => receiver.handle(message),
+            Some(Half::Lane(lane)) => lane.handle(message),
             None => Err(TransferError::protocol(
                 "the peer did not begin with a request",
             )),
@@ -194,9 +201,10 @@ impl Side {
 
     /// Keeps to the rate of now.
     pub(crate) fn keep_rate(&mut self, session: &mut dyn Session) {
-        let sends = match self.half {
+        let sends = match &self.half {
             Some(Half::Sends(_) | Half::Lists(_)) => true,
             Some(Half::Receives(_)) => false,
+            Some(Half::Lane(lane)) => lane.sends(),
             Some(Half::Plans(_)) | None => return,
         };
         if !self.brake.keep(self.now, sends, session) {
@@ -219,18 +227,20 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.poll(self.now, session),
             Some(Half::Lists(lister)) => lister.poll(session),
             Some(Half::Plans(planner)) => planner.poll(session),
+            Some(Half::Lane(lane)) => lane.poll(self.now, session),
             None => {}
         }
         let fault = match &mut self.half {
             Some(Half::Sends(sender)) => sender.take_fault(),
             Some(Half::Receives(receiver)) => receiver.take_fault(),
             Some(Half::Lists(lister)) => lister.take_fault(),
+            Some(Half::Lane(lane)) => lane.take_fault(),
             Some(Half::Plans(_)) | None => None,
         };
         if let Some(fault) = fault {
             self.fail(fault, session);
         }
-        self.stats = session.stats();
+        self.stats = total(self.lanes(), session).0;
         self.check_progress();
         if self.sends() && self.now.since(self.looked) >= LOOK_BACK {
             self.looked = self.now;
@@ -251,6 +261,8 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.is_waiting(),
             Some(Half::Lists(lister)) => lister.is_waiting(),
             Some(Half::Plans(planner)) => planner.is_waiting(),
+            // It ends with its copy, whose first lane watches that all of them get on.
+            Some(Half::Lane(_)) => true,
             None => false,
         };
         let reported = !works || self.now.since(self.worked) < AT_WORK;
@@ -295,6 +307,7 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.next_wake(self.now),
             Some(Half::Lists(lister)) => lister.is_waiting().then(|| self.now + LOOK_AGAIN),
             Some(Half::Plans(planner)) => planner.is_waiting().then_some(self.now),
+            Some(Half::Lane(lane)) => lane.next_wake(),
             None => None,
         };
         next.into_iter().chain(refill).min()
@@ -307,8 +320,14 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.is_over(),
             Some(Half::Lists(lister)) => lister.finished,
             Some(Half::Plans(planner)) => planner.is_over(),
+            Some(Half::Lane(lane)) => lane.lanes().is_over(),
             None => false,
         }
+    }
+
+    /// True for a further lane whose copy is over.
+    pub(crate) fn is_over_lane(&self) -> bool {
+        matches!(self.half, Some(Half::Lane(_))) && self.is_over()
     }
 
     /// True once the files are complete, whether or not the peer has been notified.
@@ -318,12 +337,54 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.is_finished(),
             Some(Half::Lists(lister)) => lister.finished,
             Some(Half::Plans(planner)) => planner.is_finished(),
+            Some(Half::Lane(lane)) => lane.lanes().is_over(),
             None => false,
         }
     }
 
     fn sends(&self) -> bool {
-        matches!(self.half, Some(Half::Sends(_) | Half::Lists(_)))
+        match &self.half {
+            Some(Half::Sends(_) | Half::Lists(_)) => true,
+            Some(Half::Lane(lane)) => lane.sends(),
+            Some(Half::Receives(_) | Half::Plans(_)) | None => false,
+        }
+    }
+
+    /// What the lanes of this copy share, of which this is the first.
+    pub(crate) fn lanes(&self) -> Option<&Lanes> {
+        self.first.as_ref().map(|first| &*first.0)
+    }
+
+    /// Makes it the first of up to `count` lanes, if it sends or receives content.
+    pub(crate) fn open_lanes(&mut self, count: u32, wake: Option<Wake>) -> Option<Arc<Lanes>> {
+        let sends = match &self.half {
+            Some(Half::Sends(_)) => true,
+            Some(Half::Receives(_)) => false,
+            _ => return None,
+        };
+        let all = self.brake.of_all();
+        let lanes = Arc::new(Lanes::new(sends, all, wake, count.saturating_sub(1)));
+        match &mut self.half {
+            Some(Half::Sends(sender)) => {
+                sender.lanes = Some(Arc::clone(&lanes));
+                sender.work_for(count);
+            }
+            Some(Half::Receives(receiver)) => {
+                receiver.lanes = Some(Arc::clone(&lanes));
+                receiver.work_for(count);
+            }
+            _ => {}
+        }
+        self.brake.lanes = Some(Arc::clone(&lanes));
+        self.first = Some(First(Arc::clone(&lanes)));
+        Some(lanes)
+    }
+
+    /// Makes it a further lane.
+    pub(crate) fn join(&mut self, lane: Lane) {
+        self.brake.sharing = lane.lanes().brake.sharing;
+        self.brake.lanes = Some(Arc::clone(lane.lanes()));
+        self.half = Some(Half::Lane(Box::new(lane)));
     }
 
     /// Ends the session with an error.
@@ -339,7 +400,13 @@ impl Side {
 
     /// The session is over.
     pub(crate) fn closed(&mut self, reason: &CloseReason) {
-        if !self.is_finished() && self.error.is_none() {
+        // The other end may know first that the copy is over.
+        let well = matches!(
+            reason,
+            CloseReason::Peer { code: 0, .. } | CloseReason::Local { code: 0, .. }
+        );
+        let lane_over = well && matches!(self.half, Some(Half::Lane(_)));
+        if !lane_over && !self.is_finished() && self.error.is_none() {
             self.error = Some(error_of(reason));
         }
         self.end();
@@ -347,12 +414,16 @@ impl Side {
 
     /// Makes the outcome known.
     pub(crate) fn end(&mut self) {
+        if let Some(Half::Lane(lane)) = &mut self.half {
+            lane.leave(self.error.as_ref());
+        }
+        let lanes = self.lanes().map_or(1, Lanes::total);
         let (tally, ledger, root) = match &self.half {
             Some(Half::Sends(s)) => (s.tally, Some(&s.ledger), s.last_root),
             Some(Half::Receives(r)) => (r.tally, Some(&r.ledger), r.last_root),
             Some(Half::Lists(l)) => (l.tally, Some(&l.ledger), None),
             Some(Half::Plans(p)) => (p.tally, Some(&p.ledger), None),
-            None => Default::default(),
+            Some(Half::Lane(_)) | None => Default::default(),
         };
         let single = tally.files_ok + tally.files_skipped == 1;
         let facts = SummaryInput {
@@ -360,6 +431,7 @@ impl Side {
             verify_disk: self.verify_disk,
             tally,
             stats: self.stats,
+            lanes,
             elapsed: self
                 .began
                 .map_or(Duration::ZERO, |began| self.now.since(began)),
@@ -370,7 +442,7 @@ impl Side {
             theirs: self.theirs,
             sends: self.sends(),
             sending: if self.sends() {
-                Some(Sending::of(&self.stats))
+                Some(Sending::of(&self.stats, lanes))
             } else {
                 self.sent
             },
@@ -381,11 +453,13 @@ impl Side {
             summary: Summary::new(&facts, error.as_ref()),
             error,
         });
+        self.first = None;
     }
 
     pub(crate) fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
         match &mut self.half {
             Some(Half::Sends(sender)) => sender.fill(extents, batch),
+            Some(Half::Lane(lane)) => lane.fill(extents, batch),
             _ => Err(StoreError(
                 "internal: content requested of the receiving side".into(),
             )),
@@ -396,6 +470,7 @@ impl Side {
         self.brake.place(extents);
         match &mut self.half {
             Some(Half::Receives(receiver)) => receiver.place(extents, batch),
+            Some(Half::Lane(lane)) => lane.place(extents, batch),
             _ => Err(StoreError(
                 "the peer sent content that was not requested".into(),
             )),
@@ -405,6 +480,7 @@ impl Side {
     pub(crate) fn sink(&self) -> store::Sink {
         match &self.half {
             Some(Half::Receives(receiver)) => self.brake.within(receiver.sink()),
+            Some(Half::Lane(lane)) => self.brake.within(lane.sink()),
             _ => store::Sink::ENDLESS,
         }
     }

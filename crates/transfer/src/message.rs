@@ -15,6 +15,7 @@ use crate::{
     bounds::{ENTRIES, NAMES, TEXT},
     digest::Hash,
     error::Code,
+    lanes::{MOST_LANES, Token},
     path,
     plan::Action,
     sender::NOT_LISTED,
@@ -127,6 +128,16 @@ pub(crate) enum Message {
     Kept { paths: Vec<Vec<u8>> },
     /// Receiver, when nothing is to be changed: these it would delete.
     Deletions { paths: Vec<Vec<u8>> },
+    /// Client: how many lanes this copy may have in all; `chosen` if a person said so.
+    WantLanes { lanes: u32, chosen: bool },
+    /// Server: how many it has, and what further ones begin with.
+    Lanes { token: Token, lanes: u32 },
+    /// First of a further lane.
+    Join { token: Token },
+    /// Server: it is one.
+    Joined,
+    /// Receiver, on a further lane: these bytes of the object have arrived on it.
+    Got { ranges: Vec<Range<u64>> },
 }
 
 /// Appends fields to a frame.
@@ -204,6 +215,11 @@ impl Message {
             Self::Excluded { .. } => 18,
             Self::Kept { .. } => 19,
             Self::Deletions { .. } => 20,
+            Self::WantLanes { .. } => 21,
+            Self::Lanes { .. } => 22,
+            Self::Join { .. } => 23,
+            Self::Joined => 24,
+            Self::Got { .. } => 25,
         }
     }
 
@@ -275,7 +291,12 @@ impl Message {
             | Self::Verdicts { .. }
             | Self::Excluded { .. }
             | Self::Kept { .. }
-            | Self::Deletions { .. } => self.rest_of_body(out),
+            | Self::Deletions { .. }
+            | Self::WantLanes { .. }
+            | Self::Lanes { .. }
+            | Self::Join { .. }
+            | Self::Joined
+            | Self::Got { .. } => self.rest_of_body(out),
             Self::AskBlocks { file } => out.varint(*file),
             Self::Blocks {
                 file,
@@ -339,6 +360,16 @@ impl Message {
                     out.prefixed(path);
                 }
             }
+            Self::WantLanes { lanes, chosen } => {
+                out.varint(u64::from(*lanes));
+                out.u8(u8::from(*chosen));
+            }
+            Self::Lanes { token, lanes } => {
+                out.0.extend_from_slice(token);
+                out.varint(u64::from(*lanes));
+            }
+            Self::Join { token } => out.0.extend_from_slice(token),
+            Self::Got { ranges } => out.ranges(ranges),
             _ => {}
         }
     }
@@ -351,6 +382,7 @@ impl Message {
             1..=3 => Self::opening(kind, &mut r)?,
             4 | 5 | 7..=9 | 12 | 16 | 18 | 19 => Self::of_sender(kind, &mut r)?,
             6 | 10 | 11 | 13..=15 | 17 | 20 => Self::of_receiver(kind, &mut r)?,
+            21..=25 => Self::of_lanes(kind, &mut r)?,
             _ => return Err(DecodeError::Malformed("message kind")),
         };
         if r.is_empty() {
@@ -372,6 +404,27 @@ impl Message {
                 text: text(r)?,
                 fix: text(r)?,
             },
+        })
+    }
+
+    fn of_lanes(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let lanes = |r: &mut Reader<'_>| {
+            let lanes = u32::try_from(r.varint()?).ok();
+            let lanes = lanes.filter(|n| (1..=MOST_LANES).contains(n));
+            lanes.ok_or(DecodeError::Malformed("number of lanes"))
+        };
+        Ok(match kind {
+            21 => Self::WantLanes {
+                lanes: lanes(r)?,
+                chosen: flag(r)?,
+            },
+            22 => Self::Lanes {
+                token: array(r)?,
+                lanes: lanes(r)?,
+            },
+            23 => Self::Join { token: array(r)? },
+            24 => Self::Joined,
+            _ => Self::Got { ranges: ranges(r)? },
         })
     }
 

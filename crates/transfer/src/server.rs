@@ -24,6 +24,7 @@ use crate::{
     filter::Filter,
     half::{Half, Side},
     host::{Host, Simulated},
+    lanes::{Token, lanes_by_cores},
     ledger::{Outbox, short},
     message::{Direction, Message},
     path::{self, Tag},
@@ -32,7 +33,7 @@ use crate::{
     receiver::{Base, Look, Receiver, Rules, check_delete},
     scan::Selection,
     summary::Handle,
-    version::{Agreed, NEWEST, OLDEST, apart},
+    version::{Agreed, Features, NEWEST, OLDEST, apart},
 };
 
 mod policy;
@@ -194,6 +195,13 @@ impl Server {
                         ask,
                     });
                 }
+                Message::Join { token } if !self.answered && self.has_lanes() => {
+                    self.answered = true;
+                    self.join(&token);
+                }
+                Message::WantLanes { lanes, chosen } if self.has_lanes() => {
+                    self.open_lanes(lanes, chosen)?;
+                }
                 Message::Stranger { version } if !self.answered => {
                     self.answered = true;
                     self.refuse(&apart(
@@ -208,6 +216,55 @@ impl Server {
             }
         }
         Ok(())
+    }
+
+    fn has_lanes(&self) -> bool {
+        let agreed = self.agreed.as_ref().and_then(|agreed| agreed.as_ref().ok());
+        agreed.is_some_and(|agreed| agreed.features.has(Features::LANES))
+    }
+
+    /// Takes further lanes for this copy: as many as were `chosen`, or as this machine has cores for. Each is a
+    /// session; all of them are one transfer of the peer.
+    fn open_lanes(&mut self, lanes: u32, chosen: bool) -> Result<(), TransferError> {
+        let lanes = if chosen {
+            lanes
+        } else {
+            lanes.min(lanes_by_cores())
+        };
+        if self.side.lanes().is_some() {
+            return Err(TransferError::protocol("lanes were requested twice"));
+        }
+        if self.side.half.is_none() {
+            // It was refused, or is yet to be answered, which a client waits for.
+            return Ok(());
+        }
+        let wake = self.host.wake.clone();
+        let shared = self.side.open_lanes(lanes, wake);
+        let shared = shared.ok_or_else(|| TransferError::protocol("lanes for a plan"))?;
+        let peer = self.peer.as_deref().unwrap_or_default();
+        let share = self.asked.as_ref().map_or(&[][..], |(_, share)| share);
+        let token = self.policy.joinable().open(&shared, peer, share);
+        self.out.push(&Message::Lanes { token, lanes });
+        Ok(())
+    }
+
+    /// Becomes a lane of another session's copy.
+    fn join(&mut self, token: &Token) {
+        let peer = self.peer.as_deref().unwrap_or_default();
+        match self.policy.joinable().join(token, peer) {
+            Ok((mut lane, share)) => {
+                self.leaves = None;
+                self.asked = Some((!lane.sends(), share));
+                self.side.set_put(!lane.sends());
+                if let Some(wake) = &self.host.wake {
+                    lane.woken_by(Arc::clone(wake));
+                }
+                lane.come();
+                self.side.join(lane);
+                self.out.push(&Message::Joined);
+            }
+            Err(e) => self.refuse(&e),
+        }
     }
 
     fn answer(&mut self, request: Request) {
@@ -609,6 +666,10 @@ impl App for Server {
         self.side.poll(session);
         if self.side.holds() {
             self.read(session);
+        }
+        if self.side.is_over_lane() {
+            session.close(now, 0, "done");
+            self.side.end();
         }
         self.leave(session);
     }
