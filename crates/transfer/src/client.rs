@@ -379,7 +379,7 @@ impl Client {
         let can = self
             .agreed
             .is_some_and(|agreed| agreed.features.has(Features::LANES));
-        if self.wanted.is_some() || !self.accepted || !can || self.options.open.is_none() {
+        if self.wanted.is_some() || !self.accepted || self.options.open.is_none() {
             return;
         }
         let listed = match &self.side.half {
@@ -393,7 +393,10 @@ impl Client {
             None => return,
         };
         self.wanted = Some(lanes);
-        if lanes > 1 {
+        if lanes > 1 && !can && chosen {
+            let text = "one lane carries this copy: the server's version has no lanes";
+            self.side.note(text.into());
+        } else if lanes > 1 && can {
             self.out.push(&Message::WantLanes { lanes, chosen });
         }
     }

@@ -350,6 +350,15 @@ impl Side {
         }
     }
 
+    /// Something that this side should know.
+    pub(crate) fn note(&mut self, text: String) {
+        match &mut self.half {
+            Some(Half::Sends(sender)) => sender.ledger.add(Code::Ok, text),
+            Some(Half::Receives(receiver)) => receiver.ledger.add(Code::Ok, text),
+            _ => {}
+        }
+    }
+
     /// What the lanes of this copy share, of which this is the first.
     pub(crate) fn lanes(&self) -> Option<&Lanes> {
         self.first.as_ref().map(|first| &*first.0)

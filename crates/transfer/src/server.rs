@@ -94,6 +94,8 @@ pub struct Server {
     by_ticket: bool,
     redeemed: Option<Tag>,
     answered: bool,
+    /// It is a further lane of another session's copy.
+    lane: bool,
     asked: Option<(bool, Vec<u8>)>,
     /// A request that waits for another session to let go.
     waits: Option<Waiting>,
@@ -121,6 +123,7 @@ impl Server {
             by_ticket: false,
             redeemed: None,
             answered: false,
+            lane: false,
             asked: None,
             waits: None,
             holds: None,
@@ -153,6 +156,11 @@ impl Server {
     /// Whether the peer delivers, and the share that it asked for first, once it has.
     pub fn asked(&self) -> Option<(bool, &[u8])> {
         self.asked.as_ref().map(|(put, share)| (*put, &share[..]))
+    }
+
+    /// Whether it is a further lane of another session's copy.
+    pub fn is_lane(&self) -> bool {
+        self.lane
     }
 
     /// For other threads.
@@ -235,12 +243,16 @@ impl Server {
             return Err(TransferError::protocol("lanes were requested twice"));
         }
         if self.side.half.is_none() {
-            // It was refused, or is yet to be answered, which a client waits for.
-            return Ok(());
+            // A client may ask before it knows that it was refused.
+            let text = "the peer did not begin with a request";
+            return match self.answered {
+                true => Ok(()),
+                false => Err(TransferError::protocol(text)),
+            };
         }
         let wake = self.host.wake.clone();
         let shared = self.side.open_lanes(lanes, wake);
-        let shared = shared.ok_or_else(|| TransferError::protocol("lanes for a plan"))?;
+        let shared = shared.ok_or_else(|| TransferError::protocol("lanes for what carries no content"))?;
         let peer = self.peer.as_deref().unwrap_or_default();
         let share = self.asked.as_ref().map_or(&[][..], |(_, share)| share);
         let token = self.policy.joinable().open(&shared, peer, share);
@@ -253,7 +265,7 @@ impl Server {
         let peer = self.peer.as_deref().unwrap_or_default();
         match self.policy.joinable().join(token, peer) {
             Ok((mut lane, share)) => {
-                self.leaves = None;
+                (self.leaves, self.lane) = (None, true);
                 self.asked = Some((!lane.sends(), share));
                 self.side.set_put(!lane.sends());
                 if let Some(wake) = &self.host.wake {

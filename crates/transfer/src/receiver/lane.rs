@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     digest::LEAF,
-    error::TransferError,
-    lanes::{Lanes, Link, News},
+    error::{Code, TransferError},
+    lanes::{Lanes, Link, News, lost},
     ledger::Outbox,
     message::Message,
     ranges::RangeSet,
@@ -140,7 +140,7 @@ impl Receiver {
                     number,
                     why: Some(why),
                     ..
-                } => self.warn(crate::lanes::lost(number, &why)),
+                } => self.ledger.add(Code::Ok, lost(number, &why)),
                 News::Gone { .. } | News::Came(_) | News::Unreadable(..) => {}
             }
         }

@@ -74,7 +74,7 @@ impl Sends {
             let len = range.end - range.start;
             self.given += len;
             self.files.insert(origin.range.start, origin);
-            self.unconfirmed.insert(range.clone());
+            self.expect(range.clone());
             self.loaded.insert(range.start, bytes, len);
             session.send(CONTENT, range.start, len);
         }
@@ -84,6 +84,11 @@ impl Sends {
             self.asked = self.given;
             lanes.wake_first();
         }
+    }
+
+    /// The receiver is to confirm these.
+    pub(crate) fn expect(&mut self, range: Range<u64>) {
+        self.unconfirmed.insert(range);
     }
 
     /// The receiver has these.
