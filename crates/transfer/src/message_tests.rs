@@ -240,7 +240,8 @@ fn of_lanes() -> impl Strategy<Value = Message> {
     let token = prop::array::uniform16(any::<u8>());
     let lanes = 1..=MOST_LANES;
     prop_oneof![
-        (lanes.clone(), any::<bool>()).prop_map(|(lanes, chosen)| Message::WantLanes { lanes, chosen }),
+        (lanes.clone(), any::<bool>())
+            .prop_map(|(lanes, chosen)| Message::WantLanes { lanes, chosen }),
         (token.clone(), lanes).prop_map(|(token, lanes)| Message::Lanes { token, lanes }),
         token.prop_map(|token| Message::Join { token }),
         Just(Message::Joined),
@@ -252,7 +253,10 @@ fn of_lanes() -> impl Strategy<Value = Message> {
 fn a_copy_has_from_one_lane_to_the_most() {
     for lanes in [0, MOST_LANES + 1, u32::MAX] {
         let (mut scratch, mut wire) = (Vec::new(), Vec::new());
-        let message = Message::WantLanes { lanes, chosen: true };
+        let message = Message::WantLanes {
+            lanes,
+            chosen: true,
+        };
         message.encode(&mut scratch, &mut wire);
         assert!(Message::decode(&scratch).is_err(), "{lanes}");
     }

@@ -252,7 +252,8 @@ impl Server {
         }
         let wake = self.host.wake.clone();
         let shared = self.side.open_lanes(lanes, wake);
-        let shared = shared.ok_or_else(|| TransferError::protocol("lanes for what carries no content"))?;
+        let shared =
+            shared.ok_or_else(|| TransferError::protocol("lanes for what carries no content"))?;
         let peer = self.peer.as_deref().unwrap_or_default();
         let share = self.asked.as_ref().map_or(&[][..], |(_, share)| share);
         let token = self.policy.joinable().open(&shared, peer, share);

@@ -101,7 +101,17 @@ fn run(seed: u64, put: bool, place: &Place, source: &Path) {
         (far.as_str(), "into")
     };
     let lanes = if seed > 3 { "3" } else { "1" };
-    let args = ["cp", "--trust-any", "--json", "--max-rate", "800Mbit", "-P", lanes, a, b];
+    let args = [
+        "cp",
+        "--trust-any",
+        "--json",
+        "--max-rate",
+        "800Mbit",
+        "-P",
+        lanes,
+        a,
+        b,
+    ];
     for kill in 0..KILLS {
         let before = journal(&dir);
         let left = SIZE / BLOCK - before.blocks;

@@ -74,7 +74,10 @@ fn lanes_that_a_server_has_no_room_for_are_missed_and_no_more() {
     let word = json(&out);
     assert_eq!(word["lanes"], 2, "{word}");
     let warnings = word["warnings"].as_array().expect("a list");
-    let lost = |w: &&Value| w.as_str().is_some_and(|w| w.contains("was lost, the copy went on"));
+    let lost = |w: &&Value| {
+        w.as_str()
+            .is_some_and(|w| w.contains("was lost, the copy went on"))
+    };
     assert_eq!(warnings.iter().filter(lost).count(), 2, "{word}");
     assert!(fs::read(place.path("share/big")).unwrap() == noise(5, 50_000_000));
 }

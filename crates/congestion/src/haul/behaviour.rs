@@ -104,7 +104,6 @@ impl Behaviour {
             Sharing::Low | Sharing::Fair => CAUTIOUS,
             Sharing::High => LARGER * CAUTIOUS,
         };
-        if self.lanes > 1 && std::env::var("XSTEP").is_ok() { return step / f64::from(2*self.lanes-1); }
         step / f64::from(self.lanes)
     }
 

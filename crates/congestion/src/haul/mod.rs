@@ -279,7 +279,7 @@ impl Haul {
         let others = self.behaviour.on_probe(outcome.share, self.bandwidth);
         let sure = calm && (outcome.free || outcome.alone);
         let step = if sure || others == Others::Doubtful {
-            1.0
+            1.0 / f64::from(self.behaviour.lanes)
         } else {
             self.behaviour.step()
         };

@@ -27,7 +27,9 @@ fn session<A: App>(app: A, key: u8) -> Victim<A> {
     let connected = Event::Connected {
         peer_key: Some(vec![key]),
     };
-    victim.app.on_event(Instant::EPOCH, connected, &mut victim.line);
+    victim
+        .app
+        .on_event(Instant::EPOCH, connected, &mut victim.line);
     victim
 }
 
@@ -250,7 +252,12 @@ fn content_that_differs_is_not_the_file_whichever_lane_it_came_on() {
     let mut delivery = Delivery::of(2);
     let (mut lane, _) = delivery.join(delivery.token, 7);
     let content = delivery.content.clone();
-    place(&mut lane, BLOCK, &vec![0xee; SIZE - usize::try_from(BLOCK).unwrap()]).unwrap();
+    place(
+        &mut lane,
+        BLOCK,
+        &vec![0xee; SIZE - usize::try_from(BLOCK).unwrap()],
+    )
+    .unwrap();
     delivery.first.send(&Message::Roots(Vec::new()));
     place(&mut delivery.first, 0, &content).unwrap();
     delivery.first.send(&Message::Roots(vec![Root {
@@ -258,7 +265,10 @@ fn content_that_differs_is_not_the_file_whichever_lane_it_came_on() {
         sparse: false,
         hash: blake3::hash(&content).into(),
     }]));
-    while !delivery.first.has_said(|m| matches!(m, Message::AskBlocks { file: 0 })) {
+    while !delivery
+        .first
+        .has_said(|m| matches!(m, Message::AskBlocks { file: 0 }))
+    {
         linger(&mut delivery.first);
         std::thread::yield_now();
     }
@@ -286,7 +296,11 @@ fn a_lane_takes_no_more_than_it_has_room_for() {
 fn confirming_what_was_not_sent_is_bounded() {
     let mut sends = crate::sender::Sends::default();
     sends.expect(0..1 << 40);
-    let pieces = |n: u64| (0..1_000).map(|i| (n * 1_000 + i) * 4..(n * 1_000 + i) * 4 + 1).collect();
+    let pieces = |n: u64| {
+        (0..1_000)
+            .map(|i| (n * 1_000 + i) * 4..(n * 1_000 + i) * 4 + 1)
+            .collect()
+    };
     let refused = (0..u64::MAX).find(|n| {
         let ranges: Vec<_> = pieces(*n);
         sends.confirm(&ranges).is_err()
@@ -316,5 +330,8 @@ fn a_server_that_offers_lanes_unasked_is_refused() {
         token: [1; 16],
         lanes: 64,
     });
-    assert_eq!(handle.outcome().unwrap().error.unwrap().code, Code::Protocol);
+    assert_eq!(
+        handle.outcome().unwrap().error.unwrap().code,
+        Code::Protocol
+    );
 }

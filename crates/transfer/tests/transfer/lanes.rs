@@ -3,8 +3,9 @@
 use std::{fs, path::Path, sync::Arc};
 
 use farhaul_transfer::{
-    Outcome, lanes_by_cores,
+    Outcome,
     client::{Download, Options, Upload},
+    lanes_by_cores,
     server::{Access, Allow, Policy, Server, Share},
 };
 
@@ -73,13 +74,20 @@ fn check(put: bool, lanes: u32, lose: Option<Loss>, seed: u64) -> Outcome {
     let (outcome, carried) = copy(put, &from, &to, with(lanes), lose, &mut way);
     assert_eq!(outcome.error, None, "put {put}, {lanes} lanes");
     assert!(tree(&from) == tree(&to), "put {put}, {lanes} lanes");
-    assert_eq!(outcome.summary.lanes, lanes, "{:?}", outcome.summary.warnings);
+    assert_eq!(
+        outcome.summary.lanes, lanes,
+        "{:?}",
+        outcome.summary.warnings
+    );
     assert!(
         carried.iter().all(|bytes| *bytes >= 1 << 20),
         "every lane carries a part: {carried:?}"
     );
     let small: u64 = outcome.summary.bytes_payload;
-    assert!(carried.iter().sum::<u64>() < small, "the first carries some: {carried:?}");
+    assert!(
+        carried.iter().sum::<u64>() < small,
+        "the first carries some: {carried:?}"
+    );
     outcome
 }
 
