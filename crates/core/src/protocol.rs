@@ -150,6 +150,12 @@ pub trait Session: Send {
         max_rate == Rate::UNLIMITED && sharing == Sharing::Fair
     }
 
+    /// This session is one of `lanes` that claim the share of one together; false, and nothing is changed, if it
+    /// cannot be.
+    fn split(&mut self, lanes: u32) -> bool {
+        lanes == 1
+    }
+
     /// Whether ICMP "port unreachable" is ignored, as the peer may not have started yet: a client retransmits
     /// until its handshake times out. Otherwise a few such errors end the session.
     fn ignores_port_unreachable(&self) -> bool {

@@ -71,6 +71,13 @@ impl Held {
         self.since = why.map(|w| (w, now));
     }
 
+    /// Adds what another was held, up to its last change.
+    pub fn add(&mut self, other: &Self) {
+        for (total, more) in self.total.iter_mut().zip(other.total) {
+            *total += more;
+        }
+    }
+
     /// Time held so far, for each of [`Why::HOLDS`].
     pub fn totals(&self) -> impl Iterator<Item = (Why, Duration)> {
         Why::HOLDS.into_iter().zip(self.total)
@@ -151,4 +158,26 @@ pub struct Stats {
     pub phase: &'static str,
     /// Bytes in flight.
     pub in_flight: u64,
+}
+
+impl Stats {
+    /// Adds what another session of the same copy has counted; what is of a path stays this one's.
+    pub fn add(&mut self, other: &Self) {
+        self.wire_sent += other.wire_sent;
+        self.datagrams_sent += other.datagrams_sent;
+        self.wire_received += other.wire_received;
+        self.datagrams_received += other.datagrams_received;
+        self.data_sent += other.data_sent;
+        self.repaired += other.repaired;
+        self.data_acked += other.data_acked;
+        self.data_received += other.data_received;
+        self.feedback_sent += other.feedback_sent;
+        self.feedback_received += other.feedback_received;
+        self.packets_lost += other.packets_lost;
+        self.packets_spurious += other.packets_spurious;
+        self.retransmits += other.retransmits;
+        self.episodes += other.episodes;
+        self.timeouts += other.timeouts;
+        self.held.add(&other.held);
+    }
 }

@@ -98,6 +98,10 @@ impl CongestionController for Timed {
         self.law.set_sharing(sharing)
     }
 
+    fn set_lanes(&mut self, lanes: u32) -> bool {
+        self.law.set_lanes(lanes)
+    }
+
     fn on_start(&mut self, now: Instant, path: &PathView) {
         self.watch.time(|| self.law.on_start(now, path));
     }

@@ -13,6 +13,7 @@ mod scenarios {
     mod fobs;
     mod gtp;
     mod kit;
+    mod lanes;
     mod liveness;
     mod mtp;
     mod pa_udp;

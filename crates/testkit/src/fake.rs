@@ -30,10 +30,12 @@ pub struct FakeSession {
     pub closed: Option<(u32, String)>,
     /// It is not over when it was closed.
     pub lingers: bool,
-    /// Its counters.
-    pub stats: Stats,
+    /// Of how many lanes it was told to be one.
+    pub lanes: u32,
     /// What the peer's application declared.
     pub peer_app: Vec<u8>,
+    /// Its counters.
+    pub stats: Stats,
 }
 
 impl Session for FakeSession {
@@ -79,6 +81,11 @@ impl Session for FakeSession {
 
     fn read(&mut self, into: &mut Vec<u8>) {
         into.append(&mut self.arrived);
+    }
+
+    fn split(&mut self, lanes: u32) -> bool {
+        self.lanes = lanes;
+        true
     }
 
     fn peer_app(&self) -> &[u8] {

@@ -7,7 +7,6 @@
 use farhaul_core::{
     codec::{DecodeError, Reader, VARINT_MAX},
     congestion::Sharing,
-    protocol::Session,
     stats::{Stats, Why},
     units::Rate,
 };
@@ -241,10 +240,11 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// As this side, the sender, sees it.
-    pub(crate) fn of(stats: &Stats) -> Self {
+    /// As this side, the sender, sees it: `stats` of all its `lanes`, which were held so long on average.
+    pub(crate) fn of(stats: &Stats, lanes: u32) -> Self {
         let mut held_micros = [0; Why::HOLDS.len()];
         for (place, (_, held)) in held_micros.iter_mut().zip(stats.held.totals()) {
+            let held = held / lanes.max(1);
             *place = u64::try_from(held.as_micros()).unwrap_or(VARINT_MAX);
         }
         Self {
@@ -303,11 +303,11 @@ impl Meter {
         }
     }
 
-    /// The last message of the sender.
-    pub(crate) fn bye(self, session: &dyn Session) -> Message {
+    /// The last message of a sender whose `lanes` have counted `stats` together.
+    pub(crate) fn bye(self, stats: &Stats, lanes: u32) -> Message {
         Message::Bye {
             usage: self.usage(),
-            sending: Sending::of(&session.stats()),
+            sending: Sending::of(stats, lanes),
         }
     }
 }

@@ -19,6 +19,8 @@ use farhaul_core::{
     units::Rate,
 };
 
+use crate::lanes::Lanes;
+
 /// The rate of a transfer that is held.
 pub const HELD: Rate = Rate::from_bps(100_000);
 /// What may arrive at a time under a rate: less keeps no path busy.
@@ -140,14 +142,15 @@ impl Intake {
 }
 
 /// Keeps a transfer to the rate of now.
-#[derive(Debug)]
 pub(crate) struct Brake {
     pub(crate) control: Arc<Control>,
     /// The highest rate by policy and request, and the share of a link.
     pub(crate) rate: Rate,
     pub(crate) sharing: Sharing,
+    /// The lanes of its copy, if there are several: together they keep to the rates, and claim one share.
+    pub(crate) lanes: Option<Arc<Lanes>>,
     /// What the session was told of these.
-    governed: (Rate, Sharing),
+    governed: (Rate, Sharing, u32),
     intake: Intake,
 }
 
@@ -158,7 +161,8 @@ impl Brake {
             control: Arc::default(),
             rate: Rate::UNLIMITED,
             sharing,
-            governed: (Rate::UNLIMITED, sharing),
+            lanes: None,
+            governed: (Rate::UNLIMITED, sharing, 1),
             intake: Intake::default(),
         }
     }
@@ -166,16 +170,36 @@ impl Brake {
     /// Passes the rate of now on to a session that sends, or takes in no more than it allows; false if the session
     /// cannot be governed so.
     pub(crate) fn keep(&mut self, now: Instant, sends: bool, session: &mut dyn Session) -> bool {
-        let rate = self.control.now().min(self.rate);
+        let (mut rate, mut lanes) = (self.own(), 1);
+        if let Some(all) = &self.lanes {
+            lanes = all.up();
+            rate = rate.min(all.brake.own());
+            if rate != Rate::UNLIMITED {
+                rate = Rate::from_bps(rate.bps() / u64::from(lanes));
+            }
+        }
         if !sends {
             self.intake.refill(now, rate);
             return true;
         }
-        if self.governed == (rate, self.sharing) {
+        if self.governed == (rate, self.sharing, lanes) {
             return true;
         }
-        self.governed = (rate, self.sharing);
-        session.govern(rate, self.sharing)
+        self.governed = (rate, self.sharing, lanes);
+        session.govern(rate, self.sharing) && session.split(lanes)
+    }
+
+    /// The highest rate now, of all lanes together.
+    fn own(&self) -> Rate {
+        self.control.now().min(self.rate)
+    }
+
+    /// The same limits, for what the lanes of a copy share.
+    pub(crate) fn of_all(&self) -> Self {
+        let mut brake = Self::new(self.sharing);
+        brake.control = Arc::clone(&self.control);
+        brake.rate = self.rate;
+        brake
     }
 
     /// Content arrived.

@@ -30,6 +30,7 @@ use crate::{
     filter::{Filter, Spec},
     half::{Half, Side},
     host::{Host, Simulated},
+    lanes::{self, MOST_LANES, Token, WORTH_LANES, lanes_by_cores},
     ledger::Outbox,
     message::{Direction, Entry, Kind, Message},
     mirror::Mirror,
@@ -98,6 +99,10 @@ pub struct Options {
     pub typed: Option<Vec<Vec<u8>>>,
     /// Decides on the server's public key before anything is sent to it.
     pub check: Option<PeerCheck>,
+    /// How many sessions carry it; without it, what pays.
+    pub lanes: Option<u32>,
+    /// Runs further ones; without it there are none.
+    pub open: Option<OpenLane>,
     /// Of tests: what takes the place of threads and of the disk.
     #[doc(hidden)]
     pub simulated: Option<Simulated>,
@@ -105,6 +110,10 @@ pub struct Options {
 
 /// Called with what would be done, entry by entry.
 pub type Plan = Arc<dyn Fn(Planned) + Send + Sync>;
+
+/// Runs a further lane of a copy on a session of its own, to the same server and with the same key, and sees to it
+/// that the lane [is woken](Lane::woken_by).
+pub type OpenLane = Arc<dyn Fn(Lane) + Send + Sync>;
 
 /// Returns why a server's public key is not accepted, if it is not.
 pub type PeerCheck = Arc<dyn Fn(Option<&[u8]>) -> Result<(), TransferError> + Send + Sync>;
@@ -128,6 +137,8 @@ impl Default for Options {
             plan: None,
             typed: None,
             check: None,
+            lanes: None,
+            open: None,
             simulated: None,
         }
     }
@@ -193,6 +204,9 @@ struct Client {
     /// What both ends have, once they are connected.
     agreed: Option<Agreed>,
     accepted: bool,
+    /// Lanes that were asked for.
+    wanted: Option<u32>,
+    out: Outbox,
 }
 
 /// Where a download goes.
@@ -267,6 +281,8 @@ impl Upload {
             to: None,
             agreed: None,
             accepted: false,
+            wanted: None,
+            out: Outbox::default(),
         }))
     }
 
@@ -323,6 +339,8 @@ impl Upload {
             to: None,
             agreed: None,
             accepted: false,
+            wanted: None,
+            out: Outbox::default(),
         }))
     }
 
@@ -410,6 +428,8 @@ impl Download {
             to,
             agreed: None,
             accepted: false,
+            wanted: None,
+            out: Outbox::default(),
         })
     }
 
@@ -446,6 +466,7 @@ impl Client {
                     let text = path::show(&text);
                     return Err(TransferError::new(code, text).fix(path::show(&fix)));
                 }
+                Message::Lanes { token, lanes } => self.open_lanes(&token, lanes)?,
                 other if self.accepted => self.side.handle(other, session)?,
                 _ => {
                     return Err(TransferError::protocol(
@@ -498,6 +519,59 @@ impl Client {
             ask.pipe |= draws && agreed.features.has(Features::PIPES);
         }
         self.agreed = Some(agreed);
+        Ok(())
+    }
+
+    /// Asks for further lanes, if that was wanted or pays.
+    fn ask_for_lanes(&mut self) {
+        let can = self
+            .agreed
+            .is_some_and(|agreed| agreed.features.has(Features::LANES));
+        if self.wanted.is_some() || !self.accepted || self.options.open.is_none() {
+            return;
+        }
+        let listed = match &self.side.half {
+            Some(Half::Sends(sender)) => sender.listed(),
+            Some(Half::Receives(receiver)) => receiver.listed(),
+            _ => return,
+        };
+        let (lanes, chosen) = match self.options.lanes {
+            Some(lanes) => (lanes.clamp(1, MOST_LANES), true),
+            None if listed >= WORTH_LANES => (lanes_by_cores(), false),
+            None => return,
+        };
+        self.wanted = Some(lanes);
+        if lanes > 1 && !can && chosen {
+            let text = "one lane carries this copy: the server's version has no lanes";
+            self.side.note(text.into());
+        } else if lanes > 1 && can {
+            self.out.push(&Message::WantLanes { lanes, chosen });
+        }
+    }
+
+    /// Opens those that the server takes.
+    fn open_lanes(&mut self, token: &Token, lanes: u32) -> Result<(), TransferError> {
+        let fits = self.wanted.is_some_and(|wanted| lanes <= wanted);
+        if !fits || self.side.lanes().is_some() {
+            let text = "the server answered a request for lanes that was not made";
+            return Err(TransferError::protocol(text));
+        }
+        if matches!(self.side.half, Some(Half::Sends(_))) {
+            // So far its session alone has kept to it.
+            let rate = self.options.max_rate.unwrap_or(Rate::UNLIMITED);
+            self.side.brake.rate = rate;
+        }
+        let wake = self.options.wake.clone();
+        let shared = self.side.open_lanes(lanes, wake);
+        let (Some(shared), Some(open)) = (shared, &self.options.open) else {
+            return Ok(());
+        };
+        while let Some(link) = shared.enter() {
+            open(Lane::new(
+                *token,
+                lanes::Lane::new(Arc::clone(&shared), link),
+            ));
+        }
         Ok(())
     }
 
@@ -577,6 +651,8 @@ impl Client {
             return;
         }
         if self.side.handle.progress().phase() != Phase::Connecting {
+            self.ask_for_lanes();
+            self.out.flush(session);
             self.side.poll(session);
             if self.side.holds()
                 && let Err(e) = self.messages(session)
@@ -603,6 +679,86 @@ fn no_single_file(path: &[u8]) -> TransferError {
         path::show(path)
     );
     TransferError::new(Code::Usage, text).fix("name one file, or copy to a folder")
+}
+
+/// A further lane of a copy, for a session of its own.
+pub struct Lane(Joiner);
+
+struct Joiner {
+    side: Side,
+    token: Token,
+    joined: bool,
+}
+
+impl Lane {
+    fn new(token: Token, lane: lanes::Lane) -> Self {
+        let mut side = Side::new(false);
+        side.join(lane);
+        Self(Joiner {
+            side,
+            token,
+            joined: false,
+        })
+    }
+
+    /// What wakes its session; called by other threads.
+    pub fn woken_by(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        if let Some(Half::Lane(lane)) = &self.0.side.half {
+            lane.woken_by(wake);
+        }
+    }
+}
+
+impl Joiner {
+    fn messages(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {
+        while let Some(message) = self.side.next(session)? {
+            match message {
+                Message::Joined if !self.joined => {
+                    self.joined = true;
+                    if let Some(Half::Lane(lane)) = &mut self.side.half {
+                        lane.come();
+                    }
+                }
+                Message::Refused { code, text, .. } if !self.joined => {
+                    return Err(TransferError::new(code, path::show(&text)));
+                }
+                other => self.side.handle(other, session)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
+        self.side.at(now);
+        match event {
+            Event::Connected { .. } => {
+                let mut out = Outbox::default();
+                out.push(&Message::Join { token: self.token });
+                out.flush(session);
+            }
+            Event::Readable => {
+                if let Err(e) = self.messages(session) {
+                    self.side.fail(e, session);
+                }
+            }
+            Event::Delivered => {}
+            Event::Closed(reason) => self.side.closed(&reason),
+        }
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        self.side.at(now);
+        if session.is_closed() || self.side.handle.progress().phase() == Phase::Done {
+            return;
+        }
+        if self.joined {
+            self.side.poll(session);
+        }
+        if self.side.is_over() {
+            session.close(now, 0, "done");
+            self.side.end();
+        }
+    }
 }
 
 macro_rules! is_an_app {
@@ -639,3 +795,4 @@ macro_rules! is_an_app {
 
 is_an_app!(Upload);
 is_an_app!(Download);
+is_an_app!(Lane);

@@ -17,10 +17,11 @@ use crate::{
     error::{Code, TransferError},
     host::Host,
     inbox::Inbox,
+    lanes::{First, Lane, Lanes, total},
     message::Message,
     pipe::{Draw, Pour},
     plan::{Lister, Planner, Sink},
-    pool::LOOK_AGAIN,
+    pool::{LOOK_AGAIN, Wake},
     progress::{Phase, Progress},
     receiver::Receiver,
     scan::{Problem, Selection, Source},
@@ -45,6 +46,8 @@ pub(crate) enum Half {
     Pours(Box<Pour>),
     /// Writes to a pipe.
     Draws(Box<Draw>),
+    /// One of several sessions of a copy, and not the first.
+    Lane(Box<Lane>),
 }
 
 impl Half {
@@ -102,6 +105,8 @@ pub(crate) struct Side {
     looked: Instant,
     error: Option<TransferError>,
     pub(crate) brake: Brake,
+    /// The further lanes of this copy, if there may be some.
+    first: Option<First>,
     meter: Meter,
     /// What the other side used.
     theirs: Option<Usage>,
@@ -128,6 +133,7 @@ impl Side {
             looked: Instant::EPOCH,
             error: None,
             brake: Brake::new(Sharing::Fair),
+            first: None,
             meter: Meter::new(),
             theirs: None,
             sent: None,
@@ -156,7 +162,7 @@ impl Side {
             Some(Half::Receives(receiver)) => !receiver.takes_more(session),
             Some(Half::Plans(planner)) => !planner.takes_more(session),
             Some(Half::Draws(draw)) => !draw.takes_more(session),
-            Some(Half::Sends(_) | Half::Lists(_) | Half::Pours(_)) | None => false,
+            Some(Half::Sends(_) | Half::Lists(_) | Half::Pours(_) | Half::Lane(_)) | None => false,
         };
         if self.holds {
             return Ok(None);
@@ -198,6 +204,7 @@ impl Side {
             Some(Half::Receives(receiver)) => receiver.handle(message),
             Some(Half::Pours(pour)) => pour.handle(message, session),
             Some(Half::Draws(draw)) => draw.handle(message),
+            Some(Half::Lane(lane)) => lane.handle(message),
             None => Err(TransferError::protocol(
                 "the peer did not begin with a request",
             )),
@@ -206,9 +213,10 @@ impl Side {
 
     /// Keeps to the rate of now.
     pub(crate) fn keep_rate(&mut self, session: &mut dyn Session) {
-        let sends = match self.half {
+        let sends = match &self.half {
             Some(Half::Sends(_) | Half::Lists(_) | Half::Pours(_)) => true,
             Some(Half::Receives(_) | Half::Draws(_)) => false,
+            Some(Half::Lane(lane)) => lane.sends(),
             Some(Half::Plans(_)) | None => return,
         };
         if !self.brake.keep(self.now, sends, session) {
@@ -233,6 +241,7 @@ impl Side {
             Some(Half::Plans(planner)) => planner.poll(session),
             Some(Half::Pours(pour)) => pour.poll(self.now, session),
             Some(Half::Draws(draw)) => draw.poll(self.now, session),
+            Some(Half::Lane(lane)) => lane.poll(self.now, session),
             None => {}
         }
         let fault = match &mut self.half {
@@ -241,12 +250,13 @@ impl Side {
             Some(Half::Lists(lister)) => lister.take_fault(),
             Some(Half::Pours(pour)) => pour.take_fault(),
             Some(Half::Draws(draw)) => draw.take_fault(),
+            Some(Half::Lane(lane)) => lane.take_fault(),
             Some(Half::Plans(_)) | None => None,
         };
         if let Some(fault) = fault {
             self.fail(fault, session);
         }
-        self.stats = session.stats();
+        self.stats = total(self.lanes(), session).0;
         self.check_progress();
         if self.sends() && self.now.since(self.looked) >= LOOK_BACK {
             self.looked = self.now;
@@ -269,6 +279,8 @@ impl Side {
             Some(Half::Plans(planner)) => planner.is_waiting(),
             Some(Half::Pours(pour)) => pour.is_waiting(),
             Some(Half::Draws(draw)) => draw.is_waiting(),
+            // It ends with its copy, whose first lane watches that all of them get on.
+            Some(Half::Lane(_)) => true,
             None => false,
         };
         let reported = !works || self.now.since(self.worked) < AT_WORK;
@@ -317,6 +329,7 @@ impl Side {
             Some(Half::Plans(planner)) => planner.is_waiting().then_some(self.now),
             Some(Half::Pours(pour)) => pour.next_wake(self.now),
             Some(Half::Draws(draw)) => draw.next_wake(self.now),
+            Some(Half::Lane(lane)) => lane.next_wake(),
             None => None,
         };
         next.into_iter().chain(refill).min()
@@ -331,8 +344,14 @@ impl Side {
             Some(Half::Plans(planner)) => planner.is_over(),
             Some(Half::Pours(pour)) => pour.finished,
             Some(Half::Draws(draw)) => draw.is_over(),
+            Some(Half::Lane(lane)) => lane.lanes().is_over(),
             None => false,
         }
+    }
+
+    /// True for a further lane whose copy is over.
+    pub(crate) fn is_over_lane(&self) -> bool {
+        matches!(self.half, Some(Half::Lane(_))) && self.is_over()
     }
 
     /// True once the files are complete, whether or not the peer has been notified.
@@ -344,15 +363,63 @@ impl Side {
             Some(Half::Plans(planner)) => planner.is_finished(),
             Some(Half::Pours(pour)) => pour.finished,
             Some(Half::Draws(draw)) => draw.is_finished(),
+            Some(Half::Lane(lane)) => lane.lanes().is_over(),
             None => false,
         }
     }
 
     fn sends(&self) -> bool {
-        matches!(
-            self.half,
-            Some(Half::Sends(_) | Half::Lists(_) | Half::Pours(_))
-        )
+        match &self.half {
+            Some(Half::Sends(_) | Half::Lists(_) | Half::Pours(_)) => true,
+            Some(Half::Lane(lane)) => lane.sends(),
+            Some(Half::Receives(_) | Half::Plans(_) | Half::Draws(_)) | None => false,
+        }
+    }
+
+    /// Something that this side should know.
+    pub(crate) fn note(&mut self, text: String) {
+        match &mut self.half {
+            Some(Half::Sends(sender)) => sender.ledger.add(Code::Ok, text),
+            Some(Half::Receives(receiver)) => receiver.ledger.add(Code::Ok, text),
+            _ => {}
+        }
+    }
+
+    /// What the lanes of this copy share, of which this is the first.
+    pub(crate) fn lanes(&self) -> Option<&Lanes> {
+        self.first.as_ref().map(|first| &*first.0)
+    }
+
+    /// Makes it the first of up to `count` lanes, if it sends or receives content.
+    pub(crate) fn open_lanes(&mut self, count: u32, wake: Option<Wake>) -> Option<Arc<Lanes>> {
+        let sends = match &self.half {
+            Some(Half::Sends(_)) => true,
+            Some(Half::Receives(_)) => false,
+            _ => return None,
+        };
+        let all = self.brake.of_all();
+        let lanes = Arc::new(Lanes::new(sends, all, wake, count.saturating_sub(1)));
+        match &mut self.half {
+            Some(Half::Sends(sender)) => {
+                sender.lanes = Some(Arc::clone(&lanes));
+                sender.work_for(count);
+            }
+            Some(Half::Receives(receiver)) => {
+                receiver.lanes = Some(Arc::clone(&lanes));
+                receiver.work_for(count);
+            }
+            _ => {}
+        }
+        self.brake.lanes = Some(Arc::clone(&lanes));
+        self.first = Some(First(Arc::clone(&lanes)));
+        Some(lanes)
+    }
+
+    /// Makes it a further lane.
+    pub(crate) fn join(&mut self, lane: Lane) {
+        self.brake.sharing = lane.lanes().brake.sharing;
+        self.brake.lanes = Some(Arc::clone(lane.lanes()));
+        self.half = Some(Half::Lane(Box::new(lane)));
     }
 
     /// Ends the session with an error.
@@ -368,7 +435,13 @@ impl Side {
 
     /// The session is over.
     pub(crate) fn closed(&mut self, reason: &CloseReason) {
-        if !self.is_finished() && self.error.is_none() {
+        // The other end may know first that the copy is over.
+        let well = matches!(
+            reason,
+            CloseReason::Peer { code: 0, .. } | CloseReason::Local { code: 0, .. }
+        );
+        let lane_over = well && matches!(self.half, Some(Half::Lane(_)));
+        if !lane_over && !self.is_finished() && self.error.is_none() {
             self.error = Some(error_of(reason));
         }
         self.end();
@@ -376,6 +449,10 @@ impl Side {
 
     /// Makes the outcome known.
     pub(crate) fn end(&mut self) {
+        if let Some(Half::Lane(lane)) = &mut self.half {
+            lane.leave(self.error.as_ref());
+        }
+        let lanes = self.lanes().map_or(1, Lanes::total);
         let (tally, ledger, root) = match &self.half {
             Some(Half::Sends(s)) => (s.tally, Some(&s.ledger), s.last_root),
             Some(Half::Receives(r)) => (r.tally, Some(&r.ledger), r.last_root),
@@ -383,7 +460,7 @@ impl Side {
             Some(Half::Plans(p)) => (p.tally, Some(&p.ledger), None),
             Some(Half::Pours(p)) => (p.tally, Some(&p.ledger), p.last_root),
             Some(Half::Draws(d)) => (d.tally, Some(&d.ledger), d.last_root),
-            None => Default::default(),
+            Some(Half::Lane(_)) | None => Default::default(),
         };
         let single = tally.files_ok + tally.files_skipped == 1;
         let facts = SummaryInput {
@@ -391,6 +468,7 @@ impl Side {
             verify_disk: self.verify_disk,
             tally,
             stats: self.stats,
+            lanes,
             elapsed: self
                 .began
                 .map_or(Duration::ZERO, |began| self.now.since(began)),
@@ -401,7 +479,7 @@ impl Side {
             theirs: self.theirs,
             sends: self.sends(),
             sending: if self.sends() {
-                Some(Sending::of(&self.stats))
+                Some(Sending::of(&self.stats, lanes))
             } else {
                 self.sent
             },
@@ -412,12 +490,14 @@ impl Side {
             summary: Summary::new(&facts, error.as_ref()),
             error,
         });
+        self.first = None;
     }
 
     pub(crate) fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
         match &mut self.half {
             Some(Half::Sends(sender)) => sender.fill(extents, batch),
             Some(Half::Pours(pour)) => pour.fill(extents, batch),
+            Some(Half::Lane(lane)) => lane.fill(extents, batch),
             _ => Err(StoreError(
                 "internal: content requested of the receiving side".into(),
             )),
@@ -429,6 +509,7 @@ impl Side {
         match &mut self.half {
             Some(Half::Receives(receiver)) => receiver.place(extents, batch),
             Some(Half::Draws(draw)) => draw.place(extents, batch),
+            Some(Half::Lane(lane)) => lane.place(extents, batch),
             _ => Err(StoreError(
                 "the peer sent content that was not requested".into(),
             )),
@@ -438,6 +519,7 @@ impl Side {
     pub(crate) fn sink(&self) -> store::Sink {
         match &self.half {
             Some(Half::Receives(receiver)) => self.brake.within(receiver.sink()),
+            Some(Half::Lane(lane)) => self.brake.within(lane.sink()),
             _ => store::Sink::ENDLESS,
         }
     }

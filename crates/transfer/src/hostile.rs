@@ -31,6 +31,7 @@ use crate::{
 mod client;
 mod idle;
 mod known;
+mod lanes;
 mod mirror;
 mod pipe;
 mod server;

@@ -10,7 +10,7 @@
 //! - who does it: `scan` (with its `filter`) and `sender`, `receiver` (with its journal), `pool`
 //!   (threads), `pages` (their buffers); `plan`, which only reports what they would do
 //! - one end is a pipe: `pipe`
-//! - how it is slowed down: `brake`
+//! - how it is slowed down: `brake`; how it uses several sessions: `lanes`
 //! - file system calls: `disk`; what replaces it in tests, and that of threads: `host`
 //! - what may be named: `path`, `confine`; what a server may list: `asked`; what a peer may make this
 //!   side hold: `bounds`; or the share: `quota`
@@ -34,6 +34,7 @@ mod fuzz;
 mod half;
 mod host;
 mod inbox;
+mod lanes;
 mod ledger;
 mod message;
 mod mirror;
@@ -71,6 +72,7 @@ pub use fuzz::{fuzz_receiver, fuzz_sender, fuzz_server};
 pub use host::{Simulated, VirtualTime};
 #[doc(hidden)]
 pub use inbox::fuzz_messages;
+pub use lanes::{MOST_LANES, lanes_by_cores};
 pub use ledger::Failure;
 pub use mirror::{Delete, Mirror, Suffix};
 pub use plan::{Action, Planned};

@@ -15,6 +15,7 @@ use crate::{
     bounds::{ENTRIES, NAMES, TEXT},
     digest::Hash,
     error::Code,
+    lanes::{MOST_LANES, Token},
     path,
     plan::Action,
     sender::NOT_LISTED,
@@ -131,6 +132,16 @@ pub(crate) enum Message {
     Grown { file: u64, size: u64 },
     /// Receiver of that: all below `upto` within the file is here, and will not be sent again.
     Taken { file: u64, upto: u64 },
+    /// Client: how many lanes this copy may have in all; `chosen` if a person said so.
+    WantLanes { lanes: u32, chosen: bool },
+    /// Server: how many it has, and what further ones begin with.
+    Lanes { token: Token, lanes: u32 },
+    /// First of a further lane.
+    Join { token: Token },
+    /// Server: it is one.
+    Joined,
+    /// Receiver, on a further lane: these bytes of the object have arrived on it.
+    Got { ranges: Vec<Range<u64>> },
 }
 
 /// Appends fields to a frame.
@@ -210,6 +221,11 @@ impl Message {
             Self::Deletions { .. } => 20,
             Self::Grown { .. } => 21,
             Self::Taken { .. } => 22,
+            Self::WantLanes { .. } => 23,
+            Self::Lanes { .. } => 24,
+            Self::Join { .. } => 25,
+            Self::Joined => 26,
+            Self::Got { .. } => 27,
         }
     }
 
@@ -272,20 +288,7 @@ impl Message {
                     out.0.extend_from_slice(&root.hash);
                 }
             }
-            Self::Failed { .. }
-            | Self::Trouble { .. }
-            | Self::AskBlocks { .. }
-            | Self::Blocks { .. }
-            | Self::Repair { .. }
-            | Self::Report { .. }
-            | Self::Finished { .. }
-            | Self::Bye { .. }
-            | Self::Verdicts { .. }
-            | Self::Excluded { .. }
-            | Self::Kept { .. }
-            | Self::Deletions { .. }
-            | Self::Grown { .. }
-            | Self::Taken { .. } => self.rest_of_body(out),
+            _ => self.rest_of_body(out),
         }
     }
 
@@ -353,6 +356,16 @@ impl Message {
                 out.varint(*file);
                 out.varint(*n);
             }
+            Self::WantLanes { lanes, chosen } => {
+                out.varint(u64::from(*lanes));
+                out.u8(u8::from(*chosen));
+            }
+            Self::Lanes { token, lanes } => {
+                out.0.extend_from_slice(token);
+                out.varint(u64::from(*lanes));
+            }
+            Self::Join { token } => out.0.extend_from_slice(token),
+            Self::Got { ranges } => out.ranges(ranges),
             _ => {}
         }
     }
@@ -365,6 +378,7 @@ impl Message {
             1..=3 => Self::opening(kind, &mut r)?,
             4 | 5 | 7..=9 | 12 | 16 | 18 | 19 | 21 => Self::of_sender(kind, &mut r)?,
             6 | 10 | 11 | 13..=15 | 17 | 20 | 22 => Self::of_receiver(kind, &mut r)?,
+            23..=27 => Self::of_lanes(kind, &mut r)?,
             _ => return Err(DecodeError::Malformed("message kind")),
         };
         if r.is_empty() {
@@ -386,6 +400,27 @@ impl Message {
                 text: text(r)?,
                 fix: text(r)?,
             },
+        })
+    }
+
+    fn of_lanes(kind: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let lanes = |r: &mut Reader<'_>| {
+            let lanes = u32::try_from(r.varint()?).ok();
+            let lanes = lanes.filter(|n| (1..=MOST_LANES).contains(n));
+            lanes.ok_or(DecodeError::Malformed("number of lanes"))
+        };
+        Ok(match kind {
+            23 => Self::WantLanes {
+                lanes: lanes(r)?,
+                chosen: flag(r)?,
+            },
+            24 => Self::Lanes {
+                token: array(r)?,
+                lanes: lanes(r)?,
+            },
+            25 => Self::Join { token: array(r)? },
+            26 => Self::Joined,
+            _ => Self::Got { ranges: ranges(r)? },
         })
     }
 

@@ -235,7 +235,34 @@ fn a_message() -> impl Strategy<Value = Message> {
         vec(a_path(), 0..20).prop_map(|paths| Message::Deletions { paths }),
         (n.clone(), n.clone()).prop_map(|(file, size)| Message::Grown { file, size }),
         (n.clone(), n).prop_map(|(file, upto)| Message::Taken { file, upto }),
+        of_lanes(),
     ]
+}
+
+fn of_lanes() -> impl Strategy<Value = Message> {
+    let token = prop::array::uniform16(any::<u8>());
+    let lanes = 1..=MOST_LANES;
+    prop_oneof![
+        (lanes.clone(), any::<bool>())
+            .prop_map(|(lanes, chosen)| Message::WantLanes { lanes, chosen }),
+        (token.clone(), lanes).prop_map(|(token, lanes)| Message::Lanes { token, lanes }),
+        token.prop_map(|token| Message::Join { token }),
+        Just(Message::Joined),
+        some_ranges().prop_map(|ranges| Message::Got { ranges }),
+    ]
+}
+
+#[test]
+fn a_copy_has_from_one_lane_to_the_most() {
+    for lanes in [0, MOST_LANES + 1, u32::MAX] {
+        let (mut scratch, mut wire) = (Vec::new(), Vec::new());
+        let message = Message::WantLanes {
+            lanes,
+            chosen: true,
+        };
+        message.encode(&mut scratch, &mut wire);
+        assert!(Message::decode(&scratch).is_err(), "{lanes}");
+    }
 }
 
 proptest! {

@@ -227,7 +227,7 @@ impl Lister {
             self.progress.set_phase(Phase::Finishing);
         }
         if self.finished && !std::mem::replace(&mut self.parted, true) {
-            self.out.push(&self.meter.bye(session));
+            self.out.push(&self.meter.bye(&session.stats(), 1));
         }
         self.out.flush(session);
     }

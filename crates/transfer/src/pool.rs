@@ -11,7 +11,7 @@ use std::{
     io,
     panic::{self, AssertUnwindSafe},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         mpsc,
     },
@@ -28,8 +28,14 @@ use crate::{
 
 /// Poll interval of workers when the session is not woken.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// Workers of a session by itself, if there are as many cores.
+const THREADS: usize = 4;
 /// Workers in virtual time: as many on every machine.
 const VIRTUAL: usize = 2;
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
 
 /// Work for a pool.
 pub(crate) trait Job: Send + 'static {
@@ -149,6 +155,8 @@ enum Crew<J: Job> {
     Threads {
         jobs: mpsc::Sender<Queued<J>>,
         done: mpsc::Receiver<Answer<J>>,
+        /// What they share, as long as there are any.
+        hall: Weak<Hall<J>>,
     },
     Virtual(Virtual<J>),
 }
@@ -222,25 +230,37 @@ impl<J: Job> Pool<J> {
             });
             return Ok(Self::of(crew, VIRTUAL, Stop::default()));
         }
-        let threads = std::thread::available_parallelism()
-            .map_or(1, usize::from)
-            .clamp(1, 4);
+        let threads = cores().clamp(1, THREADS);
         let (jobs, queue) = mpsc::channel();
         let (answers, done) = mpsc::channel();
-        let queue = Arc::new(Mutex::new(queue));
         let stop = Stop::default();
+        let hall = Arc::new(Hall {
+            name: name.to_owned(),
+            queue: Mutex::new(queue),
+            answers,
+            stop: stop.clone(),
+            wake: host.wake.clone(),
+        });
         for i in 0..threads {
-            let worker = Worker {
-                queue: Arc::clone(&queue),
-                answers: answers.clone(),
-                stop: stop.clone(),
-                wake: host.wake.clone(),
-            };
-            std::thread::Builder::new()
-                .name(format!("{name}-{i}"))
-                .spawn(move || worker.work())?;
+            Hall::enter(&hall, i)?;
         }
-        Ok(Self::of(Crew::Threads { jobs, done }, threads, stop))
+        let hall = Arc::downgrade(&hall);
+        Ok(Self::of(Crew::Threads { jobs, done, hall }, threads, stop))
+    }
+
+    /// One thread for each of so many lanes, if there are as many cores.
+    pub(crate) fn grow(&mut self, lanes: u32) {
+        let wanted = usize::try_from(lanes).unwrap_or(THREADS).min(cores());
+        let Crew::Threads { hall, .. } = &self.crew else {
+            return;
+        };
+        // Fewer do the same work, only later.
+        while self.threads < wanted
+            && let Some(hall) = hall.upgrade()
+            && Hall::enter(&hall, self.threads).is_ok()
+        {
+            self.threads += 1;
+        }
     }
 
     const fn of(crew: Crew<J>, threads: usize, stop: Stop) -> Self {
@@ -363,16 +383,26 @@ impl<J: Job> Drop for Pool<J> {
     }
 }
 
-/// One thread.
-struct Worker<J: Job> {
-    queue: Arc<Mutex<mpsc::Receiver<Queued<J>>>>,
+/// What threads share.
+struct Hall<J: Job> {
+    name: String,
+    queue: Mutex<mpsc::Receiver<Queued<J>>>,
     answers: mpsc::Sender<Answer<J>>,
     stop: Stop,
     wake: Option<Wake>,
 }
 
-impl<J: Job> Worker<J> {
-    fn work(self) {
+impl<J: Job> Hall<J> {
+    /// Starts a thread.
+    fn enter(hall: &Arc<Self>, number: usize) -> io::Result<()> {
+        let hall = Arc::clone(hall);
+        std::thread::Builder::new()
+            .name(format!("{}-{number}", hall.name))
+            .spawn(move || hall.work())
+            .map(drop)
+    }
+
+    fn work(&self) {
         let mut scratch = Pages::default();
         loop {
             let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);

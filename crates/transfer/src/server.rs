@@ -24,6 +24,7 @@ use crate::{
     filter::Filter,
     half::{Half, Side},
     host::{Host, Simulated},
+    lanes::{Token, lanes_by_cores},
     ledger::{Outbox, short},
     message::{Direction, Message},
     path::{self, Tag},
@@ -93,6 +94,8 @@ pub struct Server {
     by_ticket: bool,
     redeemed: Option<Tag>,
     answered: bool,
+    /// It is a further lane of another session's copy.
+    lane: bool,
     asked: Option<(bool, Vec<u8>)>,
     /// A request that waits for another session to let go.
     waits: Option<Waiting>,
@@ -120,6 +123,7 @@ impl Server {
             by_ticket: false,
             redeemed: None,
             answered: false,
+            lane: false,
             asked: None,
             waits: None,
             holds: None,
@@ -152,6 +156,11 @@ impl Server {
     /// Whether the peer delivers, and the share that it asked for first, once it has.
     pub fn asked(&self) -> Option<(bool, &[u8])> {
         self.asked.as_ref().map(|(put, share)| (*put, &share[..]))
+    }
+
+    /// Whether it is a further lane of another session's copy.
+    pub fn is_lane(&self) -> bool {
+        self.lane
     }
 
     /// For other threads.
@@ -194,6 +203,13 @@ impl Server {
                         ask,
                     });
                 }
+                Message::Join { token } if !self.answered && self.has_lanes() => {
+                    self.answered = true;
+                    self.join(&token);
+                }
+                Message::WantLanes { lanes, chosen } if self.has_lanes() => {
+                    self.open_lanes(lanes, chosen)?;
+                }
                 Message::Stranger { version } if !self.answered => {
                     self.answered = true;
                     self.refuse(&apart(
@@ -208,6 +224,60 @@ impl Server {
             }
         }
         Ok(())
+    }
+
+    fn has_lanes(&self) -> bool {
+        let agreed = self.agreed.as_ref().and_then(|agreed| agreed.as_ref().ok());
+        agreed.is_some_and(|agreed| agreed.features.has(Features::LANES))
+    }
+
+    /// Takes further lanes for this copy: as many as were `chosen`, or as this machine has cores for. Each is a
+    /// session; all of them are one transfer of the peer.
+    fn open_lanes(&mut self, lanes: u32, chosen: bool) -> Result<(), TransferError> {
+        let lanes = if chosen {
+            lanes
+        } else {
+            lanes.min(lanes_by_cores())
+        };
+        if self.side.lanes().is_some() {
+            return Err(TransferError::protocol("lanes were requested twice"));
+        }
+        if self.side.half.is_none() {
+            // A client may ask before it knows that it was refused.
+            let text = "the peer did not begin with a request";
+            return match self.answered {
+                true => Ok(()),
+                false => Err(TransferError::protocol(text)),
+            };
+        }
+        let wake = self.host.wake.clone();
+        let shared = self.side.open_lanes(lanes, wake);
+        let shared =
+            shared.ok_or_else(|| TransferError::protocol("lanes for what carries no content"))?;
+        let peer = self.peer.as_deref().unwrap_or_default();
+        let share = self.asked.as_ref().map_or(&[][..], |(_, share)| share);
+        let token = self.policy.joinable().open(&shared, peer, share);
+        self.out.push(&Message::Lanes { token, lanes });
+        Ok(())
+    }
+
+    /// Becomes a lane of another session's copy.
+    fn join(&mut self, token: &Token) {
+        let peer = self.peer.as_deref().unwrap_or_default();
+        match self.policy.joinable().join(token, peer) {
+            Ok((mut lane, share)) => {
+                (self.leaves, self.lane) = (None, true);
+                self.asked = Some((!lane.sends(), share));
+                self.side.set_put(!lane.sends());
+                if let Some(wake) = &self.host.wake {
+                    lane.woken_by(Arc::clone(wake));
+                }
+                lane.come();
+                self.side.join(lane);
+                self.out.push(&Message::Joined);
+            }
+            Err(e) => self.refuse(&e),
+        }
     }
 
     fn answer(&mut self, request: Request) {
@@ -625,6 +695,10 @@ impl App for Server {
         self.side.poll(session);
         if self.side.holds() {
             self.read(session);
+        }
+        if self.side.is_over_lane() {
+            session.close(now, 0, "done");
+            self.side.end();
         }
         self.leave(session);
     }

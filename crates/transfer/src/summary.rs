@@ -160,6 +160,8 @@ pub struct Summary {
     pub elapsed_s: f64,
     /// Round-trip times.
     pub rtt_s: Rtt,
+    /// Sessions that carried it.
+    pub lanes: u32,
     /// Datagrams sent and received.
     pub datagrams: u64,
     /// UDP payload bytes of a full datagram.
@@ -253,6 +255,7 @@ impl Summary {
                 min: stats.rtt_min.map(|d| d.as_secs_f64()),
                 smoothed: stats.rtt_smoothed.map(|d| d.as_secs_f64()),
             },
+            lanes: facts.lanes,
             datagrams: stats.datagrams_sent + stats.datagrams_received,
             datagram_bytes: stats.datagram_size,
             files: Files {
@@ -296,6 +299,7 @@ impl Summary {
             verify_disk: false,
             tally: Tally::default(),
             stats: Stats::default(),
+            lanes: 1,
             elapsed: Duration::ZERO,
             progress: &Progress::default(),
             ledger: None,
@@ -377,8 +381,12 @@ impl Summary {
         } else {
             String::new()
         };
+        let lanes = match self.lanes {
+            1 => String::new(),
+            n => format!(" over {n} lanes"),
+        };
         let mut text = format!(
-            "wire: {} one way{costs}\n\
+            "wire: {} one way{lanes}{costs}\n\
              path: rtt {} minimum, {} at the end, datagrams of {} bytes\n\
              sender: {}\nreceiver: {}\n",
             Size::from_bytes(over),
@@ -417,6 +425,8 @@ pub(crate) struct SummaryInput<'a> {
     pub(crate) verify_disk: bool,
     pub(crate) tally: Tally,
     pub(crate) stats: Stats,
+    /// Sessions, of which `stats` are the sum.
+    pub(crate) lanes: u32,
     pub(crate) elapsed: Duration,
     pub(crate) progress: &'a Progress,
     pub(crate) ledger: Option<&'a Ledger>,

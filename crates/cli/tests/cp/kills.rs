@@ -1,5 +1,5 @@
 //! Killed at random moments at either end, a transfer continues. In each of five places that run side
-//! by side, the client or the server of one and the same command is killed ten times.
+//! by side, two of them with three lanes, the client or the server of one and the same command is killed ten times.
 
 use std::{fs, path::Path, process::Child, thread};
 
@@ -100,7 +100,18 @@ fn run(seed: u64, put: bool, place: &Place, source: &Path) {
     } else {
         (far.as_str(), "into")
     };
-    let args = ["cp", "--trust-any", "--json", "--max-rate", "800Mbit", a, b];
+    let lanes = if seed > 3 { "3" } else { "1" };
+    let args = [
+        "cp",
+        "--trust-any",
+        "--json",
+        "--max-rate",
+        "800Mbit",
+        "-P",
+        lanes,
+        a,
+        b,
+    ];
     for kill in 0..KILLS {
         let before = journal(&dir);
         let left = SIZE / BLOCK - before.blocks;

@@ -9,6 +9,7 @@ mod copies;
 mod ends;
 mod faults;
 mod kills;
+mod lanes;
 mod lists;
 mod many;
 mod messages;

@@ -56,6 +56,8 @@ pub(super) enum Others {
 #[derive(Clone, Debug)]
 pub(super) struct Behaviour {
     pub(super) sharing: Sharing,
+    /// Of how many flows with one share together this is one.
+    pub(super) lanes: u32,
     delay: Delay,
     others: Others,
     /// The largest estimate of the last minutes.
@@ -72,9 +74,18 @@ impl Behaviour {
     pub(super) const fn new(sharing: Sharing) -> Self {
         Self {
             sharing,
+            lanes: 1,
             delay: Delay::new(),
             others: Others::Unseen,
             most: Rate::ZERO,
+        }
+    }
+
+    /// The same claim, of which nothing is remembered.
+    pub(super) const fn anew(&self) -> Self {
+        Self {
+            lanes: self.lanes,
+            ..Self::new(self.sharing)
         }
     }
 
@@ -88,11 +99,12 @@ impl Behaviour {
     }
 
     /// What part of a probe's find is taken on a link that was full lately.
-    pub(super) const fn step(&self) -> f64 {
-        match self.sharing {
+    pub(super) fn step(&self) -> f64 {
+        let step = match self.sharing {
             Sharing::Low | Sharing::Fair => CAUTIOUS,
             Sharing::High => LARGER * CAUTIOUS,
-        }
+        };
+        step / f64::from(self.lanes)
     }
 
     /// Takes what a probe from `estimate` on showed: this `share` of a full link, or a link that is not
@@ -132,7 +144,8 @@ impl Behaviour {
             Sharing::High => LOOKING_LARGER,
             Sharing::Low | Sharing::Fair => LOOKING,
         };
-        Cubic::new(beta, c)
+        // A window is proportional to the fourth root of `c`.
+        Cubic::new(beta, c / f64::from(self.lanes).powi(4))
     }
 
     /// What the law should take for the queue that this feedback shows.

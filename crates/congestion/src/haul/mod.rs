@@ -49,17 +49,27 @@ pub(crate) const LAW: Law = Law {
     name: "haul",
     summary: "delivery rate and queueing delay; no response to random loss",
     citation: "farhaul, docs/laws/haul.md",
-    parameters: &[Parameter {
-        name: "policy",
-        about: "share of a link: unused capacity, as much as each other flow, as much as two",
-        kind: Kind::Choice(&["low", "fair", "high"]),
-        default: "fair",
-    }],
+    parameters: &[
+        Parameter {
+            name: "policy",
+            about: "share of a link: unused capacity, as much as each other flow, as much as two",
+            kind: Kind::Choice(&["low", "fair", "high"]),
+            default: "fair",
+        },
+        Parameter {
+            name: "lanes",
+            about: "of how many flows that claim one share together it is one",
+            kind: Kind::Whole(1, 64),
+            default: "1",
+        },
+    ],
     paced: true,
     receiver: None,
     make: |values: &Values| -> Box<dyn CongestionController> {
         let sharing = values.choice("policy").parse().unwrap_or_default();
-        Box::new(Haul::new(sharing))
+        let mut law = Haul::new(sharing);
+        law.behaviour.lanes = values.whole("lanes");
+        Box::new(law)
     },
 };
 
@@ -269,7 +279,7 @@ impl Haul {
         let others = self.behaviour.on_probe(outcome.share, self.bandwidth);
         let sure = calm && (outcome.free || outcome.alone);
         let step = if sure || others == Others::Doubtful {
-            1.0
+            1.0 / f64::from(self.behaviour.lanes)
         } else {
             self.behaviour.step()
         };
@@ -322,9 +332,14 @@ impl CongestionController for Haul {
         true
     }
 
+    fn set_lanes(&mut self, lanes: u32) -> bool {
+        self.behaviour.lanes = lanes.max(1);
+        true
+    }
+
     fn on_start(&mut self, now: Instant, path: &PathView) {
         *self = Self {
-            behaviour: Behaviour::new(self.behaviour.sharing),
+            behaviour: self.behaviour.anew(),
             path: *path,
             ..Self::default()
         };

@@ -124,6 +124,11 @@ impl Sender {
         self.flight.governor.govern(max_rate, sharing)
     }
 
+    /// Sets of how many sessions with one share together this is one; false if the law does not support it.
+    pub fn split(&mut self, lanes: u32) -> bool {
+        self.flight.governor.split(lanes)
+    }
+
     /// The path opened: `datagram` is the UDP payload of a full datagram, `rtt` what the handshake
     /// showed.
     pub fn start(&mut self, now: Instant, datagram: u32, rtt: Duration) {

@@ -99,6 +99,11 @@ impl Guard {
         self.law.set_sharing(sharing)
     }
 
+    /// Sets of how many flows with one share together it is one; false if the law does not support it.
+    pub fn set_lanes(&mut self, lanes: u32) -> bool {
+        self.law.set_lanes(lanes)
+    }
+
     /// The connection opened.
     pub fn on_start(&mut self, now: Instant, path: &PathView) {
         self.learn(path);

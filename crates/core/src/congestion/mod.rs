@@ -204,6 +204,11 @@ pub trait CongestionController: Send {
         sharing == Sharing::Fair
     }
 
+    /// The flow is one of `lanes` that claim the share of one together; false if the law does not support it.
+    fn set_lanes(&mut self, lanes: u32) -> bool {
+        lanes == 1
+    }
+
     /// The connection opened, or moved to another path; the path is known as far as the handshake
     /// shows it.
     fn on_start(&mut self, _now: Instant, _path: &PathView) {}

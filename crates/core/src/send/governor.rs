@@ -62,6 +62,11 @@ impl Governor {
         can
     }
 
+    /// Sets of how many flows with one share together this is one; false if the law does not support it.
+    pub fn split(&mut self, lanes: u32) -> bool {
+        self.guard.set_lanes(lanes)
+    }
+
     /// Sets the rate limit of the peer.
     pub const fn set_taken(&mut self, rate: Rate) {
         self.taken = rate;

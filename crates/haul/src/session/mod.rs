@@ -417,6 +417,10 @@ impl Session for HaulSession {
         self.sender.govern(max_rate, sharing)
     }
 
+    fn split(&mut self, lanes: u32) -> bool {
+        self.sender.split(lanes)
+    }
+
     fn send(&mut self, object: ObjectId, offset: u64, len: u64) {
         if self.app.give(object, len) {
             self.sender.send(object, offset, len);

@@ -10,6 +10,7 @@ use crate::{
     error::Code,
     facts::{Facts, Owner, Preserve},
     filter::Spec,
+    lanes::MOST_LANES,
     message::{Direction, Entry, Kind, Message, Tally},
     mirror::{Delete, Mirror, Suffix},
     plan::Action,
@@ -230,7 +231,8 @@ pub(super) fn existing(n: u8) -> Existing {
 
 /// Of the kinds that a sender says, but for the manifest and its roots.
 pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
-    match bytes.u8() % 7 {
+    match bytes.u8() % 8 {
+        7 => of_lanes(bytes),
         0 => Message::Holes {
             ranges: bytes.ranges(),
         },
@@ -264,7 +266,8 @@ pub(super) fn of_sender(bytes: &mut Bytes<'_>) -> Message {
 
 /// Of the kinds that a receiver says.
 pub(super) fn of_receiver(bytes: &mut Bytes<'_>) -> Message {
-    match bytes.u8() % 9 {
+    match bytes.u8() % 10 {
+        9 => of_lanes(bytes),
         8 => Message::Taken {
             file: bytes.number() % 3,
             upto: bytes.size(),
@@ -298,6 +301,28 @@ pub(super) fn of_receiver(bytes: &mut Bytes<'_>) -> Message {
             actions: (0..bytes.u8() % 30)
                 .filter_map(|_| Action::from_number(bytes.u8() % 10))
                 .collect(),
+        },
+    }
+}
+
+/// Of the kinds that make lanes, and that are said on them.
+pub(super) fn of_lanes(bytes: &mut Bytes<'_>) -> Message {
+    let lanes = 1 + u32::from(bytes.u8()) % MOST_LANES;
+    match bytes.u8() % 8 {
+        0 => Message::WantLanes {
+            lanes,
+            chosen: bytes.u8() & 1 != 0,
+        },
+        1 => Message::Lanes {
+            token: [bytes.u8(); 16],
+            lanes,
+        },
+        2 => Message::Join {
+            token: [bytes.u8(); 16],
+        },
+        3 => Message::Joined,
+        _ => Message::Got {
+            ranges: bytes.ranges(),
         },
     }
 }

@@ -179,7 +179,7 @@ impl Pour {
         self.fetch();
         self.list();
         if self.finished && !std::mem::replace(&mut self.parted, true) {
-            self.out.push(&self.meter.bye(session));
+            self.out.push(&self.meter.bye(&session.stats(), 1));
         }
         self.out.flush(session);
     }

@@ -26,6 +26,7 @@ use crate::{
     error::{Code, TransferError},
     filter::Filter,
     host::Host,
+    lanes::Lanes,
     ledger::{Ledger, Outbox, short},
     message::{Message, Root, Tally},
     mirror::Mirror,
@@ -50,6 +51,7 @@ mod folders;
 mod grant;
 mod job;
 mod journal;
+mod lane;
 mod links;
 mod lock;
 mod pipe;
@@ -72,12 +74,13 @@ pub(crate) use journal::is_journal;
 pub(crate) use journal::open_journal;
 #[doc(hidden)]
 pub use journal::{fuzz_journal, fuzz_journal_records};
+pub(crate) use lane::{LaneLoad, Receives};
 use links::Links;
 pub(crate) use lock::Lock;
 pub(crate) use reach::Reach;
 use reread::Reread;
 use reuse::Basis;
-use staging::Staging;
+use staging::{Staging, Written};
 
 /// In place of a count of blocks compared: the part is being named.
 const COMMITTED: u64 = u64::MAX;
@@ -260,6 +263,8 @@ pub(crate) struct Receiver {
     /// Files under repair some blocks of which are to be hashed as they are stored.
     stored: VecDeque<u64>,
     staging: Staging,
+    /// Further lanes, once there may be some.
+    pub(crate) lanes: Option<Arc<Lanes>>,
     /// Bytes wanted that will need space.
     promised: u64,
     /// Free bytes of the destination when last queried.
@@ -360,6 +365,7 @@ impl Receiver {
             pieces: Vec::new(),
             stored: VecDeque::new(),
             staging: Staging::default(),
+            lanes: None,
             promised: 0,
             free: u64::MAX,
             quota: None,
@@ -404,6 +410,16 @@ impl Receiver {
     pub(crate) fn within(mut self, quota: Option<Claim>) -> Self {
         self.quota = quota;
         self
+    }
+
+    /// Bytes of all that was listed.
+    pub(crate) const fn listed(&self) -> u64 {
+        self.table.end()
+    }
+
+    /// Has workers for so many lanes.
+    pub(crate) fn work_for(&mut self, lanes: u32) {
+        self.pool.grow(lanes);
     }
 
     /// True if another message may be taken: there is room for what is answered.
@@ -454,6 +470,7 @@ impl Receiver {
             moved = true;
             self.answered(done);
         }
+        self.read_lanes();
         self.unheard = !has_room(&self.out, session);
         self.watch_disk(now, moved);
         if self.fault.is_some() {
@@ -635,7 +652,13 @@ impl Receiver {
                 }
             }
             WriteDone::Load { load, written } => {
-                self.staging.recycle(load);
+                let bytes = |run: &Written| run.range.end - run.range.start;
+                if load.lane.is_some() {
+                    self.lane_load_done(load);
+                } else {
+                    self.drained += written.iter().map(bytes).sum::<u64>();
+                    self.staging.recycle(load);
+                }
                 for run in written {
                     self.run_written(run);
                 }

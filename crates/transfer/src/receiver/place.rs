@@ -14,8 +14,8 @@ use farhaul_core::{
 };
 
 use super::{
-    Gathering, Receiver, State, WriteJob,
-    staging::{Into, Written},
+    Gathering, Receiver, State, WriteJob, lane,
+    staging::{Into, Run, Written},
 };
 use crate::{
     digest::{BLOCK, Hash, LEAF, LEAVES, block_range},
@@ -34,14 +34,67 @@ pub(super) const LINGER: Duration = Duration::from_millis(20);
 
 /// Extents with consecutive offsets, and their bytes.
 #[derive(Clone, Copy)]
-struct Arrived<'a> {
+pub(super) struct Arrived<'a> {
     extents: &'a [Extent],
     batch: &'a [u8],
 }
 
+/// What becomes of bytes of a large file.
+pub(super) enum Bytes<'a, 'b> {
+    /// They are copied into a load.
+    Copied(Arrived<'a>),
+    /// They are in one already, of which these are the runs.
+    Stay {
+        arrived: Arrived<'a>,
+        runs: &'b mut Vec<Run>,
+    },
+}
+
+impl<'a> Bytes<'a, '_> {
+    const fn arrived(&self) -> Arrived<'a> {
+        match self {
+            Self::Copied(arrived) | Self::Stay { arrived, .. } => *arrived,
+        }
+    }
+}
+
 impl<'a> Arrived<'a> {
+    /// The consecutive ones of content at the front of `extents`, whose bytes are in `batch`.
+    pub(super) fn front(extents: &'a [Extent], batch: &'a [u8]) -> Self {
+        let mut end = extents.first().map_or(0, |first| first.offset);
+        let follows = |e: &&Extent| {
+            let next = e.offset == end && e.object == CONTENT && e.range().end <= batch.len();
+            end = e.offset.saturating_add(u64::from(e.len));
+            next
+        };
+        let n = extents.iter().take_while(follows).count();
+        Self {
+            extents: &extents[..n],
+            batch,
+        }
+    }
+
+    pub(super) const fn len(self) -> usize {
+        self.extents.len()
+    }
+
+    /// One past the last byte, if there is any.
+    pub(super) fn end(self) -> Option<u64> {
+        self.extents.last().map(Extent::end)
+    }
+
+    /// Where the bytes of `range` lie, if they lie together.
+    pub(super) fn place(self, range: &Range<u64>) -> Option<Range<usize>> {
+        let [extent] = self.extents else { return None };
+        let at = |offset: u64| {
+            let within = usize::try_from(offset.checked_sub(extent.offset)?).ok()?;
+            Some(extent.range().start + within)
+        };
+        Some(at(range.start)?..at(range.end)?)
+    }
+
     /// The bytes of `range` of the object, in pieces.
-    fn pieces(self, range: Range<u64>) -> impl Iterator<Item = &'a [u8]> {
+    pub(super) fn pieces(self, range: Range<u64>) -> impl Iterator<Item = &'a [u8]> {
         let first = self.extents.partition_point(|e| e.end() <= range.start);
         let batch = self.batch;
         self.extents[first..]
@@ -71,20 +124,12 @@ impl Receiver {
         }
         let mut rest = extents;
         while let Some(first) = rest.first() {
-            let mut end = first.offset;
-            let follows = |e: &&Extent| {
-                let next = e.offset == end && e.object == CONTENT && e.range().end <= batch.len();
-                end = e.offset.saturating_add(u64::from(e.len));
-                next
-            };
-            let n = rest.iter().take_while(follows).count();
-            let (run, after) = rest.split_at(n);
-            let to = run.last().map_or(u64::MAX, Extent::end);
-            if n == 0 || to > self.table.end() {
+            let arrived = Arrived::front(rest, batch);
+            let Some(to) = arrived.end().filter(|to| *to <= self.table.end()) else {
                 return Err(StoreError(
                     "the peer sent content that was never listed".into(),
                 ));
-            }
+            };
             let mut pieces = std::mem::take(&mut self.pieces);
             pieces.clear();
             self.missing.take(first.offset..to, &mut pieces);
@@ -97,16 +142,10 @@ impl Receiver {
                 return Ok(());
             }
             for piece in &pieces {
-                self.place_piece(
-                    piece,
-                    Arrived {
-                        extents: run,
-                        batch,
-                    },
-                );
+                self.place_piece(piece, &mut Bytes::Copied(arrived));
             }
             self.pieces = pieces;
-            rest = after;
+            rest = &rest[arrived.len()..];
             self.check_pieces().map_err(|why| StoreError(why.into()))?;
         }
         Ok(())
@@ -122,7 +161,7 @@ impl Receiver {
         false
     }
 
-    fn place_piece(&mut self, piece: &Range<u64>, arrived: Arrived<'_>) {
+    pub(super) fn place_piece(&mut self, piece: &Range<u64>, bytes: &mut Bytes<'_, '_>) {
         let mut at = piece.start;
         while at < piece.end
             && let Some(number) = self.table.find(at)
@@ -134,12 +173,12 @@ impl Receiver {
             let end = piece.end.min(own.end);
             self.tally.bytes += end - at;
             self.promised = self.promised.saturating_sub(end - at);
-            self.place_in(number, at..end, own.start, arrived);
+            self.place_in(number, at..end, own.start, bytes);
             at = end;
         }
     }
 
-    fn place_in(&mut self, number: u64, range: Range<u64>, start: u64, arrived: Arrived<'_>) {
+    fn place_in(&mut self, number: u64, range: Range<u64>, start: u64, source: &mut Bytes<'_, '_>) {
         let within = range.start - start..range.end - start;
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -157,6 +196,11 @@ impl Receiver {
                 State::Part(Box::new(super::Part::new(size)))
             };
         }
+        let arrived = source.arrived();
+        let dropped = match source {
+            Bytes::Copied(_) => range.end - range.start,
+            Bytes::Stay { .. } => 0,
+        };
         match &mut slot.item.state {
             State::Memory { bytes, left } => {
                 let mut at = usize::try_from(within.start).unwrap_or(usize::MAX);
@@ -174,6 +218,10 @@ impl Receiver {
             State::Part(_) => match self.part_file(number) {
                 Ok(file) => {
                     let into = Into { number, file, size };
+                    if let Bytes::Stay { runs, .. } = source {
+                        runs.extend(lane::stays(into, within.start, arrived, &range));
+                        return;
+                    }
                     let pieces = arrived.pieces(range.clone());
                     let full = self.staging.add(into, within.start, range.end, pieces);
                     if let Some(load) = full {
@@ -181,11 +229,11 @@ impl Receiver {
                     }
                 }
                 Err(e) => {
-                    self.drained += range.end - range.start;
+                    self.drained += dropped;
                     self.fail(number, Code::of_write(&e), &e);
                 }
             },
-            _ => self.drained += range.end - range.start,
+            _ => self.drained += dropped,
         }
     }
 
@@ -258,7 +306,6 @@ impl Receiver {
 
     /// A run has been written, or not.
     pub(super) fn run_written(&mut self, run: Written) {
-        self.drained += run.range.end - run.range.start;
         match run.outcome {
             Ok(()) => self.written(run.number, &run.range, &run.leaves),
             // It may have failed before.

@@ -6,6 +6,7 @@
 //! - There are at most [`LOADS`]: the sender is told what there is room for, and waits for a disk that is slower
 //!   than the network.
 //! - New data and repairs are collected apart, so that a repair does not cut a leaf of new data in two.
+//! - What is known of a file is `F`: where the session does not know files, as on a further lane, nothing.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -25,27 +26,39 @@ const SPARE: usize = 4;
 
 /// Consecutive bytes of one file.
 #[derive(Debug)]
-struct Run {
-    number: u64,
-    file: Arc<File>,
-    size: u64,
+pub(super) struct Run<F = Arc<File>> {
+    pub(super) number: u64,
+    pub(super) file: F,
+    pub(super) size: u64,
     /// Within the file.
-    offset: u64,
+    pub(super) offset: u64,
     /// Within the load.
-    bytes: Range<usize>,
+    pub(super) bytes: Range<usize>,
 }
 
-impl Run {
-    const fn end(&self) -> u64 {
+impl<F> Run<F> {
+    pub(super) const fn end(&self) -> u64 {
         self.offset + (self.bytes.end - self.bytes.start) as u64
     }
 }
 
 /// Bytes on their way to the disk.
-#[derive(Debug, Default)]
-pub(super) struct Load {
-    bytes: Vec<u8>,
-    runs: Vec<Run>,
+#[derive(Debug)]
+pub(crate) struct Load<F = Arc<File>> {
+    pub(super) bytes: Vec<u8>,
+    pub(super) runs: Vec<Run<F>>,
+    /// The further lane that they arrived on, by its number.
+    pub(super) lane: Option<usize>,
+}
+
+impl<F> Default for Load<F> {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            runs: Vec::new(),
+            lane: None,
+        }
+    }
 }
 
 /// What became of a run.
@@ -60,14 +73,14 @@ pub(crate) struct Written {
 }
 
 /// A large file that bytes are for.
-pub(super) struct Into {
+pub(super) struct Into<F = Arc<File>> {
     pub(super) number: u64,
-    pub(super) file: Arc<File>,
+    pub(super) file: F,
     pub(super) size: u64,
 }
 
-impl Load {
-    fn append<'a>(&mut self, into: Into, offset: u64, pieces: impl Iterator<Item = &'a [u8]>) {
+impl<F: Clone> Load<F> {
+    fn append<'a>(&mut self, into: Into<F>, offset: u64, pieces: impl Iterator<Item = &'a [u8]>) {
         let from = self.bytes.len();
         pieces.for_each(|piece| self.bytes.extend_from_slice(piece));
         let to = self.bytes.len();
@@ -101,7 +114,7 @@ impl Load {
         let at = last.bytes.end - tail;
         let into = Into {
             number: last.number,
-            file: Arc::clone(&last.file),
+            file: last.file.clone(),
             size: last.size,
         };
         next.append(into, end - tail as u64, std::iter::once(&self.bytes[at..]));
@@ -111,7 +124,9 @@ impl Load {
             self.runs.pop();
         }
     }
+}
 
+impl Load {
     /// The entry that its first bytes are of.
     pub(super) fn first(&self) -> Option<u64> {
         self.runs.first().map(|run| run.number)
@@ -152,22 +167,35 @@ impl Run {
 }
 
 /// Loads being filled, and empty ones.
-#[derive(Debug, Default)]
-pub(super) struct Staging {
+#[derive(Debug)]
+pub(super) struct Staging<F = Arc<File>> {
     /// New data.
-    ahead: Load,
+    ahead: Load<F>,
     /// Repairs.
-    behind: Load,
+    behind: Load<F>,
     /// One past the newest byte of the object.
     frontier: u64,
-    spare: Vec<Load>,
+    spare: Vec<Load<F>>,
     /// Loads handed to workers.
     out: usize,
     /// Since when something has been waiting here.
     pub(super) since: Option<Instant>,
 }
 
-impl Staging {
+impl<F> Default for Staging<F> {
+    fn default() -> Self {
+        Self {
+            ahead: Load::default(),
+            behind: Load::default(),
+            frontier: 0,
+            spare: Vec::new(),
+            out: 0,
+            since: None,
+        }
+    }
+}
+
+impl<F: Clone> Staging<F> {
     /// Bytes that may arrive. Sessions ask again for each batch: a load that was handed over before it was full
     /// costs the next batch its room, not this one.
     pub(super) const fn room(&self) -> u64 {
@@ -183,11 +211,11 @@ impl Staging {
     /// is returned for a worker.
     pub(super) fn add<'a>(
         &mut self,
-        into: Into,
+        into: Into<F>,
         offset: u64,
         end: u64,
         pieces: impl Iterator<Item = &'a [u8]>,
-    ) -> Option<Load> {
+    ) -> Option<Load<F>> {
         let new = end > self.frontier;
         self.frontier = self.frontier.max(end);
         let load = if new {
@@ -200,7 +228,7 @@ impl Staging {
     }
 
     /// Takes what is there for workers, the begun leaf at the end of new data too if `whole`.
-    pub(super) fn drain(&mut self, whole: bool) -> impl Iterator<Item = Load> {
+    pub(super) fn drain(&mut self, whole: bool) -> impl Iterator<Item = Load<F>> {
         let loads = [(true, whole), (false, true)].map(|(new, whole)| {
             let load = if new { &self.ahead } else { &self.behind };
             let load = (!load.runs.is_empty()).then(|| self.take(new, whole))?;
@@ -213,7 +241,7 @@ impl Staging {
         loads.into_iter().flatten()
     }
 
-    fn take(&mut self, new: bool, whole: bool) -> Load {
+    fn take(&mut self, new: bool, whole: bool) -> Load<F> {
         let mut next = self.spare.pop().unwrap_or_default();
         next.bytes.reserve(LOAD + (64 << 10));
         let load = if new {
@@ -237,7 +265,7 @@ impl Staging {
     }
 
     /// Takes back a load that was written.
-    pub(super) fn recycle(&mut self, mut load: Load) {
+    pub(super) fn recycle(&mut self, mut load: Load<F>) {
         load.bytes.clear();
         load.runs.clear();
         self.out -= 1;

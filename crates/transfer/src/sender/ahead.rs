@@ -35,6 +35,8 @@ const STARTS: usize = 4_096;
 /// Content read ahead.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
+    /// More than [`KEPT`] may be kept, by this: for further lanes.
+    more: u64,
     by_start: BTreeMap<u64, Buffer>,
     /// Where they start, oldest first; some may have gone.
     order: VecDeque<u64>,
@@ -51,7 +53,7 @@ struct Buffer {
 
 impl Loaded {
     /// Keeps `bytes` of the object from `start` until `unsent` of them have been taken.
-    fn insert(&mut self, start: u64, bytes: Pages, unsent: u64) {
+    pub(super) fn insert(&mut self, start: u64, bytes: Pages, unsent: u64) {
         if unsent == 0 {
             return self.recycle(bytes);
         }
@@ -62,7 +64,7 @@ impl Loaded {
         }
         self.order.push_back(start);
         self.by_start.insert(start, Buffer { bytes, unsent });
-        while self.bytes > KEPT
+        while self.bytes > KEPT + self.more
             && let Some(oldest) = self.order.pop_front()
         {
             self.remove(oldest);
@@ -70,10 +72,26 @@ impl Loaded {
     }
 
     fn remove(&mut self, start: u64) {
-        if let Some(old) = self.by_start.remove(&start) {
-            self.bytes -= old.bytes.len() as u64;
-            self.recycle(old.bytes);
+        if let Some(bytes) = self.take(start) {
+            self.recycle(bytes);
         }
+    }
+
+    /// Takes what starts at `start`, for another to send.
+    pub(super) fn take(&mut self, start: u64) -> Option<Pages> {
+        let old = self.by_start.remove(&start)?;
+        self.bytes -= old.bytes.len() as u64;
+        Some(old.bytes)
+    }
+
+    /// Empty buffers.
+    pub(super) const fn spares(&mut self) -> &mut Vec<Pages> {
+        &mut self.spare
+    }
+
+    /// Keeps a block more for each of so many workers.
+    pub(super) const fn work_for(&mut self, workers: usize) {
+        self.more = BLOCK * workers as u64;
     }
 
     fn recycle(&mut self, bytes: Pages) {
@@ -111,7 +129,14 @@ impl Sender {
     /// Queues content on the session, in manifest order.
     pub(super) fn feed(&mut self, session: &mut dyn Session) {
         self.read_ahead(session);
-        while session.unsent() < UNSENT && self.steps.front().is_some_and(|s| s.ready) {
+        loop {
+            if self.hand_over(session.unsent()) {
+                self.read_ahead(session);
+                continue;
+            }
+            if session.unsent() >= UNSENT || self.steps.front().is_none_or(|s| !s.ready) {
+                return;
+            }
             match self.steps.pop_front().map(|step| step.what) {
                 Some(Ahead::Pack(id)) => {
                     for r in self.packs.remove(&id).map(|p| p.wanted).unwrap_or_default() {

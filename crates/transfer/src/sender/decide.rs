@@ -141,6 +141,7 @@ impl Sender {
             hashing: 0,
             touched: 0,
             inode: None,
+            origin: None,
         }));
         if sparse {
             let root = std::sync::Arc::clone(&self.roots[slot.item.source]);
@@ -342,7 +343,7 @@ impl Sender {
 
 impl Large {
     /// Queues what of `piece` does not wait to be read already; the file begins at `start`.
-    fn queue(&mut self, start: u64, piece: Range<u64>) {
+    pub(super) fn queue(&mut self, start: u64, piece: Range<u64>) {
         let within = piece.start - start..piece.end - start;
         let mut waiting = Vec::new();
         self.unread.take(within.clone(), &mut waiting);

@@ -25,6 +25,7 @@ use crate::{
     disk::File,
     error::{Code, TransferError},
     host::Host,
+    lanes::{Lanes, Link, total},
     ledger::{Ledger, Outbox, short},
     message::{Entry, Kind, Message, Root, TARGET_FRAME, Tally},
     path,
@@ -39,10 +40,12 @@ mod ahead;
 mod content;
 mod decide;
 mod job;
+mod lane;
 
 use ahead::Loaded;
 pub(crate) use job::{Identity, Stamp, extents, hash_block, hash_content};
 use job::{ReadDone, ReadJob, Since};
+pub(crate) use lane::{Origin, Sends};
 
 /// "File number" of a problem with something that was never listed.
 pub(crate) const NOT_LISTED: u64 = farhaul_core::codec::VARINT_MAX;
@@ -109,6 +112,8 @@ struct Large {
     touched: u32,
     /// Device and inode of the first that was opened by its name.
     inode: Option<(u64, u64)>,
+    /// For further lanes.
+    origin: Option<Arc<Origin>>,
 }
 
 /// Content waiting to be queued, in manifest order.
@@ -160,6 +165,9 @@ pub(crate) struct Sender {
     packs: BTreeMap<u64, Pack>,
     next_pack: u64,
     loaded: Loaded,
+    /// Further lanes, once there may be some, and those that take pieces.
+    pub(crate) lanes: Option<Arc<Lanes>>,
+    links: Vec<Arc<Link>>,
     open: VecDeque<u64>,
     /// Large files that are not settled.
     active: VecDeque<u64>,
@@ -212,6 +220,8 @@ impl Sender {
             next_pack: 0,
             steps: VecDeque::new(),
             loaded: Loaded::default(),
+            lanes: None,
+            links: Vec::new(),
             open: VecDeque::new(),
             active: VecDeque::new(),
             hashing: 0,
@@ -245,6 +255,11 @@ impl Sender {
         self.ledger.add(problem.code, problem.text.clone());
     }
 
+    /// Bytes of all that was listed.
+    pub(crate) const fn listed(&self) -> u64 {
+        self.table.end()
+    }
+
     /// True while workers have something to answer or the scanner to list.
     pub(crate) const fn is_waiting(&self) -> bool {
         self.pool.outstanding() > 0 || self.found.is_some()
@@ -271,6 +286,7 @@ impl Sender {
                 Err(broken) => self.broken(&broken),
             }
         }
+        self.read_lanes();
         if self.fault.is_some() {
             return;
         }
@@ -289,7 +305,8 @@ impl Sender {
             self.progress.set_phase(Phase::Finishing);
         }
         if self.finished && !std::mem::replace(&mut self.parted, true) {
-            self.out.push(&self.meter.bye(session));
+            let (stats, lanes) = total(self.lanes.as_deref(), session);
+            self.out.push(&self.meter.bye(&stats, lanes));
         }
         self.out.flush(session);
     }

@@ -15,6 +15,7 @@ use super::{Share, Tickets};
 use crate::{
     ask::Place,
     error::{Code, TransferError},
+    lanes::Joinable,
     path::Tag,
     receiver::Lock,
 };
@@ -73,6 +74,8 @@ struct UnderWay {
     live: Mutex<BTreeMap<Tag, Slot>>,
     /// Transfers of each peer.
     seats: Mutex<BTreeMap<Vec<u8>, usize>>,
+    /// Those that further lanes may join.
+    joinable: Joinable,
 }
 
 impl Policy {
@@ -216,6 +219,10 @@ impl Policy {
             under_way: Arc::clone(&self.under_way),
             peer: peer.to_vec(),
         })
+    }
+
+    pub(super) fn joinable(&self) -> &Joinable {
+        &self.under_way.joinable
     }
 
     pub(super) fn live(&self) -> MutexGuard<'_, BTreeMap<Tag, Slot>> {

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod lanes;
+#[cfg(test)]
 mod pair;
 #[cfg(test)]
 mod panics;

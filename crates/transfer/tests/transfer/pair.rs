@@ -62,7 +62,7 @@ impl Way {
 }
 
 /// One side.
-struct End<'a> {
+pub(crate) struct End<'a> {
     app: &'a mut dyn App,
     session: FakeSession,
     /// Segments on their way from here.
@@ -73,6 +73,7 @@ impl<'a> End<'a> {
     fn new(app: &'a mut dyn App) -> Self {
         let mut session = FakeSession {
             lingers: true,
+            peer_app: farhaul_transfer::offer(),
             ..FakeSession::default()
         };
         session.events.push_back(Event::Connected {
@@ -176,65 +177,78 @@ impl<'a> End<'a> {
     }
 }
 
+/// One round between two ends.
+fn exchange(ends: &mut [End<'_>; 2], now: Instant, way: &mut Way) {
+    for i in [0, 1] {
+        ends[i].turn(now);
+        let sent = ends[i].transmit(way);
+        way.waited = way.waited.max(ends[i].session.written.len());
+        let (left, right) = ends.split_at_mut(1);
+        let (from, to) = if i == 0 {
+            (&mut left[0], &mut right[0])
+        } else {
+            (&mut right[0], &mut left[0])
+        };
+        let room = way.window - to.session.arrived.len();
+        let n = usize::try_from(way.below(200_000)).unwrap();
+        let n = n.min(from.session.written.len()).min(room);
+        if n > 0 {
+            to.session.arrived.extend(from.session.written.drain(..n));
+            to.session.events.push_back(Event::Readable);
+        }
+        let placed = to.receive(&mut from.flying, way);
+        for (side, result) in [(&mut *from, sent), (&mut *to, placed)] {
+            if let Err(StoreError(text)) = result {
+                side.session.closed.get_or_insert((1, text.clone()));
+                side.session
+                    .events
+                    .push_back(Event::Closed(CloseReason::Store(text)));
+            }
+        }
+    }
+}
+
+/// Which of the ends has closed the session, if one has.
+fn closed(ends: &[End<'_>; 2]) -> Option<usize> {
+    ends.iter()
+        .position(|e| e.session.closed.is_some() && e.session.written.is_empty())
+}
+
+/// Tells both ends that `i` has closed the session.
+fn close(ends: &mut [End<'_>; 2], i: usize, now: Instant) {
+    let (code, text) = ends[i].session.closed.clone().unwrap();
+    let other = 1 - i;
+    if ends[other].session.closed.is_none() {
+        settle(&mut ends[other..=other], now);
+    }
+    ends[i]
+        .session
+        .events
+        .push_back(Event::Closed(CloseReason::Local {
+            code,
+            text: text.clone(),
+        }));
+    ends[1 - i]
+        .session
+        .events
+        .push_back(Event::Closed(CloseReason::Peer { code, text }));
+    for end in ends {
+        end.turn(now);
+    }
+}
+
 /// Joins two applications until the client closes, one breaks the other, or both are killed.
 pub(crate) fn run(client: &mut dyn App, server: &mut dyn App, way: &mut Way) {
     let mut ends = [End::new(client), End::new(server)];
     for round in 0..3_000_000u64 {
         let now = Instant::from_nanos(round * 100_000);
-        for i in [0, 1] {
-            ends[i].turn(now);
-            let sent = ends[i].transmit(way);
-            way.waited = way.waited.max(ends[i].session.written.len());
-            let (left, right) = ends.split_at_mut(1);
-            let (from, to) = if i == 0 {
-                (&mut left[0], &mut right[0])
-            } else {
-                (&mut right[0], &mut left[0])
-            };
-            let room = way.window - to.session.arrived.len();
-            let n = usize::try_from(way.below(200_000)).unwrap();
-            let n = n.min(from.session.written.len()).min(room);
-            if n > 0 {
-                to.session.arrived.extend(from.session.written.drain(..n));
-                to.session.events.push_back(Event::Readable);
-            }
-            let placed = to.receive(&mut from.flying, way);
-            for (side, result) in [(&mut *from, sent), (&mut *to, placed)] {
-                if let Err(StoreError(text)) = result {
-                    side.session.closed.get_or_insert((1, text.clone()));
-                    side.session
-                        .events
-                        .push_back(Event::Closed(CloseReason::Store(text)));
-                }
-            }
-        }
+        exchange(&mut ends, now, way);
         if way.delivered >= way.kill_after {
             settle(&mut ends, now);
             return;
         }
-        let closed = ends
-            .iter()
-            .position(|e| e.session.closed.is_some() && e.session.written.is_empty());
-        if let Some(i) = closed {
-            let (code, text) = ends[i].session.closed.clone().unwrap();
-            let other = 1 - i;
-            if ends[other].session.closed.is_none() {
-                settle(&mut ends[other..=other], now);
-            }
-            ends[i]
-                .session
-                .events
-                .push_back(Event::Closed(CloseReason::Local {
-                    code,
-                    text: text.clone(),
-                }));
-            ends[1 - i]
-                .session
-                .events
-                .push_back(Event::Closed(CloseReason::Peer { code, text }));
-            for end in &mut ends {
-                end.turn(now);
-            }
+        if let Some(i) = closed(&ends) {
+            close(&mut ends, i, now);
             return;
         }
         if ends.iter().all(|e| e.flying.is_empty()) {
@@ -242,6 +256,86 @@ pub(crate) fn run(client: &mut dyn App, server: &mut dyn App, way: &mut Way) {
         }
     }
     panic!("the transfer does not end");
+}
+
+/// The same with further lanes, each a pair of its own.
+pub(crate) mod run_lanes {
+    use std::sync::Mutex;
+
+    use farhaul_transfer::client::Lane;
+
+    use super::*;
+    use crate::lanes::Loss;
+
+    /// Lanes that the client has opened.
+    pub(crate) type Opened = Arc<Mutex<Vec<Lane>>>;
+
+    /// Has the lanes of a copy with these `options` kept for [`run`].
+    pub(crate) fn opener(options: &mut Options) -> Opened {
+        let opened = Opened::default();
+        let to = Arc::clone(&opened);
+        options.open = Some(Arc::new(move |lane| to.lock().unwrap().push(lane)));
+        opened
+    }
+
+    /// Runs a copy with its lanes to its end; returns the content that was delivered on each further one.
+    pub(crate) fn run(
+        client: &mut dyn App,
+        server: &mut dyn App,
+        opened: &Opened,
+        further: &mut dyn FnMut() -> Server,
+        lose: Option<Loss>,
+        way: &mut Way,
+    ) -> Vec<u64> {
+        let mut ends = [End::new(client), End::new(server)];
+        let mut lanes: Vec<(Lane, Server)> = Vec::new();
+        let mut first: u64 = 0;
+        while lanes.is_empty() && first < 10_000 && closed(&ends).is_none() {
+            exchange(&mut ends, Instant::from_nanos(first * 100_000), way);
+            first += 1;
+            let opened = std::mem::take(&mut *opened.lock().unwrap());
+            lanes = opened.into_iter().map(|lane| (lane, further())).collect();
+        }
+        let mut carried = vec![0; lanes.len()];
+        let mut pairs: Vec<Option<[End<'_>; 2]>> = lanes
+            .iter_mut()
+            .map(|(lane, server)| Some([End::new(lane), End::new(server)]))
+            .collect();
+        for round in first..3_000_000 {
+            let now = Instant::from_nanos(round * 100_000);
+            exchange(&mut ends, now, way);
+            for (i, place) in pairs.iter_mut().enumerate() {
+                let Some(pair) = place else { continue };
+                let before = way.delivered;
+                exchange(pair, now, way);
+                carried[i] += way.delivered - before;
+                if lose.is_some_and(|lose| lose.lane == i && carried[i] >= lose.after) {
+                    // Both ends find out by themselves.
+                    for end in &mut *pair {
+                        let gone = Event::Closed(CloseReason::TimedOut);
+                        end.session.events.push_back(gone);
+                        end.turn(now);
+                    }
+                    *place = None;
+                } else if let Some(i) = closed(pair) {
+                    close(pair, i, now);
+                    *place = None;
+                }
+            }
+            if let Some(i) = closed(&ends) {
+                close(&mut ends, i, now);
+                for pair in pairs.iter_mut().flatten() {
+                    exchange(pair, now, way);
+                    assert!(closed(pair).is_some(), "a lane outlives its copy");
+                }
+                return carried;
+            }
+            if ends.iter().all(|e| e.flying.is_empty()) {
+                std::thread::yield_now();
+            }
+        }
+        panic!("the transfer does not end");
+    }
 }
 
 /// Threads finish what they have begun before their session ends, so that what is left for the next run

@@ -11,7 +11,7 @@ use std::{
 };
 
 use farhaul_core::{congestion::Sharing, units::Size};
-use farhaul_transfer::{Existing, Filter, client::Options};
+use farhaul_transfer::{Existing, Filter, MOST_LANES, client::Options};
 
 use super::{job::TICKET, mirror::Mirroring};
 use crate::{
@@ -52,6 +52,10 @@ pub(crate) struct Args {
     /// of them), high (as much as two; a server must allow it)
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     pub(super) policy: Sharing,
+    /// Sessions of this copy, each with a core at both ends; together they claim what one does [default: 1; of
+    /// 4 GiB and more one for two cores of both ends, at most 8]
+    #[arg(short = 'P', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_LANES)))]
+    lanes: Option<u32>,
     /// End after this time, with its unit; the same command resumes
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(super) max_time: Option<Duration>,
@@ -297,6 +301,7 @@ impl Args {
             mirror: self.mirror.mirror()?,
             max_rate: self.max_rate.as_ref().and_then(Timetable::always),
             sharing: self.policy,
+            lanes: self.lanes,
             ..Options::default()
         })
     }

@@ -4,7 +4,7 @@ use std::{
     io::{self, IsTerminal as _},
     net::{SocketAddr, ToSocketAddrs as _},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -26,6 +26,7 @@ use serde_json::Value;
 mod args;
 mod events;
 mod job;
+mod lanes;
 mod mirror;
 mod pipe;
 mod plan;
@@ -34,6 +35,7 @@ mod trust;
 pub(crate) use args::Args;
 use events::Events;
 use job::Job;
+use lanes::{Seen, Threads};
 use pipe::Pipe;
 use plan::DryRun;
 use trust::trust;
@@ -329,27 +331,29 @@ impl Run<'_> {
     ) -> Result<Ended, TransferError> {
         let server = self.job.server();
         let pinned = peers != PeerPolicy::Any || self.args.trust_any;
-        let seen = Arc::new(Mutex::new(None));
+        let seen = Seen::default();
         let waker = Waker::new().map_err(|e| internal(&e))?;
         let wake = waker.clone();
         let cancel = Arc::new(AtomicBool::new(false));
         let control = Arc::<Control>::default();
         let rates = self.args.max_rate.clone().filter(|r| r.always().is_none());
-        let options = Options {
+        let mut options = Options {
             cancel: Arc::clone(&cancel),
             wake: Some(Arc::new(move || wake.wake())),
             server: server.to_string(),
             control: Some(Arc::clone(&control)),
-            check: (!pinned).then(|| unknown_key(Arc::clone(&seen))),
+            check: Some(check_key(Arc::clone(&seen), pinned)),
             ..self.options.clone()
         };
-        let app = self.app(&options)?;
-        let handle = app.handle();
         let mut config = HaulConfig::new(*identity.seed());
         config.peers = peers;
         config.app = farhaul_transfer::offer();
         config.max_rate = options.max_rate;
         config.law = format!("haul:policy={}", self.args.policy);
+        let threads = Threads::default();
+        options.open = Some(threads.opener(to, &config, &seen));
+        let app = self.app(&options)?;
+        let handle = app.handle();
         let haul = Haul::client(config).map_err(|e| internal(&e))?;
         let mut how = client::Options::new(to);
         how.stop = Some(stop.clone());
@@ -371,6 +375,7 @@ impl Run<'_> {
             polled: None,
         };
         let ended = client::run(&how, Box::new(haul), app, &waker);
+        threads.join();
         drop((bar, events));
         let ended = ended.map_err(|e| TransferError::new(Code::NetSetup, e.to_string()))?;
         let gone = || TransferError::new(Code::Internal, "the session ended without saying how");
@@ -385,7 +390,8 @@ impl Run<'_> {
         );
         outcome.summary.warnings.extend(ended.host.refusal());
         self.amend(&mut outcome, stop);
-        let unknown = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let unknown = seen.filter(|_| !pinned);
         Ok(Ended {
             outcome,
             unreached: unreached.is_some(),
@@ -527,13 +533,16 @@ fn refused_key(
     Some((text, fix))
 }
 
-/// Refuses every key, and remembers it.
-fn unknown_key(seen: Arc<Mutex<Option<PublicKey>>>) -> PeerCheck {
+/// Remembers the server's key; refuses it unless it was `known` before the handshake, or any will do.
+fn check_key(seen: Seen, known: bool) -> PeerCheck {
     Arc::new(move |key| {
         let key = key
             .and_then(|k| k.try_into().ok())
             .map(PublicKey::from_bytes);
         *seen.lock().unwrap_or_else(PoisonError::into_inner) = key;
+        if known {
+            return Ok(());
+        }
         Err(TransferError::new(
             Code::Auth,
             "the server's key is not known",

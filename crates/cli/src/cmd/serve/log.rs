@@ -63,6 +63,7 @@ fn of(event: &str, view: &View, facts: &Facts) -> Value {
         "key": facts.key.map(|key| key.to_string()),
         "name": facts.name,
         "share": facts.share,
+        "lane": facts.lane,
         "direction": facts.share.as_ref().map(|_| if facts.put { "put" } else { "get" }),
     })
 }
@@ -73,7 +74,8 @@ pub(super) fn asked(view: &View, facts: &Facts) {
         return object(of("request", view, facts));
     }
     let verb = if facts.put { "delivers" } else { "fetches" };
-    errln!("{}: {verb}", who(view, facts));
+    let lane = if facts.lane { ", a further lane" } else { "" };
+    errln!("{}: {verb}{lane}", who(view, facts));
 }
 
 /// A session has ended.
@@ -92,6 +94,14 @@ pub(super) fn ended(view: &View, facts: &Facts, outcome: &Outcome) {
         line["loss_ratio"] = summary.loss_ratio.into();
         line["rtt_s"] = json!(summary.rtt_s);
         return object(line);
+    }
+    if facts.lane {
+        // What it carried is in the line of its copy.
+        if let Some(e) = error {
+            let code = Exit::from(e.code).code();
+            errln!("{}: a lane was lost; {} ({code})", who(view, facts), e.text);
+        }
+        return;
     }
     // Mirrored: the client's "sent" was received here.
     let verb = if summary.direction == "put" {

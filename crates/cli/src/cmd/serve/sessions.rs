@@ -37,6 +37,8 @@ pub(super) struct Facts {
     pub(super) share: Option<String>,
     /// The peer delivers.
     pub(super) put: bool,
+    /// It is a further session of a copy.
+    pub(super) lane: bool,
 }
 
 /// How far a session is.
@@ -236,6 +238,7 @@ pub(super) fn facts(app: &Server, names: &BTreeMap<Vec<u8>, String>) -> Facts {
             .map(PublicKey::from_bytes),
         name: key.and_then(|k| names.get(k)).cloned(),
         put: app.asked().is_some_and(|(put, _)| put),
+        lane: app.is_lane(),
         share,
     }
 }

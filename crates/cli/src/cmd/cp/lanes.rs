@@ -1,0 +1,56 @@
+//! Who runs the further lanes of a copy? A thread for each, with a socket and a session of its own, to where the
+//! first went and with the same keys.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+};
+
+use farhaul_haul::{Haul, HaulConfig, PeerPolicy, PublicKey};
+use farhaul_io::{Waker, client};
+use farhaul_transfer::client::{Lane, OpenLane};
+
+/// The server's key, once the first session is connected.
+pub(super) type Seen = Arc<Mutex<Option<PublicKey>>>;
+
+/// Threads of further lanes.
+#[derive(Default)]
+pub(super) struct Threads(Arc<Mutex<Vec<JoinHandle<()>>>>);
+
+impl Threads {
+    /// Opens lanes to the server at `to`, which has to have the key that was `seen` there, configured as the first
+    /// lane. One that cannot be is dropped, which its copy reports.
+    pub(super) fn opener(&self, to: SocketAddr, config: &HaulConfig, seen: &Seen) -> OpenLane {
+        let (threads, config, seen) = (Arc::clone(&self.0), config.clone(), Arc::clone(seen));
+        Arc::new(move |lane| {
+            let mut config = config.clone();
+            let key = *seen.lock().unwrap_or_else(PoisonError::into_inner);
+            config.peers = PeerPolicy::Keys(key.into_iter().collect());
+            let mut threads = threads.lock().unwrap_or_else(PoisonError::into_inner);
+            let name = format!("lane-{}", threads.len() + 2);
+            let run = move || run(to, config, lane);
+            threads.extend(thread::Builder::new().name(name).spawn(run));
+        })
+    }
+
+    /// Waits for all of them; the first lane is over, so they end.
+    pub(super) fn join(self) {
+        let threads = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // One that panicked has been reported by the copy as lost.
+            let _lost = thread.join();
+        }
+    }
+}
+
+fn run(to: SocketAddr, config: HaulConfig, lane: Lane) {
+    // What fails here drops the lane.
+    let Ok(waker) = Waker::new() else { return };
+    let wake = waker.clone();
+    lane.woken_by(Arc::new(move || wake.wake()));
+    if let Ok(haul) = Haul::client(config) {
+        let _told_to_the_lane =
+            client::run(&client::Options::new(to), Box::new(haul), lane, &waker);
+    }
+}

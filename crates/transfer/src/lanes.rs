@@ -1,0 +1,521 @@
+//! How does one copy use several cores? By several sessions, its *lanes*, each with a thread of its own at both
+//! ends. The first has everything that [`crate::client`] describes; further lanes only carry content of large
+//! files, and share its journal, its digests and its claim on the network.
+//!
+//! - What lanes share in one process is [`Lanes`]: pieces that were read are handed to the lane that has least
+//!   to send, loads that arrived to the first lane, which decides what of them is missing. That is once per
+//!   512 KiB or 1 MiB, never per packet.
+//! - A lane that ends leaves what its peer has not confirmed ([`Message::Got`]) to the others.
+//! - When the first lane ends, all do.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use farhaul_core::{
+    protocol::Session,
+    stats::Stats,
+    store::{Extent, Sink, StoreError},
+    time::Instant,
+};
+
+use crate::{
+    brake::Brake,
+    error::{Code, TransferError},
+    ledger::Outbox,
+    message::Message,
+    pages::Pages,
+    pool::Wake,
+    ranges::RangeSet,
+    receiver::{LaneLoad, Receives},
+    sender::{Origin, Sends},
+};
+
+/// Lanes of one copy.
+pub const MOST_LANES: u32 = 64;
+/// The most that a copy takes by itself.
+const MOST_UNASKED: u32 = 8;
+/// What a copy has to have for that.
+pub(crate) const WORTH_LANES: u64 = 4 << 30;
+
+/// Names a copy to its server; only who was given it can know it.
+pub(crate) type Token = [u8; 16];
+
+/// How many lanes a copy takes if nobody says how many: one for two cores of this machine.
+pub fn lanes_by_cores() -> u32 {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let lanes = u32::try_from(cores / 2).unwrap_or(MOST_UNASKED);
+    lanes.clamp(1, MOST_UNASKED)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What further lanes have for the first.
+pub(crate) enum News {
+    /// It takes pieces.
+    Came(Arc<Link>),
+    /// This arrived.
+    Load(LaneLoad),
+    /// A file could not be read again.
+    Unreadable(u64, std::io::Error),
+    /// It is over, and these bytes of the object are not known to have arrived.
+    Gone {
+        number: usize,
+        unconfirmed: RangeSet,
+        /// Unless the copy was over.
+        why: Option<String>,
+    },
+}
+
+/// What the lanes of one copy share in one process.
+pub(crate) struct Lanes {
+    /// This side has the files.
+    pub(crate) sends: bool,
+    /// How fast all of them together may be.
+    pub(crate) brake: Brake,
+    /// Of the first lane.
+    wake: Option<Wake>,
+    /// How many further lanes there may ever be.
+    most: usize,
+    all: Mutex<Vec<Arc<Link>>>,
+    /// Lanes at work, the first among them.
+    up: AtomicU32,
+    over: AtomicBool,
+    news: Mutex<Vec<News>>,
+}
+
+impl Lanes {
+    /// `most` further lanes for a copy of which `brake` governs the first, woken by `wake`.
+    pub(crate) fn new(sends: bool, brake: Brake, wake: Option<Wake>, most: u32) -> Self {
+        Self {
+            sends,
+            brake,
+            wake,
+            most: usize::try_from(most.min(MOST_LANES)).unwrap_or_default(),
+            all: Mutex::default(),
+            up: AtomicU32::new(1),
+            over: AtomicBool::new(false),
+            news: Mutex::default(),
+        }
+    }
+
+    /// Enters a further lane, if there may be another. One that has ended is not replaced.
+    pub(crate) fn enter(&self) -> Option<Arc<Link>> {
+        let mut all = lock(&self.all);
+        if self.is_over() || all.len() >= self.most {
+            return None;
+        }
+        let link = Arc::new(Link::new(all.len()));
+        all.push(Arc::clone(&link));
+        Some(link)
+    }
+
+    /// Lanes at work.
+    pub(crate) fn up(&self) -> u32 {
+        self.up.load(Relaxed)
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Relaxed)
+    }
+
+    /// The first lane is over.
+    fn finish(&self) {
+        self.over.store(true, Relaxed);
+        for link in &*lock(&self.all) {
+            link.wake();
+        }
+        lock(&self.news).clear();
+    }
+
+    pub(crate) fn tell(&self, news: News) {
+        // Who would take it has gone.
+        if self.is_over() {
+            return;
+        }
+        lock(&self.news).push(news);
+        self.wake_first();
+    }
+
+    /// The first lane may have something to hand over.
+    pub(crate) fn wake_first(&self) {
+        if let Some(wake) = &self.wake {
+            wake();
+        }
+    }
+
+    /// For the first lane.
+    pub(crate) fn take_news(&self) -> Vec<News> {
+        mem::take(&mut *lock(&self.news))
+    }
+
+    /// Gives a lane the buffer of a load back.
+    pub(crate) fn give_back(&self, number: usize, bytes: Vec<u8>, align: Option<u64>) {
+        let link = lock(&self.all).get(number).cloned();
+        if let Some(link) = link {
+            let mut desk = lock(&link.desk);
+            desk.align = align.unwrap_or(desk.align);
+            desk.returned.push(bytes);
+            drop(desk);
+            link.wake();
+        }
+    }
+
+    /// What all further lanes have counted.
+    pub(crate) fn stats(&self) -> Stats {
+        let mut sum = Stats::default();
+        for link in &*lock(&self.all) {
+            sum.add(&lock(&link.stats));
+        }
+        sum
+    }
+
+    /// How many lanes there were, the first among them.
+    pub(crate) fn total(&self) -> u32 {
+        let came = lock(&self.all)
+            .iter()
+            .filter(|l| l.came.load(Relaxed))
+            .count();
+        u32::try_from(came).unwrap_or(u32::MAX).saturating_add(1)
+    }
+}
+
+/// The first lane's hold on the others: when it is dropped, they end.
+pub(crate) struct First(pub(crate) Arc<Lanes>);
+
+impl Drop for First {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}
+
+/// The counters of a session and of the further lanes of its copy, and the number of all of them.
+pub(crate) fn total(lanes: Option<&Lanes>, session: &dyn Session) -> (Stats, u32) {
+    let mut stats = session.stats();
+    let Some(lanes) = lanes else {
+        return (stats, 1);
+    };
+    stats.add(&lanes.stats());
+    (stats, lanes.total())
+}
+
+/// What is known of a lane that was lost.
+pub(crate) fn lost(number: usize, why: &str) -> String {
+    format!(
+        "lane {} was lost, the copy went on without it: {why}",
+        number + 2
+    )
+}
+
+/// A piece of a large file, for a lane to send.
+pub(crate) struct Handed {
+    /// Within the object.
+    pub(crate) range: Range<u64>,
+    pub(crate) bytes: Pages,
+    /// Where it can be read again.
+    pub(crate) origin: Arc<Origin>,
+}
+
+/// Between the first lane and one further.
+pub(crate) struct Link {
+    number: usize,
+    wake: OnceLock<Wake>,
+    came: AtomicBool,
+    /// Bytes handed to it, and those of them that have left once.
+    handed: AtomicU64,
+    left: AtomicU64,
+    desk: Mutex<Desk>,
+    stats: Mutex<Stats>,
+}
+
+#[derive(Default)]
+struct Desk {
+    gone: bool,
+    /// To be sent.
+    pieces: Vec<Handed>,
+    /// Buffers of pieces that have left.
+    spare: Vec<Pages>,
+    /// Buffers of loads that were written.
+    returned: Vec<Vec<u8>>,
+    /// Where leaves of the file that was written last begin, below [`crate::digest::LEAF`].
+    align: u64,
+}
+
+impl Link {
+    fn new(number: usize) -> Self {
+        Self {
+            number,
+            wake: OnceLock::new(),
+            came: AtomicBool::new(false),
+            handed: AtomicU64::new(0),
+            left: AtomicU64::new(0),
+            desk: Mutex::default(),
+            stats: Mutex::default(),
+        }
+    }
+
+    pub(crate) const fn number(&self) -> usize {
+        self.number
+    }
+
+    fn wake(&self) {
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
+    }
+
+    /// Bytes that it has yet to send.
+    pub(crate) fn backlog(&self) -> u64 {
+        self.handed
+            .load(Relaxed)
+            .saturating_sub(self.left.load(Relaxed))
+    }
+
+    /// Hands it a piece, unless it is over, and collects empty buffers.
+    pub(crate) fn hand(&self, piece: Handed, spare: &mut Vec<Pages>) -> Result<(), Handed> {
+        let mut desk = lock(&self.desk);
+        if desk.gone {
+            return Err(piece);
+        }
+        spare.append(&mut desk.spare);
+        self.handed
+            .fetch_add(piece.range.end - piece.range.start, Relaxed);
+        desk.pieces.push(piece);
+        drop(desk);
+        self.wake();
+        Ok(())
+    }
+
+    /// What it was handed; takes `spare` in return.
+    pub(crate) fn take_pieces(&self, spare: &mut Vec<Pages>) -> Vec<Handed> {
+        let mut desk = lock(&self.desk);
+        desk.spare.append(spare);
+        mem::take(&mut desk.pieces)
+    }
+
+    /// So many bytes have left.
+    pub(crate) fn set_left(&self, bytes: u64) {
+        self.left.store(bytes, Relaxed);
+    }
+
+    /// Buffers that came back, and where leaves begin.
+    pub(crate) fn take_returned(&self) -> (Vec<Vec<u8>>, u64) {
+        let mut desk = lock(&self.desk);
+        (mem::take(&mut desk.returned), desk.align)
+    }
+}
+
+enum Work {
+    Sends(Sends),
+    Receives(Receives),
+}
+
+/// One end of a further lane.
+pub(crate) struct Lane {
+    lanes: Arc<Lanes>,
+    link: Arc<Link>,
+    work: Work,
+    out: Outbox,
+    came: bool,
+    left: bool,
+    fault: Option<TransferError>,
+}
+
+impl Lane {
+    /// The end of `link`, for a session that `wake` wakes.
+    pub(crate) fn new(lanes: Arc<Lanes>, link: Arc<Link>) -> Self {
+        let work = if lanes.sends {
+            Work::Sends(Sends::default())
+        } else {
+            Work::Receives(Receives::default())
+        };
+        Self {
+            lanes,
+            link,
+            work,
+            out: Outbox::default(),
+            came: false,
+            left: false,
+            fault: None,
+        }
+    }
+
+    pub(crate) const fn lanes(&self) -> &Arc<Lanes> {
+        &self.lanes
+    }
+
+    pub(crate) fn sends(&self) -> bool {
+        self.lanes.sends
+    }
+
+    /// What wakes its session.
+    pub(crate) fn woken_by(&self, wake: Wake) {
+        let _only_once = self.link.wake.set(wake);
+    }
+
+    /// Both ends know that it is one.
+    pub(crate) fn come(&mut self) {
+        if !mem::replace(&mut self.came, true) {
+            self.link.came.store(true, Relaxed);
+            self.lanes.up.fetch_add(1, Relaxed);
+            self.lanes.tell(News::Came(Arc::clone(&self.link)));
+        }
+    }
+
+    pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+        match (message, &mut self.work) {
+            (Message::Got { ranges }, Work::Sends(sends)) => sends.confirm(&ranges),
+            _ => Err(TransferError::protocol(
+                "the peer sent a message that no lane takes",
+            )),
+        }
+    }
+
+    pub(crate) fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        match &mut self.work {
+            Work::Sends(sends) => sends.poll(&self.link, &self.lanes, session),
+            Work::Receives(receives) => receives.poll(now, &self.link, &self.lanes, &mut self.out),
+        }
+        if !crate::bounds::has_room(&self.out, session) {
+            let text = "the peer has not read an answer for a long time";
+            self.fault
+                .get_or_insert(TransferError::new(Code::ConnectionLost, text));
+        }
+        self.out.flush(session);
+        *lock(&self.link.stats) = session.stats();
+    }
+
+    pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
+        self.fault.take()
+    }
+
+    pub(crate) fn next_wake(&self) -> Option<Instant> {
+        match &self.work {
+            Work::Sends(_) => None,
+            Work::Receives(receives) => receives.next_wake(),
+        }
+    }
+
+    pub(crate) fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        match &mut self.work {
+            Work::Sends(sends) => sends.fill(extents, batch, &self.lanes),
+            Work::Receives(_) => Err(StoreError(
+                "internal: content requested of the receiving side".into(),
+            )),
+        }
+    }
+
+    pub(crate) fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        match &mut self.work {
+            Work::Sends(_) => Err(StoreError(
+                "the peer sent content that was not requested".into(),
+            )),
+            Work::Receives(receives) => receives.place(extents, batch, &self.link, &self.lanes),
+        }
+    }
+
+    pub(crate) const fn sink(&self) -> Sink {
+        match &self.work {
+            Work::Sends(_) => Sink::ENDLESS,
+            Work::Receives(receives) => receives.sink(),
+        }
+    }
+
+    /// It is over, by `why` unless the copy is. What is not known to have arrived goes back.
+    pub(crate) fn leave(&mut self, why: Option<&TransferError>) {
+        if mem::replace(&mut self.left, true) {
+            return;
+        }
+        let mut desk = lock(&self.link.desk);
+        desk.gone = true;
+        let pieces = mem::take(&mut desk.pieces);
+        drop(desk);
+        let mut unconfirmed = match &mut self.work {
+            Work::Sends(sends) => sends.take_unconfirmed(),
+            Work::Receives(_) => RangeSet::default(),
+        };
+        for piece in pieces {
+            unconfirmed.insert(piece.range);
+        }
+        if self.came {
+            self.lanes.up.fetch_sub(1, Relaxed);
+        }
+        self.lanes.tell(News::Gone {
+            number: self.link.number,
+            unconfirmed,
+            why: why.map(|e| e.text.clone()),
+        });
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        let why = TransferError::new(Code::Internal, "it was dropped");
+        self.leave(Some(&why));
+    }
+}
+
+/// The copies of a server that further lanes may join.
+#[derive(Default)]
+pub(crate) struct Joinable(Mutex<BTreeMap<Token, Open>>);
+
+impl std::fmt::Debug for Joinable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Joinable")
+    }
+}
+
+/// One of them.
+struct Open {
+    lanes: std::sync::Weak<Lanes>,
+    /// Whose it is.
+    peer: Vec<u8>,
+    share: Vec<u8>,
+}
+
+impl Joinable {
+    /// Opens a copy of `peer` in `share`, and forgets those that are over.
+    pub(crate) fn open(&self, lanes: &Arc<Lanes>, peer: &[u8], share: &[u8]) -> Token {
+        let mut token = Token::default();
+        farhaul_io::system_rng().fill(&mut token);
+        let mut all = lock(&self.0);
+        all.retain(|_, open| open.lanes.strong_count() > 0);
+        let open = Open {
+            lanes: Arc::downgrade(lanes),
+            peer: peer.to_vec(),
+            share: share.to_vec(),
+        };
+        all.insert(token, open);
+        token
+    }
+
+    /// The lane of `peer` that `token` makes, and the share that its copy is in.
+    pub(crate) fn join(
+        &self,
+        token: &Token,
+        peer: &[u8],
+    ) -> Result<(Lane, Vec<u8>), TransferError> {
+        let all = lock(&self.0);
+        let open = all.get(token).filter(|open| open.peer == peer);
+        let found = open.and_then(|open| Some((open.lanes.upgrade()?, open.share.clone())));
+        drop(all);
+        let (lanes, share) = found.ok_or_else(|| {
+            let text = "no copy with your key has this lane";
+            TransferError::new(Code::Auth, text).fix("the copy may be over; otherwise run it again")
+        })?;
+        let link = lanes.enter().ok_or_else(|| {
+            let text = "this copy has all its lanes, or had them";
+            TransferError::new(Code::Busy, text).fix("the copy goes on without this one")
+        })?;
+        Ok((Lane::new(lanes, link), share))
+    }
+}

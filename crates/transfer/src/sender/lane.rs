@@ -1,0 +1,292 @@
+//! What does a further lane send? The pieces that it is handed; what was lost on the way it reads from the file
+//! again.
+
+use std::{collections::BTreeMap, collections::VecDeque, io, ops::Range, sync::Arc};
+
+use farhaul_core::{
+    protocol::Session,
+    store::{Extent, StoreError},
+};
+
+use super::{Ahead, Body, Item, Sender, Step, UNSENT, ahead::Loaded};
+use crate::{
+    bounds,
+    confine::{self, Dir},
+    disk::File,
+    error::{Code, TransferError},
+    lanes::{Handed, Lanes, Link, News, lost},
+    ranges::RangeSet,
+    table::CONTENT,
+};
+
+/// Files that a lane keeps open to read again from.
+const OPEN: usize = 4;
+
+/// Where the bytes of a large file come from.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(super) number: u64,
+    /// Within the object.
+    pub(super) range: Range<u64>,
+    pub(super) root: Dir,
+    pub(super) rel: Vec<u8>,
+    /// Device and inode of the file as it was opened first.
+    pub(super) inode: Option<(u64, u64)>,
+}
+
+impl Origin {
+    fn open(&self) -> io::Result<Arc<File>> {
+        let file = confine::open_to_read(&self.root, &self.rel)?;
+        let about = file.stat()?;
+        if self
+            .inode
+            .is_some_and(|inode| inode != (about.st_dev, about.st_ino))
+        {
+            return Err(super::job::changed());
+        }
+        Ok(Arc::new(file))
+    }
+}
+
+/// The sending end.
+#[derive(Debug, Default)]
+pub(crate) struct Sends {
+    loaded: Loaded,
+    /// Files of what is not confirmed, by their first byte.
+    files: BTreeMap<u64, Arc<Origin>>,
+    open: VecDeque<(u64, Arc<File>)>,
+    unconfirmed: RangeSet,
+    /// Bytes handed to the session.
+    given: u64,
+    /// The same when the first lane was last told that there is room.
+    asked: u64,
+}
+
+impl Sends {
+    /// Queues what it was handed, and asks for more in time.
+    pub(crate) fn poll(&mut self, link: &Link, lanes: &Lanes, session: &mut dyn Session) {
+        for piece in link.take_pieces(self.loaded.spares()) {
+            let Handed {
+                range,
+                bytes,
+                origin,
+            } = piece;
+            let len = range.end - range.start;
+            self.given += len;
+            self.files.insert(origin.range.start, origin);
+            self.expect(range.clone());
+            self.loaded.insert(range.start, bytes, len);
+            session.send(CONTENT, range.start, len);
+        }
+        let unsent = session.unsent();
+        link.set_left(self.given.saturating_sub(unsent));
+        if unsent < UNSENT / 2 && self.asked != self.given {
+            self.asked = self.given;
+            lanes.wake_first();
+        }
+    }
+
+    /// The receiver is to confirm these.
+    pub(crate) fn expect(&mut self, range: Range<u64>) {
+        self.unconfirmed.insert(range);
+    }
+
+    /// The receiver has these.
+    pub(crate) fn confirm(&mut self, ranges: &[Range<u64>]) -> Result<(), TransferError> {
+        for range in ranges {
+            self.unconfirmed.remove(range.clone());
+        }
+        if self.unconfirmed.len() > bounds::GAPS {
+            return Err(TransferError::protocol(
+                "the peer confirms pieces of more than it completes",
+            ));
+        }
+        let unconfirmed = &self.unconfirmed;
+        self.files
+            .retain(|_, origin| unconfirmed.overlaps(origin.range.clone()));
+        Ok(())
+    }
+
+    /// What has not been confirmed.
+    pub(crate) fn take_unconfirmed(&mut self) -> RangeSet {
+        std::mem::take(&mut self.unconfirmed)
+    }
+
+    /// Fills a batch.
+    pub(crate) fn fill(
+        &mut self,
+        extents: &[Extent],
+        batch: &mut [u8],
+        lanes: &Lanes,
+    ) -> Result<(), StoreError> {
+        for extent in extents {
+            let own = batch.get_mut(extent.range());
+            let Some(mut own) = own.filter(|_| extent.object == CONTENT) else {
+                return Err(StoreError("internal: an extent of no known object".into()));
+            };
+            let mut offset = extent.offset;
+            while !own.is_empty() {
+                let mut n = self.loaded.copy(offset, own);
+                if n == 0 {
+                    n = self.read_again(offset, own, lanes);
+                }
+                own = &mut own[n..];
+                offset += n as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the front of `own` from its file; bytes that cannot be read are zeros, and it is reported.
+    fn read_again(&mut self, offset: u64, own: &mut [u8], lanes: &Lanes) -> usize {
+        let found = self.files.range(..=offset).next_back();
+        let Some((_, origin)) = found.filter(|(_, origin)| offset < origin.range.end) else {
+            // Confirmed meanwhile.
+            own.fill(0);
+            return own.len();
+        };
+        let origin = Arc::clone(origin);
+        let left = usize::try_from(origin.range.end - offset).unwrap_or(usize::MAX);
+        let n = left.min(own.len());
+        let at = offset - origin.range.start;
+        let read = self
+            .file(&origin)
+            .and_then(|file| file.read_exact_at(&mut own[..n], at));
+        if let Err(e) = read {
+            own[..n].fill(0);
+            lanes.tell(News::Unreadable(origin.number, e));
+        }
+        n
+    }
+
+    fn file(&mut self, origin: &Origin) -> io::Result<Arc<File>> {
+        let start = origin.range.start;
+        if let Some((_, file)) = self.open.iter().find(|(s, _)| *s == start) {
+            return Ok(Arc::clone(file));
+        }
+        let file = origin.open()?;
+        if self.open.len() == OPEN {
+            self.open.pop_front();
+        }
+        self.open.push_back((start, Arc::clone(&file)));
+        Ok(file)
+    }
+}
+
+impl Sender {
+    /// Has workers for so many lanes.
+    pub(crate) fn work_for(&mut self, lanes: u32) {
+        self.pool.grow(lanes);
+        self.loaded.work_for(self.pool.threads());
+    }
+
+    /// Acts on what further lanes have for this one.
+    pub(super) fn read_lanes(&mut self) {
+        let Some(lanes) = self.lanes.clone() else {
+            return;
+        };
+        for news in lanes.take_news() {
+            match news {
+                News::Came(link) => self.links.push(link),
+                News::Unreadable(number, e) => self.fail_read(number, &e),
+                News::Gone {
+                    number,
+                    unconfirmed,
+                    why,
+                } => {
+                    self.links.retain(|link| link.number() != number);
+                    self.send_again(&unconfirmed);
+                    if let Some(why) = why {
+                        self.ledger.add(Code::Ok, lost(number, &why));
+                    }
+                }
+                News::Load(_) => {}
+            }
+        }
+    }
+
+    /// Hands the next piece that is in memory to the further lane that has least to send; false if there is none,
+    /// or this lane, which has `own` to send, is next.
+    pub(super) fn hand_over(&mut self, own: u64) -> bool {
+        let least = self.links.iter().min_by_key(|link| link.backlog());
+        let Some(link) = least.cloned() else {
+            return false;
+        };
+        if link.backlog() >= own.min(UNSENT) {
+            return false;
+        }
+        let ready = |s: &Step| s.ready && matches!(s.what, Ahead::Piece { .. });
+        let Some(at) = self.steps.iter().position(ready) else {
+            return false;
+        };
+        let Some(Ahead::Piece { number, range }) = self.steps.get(at).map(|s| &s.what) else {
+            return false;
+        };
+        let (number, range) = (*number, range.clone());
+        let Some(origin) = self.origin(number) else {
+            return false;
+        };
+        let Some(bytes) = self.loaded.take(range.start) else {
+            // It was not read, or it is sent from the file: this lane's part.
+            return false;
+        };
+        let piece = Handed {
+            range,
+            bytes,
+            origin,
+        };
+        match link.hand(piece, self.loaded.spares()) {
+            Ok(()) => drop(self.steps.remove(at)),
+            // It has just ended.
+            Err(piece) => {
+                let unsent = piece.bytes.len() as u64;
+                self.loaded.insert(piece.range.start, piece.bytes, unsent);
+                self.links.retain(|l| l.number() != link.number());
+            }
+        }
+        true
+    }
+
+    /// Where a large file that is not given up comes from.
+    fn origin(&mut self, number: u64) -> Option<Arc<Origin>> {
+        let slot = self.table.get_mut(number).filter(|s| !s.item.failed)?;
+        let Body::Large(large) = &mut slot.item.body else {
+            return None;
+        };
+        let origin = large.origin.get_or_insert_with(|| {
+            Arc::new(Origin {
+                number,
+                range: slot.range.clone(),
+                root: Arc::clone(&self.roots[slot.item.source]),
+                rel: slot.item.rel.clone(),
+                inode: large.inode,
+            })
+        });
+        Some(Arc::clone(origin))
+    }
+
+    /// Queues bytes of large files once more that a lane has left, as far as those are not over.
+    fn send_again(&mut self, ranges: &RangeSet) {
+        for range in ranges.iter() {
+            let first = self.table.get(self.table.first());
+            let mut at = range.start.max(first.map_or(range.end, |s| s.range.start));
+            while at < range.end
+                && let Some(number) = self.table.find(at)
+                && let Some(slot) = self.table.get_mut(number)
+            {
+                let piece = at..range.end.min(slot.range.end);
+                at = piece.end;
+                let start = slot.range.start;
+                if slot.item.failed {
+                    continue;
+                }
+                if let Body::Large(large) = &mut slot.item.body {
+                    large.queue(start, piece);
+                    if !std::mem::replace(&mut large.queued, true) {
+                        self.queue.push_front(Item::Large(number));
+                    }
+                }
+            }
+        }
+    }
+}
