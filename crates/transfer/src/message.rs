@@ -282,21 +282,6 @@ impl Message {
                     out.0.extend_from_slice(&root.hash);
                 }
             }
-            Self::Failed { .. }
-            | Self::Trouble { .. }
-            | Self::Repair { .. }
-            | Self::Report { .. }
-            | Self::Finished { .. }
-            | Self::Bye { .. }
-            | Self::Verdicts { .. }
-            | Self::Excluded { .. }
-            | Self::Kept { .. }
-            | Self::Deletions { .. }
-            | Self::WantLanes { .. }
-            | Self::Lanes { .. }
-            | Self::Join { .. }
-            | Self::Joined
-            | Self::Got { .. } => self.rest_of_body(out),
             Self::AskBlocks { file } => out.varint(*file),
             Self::Blocks {
                 file,
@@ -310,6 +295,7 @@ impl Message {
                     out.0.extend_from_slice(value);
                 }
             }
+            _ => self.rest_of_body(out),
         }
     }
 
