@@ -245,7 +245,7 @@ fn of_lanes() -> impl Strategy<Value = Message> {
     prop_oneof![
         (lanes.clone(), any::<bool>())
             .prop_map(|(lanes, chosen)| Message::WantLanes { lanes, chosen }),
-        (token.clone(), lanes).prop_map(|(token, lanes)| Message::Lanes { token, lanes }),
+        (token, lanes).prop_map(|(token, lanes)| Message::Lanes { token, lanes }),
         token.prop_map(|token| Message::Join { token }),
         Just(Message::Joined),
         some_ranges().prop_map(|ranges| Message::Got { ranges }),

@@ -24,7 +24,6 @@ use crate::{
     filter::Filter,
     half::{Half, Side},
     host::{Host, Simulated},
-    lanes::{Token, lanes_by_cores},
     ledger::{Outbox, short},
     message::{Direction, Message},
     path::{self, Tag},
@@ -33,9 +32,10 @@ use crate::{
     receiver::{Base, Look, Receiver, Rules, check_delete},
     scan::Selection,
     summary::Handle,
-    version::{Agreed, Features, NEWEST, OLDEST, apart},
+    version::{Agreed, NEWEST, OLDEST, apart},
 };
 
+mod lanes;
 mod policy;
 mod share;
 mod sources;
@@ -224,60 +224,6 @@ impl Server {
             }
         }
         Ok(())
-    }
-
-    fn has_lanes(&self) -> bool {
-        let agreed = self.agreed.as_ref().and_then(|agreed| agreed.as_ref().ok());
-        agreed.is_some_and(|agreed| agreed.features.has(Features::LANES))
-    }
-
-    /// Takes further lanes for this copy: as many as were `chosen`, or as this machine has cores for. Each is a
-    /// session; all of them are one transfer of the peer.
-    fn open_lanes(&mut self, lanes: u32, chosen: bool) -> Result<(), TransferError> {
-        let lanes = if chosen {
-            lanes
-        } else {
-            lanes.min(lanes_by_cores())
-        };
-        if self.side.lanes().is_some() {
-            return Err(TransferError::protocol("lanes were requested twice"));
-        }
-        if self.side.half.is_none() {
-            // A client may ask before it knows that it was refused.
-            let text = "the peer did not begin with a request";
-            return match self.answered {
-                true => Ok(()),
-                false => Err(TransferError::protocol(text)),
-            };
-        }
-        let wake = self.host.wake.clone();
-        let shared = self.side.open_lanes(lanes, wake);
-        let shared =
-            shared.ok_or_else(|| TransferError::protocol("lanes for what carries no content"))?;
-        let peer = self.peer.as_deref().unwrap_or_default();
-        let share = self.asked.as_ref().map_or(&[][..], |(_, share)| share);
-        let token = self.policy.joinable().open(&shared, peer, share);
-        self.out.push(&Message::Lanes { token, lanes });
-        Ok(())
-    }
-
-    /// Becomes a lane of another session's copy.
-    fn join(&mut self, token: &Token) {
-        let peer = self.peer.as_deref().unwrap_or_default();
-        match self.policy.joinable().join(token, peer) {
-            Ok((mut lane, share)) => {
-                (self.leaves, self.lane) = (None, true);
-                self.asked = Some((!lane.sends(), share));
-                self.side.set_put(!lane.sends());
-                if let Some(wake) = &self.host.wake {
-                    lane.woken_by(Arc::clone(wake));
-                }
-                lane.come();
-                self.side.join(lane);
-                self.out.push(&Message::Joined);
-            }
-            Err(e) => self.refuse(&e),
-        }
     }
 
     fn answer(&mut self, request: Request) {

@@ -87,6 +87,20 @@ pub struct Verify {
     pub root: Option<String>,
 }
 
+impl Verify {
+    fn of(facts: &SummaryInput<'_>) -> Self {
+        Self {
+            what: if facts.verify_disk {
+                "disk"
+            } else {
+                "received"
+            },
+            alg: "blake3",
+            root: facts.root.map(|r| path::hex(&r)),
+        }
+    }
+}
+
 /// Where less is sent, start and end of the programs outweigh what sending costs: no figures of that are shown.
 const ENOUGH: u64 = 16 << 20;
 
@@ -232,6 +246,11 @@ impl Summary {
             ..
         } = *facts;
         let seconds = elapsed.as_secs_f64();
+        let (of_sender, of_receiver) = if sends {
+            (Some(ours), theirs)
+        } else {
+            (theirs, Some(ours))
+        };
         let code = error.map_or(Code::Ok, |e| e.code);
         let feedback = stats.feedback_sent + stats.feedback_received;
         let (kept, all) = facts
@@ -268,17 +287,9 @@ impl Summary {
                 deleted: tally.deleted,
             },
             retries: progress.retries(),
-            verify: Verify {
-                what: if facts.verify_disk {
-                    "disk"
-                } else {
-                    "received"
-                },
-                alg: "blake3",
-                root: facts.root.map(|r| path::hex(&r)),
-            },
-            sender: End::new(if sends { Some(ours) } else { theirs }, tally.bytes),
-            receiver: End::new(if sends { theirs } else { Some(ours) }, tally.bytes),
+            verify: Verify::of(facts),
+            sender: End::new(of_sender, tally.bytes),
+            receiver: End::new(of_receiver, tally.bytes),
             limited_by: sending.map_or_else(BTreeMap::new, |s| limits(&s, seconds)),
             failures: kept.to_vec(),
             warnings: all.to_vec(),

@@ -231,7 +231,7 @@ fn what_a_lane_repeats_or_adds_changes_nothing() {
     delivery.end();
     assert!(delivery.is_there());
     // Nor when the file is over.
-    place(&mut lane, 0, &[0xee; 100_000]).unwrap();
+    place(&mut lane, 0, &vec![0xee; 100_000]).unwrap();
     linger(&mut delivery.first);
     assert!(delivery.is_there());
     delivery.first.app.on_event(
@@ -283,7 +283,7 @@ fn a_lane_takes_no_more_than_it_has_room_for() {
     // The first lane takes nothing off it meanwhile.
     let mut refused = None;
     for i in 0..2 * room / 60_000 {
-        if let Err(why) = place(&mut lane, i * 60_000 % BLOCK, &[1; 60_000]) {
+        if let Err(why) = place(&mut lane, i * 60_000 % BLOCK, &vec![1; 60_000]) {
             refused = Some(why);
             break;
         }

@@ -128,6 +128,16 @@ impl Receives {
 }
 
 impl Receiver {
+    /// Bytes of all that was listed.
+    pub(crate) const fn listed(&self) -> u64 {
+        self.table.end()
+    }
+
+    /// Has workers for so many lanes.
+    pub(crate) fn work_for(&mut self, lanes: u32) {
+        self.pool.grow(lanes);
+    }
+
     /// Takes what arrived on further lanes.
     pub(super) fn read_lanes(&mut self) {
         let Some(lanes) = self.lanes.clone() else {

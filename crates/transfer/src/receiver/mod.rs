@@ -412,16 +412,6 @@ impl Receiver {
         self
     }
 
-    /// Bytes of all that was listed.
-    pub(crate) const fn listed(&self) -> u64 {
-        self.table.end()
-    }
-
-    /// Has workers for so many lanes.
-    pub(crate) fn work_for(&mut self, lanes: u32) {
-        self.pool.grow(lanes);
-    }
-
     /// True if another message may be taken: there is room for what is answered.
     pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
         has_room(&self.out, session) && !self.folders.are_too_many() && !self.is_reusing_much()

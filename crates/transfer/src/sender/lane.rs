@@ -174,6 +174,11 @@ impl Sends {
 }
 
 impl Sender {
+    /// Bytes of all that was listed.
+    pub(crate) const fn listed(&self) -> u64 {
+        self.table.end()
+    }
+
     /// Has workers for so many lanes.
     pub(crate) fn work_for(&mut self, lanes: u32) {
         self.pool.grow(lanes);

@@ -255,11 +255,6 @@ impl Sender {
         self.ledger.add(problem.code, problem.text.clone());
     }
 
-    /// Bytes of all that was listed.
-    pub(crate) const fn listed(&self) -> u64 {
-        self.table.end()
-    }
-
     /// True while workers have something to answer or the scanner to list.
     pub(crate) const fn is_waiting(&self) -> bool {
         self.pool.outstanding() > 0 || self.found.is_some()
