@@ -15,8 +15,16 @@ use crate::units::Rate;
 /// Datagrams in a round trip for which pacing always leaves room.
 const LEAST: u64 = 4;
 
-/// More than it drains is tried on a store that runs empty.
-const GROWTH: f64 = 1.125;
+/// How many times what it drains is tried on a store that has run empty for `spell`: a quarter more after two round
+/// trips, and after every two further ones twice that much, so that one that was slow for a moment soon has its rate again.
+fn growth(spell: Duration, round: Duration) -> f64 {
+    let tries = spell.as_nanos() / round.as_nanos().max(1) / 2;
+    match tries {
+        0 | 1 => 1.25,
+        2 => 1.5,
+        _ => 2.0,
+    }
+}
 
 /// How far the store was at a time.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +109,11 @@ impl Limited {
                 rate
             };
         } else if !busy && spell >= round.saturating_mul(2) {
-            let factor = if self.stopped { 2.0 } else { GROWTH };
+            let factor = if self.stopped {
+                2.0
+            } else {
+                growth(spell, round)
+            };
             self.rate = self.rate.max(rate.scale(factor));
         } else if !busy {
             self.rate = self.rate.max(rate);
