@@ -356,6 +356,12 @@ impl Message {
                 out.varint(*file);
                 out.varint(*n);
             }
+            _ => self.body_of_lanes(out),
+        }
+    }
+
+    fn body_of_lanes(&self, out: &mut Out<'_>) {
+        match self {
             Self::WantLanes { lanes, chosen } => {
                 out.varint(u64::from(*lanes));
                 out.u8(u8::from(*chosen));

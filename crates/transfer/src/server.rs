@@ -32,7 +32,7 @@ use crate::{
     receiver::{Base, Look, Receiver, Rules, check_delete},
     scan::Selection,
     summary::Handle,
-    version::{Agreed, NEWEST, OLDEST, apart},
+    version::{Agreed, Features, NEWEST, OLDEST, apart},
 };
 
 mod lanes;
